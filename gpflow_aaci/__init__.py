@@ -1,0 +1,17 @@
+"""Automated augmented conjugate inference for GPflow."""
+
+from . import augmentation, likelihoods
+from .models import AugmentedSVGP, AugmentedVGP
+from .optimizers import AugmentedNaturalGradient
+from .testing import check_likelihood
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AugmentedNaturalGradient",
+    "AugmentedSVGP",
+    "AugmentedVGP",
+    "augmentation",
+    "check_likelihood",
+    "likelihoods",
+]

@@ -1,0 +1,143 @@
+"""Likelihoods of a binary y, given as {0, 1} or {−1, +1}."""
+
+import abc
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import MeanAndVariance, TensorType
+
+from ..validation import Check
+from .base import SuperGaussianLikelihood
+from .quadrature import log_expectation
+from .special import log_sech_sqrt
+
+
+def signs(Y: TensorType) -> tf.Tensor:
+    """±1 for either label coding."""
+    return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
+
+
+class BinaryLikelihood(SuperGaussianLikelihood, abc.ABC):
+    """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
+
+    labels = (-1.0, 1.0)
+
+    @abc.abstractmethod
+    def log_probability(self, yF: TensorType) -> tf.Tensor:
+        """log P(y|f) normalised over y = ±1, a function of the product y f, [...]."""
+
+    @property
+    @abc.abstractmethod
+    def kinks(self) -> Sequence[float]:
+        """Values of f about which the quadrature of P(y|f) must be fine."""
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        sign = signs(Y)
+        return log_expectation(
+            lambda F: self.log_probability(sign * F),
+            Fmu,
+            Fvar,
+            [tf.cast(kink, Fmu.dtype) for kink in self.kinks],
+        )
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.exp(self.log_probability(F))
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.exp(self.log_probability(F) + self.log_probability(-F))
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        p = tf.exp(self.scalar_log_density(Fmu, Fvar, tf.ones_like(Fmu)))
+        return p, p * (1.0 - p)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        is_zero, is_minus = tf.equal(Y, 0.0), tf.equal(Y, -1.0)
+        known = tf.reduce_all(is_zero | is_minus | tf.equal(Y, 1.0))
+        mixed = tf.reduce_any(is_zero) & tf.reduce_any(is_minus)
+        return [
+            Check(
+                known & ~mixed,
+                f"Y must hold labels of {type(self).__name__}: {{0, 1}} or {{-1, 1}}, not both.",
+                lambda: tf.unique(tf.reshape(Y, [-1]))[0][:10],
+            )
+        ]
+
+
+class Logistic(BinaryLikelihood):
+    """σ(y f) = ½ e^{yf/2} / cosh(f/2); h² = f², φ(r) = 1/cosh(√r/2), ω ~ PG(1, c)/2."""
+
+    kinks = (0.0,)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y) - np.log(2.0)
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return signs(Y) / 2.0
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return log_sech_sqrt(r / 4.0)
+
+    def log_probability(self, yF: TensorType) -> tf.Tensor:
+        return tf.math.log_sigmoid(yF)
+
+
+class BayesianSVM(BinaryLikelihood):
+    """
+    The hinge pseudo-likelihood e^{−2 max(0, 1 − yf)} = e^{−1} e^{yf} e^{−|1 − yf|}.
+
+    It does not sum to 1 over y = ±1, so neither ELBO bounds a log p(y); predictions are
+    normalised over y, inside the expectation over f.
+    """
+
+    is_density = False
+    kinks = (-1.0, 1.0)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return -tf.ones_like(Y)
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return signs(Y)
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return 2.0 * signs(Y)
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return -tf.sqrt(r)
+
+    def log_probability(self, yF: TensorType) -> tf.Tensor:
+        """log σ(2 max(0, 1 + yf) − 2 max(0, 1 − yf))."""
+        return tf.math.log_sigmoid(2.0 * tf.nn.relu(1.0 + yF) - 2.0 * tf.nn.relu(1.0 - yF))
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """−2 E max(0, 1 − yf) = −2 [d Φ(d/s) + s N(d/s)], d = 1 − y Fmu, s² = Fvar."""
+        d = 1.0 - signs(Y) * Fmu
+        sd = tf.sqrt(tf.maximum(Fvar, np.finfo(Fvar.dtype.as_numpy_dtype).tiny))
+        z = d / sd
+        cdf = 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
+        pdf = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)
+        return -2.0 * tf.reduce_sum(d * cdf + sd * pdf, axis=-1)

@@ -1,0 +1,80 @@
+"""log φ of the built-in members where the plain formula would lose digits, overflow or be NaN."""
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+
+def _tanh_coefficients(order: int) -> list[float]:
+    """tanh(z)/z = Σ a_k z^{2k}, by tanh' = 1 − tanh²: (2k+1) a_k = [k=0] − Σ a_i a_{k−1−i}."""
+    a: list[float] = []
+    for k in range(order):
+        convolution = sum(a[i] * a[k - 1 - i] for i in range(k))
+        a.append(((k == 0) - convolution) / (2 * k + 1))
+    return a
+
+
+# The radius of convergence in x = z² is π²/4: at x = 0.25 the 22nd term is below 1e-20.
+_LOG_COSH_COEFFICIENTS = [a / (2 * k + 2) for k, a in enumerate(_tanh_coefficients(22))]
+_LOG_COSH_SERIES_BELOW = 0.25
+
+
+def log_sech_sqrt(x: TensorType) -> tf.Tensor:
+    """
+    log(1/cosh √x), real or complex, with derivatives of every order at x = 0.
+
+    It is analytic in x although √x is not: a series in x near 0, elsewhere
+    −√x + log 2 − log1p(e^{−2√x}), which cannot overflow.
+    """
+    small = tf.abs(x) < _LOG_COSH_SERIES_BELOW
+    x_small = tf.where(small, x, tf.zeros_like(x))
+    x_large = tf.where(small, tf.ones_like(x), x)
+    coefficients = [tf.constant(c, x.dtype) for c in reversed(_LOG_COSH_COEFFICIENTS)]
+    series = -x_small * tf.math.polyval(coefficients, x_small)
+    s = tf.sqrt(x_large)
+    log_2 = tf.constant(np.log(2.0), x.dtype)
+    return tf.where(small, series, log_2 - s - tf.math.log1p(tf.exp(-2.0 * s)))
+
+
+_LOG1P_SERIES_BELOW = 0.25
+_ATANH_COEFFICIENTS = [1.0 / (2 * k + 3) for k in range(12)]
+
+
+def _log1p_minus(w: TensorType) -> tf.Tensor:
+    """
+    log(1+w) − w for |w| < 0.3, without the cancellation.
+
+    With t = w/(2+w), log(1+w) = 2 artanh t, hence −w t + 2t³(1/3 + t²/5 + …).
+    """
+    t = w / (2.0 + w)
+    coefficients = [tf.constant(c, w.dtype) for c in reversed(_ATANH_COEFFICIENTS)]
+    return -w * t + 2.0 * t**3 * tf.math.polyval(coefficients, t * t)
+
+
+@tf.custom_gradient
+def log_matern32(x: TensorType) -> tuple[tf.Tensor, object]:
+    """log[(1 + √x) e^{−√x}]; its derivative is −1/(2(1 + √x)), free of cancellation."""
+    s = tf.sqrt(x)
+    small = tf.abs(s) < _LOG1P_SERIES_BELOW
+    series = _log1p_minus(tf.where(small, s, tf.zeros_like(s)))
+
+    def grad(dy: tf.Tensor) -> tf.Tensor:
+        return -dy / (2.0 * (1.0 + tf.sqrt(x)))
+
+    return tf.where(small, series, tf.math.log1p(s) - s), grad
+
+
+@tf.custom_gradient
+def log_matern52(x: TensorType) -> tuple[tf.Tensor, object]:
+    """log[(1 + √x + x/3) e^{−√x}]; its derivative is −(1 + √x)/(6(1 + √x + x/3))."""
+    s = tf.sqrt(x)
+    small = tf.abs(s) < _LOG1P_SERIES_BELOW
+    s_small = tf.where(small, s, tf.zeros_like(s))
+    x_small = tf.where(small, x, tf.zeros_like(x))
+    series = _log1p_minus(s_small + x_small / 3.0) + x_small / 3.0
+
+    def grad(dy: tf.Tensor) -> tf.Tensor:
+        s_ = tf.sqrt(x)
+        return -dy * (1.0 + s_) / (6.0 * (1.0 + s_) + 2.0 * x)
+
+    return tf.where(small, series, tf.math.log1p(s + x / 3.0) - s), grad

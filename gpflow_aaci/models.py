@@ -1,0 +1,315 @@
+"""GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, cast
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow import covariances
+from gpflow.base import RegressionData, TensorType
+from gpflow.config import default_jitter
+from gpflow.inducing_variables import (
+    InducingVariables,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.kullback_leiblers import gauss_kl
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingVariablesLike
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
+
+from .augmentation import optimal_expected_aug_loglik
+from .likelihoods import SuperGaussianLikelihood, augmented
+from .sites import Projection
+from .validation import checked_data
+
+
+class AugmentedSVGP(gpflow.models.SVGP):
+    r"""
+    ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI Eq. 15).
+
+    Σ_i [log C + g m_i + log φ(E h_i²)] · num_data/|B| − KL[q(u) ‖ p(u)], which is below
+    SVGP's own ELBO. On it GPflow's ``NaturalGradient(gamma)`` is the closed-form step, positive
+    definite at every gamma in (0, 1]. Everything else is GPflow's::
+
+        model = AugmentedSVGP(kernel, gpflow.likelihoods.StudentT(), Z, num_data=N)
+        AugmentedNaturalGradient(step_size=1.0).minimize(model, (X, Y))
+
+    Kernels: single-output ones, or ``SharedIndependent``/``SeparateIndependent`` with
+    ``SharedIndependentInducingVariables``/``SeparateIndependentInducingVariables``.
+    """
+
+    likelihood: SuperGaussianLikelihood
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingVariablesLike,
+        *,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int = 1,
+        q_diag: bool = False,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
+        whiten: bool = True,
+        num_data: TensorType | None = None,
+    ):
+        """
+        Arguments as ``gpflow.models.SVGP``.
+
+        :param likelihood: a ``SuperGaussianLikelihood``, or GPflow's ``StudentT``, ``Gaussian`` or
+            ``Bernoulli(invlink=tf.sigmoid)``, whose Parameters are shared.
+        :raises ValueError: for a likelihood without augmentation, ``q_diag=True`` (the optimal
+            q(u) is not diagonal) and kernels that mix latent GPs.
+        """
+        if q_diag:
+            raise ValueError(
+                "q_diag must be False: the closed-form update needs a full covariance. Found: True."
+            )
+        inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
+        _check_independent(kernel, inducing_variable)
+        super().__init__(
+            kernel,
+            augmented(likelihood),
+            inducing_variable,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+            num_data=num_data,
+        )
+
+    def checked_batch(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """
+        X [N, D], Y [N, P] and num_data/|B| [] of a batch.
+
+        :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
+        """
+        X, Y = checked_data(
+            *data,
+            num_outputs=self.num_latent_gps,
+            input_dim=_input_dim(self.inducing_variable),
+            num_data=self.num_data,
+            check_labels=self.likelihood.check_observations,
+        )
+        if self.num_data is None:
+            return X, Y, tf.ones([], X.dtype)
+        return X, Y, tf.cast(self.num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
+
+    @inherit_check_shapes
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """
+        The augmented bound, below :meth:`standard_elbo`.
+
+        :raises ValueError: for bad data, see :meth:`checked_batch`.
+        """
+        X, Y, scale = self.checked_batch(data)
+        Fmu, Fvar = self.predict_f(X)
+        terms = optimal_expected_aug_loglik(self.likelihood, Fmu, Fvar, Y)
+        return scale * tf.reduce_sum(terms) - self.prior_kl()
+
+    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
+    def standard_elbo(self, data: RegressionData) -> tf.Tensor:
+        """GPflow's ELBO, with ``likelihood.variational_expectations``."""
+        X, Y, _ = self.checked_batch(data)
+        return super().elbo((X, Y))
+
+    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: [N]")
+    def augmentation_gap(self, data: RegressionData) -> tf.Tensor:
+        """E log p(y|f) minus its augmented bound, for every datum; ≥ 0 by Jensen's inequality."""
+        X, Y, _ = self.checked_batch(data)
+        return _augmentation_gap(self, X, Y)
+
+    @check_shapes("X: [N, D]")
+    def project(self, X: TensorType) -> Projection:
+        """L = chol(K_ZZ), A = L⁻¹K_ZX and k(x_i, x_i); [L, ...] with L = 1 where latents share."""
+        jitter = default_jitter()
+        K_ZZ = covariances.Kuu(self.inducing_variable, self.kernel, jitter=jitter)
+        K_ZX = covariances.Kuf(self.inducing_variable, self.kernel, X)
+        return _project(K_ZZ, K_ZX, _k_diag(self.kernel, X))
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> AbstractPosterior:
+        """As GPflow's; the closed-form optimizers refresh its cache after they step."""
+        return _remember(self, super().posterior(precompute_cache))
+
+
+class AugmentedVGP(gpflow.models.VGP):
+    r"""
+    ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI Eq. 15).
+
+    Like VGP it keeps its data, so that its methods take none. Equal to ``AugmentedSVGP`` with
+    Z = X: f is projected through A = L⁻¹K(X, X) with k_ii free of jitter, as in ``predict_f``,
+    which keeps the bound, its natural gradient and the predictions of one model in agreement::
+
+        model = AugmentedVGP((X, Y), kernel, gpflow_aaci.likelihoods.Laplace())
+        AugmentedNaturalGradient(step_size=1.0).minimize(model)
+    """
+
+    likelihood: SuperGaussianLikelihood
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+    ):
+        """
+        Arguments as ``gpflow.models.VGP``; ``likelihood`` as in :class:`AugmentedSVGP`.
+
+        :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
+            :class:`AugmentedSVGP`) and bad data.
+        """
+        if isinstance(kernel, MultioutputKernel):
+            raise ValueError(
+                "kernel must be a single-output kernel, shared by all latent GPs of AugmentedVGP; "
+                f"AugmentedSVGP takes more. Found: {type(kernel).__name__}."
+            )
+        likelihood = augmented(likelihood)
+        X, Y = data
+        num_outputs = num_latent_gps if num_latent_gps is not None else int(np.shape(Y)[-1])
+        X, Y = checked_data(
+            X, Y, num_outputs=num_outputs, check_labels=likelihood.check_observations
+        )
+        # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
+        kept = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
+        super().__init__(kept, kernel, likelihood, mean_function, num_latent_gps)
+
+    def checked_batch(self, data: None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Its own X [N, D], Y [N, P], and the scale 1."""
+        X, Y = (tf.convert_to_tensor(d) for d in self.data)
+        return X, Y, tf.ones([], X.dtype)
+
+    @inherit_check_shapes
+    def elbo(self) -> tf.Tensor:
+        """The augmented bound, below :meth:`standard_elbo`."""
+        X, Y, _ = self.checked_batch()
+        Fmu, Fvar = self.predict_f(X)
+        terms = optimal_expected_aug_loglik(self.likelihood, Fmu, Fvar, Y)
+        return tf.reduce_sum(terms) - gauss_kl(self.q_mu, self.q_sqrt)
+
+    @check_shapes("return: []")
+    def standard_elbo(self) -> tf.Tensor:
+        """GPflow's ELBO, with ``likelihood.variational_expectations``."""
+        X, Y, _ = self.checked_batch()
+        Fmu, Fvar = self.predict_f(X)
+        terms = self.likelihood.variational_expectations(X, Fmu, Fvar, Y)
+        return tf.reduce_sum(terms) - gauss_kl(self.q_mu, self.q_sqrt)
+
+    @check_shapes("return: [N]")
+    def augmentation_gap(self) -> tf.Tensor:
+        """E log p(y|f) minus its augmented bound, for every datum; ≥ 0 by Jensen's inequality."""
+        X, Y, _ = self.checked_batch()
+        return _augmentation_gap(self, X, Y)
+
+    @property
+    def whiten(self) -> bool:
+        """VGP is always whitened."""
+        return True
+
+    @check_shapes("X: [N, D]")
+    def project(self, X: TensorType) -> Projection:
+        """L = chol(K(X, X) + jitter I), A = L⁻¹K(X, Xnew) and k(x_i, x_i); [1, ...]."""
+        X_data, _ = self.data
+        K = self.kernel(X_data)
+        K_cross = K if X is X_data else self.kernel(X_data, X)
+        eye = tf.eye(tf.shape(K)[-1], dtype=K.dtype)
+        return _project(K + default_jitter() * eye, K_cross, _k_diag(self.kernel, X))
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> AbstractPosterior:
+        """As GPflow's; the closed-form optimizers refresh its cache after they step."""
+        return _remember(self, super().posterior(precompute_cache))
+
+
+AugmentedModel = AugmentedSVGP | AugmentedVGP
+
+
+def _augmentation_gap(model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    Fmu, Fvar = model.predict_f(X)
+    bound = tf.reduce_sum(optimal_expected_aug_loglik(model.likelihood, Fmu, Fvar, Y), axis=-1)
+    return model.likelihood.variational_expectations(X, Fmu, Fvar, Y) - bound
+
+
+def _project(K_ZZ: tf.Tensor, K_ZX: tf.Tensor, k_diag: tf.Tensor) -> Projection:
+    if len(K_ZZ.shape) == 2:
+        K_ZZ, K_ZX = K_ZZ[None], K_ZX[None]
+    L = tf.linalg.cholesky(K_ZZ)
+    return Projection(L, tf.linalg.triangular_solve(L, K_ZX), k_diag)
+
+
+def _k_diag(kernel: Kernel, X: TensorType) -> tf.Tensor:
+    """k(x_i, x_i) as [L, N]."""
+    if isinstance(kernel, SeparateIndependent):
+        return tf.stack([k(X, full_cov=False) for k in kernel.kernels])
+    if isinstance(kernel, SharedIndependent):
+        kernel = kernel.kernel
+    return kernel(X, full_cov=False)[None]
+
+
+def _check_independent(kernel: Kernel, inducing_variable: InducingVariables) -> None:
+    """A closed-form step is simultaneous in all latent GPs, so they must be independent."""
+    if not isinstance(kernel, MultioutputKernel):
+        return
+    if not isinstance(kernel, SharedIndependent | SeparateIndependent):
+        raise ValueError(
+            "kernel must keep the latent GPs independent (a simultaneous closed-form step diverges "
+            "where it mixes them): a single-output kernel, SharedIndependent or "
+            f"SeparateIndependent. Found: {type(kernel).__name__}."
+        )
+    if not isinstance(
+        inducing_variable,
+        SharedIndependentInducingVariables | SeparateIndependentInducingVariables,
+    ):
+        raise ValueError(
+            "inducing_variable must be a SharedIndependentInducingVariables or "
+            f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel. "
+            f"Found: {type(inducing_variable).__name__}."
+        )
+
+
+def _input_dim(inducing_variable: InducingVariables) -> int | None:
+    """Columns of Z, or None where it has no such notion."""
+    if isinstance(inducing_variable, SharedIndependentInducingVariables):
+        return _input_dim(inducing_variable.inducing_variable)
+    if isinstance(inducing_variable, SeparateIndependentInducingVariables):
+        return _input_dim(inducing_variable.inducing_variable_list[0])
+    Z = getattr(inducing_variable, "Z", None)
+    return None if Z is None else cast("int | None", Z.shape[-1])
+
+
+# Outside the models, so that copying and saving them never meets a weak reference.
+_POSTERIORS: "weakref.WeakKeyDictionary[Any, weakref.WeakSet[AbstractPosterior]]" = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _remember(model: AugmentedModel, posterior: AbstractPosterior) -> AbstractPosterior:
+    if posterior.cache is not None:
+        _POSTERIORS.setdefault(model, weakref.WeakSet()).add(posterior)
+    return posterior
+
+
+def refresh_posteriors(model: AugmentedModel) -> None:
+    """
+    Update the caches of the posteriors that ``model.posterior()`` has handed out.
+
+    Inside ``tf.function`` only those of ``PrecomputeCacheType.VARIABLE`` can be, and are.
+    """
+    posteriors: Sequence[AbstractPosterior] = list(_POSTERIORS.get(model, ()))
+    for posterior in posteriors:
+        in_variables = all(isinstance(value, tf.Variable) for value in posterior.cache)
+        if tf.executing_eagerly() or in_variables:
+            posterior.update_cache()

@@ -1,0 +1,99 @@
+"""Closed-form natural gradients on the augmented bound."""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import RegressionData, TensorType
+from gpflow.utilities import to_default_float
+
+from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
+from .models import AugmentedModel, refresh_posteriors
+from .sites import damped_update, marginals, unwhiten, whiten
+from .validation import check_finite, require
+
+Data: TypeAlias = RegressionData | Iterator[RegressionData] | None
+"""A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
+
+
+class AugmentedNaturalGradient:
+    """
+    Closed-form natural-gradient ascent on the augmented bound, used as GPflow's optimizers are.
+
+    A step of size s replaces the natural parameters of q(u) by (1 − s)·themselves + s·optimum
+    (AACI Algorithm 3). It equals ``gpflow.optimizers.NaturalGradient(gamma=s)`` on the same bound,
+    without differentiating through it, and stays positive definite for every s in (0, 1]::
+
+        natural_gradient = AugmentedNaturalGradient(step_size=0.5)
+        natural_gradient.minimize(model, (X, Y))
+    """
+
+    def __init__(self, step_size: TensorType = 1.0) -> None:
+        """
+        :param step_size: in (0, 1]; a ``tf.Variable`` may change between steps.
+        :raises ValueError: for a number outside (0, 1].
+        """
+        if not tf.is_tensor(step_size) and not 0.0 < np.asarray(step_size) <= 1.0:
+            raise ValueError(f"step_size must be in (0, 1]. Found: {step_size}.")
+        self.step_size = step_size
+
+    def minimize(self, model: AugmentedModel, data: Data = None) -> None:
+        """
+        One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
+
+        :param data: (X [N, D], Y [N, P]) or an iterator of such batches for ``AugmentedSVGP``;
+            none for ``AugmentedVGP``.
+        :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
+            is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
+        """
+        q_mu, q_sqrt = natural_gradient_step(model, next_batch(data), self.step_size)
+        model.q_mu.assign(q_mu)
+        model.q_sqrt.assign(q_sqrt)
+        refresh_posteriors(model)
+
+
+def next_batch(data: Data) -> RegressionData | None:
+    """The batch itself, or the next one of an iterator."""
+    return next(data) if isinstance(data, Iterator) else data
+
+
+@check_shapes("step_size: []", "return[0]: [M, P]", "return[1]: [P, M, M]")
+def natural_gradient_step(
+    model: AugmentedModel, data: RegressionData | None, step_size: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The (q_mu, q_sqrt) that a step of size ``step_size`` leads to; both finite, or an error.
+
+    (X, Y) → marginals of f → c → ω̄ → sites → damped naturals → (q_mu, q_sqrt).
+    """
+    X, Y, scale = model.checked_batch(data)
+    projection = model.project(X)
+    q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
+    if not model.whiten:
+        q_mu, q_sqrt = whiten(q_mu, q_sqrt, projection.L)
+
+    Fmu, Fvar = marginals(projection, q_mu, q_sqrt)
+    prior_mean = model.mean_function(X)
+    c = aux_posterior_c(model.likelihood, Fmu + prior_mean, Fvar, Y)
+    potential, precision = expected_auglik_potential_and_precision(model.likelihood, c, Y)
+    potential -= precision * prior_mean  # the site speaks of f, q(v) of f − μ₀
+
+    step_size = tf.cast(to_default_float(step_size), q_mu.dtype)
+    new_q_mu, new_q_sqrt = damped_update(
+        q_mu, q_sqrt, projection.A, scale * potential, scale * precision, step_size
+    )
+    if not model.whiten:
+        new_q_mu, new_q_sqrt = unwhiten(new_q_mu, new_q_sqrt, projection.L)
+
+    message = (
+        "{} must be finite after a closed-form step; q was left as it was. (A kernel matrix that "
+        "is not positive definite? Raise gpflow.config.default_jitter().)"
+    )
+    checks = [
+        check_finite(name, value)._replace(message=message.format(name))
+        for name, value in (("q_mu", new_q_mu), ("q_sqrt", new_q_sqrt))
+    ]
+    with tf.control_dependencies([require(checks)]):
+        return tf.identity(new_q_mu), tf.identity(new_q_sqrt)

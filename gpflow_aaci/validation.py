@@ -1,0 +1,120 @@
+"""Input checks that speak the same language eagerly and inside ``tf.function``."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+
+class Check(NamedTuple):
+    """A condition that must hold, what to say where it does not, and what was found instead."""
+
+    condition: tf.Tensor  # [], bool
+    message: str  # names the argument and says what is accepted
+    found: Callable[[], tf.Tensor]  # called only on failure
+
+
+def require(checks: Sequence[Check]) -> tf.Tensor:
+    """
+    Raise unless every check holds.
+
+    :return: a tensor for ``tf.control_dependencies``: what depends on it runs after the checks.
+    :raises ValueError: eagerly.
+    :raises tf.errors.InvalidArgumentError: when a compiled function runs.
+    """
+    if tf.executing_eagerly():
+        for check in checks:
+            if not check.condition:
+                found = tf.convert_to_tensor(check.found()).numpy()
+                raise ValueError(f"{check.message} Found: {found}.")
+        return tf.constant(True)
+
+    def fail() -> tf.Tensor:
+        asserts = [
+            tf.cond(
+                check.condition,
+                lambda: tf.constant(True),
+                # The branches are traced at once, so the loop variable is still this check.
+                lambda: _assert_false(check),  # noqa: B023
+            )
+            for check in checks
+        ]
+        return tf.reduce_all(asserts)
+
+    all_hold = tf.reduce_all([check.condition for check in checks])
+    return tf.cond(all_hold, lambda: tf.constant(True), fail)
+
+
+def _assert_false(check: Check) -> tf.Tensor:
+    failed = tf.debugging.Assert(False, [check.message, "Found:", check.found()], summarize=10)
+    with tf.control_dependencies([failed]):
+        return tf.constant(False)
+
+
+def check_finite(name: str, value: tf.Tensor) -> Check:
+    """``value`` must hold neither NaN nor infinity."""
+    return Check(
+        # 0·x is 0 for finite x only, and NaN survives the sum: one pass, no mask.
+        tf.reduce_sum(0.0 * value) == 0.0,
+        f"{name} must be finite.",
+        lambda: tf.boolean_mask(value, ~tf.math.is_finite(value))[:10],
+    )
+
+
+@check_shapes(
+    "X: [N, D]",
+    "Y: [N, P]",
+    "return[0]: [N, D]",
+    "return[1]: [N, P]",
+)
+def checked_data(
+    X: TensorType,
+    Y: TensorType,
+    *,
+    num_outputs: int,
+    input_dim: int | None = None,
+    num_data: TensorType | None = None,
+    check_labels: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: (),
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The training data [N, D], [N, P] as tensors of ``default_float()``, or a clear error.
+
+    The returned tensors depend on the checks, so that nothing computed from them (an assignment
+    least of all) runs before the checks have passed.
+
+    :raises ValueError: for non-finite or empty data, dimensions that disagree, more rows than
+        ``num_data``, or labels that ``check_labels`` refuses. Values are checked when a compiled
+        function runs, which raises ``tf.errors.InvalidArgumentError`` with the same message.
+    """
+    X = tf.cast(tf.convert_to_tensor(X), default_float())
+    Y = tf.cast(tf.convert_to_tensor(Y), default_float())
+    if Y.shape[-1] is not None and Y.shape[-1] != num_outputs:
+        raise ValueError(
+            f"Y must have one column per latent GP, {num_outputs} here. Found: {Y.shape[-1]}."
+        )
+    if input_dim is not None and X.shape[-1] is not None and X.shape[-1] != input_dim:
+        raise ValueError(
+            f"X must have as many columns as inducing_variable, {input_dim} here. "
+            f"Found: {X.shape[-1]}."
+        )
+    N = tf.shape(X)[0]
+    checks = [
+        Check(N > 0, "X must have at least one row.", lambda: tf.shape(X)),
+        check_finite("X", X),
+        check_finite("Y", Y),
+        *check_labels(Y),
+    ]
+    if num_data is not None:
+        num_data = tf.cast(num_data, N.dtype)
+        checks.append(
+            Check(
+                num_data >= N,
+                "num_data must be at least the number of rows of a batch.",
+                lambda: tf.stack([num_data, N]),
+            )
+        )
+    with tf.control_dependencies([require(checks)]):
+        return tf.identity(X), tf.identity(Y)
