@@ -1,0 +1,1 @@
+"""Head-to-head measurements: ``python -m benchmarks run CONFIG``."""

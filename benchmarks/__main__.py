@@ -1,0 +1,51 @@
+"""Command line: ``python -m benchmarks run configs/quickstart.toml``."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import convergence, step_time
+from .config import ConfigError, Convergence, load_config
+from .report import convergence_figure, print_table, summary_table, write_summary
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main() -> None:
+    """Benchmarks of gpflow_aaci against GPflow, each described by a TOML file in configs/."""
+
+
+@app.command()
+def run(
+    config_path: Annotated[Path, typer.Argument(metavar="CONFIG", help="a TOML file")],
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no table")] = False,
+) -> None:
+    """Run an experiment; write metrics.csv, summary.md and figures to its output folder."""
+    try:
+        config = load_config(config_path)
+        config.output.mkdir(parents=True, exist_ok=True)
+        if isinstance(config, Convergence):
+            metrics = convergence.run(config, quiet)
+            table, figure = summary_table(metrics), "convergence.png"
+            convergence_figure(metrics, config.output / figure)
+        else:
+            metrics = table = step_time.run(config, quiet)
+            figure = None
+    except ConfigError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+    metrics.to_csv(config.output / "metrics.csv", index=False)
+    write_summary(table, config_path.stem, config.output / "summary.md", figure)
+    if not quiet:
+        print_table(table, config_path.stem)
+        typer.echo(f"Written to {config.output}/")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,118 @@
+"""What a config file may say, and a clear message where it says something else."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class ConfigError(Exception):
+    """A config that cannot be run; the message says which key, and what is accepted."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LikelihoodConfig(_Strict):
+    name: Literal[
+        "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "BayesianSVM"
+    ]
+    parameters: dict[str, PositiveFloat] = {}
+    trainable: bool = True
+
+
+class Problem(_Strict):
+    data: str = Field(description="breast_cancer, diabetes, or the path of a CSV file")
+    target: str | None = Field(None, description="the target column of a CSV file")
+    likelihood: LikelihoodConfig
+
+
+class Augmented(_Strict):
+    kind: Literal["augmented"]
+    step_size: list[Annotated[float, Field(gt=0, le=1)]] = [0.5]
+    learning_rate: list[PositiveFloat] = [0.03]
+
+
+class NatGrad(_Strict):
+    kind: Literal["natgrad"]
+    gamma: list[Annotated[float, Field(gt=0, le=1)]] = [0.1]
+    learning_rate: list[PositiveFloat] = [0.03]
+
+
+class Adam(_Strict):
+    kind: Literal["adam"]
+    learning_rate: list[PositiveFloat] = [0.03]
+
+
+Method = Annotated[Augmented | NatGrad | Adam, Field(discriminator="kind")]
+
+
+class Convergence(_Strict):
+    experiment: Literal["convergence"]
+    output: Path
+    problem: list[Problem] = Field(min_length=1)
+    method: list[Method] = Field(min_length=1)
+    num_inducing: PositiveInt = 200
+    batch_size: PositiveInt = 100
+    steps: PositiveInt = Field(50_000, description="most steps of one run")
+    seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+    seed: int = 0
+
+
+class StepTime(_Strict):
+    experiment: Literal["step_time"]
+    output: Path
+    num_inducing: PositiveInt = 200
+    batch_size: PositiveInt = 100
+    num_data: PositiveInt = 10_000
+    input_dim: PositiveInt = 9
+    rounds: PositiveInt = 15
+    steps_per_round: PositiveInt = 40
+
+
+_EXPERIMENTS: dict[str, type[Convergence] | type[StepTime]] = {
+    "convergence": Convergence,
+    "step_time": StepTime,
+}
+
+
+def load_config(path: Path) -> Convergence | StepTime:
+    """
+    The experiment that the TOML file at ``path`` describes.
+
+    :raises ConfigError: for a missing file, a TOML error, an unknown key or a wrong value.
+    """
+    try:
+        raw = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML ({error}).") from error
+    experiment = raw.get("experiment")
+    if experiment not in _EXPERIMENTS:
+        accepted = ", ".join(_EXPERIMENTS)
+        raise ConfigError(f"{path}: experiment must be one of {accepted}. Found: {experiment!r}.")
+    model = _EXPERIMENTS[experiment]
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(f"{path}:\n" + "\n".join(_explain(error, model))) from error
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        line = f"  {where}: {problem['msg']}. Found: {problem['input']!r}."
+        if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
+            line += f" Accepted here: {', '.join(model.model_fields)}."
+        lines.append(line)
+    return lines

@@ -1,0 +1,75 @@
+"""Milliseconds of one training step, the contestants taking turns in one run."""
+
+import time
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+from gpflow.keras import tf_keras
+from tqdm import tqdm
+
+import gpflow_aaci
+
+from .config import LikelihoodConfig, StepTime
+from .data import Split
+from .methods import make_model, make_start
+
+
+def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
+    """One row per contestant: median milliseconds of a step, and the ratio to the closed form."""
+    split = _synthetic(config)
+    start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)
+    batch = (tf.constant(split.X[: config.batch_size]), tf.constant(split.Y[: config.batch_size]))
+
+    augmented = make_model(start, gpflow_aaci.AugmentedSVGP)
+    natgrad = make_model(start, gpflow.models.SVGP)
+    adam_all, adam_hyper = (make_model(start, gpflow.models.SVGP) for _ in range(2))
+    for q in (adam_hyper.q_mu, adam_hyper.q_sqrt):
+        gpflow.set_trainable(q, False)
+    closed_form = gpflow_aaci.AugmentedNaturalGradient(0.1)
+    natural = gpflow.optimizers.NaturalGradient(0.001)  # small: it is to survive the timing
+
+    def adam_step(model: gpflow.models.SVGP) -> Callable[[], None]:
+        adam = tf_keras.optimizers.Adam(1e-3)
+        return lambda: adam.minimize(lambda: model.training_loss(batch), model.trainable_variables)
+
+    steps: dict[str, Callable[[], None]] = {
+        "closed-form step": lambda: closed_form.minimize(augmented, batch),
+        "GPflow NatGrad step": lambda: natural.minimize(
+            lambda: natgrad.training_loss(batch), [(natgrad.q_mu, natgrad.q_sqrt)]
+        ),
+        "GPflow Adam step, hyperparameters": adam_step(adam_hyper),
+        "GPflow Adam step, everything": adam_step(adam_all),
+    }
+    milliseconds = _interleaved(steps, config, quiet)
+    medians = {name: float(np.median(times)) for name, times in milliseconds.items()}
+    fastest = medians["closed-form step"]
+    return pd.DataFrame(
+        {"step": name, "milliseconds": median, "ratio to closed form": median / fastest}
+        for name, median in medians.items()
+    )
+
+
+def _synthetic(config: StepTime) -> Split:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(config.num_data, config.input_dim))
+    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.3 * rng.standard_t(3, size=(config.num_data, 1))
+    return Split("synthetic", X, Y, X[:100], Y[:100])
+
+
+def _interleaved(
+    steps: dict[str, Callable[[], None]], config: StepTime, quiet: bool
+) -> dict[str, list[float]]:
+    compiled = {name: tf.function(step, autograph=False) for name, step in steps.items()}
+    for step in compiled.values():
+        step()  # tracing is not timed
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in tqdm(range(config.rounds), unit="round", disable=True if quiet else None):
+        for name, step in compiled.items():
+            for _ in range(config.steps_per_round):
+                began = time.perf_counter()
+                step()
+                times[name].append(1e3 * (time.perf_counter() - began))
+    return times
