@@ -22,14 +22,37 @@ from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
+from gpflow.utilities import to_default_float
 
-from .augmentation import optimal_expected_aug_loglik
+from .augmentation import aux_posterior_c, optimal_expected_aug_loglik
+from .collapsed import collapsed_bound
 from .likelihoods import SuperGaussianLikelihood, augmented
 from .sites import Projection
 from .validation import checked_data
 
 
-class AugmentedSVGP(gpflow.models.SVGP):
+class _Augmented:
+    """What both models share."""
+
+    @check_shapes("X: [N, D]")
+    def project(self, X: TensorType) -> Projection:
+        """L = chol(K_ZZ), A = L⁻¹K_ZX and k(x_i, x_i), each [L, ...]."""
+        model = cast("AugmentedModel", self)
+        L = tf.linalg.cholesky(model.prior_covariance())
+        K_ZX, k_diag = model.cross_covariance(X)
+        return Projection(L, tf.linalg.triangular_solve(L, K_ZX), k_diag)
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> AbstractPosterior:
+        """As GPflow's; the closed-form optimizers refresh its cache after they step."""
+        posterior = super().posterior(precompute_cache)  # type: ignore[misc]
+        if posterior.cache is not None:
+            _POSTERIORS.setdefault(self, weakref.WeakSet()).add(posterior)
+        return posterior
+
+
+class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
     r"""
     ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI Eq. 15).
 
@@ -122,28 +145,35 @@ class AugmentedSVGP(gpflow.models.SVGP):
         X, Y, _ = self.checked_batch(data)
         return super().elbo((X, Y))
 
+    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "c: [N, P]", "return: []")
+    def collapsed_elbo(self, data: RegressionData, c: TensorType | None = None) -> tf.Tensor:
+        """
+        The augmented bound with q(u) maximised out, given c; differentiable in the hyperparameters.
+
+        :param c: c > 0 of every datum, any of which gives a bound; that of the current q unless
+            given, from where the bound is at least ``elbo``.
+        """
+        return _collapsed_elbo(self, *self.checked_batch(data), c)
+
     @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: [N]")
     def augmentation_gap(self, data: RegressionData) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum; ≥ 0 by Jensen's inequality."""
         X, Y, _ = self.checked_batch(data)
         return _augmentation_gap(self, X, Y)
 
+    def prior_covariance(self) -> tf.Tensor:
+        """K_ZZ + jitter I, [L, M, M]; L = 1 where the latent GPs share it."""
+        K = covariances.Kuu(self.inducing_variable, self.kernel, jitter=default_jitter())
+        return K if len(K.shape) == 3 else K[None]
+
     @check_shapes("X: [N, D]")
-    def project(self, X: TensorType) -> Projection:
-        """L = chol(K_ZZ), A = L⁻¹K_ZX and k(x_i, x_i); [L, ...] with L = 1 where latents share."""
-        jitter = default_jitter()
-        K_ZZ = covariances.Kuu(self.inducing_variable, self.kernel, jitter=jitter)
-        K_ZX = covariances.Kuf(self.inducing_variable, self.kernel, X)
-        return _project(K_ZZ, K_ZX, _k_diag(self.kernel, X))
-
-    def posterior(
-        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> AbstractPosterior:
-        """As GPflow's; the closed-form optimizers refresh its cache after they step."""
-        return _remember(self, super().posterior(precompute_cache))
+    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """K_ZX [L, M, N] and k(x_i, x_i) [L, N]."""
+        K = covariances.Kuf(self.inducing_variable, self.kernel, X)
+        return (K if len(K.shape) == 3 else K[None]), _k_diag(self.kernel, X)
 
 
-class AugmentedVGP(gpflow.models.VGP):
+class AugmentedVGP(_Augmented, gpflow.models.VGP):
     r"""
     ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI Eq. 15).
 
@@ -207,6 +237,11 @@ class AugmentedVGP(gpflow.models.VGP):
         terms = self.likelihood.variational_expectations(X, Fmu, Fvar, Y)
         return tf.reduce_sum(terms) - gauss_kl(self.q_mu, self.q_sqrt)
 
+    @check_shapes("c: [N, P]", "return: []")
+    def collapsed_elbo(self, c: TensorType | None = None) -> tf.Tensor:
+        """As :meth:`AugmentedSVGP.collapsed_elbo`."""
+        return _collapsed_elbo(self, *self.checked_batch(), c)
+
     @check_shapes("return: [N]")
     def augmentation_gap(self) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum; ≥ 0 by Jensen's inequality."""
@@ -218,20 +253,15 @@ class AugmentedVGP(gpflow.models.VGP):
         """VGP is always whitened."""
         return True
 
-    @check_shapes("X: [N, D]")
-    def project(self, X: TensorType) -> Projection:
-        """L = chol(K(X, X) + jitter I), A = L⁻¹K(X, Xnew) and k(x_i, x_i); [1, ...]."""
-        X_data, _ = self.data
-        K = self.kernel(X_data)
-        K_cross = K if X is X_data else self.kernel(X_data, X)
-        eye = tf.eye(tf.shape(K)[-1], dtype=K.dtype)
-        return _project(K + default_jitter() * eye, K_cross, _k_diag(self.kernel, X))
+    def prior_covariance(self) -> tf.Tensor:
+        """K(X, X) + jitter I, [1, N, N]."""
+        K = self.kernel(self.data[0])
+        return (K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype))[None]
 
-    def posterior(
-        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> AbstractPosterior:
-        """As GPflow's; the closed-form optimizers refresh its cache after they step."""
-        return _remember(self, super().posterior(precompute_cache))
+    @check_shapes("X: [N, D]")
+    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """K(X_data, X) [1, M, N] and k(x_i, x_i) [1, N]."""
+        return self.kernel(self.data[0], X)[None], _k_diag(self.kernel, X)
 
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
@@ -243,11 +273,23 @@ def _augmentation_gap(model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor) -> tf.T
     return model.likelihood.variational_expectations(X, Fmu, Fvar, Y) - bound
 
 
-def _project(K_ZZ: tf.Tensor, K_ZX: tf.Tensor, k_diag: tf.Tensor) -> Projection:
-    if len(K_ZZ.shape) == 2:
-        K_ZZ, K_ZX = K_ZZ[None], K_ZX[None]
-    L = tf.linalg.cholesky(K_ZZ)
-    return Projection(L, tf.linalg.triangular_solve(L, K_ZX), k_diag)
+def _collapsed_elbo(
+    model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, c: TensorType | None
+) -> tf.Tensor:
+    if c is None:
+        Fmu, Fvar = model.predict_f(X)
+        c = tf.stop_gradient(aux_posterior_c(model.likelihood, Fmu, Fvar, Y))
+    K_ZX, k_diag = model.cross_covariance(X)
+    return collapsed_bound(
+        model.likelihood,
+        model.prior_covariance(),
+        K_ZX,
+        k_diag,
+        model.mean_function(X),
+        Y,
+        to_default_float(c),
+        scale,
+    )
 
 
 def _k_diag(kernel: Kernel, X: TensorType) -> tf.Tensor:
@@ -294,12 +336,6 @@ def _input_dim(inducing_variable: InducingVariables) -> int | None:
 _POSTERIORS: "weakref.WeakKeyDictionary[Any, weakref.WeakSet[AbstractPosterior]]" = (
     weakref.WeakKeyDictionary()
 )
-
-
-def _remember(model: AugmentedModel, posterior: AbstractPosterior) -> AbstractPosterior:
-    if posterior.cache is not None:
-        _POSTERIORS.setdefault(model, weakref.WeakSet()).add(posterior)
-    return posterior
 
 
 def refresh_posteriors(model: AugmentedModel) -> None:

@@ -59,7 +59,8 @@ def log_matern32(x: TensorType) -> tuple[tf.Tensor, object]:
     series = _log1p_minus(tf.where(small, s, tf.zeros_like(s)))
 
     def grad(dy: tf.Tensor) -> tf.Tensor:
-        return -dy / (2.0 * (1.0 + tf.sqrt(x)))
+        # TensorFlow's gradient of an analytic function is the conjugate of its derivative.
+        return -dy * tf.math.conj(1.0 / (2.0 * (1.0 + tf.sqrt(x))))
 
     return tf.where(small, series, tf.math.log1p(s) - s), grad
 
@@ -75,6 +76,6 @@ def log_matern52(x: TensorType) -> tuple[tf.Tensor, object]:
 
     def grad(dy: tf.Tensor) -> tf.Tensor:
         s_ = tf.sqrt(x)
-        return -dy * (1.0 + s_) / (6.0 * (1.0 + s_) + 2.0 * x)
+        return -dy * tf.math.conj((1.0 + s_) / (6.0 * (1.0 + s_) + 2.0 * x))
 
     return tf.where(small, series, tf.math.log1p(s + x / 3.0) - s), grad

@@ -1,0 +1,352 @@
+"""``fit_collapsed`` and ``polish``: full-batch routes that leave minibatches behind."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData
+
+from .augmentation import optimal_expected_aug_loglik
+from .collapsed import collapsed_bound
+from .models import AugmentedModel, AugmentedVGP, refresh_posteriors
+from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks
+from .sites import unwhiten, whiten
+
+_FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
+_ITERATIONS = 10  # of L-BFGS in a round; on all rows each round has twice as many, up to
+_MOST_ITERATIONS = 160
+_MAX_ROUNDS = 20  # on all rows
+_CLOSED_FORM_STEPS = 3  # between two rounds on the augmented bound
+_INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
+
+Objective = Literal["standard", "augmented"]
+
+
+class FitProgress(NamedTuple):
+    """Where ``fit_collapsed`` is: passed to its callback after every round."""
+
+    rows: int  # in use; 0 when all is compiled and nothing has been learnt
+    objective: float  # on these rows, scaled to all of them
+    evaluations: int
+
+
+class FitResult(NamedTuple):
+    """What ``fit_collapsed`` has done."""
+
+    objective: float  # on all rows, log prior included
+    start: float  # the same before
+    evaluations: int
+    converged: bool  # False where the most rounds were reached
+
+
+class PolishResult(NamedTuple):
+    """What ``polish`` has done to the standard ELBO."""
+
+    elbo: float
+    start: float
+    steps: int
+
+    @property
+    def gain(self) -> float:
+        """Nats of standard ELBO gained; never negative."""
+        return self.elbo - self.start
+
+
+def fit_collapsed(
+    model: AugmentedModel,
+    data: RegressionData | None = None,
+    *,
+    objective: Objective = "standard",
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    callback: Callable[[FitProgress], None] = lambda progress: None,
+) -> FitResult:
+    """
+    Fit q(u) and every trainable hyperparameter of ``model`` by L-BFGS, with q(u) maximised out.
+
+    Rounds of ten iterations on a random subset that grows fourfold from 1,000 rows to all of
+    them, then ever longer ones on all rows until one gains less than ``tolerance`` a datum. Kernel,
+    mean function, likelihood and, where they are trainable, inducing points are fitted; priors
+    count. ``q_mu`` and ``q_sqrt`` are managed here, trainable or not. An evaluation that fails
+    is survived, and the model never ends below where it began::
+
+        gpflow.set_trainable(model.inducing_variable, False)
+        fit_collapsed(model, (X, Y))
+
+    :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :param objective: "standard", the profile of GPflow's ELBO (:mod:`~gpflow_aaci.profile`);
+        "augmented", the collapsed augmented bound jointly in the hyperparameters and log c.
+    :param callback: called when all is compiled, and after every round with the model up to date.
+    :raises ValueError: for bad data or an unknown objective, before anything is changed.
+    """
+    if objective not in ("standard", "augmented"):
+        raise ValueError(f'objective must be "standard" or "augmented". Found: {objective!r}.')
+    X, Y, scale = (value.numpy() for value in model.checked_batch(data))
+    fit = _Fit(model, objective, num_data=float(scale) * len(X))
+    everything = make_chunks(X, Y)
+    fit.compile(everything)
+    start = best = fit.here(everything)
+    callback(FitProgress(0, start.objective, fit.evaluations))
+
+    order = np.random.default_rng(seed).permutation(len(X))
+    converged = False
+    for rows, iterations in _schedule(model, len(X)):
+        subset = order[:rows]
+        chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
+        point = fit.round(chunks, iterations)
+        fit.move_to(point)
+        callback(FitProgress(rows, point.objective, fit.evaluations))
+        if rows == len(X):
+            gain = point.objective - best.objective
+            best = point if _better(point, best) else best
+            if gain < tolerance * fit.num_data:
+                converged = gain > 0.0 or fit.is_exact
+                if converged:
+                    break
+                fit.is_exact = True  # the fast products may be what is in the way
+    fit.move_to(best)
+    refresh_posteriors(model)
+    return FitResult(best.objective, start.objective, fit.evaluations, converged)
+
+
+def polish(
+    model: AugmentedModel, data: RegressionData | None = None, *, max_steps: int = 100
+) -> PolishResult:
+    """
+    Close the augmentation gap of q(u) at fixed hyperparameters.
+
+    Safeguarded Newton steps on the standard ELBO, each kept only if it gains; see
+    :mod:`~gpflow_aaci.profile`. Hyperparameters stay as they are.
+
+    :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :raises ValueError: for bad data, before anything is changed.
+    """
+    X, Y, scale = model.checked_batch(data)
+    profile = Profile(Compiled(model, []), make_chunks(X, Y), float(scale))
+    start = profile.state(_whitened_q(model, profile.L))
+    num_data = float(scale) * len(X)
+    state, steps = profile.maximise(start.q, 1e-3 * _INNER_TOLERANCE * num_data, max_steps)
+    if state.elbo > start.elbo:
+        _assign_q(model, state.q, profile.L)
+        refresh_posteriors(model)
+    return PolishResult(max(state.elbo, start.elbo), start.elbo, steps)
+
+
+class _Point(NamedTuple):
+    """Somewhere to come back to."""
+
+    x: AnyNDArray  # the unconstrained hyperparameters
+    q: Q
+    objective: float
+
+
+def _better(a: _Point, b: _Point) -> bool:
+    return np.isfinite(a.objective) and not a.objective <= b.objective
+
+
+class _Fit:
+    """One call of ``fit_collapsed``: where the model is, and how it moves."""
+
+    def __init__(self, model: AugmentedModel, objective: Objective, num_data: float) -> None:
+        self.model, self.objective, self.num_data = model, objective, num_data
+        self.variables = hyperparameters(model)
+        self.exact = Compiled(model, self.variables)
+        self.fast = Compiled(model, self.variables, tf.float32)
+        self.is_exact = False
+        self.q = _whitened_q(model, self.exact.factor())
+        self.evaluations = 0
+        self._collapsed = tf.function(self._collapsed_loss, autograph=False, reduce_retracing=True)
+        self._augmented = tf.function(self._augmented_terms, autograph=False, reduce_retracing=True)
+
+    def compile(self, everything: Chunks) -> None:
+        """Compile for any number of rows, by a round of no iterations on two small subsets."""
+        here = self.here(everything)
+        X, Y = everything[0]
+        for self.is_exact in (True, False):
+            for rows in (min(len(X), 2), min(len(X), 3)):
+                self.round([(X[:rows], Y[:rows])], iterations=1)
+        _unpack(self.variables, here.x)
+        self.evaluations = 0
+
+    def here(self, chunks: Chunks) -> _Point:
+        """The current point."""
+        try:
+            value = self._value(chunks, self.q)
+        except tf.errors.InvalidArgumentError:
+            value = -np.inf
+        return _Point(_pack(self.variables), self.q, value)
+
+    def move_to(self, point: _Point) -> None:
+        """Make ``point`` the model's."""
+        _unpack(self.variables, point.x)
+        self.q = point.q
+        _assign_q(self.model, point.q, self.exact.factor())
+
+    def round(self, chunks: Chunks, iterations: int) -> _Point:
+        """Iterations of L-BFGS from the current point; the best point seen. Moves the variables."""
+        start = self.here(chunks)
+        run = self._standard_round if self.objective == "standard" else self._augmented_round
+        end = run(chunks, start, iterations)
+        if end is start:
+            return start
+        _unpack(self.variables, end.x)
+        end = end._replace(objective=self._value(chunks, end.q))  # never trust a fast value
+        return end if _better(end, start) else start
+
+    def _standard_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
+        best = start
+
+        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            nonlocal best
+            _unpack(self.variables, x)
+            profile = self._profile(chunks)
+            state, _ = profile.maximise(best.q, _INNER_TOLERANCE * self.num_data)
+            log_prior, gradient = profile.gradient(state)
+            point = _Point(x.copy(), state.q, state.elbo + log_prior)
+            if np.all(np.isfinite(gradient)) and _better(point, best):
+                best = point
+            return -point.objective, -gradient
+
+        self._lbfgs(loss, start.x, iterations)
+        return best
+
+    def _augmented_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
+        c_chunks = self._closed_form_steps(self._profile(chunks), self.q)
+        X, Y = (tf.concat(parts, axis=0) for parts in zip(*chunks, strict=True))
+        c = tf.concat(c_chunks, axis=0)
+        size = len(start.x)
+        scale = tf.constant(self.num_data / len(X), c.dtype)
+
+        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            _unpack(self.variables, x[:size])
+            log_c = tf.constant(x[size:].reshape(c.shape), c.dtype)
+            value, gradients = self._collapsed(X, Y, scale, log_c)
+            return -float(value), -flat(gradients)
+
+        x = self._lbfgs(loss, np.concatenate([start.x, np.log(c.numpy()).ravel()]), iterations)
+        _unpack(self.variables, x[:size])
+        c = tf.constant(np.exp(x[size:]).reshape(c.shape), c.dtype)
+        try:
+            profile = self._profile(chunks)
+            q = profile.optimum_given_c(tf.split(c, [len(Y) for _, Y in chunks]))
+            q = profile.optimum_given_c(self._closed_form_steps(profile, q))
+        except tf.errors.InvalidArgumentError:
+            return start
+        return _Point(x[:size], q, np.nan)
+
+    def _closed_form_steps(self, profile: Profile, q: Q) -> list[tf.Tensor]:
+        """The c of every chunk, some closed-form steps from ``q`` on."""
+        c = profile.posterior_c(profile.state(q))
+        for _ in range(_CLOSED_FORM_STEPS - 1):
+            c = profile.posterior_c(profile.state(profile.optimum_given_c(c)))
+        return c
+
+    def _collapsed_loss(
+        self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, log_c: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        model = self.model
+        with tf.GradientTape() as tape:
+            tape.watch(log_c)
+            K_ZX, k_diag = model.cross_covariance(X)
+            bound = collapsed_bound(
+                model.likelihood,
+                model.prior_covariance(),
+                K_ZX,
+                k_diag,
+                model.mean_function(X),
+                Y,
+                tf.exp(log_c),
+                scale,
+            )
+            value = bound + model.log_prior_density()
+        sources = [*self.variables, log_c]
+        return value, tape.gradient(value, sources, unconnected_gradients="zero")
+
+    def _lbfgs(
+        self,
+        loss: Callable[[AnyNDArray], tuple[float, AnyNDArray]],
+        x: AnyNDArray,
+        iterations: int,
+    ) -> AnyNDArray:
+        """SciPy's L-BFGS-B, for which an evaluation that fails is merely a bad one."""
+        worst = 0.0
+
+        def survived(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            nonlocal worst
+            self.evaluations += 1
+            try:
+                value, gradient = loss(x)
+            except tf.errors.InvalidArgumentError:  # a Cholesky, most likely
+                value, gradient = np.nan, np.zeros_like(x)
+            if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+                return 2.0 * abs(worst) + 1.0, np.zeros_like(x)
+            worst = max(worst, value)
+            return value, gradient
+
+        options = {"maxiter": iterations}
+        return scipy.optimize.minimize(survived, x, jac=True, method="L-BFGS-B", options=options).x
+
+    def _profile(self, chunks: Chunks, exact: bool = False) -> Profile:
+        rows = sum(len(X) for X, _ in chunks)
+        compiled = self.exact if exact or self.is_exact else self.fast
+        return Profile(compiled, chunks, self.num_data / rows)
+
+    def _value(self, chunks: Chunks, q: Q) -> float:
+        """The objective and the log prior at the current hyperparameters."""
+        profile = self._profile(chunks, exact=True)
+        state = profile.state(q)
+        log_prior = float(self.model.log_prior_density())
+        if self.objective == "standard":
+            return state.elbo + log_prior
+        pairs = zip(chunks, state.terms, strict=True)
+        bound = sum(float(self._augmented(X, Y, t.mu, t.var)) for (X, Y), t in pairs)
+        return profile.scale * bound - float(self.exact.kl(q)) + log_prior
+
+    def _augmented_terms(
+        self, X: tf.Tensor, Y: tf.Tensor, mu: tf.Tensor, var: tf.Tensor
+    ) -> tf.Tensor:
+        Fmu, Fvar = tf.transpose(mu) + self.model.mean_function(X), tf.transpose(var)
+        return tf.reduce_sum(optimal_expected_aug_loglik(self.model.likelihood, Fmu, Fvar, Y))
+
+
+def hyperparameters(model: AugmentedModel) -> list[tf.Variable]:
+    """The trainable variables of ``model`` but for q's."""
+    q = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
+    return [variable for variable in model.trainable_variables if id(variable) not in q]
+
+
+def _schedule(model: AugmentedModel, num_rows: int) -> Iterator[tuple[int, int]]:
+    """Rows and iterations of every round. (AugmentedVGP has its Z at its data: no subsets.)"""
+    rows = num_rows if isinstance(model, AugmentedVGP) else _FIRST_SUBSET
+    while rows < num_rows:
+        yield rows, _ITERATIONS
+        rows *= _GROWTH
+    for doubled in range(_MAX_ROUNDS):
+        yield num_rows, min(_ITERATIONS * 2**doubled, _MOST_ITERATIONS)
+
+
+def _whitened_q(model: AugmentedModel, L: tf.Tensor) -> Q:
+    q = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
+    return Q(*q) if model.whiten else Q(*whiten(*q, L))
+
+
+def _assign_q(model: AugmentedModel, q: Q, L: tf.Tensor) -> None:
+    q_mu, q_sqrt = q if model.whiten else unwhiten(*q, L)
+    model.q_mu.assign(q_mu)
+    model.q_sqrt.assign(q_sqrt)
+
+
+def _pack(variables: Sequence[tf.Variable]) -> AnyNDArray:
+    values = [np.ravel(variable.numpy()) for variable in variables]
+    return np.concatenate([np.zeros(0), *values]).astype(np.float64)
+
+
+def _unpack(variables: Sequence[tf.Variable], x: AnyNDArray) -> None:
+    at = 0
+    for variable in variables:
+        size = int(np.prod(variable.shape))
+        value = x[at : at + size].reshape(variable.shape)
+        variable.assign(value.astype(variable.dtype.as_numpy_dtype))
+        at += size

@@ -1,0 +1,297 @@
+r"""
+The standard ELBO with q(u) maximised out, as a function of the hyperparameters: its profile.
+
+q is found by Newton steps: the optimum for the sites of precision −2 ∂E/∂v and potential
+∂E/∂m + precision·m, where E = Σ E_q log p(y|f). Begun far off such a step may fail; the closed-form
+augmented update, which cannot, takes over wherever it does not raise the ELBO. At the maximum the
+ELBO's gradient in the hyperparameters at fixed whitened q is the profile's (envelope theorem).
+
+Data come in chunks: memory is O(chunk · M) for any number of rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+from gpflow.kullback_leiblers import gauss_kl
+from gpflow.utilities import to_default_float
+
+from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
+from .collapsed import through_cholesky
+from .models import AugmentedModel
+from .sites import naturals_to_q
+
+_CHUNK = 50_000  # rows of data in one product
+_PRECISION_FLOOR = 1e-8  # of a Newton site where log p is not concave, if that must be
+
+
+Chunks = Sequence[tuple[tf.Tensor, tf.Tensor]]
+"""(X, Y) in pieces of at most ``_CHUNK`` rows."""
+
+
+def make_chunks(X: TensorType, Y: TensorType) -> Chunks:
+    """The rows of X [N, D], Y [N, P] in pieces."""
+    starts = range(0, len(X), _CHUNK)
+    return [(tf.constant(X[s : s + _CHUNK]), tf.constant(Y[s : s + _CHUNK])) for s in starts]
+
+
+class Q(NamedTuple):
+    """A whitened q(v)."""
+
+    mu: tf.Tensor  # [M, P]
+    sqrt: tf.Tensor  # [P, M, M]
+
+
+class Terms(NamedTuple):
+    """E = Σ E_q log p(y|f) of some rows and its derivatives at the marginals (mu, var) of f₀."""
+
+    expected: tf.Tensor  # []
+    mu: tf.Tensor  # [P, N], without prior mean
+    var: tf.Tensor  # [P, N]
+    mu_bar: tf.Tensor  # [P, N], ∂E/∂m
+    var_bar: tf.Tensor  # [P, N], ∂E/∂v
+
+
+# ---- compiled pieces, each on one chunk of rows ----
+
+
+class Compiled:
+    """The functions of one model that the loops below call, compiled once for all sizes."""
+
+    def __init__(
+        self,
+        model: AugmentedModel,
+        variables: Sequence[tf.Variable],
+        product_dtype: tf.DType | None = None,
+    ) -> None:
+        """
+        :param product_dtype: of the products of size N·M², ``default_float()`` unless given.
+            I + A diag(precision) Aᵀ bears float32, at a quarter of the time; the triangular solve
+            for A does not.
+        """
+        self.model, self.variables = model, list(variables)
+        self.product_dtype = product_dtype or tf.as_dtype(default_float())
+        compile_ = tf.function(autograph=False, reduce_retracing=True)
+        self.factor = compile_(self._factor)
+        self.project = compile_(self._project)
+        self.terms = compile_(self._terms)
+        self.newton_sites = compile_(self._newton_sites)
+        self.posterior_c = compile_(self._posterior_c)
+        self.closed_form_sites = compile_(self._closed_form_sites)
+        self.gradient_sums = compile_(self._gradient_sums)
+        self.data_gradient = compile_(self._data_gradient)
+        self.prior_gradient = compile_(self._prior_gradient)
+        self.solve = compile_(_solve)
+        self.kl = compile_(lambda q: gauss_kl(q.mu, q.sqrt))
+
+    def _factor(self) -> tf.Tensor:
+        return tf.linalg.cholesky(self.model.prior_covariance())
+
+    def _project(self, L: tf.Tensor, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """A [L, M, N] and k_ii − ‖A_i‖² [L, N]."""
+        K_ZX, k_diag = self.model.cross_covariance(X)
+        A = tf.linalg.triangular_solve(L, K_ZX)
+        unexplained = k_diag - tf.reduce_sum(tf.square(A), -2)
+        return tf.cast(A, self.product_dtype), unexplained
+
+    def _terms(
+        self, A: tf.Tensor, unexplained: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q
+    ) -> Terms:
+        mu = _product(A, tf.transpose(q.mu)[:, :, None], transpose_a=True)[:, :, 0]
+        RtA = tf.matmul(tf.cast(q.sqrt, A.dtype), A, transpose_a=True)
+        var = unexplained + tf.cast(tf.reduce_sum(tf.square(RtA), -2), mu.dtype)
+        Fmu, Fvar = tf.transpose(mu) + self.model.mean_function(X), tf.transpose(var)
+        with tf.GradientTape() as tape:
+            tape.watch([Fmu, Fvar])
+            E = tf.reduce_sum(self.model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
+        mu_bar, var_bar = tape.gradient(E, [Fmu, Fvar])
+        return Terms(E, mu, var, tf.transpose(mu_bar), tf.transpose(var_bar))
+
+    def _newton_sites(
+        self, A: tf.Tensor, terms: Terms, floor: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        precision = tf.maximum(-2.0 * terms.var_bar, floor)
+        return _site_sums(A, terms.mu_bar + precision * terms.mu, precision)
+
+    def _posterior_c(self, X: tf.Tensor, Y: tf.Tensor, terms: Terms) -> tf.Tensor:
+        Fmu = tf.transpose(terms.mu) + self.model.mean_function(X)
+        return aux_posterior_c(self.model.likelihood, Fmu, tf.transpose(terms.var), Y)
+
+    def _closed_form_sites(
+        self, A: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, c: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        potential, precision = expected_auglik_potential_and_precision(self.model.likelihood, c, Y)
+        centred = potential - precision * self.model.mean_function(X)
+        return _site_sums(A, tf.transpose(centred), tf.transpose(precision))
+
+    def _gradient_sums(self, A: tf.Tensor, terms: Terms) -> tuple[tf.Tensor, tf.Tensor]:
+        """A ∂E/∂m [P, M, 1] and A diag(∂E/∂v) Aᵀ [P, M, M]."""
+        return _site_sums(A, terms.mu_bar, terms.var_bar)
+
+    def _data_gradient(
+        self, L: tf.Tensor, A: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q, terms: Terms
+    ) -> list[tf.Tensor]:
+        """∂E/∂θ through K_ZX, k_ii, the mean function and the likelihood's own parameters."""
+        L = tf.broadcast_to(L, tf.shape(q.sqrt))
+        q_mu = tf.transpose(q.mu)[:, :, None]
+        LtW = tf.linalg.triangular_solve(L, _covariance_minus_eye(q), adjoint=True)
+        Ltm = tf.linalg.triangular_solve(L, q_mu, adjoint=True)
+        LtWA = _product(LtW, A)
+        K_ZX_bar = Ltm * terms.mu_bar[:, None, :] + 2.0 * LtWA * terms.var_bar[:, None, :]
+        moments = tf.stop_gradient((tf.transpose(terms.mu), tf.transpose(terms.var)))
+        with tf.GradientTape() as tape:
+            K_ZX, k_diag = self.model.cross_covariance(X)
+            Fmu = moments[0] + self.model.mean_function(X)
+            E = self.model.likelihood.variational_expectations(X, Fmu, moments[1], Y)
+            linear = (
+                tf.reduce_sum(E)
+                + tf.reduce_sum(K_ZX_bar * K_ZX)
+                + tf.reduce_sum(terms.var_bar * k_diag)
+            )
+        return tape.gradient(linear, self.variables, unconnected_gradients="zero")
+
+    def _prior_gradient(
+        self, L: tf.Tensor, q: Q, a: tf.Tensor, B: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """log prior [] and its gradient, with that of E through K_ZZ; (a, B) from gradient_sums."""
+        q_mu = tf.transpose(q.mu)[:, :, None]
+        G = tf.matmul(q_mu, a, transpose_b=True) + 2.0 * tf.matmul(_covariance_minus_eye(q), B)
+        K_ZZ_bar = through_cholesky(tf.broadcast_to(L, tf.shape(G)), G)
+        with tf.GradientTape() as tape:
+            log_prior = self.model.log_prior_density()
+            linear = log_prior + tf.reduce_sum(K_ZZ_bar * self.model.prior_covariance())
+        return log_prior, tape.gradient(linear, self.variables, unconnected_gradients="zero")
+
+
+def _site_sums(
+    A: tf.Tensor, potential: tf.Tensor, precision: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A·potential [P, M, 1] and A diag(precision) Aᵀ [P, M, M]."""
+    lambda_1 = _product(A, potential[:, :, None])
+    A_precision = A * tf.cast(precision, A.dtype)[:, None, :]
+    return lambda_1, _product(A_precision, A, transpose_b=True)
+
+
+def _product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
+    """a b in the lower precision of the two, as ``default_float()``."""
+    low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
+    return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())
+
+
+def _solve(lambda_1: tf.Tensor, B: tf.Tensor) -> Q:
+    eye = tf.eye(tf.shape(B)[-1], dtype=B.dtype)
+    return Q(*naturals_to_q(tf.transpose(lambda_1[:, :, 0]), eye + B))
+
+
+def _covariance_minus_eye(q: Q) -> tf.Tensor:
+    return tf.matmul(q.sqrt, q.sqrt, transpose_b=True) - tf.eye(
+        tf.shape(q.sqrt)[-1], dtype=q.sqrt.dtype
+    )
+
+
+# ---- the standard ELBO, profiled over q ----
+
+
+class State(NamedTuple):
+    q: Q
+    elbo: float
+    terms: list[Terms]  # one for every chunk
+
+
+class Profile:
+    """The standard ELBO of some rows as a function of q, at the model's current hyperparameters."""
+
+    def __init__(self, compiled: Compiled, chunks: Chunks, scale: float) -> None:
+        """
+        :param scale: num_data / rows, multiplies all that is a sum over rows.
+        """
+        self.compiled, self.chunks, self.scale = compiled, chunks, scale
+        self.L = compiled.factor()
+        # One chunk is kept projected; more are projected anew, so that memory stays bounded.
+        self._kept = compiled.project(self.L, chunks[0][0]) if len(chunks) == 1 else None
+
+    def _projected(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._kept if self._kept is not None else self.compiled.project(self.L, X)
+
+    def state(self, q: Q) -> State:
+        terms = [self.compiled.terms(*self._projected(X), X, Y, q) for X, Y in self.chunks]
+        E = sum(float(t.expected) for t in terms)
+        return State(q, self.scale * E - float(self.compiled.kl(q)), terms)
+
+    def _optimum(
+        self, sites: Callable[..., tuple[tf.Tensor, tf.Tensor]], of_chunk: Sequence[Any]
+    ) -> Q:
+        lambda_1: Any = 0.0
+        B: Any = 0.0
+        for (X, Y), of in zip(self.chunks, of_chunk, strict=True):
+            new = sites(self._projected(X)[0], X, Y, of)
+            lambda_1, B = lambda_1 + new[0], B + new[1]
+        return self.compiled.solve(self.scale * lambda_1, self.scale * B)
+
+    def newton(self, state: State, floor: float) -> Q:
+        """The optimum for the Newton sites, their precision at least ``floor``."""
+        floor = to_default_float(floor)
+        sites = self.compiled.newton_sites
+        return self._optimum(lambda A, X, Y, terms: sites(A, terms, floor), state.terms)
+
+    def posterior_c(self, state: State) -> list[tf.Tensor]:
+        """The c [N, P] of the optimal q(ω), of every chunk."""
+        pairs = zip(self.chunks, state.terms, strict=True)
+        return [self.compiled.posterior_c(X, Y, terms) for (X, Y), terms in pairs]
+
+    def optimum_given_c(self, c: Sequence[tf.Tensor]) -> Q:
+        """The optimum for the augmented sites; at ``posterior_c`` the full closed-form step."""
+        return self._optimum(self.compiled.closed_form_sites, c)
+
+    def maximise(self, q: Q, tolerance: float, max_steps: int = 20) -> tuple[State, int]:
+        """
+        Newton steps from ``q``, each kept only if it raises the ELBO, else a safer one.
+
+        Ends when a step gains less than ``tolerance`` nats.
+        """
+        state = self.state(q)
+        for step in range(1, max_steps + 1):
+            better = self._better(state)
+            if better is None:
+                return state, step
+            gain, state = better.elbo - state.elbo, better
+            if gain < tolerance:
+                return state, step
+        return state, max_steps
+
+    def _better(self, state: State) -> State | None:
+        """The first of ever safer steps that gains; where log p is concave the first two agree."""
+        for update in (
+            lambda: self.newton(state, -np.inf),
+            lambda: self.newton(state, _PRECISION_FLOOR),
+            lambda: self.optimum_given_c(self.posterior_c(state)),
+        ):
+            try:
+                candidate = self.state(update())
+            except tf.errors.InvalidArgumentError:  # its Cholesky failed
+                continue
+            if np.isfinite(candidate.elbo) and not candidate.elbo <= state.elbo:
+                return candidate
+        return None
+
+    def gradient(self, state: State) -> tuple[float, AnyNDArray]:
+        """Log prior, and the gradient in the hyperparameters of ELBO + log prior at fixed q."""
+        compiled, q = self.compiled, state.q
+        total: Any = 0.0
+        sums: tuple[Any, Any] = (0.0, 0.0)
+        for (X, Y), terms in zip(self.chunks, state.terms, strict=True):
+            A, _ = self._projected(X)
+            total = total + flat(compiled.data_gradient(self.L, A, X, Y, q, terms))
+            a, B = compiled.gradient_sums(A, terms)
+            sums = (sums[0] + a, sums[1] + B)
+        log_prior, through_K_ZZ = compiled.prior_gradient(
+            self.L, q, self.scale * sums[0], self.scale * sums[1]
+        )
+        return float(log_prior), self.scale * total + flat(through_K_ZZ)
+
+
+def flat(gradients: Sequence[tf.Tensor]) -> AnyNDArray:
+    return np.concatenate([np.ravel(g.numpy()) for g in gradients]).astype(np.float64)

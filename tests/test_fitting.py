@@ -1,0 +1,221 @@
+"""fit_collapsed, polish and the profile they climb."""
+
+import gpflow
+import numpy as np
+import pytest
+import sklearn.datasets
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import gpflow_aaci
+from gpflow_aaci import likelihoods
+from gpflow_aaci.fitting import hyperparameters
+from gpflow_aaci.profile import Compiled, Profile, Q, make_chunks
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+def diabetes(rows: int = 442) -> Data:
+    X, y = sklearn.datasets.load_diabetes(return_X_y=True)
+    X, y = X[:rows], y[:rows, None]
+    return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+
+
+def breast_cancer(rows: int = 569) -> Data:
+    X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
+    X = X[:rows]
+    return (X - X.mean(0)) / X.std(0), y[:rows, None].astype(float)
+
+
+def make_model(
+    data: Data, likelihood: gpflow.likelihoods.Likelihood, M: int = 20, **options: object
+) -> gpflow_aaci.AugmentedSVGP:
+    X, _ = data
+    dim = X.shape[1]
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[np.sqrt(2.0 * dim)] * dim)
+    model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[:M].copy(), **options)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_profile_gradient_is_the_finite_difference_of_the_profile(whiten: bool) -> None:
+    data = diabetes(120)
+    model = make_model(
+        data,
+        likelihoods.StudentT(0.5, 4.0),
+        whiten=whiten,
+        num_data=300,
+        mean_function=gpflow.functions.Constant(0.3),
+    )
+    model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
+    variables = hyperparameters(model)
+    compiled = Compiled(model, variables)
+    chunks = [(x, y) for x, y in zip(np.split(data[0], 3), np.split(data[1], 3), strict=True)]
+    chunks = [(tf.constant(x), tf.constant(y)) for x, y in chunks]  # three chunks are summed right
+    q = Q(tf.zeros([20, 1], tf.float64), tf.eye(20, batch_shape=[1], dtype=tf.float64))
+
+    def value() -> tuple[float, np.ndarray]:
+        profile = Profile(compiled, chunks, 300 / 120)
+        state, _ = profile.maximise(q, tolerance=1e-12, max_steps=60)
+        log_prior, gradient = profile.gradient(state)
+        return state.elbo + log_prior, gradient
+
+    _, gradient = value()
+    at = 0
+    for variable in variables:
+        size = int(np.prod(variable.shape))
+        here, ends = variable.numpy(), []
+        for step in (1e-4, -1e-4):
+            variable.assign(here + step)
+            ends.append(value()[0])
+        variable.assign(here)
+        difference = (ends[0] - ends[1]) / 2e-4
+        np.testing.assert_allclose(gradient[at : at + size].sum(), difference, rtol=1e-5, atol=1e-5)
+        at += size
+    assert at == len(gradient)
+
+
+def test_one_chunk_or_many_give_the_same_step() -> None:
+    data = diabetes(120)
+    model = make_model(data, likelihoods.Laplace(0.5))
+    compiled = Compiled(model, hyperparameters(model))
+    q = Q(tf.zeros([20, 1], tf.float64), tf.eye(20, batch_shape=[1], dtype=tf.float64))
+    whole = Profile(compiled, make_chunks(*data), 1.0)
+    halves = [
+        (tf.constant(data[0][s]), tf.constant(data[1][s])) for s in (slice(50), slice(50, None))
+    ]
+    split = Profile(compiled, halves, 1.0)
+    one, _ = whole.maximise(q, 1e-9)
+    two, _ = split.maximise(q, 1e-9)
+    np.testing.assert_allclose(one.elbo, two.elbo, rtol=1e-10)
+    np.testing.assert_allclose(one.q.sqrt, two.q.sqrt, atol=1e-8)
+
+
+@pytest.mark.parametrize("objective", ["standard", "augmented"])
+@pytest.mark.parametrize("problem", ["diabetes", "breast_cancer"])
+def test_fit_ends_where_gradients_vanish(objective: str, problem: str) -> None:
+    """Envelope: ordinary gradients of the fitted objective in θ and in q vanish at the end."""
+    data = diabetes() if problem == "diabetes" else breast_cancer()
+    likelihood = likelihoods.StudentT(0.5, 4.0) if problem == "diabetes" else likelihoods.Logistic()
+    model = make_model(data, likelihood)
+    elbo = model.standard_elbo if objective == "standard" else model.elbo
+    start = float(elbo(data))
+    result = gpflow_aaci.fit_collapsed(model, data, objective=objective, tolerance=1e-5)
+    end = float(elbo(data))
+    assert result.converged
+    np.testing.assert_allclose([result.start, result.objective], [start, end], rtol=1e-7)
+    # A stock optimizer on the same objective, all variables at once, finds next to nothing more.
+    gpflow.optimizers.Scipy().minimize(
+        tf.function(lambda: -elbo(data)), model.trainable_variables, options={"maxiter": 300}
+    )
+    assert float(elbo(data)) - end < 2e-3 * len(data[0])
+    assert end - start > 0.05 * len(data[0])
+
+
+def test_what_is_not_trainable_stays_and_priors_count() -> None:
+    data = diabetes(200)
+    model = make_model(data, likelihoods.StudentT(0.5, 4.0))
+    gpflow.set_trainable(model.likelihood.df, False)
+    gpflow.set_trainable(model.kernel.lengthscales, False)
+    fixed = [
+        model.likelihood.df.numpy(),
+        model.kernel.lengthscales.numpy(),
+        model.inducing_variable.Z.numpy(),
+    ]
+    model.likelihood.scale.prior = tfp.distributions.LogNormal(np.log(2.0), np.float64(1e-3))
+    gpflow_aaci.fit_collapsed(model, data)
+    now = [
+        model.likelihood.df.numpy(),
+        model.kernel.lengthscales.numpy(),
+        model.inducing_variable.Z.numpy(),
+    ]
+    for before, after in zip(fixed, now, strict=True):
+        np.testing.assert_array_equal(before, after)
+    np.testing.assert_allclose(
+        model.likelihood.scale, 2.0, rtol=0.02
+    )  # the prior's, not the data's
+
+
+def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
+    data = diabetes(100)
+    kernel = gpflow.kernels.Matern32(lengthscales=4.0)
+    ours = gpflow_aaci.AugmentedVGP(data, kernel, likelihoods.StudentT(0.5, 4.0))
+    stock = gpflow_aaci.AugmentedVGP(
+        data, gpflow.kernels.Matern32(lengthscales=4.0), likelihoods.StudentT(0.5, 4.0)
+    )
+    gpflow_aaci.fit_collapsed(ours, tolerance=1e-6)
+    gpflow.optimizers.Scipy().minimize(
+        tf.function(lambda: -stock.standard_elbo()),
+        stock.trainable_variables,
+        options={"maxiter": 2000},
+    )
+    assert float(ours.standard_elbo()) > float(stock.standard_elbo()) - 0.05
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) -> None:
+    """Duplicated rows, constant columns, wild scales of Y and kernels, any likelihood."""
+    rng = np.random.default_rng(seed)
+    N, D = int(rng.integers(3, 60)), int(rng.integers(1, 4))
+    X = rng.normal(size=(N, D))
+    X[N // 2 :] = X[: N - N // 2]
+    X[:, 0] = X[:, 0] if rng.random() < 0.7 else 1.0
+    Y = 10.0 ** rng.uniform(-2, 3) * rng.standard_t(2, size=(N, 1))
+    classes = [
+        likelihoods.Gaussian,
+        likelihoods.StudentT,
+        likelihoods.Laplace,
+        likelihoods.Matern32,
+        likelihoods.Matern52,
+        likelihoods.Logistic,
+        likelihoods.BayesianSVM,
+    ]
+    likelihood = classes[seed % len(classes)]()
+    if isinstance(likelihood, likelihoods.BinaryLikelihood):
+        Y = np.sign(Y)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=10.0 ** rng.uniform(-2, 2))
+    model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[: max(1, N // 3)].copy())
+    objective = "standard" if seed % 2 else "augmented"
+    elbo = model.standard_elbo if objective == "standard" else model.elbo
+    start = float(elbo((X, Y)))
+    gpflow_aaci.fit_collapsed(model, (X, Y), objective=objective)
+    end = float(elbo((X, Y)))
+    assert np.isfinite(end)
+    assert end >= start - 1e-8 * abs(start)
+
+
+def test_polish_closes_the_gap_and_never_loses() -> None:
+    data = breast_cancer(300)
+    model = make_model(data, likelihoods.Logistic())
+    for _ in range(60):
+        gpflow_aaci.AugmentedNaturalGradient(1.0).minimize(model, data)
+    hyper = [v.numpy() for v in hyperparameters(model)]
+    augmented_optimum = float(model.standard_elbo(data))
+    result = gpflow_aaci.polish(model, data)
+    assert result.gain > 1e-3
+    np.testing.assert_allclose(
+        [result.start, result.elbo], [augmented_optimum, float(model.standard_elbo(data))]
+    )
+    for before, variable in zip(hyper, hyperparameters(model), strict=True):
+        np.testing.assert_array_equal(before, variable)
+    # There the ordinary gradient in q vanishes: it is the optimum of the standard ELBO.
+    q = [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
+    with tf.GradientTape() as tape:
+        elbo = model.standard_elbo(data)
+    for gradient in tape.gradient(elbo, q):
+        assert np.abs(gradient).max() < 1e-3
+    again = gpflow_aaci.polish(model, data)
+    assert 0.0 <= again.gain < 1e-6
+
+
+def test_bad_arguments_are_refused_before_anything_changes() -> None:
+    data = diabetes(50)
+    model = make_model(data, likelihoods.Laplace())
+    before = [v.numpy() for v in model.variables]
+    with pytest.raises(ValueError, match="objective"):
+        gpflow_aaci.fit_collapsed(model, data, objective="elbo")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Y must be finite"):
+        gpflow_aaci.fit_collapsed(model, (data[0], np.full_like(data[1], np.nan)))
+    for value, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable)
