@@ -1,7 +1,6 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
 import weakref
-from collections.abc import Sequence
 from typing import Any, cast
 
 import gpflow
@@ -12,6 +11,7 @@ from gpflow import covariances
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import (
+    InducingPoints,
     InducingVariables,
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
@@ -328,8 +328,9 @@ def _input_dim(inducing_variable: InducingVariables) -> int | None:
         return _input_dim(inducing_variable.inducing_variable)
     if isinstance(inducing_variable, SeparateIndependentInducingVariables):
         return _input_dim(inducing_variable.inducing_variable_list[0])
-    Z = getattr(inducing_variable, "Z", None)
-    return None if Z is None else cast("int | None", Z.shape[-1])
+    if type(inducing_variable) is not InducingPoints:  # patches, for one, are not points
+        return None
+    return cast("int | None", inducing_variable.Z.shape[-1])
 
 
 # Outside the models, so that copying and saving them never meets a weak reference.
@@ -342,10 +343,13 @@ def refresh_posteriors(model: AugmentedModel) -> None:
     """
     Update the caches of the posteriors that ``model.posterior()`` has handed out.
 
-    Inside ``tf.function`` only those of ``PrecomputeCacheType.VARIABLE`` can be, and are.
+    A compiled step refreshes those that were alive when it was traced.
     """
-    posteriors: Sequence[AbstractPosterior] = list(_POSTERIORS.get(model, ()))
-    for posterior in posteriors:
-        in_variables = all(isinstance(value, tf.Variable) for value in posterior.cache)
-        if tf.executing_eagerly() or in_variables:
+    posteriors = [p for p in _POSTERIORS.get(model, ()) if p.cache is not None]
+    if not posteriors:
+        return
+    if tf.executing_eagerly():
+        for posterior in posteriors:
             posterior.update_cache()
+    else:  # GPflow computes its caches eagerly only
+        tf.py_function(lambda: refresh_posteriors(model), [], [])

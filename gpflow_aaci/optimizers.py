@@ -12,7 +12,9 @@ from gpflow.utilities import to_default_float
 from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
 from .models import AugmentedModel, refresh_posteriors
 from .sites import damped_update, marginals, unwhiten, whiten
-from .validation import check_finite, require
+from .validation import Check, check_finite, require
+
+_STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 
 Data: TypeAlias = RegressionData | Iterator[RegressionData] | None
 """A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
@@ -36,7 +38,7 @@ class AugmentedNaturalGradient:
         :raises ValueError: for a number outside (0, 1].
         """
         if not tf.is_tensor(step_size) and not 0.0 < np.asarray(step_size) <= 1.0:
-            raise ValueError(f"step_size must be in (0, 1]. Found: {step_size}.")
+            raise ValueError(f"{_STEP_SIZE_RANGE} Found: {step_size}.")
         self.step_size = step_size
 
     def minimize(self, model: AugmentedModel, data: Data = None) -> None:
@@ -68,6 +70,10 @@ def natural_gradient_step(
 
     (X, Y) → marginals of f → c → ω̄ → sites → damped naturals → (q_mu, q_sqrt).
     """
+    step_size = to_default_float(step_size)
+    in_range = Check((step_size > 0.0) & (step_size <= 1.0), _STEP_SIZE_RANGE, lambda: step_size)
+    with tf.control_dependencies([require([in_range])]):
+        step_size = tf.identity(step_size)
     X, Y, scale = model.checked_batch(data)
     projection = model.project(X)
     q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
@@ -80,7 +86,6 @@ def natural_gradient_step(
     potential, precision = expected_auglik_potential_and_precision(model.likelihood, c, Y)
     potential -= precision * prior_mean  # the site speaks of f, q(v) of f − μ₀
 
-    step_size = tf.cast(to_default_float(step_size), q_mu.dtype)
     new_q_mu, new_q_sqrt = damped_update(
         q_mu, q_sqrt, projection.A, scale * potential, scale * precision, step_size
     )

@@ -21,9 +21,10 @@ def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None
     """
     Check that a likelihood is super-Gaussian, so that augmented inference with it is right.
 
-    That φ(0) = 1; that φ is completely monotone, by the signs of four derivatives; that
-    ``log_phi`` takes complex arguments and is analytic; that β² ≤ 4αγ; that ∫ p(y|f) dy = 1 where
-    ``is_density`` says so; that the augmented bound stays below E log p(y|f). In float64::
+    That φ(0) = 1; that log φ and E[ω] are finite for any residual; that φ is completely monotone,
+    by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
+    that β² ≤ 4αγ; that ∫ p(y|f) dy = 1 where ``is_density`` says so; that the augmented bound stays
+    below E log p(y|f). In float64::
 
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
@@ -38,6 +39,7 @@ def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None
         failure
         for check in (
             _starts_at_one(likelihood),
+            _finite_everywhere(likelihood),
             _completely_monotone(likelihood),
             _analytic(likelihood),
             _h_squared_non_negative(likelihood, Y),
@@ -56,6 +58,16 @@ def _starts_at_one(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
     log_phi = float(likelihood.log_phi(tf.constant(1e-30, tf.float64)))
     if not abs(log_phi) < 1e-8:
         yield f"phi(0) must be 1; log_phi(1e-30) is {log_phi:.3g}."
+
+
+def _finite_everywhere(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
+    r = tf.constant(np.logspace(-2, 12, 15))
+    for name, value in (("log_phi", likelihood.log_phi(r)), ("E[ω]", likelihood.omega_mean(r))):
+        wrong = ~np.isfinite(value.numpy())
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            yield f"{name} must be finite; at r = {r.numpy()[at]:.3g} it is {value.numpy()[at]}."
+            return
 
 
 def phi_derivatives(likelihood: SuperGaussianLikelihood, r: TensorType) -> list[tf.Tensor]:

@@ -91,17 +91,21 @@ def checked_data(
     """
     X = tf.cast(tf.convert_to_tensor(X), default_float())
     Y = tf.cast(tf.convert_to_tensor(Y), default_float())
-    if Y.shape[-1] is not None and Y.shape[-1] != num_outputs:
-        raise ValueError(
-            f"Y must have one column per latent GP, {num_outputs} here. Found: {Y.shape[-1]}."
-        )
-    if input_dim is not None and X.shape[-1] is not None and X.shape[-1] != input_dim:
-        raise ValueError(
-            f"X must have as many columns as inducing_variable, {input_dim} here. "
-            f"Found: {X.shape[-1]}."
-        )
+    for name, value in (("X", X), ("Y", Y)):
+        if value.shape.rank not in (2, None):
+            raise ValueError(f"{name} must be a matrix, one row per datum. Found: {value.shape}.")
     N = tf.shape(X)[0]
     checks = [
+        Check(
+            _has_shape(X, None, input_dim),
+            f"X must have as many columns as inducing_variable, {input_dim}.",
+            lambda: tf.shape(X)[-1],
+        ),
+        Check(
+            _has_shape(Y, N, num_outputs),
+            f"Y must have as many rows as X, and as many columns as latent GPs, {num_outputs}.",
+            lambda: tf.shape(Y),
+        ),
         Check(N > 0, "X must have at least one row.", lambda: tf.shape(X)),
         check_finite("X", X),
         check_finite("Y", Y),
@@ -117,4 +121,16 @@ def checked_data(
             )
         )
     with tf.control_dependencies([require(checks)]):
-        return tf.identity(X), tf.identity(Y)
+        # What the checks have found out, tracing may now know.
+        return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_outputs])
+
+
+def _has_shape(value: tf.Tensor, rows: tf.Tensor | None, columns: int | None) -> tf.Tensor:
+    """Whether ``value`` is [rows, columns], None for any, also where tracing knows no rank."""
+    shape = tf.shape(value)
+    padded = tf.concat([shape, [-1, -1]], axis=0)
+    right = tf.equal(tf.size(shape), 2)
+    for at, wanted in enumerate((rows, columns)):
+        if wanted is not None:
+            right &= tf.equal(padded[at], wanted)
+    return right

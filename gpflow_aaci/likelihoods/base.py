@@ -15,7 +15,7 @@ from gpflow.likelihoods import ScalarLikelihood
 from gpflow.utilities import positive
 
 from ..validation import Check
-from .quadrature import log_expectation
+from .quadrature import lifted, log_expectation
 
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
@@ -153,6 +153,14 @@ class SuperGaussianLikelihood(ScalarLikelihood, abc.ABC):
         return tf.reduce_sum(self.scalar_log_density(Fmu, Fvar, Y), axis=-1)
 
     @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        # GPflow's quadrature differentiates √Fvar: below eps its rounding takes over.
+        eps = float(np.finfo(Fvar.dtype.as_numpy_dtype).eps)
+        return super()._variational_expectations(X, Fmu, lifted(Fvar, eps), Y)
+
+    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         raise NotImplementedError(f"{type(self).__name__} must define _conditional_mean(X, F).")
 
@@ -169,9 +177,13 @@ def positive_parameter(owner: str, name: str, value: Any) -> Parameter:
     """
     ``value`` as a positive ``Parameter``; a ``Parameter`` is shared, not copied.
 
-    :raises ValueError: where it is a ``Function`` of X, or not positive and finite.
+    :raises ValueError: where it is a ``Function`` of X, an array, or not positive and finite.
     """
     if isinstance(value, Parameter):
+        if value.shape.rank != 0:
+            raise ValueError(
+                f"{owner}: {name} must be one number for all data. Found: shape {value.shape}."
+            )
         return value
     if isinstance(value, Function):
         raise ValueError(
@@ -179,7 +191,9 @@ def positive_parameter(owner: str, name: str, value: Any) -> Parameter:
             "a Function of X."
         )
     lower = default_likelihood_positive_minimum()
-    array = np.asarray(value)
-    if not (np.all(np.isfinite(array)) and np.all(array > lower)):
-        raise ValueError(f"{owner}: {name} must be finite and above {lower}. Found: {value}.")
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 0 or not (np.isfinite(array) and array > lower):
+        raise ValueError(
+            f"{owner}: {name} must be finite and above {lower}, one number. Found: {value}."
+        )
     return Parameter(value, transform=positive(lower))

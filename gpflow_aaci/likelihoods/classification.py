@@ -10,7 +10,7 @@ from gpflow.base import MeanAndVariance, TensorType
 
 from ..validation import Check
 from .base import SuperGaussianLikelihood
-from .quadrature import log_expectation
+from .quadrature import log_expectation, safe_sqrt
 from .special import log_sech_sqrt
 
 
@@ -136,7 +136,7 @@ class BayesianSVM(BinaryLikelihood):
     ) -> tf.Tensor:
         """−2 E max(0, 1 − yf) = −2 [d Φ(d/s) + s N(d/s)], d = 1 − y Fmu, s² = Fvar."""
         d = 1.0 - signs(Y) * Fmu
-        sd = tf.sqrt(tf.maximum(Fvar, np.finfo(Fvar.dtype.as_numpy_dtype).tiny))
+        sd = safe_sqrt(Fvar)
         z = d / sd
         cdf = 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
         pdf = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)

@@ -32,6 +32,7 @@ def augmented(likelihood: Likelihood) -> SuperGaussianLikelihood:
     if type(likelihood) is gpflow.likelihoods.StudentT:
         _refuse_function("StudentT", "scale", likelihood.scale)
         student_t = StudentT(likelihood.scale, quadrature=likelihood.quadrature)
+        del student_t.df  # first, or checkpoints would go on to look for the Parameter
         student_t.df = likelihood.df
         return student_t
     if type(likelihood) is gpflow.likelihoods.Gaussian:

@@ -31,8 +31,7 @@ def log_expectation(
     :param centres: where the integrand may be kinked or peaked, each broadcastable to [...].
     :return: [...].
     """
-    tiny = tf.cast(np.finfo(Fmu.dtype.as_numpy_dtype).tiny, Fmu.dtype)
-    sd = tf.sqrt(tf.maximum(Fvar, tiny))
+    sd = safe_sqrt(Fvar)
 
     def column(values: np.ndarray) -> tf.Tensor:  # [K, 1...]
         return tf.reshape(tf.cast(values, sd.dtype), [-1] + [1] * len(sd.shape))
@@ -48,6 +47,17 @@ def log_expectation(
     largest = tf.stop_gradient(tf.reduce_max(exponent, axis=0))
     total = tf.reduce_sum(weight * tf.exp(exponent - largest), axis=0)
     return largest + tf.math.log(total) - tf.cast(np.log(2.0 * np.pi) / 2.0, sd.dtype)
+
+
+def lifted(Fvar: TensorType, floor: float) -> tf.Tensor:
+    """Fvar, at least ``floor``, with the gradient that is right there instead of 0."""
+    shortfall = tf.nn.relu(tf.cast(floor, Fvar.dtype) - Fvar)
+    return Fvar + tf.stop_gradient(shortfall)
+
+
+def safe_sqrt(Fvar: TensorType) -> tf.Tensor:
+    """√Fvar where rounding may have left it at or below 0, far from over- and underflow."""
+    return tf.sqrt(lifted(Fvar, np.sqrt(np.finfo(Fvar.dtype.as_numpy_dtype).tiny)))
 
 
 def _sort_first_axis(values: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities import to_default_float
 
 from .base import SuperGaussianLikelihood, positive_parameter
+from .quadrature import safe_sqrt
 from .special import log_matern32, log_matern52
 
 
@@ -179,7 +180,7 @@ class Laplace(ResidualLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """E|y − f| = d erf(d/√(2v)) + √(2v/π) e^{−d²/2v}, d = y − Fmu."""
-        d, sd = Y - Fmu, _safe_sqrt(Fvar)
+        d, sd = Y - Fmu, safe_sqrt(Fvar)
         z = d / sd
         expected_abs = d * tf.math.erf(z / np.sqrt(2.0)) + np.sqrt(2.0 / np.pi) * sd * tf.exp(
             -0.5 * tf.square(z)
@@ -192,13 +193,24 @@ class Laplace(ResidualLikelihood):
 
         Written with erfcx, the exponents e^{s²/2β² ± sz/β} of the textbook form cancel exactly.
         """
-        sd = _safe_sqrt(Fvar)
-        z, ratio = (Y - Fmu) / sd, sd / self.scale
-        log_tails = [
-            tfp.math.logerfcx((ratio + sign * z) / np.sqrt(2.0)) - 0.5 * tf.square(z)
-            for sign in (1.0, -1.0)
-        ]
-        return tfp.math.log_add_exp(*log_tails) - tf.math.log(4.0 * self.scale)
+        d, sd = Y - Fmu, safe_sqrt(Fvar)
+
+        def log_tail(d: tf.Tensor) -> tf.Tensor:
+            z, ratio = d / sd, sd / self.scale
+            x = (ratio + z) / np.sqrt(2.0)
+            right = x > 0
+            # Where x ≤ 0, erfcx(x) e^{−z²/2} = e^{ratio²/2 + d/β} erfc(x), and z² has cancelled.
+            far = tfp.math.logerfcx(tf.where(right, x, tf.zeros_like(x))) - 0.5 * tf.square(
+                tf.where(right, z, tf.zeros_like(x))
+            )
+            near = (
+                0.5 * tf.square(ratio)
+                + d / self.scale
+                + tf.math.log(tf.math.erfc(tf.where(right, tf.zeros_like(x), x)))
+            )
+            return tf.where(right, far, near)
+
+        return tfp.math.log_add_exp(log_tail(d), log_tail(-d)) - tf.math.log(4.0 * self.scale)
 
 
 class _Matern(ResidualLikelihood, abc.ABC):
@@ -246,8 +258,3 @@ class Matern52(_Matern):
 
     def noise_variance(self) -> tf.Tensor:
         return 6.0 / 5.0 * tf.square(self.scale)
-
-
-def _safe_sqrt(Fvar: TensorType) -> tf.Tensor:
-    """√Fvar, with rounding at or below zero lifted to the smallest normal number."""
-    return tf.sqrt(tf.maximum(Fvar, np.finfo(Fvar.dtype.as_numpy_dtype).tiny))

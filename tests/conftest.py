@@ -1,0 +1,81 @@
+"""Every built-in likelihood, small data for it, and a fresh start for each test."""
+
+from collections.abc import Callable, Iterator
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from gpflow_aaci import likelihoods
+
+MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
+
+BUILT_IN: dict[str, MakeLikelihood] = {
+    "Gaussian": lambda: likelihoods.Gaussian(variance=0.3),
+    "StudentT": lambda: likelihoods.StudentT(scale=0.5, df=4.0),
+    "Laplace": lambda: likelihoods.Laplace(scale=0.6),
+    "Matern32": lambda: likelihoods.Matern32(scale=0.7),
+    "Matern52": lambda: likelihoods.Matern52(scale=0.8),
+    "Logistic": lambda: likelihoods.Logistic(),
+    "BayesianSVM": lambda: likelihoods.BayesianSVM(),
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_state() -> Iterator[None]:
+    """One seed, and GPflow's dtype and jitter as they were however a test ends."""
+    tf.random.set_seed(0)
+    with gpflow.config.as_context():
+        yield
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session", params=BUILT_IN.values(), ids=BUILT_IN)
+def make_likelihood(request: pytest.FixtureRequest) -> MakeLikelihood:
+    """For tests that need the likelihood twice, or in another dtype."""
+    return request.param
+
+
+@pytest.fixture
+def likelihood(make_likelihood: MakeLikelihood) -> likelihoods.SuperGaussianLikelihood:
+    """Every built-in likelihood in turn."""
+    return make_likelihood()
+
+
+@pytest.fixture(scope="session")
+def observe() -> Observe:
+    """Y [N, P] for a likelihood: a noisy wave of X [N, D], {0, 1} by its sign where y is binary."""
+
+    def observe(likelihood: gpflow.likelihoods.Likelihood, X: AnyNDArray, P: int) -> AnyNDArray:
+        rng = np.random.default_rng(len(X))
+        phase = np.linspace(0.0, 1.0, P)
+        wave = np.sin(2.0 * X.sum(axis=1, keepdims=True) + phase)
+        wave += 0.4 * rng.normal(size=wave.shape)
+        is_binary = isinstance(
+            likelihood, likelihoods.BinaryLikelihood | gpflow.likelihoods.Bernoulli
+        )
+        return (wave > 0).astype(float) if is_binary else wave
+
+    return observe
+
+
+@pytest.fixture(scope="session")
+def randomise_q() -> Callable[[gpflow.models.GPModel], None]:
+    """Give a model a q(u) that is neither its initial one nor an optimum; the same every time."""
+
+    def randomise_q(model: gpflow.models.GPModel) -> None:
+        rng = np.random.default_rng(7)
+        M, P = model.q_mu.shape
+        model.q_mu.assign(rng.normal(size=(M, P)))
+        R = 0.3 * np.tril(rng.normal(size=(P, M, M)), -1)
+        R[:, range(M), range(M)] = rng.uniform(0.4, 1.2, size=(P, M))
+        model.q_sqrt.assign(R)
+
+    return randomise_q

@@ -1,0 +1,239 @@
+"""The built-in likelihoods beside their textbook definitions, and quadrature to hold against them.
+
+Nothing here comes from the package but the objects under test: φ is stated for mpmath, the
+densities come from SciPy or are normalised by quadrature.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import mpmath as mp
+import numpy as np
+import scipy.integrate
+import scipy.stats
+import tensorflow as tf
+
+from gpflow_aaci import likelihoods
+
+LogDensity = Callable[[float, float], float]
+"""log p(y|f) as a function of (y, f)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A built-in likelihood and what it is supposed to be."""
+
+    name: str
+    make: Callable[[], likelihoods.SuperGaussianLikelihood]
+    phi: Callable[[mp.mpf], mp.mpf]  # φ(r), for real and complex r
+    log_density: LogDensity
+
+    @property
+    def is_binary(self) -> bool:
+        return issubclass(type(self.make()), likelihoods.BinaryLikelihood)
+
+
+# ---- densities ----
+
+
+def normal_log_density(scale: float) -> LogDensity:
+    return lambda y, f: -0.5 * ((y - f) / scale) ** 2 - math.log(math.sqrt(2 * math.pi) * scale)
+
+
+def student_t_log_density(scale: float, df: float) -> LogDensity:
+    log_c = float(scipy.stats.t.logpdf(0.0, df)) - math.log(scale)
+    return lambda y, f: log_c - (df + 1) / 2 * math.log1p(((y - f) / scale) ** 2 / df)
+
+
+def laplace_log_density(scale: float) -> LogDensity:
+    log_c = float(scipy.stats.laplace.logpdf(0.0, scale=scale))
+    return lambda y, f: log_c - abs(y - f) / scale
+
+
+@cache
+def _matern_log_normaliser(nu: float) -> float:
+    """log ∫ k(x) dx of the Matérn kernel of unit length scale, by its Bessel function."""
+
+    def kernel(x: mp.mpf) -> mp.mpf:
+        s = mp.sqrt(2 * nu) * x
+        return 2 ** (1 - mp.mpf(nu)) / mp.gamma(nu) * s**nu * mp.besselk(nu, s)
+
+    with mp.workdps(25):
+        return float(mp.log(2 * mp.quad(kernel, [0, 0.5, 1, 2, 4, 8, 16, 32, 64])))
+
+
+def matern_log_density(scale: float, nu: float) -> LogDensity:
+    log_c = -_matern_log_normaliser(nu) - math.log(scale)
+
+    def log_density(y: float, f: float) -> float:
+        s = math.sqrt(2 * nu) * abs(y - f) / scale
+        return log_c - s + math.log1p(s if nu == 1.5 else s + s * s / 3)
+
+    return log_density
+
+
+def logistic_log_density(y: float, f: float) -> float:
+    x = y * f
+    return -math.log1p(math.exp(-x)) if x > 0 else x - math.log1p(math.exp(x))
+
+
+def svm_log_density(y: float, f: float) -> float:
+    return -2.0 * max(0.0, 1.0 - y * f)
+
+
+# ---- φ ----
+
+
+def _student_t_phi(df: float) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda r: (1 + r / mp.mpf(df)) ** (-(mp.mpf(df) + 1) / 2)
+
+
+def _matern32_phi(scale: float) -> Callable[[mp.mpf], mp.mpf]:
+    def phi(r: mp.mpf) -> mp.mpf:
+        s = mp.sqrt(3 * r) / mp.mpf(scale)
+        return (1 + s) * mp.exp(-s)
+
+    return phi
+
+
+def _matern52_phi(scale: float) -> Callable[[mp.mpf], mp.mpf]:
+    def phi(r: mp.mpf) -> mp.mpf:
+        s = mp.sqrt(5 * r) / mp.mpf(scale)
+        return (1 + s + s * s / 3) * mp.exp(-s)
+
+    return phi
+
+
+CASES = [
+    Case(
+        "Gaussian",
+        lambda: likelihoods.Gaussian(0.49),
+        lambda r: mp.exp(-r / (2 * mp.mpf(0.49))),
+        normal_log_density(0.7),
+    ),
+    Case(
+        "Gaussian-scale",
+        lambda: likelihoods.Gaussian(scale=1.7),
+        lambda r: mp.exp(-r / (2 * mp.mpf(1.7) ** 2)),
+        normal_log_density(1.7),
+    ),
+    Case(
+        "StudentT",
+        lambda: likelihoods.StudentT(0.6, 4.3),
+        _student_t_phi(4.3),
+        student_t_log_density(0.6, 4.3),
+    ),
+    Case(
+        "StudentT-heavy",
+        lambda: likelihoods.StudentT(2.0, 0.8),
+        _student_t_phi(0.8),
+        student_t_log_density(2.0, 0.8),
+    ),
+    Case(
+        "Laplace",
+        lambda: likelihoods.Laplace(0.7),
+        lambda r: mp.exp(-mp.sqrt(r) / mp.mpf(0.7)),
+        laplace_log_density(0.7),
+    ),
+    Case(
+        "Matern32",
+        lambda: likelihoods.Matern32(1.6),
+        _matern32_phi(1.6),
+        matern_log_density(1.6, 1.5),
+    ),
+    Case(
+        "Matern52",
+        lambda: likelihoods.Matern52(0.45),
+        _matern52_phi(0.45),
+        matern_log_density(0.45, 2.5),
+    ),
+    Case(
+        "Logistic",
+        likelihoods.Logistic,
+        lambda r: mp.sech(mp.sqrt(r) / 2),
+        logistic_log_density,
+    ),
+    Case(
+        "BayesianSVM",
+        likelihoods.BayesianSVM,
+        lambda r: mp.exp(-mp.sqrt(r)),
+        svm_log_density,
+    ),
+]
+
+CONTINUOUS = [case for case in CASES if not case.is_binary]
+BINARY = [case for case in CASES if case.is_binary]
+
+
+def case_id(case: Case) -> str:
+    """For ``pytest.mark.parametrize``."""
+    return case.name
+
+
+# ---- quadrature over f ~ N(mean, sd²) ----
+
+
+def _edges(mean: float, sd: float, centres: Sequence[float], width: float) -> list[float]:
+    """Break points at the centres, about them on scale ``width``, and about the mean."""
+    steps = np.array([0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
+    lower, upper = mean - 40.0 * sd, mean + 40.0 * sd
+    edges = {lower, upper, mean}
+    for middle, unit in [(mean, sd), *((centre, width) for centre in centres)]:
+        for edge in [middle, *(middle + unit * steps), *(middle - unit * steps)]:
+            if lower < edge < upper:
+                edges.add(float(edge))
+    return sorted(edges)
+
+
+def _integral(integrand: Callable[[float], float], edges: Sequence[float]) -> float:
+    """Adaptive Gauss-Kronrod between every two edges, which must itself claim 1e-9 relative."""
+    parts = [
+        scipy.integrate.quad(integrand, a, b, epsabs=1e-300, epsrel=1e-11, limit=200)
+        for a, b in itertools.pairwise(edges)
+    ]
+    total, error = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    scale = sum(abs(part[0]) for part in parts)
+    assert error <= 1e-9 * scale, f"the oracle is not sure of itself: {error} of {scale}"
+    return total
+
+
+def log_mean_exp(
+    log_g: Callable[[float], float],
+    mean: float,
+    sd: float,
+    centres: Sequence[float] = (),
+    width: float = 1.0,
+) -> float:
+    """log E exp(log_g(f)) under f ~ N(mean, sd²); kinks or peaks of ``width`` at ``centres``."""
+    edges = _edges(mean, sd, centres, width)
+
+    def exponent(f: float) -> float:
+        return log_g(f) - 0.5 * ((f - mean) / sd) ** 2
+
+    largest = max(exponent(f) for f in edges)
+    integral = _integral(lambda f: math.exp(exponent(f) - largest), edges)
+    return largest + math.log(integral) - math.log(math.sqrt(2 * math.pi) * sd)
+
+
+def mean_of(
+    function: Callable[[float], float],
+    mean: float,
+    sd: float,
+    centres: Sequence[float] = (),
+    width: float = 1.0,
+) -> float:
+    """E function(f) under f ~ N(mean, sd²); kinks or peaks of ``width`` at ``centres``."""
+
+    def integrand(f: float) -> float:
+        z = (f - mean) / sd
+        return function(f) * math.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
+
+    return _integral(integrand, _edges(mean, sd, centres, width))
+
+
+def column(*values: float) -> tf.Tensor:
+    """[N, 1], float64."""
+    return tf.constant(np.array(values, dtype=np.float64)[:, None])

@@ -1,0 +1,207 @@
+"""GPflow's own likelihood objects in place of ours, and what constructors refuse."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from cases import CASES, Case, case_id, column
+
+from gpflow_aaci import likelihoods
+from gpflow_aaci.likelihoods import augmented
+
+Stock = gpflow.likelihoods.Likelihood
+
+STOCK: dict[str, Callable[[], Stock]] = {
+    "StudentT": lambda: gpflow.likelihoods.StudentT(scale=0.6, df=4.3),
+    "Gaussian-variance": lambda: gpflow.likelihoods.Gaussian(0.49),
+    "Gaussian-scale": lambda: gpflow.likelihoods.Gaussian(scale=1.7),
+    "Bernoulli-sigmoid": lambda: gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid),
+}
+every_stock = pytest.mark.parametrize("name", STOCK)
+
+
+def data(likelihood: Stock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """X, F, Y."""
+    F = column(0.3, -1.2, 2.0, 0.0)
+    binary = isinstance(likelihood, gpflow.likelihoods.Bernoulli)
+    return tf.zeros_like(F), F, column(0, 1, 0, 1) if binary else column(0.5, -3.0, 2.0, 7.0)
+
+
+# ---- conversion ----
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_an_augmented_likelihood_is_returned_itself(case: Case) -> None:
+    likelihood = case.make()
+    assert augmented(likelihood) is likelihood
+
+
+@every_stock
+def test_converted_shares_the_parameters(name: str) -> None:
+    """The same Parameter objects under the same names, so saving and training see one thing."""
+    stock = STOCK[name]()
+    parameters = gpflow.utilities.parameter_dict(stock)
+    ours = gpflow.utilities.parameter_dict(augmented(stock))
+    assert list(ours) == list(parameters)
+    assert all(ours[key] is parameters[key] for key in parameters)
+
+
+@every_stock
+def test_converted_has_the_same_log_prob(name: str) -> None:
+    """Before and after the user assigns to a parameter of the stock object."""
+    stock = STOCK[name]()
+    converted = augmented(stock)
+    X, F, Y = data(stock)
+    np.testing.assert_allclose(converted.log_prob(X, F, Y), stock.log_prob(X, F, Y), rtol=1e-12)
+    for parameter in stock.parameters:
+        parameter.assign(0.123)
+    np.testing.assert_allclose(converted.log_prob(X, F, Y), stock.log_prob(X, F, Y), rtol=1e-12)
+
+
+def test_converted_student_t_keeps_df_fixed() -> None:
+    """As in GPflow; in ours it is learnable."""
+    stock = gpflow.likelihoods.StudentT(scale=0.6, df=4.3)
+    converted = augmented(stock)
+    assert isinstance(converted, likelihoods.StudentT)
+    assert converted.df == 4.3
+    assert [p is stock.scale for p in converted.trainable_parameters] == [True]
+    assert len(likelihoods.StudentT(0.6, 4.3).trainable_parameters) == 2
+
+
+def test_converted_keeps_a_parameter_fixed() -> None:
+    stock = gpflow.likelihoods.StudentT(scale=0.6)
+    gpflow.set_trainable(stock.scale, False)
+    assert augmented(stock).trainable_parameters == ()
+
+
+@every_stock
+def test_converted_keeps_the_quadrature(name: str) -> None:
+    """A user who asked for more nodes gets them."""
+    stock = STOCK[name]()
+    stock.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 77)
+    assert augmented(stock).quadrature is stock.quadrature
+
+
+@pytest.mark.parametrize(
+    "invlink",
+    [tf.sigmoid, tf.nn.sigmoid, lambda f: 1.0 / (1.0 + tf.exp(-f)), lambda f: tf.sigmoid(f)],
+    ids=["tf.sigmoid", "tf.nn.sigmoid", "lambda-exp", "lambda-sigmoid"],
+)
+def test_sigmoid_bernoulli_is_logistic(invlink: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """Recognised by value, so a user's own lambda will do."""
+    assert type(augmented(gpflow.likelihoods.Bernoulli(invlink=invlink))) is likelihoods.Logistic
+
+
+class OwnStudentT(gpflow.likelihoods.StudentT):
+    """May have overridden anything."""
+
+
+class OwnGaussian(gpflow.likelihoods.Gaussian):
+    """May have overridden anything."""
+
+
+class OwnBernoulli(gpflow.likelihoods.Bernoulli):
+    """May have overridden anything."""
+
+
+@pytest.mark.parametrize(
+    "stock",
+    [
+        gpflow.likelihoods.Bernoulli(),
+        gpflow.likelihoods.Bernoulli(invlink=lambda f: tf.sigmoid(2.0 * f)),
+        gpflow.likelihoods.Bernoulli(invlink=lambda f: tf.sigmoid(1.0001 * f)),
+        gpflow.likelihoods.Bernoulli(invlink=np.linalg.inv),
+        gpflow.likelihoods.Poisson(),
+        gpflow.likelihoods.Beta(),
+        OwnStudentT(),
+        OwnGaussian(),
+        OwnBernoulli(invlink=tf.sigmoid),
+    ],
+    ids=[
+        "probit",
+        "steep-sigmoid",
+        "nearly-sigmoid",
+        "not-elementwise",
+        "Poisson",
+        "Beta",
+        "own-StudentT",
+        "own-Gaussian",
+        "own-Bernoulli",
+    ],
+)
+def test_what_has_no_augmentation_is_refused(stock: Stock) -> None:
+    """The message says what was given and lists what has an augmentation."""
+    with pytest.raises(ValueError, match=type(stock).__name__) as refusal:
+        augmented(stock)
+    for name in ("StudentT", "Laplace", "Logistic", "BayesianSVM", "sigmoid", "Gaussian"):
+        assert name in str(refusal.value).split("Accepted:")[1]
+
+
+def linear() -> gpflow.functions.Function:
+    return gpflow.functions.Linear(A=np.ones([1, 1]), b=np.ones([1]))
+
+
+@pytest.mark.parametrize(
+    ("stock", "name"),
+    [
+        (lambda: gpflow.likelihoods.StudentT(scale=linear()), "scale of StudentT"),
+        (lambda: gpflow.likelihoods.Gaussian(linear()), "variance of Gaussian"),
+        (lambda: gpflow.likelihoods.Gaussian(scale=linear()), "scale of Gaussian"),
+    ],
+    ids=["StudentT", "Gaussian-variance", "Gaussian-scale"],
+)
+def test_noise_that_depends_on_x_is_refused(stock: Callable[[], Stock], name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*Linear.*Function of X"):
+        augmented(stock())
+
+
+# ---- constructors ----
+
+OF_PARAMETER: dict[str, Callable[[Any], likelihoods.SuperGaussianLikelihood]] = {
+    "Gaussian: variance": likelihoods.Gaussian,
+    "Gaussian: scale": lambda value: likelihoods.Gaussian(scale=value),
+    "StudentT: scale": likelihoods.StudentT,
+    "StudentT: df": lambda value: likelihoods.StudentT(df=value),
+    "Laplace: scale": likelihoods.Laplace,
+    "Matern32: scale": likelihoods.Matern32,
+    "Matern52: scale": likelihoods.Matern52,
+}
+every_parameter = pytest.mark.parametrize("name", OF_PARAMETER)
+
+
+@every_parameter
+@pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, np.inf, [1.0, -1.0]])
+def test_parameters_must_be_positive_and_finite(name: str, value: Any) -> None:
+    """The message names the likelihood, the argument and the value."""
+    with pytest.raises(ValueError, match=rf"{name} must be finite.*{re.escape(str(value))}"):
+        OF_PARAMETER[name](value)
+
+
+@every_parameter
+def test_parameters_must_not_depend_on_x(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be one positive number.*Function of X"):
+        OF_PARAMETER[name](linear())
+
+
+@every_parameter
+def test_a_given_parameter_is_shared(name: str) -> None:
+    parameter = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())
+    assert any(p is parameter for p in OF_PARAMETER[name](parameter).parameters)
+
+
+@every_parameter
+@pytest.mark.parametrize("value", [2, 0.8, np.float32(0.5), tf.constant(0.5, tf.float64)])
+def test_a_given_number_becomes_the_value(name: str, value: Any) -> None:
+    """Integers too, in default_float()."""
+    parameter = getattr(OF_PARAMETER[name](value), name.split(": ")[1])
+    assert parameter.dtype == tf.float64
+    np.testing.assert_allclose(parameter, float(value), rtol=1e-12)
+
+
+def test_gaussian_takes_variance_or_scale() -> None:
+    with pytest.raises(ValueError, match="variance and scale must not both be given"):
+        likelihoods.Gaussian(1.0, scale=1.0)

@@ -1,0 +1,29 @@
+"""No likelihood of the package goes untested."""
+
+import inspect
+
+from cases import CASES
+
+import gpflow_aaci
+from gpflow_aaci.likelihoods import SuperGaussianLikelihood
+
+
+def concrete_subclasses(base: type) -> set[type]:
+    """All that can be instantiated, at any depth, and are defined inside the package."""
+    found: set[type] = set()
+    for subclass in base.__subclasses__():
+        found |= concrete_subclasses(subclass)
+        if not inspect.isabstract(subclass):
+            found.add(subclass)
+    return {cls for cls in found if cls.__module__.split(".")[0] == gpflow_aaci.__name__}
+
+
+def test_every_likelihood_is_a_case() -> None:
+    """A new likelihood must join ``cases.CASES``, which every other test here runs over."""
+    tested = {type(case.make()) for case in CASES}
+    assert concrete_subclasses(SuperGaussianLikelihood) == tested
+
+
+def test_every_likelihood_is_public() -> None:
+    public = {getattr(gpflow_aaci.likelihoods, name) for name in gpflow_aaci.likelihoods.__all__}
+    assert concrete_subclasses(SuperGaussianLikelihood) <= public

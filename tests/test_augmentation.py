@@ -1,0 +1,463 @@
+"""The auxiliary-variable verbs, against the closed-form laws of ω and the ordinary likelihood."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, TensorType
+from likelihoods.cases import CASES, CONTINUOUS, Case, case_id, column, mean_of
+
+from gpflow_aaci import augmentation, likelihoods
+from gpflow_aaci.likelihoods import SuperGaussianLikelihood
+
+every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+EPS = np.finfo(np.float64).eps
+
+# ---- π_φ(ω|c) in closed form, from SciPy ----
+
+
+def generalized_inverse_gaussian(p: float, a: float, b: float) -> scipy.stats.rv_continuous:
+    """Density ∝ ω^(p−1) exp(−(a ω + b/ω)/2); p < 0 where a = 0."""
+    if a == 0.0:
+        return scipy.stats.invgamma(-p, scale=b / 2.0)
+    return scipy.stats.geninvgauss(p, math.sqrt(a * b), scale=math.sqrt(b / a))
+
+
+def inverse_gaussian(c: float, scale: float) -> scipy.stats.rv_continuous:
+    """Mean 1/(2·scale·c), shape 1/(2·scale²); the Lévy law where c = 0."""
+    shape = 0.5 / scale**2
+    if c == 0.0:
+        return scipy.stats.levy(scale=shape)
+    return scipy.stats.invgauss(0.5 / (scale * c) / shape, scale=shape)
+
+
+class HalfPolyaGamma:
+    """PG(1, c)/2 by the alternating series of its density."""
+
+    def __init__(self, c: float) -> None:
+        self.c = c
+
+    def pdf(self, omega: float) -> float:
+        x = 2.0 * omega  # PG(1, 0)
+        if x > 6.0:  # its tail, to every digit that counts
+            density = math.pi * math.exp(-(math.pi**2) * x / 2.0)
+            density *= 1.0 - 3.0 * math.exp(-4.0 * math.pi**2 * x)
+        else:
+            n = np.arange(60)
+            odd = 2 * n + 1
+            terms = (-1.0) ** n * odd * np.exp(-(odd**2) / (8.0 * x))
+            density = float(np.sum(terms)) / math.sqrt(2.0 * math.pi * x**3)
+        return 2.0 * density * math.cosh(self.c / 2.0) * math.exp(-(self.c**2) * omega)
+
+
+TILTED: dict[str, Callable[[float], scipy.stats.rv_continuous]] = {
+    "StudentT": lambda c: scipy.stats.gamma((4.3 + 1) / 2, scale=1 / (4.3 + c**2)),
+    "StudentT-heavy": lambda c: scipy.stats.gamma((0.8 + 1) / 2, scale=1 / (0.8 + c**2)),
+    "Laplace": lambda c: inverse_gaussian(c, 0.7),
+    "Matern32": lambda c: generalized_inverse_gaussian(-1.5, 2 * c**2, 1.5 / 1.6**2),
+    "Matern52": lambda c: generalized_inverse_gaussian(-2.5, 2 * c**2, 2.5 / 0.45**2),
+    "Logistic": HalfPolyaGamma,
+    "BayesianSVM": lambda c: inverse_gaussian(c, 1.0),
+}
+# Of the Gaussian, ω is the constant 1/2σ².
+POINT_MASS = {"Gaussian": 0.5 / 0.49, "Gaussian-scale": 0.5 / 1.7**2}
+
+with_density = pytest.mark.parametrize("case", [c for c in CASES if c.name in TILTED], ids=case_id)
+
+
+def integrate_omega(integrand: Callable[[float], float]) -> float:
+    """∫ over ω in (0, ∞), by quadrature in log ω."""
+    edges = np.linspace(-25.0, 25.0, 26)
+    return sum(
+        scipy.integrate.quad(
+            lambda t: integrand(math.exp(t)) * math.exp(t), a, b, epsabs=1e-14, epsrel=1e-11
+        )[0]
+        for a, b in itertools.pairwise(edges)
+    )
+
+
+def test_every_likelihood_has_its_law_of_omega() -> None:
+    assert TILTED.keys() | POINT_MASS.keys() == {case.name for case in CASES}
+
+
+# ---- q(ω) ----
+
+
+@with_density
+@pytest.mark.parametrize("c", [0.3, 1.0, 4.0])
+def test_mean_and_kl_are_those_of_the_closed_form_law(case: Case, c: float) -> None:
+    """ω̄ = E ω and KL[π(·|c) ‖ π(·|0)], by integration of the densities."""
+    law, prior = TILTED[case.name](c), TILTED[case.name](0.0)
+
+    def relative_entropy(omega: float) -> float:
+        q, p = law.pdf(omega), prior.pdf(omega)
+        return q * math.log(q / p) if q > 1e-250 and p > 1e-250 else 0.0
+
+    mean = float(augmentation.aux_posterior_mean(case.make(), column(c))[0, 0])
+    assert mean == pytest.approx(integrate_omega(lambda w: w * law.pdf(w)), rel=1e-8)
+    kl = float(augmentation.aux_kldivergence(case.make(), column(c))[0, 0])
+    assert kl == pytest.approx(integrate_omega(relative_entropy), rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "mean"),
+    [
+        ("Gaussian", lambda c: 0.5 / 0.49 + 0 * c),
+        ("Gaussian-scale", lambda c: 0.5 / 1.7**2 + 0 * c),
+        ("StudentT", lambda c: (4.3 + 1) / 2 / (4.3 + c**2)),
+        ("StudentT-heavy", lambda c: (0.8 + 1) / 2 / (0.8 + c**2)),
+        ("Laplace", lambda c: 1 / (2 * 0.7 * c)),
+        ("Logistic", lambda c: np.tanh(c / 2) / (4 * c)),
+        ("BayesianSVM", lambda c: 1 / (2 * c)),
+    ],
+)
+def test_mean_of_omega_in_closed_form(name: str, mean: Callable[[AnyNDArray], AnyNDArray]) -> None:
+    """Of Gamma, InverseGaussian, PG(1, c)/2 and a point mass, for c over twelve decades."""
+    (case,) = [case for case in CASES if case.name == name]
+    c = np.logspace(-6, 6, 49)[:, None]
+    np.testing.assert_allclose(augmentation.aux_posterior_mean(case.make(), c), mean(c), rtol=1e-11)
+
+
+@pytest.mark.parametrize(("name", "df"), [("StudentT", 4.3), ("StudentT-heavy", 0.8)])
+def test_student_t_kl_is_the_gamma_kl(name: str, df: float) -> None:
+    """Gamma((ν+1)/2, ν + c²) against Gamma((ν+1)/2, ν)."""
+    (case,) = [case for case in CASES if case.name == name]
+    c = np.logspace(-2, 5, 29)[:, None]
+    gamma = tfp.distributions.Gamma
+    shape = np.float64((df + 1) / 2)
+    expected = gamma(shape, df + c**2).kl_divergence(gamma(shape, np.float64(df)))
+    actual = augmentation.aux_kldivergence(case.make(), c)
+    np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-13)
+
+
+@every_case
+def test_kl_is_not_negative_and_grows_with_c(case: Case) -> None:
+    """A point mass stays where it is; else the tilt moves π further the larger c."""
+    c = np.logspace(-4, 4, 33)
+    kl = augmentation.aux_kldivergence(case.make(), c[:, None])[:, 0]
+    if case.name in POINT_MASS:
+        assert np.all(np.abs(kl) <= 4 * EPS * c**2)
+    else:
+        assert np.all(kl >= -1e-15)
+        assert np.all(np.diff(kl) > -1e-15)
+        assert kl[-1] > 1.0
+
+
+# ---- the augmented likelihood ----
+
+
+@with_density
+def test_integrating_omega_out_gives_the_likelihood_back(case: Case) -> None:
+    """∫ p(y|ω, f) π(ω|0) dω = p(y|f) (AACI Eq. 6-10)."""
+    prior = TILTED[case.name](0.0)
+    for y, f in [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]:
+        # log p(y|ω, f) is linear in ω: two values say it all.
+        at_zero, at_one = augmentation.logtilt(
+            case.make(), column(0.0, 1.0), column(f, f), column(y, y)
+        ).numpy()[:, 0]
+        total = integrate_omega(
+            lambda w, a=at_zero, b=at_one - at_zero: math.exp(a + b * w) * prior.pdf(w)
+        )
+        assert math.log(total) == pytest.approx(case.log_density(y, f), abs=1e-8)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in POINT_MASS], ids=case_id)
+def test_the_gaussian_is_its_own_augmentation(case: Case) -> None:
+    F, Y = column(0.2, -2.0, 1.6), column(1.0, 1.0, -1.0)
+    omega = tf.fill(tf.shape(F), tf.constant(POINT_MASS[case.name], tf.float64))
+    expected = [[case.log_density(float(y), float(f))] for y, f in zip(Y, F, strict=True)]
+    np.testing.assert_allclose(augmentation.logtilt(case.make(), omega, F, Y), expected, rtol=1e-12)
+
+
+@every_case
+@pytest.mark.parametrize("y", [1.0, -1.0])
+def test_logtilt_is_the_site(case: Case, y: float) -> None:
+    """log p(y|ω, f) = potential f − ½ precision f² + const, given ω."""
+    likelihood = case.make()
+    F = tf.constant(np.linspace(-4.0, 4.0, 17)[:, None])
+    Y = y * tf.ones_like(F)
+    for omega_value in (1e-3, 0.4, 30.0):
+        omega = omega_value * tf.ones_like(F)
+        logtilt = augmentation.logtilt(likelihood, omega, F, Y)
+        potential, precision = augmentation.auglik_potential_and_precision(likelihood, omega, Y)
+        rest = (logtilt - potential * F + 0.5 * precision * F**2).numpy()
+        scale = 1.0 + np.max(np.abs(logtilt))
+        np.testing.assert_allclose(rest, rest[0, 0], atol=1e-13 * scale)
+
+
+@every_case
+def test_expected_logtilt_is_the_expectation_of_logtilt(case: Case) -> None:
+    """Quadratic in f, so three Gauss-Hermite nodes are exact; linear in ω, so its mean will do."""
+    likelihood = case.make()
+    Fmu, Fvar, Y, c = column(0.3, -2.0), column(0.7, 4.0), column(1.0, -1.0), column(0.2, 3.0)
+    omega = augmentation.aux_posterior_mean(likelihood, c)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    expected = sum(
+        w * augmentation.logtilt(likelihood, omega, Fmu + z * tf.sqrt(Fvar), Y)
+        for z, w in zip(nodes, weights / np.sum(weights), strict=True)
+    )
+    np.testing.assert_allclose(
+        augmentation.expected_logtilt(likelihood, c, Fmu, Fvar, Y), expected, rtol=1e-12
+    )
+
+
+@every_case
+def test_expected_site_is_the_site_at_the_mean_of_omega(case: Case) -> None:
+    likelihood = case.make()
+    c, Y = column(0.2, 3.0), column(1.0, -1.0)
+    omega = augmentation.aux_posterior_mean(likelihood, c)
+    both = augmentation.expected_auglik_potential_and_precision(likelihood, c, Y)
+    each = [
+        augmentation.expected_auglik_potential(likelihood, c, Y),
+        augmentation.expected_auglik_precision(likelihood, c, Y),
+    ]
+    at_mean = augmentation.auglik_potential_and_precision(likelihood, omega, Y)
+    for actual, alone, expected in zip(both, each, at_mean, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+        np.testing.assert_array_equal(alone, expected)
+
+
+# ---- the bound ----
+
+Marginals = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+def random_marginals() -> Marginals:
+    """Fmu, Fvar, Y: [24, 1], from narrow to wide q(f)."""
+    rng = np.random.default_rng(0)
+    Fmu, Y = rng.normal(size=[24, 1]) * 2.0, np.sign(rng.normal(size=[24, 1]))
+    return tf.constant(Fmu), tf.constant(10.0 ** rng.uniform(-3, 1, size=[24, 1])), tf.constant(Y)
+
+
+@every_case
+def test_the_bound_is_below_the_expected_log_likelihood(case: Case) -> None:
+    """For every c, by adaptive quadrature; an equality for the Gaussian."""
+    likelihood = case.make()
+    Fmu, Fvar, Y = random_marginals()
+    exact = np.array(
+        [
+            mean_of(lambda f, y=float(y): case.log_density(y, f), float(m), float(v) ** 0.5, [y])
+            for m, v, y in zip(Fmu[:, 0], Fvar[:, 0], Y[:, 0], strict=True)
+        ]
+    )[:, None]
+    best = augmentation.optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y)
+    if case.name in POINT_MASS:
+        np.testing.assert_allclose(best, exact, rtol=1e-10)
+    else:
+        assert np.all(best < exact)
+    for c in (0.01, 0.5, 2.0, 30.0):
+        bound = augmentation.expected_aug_loglik(likelihood, c * tf.ones_like(Y), Fmu, Fvar, Y)
+        assert np.all(bound <= exact + 1e-9 * np.abs(exact))
+
+
+@every_case
+def test_the_bound_is_tight_without_uncertainty(case: Case) -> None:
+    """Var f = 0: q(ω) is the full conditional, and the bound is log p(y|f)."""
+    F, _, Y = random_marginals()
+    bound = augmentation.optimal_expected_aug_loglik(case.make(), F, tf.zeros_like(F), Y)
+    expected = [[case.log_density(float(y), float(f))] for y, f in zip(Y, F, strict=True)]
+    np.testing.assert_allclose(bound, expected, rtol=1e-10)
+
+
+@every_case
+def test_the_bound_is_largest_at_aux_posterior_c(case: Case) -> None:
+    """c² = E h² (AACI Eq. 12): no other c does better, and the optimum is the closed form."""
+    likelihood = case.make()
+    Fmu, Fvar, Y = random_marginals()
+    c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+    best = augmentation.expected_aug_loglik(likelihood, c, Fmu, Fvar, Y)
+    optimal = augmentation.optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y)
+    np.testing.assert_allclose(best, optimal, rtol=1e-12, atol=1e-12)
+    for factor in (1e-2, 0.5, 0.99, 1.01, 2.0, 100.0):
+        other = augmentation.expected_aug_loglik(likelihood, factor * c, Fmu, Fvar, Y)
+        if case.name in POINT_MASS:
+            np.testing.assert_allclose(other, best, rtol=1e-10)
+        else:
+            assert np.all(other < best)
+
+
+@every_case
+def test_the_gradient_of_the_bound_is_the_site(case: Case) -> None:
+    """∂/∂m = potential − precision·m and ∂/∂v = −½ precision, at the optimal c and for fixed c."""
+    likelihood = case.make()
+    Fmu, Fvar, Y = random_marginals()
+    c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+    potential, precision = augmentation.expected_auglik_potential_and_precision(likelihood, c, Y)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([Fmu, Fvar])
+        optimal = augmentation.optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y)
+        fixed = augmentation.expected_aug_loglik(likelihood, c, Fmu, Fvar, Y)
+    for bound in (optimal, fixed):
+        by_mean, by_variance = tape.gradient(bound, [Fmu, Fvar])
+        np.testing.assert_allclose(by_mean, potential - precision * Fmu, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(by_variance, -precision / 2.0, rtol=1e-9)
+
+
+@every_case
+def test_full_conditional_c_is_h(case: Case) -> None:
+    """c = |h(f, y)|, of whatever quadratic the member states."""
+    h_of: dict[str, Callable[[float, float], float]] = {
+        "StudentT": lambda y, f: (y - f) / 0.6,
+        "StudentT-heavy": lambda y, f: (y - f) / 2.0,
+        "Logistic": lambda y, f: f,
+        "BayesianSVM": lambda y, f: 1.0 - y * f,
+    }
+    h = h_of.get(case.name, lambda y, f: y - f)
+    F, Y = column(0.2, -2.0, 1.6), column(1.0, 1.0, -1.0)
+    expected = [[abs(h(float(y), float(f)))] for y, f in zip(Y, F, strict=True)]
+    actual = augmentation.aux_full_conditional_c(case.make(), F, Y)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@every_case
+def test_outputs_do_not_mix(case: Case) -> None:
+    """Per datum and per output: [N, P] in, [N, P] out."""
+    likelihood = case.make()
+    Fmu, Fvar, Y = (tf.reshape(value, [8, 3]) for value in random_marginals())
+    bound = augmentation.optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y)
+    alone = augmentation.optimal_expected_aug_loglik(likelihood, *random_marginals())
+    np.testing.assert_array_equal(tf.reshape(alone, [8, 3]), bound)
+
+
+# ---- extremes ----
+
+
+def zero_residual(case: Case) -> tuple[tf.Tensor, tf.Tensor]:
+    """F, Y with h = 0."""
+    return (column(0.0) if case.name == "Logistic" else column(1.0)), column(1.0)
+
+
+@every_case
+def test_everything_is_finite_at_zero_residual(case: Case) -> None:
+    """c² is floored at ε, and value, site and gradients are finite (ω̄ = ∞ under Laplace, SVM)."""
+    likelihood = case.make()
+    F, Y = zero_residual(case)
+    Fvar = tf.zeros_like(F)
+    c = augmentation.aux_posterior_c(likelihood, F, Fvar, Y)
+    assert float(c[0, 0]) == math.sqrt(EPS)
+    with tf.GradientTape() as tape:
+        tape.watch([F, Fvar])
+        bound = augmentation.optimal_expected_aug_loglik(likelihood, F, Fvar, Y)
+    finite = [
+        bound,
+        *tape.gradient(bound, [F, Fvar]),
+        *augmentation.expected_auglik_potential_and_precision(likelihood, c, Y),
+        augmentation.aux_kldivergence(likelihood, c),
+        augmentation.expected_aug_loglik(likelihood, c, F, Fvar, Y),
+    ]
+    assert np.all(np.isfinite(finite))
+
+
+@every_case
+def test_the_bound_and_its_site_agree_at_the_floor(case: Case) -> None:
+    """``expected_aug_loglik`` at the floored c is ``optimal_expected_aug_loglik``, there too."""
+    likelihood = case.make()
+    F, Y = zero_residual(case)
+    Fvar = tf.constant([[0.3 * EPS]], tf.float64)
+    c = augmentation.aux_posterior_c(likelihood, F, Fvar, Y)
+    optimal = augmentation.optimal_expected_aug_loglik(likelihood, F, Fvar, Y)
+    at_c = augmentation.expected_aug_loglik(likelihood, c, F, Fvar, Y)
+    np.testing.assert_allclose(at_c, optimal, rtol=1e-14)
+
+
+@every_case
+def test_floored_log_phi_is_a_continuous_lower_bound(case: Case) -> None:
+    """Below log φ under the floor, by its tangent; log φ itself above it."""
+    likelihood = case.make()
+    r = tf.constant(EPS * np.array([0.0, 1e-3, 0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 2.0, 1e3]))
+    floored, exact = likelihood.floored_log_phi(r).numpy(), likelihood.log_phi(r).numpy()
+    below = np.arange(8) < 4
+    assert np.all(floored[below] <= exact[below] + 1e-24)
+    np.testing.assert_array_equal(floored[~below], exact[~below])
+    np.testing.assert_allclose(floored[[3, 5]], floored[4], rtol=1e-8)
+    assert np.all(np.diff(floored) < 0)
+
+
+@pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
+def test_an_absurd_outlier_is_finite(case: Case) -> None:
+    """y = 1e12: value, gradients and site."""
+    likelihood = case.make()
+    Fmu, Fvar, Y = column(0.3), column(0.5), column(1e12)
+    with tf.GradientTape() as tape:
+        tape.watch([Fmu, Fvar])
+        bound = augmentation.optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y)
+    c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+    site = augmentation.expected_auglik_potential_and_precision(likelihood, c, Y)
+    assert np.all(np.isfinite([bound, *tape.gradient(bound, [Fmu, Fvar]), *site]))
+    if case.name.startswith("StudentT"):  # it is ignored, rather than followed
+        assert abs(float(site[0][0, 0])) < 1e-10
+
+
+@pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
+def test_a_large_offset_costs_no_more_than_its_own_rounding(case: Case) -> None:
+    """E h² at y ≈ m ≈ 1e6, against mpmath: as if y had moved by two units in the last place."""
+    rng = np.random.default_rng(1)
+    Y = 1e6 + rng.normal(size=[50, 1])
+    Fmu = Y - 10.0 ** rng.uniform(-3, 1, size=[50, 1])
+    Fvar = 10.0 ** rng.uniform(-7, 0, size=[50, 1])
+    scale = {"StudentT": 0.6, "StudentT-heavy": 2.0}.get(case.name, 1.0)
+    actual = case.make().expected_h_squared(Fmu, Fvar, Y).numpy()
+    for got, m, v, y in zip(actual[:, 0], Fmu[:, 0], Fvar[:, 0], Y[:, 0], strict=True):
+        residual = mp.mpf(y) - mp.mpf(m)
+        exact = (residual**2 + mp.mpf(v)) / mp.mpf(scale) ** 2
+        allowed = 4 * np.spacing(y) * abs(residual) / exact / scale**2 + 1e-14
+        assert abs(got / exact - 1) < allowed
+
+
+class Hyperbolic(likelihoods.ResidualLikelihood):
+    """h² = ((y − f)² + 0.25)/2: a remainder that is not 0, and γ that is not 1."""
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return (tf.square(Y) + 0.25) / 2.0
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return tf.convert_to_tensor(Y)
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return 0.5 * tf.ones_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return -tf.sqrt(r)
+
+    def noise_variance(self) -> tf.Tensor:
+        return tf.constant(1.0, tf.float64)
+
+
+class Constant(Hyperbolic):
+    """h² = 2, whatever f: γ = β = 0."""
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return 2.0 * tf.ones_like(Y)
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "expected"),
+    [
+        (Hyperbolic(), lambda m, v, y: ((y - m) ** 2 + v + 0.25) / 2),
+        (Constant(), lambda m, v, y: 2.0 + 0 * m),
+    ],
+    ids=["remainder", "flat"],
+)
+def test_expected_h_squared_of_any_quadratic(
+    likelihood: SuperGaussianLikelihood, expected: Callable[..., tf.Tensor]
+) -> None:
+    """Also where h² has no root, and where it does not depend on f."""
+    Fmu, Fvar, Y = random_marginals()
+    actual = likelihood.expected_h_squared(Fmu, Fvar, Y)
+    np.testing.assert_allclose(actual, expected(Fmu, Fvar, Y), rtol=1e-14)

@@ -1,0 +1,353 @@
+"""What is refused, with which words, before any state changes; and what looks bad but is fine."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
+from gpflow.base import AnyNDArray
+from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
+from gpflow.kernels import (
+    LinearCoregionalization,
+    Matern32,
+    SeparateIndependent,
+    SharedIndependent,
+    SquaredExponential,
+)
+
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+
+Batch = tuple[AnyNDArray, AnyNDArray]
+MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+
+N, M = 12, 4
+
+# Eagerly and at tracing time; check_shapes' own error is what GPflow raises for a wrong rank.
+EAGER = (ValueError, ShapeMismatchError)
+COMPILED = (tf.errors.InvalidArgumentError, *EAGER)
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> Batch:
+    X = rng.uniform(-2.0, 2.0, size=(N, 2))
+    return X, np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(N, 1))
+
+
+@pytest.fixture
+def labels(data: Batch) -> Batch:
+    return data[0], (data[1] > 0).astype(float)
+
+
+def sparse(data: Batch, likelihood: Any = None, **kwargs: Any) -> AugmentedSVGP:
+    model = AugmentedSVGP(
+        Matern32(), likelihood or likelihoods.StudentT(), data[0][:M].copy(), **kwargs
+    )
+    model.q_mu.assign(np.linspace(-1.0, 1.0, M)[:, None])
+    return model
+
+
+def spoil(values: AnyNDArray, bad: float) -> AnyNDArray:
+    """One bad entry."""
+    values = values.copy()
+    values[len(values) // 2, -1] = bad
+    return values
+
+
+def entries(model: AugmentedSVGP) -> dict[str, Callable[[Any], Any]]:
+    """All that takes training data."""
+    return {
+        "elbo": model.elbo,
+        "training_loss": model.training_loss,
+        "standard_elbo": model.standard_elbo,
+        "augmentation_gap": model.augmentation_gap,
+        "minimize": lambda batch: AugmentedNaturalGradient().minimize(model, batch),
+    }
+
+
+def assert_refused(model: AugmentedSVGP, bad: Batch, message: str) -> None:
+    """By everything eagerly, by bound and step compiled with unknown shapes; q untouched."""
+    before = model.q_mu.numpy().copy(), model.q_sqrt.numpy().copy()
+    for method in entries(model).values():
+        with pytest.raises(EAGER, match=message):
+            method(bad)
+    for entry in ("elbo", "minimize"):
+        assert_refused_compiled(model, entry, bad, message)
+    np.testing.assert_array_equal(model.q_mu.numpy(), before[0])
+    np.testing.assert_array_equal(model.q_sqrt.numpy(), before[1])
+
+
+def assert_refused_compiled(model: AugmentedSVGP, entry: str, bad: Batch, message: str) -> None:
+    method = entries(model)[entry]
+    spec = tuple(tf.TensorSpec([None] * np.ndim(part), tf.float64) for part in bad)
+    # Without AutoGraph it traces in half the time.
+    compiled = tf.function(lambda X, Y: method((X, Y)), input_signature=spec, autograph=False)
+    with pytest.raises(COMPILED, match=message):
+        compiled(*bad)
+
+
+# ---- refused: data ----
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", ["X", "Y"])
+def test_non_finite_data(data: Batch, which: str, bad: float) -> None:
+    X, Y = data
+    batch = (spoil(X, bad), Y) if which == "X" else (X, spoil(Y, bad))
+    assert_refused(sparse(data), batch, rf"{which} must be finite.*{bad}")
+
+
+@pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [([0, 1, 2], "2"), ([-1, 0, 1], "-1"), ([0.5, 1], "0.5"), ([1, 2], "2"), ([-1, 3], "3")],
+)
+def test_labels_that_are_none(
+    data: Batch, likelihood: Any, values: list[float], shown: str
+) -> None:
+    """The message shows what was found and what is accepted."""
+    bad = data[0], np.resize(np.array(values, dtype=float), (N, 1))
+    message = rf"(?s)\{{0, 1\}} or \{{-1, 1\}}.*Found:.*{shown}"
+    assert_refused(sparse(data, likelihood), bad, message)
+
+
+@pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
+def test_both_codings_of_labels_are_the_same_data(labels: Batch, likelihood: Any) -> None:
+    """Also in prediction, and as integers or booleans."""
+    X, Y = labels
+    codings = [Y, 2.0 * Y - 1.0, Y.astype(int), Y.astype(bool), (2.0 * Y - 1.0).astype(np.int8)]
+    bounds, densities = [], []
+    for coding in codings:
+        model = sparse(labels, likelihood)
+        AugmentedNaturalGradient().minimize(model, (X, coding))
+        bounds.append(model.elbo((X, coding)).numpy())
+        densities.append(model.predict_log_density((X, coding.astype(float))).numpy())
+    np.testing.assert_array_equal(bounds, bounds[0])
+    np.testing.assert_array_equal(densities[1], densities[0])
+
+
+def test_a_batch_of_one_class_is_fine(labels: Batch) -> None:
+    """Either class, in either coding: a minibatch may well be so."""
+    for value in (0.0, 1.0, -1.0):
+        model = sparse(labels, likelihoods.Logistic())
+        AugmentedNaturalGradient().minimize(model, (labels[0], np.full((N, 1), value)))
+        side = np.sign(model.predict_f(labels[0])[0].numpy())
+        np.testing.assert_array_equal(side, 1.0 if value > 0 else -1.0)
+
+
+WRONG_SHAPES: dict[str, Callable[[AnyNDArray], AnyNDArray]] = {
+    "[N]": lambda Y: Y[:, 0],
+    "[N, 2]": lambda Y: np.hstack([Y, Y]),
+    "[N-1, 1]": lambda Y: Y[1:],
+    "[1, 1]": lambda Y: Y[:1],
+    "[1, N]": lambda Y: Y.T,
+    "[N, 1, 1]": lambda Y: Y[:, :, None],
+}
+
+
+every_wrong_shape = pytest.mark.parametrize("reshape", WRONG_SHAPES.values(), ids=WRONG_SHAPES)
+
+
+@every_wrong_shape
+def test_y_of_the_wrong_shape(data: Batch, reshape: Callable[[AnyNDArray], AnyNDArray]) -> None:
+    model = sparse(data)
+    for method in entries(model).values():
+        with pytest.raises(EAGER, match=r"Y|shape"):
+            method((data[0], reshape(data[1])))
+
+
+@pytest.mark.parametrize("entry", ["elbo", "minimize"])
+@every_wrong_shape
+def test_y_of_the_wrong_shape_does_not_broadcast_when_compiled(
+    data: Batch, reshape: Callable[[AnyNDArray], AnyNDArray], entry: str
+) -> None:
+    """Where shapes are not known while tracing, and check_shapes is off."""
+    assert_refused_compiled(sparse(data), entry, (data[0], reshape(data[1])), "Y|shape")
+
+
+def test_one_dimensional_y_from_a_dataset(data: Batch) -> None:
+    """The classic: labels [N] in tf.data, a compiled step, and [N, 1] − [N] is [N, N]."""
+    model = sparse(data)
+    dataset = tf.data.Dataset.from_tensor_slices((data[0], data[1][:, 0]))
+    batches = iter(dataset.repeat().batch(5))
+    step = tf.function(lambda: AugmentedNaturalGradient().minimize(model, batches))
+    with pytest.raises(COMPILED, match="Y must"):
+        step()
+
+
+def test_empty_data(data: Batch) -> None:
+    assert_refused(sparse(data), (data[0][:0], data[1][:0]), "X must have at least one row")
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_x_and_inducing_points_of_different_dimension(data: Batch, columns: int) -> None:
+    X = np.resize(data[0], (N, columns))
+    for method in entries(sparse(data)).values():
+        with pytest.raises(ValueError, match=f"X must have as many columns.*2.*Found: {columns}"):
+            method((X, data[1]))
+
+
+def test_x_of_one_column_does_not_broadcast_when_compiled(data: Batch) -> None:
+    """Divided by two lengthscales, one column of unknown number would pass for two."""
+    model = sparse(data)
+    model.kernel = Matern32(lengthscales=[1.0, 1.0])
+    assert_refused_compiled(model, "minimize", (data[0][:, :1], data[1]), "X must have as many")
+
+
+def test_more_rows_than_num_data(data: Batch) -> None:
+    message = rf"(?s)num_data must be at least.*{N - 1}.*{N}"
+    assert_refused(sparse(data, num_data=N - 1), data, message)
+
+
+# ---- refused: models ----
+
+
+def test_diagonal_q(data: Batch) -> None:
+    with pytest.raises(ValueError, match="q_diag must be False"):
+        sparse(data, q_diag=True)
+
+
+def test_diagonal_q_sqrt(data: Batch) -> None:
+    """q_sqrt [M, P] is the diagonal of GPflow's q_diag=True, which it was not said to be."""
+    with pytest.raises(EAGER):
+        sparse(data, q_sqrt=np.ones((M, 1)))
+
+
+def test_kernel_that_mixes_latent_gps(data: Batch) -> None:
+    kernel = LinearCoregionalization([Matern32(), Matern32()], W=np.eye(2))
+    inducing = SharedIndependentInducingVariables(InducingPoints(data[0][:M]))
+    with pytest.raises(ValueError, match=r"kernel.*Found: LinearCoregionalization"):
+        AugmentedSVGP(kernel, likelihoods.Laplace(), inducing, num_latent_gps=2)
+
+
+@pytest.mark.parametrize(
+    "kernel", [SharedIndependent(Matern32(), 2), SeparateIndependent([Matern32(), Matern32()])]
+)
+def test_multioutput_kernel_with_plain_inducing_points(data: Batch, kernel: Any) -> None:
+    for inducing in (data[0][:M], InducingPoints(data[0][:M])):
+        with pytest.raises(ValueError, match=r"inducing_variable.*SharedIndependentInducing"):
+            AugmentedSVGP(kernel, likelihoods.Laplace(), inducing, num_latent_gps=2)
+
+
+@pytest.mark.parametrize(
+    "kernel", [SharedIndependent(Matern32(), 1), SeparateIndependent([Matern32()])]
+)
+def test_vgp_with_a_multioutput_kernel(data: Batch, kernel: Any) -> None:
+    """The message says which model takes it."""
+    with pytest.raises(ValueError, match=r"kernel.*AugmentedSVGP.*Independent"):
+        AugmentedVGP(data, kernel, likelihoods.Laplace())
+
+
+def bad_vgp_data(data: Batch) -> dict[str, tuple[Batch, str]]:
+    X, Y = data
+    return {
+        "NaN in X": ((spoil(X, np.nan), Y), "X must be finite.*nan"),
+        "inf in Y": ((X, spoil(Y, np.inf)), "Y must be finite.*inf"),
+        "empty": ((X[:0], Y[:0]), "at least one row"),
+        "Y [N]": ((X, Y[:, 0]), "Y|shape"),
+        "Y [N-1, 1]": ((X, Y[1:]), "Y|shape"),
+        "no labels": ((X, 3.0 * (Y > 0)), "labels.*Found.*3"),
+    }
+
+
+@pytest.mark.parametrize("which", bad_vgp_data((np.ones((4, 2)), np.ones((4, 1)))))
+def test_vgp_refuses_bad_data_when_it_is_made(data: Batch, which: str) -> None:
+    bad, message = bad_vgp_data(data)[which]
+    with pytest.raises(EAGER, match=f"(?s){message}"):
+        AugmentedVGP(bad, Matern32(), likelihoods.Logistic())
+
+
+# ---- fine ----
+
+
+def assert_trains(model: Any, *args: Any, steps: int = 30) -> None:
+    """The bound rises from step to step; bound, q and predictions are finite at the end."""
+    optimizer = AugmentedNaturalGradient()
+
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
+        optimizer.minimize(model, *args)
+        return model.elbo(*args)
+
+    elbos = np.array([model.elbo(*args).numpy(), *(step().numpy() for _ in range(steps))])
+    assert np.all(np.isfinite(elbos))
+    assert np.all(np.diff(elbos) >= -1e-7 * np.abs(elbos[1:]))
+    assert elbos[-1] > elbos[0]
+    X_new = np.array([[0.1, 0.2], [3.0, -3.0]])
+    for value in (*model.predict_f(X_new), model.q_mu, model.q_sqrt):
+        assert np.all(np.isfinite(value))
+    mean, variance = model.predict_y(X_new)
+    assert np.all(np.isfinite(mean))
+    assert np.all(variance > 0)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_constant_y(data: Batch, make_likelihood: MakeLikelihood, value: float) -> None:
+    constant = data[0], np.full((N, 1), value)
+    assert_trains(sparse(data, make_likelihood()), constant)
+    assert_trains(AugmentedVGP(constant, Matern32(), make_likelihood()))
+
+
+def test_duplicated_inducing_points(data: Batch) -> None:
+    """At GPflow's jitter; whitened and not."""
+    Z = np.repeat(data[0][:2], 3, axis=0)
+    for whiten in (True, False):
+        model = AugmentedSVGP(SquaredExponential(), likelihoods.Laplace(), Z, whiten=whiten)
+        assert_trains(model, data)
+
+
+def test_duplicated_inputs(data: Batch) -> None:
+    X = np.repeat(data[0][:4], 3, axis=0)
+    assert_trains(AugmentedVGP((X, data[1]), SquaredExponential(), likelihoods.Laplace()))
+
+
+def test_lengthscale_of_a_million(
+    data: Batch, make_likelihood: MakeLikelihood, observe: Any
+) -> None:
+    """The kernel matrix is all ones, and f a constant."""
+    likelihood = make_likelihood()
+    batch = data[0], observe(likelihood, data[0], 1)
+    kernel = SquaredExponential(lengthscales=1e6)
+    model = AugmentedSVGP(kernel, likelihood, data[0][:M].copy())
+    assert_trains(model, batch)
+    assert np.ptp(model.predict_f(data[0])[0]) < 1e-3
+
+
+def test_residuals_of_exactly_zero_under_laplace(data: Batch) -> None:
+    """f = y with hardly any variance left: the site's precision is bounded, not infinite."""
+    zeros = data[0], np.zeros((N, 1))
+    for model, args in (
+        (AugmentedVGP(zeros, Matern32(), likelihoods.Laplace(1e-3)), ()),
+        (AugmentedSVGP(Matern32(1e-12), likelihoods.Laplace(1e-3), data[0].copy()), (zeros,)),
+    ):
+        model.q_sqrt.assign(1e-12 * np.eye(N)[None])
+        for _ in range(60):
+            AugmentedNaturalGradient().minimize(model, *args)
+        np.testing.assert_array_equal(model.predict_f(data[0])[0], 0.0)
+        assert np.isfinite(model.elbo(*args))
+        assert np.all(np.isfinite(model.q_sqrt))
+
+
+def test_an_observation_of_1e12_under_student_t(data: Batch) -> None:
+    """It is finite, and all but ignored: the other predictions stay where they were."""
+    X, Y = data
+    outlier = X, spoil(Y, 1e12)
+    without = np.delete(X, N // 2, axis=0), np.delete(Y, N // 2, axis=0)
+    predictions = []
+    for batch in (outlier, without):
+        model = AugmentedVGP(batch, Matern32(), likelihoods.StudentT(0.5))
+        for _ in range(40):
+            AugmentedNaturalGradient().minimize(model)
+        assert np.isfinite(model.elbo())
+        predictions.append(model.predict_f(X))
+    np.testing.assert_allclose(predictions[0][0], predictions[1][0], atol=1e-5)
+    np.testing.assert_allclose(predictions[0][1], predictions[1][1], atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_extreme_units_of_y(data: Batch, scale: float) -> None:
+    """Squares of the data come near the ends of the floating-point range."""
+    model = AugmentedVGP((data[0], scale * data[1]), Matern32(), likelihoods.StudentT())
+    AugmentedNaturalGradient().minimize(model)
+    assert np.isfinite(model.elbo())

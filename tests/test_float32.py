@@ -1,0 +1,131 @@
+"""Everything trains and predicts in float32, close to float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Matern32
+
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+
+MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
+Batch = tuple[AnyNDArray, AnyNDArray]
+
+N, M = 30, 8
+X_NEW = np.array([[0.3, -0.2], [1.4, 1.0], [-5.0, 0.0]])
+
+either_model = pytest.mark.parametrize("kind", ["AugmentedSVGP", "AugmentedVGP"])
+
+
+@pytest.fixture
+def X(rng: np.random.Generator) -> AnyNDArray:
+    return rng.uniform(-2.0, 2.0, size=(N, 2))
+
+
+def use(dtype: type) -> None:
+    """The fresh-state fixture puts it back. One jitter, so that both dtypes mean one model."""
+    gpflow.config.set_default_float(dtype)
+    gpflow.config.set_default_jitter(1e-4)
+
+
+def make(kind: str, likelihood: Any, data: Batch, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+    kernel = Matern32(1.3, lengthscales=[0.9, 1.4])
+    mean_function = gpflow.functions.Constant(0.1)
+    if kind == "AugmentedVGP":
+        return AugmentedVGP(data, kernel, likelihood, mean_function=mean_function), ()
+    model = AugmentedSVGP(
+        kernel, likelihood, data[0][:M].copy(), mean_function=mean_function, **kwargs
+    )
+    return model, (data,)
+
+
+def train_and_predict(
+    kind: str, likelihood: Any, data: Batch, **kwargs: Any
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """The bounds of six full steps, and all kinds of predictions."""
+    model, args = make(kind, likelihood, data, **kwargs)
+    optimizer, elbos = AugmentedNaturalGradient(), [model.elbo(*args)]
+    for _ in range(6):
+        optimizer.minimize(model, *args)
+        elbos.append(model.elbo(*args))
+    Y_new = data[1][:3].astype(gpflow.config.default_float())
+    X_new = X_NEW.astype(gpflow.config.default_float())
+    log_density = model.predict_log_density((X_new, Y_new))
+    return elbos, [*model.predict_f(X_new), *model.predict_y(X_new), log_density]
+
+
+@either_model
+def test_float32_is_close_to_float64(
+    kind: str, make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
+) -> None:
+    """The same rise of the bound, the same predictions to 1e-2, all of that dtype."""
+    results = {}
+    Y = observe(make_likelihood(), X, 1)
+    for dtype in (np.float64, np.float32):
+        use(dtype)
+        data = X.astype(dtype), Y.astype(dtype)
+        results[dtype] = train_and_predict(kind, make_likelihood(), data)
+        for value in (*results[dtype][0], *results[dtype][1]):
+            assert value.dtype == tf.as_dtype(dtype)
+    elbos = {dtype: np.array(result[0]) for dtype, result in results.items()}
+    assert elbos[np.float32][-1] > elbos[np.float32][0] + 1.0
+    assert np.all(np.diff(elbos[np.float32]) > -1e-4 * np.abs(elbos[np.float32][1:]))
+    np.testing.assert_allclose(elbos[np.float32], elbos[np.float64], rtol=1e-2)
+    for low, high in zip(results[np.float32][1], results[np.float64][1], strict=True):
+        np.testing.assert_allclose(low, high, rtol=1e-2, atol=1e-2)
+
+
+def test_float32_without_whitening(
+    make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
+) -> None:
+    """The same model in other coordinates."""
+    use(np.float32)
+    Y = observe(make_likelihood(), X, 1)
+    data = X.astype(np.float32), Y.astype(np.float32)
+    _, white = train_and_predict("AugmentedSVGP", make_likelihood(), data)
+    _, plain = train_and_predict("AugmentedSVGP", make_likelihood(), data, whiten=False)
+    for a, b in zip(white, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-2)
+
+
+@either_model
+def test_gradients_are_float32_and_close(
+    kind: str, make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
+) -> None:
+    """Of all hyperparameters, so that any optimizer trains them."""
+    gradients = {}
+    Y = observe(make_likelihood(), X, 1)
+    for dtype in (np.float64, np.float32):
+        use(dtype)
+        model, args = make(kind, make_likelihood(), (X.astype(dtype), Y.astype(dtype)))
+        AugmentedNaturalGradient().minimize(model, *args)
+        variables = [*model.kernel.trainable_variables, *model.likelihood.trainable_variables]
+        with tf.GradientTape() as tape:
+            loss = model.training_loss(*args)
+        gradients[dtype] = tape.gradient(loss, variables)
+        assert all(value.dtype == tf.as_dtype(dtype) for value in gradients[dtype])
+    for low, high in zip(gradients[np.float32], gradients[np.float64], strict=True):
+        np.testing.assert_allclose(low, high, rtol=2e-2, atol=2e-2)
+
+
+def test_float64_data_are_taken_in_a_float32_session(X: AnyNDArray) -> None:
+    """Data are cast to GPflow's default dtype, also in a compiled step on minibatches."""
+    use(np.float32)
+    Y = np.sin(2.0 * X[:, :1])
+    model, (batch,) = make("AugmentedSVGP", likelihoods.Laplace(), (X, Y))
+    optimizer = AugmentedNaturalGradient(step_size=tf.Variable(0.5, dtype=tf.float64))
+    tf.function(lambda: optimizer.minimize(model, batch))()
+    in_float32, _ = make("AugmentedSVGP", likelihoods.Laplace(), (X, Y))
+    AugmentedNaturalGradient(0.5).minimize(in_float32, (X.astype(np.float32), Y.astype(np.float32)))
+    np.testing.assert_allclose(model.q_mu, in_float32.q_mu, rtol=1e-4, atol=1e-5)
+
+
+def test_the_default_dtype_is_float64_again() -> None:
+    """What the tests above set does not outlive them."""
+    assert gpflow.config.default_float() is np.float64
+    assert gpflow.config.default_jitter() == 1e-6

@@ -1,0 +1,339 @@
+"""What one does with a GPflow model one does with an augmented one, and gets the same."""
+
+import contextlib
+import copy
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.keras import tf_keras
+from gpflow.kernels import Matern32, SharedIndependent, SquaredExponential
+from gpflow.utilities import (
+    multiple_assign,
+    parameter_dict,
+    print_summary,
+    read_values,
+    tabulate_module_summary,
+)
+
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+
+N, M = 20, 6
+X_NEW = np.array([[0.3, -0.2], [1.4, 1.0], [-5.0, 0.0]])
+
+
+class Pair(NamedTuple):
+    """An augmented model and GPflow's, made alike from the same stock likelihood."""
+
+    ours: Any
+    stock: Any
+    args: tuple[Any, ...]  # of elbo, training_loss and minimize
+    remake: Callable[[], Any]  # an augmented model as new
+
+
+def step(pair: Pair, step_size: float = 1.0) -> None:
+    AugmentedNaturalGradient(step_size).minimize(pair.ours, *pair.args)
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> tuple[AnyNDArray, AnyNDArray]:
+    X = rng.uniform(-2.0, 2.0, size=(N, 2))
+    return X, np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(N, 1))
+
+
+@pytest.fixture(params=["AugmentedSVGP", "AugmentedVGP"])
+def pair(request: pytest.FixtureRequest, data: tuple[AnyNDArray, AnyNDArray]) -> Pair:
+    """Not at its initial q, and with hyperparameters that are nobody's default."""
+
+    def make(model_class: type[Any]) -> Any:
+        kernel = Matern32(1.3, lengthscales=[0.8, 1.7])
+        likelihood = gpflow.likelihoods.StudentT(scale=0.45, df=4.0)
+        if issubclass(model_class, gpflow.models.VGP):
+            return model_class(data, kernel, likelihood)
+        return model_class(kernel, likelihood, data[0][:M].copy(), num_data=N)
+
+    if request.param == "AugmentedVGP":
+        ours_class, stock_class, args = AugmentedVGP, gpflow.models.VGP, ()
+    else:
+        ours_class, stock_class, args = AugmentedSVGP, gpflow.models.SVGP, (data,)
+    pair = Pair(make(ours_class), make(stock_class), args, lambda: make(ours_class))
+    step(pair)
+    pair.stock.q_mu.assign(pair.ours.q_mu)
+    pair.stock.q_sqrt.assign(pair.ours.q_sqrt)
+    return pair
+
+
+def assert_same_predictions(one: Any, other: Any, **tolerance: float) -> None:
+    tolerance = tolerance or {"rtol": 1e-12}
+    for a, b in zip(one.predict_f(X_NEW), other.predict_f(X_NEW), strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+def assert_differ(one: Any, other: Any) -> None:
+    assert np.max(np.abs(one.predict_f(X_NEW)[0] - other.predict_f(X_NEW)[0])) > 1e-3
+
+
+# ---- prediction ----
+
+Y_NEW = np.array([[0.5], [-1.0], [4.0]])
+
+PREDICTIONS: dict[str, Callable[[Any], Any]] = {
+    "predict_f": lambda model: model.predict_f(X_NEW),
+    "full_cov": lambda model: model.predict_f(X_NEW, full_cov=True),
+    "predict_y": lambda model: model.predict_y(X_NEW),
+    "predict_log_density": lambda model: [model.predict_log_density((X_NEW, Y_NEW))],
+    "posterior": lambda model: model.posterior().predict_f(X_NEW),
+    "fused": lambda model: model.posterior().fused_predict_f(X_NEW),
+}
+
+
+@pytest.mark.parametrize("name", PREDICTIONS)
+def test_predictions_are_gpflows(pair: Pair, name: str) -> None:
+    """
+    With the same q. Densities agree to 5e-3: GPflow's are of 20 quadrature nodes, ours exact.
+    """
+    rtol = 5e-3 if name == "predict_log_density" else 1e-9
+    ours, stock = PREDICTIONS[name](pair.ours), PREDICTIONS[name](pair.stock)
+    for a, b in zip(ours, stock, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize("full_cov", [True, False])
+def test_samples_are_gpflows_for_the_same_seed(pair: Pair, full_cov: bool) -> None:
+    draws = []
+    for model in (pair.ours, pair.stock):
+        tf.random.set_seed(4)
+        draws.append(model.predict_f_samples(X_NEW, 5, full_cov=full_cov).numpy())
+    assert draws[0].shape == (5, len(X_NEW), 1)
+    np.testing.assert_allclose(draws[0], draws[1], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("full_cov", [True, False])
+def test_full_output_covariance_is_gpflows(
+    data: tuple[AnyNDArray, AnyNDArray], full_cov: bool
+) -> None:
+    """Of a multi-output model."""
+    X, Y = data
+    models = []
+    for model_class in (AugmentedSVGP, gpflow.models.SVGP):
+        inducing = gpflow.inducing_variables.SharedIndependentInducingVariables(
+            gpflow.inducing_variables.InducingPoints(X[:M].copy())
+        )
+        kernel, likelihood = SharedIndependent(Matern32(), 2), gpflow.likelihoods.StudentT()
+        models.append(model_class(kernel, likelihood, inducing, num_latent_gps=2))
+    ours, stock = models
+    AugmentedNaturalGradient().minimize(ours, (X, np.hstack([Y, -Y])))
+    multiple_assign(stock, parameter_dict(ours))
+    kwargs = {"full_cov": full_cov, "full_output_cov": True}
+    for a, b in zip(ours.predict_f(X_NEW, **kwargs), stock.predict_f(X_NEW, **kwargs), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_vgp_refuses_full_output_cov_as_gpflows_does(
+    data: tuple[AnyNDArray, AnyNDArray],
+) -> None:
+    for model_class in (AugmentedVGP, gpflow.models.VGP):
+        model = model_class(data, Matern32(), gpflow.likelihoods.StudentT())
+        with pytest.raises(NotImplementedError):
+            model.predict_f(X_NEW, full_output_cov=True)
+
+
+# ---- parameters ----
+
+
+def rows(model: Any) -> list[list[str]]:
+    """The table of print_summary, without the model's class name."""
+    table = tabulate_module_summary(model, tablefmt="tsv").replace("Augmented", "")
+    return [[cell.strip() for cell in row.split("\t")] for row in table.splitlines()]
+
+
+def test_summary_has_gpflows_rows(pair: Pair) -> None:
+    """Name, class, transform, prior, trainable, shape, dtype and value of every parameter."""
+    assert rows(pair.ours) == rows(pair.stock)
+    assert len(rows(pair.ours)) > 5
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        print_summary(pair.ours, fmt="simple")
+    assert "likelihood.scale" in printed.getvalue()
+
+
+def test_summary_shows_the_likelihoods_own_parameters() -> None:
+    model = AugmentedSVGP(Matern32(), likelihoods.StudentT(0.5, 7.0), np.zeros((1, 1)))
+    table = {row[0]: row for row in rows(model)}
+    assert float(table["SVGP.likelihood.df"][-1]) == pytest.approx(7.0)
+    assert float(table["SVGP.likelihood.scale"][-1]) == pytest.approx(0.5)
+
+
+def test_parameters_round_trip(pair: Pair) -> None:
+    saved = read_values(pair.ours)
+    fresh = pair.remake()
+    assert_differ(fresh, pair.ours)
+    multiple_assign(fresh, saved)
+    assert_same_predictions(fresh, pair.ours)
+    np.testing.assert_allclose(fresh.elbo(*pair.args), pair.ours.elbo(*pair.args), rtol=1e-12)
+
+
+def test_parameters_of_a_stock_model_fit(pair: Pair) -> None:
+    """A trained GPflow model's parameters can be assigned to the augmented one, and back."""
+    pair.stock.kernel.lengthscales.assign([0.5, 0.6])
+    pair.stock.likelihood.scale.assign(0.9)
+    pair.stock.q_mu.assign(pair.stock.q_mu + 0.5)
+    assert_differ(pair.ours, pair.stock)
+    multiple_assign(pair.ours, parameter_dict(pair.stock))
+    assert_same_predictions(pair.ours, pair.stock)
+    np.testing.assert_allclose(pair.ours.likelihood.scale, 0.9)
+    step(pair, 0.5)
+    multiple_assign(pair.stock, parameter_dict(pair.ours))
+    assert_same_predictions(pair.ours, pair.stock)
+
+
+@pytest.mark.parametrize("deepcopy", [copy.deepcopy, gpflow.utilities.deepcopy])
+def test_a_copy_is_equal_and_independent(pair: Pair, deepcopy: Callable[[Any], Any]) -> None:
+    """Also after it has handed out posteriors, which the original keeps refreshing."""
+    posterior = pair.ours.posterior()
+    twin = deepcopy(pair.ours)
+    assert_same_predictions(twin, pair.ours)
+    step(pair, 0.5)
+    assert_differ(twin, pair.ours)
+    assert_same_predictions(posterior, pair.ours, rtol=1e-6)
+    AugmentedNaturalGradient(0.5).minimize(twin, *pair.args)
+    assert_same_predictions(twin, pair.ours)
+
+
+def test_frozen_copy_predicts_the_same(pair: Pair) -> None:
+    assert_same_predictions(gpflow.utilities.freeze(pair.ours), pair.ours)
+
+
+# ---- files ----
+
+
+def test_checkpoint_round_trip(pair: Pair, tmp_path: Path) -> None:
+    path = tf.train.Checkpoint(model=pair.ours).save(str(tmp_path / "checkpoint"))
+    fresh = pair.remake()
+    fresh.kernel.lengthscales.assign([9.0, 9.0])
+    assert_differ(fresh, pair.ours)
+    tf.train.Checkpoint(model=fresh).restore(path).assert_existing_objects_matched()
+    assert_same_predictions(fresh, pair.ours)
+
+
+def test_checkpoint_of_a_stock_model_can_be_restored(pair: Pair, tmp_path: Path) -> None:
+    """The likelihood's parameters included."""
+    pair.stock.kernel.lengthscales.assign([0.5, 0.6])
+    pair.stock.likelihood.scale.assign(0.9)
+    path = tf.train.Checkpoint(model=pair.stock).save(str(tmp_path / "checkpoint"))
+    fresh = pair.remake()
+    status = tf.train.Checkpoint(model=fresh).restore(path)
+    status.assert_existing_objects_matched()
+    assert_same_predictions(fresh, pair.stock)
+    np.testing.assert_allclose(fresh.likelihood.scale, 0.9)
+
+
+def test_saved_model_predicts_the_same(pair: Pair, tmp_path: Path) -> None:
+    """A compiled predict_f, saved and loaded as GPflow's notebook does."""
+    pair.ours.compiled_predict_f = tf.function(
+        lambda X: pair.ours.predict_f(X),
+        input_signature=[tf.TensorSpec([None, 2], tf.float64)],
+    )
+    tf.saved_model.save(pair.ours, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    saved, expected = loaded.compiled_predict_f(X_NEW), pair.ours.predict_f(X_NEW)
+    for a, b in zip(saved, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+# ---- optimizers ----
+
+
+def test_scipy_raises_the_elbo(pair: Pair) -> None:
+    """Through training_loss_closure; it ends at or above where closed-form steps alone end."""
+    model = pair.remake()
+    before = float(model.elbo(*pair.args))
+    closure = model.training_loss_closure(*pair.args)
+    gpflow.optimizers.Scipy().minimize(closure, model.trainable_variables, options={"maxiter": 200})
+    for _ in range(3):
+        step(pair)
+    assert float(model.elbo(*pair.args)) > before + 1.0
+    assert float(model.elbo(*pair.args)) > float(pair.ours.elbo(*pair.args))
+
+
+def adam_losses(model: Any, args: tuple[Any, ...], optimizer: Any) -> list[float]:
+    losses = []
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = model.training_loss(*args)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        losses.append(float(loss))
+    return losses
+
+
+def test_keras_2_and_keras_3_optimizers_descend_alike(pair: Pair) -> None:
+    """By apply_gradients with either, by minimize with tf_keras."""
+    by_tf_keras = adam_losses(pair.remake(), pair.args, tf_keras.optimizers.Adam(0.05))
+    by_keras = adam_losses(pair.remake(), pair.args, keras.optimizers.Adam(0.05))
+    model, optimizer, by_minimize = pair.remake(), tf_keras.optimizers.Adam(0.05), []
+    for _ in range(6):
+        by_minimize.append(float(model.training_loss(*pair.args)))
+        optimizer.minimize(lambda: model.training_loss(*pair.args), model.trainable_variables)
+    assert by_keras[-1] < by_keras[0] - 1.0
+    np.testing.assert_allclose(by_keras, by_tf_keras, rtol=1e-6)
+    np.testing.assert_allclose(by_minimize, by_tf_keras, rtol=1e-6)
+
+
+def test_gpflows_training_loss_utilities_take_either_model(
+    pair: Pair, data: tuple[AnyNDArray, AnyNDArray]
+) -> None:
+    """gpflow.models.training_loss asks the class whether the model keeps its data."""
+    expected = pair.ours.training_loss(*pair.args)
+    assert float(gpflow.models.training_loss(pair.ours, data)) == float(expected)
+    closure = gpflow.models.training_loss_closure(pair.ours, data)
+    np.testing.assert_allclose(closure(), expected, rtol=1e-12)
+
+
+def test_a_likelihood_shared_with_a_stock_model_is_one(
+    data: tuple[AnyNDArray, AnyNDArray],
+) -> None:
+    """An augmented likelihood goes into GPflow's own SVGP as it is, by quadrature."""
+    likelihood = likelihoods.StudentT(0.5, df=4.0)
+    kernel, Z = SquaredExponential(), data[0][:M].copy()
+    with_ours = gpflow.models.SVGP(kernel, likelihood, Z)
+    with_theirs = gpflow.models.SVGP(kernel, gpflow.likelihoods.StudentT(0.5, df=4.0), Z)
+    np.testing.assert_allclose(with_ours.elbo(data), with_theirs.elbo(data), rtol=1e-10)
+
+
+def test_update_vgp_data_does_to_both_the_same(rng: np.random.Generator) -> None:
+    """New data of another length: the posterior is carried over as by GPflow, steps go on."""
+    X, Y = rng.uniform(-2.0, 2.0, size=(8, 2)), rng.normal(size=(8, 1))
+    models = []
+    for model_class in (AugmentedVGP, gpflow.models.VGP):
+        variables = tf.Variable(X, shape=[None, 2]), tf.Variable(Y, shape=[None, 1])
+        models.append(model_class(variables, Matern32(), gpflow.likelihoods.StudentT()))
+    ours, stock = models
+    optimizer = AugmentedNaturalGradient()
+    compiled_step = tf.function(lambda: optimizer.minimize(ours))
+    compiled_step()
+    stock.q_mu.assign(ours.q_mu)
+    stock.q_sqrt.assign(ours.q_sqrt)
+    X_more = np.concatenate([X[2:], rng.uniform(-2.0, 2.0, size=(6, 2))])
+    Y_more = np.concatenate([Y[2:], rng.normal(size=(6, 1))])
+    for model in models:
+        gpflow.models.vgp.update_vgp_data(model, (X_more, Y_more))
+    assert_same_predictions(ours, stock, rtol=1e-9)
+    before = float(ours.elbo())
+    compiled_step()
+    assert float(ours.elbo()) > before
+    # From here on it is a model of the new data: full steps forget the rest.
+    fresh = AugmentedVGP((X_more, Y_more), Matern32(), gpflow.likelihoods.StudentT())
+    for _ in range(40):
+        compiled_step()
+        optimizer.minimize(fresh)
+    assert_same_predictions(ours, fresh, atol=1e-6)

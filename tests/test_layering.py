@@ -1,0 +1,112 @@
+"""A module imports only modules above it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpflow_aaci
+
+PACKAGE = "gpflow_aaci"
+ROOT = Path(gpflow_aaci.__file__).parent
+
+# From the top. A new module must be given a place.
+ORDER = [
+    "validation",
+    "sites",
+    "likelihoods.quadrature",
+    "likelihoods.special",
+    "likelihoods.base",
+    "likelihoods.regression",
+    "likelihoods.classification",
+    "likelihoods.conversion",
+    "likelihoods",
+    "augmentation",
+    "collapsed",
+    "models",
+    "optimizers",
+    "profile",
+    "fitting",
+    "testing",
+    "",  # the package itself, which shows them all
+]
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name within the package; a package's own name for __init__."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(module: str, source: str, is_package: bool) -> Iterator[str]:
+    """The package's own modules that a module imports, anywhere in its source."""
+    here = module.split(".") if module else []
+    package = here if is_package else here[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == PACKAGE:
+                    yield alias.name.removeprefix(PACKAGE).removeprefix(".")
+        elif isinstance(node, ast.ImportFrom):
+            target = (node.module or "").split(".") if node.module else []
+            if node.level:
+                base = package[: len(package) - (node.level - 1)] + target
+            elif target[:1] == [PACKAGE]:
+                base = target[1:]
+            else:
+                continue
+            for alias in node.names:
+                # from a import b: the module a.b where there is one, else a name in a
+                name = ".".join([*base, alias.name])
+                yield name if name in MODULES else ".".join(base)
+
+
+def test_every_module_has_its_place() -> None:
+    assert set(MODULES) <= set(ORDER), "give the new module a place in ORDER"
+    assert len(set(ORDER)) == len(ORDER)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda name: name or PACKAGE)
+def test_a_module_imports_only_modules_above_it(module: str) -> None:
+    path = MODULES[module]
+    imported = set(imports(module, path.read_text(), path.name == "__init__.py"))
+    above = ORDER[: ORDER.index(module)]
+    assert imported <= set(above), f"{module} imports {sorted(imported - set(above))}"
+
+
+def test_the_reader_of_imports_sees_every_kind() -> None:
+    """Relative or absolute, of a module or of names in it, and inside a function."""
+    source = """
+import numpy
+import gpflow_aaci.models
+from gpflow_aaci import optimizers
+from gpflow_aaci.sites import whiten
+from . import special
+from .base import SuperGaussianLikelihood
+from ..validation import Check
+from .. import augmentation
+from gpflow import models
+
+def late():
+    from .. import testing
+"""
+    assert set(imports("likelihoods.new", source, is_package=False)) == {
+        "models",
+        "optimizers",
+        "sites",
+        "likelihoods.special",
+        "likelihoods.base",
+        "validation",
+        "augmentation",
+        "testing",
+    }
+    assert set(imports("likelihoods", "from .base import x", is_package=True)) == {
+        "likelihoods.base"
+    }

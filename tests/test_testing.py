@@ -1,0 +1,300 @@
+"""``check_likelihood``: what it lets pass, what it refuses, and what it says."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.utilities import positive
+from likelihoods.cases import CASES, Case, case_id, column
+
+from gpflow_aaci import check_likelihood, likelihoods
+from gpflow_aaci.likelihoods import SuperGaussianLikelihood
+
+REAL = np.linspace(-3.0, 3.0, 7)[:, None]
+LABELS = np.array([[1.0], [-1.0]])
+
+
+class Cauchy(SuperGaussianLikelihood):
+    """What a user writes: the ten lines of the README."""
+
+    def __init__(self, scale: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale = Parameter(scale, transform=positive())
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return -tf.math.log(math.pi * self.scale) + tf.zeros_like(Y)
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.square(Y / self.scale)
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return 2.0 * Y / tf.square(self.scale)
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return 1.0 / tf.square(self.scale) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return -tf.math.log1p(r)
+
+
+class Residual(likelihoods.ResidualLikelihood):
+    """C φ((y − f)²) of any φ."""
+
+    def __init__(
+        self, log_phi: Callable[[tf.Tensor], tf.Tensor], total: float | None = None
+    ) -> None:
+        """:param total: ∫ φ(x²) dx; None for a pseudo-likelihood."""
+        super().__init__()
+        self._log_phi = log_phi
+        self.is_density = total is not None
+        self._log_C = 0.0 if total is None else -math.log(total)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return self._log_C + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return self._log_phi(r)
+
+    def noise_variance(self) -> tf.Tensor:
+        raise NotImplementedError
+
+
+def refusal(likelihood: SuperGaussianLikelihood, Y: AnyNDArray = REAL) -> str:
+    """The message of the error that must come."""
+    with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
+        check_likelihood(likelihood, Y)
+    return str(error.value)
+
+
+# ---- what passes ----
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_the_built_in_likelihoods_pass(case: Case) -> None:
+    check_likelihood(case.make(), LABELS if case.is_binary else REAL)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_the_scale_of_the_data_does_not_matter(scale: float) -> None:
+    """No false alarm where scale or Y are far from 1."""
+    for likelihood in (
+        likelihoods.Gaussian(scale=scale),
+        likelihoods.StudentT(scale, 2.5),
+        likelihoods.Laplace(scale),
+        likelihoods.Matern32(scale),
+        likelihoods.Matern52(scale),
+    ):
+        check_likelihood(likelihood, REAL * scale)
+        check_likelihood(likelihood, REAL * 1e7)
+
+
+def test_zero_one_labels_pass() -> None:
+    check_likelihood(likelihoods.Logistic(), (LABELS + 1.0) / 2.0)
+    check_likelihood(likelihoods.BayesianSVM(), np.zeros([3, 2]))
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0])
+def test_a_cauchy_in_ten_lines_passes(scale: float) -> None:
+    check_likelihood(Cauchy(scale), REAL)
+
+
+def test_a_cauchy_in_ten_lines_predicts() -> None:
+    """Its predictive density is the Voigt profile: quadrature fits likelihoods not known here."""
+    Y = column(0.0, 0.7, 5.0, 200.0)
+    zero, one = tf.zeros_like(Y), tf.ones_like(Y)
+    for scale in (1e-3, 0.1, 10.0):
+        actual = Cauchy(scale).predict_log_density(zero, zero, one, Y)
+        expected = np.log(scipy.special.voigt_profile(Y[:, 0].numpy(), 1.0, scale))
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_a_missing_conditional_mean_is_named() -> None:
+    F = column(0.3)
+    with pytest.raises(NotImplementedError, match="Cauchy must define _conditional_mean"):
+        Cauchy().predict_mean_and_var(F, F, tf.ones_like(F))
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        # exp(−Bernstein function) is completely monotone.
+        Residual(lambda r: -r / (1.0 + r)),
+        Residual(lambda r: -tf.math.log1p(tf.sqrt(r))),
+        Residual(lambda r: -0.3 * r - tf.math.log1p(r)),
+        Residual(lambda r: -tf.math.log1p(r), total=math.pi),
+        # Pseudo-Huber, the hyperbolic law: ∫ e^{1 − √(1 + x²)} dx = 2e K₁(1).
+        Residual(lambda r: 1.0 - tf.sqrt(1.0 + r), total=2 * math.e * scipy.special.k1(1.0)),
+    ],
+    ids=["exp-Bernstein", "log1p-sqrt", "product", "Cauchy", "hyperbolic"],
+)
+def test_completely_monotone_functions_pass(likelihood: SuperGaussianLikelihood) -> None:
+    check_likelihood(likelihood, REAL)
+
+
+# ---- what does not ----
+
+
+@pytest.mark.parametrize(
+    ("log_phi", "order"),
+    [
+        (lambda r: -tf.square(r), 2),
+        (lambda r: -r * tf.sqrt(r), 2),
+        (lambda r: -tf.math.log1p(tf.square(r)), 2),
+        (lambda r: tf.math.log1p(r) - r, 2),
+        # 2e^{−r} − e^{−2r}: a mixture with a negative weight.
+        (lambda r: -r + tf.math.log(2.0 - tf.exp(-r)), 2),
+        # 1.16 e^{−r} − 0.16 e^{−2.2r}: 1.16 − 0.16·2.2^k is negative from k = 3 only.
+        (lambda r: -r + tf.math.log(1.16 - 0.16 * tf.exp(-1.2 * r)), 3),
+        # The same for k = 4: 1.08 − 0.08·2^k.
+        (lambda r: -r + tf.math.log(1.08 - 0.08 * tf.exp(-r)), 4),
+        (lambda r: r, 1),
+    ],
+    ids=[
+        "exp-r²",
+        "exp-r^1.5",
+        "1/(1+r²)",
+        "(1+r)exp-r",
+        "mixture",
+        "mixture-3",
+        "mixture-4",
+        "rising",
+    ],
+)
+def test_what_is_not_completely_monotone_is_refused(
+    log_phi: Callable[[tf.Tensor], tf.Tensor], order: int
+) -> None:
+    """The message names the property, the order of the derivative and r."""
+    message = refusal(Residual(log_phi))
+    assert "completely monotone" in message
+    assert f"derivative of order {order} has the wrong sign at r = " in message
+
+
+def test_nan_is_not_completely_monotone() -> None:
+    """Comparisons with NaN are False; that must not pass for a proof."""
+    message = refusal(Residual(lambda r: -tf.where(tf.abs(r) > 50.0, r * np.nan, r)))
+    assert "completely monotone" in message
+
+
+@pytest.mark.parametrize("offset", [math.log(0.5), 1e-4])
+def test_phi_must_start_at_one(offset: float) -> None:
+    assert "phi(0) must be 1" in refusal(Residual(lambda r: offset - r))
+
+
+class Shrunk(Cauchy):
+    """α too small: h² < 0 near f = y."""
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return 0.5 * tf.square(Y / self.scale)
+
+
+class Concave(Cauchy):
+    """γ < 0."""
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return -tf.ones_like(Y)
+
+
+@pytest.mark.parametrize("likelihood", [Shrunk(), Concave()])
+def test_h_squared_must_not_be_negative(likelihood: SuperGaussianLikelihood) -> None:
+    """With the y, α, β and γ where it is."""
+    message = refusal(likelihood)
+    assert "beta² ≤ 4 alpha gamma" in message
+    assert "at y = -3, alpha = " in message
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1, 1.0 + 1e-5])
+def test_a_density_must_integrate_to_one(factor: float) -> None:
+    """The message says to what it integrates instead, and how to say that it need not."""
+    wrong = Residual(lambda r: -tf.math.log1p(r), total=math.pi / factor)
+    message = refusal(wrong)
+    assert "must integrate to 1" in message
+    assert "is_density = False" in message
+    assert f"{factor:.6g}" in message
+    wrong.is_density = False
+    check_likelihood(wrong, REAL)
+
+
+class UnnormalisedLogistic(likelihoods.Logistic):
+    """Its probabilities sum to 1.1."""
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return super().log_C(Y) + math.log(1.1)
+
+
+def test_class_probabilities_must_sum_to_one() -> None:
+    assert "integrates to 1.1" in refusal(UnnormalisedLogistic(), LABELS)
+
+
+def softplus_log_phi(r: tf.Tensor) -> tf.Tensor:
+    """The logistic one, right at real r."""
+    s = tf.sqrt(r) / 2.0
+    return tf.cast(math.log(2.0), r.dtype) - s - tf.math.softplus(-2.0 * s)
+
+
+def test_a_log_phi_without_complex_kernel_is_refused_with_advice() -> None:
+    message = refusal(Residual(softplus_log_phi))
+    assert "log_phi must take complex arguments" in message
+    assert "log1p" in message
+    assert "completely monotone" not in message  # at real r there is nothing wrong with it
+
+
+def test_a_parameter_without_cast_is_refused_with_advice() -> None:
+    """TF refuses complex / Parameter."""
+    scale = Parameter(2.0, transform=positive())
+    assert "tf.cast(parameter, r.dtype)" in refusal(Residual(lambda r: -r / scale))
+
+
+@pytest.mark.parametrize(
+    ("log_phi", "reason"),
+    [
+        (lambda r: -(2.0 if r.dtype.is_complex else 1.0) * tf.sqrt(r), "the same function"),
+        (lambda r: -tf.sqrt(tf.abs(r)), "analytic"),
+        (lambda r: -tf.sqrt(tf.math.conj(r)), "analytic"),
+    ],
+    ids=["other-branch", "abs", "conj"],
+)
+def test_complex_log_phi_must_continue_the_real_one(
+    log_phi: Callable[[tf.Tensor], tf.Tensor], reason: str
+) -> None:
+    message = refusal(Residual(log_phi))
+    assert reason in message
+    assert "completely monotone" not in message
+
+
+@pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
+@pytest.mark.parametrize("labels", [[0.0, 2.0], [0.0, -1.0], [1.0, 0.5]])
+def test_wrong_labels_are_shown(likelihood: SuperGaussianLikelihood, labels: list[float]) -> None:
+    """Also 0 and −1 at once, which are either coding."""
+    with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
+        check_likelihood(likelihood, np.array(labels)[:, None])
+    for label in labels:
+        assert f"{label:g}" in str(error.value).split("Found:")[1]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_y_must_be_finite(value: float) -> None:
+    with pytest.raises(ValueError, match=r"Y must be finite\. Found: \[-?(nan|inf)\]"):
+        check_likelihood(Cauchy(), np.array([[0.0], [value]]))
+
+
+def test_every_failure_is_reported_at_once() -> None:
+    message = refusal(Residual(lambda r: 0.1 - tf.square(r), total=1.0))
+    assert "phi(0) must be 1" in message
+    assert "completely monotone" in message
+    assert "must integrate to 1" in message
+
+
+def test_single_precision_is_refused() -> None:
+    """The checks need float64, and say so."""
+    with (
+        gpflow.config.as_context(gpflow.config.Config(float=np.float32)),
+        pytest.raises(ValueError, match="default_float must be float64"),
+    ):
+        check_likelihood(likelihoods.Logistic(), LABELS)
