@@ -150,7 +150,6 @@ def test_minibatch_adam(name: str) -> None:
         ("breast_cancer", 0.1, 64),
         ("breast_cancer", 0.5, 64),
         ("breast_cancer", 1.0, 64),
-        ("breast_cancer", 1.0, None),
         ("diabetes", 0.1, 64),
         ("diabetes", 0.5, None),
         ("diabetes", 1.0, None),

@@ -1,0 +1,51 @@
+"""The README's Python runs as printed, from top to bottom, and does what it says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+
+import gpflow_aaci
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_swap() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 1))
+    Y = np.sin(3.0 * X) + 0.1 * rng.standard_t(3, size=(80, 1))
+    kernel, Z = gpflow.kernels.Matern52(lengthscales=0.5), np.linspace(-2, 2, 15)[:, None]
+    names: dict[str, Any] = {"X": X, "Y": Y, "kernel": kernel, "Z": Z, "X_new": X}
+    exec(blocks()[0], names)
+    assert np.mean((names["mean"] - Y) ** 2) < 0.3 * Y.var()
+    assert names["likelihood"].scale is names["model"].likelihood.scale
+
+
+def test_the_complete_example_and_what_follows_it() -> None:
+    names: dict[str, Any] = {}
+    complete, fit = blocks()[1:3]
+    exec(complete, names)
+    model, data = names["model"], (names["X"], names["Y"])
+    error = np.mean((model.predict_y(data[0])[0] > 0.5) != (data[1] > 0.5))
+    assert error < 0.05
+    before = float(model.standard_elbo(data))
+    exec(fit, names)
+    assert names["result"].objective > before
+    np.testing.assert_allclose(names["result"].objective, model.standard_elbo(data), rtol=1e-8)
+
+
+def test_one_s_own_likelihood_and_its_wrong_twin() -> None:
+    names: dict[str, Any] = {}
+    exec(blocks()[3], names)
+    cauchy = names["Cauchy"](0.7)
+    assert isinstance(cauchy, gpflow_aaci.likelihoods.SuperGaussianLikelihood)
+    names["Cauchy"].log_phi = lambda self, r: -(r**2)
+    with pytest.raises(ValueError, match="derivative of order 2 has the wrong sign at r ="):
+        gpflow_aaci.check_likelihood(cauchy, np.zeros((1, 1)))
