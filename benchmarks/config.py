@@ -30,7 +30,9 @@ class LikelihoodConfig(_Strict):
 
 class Problem(_Strict):
     data: str = Field(description="breast_cancer, diabetes, or the path of a CSV file")
-    target: str | None = Field(None, description="the target column of a CSV file")
+    target: str | int | None = Field(
+        None, description="the target column of a CSV file; a number where it has no header"
+    )
     likelihood: LikelihoodConfig
 
 

@@ -59,7 +59,7 @@ def _load(problem: Problem) -> tuple[Array, Array]:
             f"data must be one of {', '.join(_EMBEDDED)} or the path of a CSV file. "
             f"Found: {problem.data!r}."
         )
-    table = pd.read_csv(path)
+    table = pd.read_csv(path, header=None if isinstance(problem.target, int) else "infer")
     if problem.target not in table.columns:
         raise ConfigError(
             f"target must be a column of {path}: {', '.join(map(str, table.columns))}. "

@@ -87,27 +87,30 @@ def fit_collapsed(
     fit = _Fit(model, objective, num_data=float(scale) * len(X))
     everything = make_chunks(X, Y)
     fit.compile(everything)
-    start = best = fit.here(everything)
+    start = kept = fit.here(everything)
     callback(FitProgress(0, start.objective, fit.evaluations))
 
     order = np.random.default_rng(seed).permutation(len(X))
-    converged = False
-    for rows, iterations in _schedule(model, len(X)):
-        subset = order[:rows]
-        chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
-        point = fit.round(chunks, iterations)
-        fit.move_to(point)
-        callback(FitProgress(rows, point.objective, fit.evaluations))
-        if rows == len(X):
+    best, converged = start, False
+    try:
+        for rows, iterations in _schedule(model, len(X)):
+            subset = order[:rows]
+            chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
+            point = kept = fit.round(chunks, iterations)
+            fit.move_to(point)
+            callback(FitProgress(rows, point.objective, fit.evaluations))
+            if rows < len(X):
+                continue
             gain = point.objective - best.objective
-            best = point if _better(point, best) else best
+            best = kept = point if _better(point, best) else best
             if gain < tolerance * fit.num_data:
                 converged = gain > 0.0 or fit.is_exact
                 if converged:
                     break
                 fit.is_exact = True  # the fast products may be what is in the way
-    fit.move_to(best)
-    refresh_posteriors(model)
+    finally:  # also where the user interrupts: never in the middle of a line search
+        fit.move_to(kept)
+        refresh_posteriors(model)
     return FitResult(best.objective, start.objective, fit.evaluations, converged)
 
 
@@ -162,12 +165,14 @@ class _Fit:
 
     def compile(self, everything: Chunks) -> None:
         """Compile for any number of rows, by a round of no iterations on two small subsets."""
-        here = self.here(everything)
+        x = _pack(self.variables)
         X, Y = everything[0]
-        for self.is_exact in (True, False):
-            for rows in (min(len(X), 2), min(len(X), 3)):
-                self.round([(X[:rows], Y[:rows])], iterations=1)
-        _unpack(self.variables, here.x)
+        try:
+            for self.is_exact in (True, False):
+                for rows in (min(len(X), 2), min(len(X), 3)):
+                    self.round([(X[:rows], Y[:rows])], iterations=1)
+        finally:
+            _unpack(self.variables, x)
         self.evaluations = 0
 
     def here(self, chunks: Chunks) -> _Point:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.config import Convergence, load_config
+from benchmarks.config import Convergence, LikelihoodConfig, Problem, load_config
 from benchmarks.data import load_split
 from benchmarks.report import summary_table
 
@@ -116,6 +116,16 @@ def test_standardisation_sees_the_training_rows_only(tmp_path: Path, csv: Path) 
     np.testing.assert_allclose(split.X.std(axis=0), 1.0)
     np.testing.assert_allclose([split.Y.mean(), split.Y.std()], [0.0, 1.0], atol=1e-12)
     assert abs(split.X_test.mean()) > 1e-3
+
+
+def test_a_numbered_target_is_of_a_file_without_header(tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text("1,0.5,2\n-1,0.1,3\n1,0.7,5\n-1,0.2,7\n")
+    problem = Problem(
+        data=str(tmp_path / "bare.csv"), target=0, likelihood=LikelihoodConfig(name="Logistic")
+    )
+    split = load_split(problem, test_fraction=0.25, seed=0)
+    assert split.X.shape == (3, 2)
+    assert set(np.concatenate([split.Y, split.Y_test]).ravel()) == {0.0, 1.0}
 
 
 def test_every_shipped_config_is_valid() -> None:

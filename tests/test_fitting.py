@@ -209,6 +209,23 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
     assert 0.0 <= again.gain < 1e-6
 
 
+def test_an_interrupted_fit_keeps_its_last_round() -> None:
+    data = diabetes(300)
+    model = make_model(data, likelihoods.Laplace(0.5))
+    start = float(model.standard_elbo(data))
+    reached: list[float] = []
+
+    def interrupt(progress: gpflow_aaci.FitProgress) -> None:
+        reached.append(progress.objective)
+        if len(reached) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gpflow_aaci.fit_collapsed(model, data, callback=interrupt)
+    np.testing.assert_allclose(reached, [start, float(model.standard_elbo(data))], rtol=1e-9)
+    assert reached[1] > reached[0]
+
+
 def test_bad_arguments_are_refused_before_anything_changes() -> None:
     data = diabetes(50)
     model = make_model(data, likelihoods.Laplace())
