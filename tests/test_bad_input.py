@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -323,6 +324,26 @@ def test_residuals_of_exactly_zero_under_laplace(data: Batch) -> None:
         np.testing.assert_array_equal(model.predict_f(data[0])[0], 0.0)
         assert np.isfinite(model.elbo(*args))
         assert np.all(np.isfinite(model.q_sqrt))
+
+
+def test_h_of_exactly_zero(make_likelihood: MakeLikelihood) -> None:
+    """Where a linear kernel knows f for certain: derivatives of √r at r = 0 are infinite."""
+    likelihood, X, Y = make_likelihood(), np.array([[0.0], [1.0]]), np.ones((2, 1))
+    certain = 0.0 if isinstance(likelihood, likelihoods.Logistic) else 1.0
+    mean_function = gpflow.functions.Constant(certain)
+    model = AugmentedSVGP(
+        gpflow.kernels.Linear(), likelihood, np.ones((1, 1)), mean_function=mean_function
+    )
+    Fmu, Fvar = model.predict_f(X[:1])
+    assert float(likelihood.expected_h_squared(Fmu, Fvar, tf.constant(Y[:1]))) == 0.0
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            bound = model.elbo((X, Y))
+        assert np.isfinite(bound)
+        for gradient in tape.gradient(bound, model.trainable_variables):
+            assert np.all(np.isfinite(tf.convert_to_tensor(gradient)))
+        AugmentedNaturalGradient().minimize(model, (X, Y))
+        assert float(model.elbo((X, Y))) >= float(bound) - 1e-9
 
 
 def test_an_observation_of_1e12_under_student_t(data: Batch) -> None:
