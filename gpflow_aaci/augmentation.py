@@ -20,7 +20,7 @@ from .likelihoods.base import SuperGaussianLikelihood, c_squared_floor
 def aux_full_conditional_c(
     likelihood: SuperGaussianLikelihood, F: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """c = |h(f, y)|, which gives the full conditional p(ω|f, y) = π_φ(ω|c) (AACI Thm 2)."""
+    """c = |h(f, y)|, floored: the full conditional is p(ω|f, y) = π_φ(ω|c) (AACI Thm 2)."""
     return aux_posterior_c(likelihood, F, tf.zeros_like(F), Y)
 
 
@@ -35,15 +35,20 @@ def aux_posterior_c(
 
 @check_shapes("c: [N, P]", "return: [N, P]")
 def aux_posterior_mean(likelihood: SuperGaussianLikelihood, c: TensorType) -> tf.Tensor:
-    """ω̄ = E_q ω = −d log φ/dr at r = c² (AACI Eq. 9)."""
-    return likelihood.omega_mean(tf.square(c))
+    """ω̄ = E_q ω = −d log φ/dr at r = c² (AACI Eq. 9), floored where it may be infinite."""
+    return likelihood.omega_mean(_floored_square(c))
 
 
 @check_shapes("c: [N, P]", "return: [N, P]")
 def aux_kldivergence(likelihood: SuperGaussianLikelihood, c: TensorType) -> tf.Tensor:
     """KL[π_φ(·|c) ‖ π_φ(·|0)] = −c² ω̄ − log φ(c²)."""
-    r = tf.square(c)
+    r = _floored_square(c)
     return -r * likelihood.omega_mean(r) - likelihood.log_phi(r)
+
+
+def _floored_square(c: TensorType) -> tf.Tensor:
+    r = tf.square(c)
+    return tf.maximum(r, c_squared_floor(r.dtype))
 
 
 @check_shapes("omega: [N, P]", "Y: [N, P]", "return: [N, P]")

@@ -340,16 +340,10 @@ _POSTERIORS: "weakref.WeakKeyDictionary[Any, weakref.WeakSet[AbstractPosterior]]
 
 
 def refresh_posteriors(model: AugmentedModel) -> None:
-    """
-    Update the caches of the posteriors that ``model.posterior()`` has handed out.
-
-    A compiled step refreshes those that were alive when it was traced.
-    """
-    posteriors = [p for p in _POSTERIORS.get(model, ()) if p.cache is not None]
-    if not posteriors:
-        return
-    if tf.executing_eagerly():
-        for posterior in posteriors:
-            posterior.update_cache()
-    else:  # GPflow computes its caches eagerly only
+    """Update the caches of the posteriors that ``model.posterior()`` has handed out."""
+    if not tf.executing_eagerly():  # GPflow computes its caches eagerly only
         tf.py_function(lambda: refresh_posteriors(model), [], [])
+        return
+    for posterior in list(_POSTERIORS.get(model, ())):
+        if posterior.cache is not None:
+            posterior.update_cache()

@@ -10,7 +10,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
 from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
-from .models import AugmentedModel, refresh_posteriors
+from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
 from .sites import damped_update, marginals, unwhiten, whiten
 from .validation import Check, check_finite, require
 
@@ -50,10 +50,26 @@ class AugmentedNaturalGradient:
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
+        _check_arguments(model, data)
         q_mu, q_sqrt = natural_gradient_step(model, next_batch(data), self.step_size)
-        model.q_mu.assign(q_mu)
-        model.q_sqrt.assign(q_sqrt)
-        refresh_posteriors(model)
+        assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
+        with tf.control_dependencies(assigned):
+            refresh_posteriors(model)
+
+
+def _check_arguments(model: AugmentedModel, data: Data) -> None:
+    if not isinstance(model, AugmentedSVGP | AugmentedVGP):
+        raise ValueError(
+            f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
+        )
+    if isinstance(model, AugmentedVGP):
+        if data is not None:
+            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
+    elif not isinstance(data, tuple | list | Iterator):
+        raise ValueError(
+            "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
+            f"Found: {type(data).__name__}."
+        )
 
 
 def next_batch(data: Data) -> RegressionData | None:

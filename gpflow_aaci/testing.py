@@ -31,6 +31,10 @@ def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None
     :param Y: observations of the kind the likelihood is for, e.g. some training data.
     :raises ValueError: naming what fails, where, and by how much.
     """
+    if not isinstance(likelihood, SuperGaussianLikelihood):
+        raise ValueError(
+            f"likelihood must be a SuperGaussianLikelihood. Found: {type(likelihood).__name__}."
+        )
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = tf.cast(tf.convert_to_tensor(Y), tf.float64)

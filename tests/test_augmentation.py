@@ -461,3 +461,10 @@ def test_expected_h_squared_of_any_quadratic(
     Fmu, Fvar, Y = random_marginals()
     actual = likelihood.expected_h_squared(Fmu, Fvar, Y)
     np.testing.assert_allclose(actual, expected(Fmu, Fvar, Y), rtol=1e-14)
+
+
+def test_kl_at_c_0_is_0() -> None:
+    """Also where the mean of ω is infinite there."""
+    for likelihood in (likelihoods.Laplace(), likelihoods.BayesianSVM(), likelihoods.StudentT()):
+        kl = augmentation.aux_kldivergence(likelihood, tf.zeros([1, 1], tf.float64))
+        np.testing.assert_allclose(kl, 0.0, atol=1e-7)

@@ -392,3 +392,25 @@ def test_dropped_posteriors_are_let_go(data: Batch) -> None:
     AugmentedNaturalGradient().minimize(model, data)
     gc.collect()
     assert reference() is None
+
+
+def test_posteriors_made_after_tracing_follow_too(data: Batch) -> None:
+    model = sparse(data)
+    step = tf.function(lambda: AugmentedNaturalGradient(0.5).minimize(model, data))
+    step()
+    posterior = model.posterior()
+    step()
+    assert_agrees(posterior, model)
+
+
+def test_wrong_kinds_of_arguments_are_named(data: Batch) -> None:
+    model, step = sparse(data), AugmentedNaturalGradient()
+    dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
+    for wrong in (None, dataset):
+        with pytest.raises(ValueError, match="data must be a tuple"):
+            step.minimize(model, wrong)
+    vgp = AugmentedVGP(data, Matern32(), model.likelihood)
+    with pytest.raises(ValueError, match="data must not be given"):
+        step.minimize(vgp, data)
+    with pytest.raises(ValueError, match="model must be an AugmentedSVGP"):
+        step.minimize(model.training_loss_closure(data), data)

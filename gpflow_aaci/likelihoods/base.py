@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow import Parameter
-from gpflow.base import TensorType
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.likelihoods import ScalarLikelihood
-from gpflow.utilities import positive
+from gpflow.utilities import positive, to_default_float
 
 from ..validation import Check
 from .quadrature import lifted, log_expectation
@@ -79,6 +79,30 @@ class SuperGaussianLikelihood(ScalarLikelihood, abc.ABC):
         TensorFlow does not mix dtypes: write ``tf.cast(self.scale, r.dtype)``. ``log1p``,
         ``sqrt``, ``log`` and ``expm1`` take complex arguments, ``tf.math.softplus`` does not.
         """
+
+    # ---- GPflow's own entry points: arrays and integer labels, as its likelihoods take them ----
+
+    @inherit_check_shapes
+    def log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return super().log_prob(X, to_default_float(F), to_default_float(Y))
+
+    @inherit_check_shapes
+    def predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return super().predict_mean_and_var(X, to_default_float(Fmu), to_default_float(Fvar))
+
+    @inherit_check_shapes
+    def predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().predict_log_density(X, *map(to_default_float, (Fmu, Fvar, Y)))
+
+    @inherit_check_shapes
+    def variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().variational_expectations(X, *map(to_default_float, (Fmu, Fvar, Y)))
 
     # ---- what follows ----
 

@@ -397,3 +397,20 @@ def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
         variable.assign(start - step)
         below = float(value())
         assert gradient == pytest.approx((above - below) / (2 * step), rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["Logistic", "StudentT"])
+def test_arrays_and_integer_labels_are_taken_as_gpflow_takes_them(name: str) -> None:
+    likelihood = getattr(likelihoods, name)()
+    X, Fmu, Fvar = np.zeros((3, 1)), np.array([[0.1], [-2.0], [1.0]]), np.ones((3, 1))
+    for labels in (np.array([[0], [1], [1]]), np.array([[False], [True], [True]])):
+        real = labels.astype(float)
+        for method in (likelihood.predict_log_density, likelihood.variational_expectations):
+            np.testing.assert_array_equal(
+                method(X, Fmu, Fvar, labels), method(X, Fmu, Fvar, tf.constant(real))
+            )
+        np.testing.assert_array_equal(
+            likelihood.log_prob(X, Fmu, labels), likelihood.log_prob(X, Fmu, real)
+        )
+    mean, _ = likelihood.predict_mean_and_var(X, Fmu, Fvar)
+    assert mean.shape == (3, 1)
