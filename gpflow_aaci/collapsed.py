@@ -15,7 +15,11 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from .augmentation import aux_kldivergence, aux_posterior_mean
+from .augmentation import (
+    auglik_potential_and_precision,
+    aux_kldivergence,
+    aux_posterior_mean,
+)
 from .likelihoods import SuperGaussianLikelihood
 
 Gradients = tuple[tf.Tensor, ...]
@@ -142,8 +146,7 @@ def collapsed_bound(
     :param scale: num_data / N, multiplies all that is a sum over data.
     """
     omega = aux_posterior_mean(likelihood, c)
-    potential = likelihood.g(Y) + likelihood.beta(Y) * omega
-    precision = 2.0 * likelihood.gamma(Y) * omega
+    potential, precision = auglik_potential_and_precision(likelihood, omega, Y)
     # f = μ₀ + f₀: the sites of f₀, and what they leave behind.
     centred = potential - precision * prior_mean
     left = potential * prior_mean - 0.5 * precision * tf.square(prior_mean)
