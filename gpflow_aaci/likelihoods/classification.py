@@ -8,10 +8,10 @@ import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
+from ..special import log_sech_sqrt
 from ..validation import Check
 from .base import SuperGaussianLikelihood
 from .quadrature import log_expectation, safe_sqrt
-from .special import log_sech_sqrt
 
 
 def signs(Y: TensorType) -> tf.Tensor:

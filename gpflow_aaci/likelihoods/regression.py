@@ -11,9 +11,9 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities import to_default_float
 
+from ..special import log_matern32, log_matern52
 from .base import SuperGaussianLikelihood, positive_parameter
 from .quadrature import safe_sqrt
-from .special import log_matern32, log_matern52
 
 
 class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):

@@ -1,0 +1,106 @@
+"""A tilted law as numbers: what inversion needs to know of ω ~ π_φ(·|c), row by row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+LogPhi = Callable[..., tf.Tensor]
+"""log φ(r, *parameters), elementwise, real or complex."""
+
+
+def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor) -> list[tf.Tensor]:
+    """
+    The first ``order`` cumulants of ω, (−1)^k d^k log φ/dr^k (AACI Eq. 9), by nested tapes.
+
+    Where r = 0 and a derivative does not exist, the cumulant is infinite.
+    """
+    derivatives: list[tf.Tensor] = []
+
+    def derivative(k: int) -> tf.Tensor:
+        if k == 0:
+            return log_phi(r, *parameters)
+        with tf.GradientTape() as tape:
+            tape.watch(r)
+            lower = derivative(k - 1)
+        gradient = tape.gradient(lower, r)
+        derivatives.append(tf.zeros_like(r) if gradient is None else gradient)
+        return derivatives[-1]
+
+    derivative(order)
+    infinity = tf.constant(float("inf"), r.dtype)
+    return [
+        tf.where((r == 0.0) & ~tf.math.is_finite(value), infinity, (-1.0) ** k * value)
+        for k, value in enumerate(derivatives, start=1)
+    ]
+
+
+def kl_of_tilts(log_phi: LogPhi, r1: tf.Tensor, r2: tf.Tensor, *parameters: tf.Tensor) -> tf.Tensor:
+    """KL between the tilts r₁ and r₂ of one φ: (r₂ − r₁) ω̄(r₁) + log φ(r₂) − log φ(r₁)."""
+    (mean,) = cumulants(log_phi, r1, 1, *parameters)
+    kl = (r2 - r1) * mean + log_phi(r2, *parameters) - log_phi(r1, *parameters)
+    return tf.where(tf.equal(r1, r2), tf.zeros_like(kl), tf.nn.relu(kl))
+
+
+@dataclass(frozen=True)
+class TiltedLaw:
+    """
+    Rows of e^{−rω} π_φ(ω|0) / φ(r); every tensor is [n], float64.
+
+    The Laplace transform of a row is φ(s + r)/φ(r), taken in logarithms.
+    """
+
+    log_phi: LogPhi
+    r: tf.Tensor
+    parameters: tuple[tf.Tensor, ...]
+    log_phi_r: tf.Tensor
+    mean: tf.Tensor
+    stddev: tf.Tensor
+
+    @classmethod
+    def at(cls, log_phi: LogPhi, r: tf.Tensor, *parameters: tf.Tensor) -> "TiltedLaw":
+        mean, variance = cumulants(log_phi, r, 2, *parameters)
+        # Of a point mass, rounding may leave less than nothing.
+        stddev = tf.sqrt(tf.nn.relu(variance))
+        return cls(log_phi, r, parameters, log_phi(r, *parameters), mean, stddev)
+
+    def rows(self, index: tf.Tensor) -> "TiltedLaw":
+        """The rows at ``index`` [m]."""
+
+        def take(value: tf.Tensor) -> tf.Tensor:
+            return tf.gather(value, index)
+
+        return TiltedLaw(
+            self.log_phi,
+            take(self.r),
+            tuple(map(take, self.parameters)),
+            take(self.log_phi_r),
+            take(self.mean),
+            take(self.stddev),
+        )
+
+    @property
+    def is_point(self) -> tf.Tensor:
+        """Where the law is one value up to rounding (the Gaussian likelihood's)."""
+        return tf.math.is_finite(self.mean) & (self.stddev <= 1e-8 * self.mean)
+
+    def log_transform(self, s: tf.Tensor) -> tf.Tensor:
+        """
+        log E e^{−sω} = log φ(s + r) − log φ(r) for s [n, K], real or complex.
+
+        :raises ValueError: if ``log_phi`` does not take complex arguments.
+        """
+        r, log_phi_r = (tf.cast(value[:, None], s.dtype) for value in (self.r, self.log_phi_r))
+        parameters = [value[:, None] for value in self.parameters]
+        try:
+            log_phi = tf.convert_to_tensor(self.log_phi(s + r, *parameters))
+            if log_phi.dtype != s.dtype:
+                raise TypeError(f"it returns {log_phi.dtype.name} for {s.dtype.name}")
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                "log_phi must take complex128 as well as float64, for the Laplace transform is "
+                "inverted along a complex line: write tf.cast(parameter, r.dtype), and log1p, "
+                f"sqrt, log, expm1 rather than softplus or abs. Found: {reason}."
+            ) from error
+        return log_phi - log_phi_r
