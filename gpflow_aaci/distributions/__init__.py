@@ -1,6 +1,8 @@
 """Distributions of the auxiliary variable ω."""
 
+from .generalized_inverse_gaussian import GeneralizedInverseGaussian
+from .inverse_gaussian import InverseGaussian
 from .polya_gamma import PolyaGamma
 from .tilted import TiltedDistribution
 
-__all__ = ["PolyaGamma", "TiltedDistribution"]
+__all__ = ["GeneralizedInverseGaussian", "InverseGaussian", "PolyaGamma", "TiltedDistribution"]
