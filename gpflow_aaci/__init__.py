@@ -1,6 +1,7 @@
 """Automated augmented conjugate inference for GPflow."""
 
-from . import augmentation, likelihoods
+from . import augmentation, distributions, likelihoods
+from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from .fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
 from .models import AugmentedSVGP, AugmentedVGP
 from .optimizers import AugmentedNaturalGradient
@@ -14,9 +15,13 @@ __all__ = [
     "AugmentedVGP",
     "FitProgress",
     "FitResult",
+    "GeneralizedInverseGaussian",
     "PolishResult",
+    "PolyaGamma",
+    "TiltedDistribution",
     "augmentation",
     "check_likelihood",
+    "distributions",
     "fit_collapsed",
     "likelihoods",
     "polish",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
@@ -14,7 +15,9 @@ from gpflow.functions import Function
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.utilities import positive, to_default_float
 
-from ..validation import Check
+from ..distributions import TiltedDistribution
+from ..distributions.parameters import check_parameter, parameters_of_one_dtype
+from ..validation import Check, require
 from .quadrature import lifted, log_expectation
 
 
@@ -153,6 +156,26 @@ class SuperGaussianLikelihood(ScalarLikelihood, abc.ABC):
         floor = c_squared_floor(r.dtype)
         below = tf.minimum(r - floor, tf.zeros_like(r))
         return self.log_phi(tf.maximum(r, floor)) - self.omega_mean(floor) * below
+
+    def tilted(self, c: TensorType) -> tfp.distributions.Distribution:
+        """
+        π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²) (AACI Eq. 8-9), a distribution of batch shape c.shape.
+
+        In closed form where the likelihood has one; ``TiltedDistribution(likelihood.log_phi, c)``
+        is the same from ``log_phi`` alone, and the default.
+
+        :param c: [...], finite and non-negative.
+        :raises ValueError: for c outside of that.
+        """
+        c = parameters_of_one_dtype(c=c)["c"]
+        accepted = tf.math.is_finite(c) & (c >= 0.0)
+        check = check_parameter("tilted", "c", c, accepted, "finite and non-negative")
+        with tf.control_dependencies([require([check])]):
+            return self._tilted(tf.identity(c))
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """``tilted`` for c that has been checked; override it where there is a closed form."""
+        return TiltedDistribution(self.log_phi, c)
 
     @check_shapes(
         "Fmu: [broadcast batch..., P]",

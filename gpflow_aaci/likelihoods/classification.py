@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
+from ..distributions import InverseGaussian, PolyaGamma
 from ..special import log_sech_sqrt
 from ..validation import Check
 from .base import SuperGaussianLikelihood
@@ -93,6 +95,11 @@ class Logistic(BinaryLikelihood):
     def log_phi(self, r: TensorType) -> tf.Tensor:
         return log_sech_sqrt(r / 4.0)
 
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """PG(1, c)/2."""
+        one = tf.ones([], c.dtype)
+        return PolyaGamma(one, c, 0.5 * one)
+
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return tf.math.log_sigmoid(yF)
 
@@ -125,6 +132,10 @@ class BayesianSVM(BinaryLikelihood):
 
     def log_phi(self, r: TensorType) -> tf.Tensor:
         return -tf.sqrt(r)
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """InverseGaussian(mean 1/2c, shape ½); at c = 0 a Lévy law, of infinite mean."""
+        return InverseGaussian(0.5 / c, tf.constant(0.5, c.dtype))
 
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         """log σ(2 max(0, 1 + yf) − 2 max(0, 1 − yf))."""

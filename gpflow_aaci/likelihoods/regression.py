@@ -11,9 +11,12 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities import to_default_float
 
+from ..distributions import GeneralizedInverseGaussian, InverseGaussian
 from ..special import log_matern32, log_matern52
 from .base import SuperGaussianLikelihood, positive_parameter
 from .quadrature import safe_sqrt
+
+tfd = tfp.distributions
 
 
 class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
@@ -83,6 +86,10 @@ class Gaussian(ResidualLikelihood):
     def log_phi(self, r: TensorType) -> tf.Tensor:
         return -r / tf.cast(2.0 * self.noise_variance(), r.dtype)
 
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """The constant 1/2σ²."""
+        return tfd.Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
+
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         variance = Fvar + self.noise_variance()
         return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - Fmu) / variance)
@@ -140,6 +147,11 @@ class StudentT(ResidualLikelihood):
         df = self._df(r.dtype)
         return -(df + 1.0) / 2.0 * tf.math.log1p(r / df)
 
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """Gamma((ν+1)/2, rate ν + c²)."""
+        df = self._df(c.dtype)
+        return tfd.Gamma((df + 1.0) / 2.0, df + tf.square(c))
+
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""
         scale = tf.convert_to_tensor(self.scale)
@@ -171,6 +183,11 @@ class Laplace(ResidualLikelihood):
 
     def log_phi(self, r: TensorType) -> tf.Tensor:
         return -tf.sqrt(r) / tf.cast(self.scale, r.dtype)
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """InverseGaussian(mean 1/2βc, shape 1/2β²); at c = 0 a Lévy law, of infinite mean."""
+        scale = tf.cast(self.scale, c.dtype)
+        return InverseGaussian(0.5 / (scale * c), 0.5 / tf.square(scale))
 
     def noise_variance(self) -> tf.Tensor:
         return 2.0 * tf.square(self.scale)
@@ -228,6 +245,12 @@ class _Matern(ResidualLikelihood, abc.ABC):
 
     def _scaled(self, r: TensorType) -> tf.Tensor:
         return r * tf.cast(self.two_nu / tf.square(self.scale), r.dtype)
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
+        nu = tf.constant(self.two_nu / 2.0, c.dtype)
+        scale = tf.cast(self.scale, c.dtype)
+        return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), nu / tf.square(scale))
 
 
 class Matern32(_Matern):
