@@ -116,6 +116,9 @@ def invert(
     # What follows the last term of a Fourier series is less than ten of it over πK.
     last = tf.sqrt(tf.square(M_real[:, -1]) + tf.square(M_imag[:, -1])) / 10.0
     error = tf.where(narrow, last, tf.abs(euler[:, 3]))
+    # Of no law at all, but only there, the "density" may be clearly negative.
+    error = tf.maximum(error, tf.maximum(-cdf, cdf - 1.0))
+    error = tf.maximum(error, -0.01 * density * unit)
 
     zero, one = tf.zeros_like(x), tf.ones_like(x)
     outside = below | above

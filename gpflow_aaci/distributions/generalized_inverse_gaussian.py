@@ -96,37 +96,46 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         """Of 1/x in the exponent."""
         return self._b
 
+    def _float64(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """p, a and b: the variance is a small difference of moments."""
+        p, a, b = (tf.cast(value, tf.float64) for value in (self._p, self._a, self._b))
+        return p, a, b
+
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
+        p, a, b = self._float64()
+        x = tf.cast(x, tf.float64)
         # a x + b/x = (√(ax) − √(b/x))² + 2√(ab), the last of which has cancelled.
-        square = tf.square(tf.sqrt(self._a * x) - tf.sqrt(self._b / x))
-        log_prob = (self._p - 1.0) * tf.math.log(x) - 0.5 * square
-        log_prob -= _log_partition(self._p, self._a, self._b)
+        square = tf.square(tf.sqrt(a * x) - tf.sqrt(b / x))
+        log_prob = (p - 1.0) * tf.math.log(x) - 0.5 * square - _log_partition(p, a, b)
         minus_infinity = tf.constant(-np.inf, x.dtype)
-        return tf.where((x > 0.0) & tf.math.is_finite(x), log_prob, minus_infinity)
+        outside = tf.where(tf.math.is_nan(x), x, minus_infinity)
+        inside = (x > 0.0) & tf.math.is_finite(x)
+        return tf.cast(tf.where(inside, log_prob, outside), self.dtype)
 
     def _moment(self, order: float) -> tf.Tensor:
-        """E x^order; infinite where it does not exist."""
-        log_ratio = _log_partition(self._p + order, self._a, self._b)
-        return tf.exp(log_ratio - _log_partition(self._p, self._a, self._b))
+        """E x^order, float64; infinite where it does not exist."""
+        p, a, b = self._float64()
+        return tf.exp(_log_partition(p + order, a, b) - _log_partition(p, a, b))
 
     def _mean(self) -> tf.Tensor:
-        return self._moment(1.0)
+        return tf.cast(self._moment(1.0), self.dtype)
 
     def _variance(self) -> tf.Tensor:
         second = self._moment(2.0)
-        exists = tf.math.is_finite(second)
         variance = tf.nn.relu(second - tf.square(self._moment(1.0)))
-        return tf.where(exists, variance, second)
+        return tf.cast(tf.where(tf.math.is_finite(second), variance, second), self.dtype)
 
     def _tails(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """P(X ≤ x) and P(X > x)."""
-        lam, omega, scale, flipped = _standard(self._p, self._a, self._b)
-        positive = x > 0.0
-        log_x = tf.math.log(tf.where(positive, x, tf.ones_like(x)) / scale)
+        x = tf.cast(x, tf.float64)
+        lam, omega, scale, flipped = _standard(*self._float64())
+        inside = (x > 0.0) & tf.math.is_finite(x)
+        log_x = tf.math.log(tf.where(inside, x, tf.ones_like(x)) / scale)
         below, above = _standard_tails(lam, omega, tf.where(flipped, -log_x, log_x))
         below, above = tf.where(flipped, above, below), tf.where(flipped, below, above)
-        zero, one = tf.zeros_like(below), tf.ones_like(below)
-        return tf.where(positive, below, zero), tf.where(positive, above, one)
+        step = tf.where(tf.math.is_nan(x), x, tf.cast(x > 0.0, x.dtype))
+        tails = tf.where(inside, below, step), tf.where(inside, above, 1.0 - step)
+        return tf.cast(tails[0], self.dtype), tf.cast(tails[1], self.dtype)
 
     def _cdf(self, x: tf.Tensor) -> tf.Tensor:
         return self._tails(x)[0]
@@ -137,8 +146,7 @@ class GeneralizedInverseGaussian(PositiveDistribution):
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="GeneralizedInverseGaussian")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
-        p, a, b = (tf.cast(value, tf.float64) for value in (self._p, self._a, self._b))
-        lam, omega, scale, flipped = _standard(p, a, b)
+        lam, omega, scale, flipped = _standard(*self._float64())
         rows = [
             tf.reshape(tf.broadcast_to(value, shape), [-1])
             for value in _envelope(lam, _alpha(lam, omega))

@@ -6,16 +6,34 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..validation import require
+from .parameters import CheckedSampling, as_dependencies, check_parameter
+
 tfd = tfp.distributions
 
 
-class InverseGaussian(tfp.distributions.InverseGaussian):
+class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
     """
     ``tfd.InverseGaussian(loc, concentration)``, loc the mean, concentration the shape.
 
     At loc = ∞ it is the Lévy distribution, of 1/N² times the concentration. The cdf does not
     overflow where concentration/loc is large.
+
+    :raises ValueError: unless loc is positive, and concentration positive and finite.
     """
+
+    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
+        if not is_init:
+            return []
+        loc, concentration = (tf.convert_to_tensor(v) for v in (self.loc, self.concentration))
+        proper = tf.math.is_finite(concentration) & (concentration > 0.0)
+        checks = [
+            check_parameter(self.name, "loc", loc, loc > 0.0, "positive"),
+            check_parameter(
+                self.name, "concentration", concentration, proper, "finite and positive"
+            ),
+        ]
+        return as_dependencies(require(checks))
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         exponent = self.concentration * tf.square(x / self.loc - 1.0) / (2.0 * x)

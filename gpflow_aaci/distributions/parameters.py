@@ -57,8 +57,10 @@ def positive_property() -> tfp.util.ParameterProperties:
     )
 
 
-class PositiveDistribution(tfp.distributions.Distribution):
-    """Scalar and positive."""
+class CheckedSampling:
+    """A mixin for distributions of TFP, which blames something else for a bad sample shape."""
+
+    name: str
 
     def sample(
         self, sample_shape: Any = (), seed: Any = None, name: str = "sample", **kwargs: Any
@@ -73,7 +75,13 @@ class PositiveDistribution(tfp.distributions.Distribution):
             raise ValueError(
                 f"{self.name}: sample_shape must not have negative entries. Found: {sample_shape}."
             )
-        return super().sample(sample_shape, seed=seed, name=name, **kwargs)
+        return super().sample(  # type: ignore[misc]
+            sample_shape, seed=seed, name=name, **kwargs
+        )
+
+
+class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
+    """Scalar and positive."""
 
     def _event_shape_tensor(self) -> tf.Tensor:
         return tf.constant([], tf.int32)
