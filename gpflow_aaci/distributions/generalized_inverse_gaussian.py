@@ -251,7 +251,9 @@ def _propose(
 
 
 _NEGLIGIBLE = 60.0  # e^−60 of the mode, the tails with it
-_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-7, 1)])
+_EDGES = np.concatenate(
+    [[0.0], 2.0 ** np.arange(-7, 0), 1.0 - 2.0 ** np.arange(-2.0, -8.0, -1), [1.0]]
+)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -259,7 +261,8 @@ def _standard_tails(lam: tf.Tensor, omega: tf.Tensor, u: tf.Tensor) -> tuple[tf.
     """
     ∫ e^ψ below and above u, normalised: [...] each.
 
-    Gauss-Legendre on panels that double away from the mode, cut at u, as far as e^ψ counts.
+    Gauss-Legendre as far as e^ψ counts, cut at u. The panels halve towards the mode and towards
+    the far end: where λ and α are small, e^ψ is flat between and falls like e^{−e^u} there.
     """
     shape = tf.broadcast_dynamic_shape(tf.shape(u), tf.shape(lam))
     lam, omega, u = (tf.broadcast_to(value, shape) for value in (lam, omega, u))

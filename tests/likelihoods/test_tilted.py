@@ -1,0 +1,85 @@
+"""``likelihood.tilted(c)``: which law, of which dtype and shape, equal to that of log φ alone."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from cases import CASES, Case, case_id
+
+from gpflow_aaci import (
+    GeneralizedInverseGaussian,
+    PolyaGamma,
+    TiltedDistribution,
+    likelihoods,
+)
+
+tfd = tfp.distributions
+CLOSED_FORMS = {
+    likelihoods.Gaussian: tfd.Deterministic,
+    likelihoods.StudentT: tfd.Gamma,
+    likelihoods.Laplace: tfd.InverseGaussian,
+    likelihoods.Matern32: GeneralizedInverseGaussian,
+    likelihoods.Matern52: GeneralizedInverseGaussian,
+    likelihoods.Logistic: PolyaGamma,
+    likelihoods.BayesianSVM: tfd.InverseGaussian,
+}
+every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+
+
+@every_case
+def test_the_closed_form_is_that_of_log_phi(case: Case) -> None:
+    likelihood, c = case.make(), np.array([[0.0, 1e-3, 0.2], [1.7, 20.0, 1e3]])
+    closed, generic = likelihood.tilted(c), TiltedDistribution(likelihood.log_phi, c)
+    assert isinstance(closed, CLOSED_FORMS[type(likelihood)])
+    assert closed.batch_shape == c.shape
+    some = c > 0
+    np.testing.assert_allclose(closed.mean()[some], generic.mean()[some], rtol=1e-11)
+    np.testing.assert_allclose(closed.variance()[some], generic.variance()[some], rtol=1e-8)
+    np.testing.assert_allclose(closed.mean()[some], likelihood.omega_mean(c[some] ** 2), rtol=1e-11)
+    p = np.array([0.001, 0.1, 0.5, 0.9, 0.999])[:, None, None]
+    q = generic.quantile(p)
+    if not isinstance(closed, tfd.Deterministic):
+        np.testing.assert_allclose(closed.cdf(q), p + 0 * c, rtol=0, atol=1e-7)
+        np.testing.assert_allclose(closed.log_prob(q), generic.log_prob(q), rtol=0, atol=1e-6)
+
+
+@every_case
+def test_tilting_by_c(case: Case) -> None:
+    """π(ω|c) ∝ e^{−c²ω} π(ω|0), with the constant 1/φ(c²) (AACI Eq. 8)."""
+    likelihood = case.make()
+    if isinstance(likelihood, likelihoods.Gaussian):
+        pytest.skip("a point mass has no density")
+    c, omega = 1.3, np.array([0.05, 0.3, 1.0, 2.0])
+    ratio = likelihood.tilted(c).log_prob(omega) - likelihood.tilted(0.0).log_prob(omega)
+    exact = -(c**2) * omega - likelihood.log_phi(tf.constant(c**2, tf.float64))
+    np.testing.assert_allclose(ratio, exact, rtol=0, atol=1e-6)
+
+
+@every_case
+def test_draws_in_a_graph_and_their_seed(case: Case) -> None:
+    likelihood, c = case.make(), tf.constant([0.1, 1.0, 10.0], tf.float64)
+    draw = tf.function(lambda c: likelihood.tilted(c).sample(100, seed=[1, 2]))
+    np.testing.assert_allclose(draw(c), likelihood.tilted(c).sample(100, seed=[1, 2]), rtol=1e-9)
+    assert draw(c).shape == (100, 3)
+
+
+@pytest.mark.parametrize("c", [np.nan, -0.5, [1.0, np.inf]])
+@every_case
+def test_bad_c(case: Case, c: object) -> None:
+    with pytest.raises(ValueError, match=r"c must be finite and non-negative\. Found: \["):
+        case.make().tilted(c)
+
+
+def test_a_users_likelihood_has_one_too() -> None:
+    """φ(r) = (1 + r)^{−2}, of which ω ~ Gamma(2, 1 + c²), stated by log φ alone."""
+
+    class Mine(likelihoods.Laplace):
+        def log_phi(self, r: tf.Tensor) -> tf.Tensor:
+            return -2.0 * tf.math.log1p(r)
+
+        _tilted = likelihoods.SuperGaussianLikelihood._tilted
+
+    tilted, gamma = Mine().tilted(0.5), tfd.Gamma(np.float64(2.0), 1.25)
+    assert isinstance(tilted, TiltedDistribution)
+    x = np.array([0.1, 1.0, 5.0])
+    np.testing.assert_allclose(tilted.cdf(x), gamma.cdf(x), rtol=0, atol=1e-8)
