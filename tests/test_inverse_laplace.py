@@ -10,7 +10,7 @@ from gpflow_aaci.inverse_laplace import invert
 P = np.array([1e-6, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-4, 1 - 1e-6])
 
 
-@pytest.mark.parametrize("cv", [0.01, 0.1, 0.2, 0.209, 0.211, 0.25, 0.5, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("cv", [0.01, 0.1, 0.199, 0.201, 0.25, 0.5, 1.0, 3.0, 30.0])
 def test_inverse_gaussian_of_every_width(cv: float) -> None:
     """Mean 1, coefficient of variation cv: log E e^{−sω} = (1 − √(1 + 2cv²s))/cv²."""
     law = scipy.stats.invgauss(cv**2, scale=1.0 / cv**2)
@@ -21,9 +21,8 @@ def test_inverse_gaussian_of_every_width(cv: float) -> None:
         tf.ones_like(x),
         cv * tf.ones_like(x),
     )
-    cdf_error = np.abs(inverse.cdf - law.cdf(x))
-    assert cdf_error.max() < 1e-7
-    np.testing.assert_allclose(inverse.survival, law.sf(x), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(inverse.cdf, law.cdf(x), rtol=0, atol=2e-8)
+    np.testing.assert_allclose(inverse.survival, law.sf(x), rtol=0, atol=2e-8)
     np.testing.assert_allclose(x * inverse.density, x * law.pdf(x), rtol=0, atol=1e-5)
     # An estimate of the error, neither too small nor so large that it would refuse.
     assert np.all(inverse.error < 1e-6)

@@ -142,10 +142,11 @@ def _halley(
     newton = -residual / z1
     halley = newton / (1.0 + tf.clip_by_value(newton * z2 / (2.0 * z1), -0.5, 0.5))
     lost = ~rising | (tail < 1e-12) | (tail > 1.0 - 1e-12)
+    close = (tf.abs(residual) < _CLOSE) & ~lost
+    # Beyond the resolution of the cdf there is no direction to go on in.
+    there = (tf.abs(shortfall) < _RESOLUTION) & ~close
     step = tf.where(lost, -tf.sign(residual) * _INFINITY, halley)
-    done = (tf.abs(residual) < _CLOSE) & ~lost
-    there = tf.abs(shortfall) < _RESOLUTION
-    return residual, tf.where(there & lost, tf.zeros_like(step), step), done | there
+    return residual, tf.where(there, tf.zeros_like(step), step), close | there
 
 
 def _start(law: TiltedLaw, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
