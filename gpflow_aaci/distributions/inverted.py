@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 
 from ..inverse_laplace import invert
 from ..validation import require
-from .law import TiltedLaw, cumulants
+from .law import TiltedLaw, cumulants, in_blocks
 from .parameters import PositiveDistribution, check_parameter
 from .quantile import inverted_well, quantile, require_inverted
 
@@ -73,15 +73,8 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
 
     def _tails(self, value: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         law, x, shape = self._rows(value)
-        inside = (x > 0.0) & tf.math.is_finite(x) & ~law.is_point
-        x_safe = tf.where(inside, x, tf.ones_like(x))
-        inverse = invert(law.log_transform, x_safe, law.mean, law.stddev)
-        step = tf.cast(tf.where(law.is_point, x >= law.mean, x > 0.0), x.dtype)
-        step = tf.where(tf.math.is_nan(x), x, step)
-        with tf.control_dependencies([require_inverted(inverted_well(inverse) | ~inside, law.r)]):
-            cdf = tf.where(inside, inverse.cdf, step)
-            survival = tf.where(inside, inverse.survival, 1.0 - step)
-        return tuple(tf.cast(tf.reshape(tail, shape), self.dtype) for tail in (cdf, survival))
+        tails = in_blocks(_tails_of_rows, law, x, 2)
+        return tuple(tf.cast(tf.reshape(tail, shape), self.dtype) for tail in tails)
 
     def _cdf(self, value: TensorType) -> tf.Tensor:
         return self._tails(value)[0]
@@ -105,7 +98,7 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         law, x, shape = self._rows(value)
         inside = (x > 0.0) & tf.math.is_finite(x) & ~law.is_point
         x_safe = tf.where(inside, x, tf.ones_like(x))
-        log_prob = _log_base_density(law, x_safe) - law.r * x - law.log_phi_r
+        log_prob = _log_base_density(law, x_safe, inside) - law.r * x - law.log_phi_r
         at_point = law.is_point & tf.equal(x, law.mean)
         infinity = tf.constant(np.inf, x.dtype)
         outside = tf.where(at_point, infinity, tf.where(tf.math.is_nan(x), x, -infinity))
@@ -113,17 +106,14 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
 
     def _quantile(self, p: TensorType) -> tf.Tensor:
         law, p, shape = self._rows(p)
-        with tf.control_dependencies(
-            [
-                require(
-                    [check_parameter(self.name, "value", p, (p >= 0.0) & (p <= 1.0), "in [0, 1]")]
-                )
-            ]
-        ):
+        check = check_parameter(self.name, "value", p, (p >= 0.0) & (p <= 1.0), "in [0, 1]")
+        with tf.control_dependencies([require([check])]):
             inside = (p > 0.0) & (p < 1.0)
-            ends = tf.where(p > 0.0, tf.constant(np.inf, p.dtype), tf.zeros_like(p))
-            ends = tf.where(law.is_point, law.mean, ends)
-        x = tf.where(inside, quantile(law, tf.where(inside, p, 0.5 * tf.ones_like(p))), ends)
+        (x,) = in_blocks(
+            lambda law, p: [quantile(law, p)], law, tf.where(inside, p, 0.5 * tf.ones_like(p)), 1
+        )
+        ends = tf.where(p > 0.0, tf.constant(np.inf, p.dtype), tf.zeros_like(p))
+        x = tf.where(inside, x, tf.where(law.is_point, law.mean, ends))
         return tf.cast(tf.reshape(x, shape), self.dtype)
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
@@ -133,9 +123,20 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         return self._quantile(tf.random.stateless_uniform(shape, seed, tiny, 1.0, tf.float64))
 
 
-def _log_base_density(law: TiltedLaw, x: tf.Tensor) -> tf.Tensor:
+def _tails_of_rows(law: TiltedLaw, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """P(ω ≤ x) and P(ω > x), row by row."""
+    inside = (x > 0.0) & tf.math.is_finite(x) & ~law.is_point
+    x_safe = tf.where(inside, x, tf.ones_like(x))
+    inverse = invert(law.log_transform, x_safe, law.mean, law.stddev)
+    step = tf.cast(tf.where(law.is_point, x >= law.mean, x > 0.0), x.dtype)
+    step = tf.where(tf.math.is_nan(x), x, step)
+    with tf.control_dependencies([require_inverted(inverted_well(inverse) | ~inside, law.r)]):
+        return tf.where(inside, inverse.cdf, step), tf.where(inside, inverse.survival, 1.0 - step)
+
+
+def _log_base_density(law: TiltedLaw, x: tf.Tensor, needed: tf.Tensor) -> tf.Tensor:
     """
-    log π_φ(x|0), row by row.
+    log π_φ(x|0), row by row; of no meaning, and no error, where it is not needed.
 
     The result does not depend on the tilt, so the gradient in x and in what log φ is made of is
     that at a constant tilt.
@@ -146,7 +147,7 @@ def _log_base_density(law: TiltedLaw, x: tf.Tensor) -> tf.Tensor:
     positive = inverse.density > 0.0
     log_density = tf.math.log(tf.where(positive, inverse.density, tf.ones_like(x)))
     infinity = tf.constant(np.inf, x.dtype)
-    with tf.control_dependencies([require_inverted(inverted_well(inverse), law.r)]):
+    with tf.control_dependencies([require_inverted(inverted_well(inverse) | ~needed, law.r)]):
         return tf.where(positive, log_density, -infinity) + r * x + saddle.log_phi_r
 
 

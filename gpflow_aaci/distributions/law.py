@@ -1,6 +1,6 @@
 """A tilted law as numbers: what inversion needs to know of ω ~ π_φ(·|c), row by row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -104,3 +104,29 @@ class TiltedLaw:
                 f"sqrt, log, expm1 rather than softplus or abs. Found: {reason}."
             ) from error
         return log_phi - log_phi_r
+
+
+_BLOCK = 1 << 15
+"""Rows at a time: an inversion keeps some 3 kB of each in memory."""
+
+
+def in_blocks(
+    function: Callable[[TiltedLaw, tf.Tensor], Sequence[tf.Tensor]],
+    law: TiltedLaw,
+    x: tf.Tensor,
+    num_results: int,
+) -> Sequence[tf.Tensor]:
+    """``function(law, x)``, ``num_results`` tensors of the shape and dtype of x [n], in blocks."""
+    n = tf.size(x)
+
+    def advance(start: tf.Tensor, results: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        rows = tf.range(start, tf.minimum(start + _BLOCK, n))
+        found = function(law.rows(rows), tf.gather(x, rows))
+        results = tuple(
+            tf.tensor_scatter_nd_update(result, rows[:, None], values)
+            for result, values in zip(results, found, strict=True)
+        )
+        return start + _BLOCK, results
+
+    start = (tf.constant(0), tuple(tf.zeros_like(x) for _ in range(num_results)))
+    return tf.while_loop(lambda start, _: start < n, advance, start)[1]

@@ -112,6 +112,16 @@ def test_a_batch_is_its_members() -> None:
     np.testing.assert_allclose(tilted[1].mean(), 0.5 / c[1], rtol=1e-12)
 
 
+def test_blocks_of_rows_are_put_together_again() -> None:
+    c = np.linspace(0.1, 3.0, 70_000)
+    tilted = TiltedDistribution(log_phi_laplace, c)
+    some = np.array([0, 32_767, 32_768, 65_535, 65_536, 69_999])
+    q = tilted.quantile(0.3).numpy()
+    alone = TiltedDistribution(log_phi_laplace, c[some]).quantile(0.3)
+    np.testing.assert_allclose(q[some], alone, rtol=1e-12)
+    np.testing.assert_allclose(tilted.cdf(q), 0.3, rtol=1e-7)
+
+
 def test_same_seed_same_draws_in_and_out_of_a_graph() -> None:
     c = tf.constant(np.abs(np.random.default_rng(0).normal(size=500)))
 
@@ -155,6 +165,7 @@ def test_a_point_mass() -> None:
     np.testing.assert_array_equal(tilted.sample(4, seed=1), np.full((4, 3), 2.0))
     np.testing.assert_array_equal(tilted.cdf([[1.9], [2.1]]), [[0.0] * 3, [1.0] * 3])
     np.testing.assert_array_equal(tilted.variance(), [0.0] * 3)
+    np.testing.assert_array_equal(tilted.log_prob([[1.9], [2.0]]), [[-np.inf] * 3, [np.inf] * 3])
 
 
 @every_phi
