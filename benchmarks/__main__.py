@@ -24,6 +24,7 @@ def main() -> None:
 @app.command()
 def run(
     config_path: Annotated[Path, typer.Argument(metavar="CONFIG", help="a TOML file")],
+    data_dir: Annotated[Path, typer.Option(help="where relative paths of data begin")] = Path(),
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no table")] = False,
 ) -> None:
     """Run an experiment; write metrics.csv, summary.md and figures to its output folder."""
@@ -31,7 +32,7 @@ def run(
         config = load_config(config_path)
         config.output.mkdir(parents=True, exist_ok=True)
         if isinstance(config, Convergence):
-            metrics = convergence.run(config, quiet)
+            metrics = convergence.run(config, data_dir, quiet)
             table, figure = summary_table(metrics), "convergence.png"
             convergence_figure(metrics, config.output / figure)
         else:

@@ -33,6 +33,11 @@ class Problem(_Strict):
     target: str | int | None = Field(
         None, description="the target column of a CSV file; a number where it has no header"
     )
+    positive: str | float | None = Field(
+        None,
+        description="the class that counts as 1, against the rest; the larger of two unless given",
+    )
+    name: str | None = Field(None, description="in tables and figures")
     likelihood: LikelihoodConfig
 
 
@@ -45,6 +50,9 @@ class Augmented(_Strict):
 class NatGrad(_Strict):
     kind: Literal["natgrad"]
     gamma: list[Annotated[float, Field(gt=0, le=1)]] = [0.1]
+    ramp: bool = Field(
+        False, description="raise gamma from 1e-5 by 10^0.1 a step; times 1e-3 where a step fails"
+    )
     learning_rate: list[PositiveFloat] = [0.03]
 
 
@@ -53,7 +61,12 @@ class Adam(_Strict):
     learning_rate: list[PositiveFloat] = [0.03]
 
 
-Method = Annotated[Augmented | NatGrad | Adam, Field(discriminator="kind")]
+class Collapsed(_Strict):
+    kind: Literal["collapsed"]
+    objective: list[Literal["standard", "augmented"]] = ["standard"]
+
+
+Method = Annotated[Augmented | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
 
 
 class Convergence(_Strict):
@@ -66,7 +79,12 @@ class Convergence(_Strict):
     steps: PositiveInt = Field(50_000, description="most steps of one run")
     seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
     test_fraction: float = Field(0.1, gt=0, lt=1)
-    seed: int = 0
+    seeds: list[int] = Field(
+        [0],
+        min_length=1,
+        description="of split, inducing points and batches. Grids are run at the first; at the "
+        "others only what was best or fastest there",
+    )
 
 
 class StepTime(_Strict):

@@ -1,23 +1,32 @@
 """Automated augmented conjugate inference for GPflow."""
 
-from . import augmentation, likelihoods
+from . import augmentation, likelihoods, monitor
+from .alternating import AlternatingOptimizer
+from .diagnostics import importance_weights, psis_khat
 from .fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
 from .models import AugmentedSVGP, AugmentedVGP
 from .optimizers import AugmentedNaturalGradient
+from .schedules import AdaptiveStepSize, RobbinsMonro
 from .testing import check_likelihood
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveStepSize",
+    "AlternatingOptimizer",
     "AugmentedNaturalGradient",
     "AugmentedSVGP",
     "AugmentedVGP",
     "FitProgress",
     "FitResult",
     "PolishResult",
+    "RobbinsMonro",
     "augmentation",
     "check_likelihood",
     "fit_collapsed",
+    "importance_weights",
     "likelihoods",
+    "monitor",
     "polish",
+    "psis_khat",
 ]

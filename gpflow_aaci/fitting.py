@@ -10,9 +10,8 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from .augmentation import optimal_expected_aug_loglik
 from .collapsed import collapsed_bound
-from .models import AugmentedModel, AugmentedVGP, refresh_posteriors
+from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
 from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks
-from .sites import unwhiten, whiten
 
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
 _ITERATIONS = 10  # of L-BFGS in a round; on all rows each round has twice as many, up to
@@ -25,7 +24,7 @@ Objective = Literal["standard", "augmented"]
 
 
 class FitProgress(NamedTuple):
-    """Where ``fit_collapsed`` is: passed to its callback after every round."""
+    """Where ``fit_collapsed`` is: passed to its callback."""
 
     rows: int  # in use; 0 when all is compiled and nothing has been learnt
     objective: float  # on these rows, scaled to all of them
@@ -78,7 +77,9 @@ def fit_collapsed(
     :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
     :param objective: "standard", the profile of GPflow's ELBO (:mod:`~gpflow_aaci.profile`);
         "augmented", the collapsed augmented bound jointly in the hyperparameters and log c.
-    :param callback: called when all is compiled, and after every round with the model up to date.
+    :param callback: called when all is compiled and, with the model up to date, after every round
+        and, where the objective is "standard", every iteration of L-BFGS. What it raises ends the
+        fit with what has been learnt, as Ctrl-C does.
     :raises ValueError: for bad data or an unknown objective, before anything is changed.
     """
     if objective not in ("standard", "augmented"):
@@ -92,13 +93,19 @@ def fit_collapsed(
 
     order = np.random.default_rng(seed).permutation(len(X))
     best, converged = start, False
+
+    def report(point: _Point) -> None:
+        nonlocal kept
+        kept = point
+        fit.move_to(point)
+        callback(FitProgress(rows, point.objective, fit.evaluations))
+
     try:
         for rows, iterations in _schedule(model, len(X)):
             subset = order[:rows]
             chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
-            point = kept = fit.round(chunks, iterations)
-            fit.move_to(point)
-            callback(FitProgress(rows, point.objective, fit.evaluations))
+            point = fit.round(chunks, iterations, report)
+            report(point)
             if rows < len(X):
                 continue
             gain = point.objective - best.objective
@@ -128,11 +135,11 @@ def polish(
     """
     X, Y, scale = model.checked_batch(data)
     profile = Profile(Compiled(model, []), make_chunks(X, Y), float(scale))
-    start = profile.state(_whitened_q(model, profile.L))
+    start = profile.state(Q(*model.whitened_q(profile.L)))
     num_data = float(scale) * len(X)
     state, steps = profile.maximise(start.q, 1e-3 * _INNER_TOLERANCE * num_data, max_steps)
     if state.elbo > start.elbo:
-        _assign_q(model, state.q, profile.L)
+        model.assign_whitened_q(*state.q, profile.L)
         refresh_posteriors(model)
     return PolishResult(max(state.elbo, start.elbo), start.elbo, steps)
 
@@ -158,7 +165,7 @@ class _Fit:
         self.exact = Compiled(model, self.variables)
         self.fast = Compiled(model, self.variables, tf.float32)
         self.is_exact = False
-        self.q = _whitened_q(model, self.exact.factor())
+        self.q = Q(*model.whitened_q(self.exact.factor()))
         self.evaluations = 0
         self._collapsed = tf.function(self._collapsed_loss, autograph=False, reduce_retracing=True)
         self._augmented = tf.function(self._augmented_terms, autograph=False, reduce_retracing=True)
@@ -170,7 +177,10 @@ class _Fit:
         try:
             for self.is_exact in (True, False):
                 for rows in (min(len(X), 2), min(len(X), 3)):
-                    self.round([(X[:rows], Y[:rows])], iterations=1)
+                    chunks = [(X[:rows], Y[:rows])]
+                    profile = self._profile(chunks)  # and what only a failed Newton step calls:
+                    profile.optimum_given_c(profile.posterior_c(profile.state(self.q)))
+                    self.round(chunks, 1, lambda point: None)
         finally:
             _unpack(self.variables, x)
         self.evaluations = 0
@@ -187,20 +197,24 @@ class _Fit:
         """Make ``point`` the model's."""
         _unpack(self.variables, point.x)
         self.q = point.q
-        _assign_q(self.model, point.q, self.exact.factor())
+        self.model.assign_whitened_q(*point.q, self.exact.factor())
 
-    def round(self, chunks: Chunks, iterations: int) -> _Point:
+    def round(self, chunks: Chunks, iterations: int, report: Callable[[_Point], None]) -> _Point:
         """Iterations of L-BFGS from the current point; the best point seen. Moves the variables."""
         start = self.here(chunks)
-        run = self._standard_round if self.objective == "standard" else self._augmented_round
-        end = run(chunks, start, iterations)
+        if self.objective == "standard":
+            end = self._standard_round(chunks, start, iterations, report)
+        else:
+            end = self._augmented_round(chunks, start, iterations)
         if end is start:
             return start
         _unpack(self.variables, end.x)
         end = end._replace(objective=self._value(chunks, end.q))  # never trust a fast value
         return end if _better(end, start) else start
 
-    def _standard_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
+    def _standard_round(
+        self, chunks: Chunks, start: _Point, iterations: int, report: Callable[[_Point], None]
+    ) -> _Point:
         best = start
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
@@ -214,7 +228,7 @@ class _Fit:
                 best = point
             return -point.objective, -gradient
 
-        self._lbfgs(loss, start.x, iterations)
+        self._lbfgs(loss, start.x, iterations, lambda: report(best))
         return best
 
     def _augmented_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
@@ -274,6 +288,7 @@ class _Fit:
         loss: Callable[[AnyNDArray], tuple[float, AnyNDArray]],
         x: AnyNDArray,
         iterations: int,
+        after_iteration: Callable[[], None] = lambda: None,
     ) -> AnyNDArray:
         """SciPy's L-BFGS-B, for which an evaluation that fails is merely a bad one."""
         worst = 0.0
@@ -290,8 +305,14 @@ class _Fit:
             worst = max(worst, value)
             return value, gradient
 
-        options = {"maxiter": iterations}
-        return scipy.optimize.minimize(survived, x, jac=True, method="L-BFGS-B", options=options).x
+        return scipy.optimize.minimize(
+            survived,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": iterations},
+            callback=lambda x: after_iteration(),
+        ).x
 
     def _profile(self, chunks: Chunks, exact: bool = False) -> Profile:
         rows = sum(len(X) for X, _ in chunks)
@@ -316,12 +337,6 @@ class _Fit:
         return tf.reduce_sum(optimal_expected_aug_loglik(self.model.likelihood, Fmu, Fvar, Y))
 
 
-def hyperparameters(model: AugmentedModel) -> list[tf.Variable]:
-    """The trainable variables of ``model`` but for q's."""
-    q = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
-    return [variable for variable in model.trainable_variables if id(variable) not in q]
-
-
 def _schedule(model: AugmentedModel, num_rows: int) -> Iterator[tuple[int, int]]:
     """Rows and iterations of every round. (AugmentedVGP has its Z at its data: no subsets.)"""
     rows = num_rows if isinstance(model, AugmentedVGP) else _FIRST_SUBSET
@@ -330,17 +345,6 @@ def _schedule(model: AugmentedModel, num_rows: int) -> Iterator[tuple[int, int]]
         rows *= _GROWTH
     for doubled in range(_MAX_ROUNDS):
         yield num_rows, min(_ITERATIONS * 2**doubled, _MOST_ITERATIONS)
-
-
-def _whitened_q(model: AugmentedModel, L: tf.Tensor) -> Q:
-    q = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
-    return Q(*q) if model.whiten else Q(*whiten(*q, L))
-
-
-def _assign_q(model: AugmentedModel, q: Q, L: tf.Tensor) -> None:
-    q_mu, q_sqrt = q if model.whiten else unwhiten(*q, L)
-    model.q_mu.assign(q_mu)
-    model.q_sqrt.assign(q_sqrt)
 
 
 def _pack(variables: Sequence[tf.Variable]) -> AnyNDArray:

@@ -20,7 +20,7 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
 from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
-from .collapsed import through_cholesky
+from .collapsed import covariance_minus_eye, product, through_prior, through_projection
 from .models import AugmentedModel
 from .sites import naturals_to_q
 
@@ -100,7 +100,7 @@ class Compiled:
     def _terms(
         self, A: tf.Tensor, unexplained: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q
     ) -> Terms:
-        mu = _product(A, tf.transpose(q.mu)[:, :, None], transpose_a=True)[:, :, 0]
+        mu = product(A, tf.transpose(q.mu)[:, :, None], transpose_a=True)[:, :, 0]
         RtA = tf.matmul(tf.cast(q.sqrt, A.dtype), A, transpose_a=True)
         var = unexplained + tf.cast(tf.reduce_sum(tf.square(RtA), -2), mu.dtype)
         Fmu, Fvar = tf.transpose(mu) + self.model.mean_function(X), tf.transpose(var)
@@ -135,12 +135,8 @@ class Compiled:
         self, L: tf.Tensor, A: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q, terms: Terms
     ) -> list[tf.Tensor]:
         """∂E/∂θ through K_ZX, k_ii, the mean function and the likelihood's own parameters."""
-        L = tf.broadcast_to(L, tf.shape(q.sqrt))
-        q_mu = tf.transpose(q.mu)[:, :, None]
-        LtW = tf.linalg.triangular_solve(L, _covariance_minus_eye(q), adjoint=True)
-        Ltm = tf.linalg.triangular_solve(L, q_mu, adjoint=True)
-        LtWA = _product(LtW, A)
-        K_ZX_bar = Ltm * terms.mu_bar[:, None, :] + 2.0 * LtWA * terms.var_bar[:, None, :]
+        W = covariance_minus_eye(q.sqrt)
+        K_ZX_bar = through_projection(L, A, q.mu, W, terms.mu_bar, terms.var_bar)
         moments = tf.stop_gradient((tf.transpose(terms.mu), tf.transpose(terms.var)))
         with tf.GradientTape() as tape:
             K_ZX, k_diag = self.model.cross_covariance(X)
@@ -157,9 +153,7 @@ class Compiled:
         self, L: tf.Tensor, q: Q, a: tf.Tensor, B: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """log prior [] and its gradient, with that of E through K_ZZ; (a, B) from gradient_sums."""
-        q_mu = tf.transpose(q.mu)[:, :, None]
-        G = tf.matmul(q_mu, a, transpose_b=True) + 2.0 * tf.matmul(_covariance_minus_eye(q), B)
-        K_ZZ_bar = through_cholesky(tf.broadcast_to(L, tf.shape(G)), G)
+        K_ZZ_bar = through_prior(L, q.mu, covariance_minus_eye(q.sqrt), a, B)
         with tf.GradientTape() as tape:
             log_prior = self.model.log_prior_density()
             linear = log_prior + tf.reduce_sum(K_ZZ_bar * self.model.prior_covariance())
@@ -170,26 +164,14 @@ def _site_sums(
     A: tf.Tensor, potential: tf.Tensor, precision: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A·potential [P, M, 1] and A diag(precision) Aᵀ [P, M, M]."""
-    lambda_1 = _product(A, potential[:, :, None])
+    lambda_1 = product(A, potential[:, :, None])
     A_precision = A * tf.cast(precision, A.dtype)[:, None, :]
-    return lambda_1, _product(A_precision, A, transpose_b=True)
-
-
-def _product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
-    """a b in the lower precision of the two, as ``default_float()``."""
-    low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
-    return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())
+    return lambda_1, product(A_precision, A, transpose_b=True)
 
 
 def _solve(lambda_1: tf.Tensor, B: tf.Tensor) -> Q:
     eye = tf.eye(tf.shape(B)[-1], dtype=B.dtype)
     return Q(*naturals_to_q(tf.transpose(lambda_1[:, :, 0]), eye + B))
-
-
-def _covariance_minus_eye(q: Q) -> tf.Tensor:
-    return tf.matmul(q.sqrt, q.sqrt, transpose_b=True) - tf.eye(
-        tf.shape(q.sqrt)[-1], dtype=q.sqrt.dtype
-    )
 
 
 # ---- the standard ELBO, profiled over q ----

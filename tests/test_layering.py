@@ -25,9 +25,13 @@ ORDER = [
     "augmentation",
     "collapsed",
     "models",
+    "schedules",
     "optimizers",
+    "alternating",
     "profile",
     "fitting",
+    "diagnostics",
+    "monitor",
     "testing",
     "",  # the package itself, which shows them all
 ]
