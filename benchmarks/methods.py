@@ -11,7 +11,6 @@ from typing import Literal
 
 import gpflow
 import numpy as np
-import sklearn.cluster
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
@@ -75,8 +74,8 @@ class Start:
 
 def make_start(split: Split, likelihood: LikelihoodConfig, num_inducing: int, seed: int) -> Start:
     """k-means++ centres for Z, the root mean squared pairwise distance for the lengthscales."""
-    num_inducing = min(num_inducing, len(split.X))
-    Z, _ = sklearn.cluster.kmeans_plusplus(split.X, num_inducing, random_state=seed)
+    num_inducing = min(num_inducing, len(np.unique(split.X, axis=0)))
+    Z = gpflow_aaci.kmeans_plusplus(split.X, num_inducing, seed)
     # E‖x − x'‖² = 2 Σ_d Var x_d.
     lengthscale = float(np.sqrt(2.0 * split.X.var(axis=0).sum()))
     return Start(likelihood, Z, lengthscale, len(split.X))

@@ -4,10 +4,12 @@ from . import augmentation, likelihoods, monitor
 from .alternating import AlternatingOptimizer
 from .diagnostics import importance_weights, psis_khat
 from .fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
+from .inducing import kmeans_plusplus
 from .models import AugmentedSVGP, AugmentedVGP
 from .optimizers import AugmentedNaturalGradient
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .testing import check_likelihood
+from .training import EarlyStopping, train
 
 __version__ = "0.1.0"
 
@@ -17,6 +19,7 @@ __all__ = [
     "AugmentedNaturalGradient",
     "AugmentedSVGP",
     "AugmentedVGP",
+    "EarlyStopping",
     "FitProgress",
     "FitResult",
     "PolishResult",
@@ -25,8 +28,10 @@ __all__ = [
     "check_likelihood",
     "fit_collapsed",
     "importance_weights",
+    "kmeans_plusplus",
     "likelihoods",
     "monitor",
     "polish",
     "psis_khat",
+    "train",
 ]

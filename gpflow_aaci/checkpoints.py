@@ -10,9 +10,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.utilities import parameter_dict
+
+from .models import AugmentedModel
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
 
@@ -30,6 +36,8 @@ def save_checkpoint(
     """
     final = directory / f"step-{step:010d}"
     unfinished = final.with_suffix(_UNFINISHED)
+    if final.exists():  # this very step has been kept
+        return
     try:
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -40,15 +48,14 @@ def save_checkpoint(
         (unfinished / _MANIFEST).write_text(manifest)
         for path in [*unfinished.iterdir(), unfinished]:
             _flush(path)
-        if final.exists():  # written by this run before: the same
-            shutil.rmtree(final)
         unfinished.rename(final)
         _flush(directory)
         for old in _checkpoints(directory)[:-keep]:
             shutil.rmtree(old)
     except OSError as error:
         reason = error.strerror or error
-        raise type(error)(error.errno, f"checkpoint of step {step} not written: {reason}", str(final))
+        message = f"checkpoint of step {step} was not written: {reason}"
+        raise OSError(error.errno, message, str(final)) from error
 
 
 def latest_checkpoint(directory: Path, run: Run) -> Path | None:
@@ -82,13 +89,32 @@ def latest_checkpoint(directory: Path, run: Run) -> Path | None:
     return path
 
 
+def describe(model: AugmentedModel) -> list[str]:
+    """Kinds of its parts, and the path, shape and dtype of every parameter, for a ``Run``."""
+    parts = (model, model.kernel, model.likelihood, model.mean_function)
+    parameters = parameter_dict(model)
+    shapes = [
+        f"{path}{tuple(p.shape)} {p.dtype.name}{'' if p.trainable else ' fixed'}"
+        for path, p in sorted(parameters.items())
+    ]
+    return [*(type(part).__name__ for part in parts), *shapes]
+
+
+def digest(arrays: Sequence[AnyNDArray]) -> str:
+    """SHA-256 of data, for a ``Run``."""
+    sha256 = hashlib.sha256()
+    for array in arrays:
+        sha256.update(f"{array.dtype}{array.shape}".encode())
+        sha256.update(np.ascontiguousarray(array).tobytes())
+    return sha256.hexdigest()
+
+
 def _checkpoints(directory: Path) -> list[Path]:
     return sorted(p for p in directory.glob("step-*") if p.suffix != _UNFINISHED)
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -1,14 +1,17 @@
 """``fit_collapsed`` and ``polish``: full-batch routes that leave minibatches behind."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
+from gpflow.utilities import to_default_float
 
 from .augmentation import optimal_expected_aug_loglik
+from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
 from .collapsed import collapsed_bound
 from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
 from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks
@@ -16,9 +19,12 @@ from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
 _ITERATIONS = 10  # of L-BFGS in a round; on all rows each round has twice as many, up to
 _MOST_ITERATIONS = 160
+_LIKELIHOOD_ITERATIONS = 5  # of L-BFGS on the likelihood's own parameters before a round
 _MAX_ROUNDS = 20  # on all rows
 _CLOSED_FORM_STEPS = 3  # between two rounds on the augmented bound
 _INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
+
+_FILE = "state.npz"
 
 Objective = Literal["standard", "augmented"]
 
@@ -61,6 +67,7 @@ def fit_collapsed(
     tolerance: float = 1e-4,
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
+    checkpoint_dir: str | Path | None = None,
 ) -> FitResult:
     """
     Fit q(u) and every trainable hyperparameter of ``model`` by L-BFGS, with q(u) maximised out.
@@ -80,19 +87,28 @@ def fit_collapsed(
     :param callback: called when all is compiled and, with the model up to date, after every round
         and, where the objective is "standard", every iteration of L-BFGS. What it raises ends the
         fit with what has been learnt, as Ctrl-C does.
-    :raises ValueError: for bad data or an unknown objective, before anything is changed.
+    :param checkpoint_dir: a checkpoint is kept there after every round, and the same call goes on
+        from it.
+    :raises ValueError: for bad data, an unknown objective, and a checkpoint that is damaged or of
+        another run, before anything is changed.
+    :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     """
     if objective not in ("standard", "augmented"):
         raise ValueError(f'objective must be "standard" or "augmented". Found: {objective!r}.')
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
+    run = {"model": describe(model), "data": digest([X, Y]), "objective": objective, "seed": seed}
+    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+    resumed = None if directory is None else latest_checkpoint(directory, run)
     fit = _Fit(model, objective, num_data=float(scale) * len(X))
     everything = make_chunks(X, Y)
     fit.compile(everything)
-    start = kept = fit.here(everything)
-    callback(FitProgress(0, start.objective, fit.evaluations))
+    here = fit.here(everything)
+    state = _State(here, here, here.objective) if resumed is None else _State.read(resumed)
+    fit.evaluations, fit.is_exact = state.evaluations, state.is_exact
+    kept = state.best if state.converged else state.point
+    callback(FitProgress(0, state.point.objective, fit.evaluations))
 
     order = np.random.default_rng(seed).permutation(len(X))
-    best, converged = start, False
 
     def report(point: _Point) -> None:
         nonlocal kept
@@ -101,24 +117,30 @@ def fit_collapsed(
         callback(FitProgress(rows, point.objective, fit.evaluations))
 
     try:
-        for rows, iterations in _schedule(model, len(X)):
+        fit.move_to(kept)
+        for rows, iterations in list(_schedule(model, len(X)))[state.rounds :]:
+            if state.converged:
+                break
             subset = order[:rows]
             chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
             point = fit.round(chunks, iterations, report)
             report(point)
-            if rows < len(X):
-                continue
-            gain = point.objective - best.objective
-            best = kept = point if _better(point, best) else best
-            if gain < tolerance * fit.num_data:
-                converged = gain > 0.0 or fit.is_exact
-                if converged:
-                    break
-                fit.is_exact = True  # the fast products may be what is in the way
+            best, converged = state.best, False
+            if rows == len(X):
+                gain = point.objective - best.objective
+                best = kept = point if _better(point, best) else best
+                if gain < tolerance * fit.num_data:
+                    converged = gain > 0.0 or fit.is_exact
+                    fit.is_exact = True  # the fast products may be what is in the way
+            state = _State(
+                point, best, state.start, state.rounds + 1, fit.evaluations, fit.is_exact, converged
+            )
+            if directory is not None:
+                save_checkpoint(directory, state.rounds, run, state.write)
     finally:  # also where the user interrupts: never in the middle of a line search
         fit.move_to(kept)
         refresh_posteriors(model)
-    return FitResult(best.objective, start.objective, fit.evaluations, converged)
+    return FitResult(state.best.objective, state.start, fit.evaluations, state.converged)
 
 
 def polish(
@@ -152,6 +174,36 @@ class _Point(NamedTuple):
     objective: float
 
 
+class _State(NamedTuple):
+    """Where the rounds are: what a checkpoint keeps."""
+
+    point: _Point  # where the next round begins
+    best: _Point  # on all rows
+    start: float
+    rounds: int = 0
+    evaluations: int = 0
+    is_exact: bool = False
+    converged: bool = False
+
+    def write(self, folder: Path) -> None:
+        points: dict[str, AnyNDArray] = {}
+        for name, point in (("point", self.point), ("best", self.best)):
+            arrays = (point.x, point.q.mu, point.q.sqrt, point.objective)
+            points |= {f"{name}_{i}": np.asarray(array) for i, array in enumerate(arrays)}
+        np.savez(folder / _FILE, rest=np.asarray(self[2:], np.float64), **points)
+
+    @classmethod
+    def read(cls, folder: Path) -> "_State":
+        with np.load(folder / _FILE) as arrays:
+            points = []
+            for name in ("point", "best"):
+                x, mu, sqrt, objective = (arrays[f"{name}_{i}"] for i in range(4))
+                points.append(_Point(x, Q(tf.constant(mu), tf.constant(sqrt)), float(objective)))
+            start, rounds, evaluations, is_exact, converged = arrays["rest"].tolist()
+        flags = bool(is_exact), bool(converged)
+        return cls(points[0], points[1], start, int(rounds), int(evaluations), *flags)
+
+
 def _better(a: _Point, b: _Point) -> bool:
     return np.isfinite(a.objective) and not a.objective <= b.objective
 
@@ -162,12 +214,17 @@ class _Fit:
     def __init__(self, model: AugmentedModel, objective: Objective, num_data: float) -> None:
         self.model, self.objective, self.num_data = model, objective, num_data
         self.variables = hyperparameters(model)
+        own = {id(variable) for variable in model.likelihood.trainable_variables}
+        self.likelihood_variables = [v for v in self.variables if id(v) in own]
         self.exact = Compiled(model, self.variables)
         self.fast = Compiled(model, self.variables, tf.float32)
         self.is_exact = False
         self.q = Q(*model.whitened_q(self.exact.factor()))
         self.evaluations = 0
         self._collapsed = tf.function(self._collapsed_loss, autograph=False, reduce_retracing=True)
+        compile_ = tf.function(autograph=False, reduce_retracing=True)
+        self._likelihood_terms = compile_(self._expected_log_likelihood)
+        self._likelihood_prior = compile_(self._log_likelihood_prior)
         self._augmented = tf.function(self._augmented_terms, autograph=False, reduce_retracing=True)
 
     def compile(self, everything: Chunks) -> None:
@@ -201,6 +258,7 @@ class _Fit:
 
     def round(self, chunks: Chunks, iterations: int, report: Callable[[_Point], None]) -> _Point:
         """Iterations of L-BFGS from the current point; the best point seen. Moves the variables."""
+        self._likelihood_step(chunks)
         start = self.here(chunks)
         if self.objective == "standard":
             end = self._standard_round(chunks, start, iterations, report)
@@ -211,6 +269,55 @@ class _Fit:
         _unpack(self.variables, end.x)
         end = end._replace(objective=self._value(chunks, end.q))  # never trust a fast value
         return end if _better(end, start) else start
+
+    def _likelihood_step(self, chunks: Chunks) -> None:
+        """
+        The likelihood's own parameters at the marginals of f (an ECME step; Liu and Rubin 1994).
+
+        They cost N-vectors only, and spare L-BFGS their zigzag with everything else.
+        """
+        if not self.likelihood_variables:
+            return
+        before = _pack(self.likelihood_variables)
+        profile = self._profile(chunks)
+        terms = profile.state(self.q).terms
+        scale = to_default_float(profile.scale)
+
+        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            _unpack(self.likelihood_variables, x)
+            value, gradients = self._likelihood_prior()
+            value, gradient = float(value), flat(gradients)
+            for (X, Y), t in zip(chunks, terms, strict=True):
+                part, gradients = self._likelihood_terms(X, Y, t.mu, t.var, scale)
+                value, gradient = value + float(part), gradient + flat(gradients)
+            return -value, -gradient
+
+        end = self._lbfgs(loss, before, _LIKELIHOOD_ITERATIONS)
+        better = loss(end)[0] < loss(before)[0]
+        _unpack(self.likelihood_variables, end if better else before)
+
+    def _log_likelihood_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            value = self.model.log_prior_density()
+        return value, self._likelihood_gradient(tape, value)
+
+    def _expected_log_likelihood(
+        self, X: tf.Tensor, Y: tf.Tensor, mu: tf.Tensor, var: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Of the chosen objective."""
+        with tf.GradientTape() as tape:
+            if self.objective == "standard":
+                Fmu, Fvar = tf.transpose(mu) + self.model.mean_function(X), tf.transpose(var)
+                likelihood = self.model.likelihood
+                value = tf.reduce_sum(likelihood.variational_expectations(X, Fmu, Fvar, Y))
+            else:
+                value = self._augmented_terms(X, Y, mu, var)
+            value *= scale
+        return value, self._likelihood_gradient(tape, value)
+
+    def _likelihood_gradient(self, tape: tf.GradientTape, value: tf.Tensor) -> list[tf.Tensor]:
+        sources = self.likelihood_variables
+        return tape.gradient(value, sources, unconnected_gradients="zero")
 
     def _standard_round(
         self, chunks: Chunks, start: _Point, iterations: int, report: Callable[[_Point], None]

@@ -209,7 +209,7 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
     assert 0.0 <= again.gain < 1e-6
 
 
-def test_an_interrupted_fit_keeps_its_last_round() -> None:
+def test_an_interrupted_fit_keeps_its_last_iteration() -> None:
     data = diabetes(300)
     model = make_model(data, likelihoods.Laplace(0.5))
     start = float(model.standard_elbo(data))
@@ -222,7 +222,8 @@ def test_an_interrupted_fit_keeps_its_last_round() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         gpflow_aaci.fit_collapsed(model, data, callback=interrupt)
-    np.testing.assert_allclose(reached, [start, float(model.standard_elbo(data))], rtol=1e-9)
+    # Within a round products are in float32.
+    np.testing.assert_allclose(reached, [start, float(model.standard_elbo(data))], rtol=1e-6)
     assert reached[1] > reached[0]
 
 
