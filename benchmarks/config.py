@@ -41,9 +41,11 @@ class Problem(_Strict):
     likelihood: LikelihoodConfig
 
 
-class Augmented(_Strict):
-    kind: Literal["augmented"]
-    step_size: list[Annotated[float, Field(gt=0, le=1)]] = [0.5]
+class Alternating(_Strict):
+    kind: Literal["alternating"]
+    step_size: list[Annotated[float, Field(gt=0, le=1)] | Literal["adaptive", "robbins-monro"]] = [
+        "adaptive"
+    ]
     learning_rate: list[PositiveFloat] = [0.03]
 
 
@@ -66,7 +68,7 @@ class Collapsed(_Strict):
     objective: list[Literal["standard", "augmented"]] = ["standard"]
 
 
-Method = Annotated[Augmented | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
+Method = Annotated[Alternating | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
 
 
 class Convergence(_Strict):

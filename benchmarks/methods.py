@@ -16,12 +16,12 @@ from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import Adam, Augmented, Collapsed, LikelihoodConfig, Method, NatGrad
+from .config import Adam, Alternating, Collapsed, LikelihoodConfig, Method, NatGrad
 from .data import Array, Split
 
 LABELS = {
     "collapsed": "AACI, collapsed",
-    "augmented": "AACI",
+    "alternating": "AACI",
     "natgrad": "NatGrad + Adam",
     "adam": "Adam",
 }
@@ -33,14 +33,14 @@ class Setting:
 
     kind: str
     learning_rate: float | None = None
-    gamma: float | None = None  # the natural-gradient step size
+    gamma: float | Literal["adaptive", "robbins-monro"] | None = None  # the step size of q(u)
     ramp: bool = False
     objective: Literal["standard", "augmented"] | None = None
 
     def __str__(self) -> str:
         parts = [
             f"{self.objective}" if self.objective else "",
-            f"step {self.gamma:g}" if self.gamma else "",
+            f"step {self.gamma}" if self.gamma else "",
             "ramp" if self.ramp else "",
             f"lr {self.learning_rate:g}" if self.learning_rate else "",
         ]
@@ -50,7 +50,7 @@ class Setting:
 def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
     match method:
-        case Augmented():
+        case Alternating():
             grid = itertools.product(method.learning_rate, method.step_size)
             return [Setting(method.kind, *point) for point in grid]
         case NatGrad():
@@ -106,8 +106,14 @@ def make_method(
     The first step compiles.
     """
     adam = tf_keras.optimizers.Adam(setting.learning_rate)
-    augmented = setting.kind == "augmented"
-    model = make_model(start, gpflow_aaci.AugmentedSVGP if augmented else gpflow.models.SVGP)
+    if setting.kind == "alternating":
+        model = make_model(start, gpflow_aaci.AugmentedSVGP)
+        optimizer = gpflow_aaci.AlternatingOptimizer(_step_size(setting), adam)
+        optimizer.build(model)
+        step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
+        return model, step, [*optimizer.variables, *adam.variables]
+
+    model = make_model(start, gpflow.models.SVGP)
     gamma = tf.Variable(_FIRST_GAMMA if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)
     update_q = _q_update(setting, model, gamma)
     adam.build(model.trainable_variables)
@@ -121,6 +127,16 @@ def make_method(
     if not setting.ramp:
         return model, step, adam.variables
     return model, _ramp(step, gamma, setting.gamma), [*adam.variables, gamma]
+
+
+def _step_size(setting: Setting) -> float | gpflow_aaci.schedules.Schedule:
+    match setting.gamma:
+        case "adaptive":
+            return gpflow_aaci.AdaptiveStepSize()
+        case "robbins-monro":
+            return gpflow_aaci.RobbinsMonro()
+        case _:
+            return setting.gamma
 
 
 _FIRST_GAMMA = 1e-5
@@ -152,9 +168,6 @@ def _q_update(
         return lambda batch: None
     for parameter in (model.q_mu, model.q_sqrt):
         gpflow.set_trainable(parameter, False)
-    if setting.kind == "augmented":
-        closed_form = gpflow_aaci.AugmentedNaturalGradient(gamma)
-        return lambda batch: closed_form.minimize(model, batch)
     natural = gpflow.optimizers.NaturalGradient(gamma)
     q = [(model.q_mu, model.q_sqrt)]
     return lambda batch: natural.minimize(lambda: model.training_loss(batch), q)

@@ -14,7 +14,7 @@ from .augmentation import optimal_expected_aug_loglik
 from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
 from .collapsed import collapsed_bound
 from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
-from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks
+from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks, spec
 
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
 _ITERATIONS = 10  # of L-BFGS in a round; on all rows each round has twice as many, up to
@@ -101,7 +101,7 @@ def fit_collapsed(
     resumed = None if directory is None else latest_checkpoint(directory, run)
     fit = _Fit(model, objective, num_data=float(scale) * len(X))
     everything = make_chunks(X, Y)
-    fit.compile(everything)
+    fit.trace()
     here = fit.here(everything)
     state = _State(here, here, here.objective) if resumed is None else _State.read(resumed)
     fit.evaluations, fit.is_exact = state.evaluations, state.is_exact
@@ -221,26 +221,24 @@ class _Fit:
         self.is_exact = False
         self.q = Q(*model.whitened_q(self.exact.factor()))
         self.evaluations = 0
-        self._collapsed = tf.function(self._collapsed_loss, autograph=False, reduce_retracing=True)
         compile_ = tf.function(autograph=False, reduce_retracing=True)
+        self._collapsed = compile_(self._collapsed_loss)
+        self._augmented = compile_(self._augmented_terms)
         self._likelihood_terms = compile_(self._expected_log_likelihood)
         self._likelihood_prior = compile_(self._log_likelihood_prior)
-        self._augmented = tf.function(self._augmented_terms, autograph=False, reduce_retracing=True)
 
-    def compile(self, everything: Chunks) -> None:
-        """Compile for any number of rows, by a round of no iterations on two small subsets."""
-        x = _pack(self.variables)
-        X, Y = everything[0]
-        try:
-            for self.is_exact in (True, False):
-                for rows in (min(len(X), 2), min(len(X), 3)):
-                    chunks = [(X[:rows], Y[:rows])]
-                    profile = self._profile(chunks)  # and what only a failed Newton step calls:
-                    profile.optimum_given_c(profile.posterior_c(profile.state(self.q)))
-                    self.round(chunks, 1, lambda point: None)
-        finally:
-            _unpack(self.variables, x)
-        self.evaluations = 0
+    def trace(self) -> None:
+        """Trace for any number of rows."""
+        X, Y = spec(None, self.model.input_dim), spec(None, self.model.num_latent_gps)
+        marginal = spec(self.model.num_latent_gps, None)
+        self.exact.trace()
+        self.fast.trace()
+        if self.likelihood_variables:
+            self._likelihood_terms.get_concrete_function(X, Y, marginal, marginal, spec())
+            self._likelihood_prior.get_concrete_function()
+        if self.objective == "augmented":
+            self._augmented.get_concrete_function(X, Y, marginal, marginal)
+            self._collapsed.get_concrete_function(X, Y, spec(), Y)
 
     def here(self, chunks: Chunks) -> _Point:
         """The current point."""

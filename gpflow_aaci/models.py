@@ -133,7 +133,7 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
         X, Y = checked_data(
             *data,
             num_outputs=self.num_latent_gps,
-            input_dim=_input_dim(self.inducing_variable),
+            input_dim=self.input_dim,
             num_data=self.num_data,
             check_labels=self.likelihood.check_observations,
         )
@@ -174,6 +174,11 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
         """E log p(y|f) minus its augmented bound, for every datum; ≥ 0 by Jensen's inequality."""
         X, Y, _ = self.checked_batch(data)
         return _augmentation_gap(self, X, Y)
+
+    @property
+    def input_dim(self) -> int | None:
+        """Columns of X, or None where the inducing variable does not tell."""
+        return _input_dim(self.inducing_variable)
 
     def prior_covariance(self) -> tf.Tensor:
         """K_ZZ + jitter I, [L, M, M]; L = 1 where the latent GPs share it."""
@@ -266,6 +271,11 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
     def whiten(self) -> bool:
         """VGP is always whitened."""
         return True
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of X."""
+        return int(self.data[0].shape[-1])
 
     def prior_covariance(self) -> tf.Tensor:
         """K(X, X) + jitter I, [1, N, N]."""

@@ -28,7 +28,7 @@ from gpflow.monitor import (
 )
 
 from .augmentation import aux_posterior_c, aux_posterior_mean
-from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, _input_dim
+from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from .validation import checked_data
 
 if TYPE_CHECKING:
@@ -139,15 +139,10 @@ class HeldOutToTensorBoard(ToTensorBoard):
         _check_model(model)
         _check_pair("test_data", test_data)
         self.model = model
-        input_dim = (
-            model.data[0].shape[-1]
-            if isinstance(model, AugmentedVGP)
-            else _input_dim(model.inducing_variable)
-        )
         self.test_data = checked_data(  # not checked_batch: these rows are none of num_data
             *test_data,
             num_outputs=model.num_latent_gps,
-            input_dim=input_dim,
+            input_dim=model.input_dim,
             check_labels=model.likelihood.check_observations,
         )
         self._compiled = tf.function(self._nll, autograph=False)

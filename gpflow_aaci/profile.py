@@ -58,6 +58,14 @@ class Terms(NamedTuple):
 # ---- compiled pieces, each on one chunk of rows ----
 
 
+def spec(*shape: int | None) -> tf.TensorSpec:
+    return tf.TensorSpec(shape, default_float())
+
+
+def _compiled(function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
+    return tf.function(function, input_signature=signature, autograph=False)
+
+
 class Compiled:
     """The functions of one model that the loops below call, compiled once for all sizes."""
 
@@ -74,18 +82,30 @@ class Compiled:
         """
         self.model, self.variables = model, list(variables)
         self.product_dtype = product_dtype or tf.as_dtype(default_float())
-        compile_ = tf.function(autograph=False, reduce_retracing=True)
-        self.factor = compile_(self._factor)
-        self.project = compile_(self._project)
-        self.terms = compile_(self._terms)
-        self.newton_sites = compile_(self._newton_sites)
-        self.posterior_c = compile_(self._posterior_c)
-        self.closed_form_sites = compile_(self._closed_form_sites)
-        self.gradient_sums = compile_(self._gradient_sums)
-        self.data_gradient = compile_(self._data_gradient)
-        self.prior_gradient = compile_(self._prior_gradient)
-        self.solve = compile_(_solve)
-        self.kl = compile_(lambda q: gauss_kl(q.mu, q.sqrt))
+
+        # Ranks and what is known for good: traced once, for any number of rows.
+        M, P = model.q_mu.shape
+        X, Y, N = spec(None, model.input_dim), spec(None, P), spec(None, None)
+        L, square, column = spec(None, M, M), spec(P, M, M), spec(P, M, 1)
+        A = tf.TensorSpec([None, M, None], self.product_dtype)
+        q, terms = Q(spec(M, P), square), Terms(spec(), *[spec(P, None)] * 4)
+        self.factor = _compiled(self._factor)
+        self.project = _compiled(self._project, L, X)
+        self.terms = _compiled(self._terms, A, N, X, Y, q)
+        self.newton_sites = _compiled(self._newton_sites, A, terms, spec())
+        self.posterior_c = _compiled(self._posterior_c, X, Y, terms)
+        self.closed_form_sites = _compiled(self._closed_form_sites, A, X, Y, Y)
+        self.gradient_sums = _compiled(self._gradient_sums, A, terms)
+        self.data_gradient = _compiled(self._data_gradient, L, A, X, Y, q, terms)
+        self.prior_gradient = _compiled(self._prior_gradient, L, q, column, square)
+        self.solve = _compiled(_solve, column, square)
+        self.kl = _compiled(lambda q: gauss_kl(q.mu, q.sqrt), q)
+
+    def trace(self) -> None:
+        """Trace all of them now rather than when they are first needed."""
+        for function in vars(self).values():
+            if isinstance(function, tf.types.experimental.PolymorphicFunction):
+                function.get_concrete_function()
 
     def _factor(self) -> tf.Tensor:
         return tf.linalg.cholesky(self.model.prior_covariance())
