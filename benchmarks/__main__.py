@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from . import convergence, step_time
-from .config import ConfigError, Convergence, load_config
-from .report import convergence_figure, print_table, summary_table, write_summary
+from . import collapsed_cost, convergence, long_run, step_time
+from .config import ConfigError, Convergence, LongRun, StepTime, load_config
+from .report import convergence_figure, memory_figure, print_table, summary_table, write_summary
 from .time_to import TOLERANCE, speed_up_table
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -43,8 +43,14 @@ def run(
                 ),
             }
             convergence_figure(metrics, config.output / figure)
+        elif isinstance(config, LongRun):
+            metrics = long_run.run(config, quiet)
+            table, figure = long_run.summary(metrics), "memory.png"
+            tables = {"": table}
+            memory_figure(metrics, config.output / figure)
         else:
-            metrics = table = step_time.run(config, quiet)
+            measure = step_time.run if isinstance(config, StepTime) else collapsed_cost.run
+            metrics = table = measure(config, quiet)
             tables, figure = {"": table}, None
     except ConfigError as error:
         typer.echo(f"Error: {error}", err=True)

@@ -100,13 +100,36 @@ class StepTime(_Strict):
     steps_per_round: PositiveInt = 40
 
 
-_EXPERIMENTS: dict[str, type[Convergence] | type[StepTime]] = {
+class CollapsedCost(_Strict):
+    experiment: Literal["collapsed_cost"]
+    output: Path
+    num_inducing: PositiveInt = 200
+    num_data: PositiveInt = 10_000
+    input_dim: PositiveInt = 9
+    rounds: PositiveInt = 25
+
+
+class LongRun(_Strict):
+    experiment: Literal["long_run"]
+    output: Path
+    steps: PositiveInt = 100_000
+    num_inducing: PositiveInt = 30
+    batch_size: PositiveInt = 100
+    num_data: PositiveInt = 5_000
+    input_dim: PositiveInt = 3
+
+
+Config = Convergence | StepTime | CollapsedCost | LongRun
+
+_EXPERIMENTS: dict[str, type[Config]] = {
     "convergence": Convergence,
     "step_time": StepTime,
+    "collapsed_cost": CollapsedCost,
+    "long_run": LongRun,
 }
 
 
-def load_config(path: Path) -> Convergence | StepTime:
+def load_config(path: Path) -> Config:
     """
     The experiment that the TOML file at ``path`` describes.
 

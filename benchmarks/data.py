@@ -51,6 +51,14 @@ def load_split(problem: Problem, folder: Path, test_fraction: float, seed: int) 
     return Split(name, X[train], Y[train], X[test], Y[test])
 
 
+def synthetic(num_data: int, input_dim: int) -> Split:
+    """A wave in many dimensions with Student-t noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(num_data, input_dim))
+    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.3 * rng.standard_t(3, size=(num_data, 1))
+    return Split("synthetic", X, Y, X[:100], Y[:100])
+
+
 def _load(problem: Problem, folder: Path) -> tuple[Array, Array]:
     if problem.data in _EMBEDDED:
         X, y = _EMBEDDED[problem.data](return_X_y=True)

@@ -127,6 +127,17 @@ def _over_seeds(runs: pd.DataFrame, metric: str) -> tuple[np.ndarray, ...]:
     return seconds, np.median(values, 0), values.min(0), values.max(0)
 
 
+def memory_figure(metrics: pd.DataFrame, path: Path) -> None:
+    """Resident memory against steps."""
+    figure, ax = plt.subplots(figsize=(5, 3))
+    ax.plot(metrics.step, metrics.MB, color="#0072B2")
+    ax.set(xlabel="step", ylabel="resident memory [MB]", ylim=(0, 1.2 * metrics.MB.max()))
+    ax.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
 def write_summary(
     tables: dict[str, pd.DataFrame], title: str, path: Path, figure: str | None = None
 ) -> None:
@@ -137,7 +148,7 @@ def write_summary(
     for caption, table in tables.items():
         lines += [caption, "", _markdown(table), ""] if caption else [_markdown(table), ""]
     if figure is not None:
-        lines += [f"![Convergence]({figure})", ""]
+        lines += [f"![{title}]({figure})", ""]
     lines.append(f"Python {platform.python_version()}, {versions}; {platform.machine()}.")
     path.write_text("\n".join(lines) + "\n")
 

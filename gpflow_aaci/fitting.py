@@ -12,7 +12,6 @@ from gpflow.utilities import to_default_float
 
 from .augmentation import optimal_expected_aug_loglik
 from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
-from .collapsed import collapsed_bound
 from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
 from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks, spec
 
@@ -222,7 +221,6 @@ class _Fit:
         self.q = Q(*model.whitened_q(self.exact.factor()))
         self.evaluations = 0
         compile_ = tf.function(autograph=False, reduce_retracing=True)
-        self._collapsed = compile_(self._collapsed_loss)
         self._augmented = compile_(self._augmented_terms)
         self._likelihood_terms = compile_(self._expected_log_likelihood)
         self._likelihood_prior = compile_(self._log_likelihood_prior)
@@ -231,14 +229,13 @@ class _Fit:
         """Trace for any number of rows."""
         X, Y = spec(None, self.model.input_dim), spec(None, self.model.num_latent_gps)
         marginal = spec(self.model.num_latent_gps, None)
-        self.exact.trace()
-        self.fast.trace()
+        for compiled in (self.exact, self.fast):
+            compiled.trace(collapsed=self.objective == "augmented")
         if self.likelihood_variables:
             self._likelihood_terms.get_concrete_function(X, Y, marginal, marginal, spec())
             self._likelihood_prior.get_concrete_function()
         if self.objective == "augmented":
             self._augmented.get_concrete_function(X, Y, marginal, marginal)
-            self._collapsed.get_concrete_function(X, Y, spec(), Y)
 
     def here(self, chunks: Chunks) -> _Point:
         """The current point."""
@@ -338,23 +335,23 @@ class _Fit:
 
     def _augmented_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
         c_chunks = self._closed_form_steps(self._profile(chunks), self.q)
-        X, Y = (tf.concat(parts, axis=0) for parts in zip(*chunks, strict=True))
-        c = tf.concat(c_chunks, axis=0)
-        size = len(start.x)
-        scale = tf.constant(self.num_data / len(X), c.dtype)
+        size, rows = len(start.x), [len(Y) for _, Y in chunks]
+
+        def c_of(x: AnyNDArray) -> list[tf.Tensor]:
+            c = np.exp(x[size:]).reshape(sum(rows), -1)
+            return tf.split(to_default_float(c), rows)
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             _unpack(self.variables, x[:size])
-            log_c = tf.constant(x[size:].reshape(c.shape), c.dtype)
-            value, gradients = self._collapsed(X, Y, scale, log_c)
-            return -float(value), -flat(gradients)
+            value, gradient, log_c_gradient = self._profile(chunks).collapsed(c_of(x))
+            return -value, -np.concatenate([gradient, log_c_gradient])
 
-        x = self._lbfgs(loss, np.concatenate([start.x, np.log(c.numpy()).ravel()]), iterations)
+        log_c = np.log(np.concatenate(c_chunks)).ravel()
+        x = self._lbfgs(loss, np.concatenate([start.x, log_c]), iterations)
         _unpack(self.variables, x[:size])
-        c = tf.constant(np.exp(x[size:]).reshape(c.shape), c.dtype)
         try:
             profile = self._profile(chunks)
-            q = profile.optimum_given_c(tf.split(c, [len(Y) for _, Y in chunks]))
+            q = profile.optimum_given_c(c_of(x))
             q = profile.optimum_given_c(self._closed_form_steps(profile, q))
         except tf.errors.InvalidArgumentError:
             return start
@@ -366,27 +363,6 @@ class _Fit:
         for _ in range(_CLOSED_FORM_STEPS - 1):
             c = profile.posterior_c(profile.state(profile.optimum_given_c(c)))
         return c
-
-    def _collapsed_loss(
-        self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, log_c: tf.Tensor
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        model = self.model
-        with tf.GradientTape() as tape:
-            tape.watch(log_c)
-            K_ZX, k_diag = model.cross_covariance(X)
-            bound = collapsed_bound(
-                model.likelihood,
-                model.prior_covariance(),
-                K_ZX,
-                k_diag,
-                model.mean_function(X),
-                Y,
-                tf.exp(log_c),
-                scale,
-            )
-            value = bound + model.log_prior_density()
-        sources = [*self.variables, log_c]
-        return value, tape.gradient(value, sources, unconnected_gradients="zero")
 
     def _lbfgs(
         self,
