@@ -33,18 +33,28 @@ class Problem(_Strict):
     target: str | int | None = Field(
         None, description="the target column of a CSV file; a number where it has no header"
     )
+    positive: str | float | None = Field(
+        None,
+        description="the class that counts as 1, against the rest; the larger of two unless given",
+    )
+    name: str | None = Field(None, description="in tables and figures")
     likelihood: LikelihoodConfig
 
 
-class Augmented(_Strict):
-    kind: Literal["augmented"]
-    step_size: list[Annotated[float, Field(gt=0, le=1)]] = [0.5]
+class Alternating(_Strict):
+    kind: Literal["alternating"]
+    step_size: list[Annotated[float, Field(gt=0, le=1)] | Literal["adaptive", "robbins-monro"]] = [
+        "adaptive"
+    ]
     learning_rate: list[PositiveFloat] = [0.03]
 
 
 class NatGrad(_Strict):
     kind: Literal["natgrad"]
     gamma: list[Annotated[float, Field(gt=0, le=1)]] = [0.1]
+    ramp: bool = Field(
+        False, description="raise gamma from 1e-5 by 10^0.1 a step; times 1e-3 where a step fails"
+    )
     learning_rate: list[PositiveFloat] = [0.03]
 
 
@@ -53,7 +63,12 @@ class Adam(_Strict):
     learning_rate: list[PositiveFloat] = [0.03]
 
 
-Method = Annotated[Augmented | NatGrad | Adam, Field(discriminator="kind")]
+class Collapsed(_Strict):
+    kind: Literal["collapsed"]
+    objective: list[Literal["standard", "augmented"]] = ["standard"]
+
+
+Method = Annotated[Alternating | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
 
 
 class Convergence(_Strict):
@@ -66,7 +81,12 @@ class Convergence(_Strict):
     steps: PositiveInt = Field(50_000, description="most steps of one run")
     seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
     test_fraction: float = Field(0.1, gt=0, lt=1)
-    seed: int = 0
+    seeds: list[int] = Field(
+        [0],
+        min_length=1,
+        description="of split, inducing points and batches. Grids are run at the first; at the "
+        "others only what was best or fastest there",
+    )
 
 
 class StepTime(_Strict):
@@ -80,13 +100,36 @@ class StepTime(_Strict):
     steps_per_round: PositiveInt = 40
 
 
-_EXPERIMENTS: dict[str, type[Convergence] | type[StepTime]] = {
+class CollapsedCost(_Strict):
+    experiment: Literal["collapsed_cost"]
+    output: Path
+    num_inducing: PositiveInt = 200
+    num_data: PositiveInt = 10_000
+    input_dim: PositiveInt = 9
+    rounds: PositiveInt = 25
+
+
+class LongRun(_Strict):
+    experiment: Literal["long_run"]
+    output: Path
+    steps: PositiveInt = 100_000
+    num_inducing: PositiveInt = 30
+    batch_size: PositiveInt = 100
+    num_data: PositiveInt = 5_000
+    input_dim: PositiveInt = 3
+
+
+Config = Convergence | StepTime | CollapsedCost | LongRun
+
+_EXPERIMENTS: dict[str, type[Config]] = {
     "convergence": Convergence,
     "step_time": StepTime,
+    "collapsed_cost": CollapsedCost,
+    "long_run": LongRun,
 }
 
 
-def load_config(path: Path) -> Convergence | StepTime:
+def load_config(path: Path) -> Config:
     """
     The experiment that the TOML file at ``path`` describes.
 

@@ -7,45 +7,59 @@ A method is a model and one compiled training step on the next minibatch.
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import gpflow
 import numpy as np
-import sklearn.cluster
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import Adam, Augmented, LikelihoodConfig, Method, NatGrad
+from .config import Adam, Alternating, Collapsed, LikelihoodConfig, Method, NatGrad
 from .data import Array, Split
 
-LABELS = {"augmented": "AACI", "natgrad": "NatGrad + Adam", "adam": "Adam"}
+LABELS = {
+    "collapsed": "AACI, collapsed",
+    "alternating": "AACI",
+    "natgrad": "NatGrad + Adam",
+    "adam": "Adam",
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of a method's tuning grid."""
+    """One point of a method's tuning grid; None where a method has no such thing."""
 
     kind: str
-    learning_rate: float
-    gamma: float | None  # the natural-gradient step size, where there is one
+    learning_rate: float | None = None
+    gamma: float | Literal["adaptive", "robbins-monro"] | None = None  # the step size of q(u)
+    ramp: bool = False
+    objective: Literal["standard", "augmented"] | None = None
 
     def __str__(self) -> str:
-        step = "" if self.gamma is None else f"step {self.gamma:g}, "
-        return f"{step}lr {self.learning_rate:g}"
+        parts = [
+            f"{self.objective}" if self.objective else "",
+            f"step {self.gamma}" if self.gamma else "",
+            "ramp" if self.ramp else "",
+            f"lr {self.learning_rate:g}" if self.learning_rate else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
 
 def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
     match method:
-        case Augmented():
-            gammas: list[float | None] = [*method.step_size]
+        case Alternating():
+            grid = itertools.product(method.learning_rate, method.step_size)
+            return [Setting(method.kind, *point) for point in grid]
         case NatGrad():
-            gammas = [*method.gamma]
+            grid = itertools.product(method.learning_rate, method.gamma, [method.ramp])
+            return [Setting(method.kind, *point) for point in grid]
         case Adam():
-            gammas = [None]
-    grid = itertools.product(gammas, method.learning_rate)
-    return [Setting(method.kind, rate, gamma) for gamma, rate in grid]
+            return [Setting(method.kind, rate) for rate in method.learning_rate]
+        case Collapsed():
+            return [Setting(method.kind, objective=objective) for objective in method.objective]
 
 
 @dataclass(frozen=True)
@@ -60,8 +74,8 @@ class Start:
 
 def make_start(split: Split, likelihood: LikelihoodConfig, num_inducing: int, seed: int) -> Start:
     """k-means++ centres for Z, the root mean squared pairwise distance for the lengthscales."""
-    num_inducing = min(num_inducing, len(split.X))
-    Z, _ = sklearn.cluster.kmeans_plusplus(split.X, num_inducing, random_state=seed)
+    num_inducing = min(num_inducing, len(np.unique(split.X, axis=0)))
+    Z = gpflow_aaci.kmeans_plusplus(split.X, num_inducing, seed)
     # E‖x − x'‖² = 2 Σ_d Var x_d.
     lengthscale = float(np.sqrt(2.0 * split.X.var(axis=0).sum()))
     return Start(likelihood, Z, lengthscale, len(split.X))
@@ -80,16 +94,29 @@ def make_model(start: Start, model_class: type[gpflow.models.SVGP]) -> gpflow.mo
 
 
 Step = Callable[[], None]
+"""One step of training; raises ``tf.errors.InvalidArgumentError`` where it cannot be taken."""
 
 
 def make_method(
     setting: Setting, start: Start, batches: Iterator[tuple[tf.Tensor, tf.Tensor]]
-) -> tuple[gpflow.models.SVGP, Step, tf_keras.optimizers.Optimizer]:
-    """A fresh model, one compiled step of training on the next batch, and Adam with its slots."""
+) -> tuple[gpflow.models.SVGP, Step, list[tf.Variable]]:
+    """
+    A fresh model, one step of training on the next batch, and the variables it keeps.
+
+    The first step compiles.
+    """
     adam = tf_keras.optimizers.Adam(setting.learning_rate)
-    augmented = setting.kind == "augmented"
-    model = make_model(start, gpflow_aaci.AugmentedSVGP if augmented else gpflow.models.SVGP)
-    update_q = _q_update(setting, model)
+    if setting.kind == "alternating":
+        model = make_model(start, gpflow_aaci.AugmentedSVGP)
+        optimizer = gpflow_aaci.AlternatingOptimizer(_step_size(setting), adam)
+        optimizer.build(model)
+        step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
+        return model, step, [*optimizer.variables, *adam.variables]
+
+    model = make_model(start, gpflow.models.SVGP)
+    gamma = tf.Variable(_FIRST_GAMMA if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)
+    update_q = _q_update(setting, model, gamma)
+    adam.build(model.trainable_variables)
 
     @tf.function(autograph=False)
     def step() -> None:
@@ -97,21 +124,51 @@ def make_method(
         update_q(batch)
         adam.minimize(lambda: model.training_loss(batch), model.trainable_variables)
 
-    return model, step, adam
+    if not setting.ramp:
+        return model, step, adam.variables
+    return model, _ramp(step, gamma, setting.gamma), [*adam.variables, gamma]
+
+
+def _step_size(setting: Setting) -> float | gpflow_aaci.schedules.Schedule:
+    match setting.gamma:
+        case "adaptive":
+            return gpflow_aaci.AdaptiveStepSize()
+        case "robbins-monro":
+            return gpflow_aaci.RobbinsMonro()
+        case _:
+            return setting.gamma
+
+
+_FIRST_GAMMA = 1e-5
+
+
+def _ramp(step: Step, gamma: tf.Variable, largest: float) -> Step:
+    """gamma from 1e-5 by 10^0.1 a step up to ``largest``; times 1e-3 where a step fails."""
+
+    def ramped() -> None:
+        while True:
+            try:
+                step()
+            except tf.errors.InvalidArgumentError:
+                if gamma < 1e-12:
+                    raise
+                gamma.assign(1e-3 * gamma)
+            else:
+                gamma.assign(tf.minimum(gamma * 10**0.1, largest))
+                return
+
+    return ramped
 
 
 def _q_update(
-    setting: Setting, model: gpflow.models.SVGP
+    setting: Setting, model: gpflow.models.SVGP, gamma: tf.Variable
 ) -> Callable[[tuple[tf.Tensor, tf.Tensor]], None]:
     """The step on q(u) that precedes Adam's; Adam alone has q among its variables."""
     if setting.kind == "adam":
         return lambda batch: None
     for parameter in (model.q_mu, model.q_sqrt):
         gpflow.set_trainable(parameter, False)
-    if setting.kind == "augmented":
-        closed_form = gpflow_aaci.AugmentedNaturalGradient(setting.gamma)
-        return lambda batch: closed_form.minimize(model, batch)
-    natural = gpflow.optimizers.NaturalGradient(setting.gamma)
+    natural = gpflow.optimizers.NaturalGradient(gamma)
     q = [(model.q_mu, model.q_sqrt)]
     return lambda batch: natural.minimize(lambda: model.training_loss(batch), q)
 

@@ -13,13 +13,13 @@ from tqdm import tqdm
 import gpflow_aaci
 
 from .config import LikelihoodConfig, StepTime
-from .data import Split
+from .data import synthetic
 from .methods import make_model, make_start
 
 
 def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
     """One row per contestant: median milliseconds of a step, and the ratio to the closed form."""
-    split = _synthetic(config)
+    split = synthetic(config.num_data, config.input_dim)
     start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)
     batch = (tf.constant(split.X[: config.batch_size]), tf.constant(split.Y[: config.batch_size]))
 
@@ -43,7 +43,7 @@ def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
         "GPflow Adam step, hyperparameters": adam_step(adam_hyper),
         "GPflow Adam step, everything": adam_step(adam_all),
     }
-    milliseconds = _interleaved(steps, config, quiet)
+    milliseconds = interleaved(steps, config.rounds, config.steps_per_round, quiet)
     medians = {name: float(np.median(times)) for name, times in milliseconds.items()}
     fastest = medians["closed-form step"]
     return pd.DataFrame(
@@ -52,23 +52,17 @@ def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
     )
 
 
-def _synthetic(config: StepTime) -> Split:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(config.num_data, config.input_dim))
-    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.3 * rng.standard_t(3, size=(config.num_data, 1))
-    return Split("synthetic", X, Y, X[:100], Y[:100])
-
-
-def _interleaved(
-    steps: dict[str, Callable[[], None]], config: StepTime, quiet: bool
+def interleaved(
+    steps: dict[str, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
 ) -> dict[str, list[float]]:
+    """Milliseconds of every call, the contestants taking turns."""
     compiled = {name: tf.function(step, autograph=False) for name, step in steps.items()}
     for step in compiled.values():
         step()  # tracing is not timed
     times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in tqdm(range(config.rounds), unit="round", disable=True if quiet else None):
+    for _ in tqdm(range(rounds), unit="round", disable=True if quiet else None):
         for name, step in compiled.items():
-            for _ in range(config.steps_per_round):
+            for _ in range(steps_per_round):
                 began = time.perf_counter()
                 step()
                 times[name].append(1e3 * (time.perf_counter() - began))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from gpflow.config import default_float
 
 from .augmentation import (
     auglik_potential_and_precision,
@@ -82,19 +83,66 @@ def _gaussian_evidence(
         r = potential - precision * mu
         K_ZX_bar = Ltm * r[:, None, :] - LtWA * precision[:, None, :]
         Ar = b - tf.matmul(B, m)
-        G = tf.matmul(m, Ar, transpose_b=True) - tf.matmul(W, B)
-        K_ZZ_bar = through_cholesky(L_, G)
+        K_ZZ_bar = through_prior(L, tf.transpose(m[:, :, 0]), W, Ar, -0.5 * B)
         second_moment = tf.square(mu) + k_diag + tf.reduce_sum(K_ZX * LtWA, -2)  # E f_i²
         gradients = (
-            _sum_to(K_ZZ_bar, K_ZZ),
-            _sum_to(K_ZX_bar, K_ZX),
-            _sum_to(-0.5 * precision, k_diag),
+            sum_to(K_ZZ_bar, K_ZZ),
+            sum_to(K_ZX_bar, K_ZX),
+            sum_to(-0.5 * precision, k_diag),
             mu,
             -0.5 * second_moment,
         )
         return tuple(upstream * gradient for gradient in gradients)
 
     return value, grad
+
+
+def through_projection(
+    L: tf.Tensor,
+    A: tf.Tensor,
+    q_mu: tf.Tensor,
+    W: tf.Tensor,
+    mu_bar: tf.Tensor,
+    var_bar: tf.Tensor,
+) -> tf.Tensor:
+    """
+    The gradient [P, M, N] in K_ZX at fixed q(v), of what depends on it through marginals of f.
+
+    (L⁻ᵀm) mu_barᵀ + 2 L⁻ᵀW A diag(var_bar); that in k_ii is var_bar.
+
+    :param W: S − I [P, M, M], S being the covariance of q(v).
+    :param mu_bar, var_bar: the gradients [P, N] in the marginals' means and variances.
+    """
+    L = tf.broadcast_to(L, tf.shape(W))
+    Ltm = tf.linalg.triangular_solve(L, tf.transpose(q_mu)[:, :, None], adjoint=True)
+    LtW = tf.linalg.triangular_solve(L, W, adjoint=True)
+    LtWA = product(LtW, A)
+    return Ltm * mu_bar[:, None, :] + 2.0 * LtWA * var_bar[:, None, :]
+
+
+def through_prior(
+    L: tf.Tensor, q_mu: tf.Tensor, W: tf.Tensor, a: tf.Tensor, B: tf.Tensor
+) -> tf.Tensor:
+    """
+    The gradient [P, M, M] in K_ZZ that goes with :func:`through_projection`.
+
+    :param a: A·mu_bar [P, M, 1].
+    :param B: A diag(var_bar) Aᵀ [P, M, M].
+    """
+    G = tf.matmul(tf.transpose(q_mu)[:, :, None], a, transpose_b=True) + 2.0 * tf.matmul(W, B)
+    return through_cholesky(tf.broadcast_to(L, tf.shape(W)), G)
+
+
+def covariance_minus_eye(q_sqrt: tf.Tensor) -> tf.Tensor:
+    """W = S − I of the two functions above."""
+    eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
+    return tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
+
+
+def product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
+    """a b in the lower precision of the two, as ``default_float()``."""
+    low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
+    return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())
 
 
 def through_cholesky(L: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
@@ -109,7 +157,7 @@ def through_cholesky(L: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
     return -0.5 * tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
 
 
-def _sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+def sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     """Sum over the latent GPs that share ``like``."""
     if like.shape[0] == 1 and gradient.shape[0] != 1:
         return tf.reduce_sum(gradient, axis=0, keepdims=True)

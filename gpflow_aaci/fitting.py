@@ -1,31 +1,35 @@
 """``fit_collapsed`` and ``polish``: full-batch routes that leave minibatches behind."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
+from gpflow.utilities import to_default_float
 
 from .augmentation import optimal_expected_aug_loglik
-from .collapsed import collapsed_bound
-from .models import AugmentedModel, AugmentedVGP, refresh_posteriors
-from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks
-from .sites import unwhiten, whiten
+from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
+from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
+from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks, spec
 
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
 _ITERATIONS = 10  # of L-BFGS in a round; on all rows each round has twice as many, up to
 _MOST_ITERATIONS = 160
+_LIKELIHOOD_ITERATIONS = 5  # of L-BFGS on the likelihood's own parameters before a round
 _MAX_ROUNDS = 20  # on all rows
 _CLOSED_FORM_STEPS = 3  # between two rounds on the augmented bound
 _INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
+
+_FILE = "state.npz"
 
 Objective = Literal["standard", "augmented"]
 
 
 class FitProgress(NamedTuple):
-    """Where ``fit_collapsed`` is: passed to its callback after every round."""
+    """Where ``fit_collapsed`` is: passed to its callback."""
 
     rows: int  # in use; 0 when all is compiled and nothing has been learnt
     objective: float  # on these rows, scaled to all of them
@@ -62,6 +66,7 @@ def fit_collapsed(
     tolerance: float = 1e-4,
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
+    checkpoint_dir: str | Path | None = None,
 ) -> FitResult:
     """
     Fit q(u) and every trainable hyperparameter of ``model`` by L-BFGS, with q(u) maximised out.
@@ -78,40 +83,63 @@ def fit_collapsed(
     :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
     :param objective: "standard", the profile of GPflow's ELBO (:mod:`~gpflow_aaci.profile`);
         "augmented", the collapsed augmented bound jointly in the hyperparameters and log c.
-    :param callback: called when all is compiled, and after every round with the model up to date.
-    :raises ValueError: for bad data or an unknown objective, before anything is changed.
+    :param callback: called when all is compiled and, with the model up to date, after every round
+        and, where the objective is "standard", every iteration of L-BFGS. What it raises ends the
+        fit with what has been learnt, as Ctrl-C does.
+    :param checkpoint_dir: a checkpoint is kept there after every round, and the same call goes on
+        from it.
+    :raises ValueError: for bad data, an unknown objective, and a checkpoint that is damaged or of
+        another run, before anything is changed.
+    :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     """
     if objective not in ("standard", "augmented"):
         raise ValueError(f'objective must be "standard" or "augmented". Found: {objective!r}.')
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
+    run = {"model": describe(model), "data": digest([X, Y]), "objective": objective, "seed": seed}
+    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+    resumed = None if directory is None else latest_checkpoint(directory, run)
     fit = _Fit(model, objective, num_data=float(scale) * len(X))
     everything = make_chunks(X, Y)
-    fit.compile(everything)
-    start = kept = fit.here(everything)
-    callback(FitProgress(0, start.objective, fit.evaluations))
+    fit.trace()
+    here = fit.here(everything)
+    state = _State(here, here, here.objective) if resumed is None else _State.read(resumed)
+    fit.evaluations, fit.is_exact = state.evaluations, state.is_exact
+    kept = state.best if state.converged else state.point
+    callback(FitProgress(0, state.point.objective, fit.evaluations))
 
     order = np.random.default_rng(seed).permutation(len(X))
-    best, converged = start, False
+
+    def report(point: _Point) -> None:
+        nonlocal kept
+        kept = point
+        fit.move_to(point)
+        callback(FitProgress(rows, point.objective, fit.evaluations))
+
     try:
-        for rows, iterations in _schedule(model, len(X)):
+        fit.move_to(kept)
+        for rows, iterations in list(_schedule(model, len(X)))[state.rounds :]:
+            if state.converged:
+                break
             subset = order[:rows]
             chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
-            point = kept = fit.round(chunks, iterations)
-            fit.move_to(point)
-            callback(FitProgress(rows, point.objective, fit.evaluations))
-            if rows < len(X):
-                continue
-            gain = point.objective - best.objective
-            best = kept = point if _better(point, best) else best
-            if gain < tolerance * fit.num_data:
-                converged = gain > 0.0 or fit.is_exact
-                if converged:
-                    break
-                fit.is_exact = True  # the fast products may be what is in the way
+            point = fit.round(chunks, iterations, report)
+            report(point)
+            best, converged = state.best, False
+            if rows == len(X):
+                gain = point.objective - best.objective
+                best = kept = point if _better(point, best) else best
+                if gain < tolerance * fit.num_data:
+                    converged = gain > 0.0 or fit.is_exact
+                    fit.is_exact = True  # the fast products may be what is in the way
+            state = _State(
+                point, best, state.start, state.rounds + 1, fit.evaluations, fit.is_exact, converged
+            )
+            if directory is not None:
+                save_checkpoint(directory, state.rounds, run, state.write)
     finally:  # also where the user interrupts: never in the middle of a line search
         fit.move_to(kept)
         refresh_posteriors(model)
-    return FitResult(best.objective, start.objective, fit.evaluations, converged)
+    return FitResult(state.best.objective, state.start, fit.evaluations, state.converged)
 
 
 def polish(
@@ -128,11 +156,11 @@ def polish(
     """
     X, Y, scale = model.checked_batch(data)
     profile = Profile(Compiled(model, []), make_chunks(X, Y), float(scale))
-    start = profile.state(_whitened_q(model, profile.L))
+    start = profile.state(Q(*model.whitened_q(profile.L)))
     num_data = float(scale) * len(X)
     state, steps = profile.maximise(start.q, 1e-3 * _INNER_TOLERANCE * num_data, max_steps)
     if state.elbo > start.elbo:
-        _assign_q(model, state.q, profile.L)
+        model.assign_whitened_q(*state.q, profile.L)
         refresh_posteriors(model)
     return PolishResult(max(state.elbo, start.elbo), start.elbo, steps)
 
@@ -145,6 +173,36 @@ class _Point(NamedTuple):
     objective: float
 
 
+class _State(NamedTuple):
+    """Where the rounds are: what a checkpoint keeps."""
+
+    point: _Point  # where the next round begins
+    best: _Point  # on all rows
+    start: float
+    rounds: int = 0
+    evaluations: int = 0
+    is_exact: bool = False
+    converged: bool = False
+
+    def write(self, folder: Path) -> None:
+        points: dict[str, AnyNDArray] = {}
+        for name, point in (("point", self.point), ("best", self.best)):
+            arrays = (point.x, point.q.mu, point.q.sqrt, point.objective)
+            points |= {f"{name}_{i}": np.asarray(array) for i, array in enumerate(arrays)}
+        np.savez(folder / _FILE, rest=np.asarray(self[2:], np.float64), **points)
+
+    @classmethod
+    def read(cls, folder: Path) -> "_State":
+        with np.load(folder / _FILE) as arrays:
+            points = []
+            for name in ("point", "best"):
+                x, mu, sqrt, objective = (arrays[f"{name}_{i}"] for i in range(4))
+                points.append(_Point(x, Q(tf.constant(mu), tf.constant(sqrt)), float(objective)))
+            start, rounds, evaluations, is_exact, converged = arrays["rest"].tolist()
+        flags = bool(is_exact), bool(converged)
+        return cls(points[0], points[1], start, int(rounds), int(evaluations), *flags)
+
+
 def _better(a: _Point, b: _Point) -> bool:
     return np.isfinite(a.objective) and not a.objective <= b.objective
 
@@ -155,25 +213,29 @@ class _Fit:
     def __init__(self, model: AugmentedModel, objective: Objective, num_data: float) -> None:
         self.model, self.objective, self.num_data = model, objective, num_data
         self.variables = hyperparameters(model)
+        own = {id(variable) for variable in model.likelihood.trainable_variables}
+        self.likelihood_variables = [v for v in self.variables if id(v) in own]
         self.exact = Compiled(model, self.variables)
         self.fast = Compiled(model, self.variables, tf.float32)
         self.is_exact = False
-        self.q = _whitened_q(model, self.exact.factor())
+        self.q = Q(*model.whitened_q(self.exact.factor()))
         self.evaluations = 0
-        self._collapsed = tf.function(self._collapsed_loss, autograph=False, reduce_retracing=True)
-        self._augmented = tf.function(self._augmented_terms, autograph=False, reduce_retracing=True)
+        compile_ = tf.function(autograph=False, reduce_retracing=True)
+        self._augmented = compile_(self._augmented_terms)
+        self._likelihood_terms = compile_(self._expected_log_likelihood)
+        self._likelihood_prior = compile_(self._log_likelihood_prior)
 
-    def compile(self, everything: Chunks) -> None:
-        """Compile for any number of rows, by a round of no iterations on two small subsets."""
-        x = _pack(self.variables)
-        X, Y = everything[0]
-        try:
-            for self.is_exact in (True, False):
-                for rows in (min(len(X), 2), min(len(X), 3)):
-                    self.round([(X[:rows], Y[:rows])], iterations=1)
-        finally:
-            _unpack(self.variables, x)
-        self.evaluations = 0
+    def trace(self) -> None:
+        """Trace for any number of rows."""
+        X, Y = spec(None, self.model.input_dim), spec(None, self.model.num_latent_gps)
+        marginal = spec(self.model.num_latent_gps, None)
+        for compiled in (self.exact, self.fast):
+            compiled.trace(collapsed=self.objective == "augmented")
+        if self.likelihood_variables:
+            self._likelihood_terms.get_concrete_function(X, Y, marginal, marginal, spec())
+            self._likelihood_prior.get_concrete_function()
+        if self.objective == "augmented":
+            self._augmented.get_concrete_function(X, Y, marginal, marginal)
 
     def here(self, chunks: Chunks) -> _Point:
         """The current point."""
@@ -187,20 +249,74 @@ class _Fit:
         """Make ``point`` the model's."""
         _unpack(self.variables, point.x)
         self.q = point.q
-        _assign_q(self.model, point.q, self.exact.factor())
+        self.model.assign_whitened_q(*point.q, self.exact.factor())
 
-    def round(self, chunks: Chunks, iterations: int) -> _Point:
+    def round(self, chunks: Chunks, iterations: int, report: Callable[[_Point], None]) -> _Point:
         """Iterations of L-BFGS from the current point; the best point seen. Moves the variables."""
+        self._likelihood_step(chunks)
         start = self.here(chunks)
-        run = self._standard_round if self.objective == "standard" else self._augmented_round
-        end = run(chunks, start, iterations)
+        if self.objective == "standard":
+            end = self._standard_round(chunks, start, iterations, report)
+        else:
+            end = self._augmented_round(chunks, start, iterations)
         if end is start:
             return start
         _unpack(self.variables, end.x)
         end = end._replace(objective=self._value(chunks, end.q))  # never trust a fast value
         return end if _better(end, start) else start
 
-    def _standard_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
+    def _likelihood_step(self, chunks: Chunks) -> None:
+        """
+        The likelihood's own parameters at the marginals of f (an ECME step; Liu and Rubin 1994).
+
+        They cost N-vectors only, and spare L-BFGS their zigzag with everything else.
+        """
+        if not self.likelihood_variables:
+            return
+        before = _pack(self.likelihood_variables)
+        profile = self._profile(chunks)
+        terms = profile.state(self.q).terms
+        scale = to_default_float(profile.scale)
+
+        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            _unpack(self.likelihood_variables, x)
+            value, gradients = self._likelihood_prior()
+            value, gradient = float(value), flat(gradients)
+            for (X, Y), t in zip(chunks, terms, strict=True):
+                part, gradients = self._likelihood_terms(X, Y, t.mu, t.var, scale)
+                value, gradient = value + float(part), gradient + flat(gradients)
+            return -value, -gradient
+
+        end = self._lbfgs(loss, before, _LIKELIHOOD_ITERATIONS)
+        better = loss(end)[0] < loss(before)[0]
+        _unpack(self.likelihood_variables, end if better else before)
+
+    def _log_likelihood_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            value = self.model.log_prior_density()
+        return value, self._likelihood_gradient(tape, value)
+
+    def _expected_log_likelihood(
+        self, X: tf.Tensor, Y: tf.Tensor, mu: tf.Tensor, var: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Of the chosen objective."""
+        with tf.GradientTape() as tape:
+            if self.objective == "standard":
+                Fmu, Fvar = tf.transpose(mu) + self.model.mean_function(X), tf.transpose(var)
+                likelihood = self.model.likelihood
+                value = tf.reduce_sum(likelihood.variational_expectations(X, Fmu, Fvar, Y))
+            else:
+                value = self._augmented_terms(X, Y, mu, var)
+            value *= scale
+        return value, self._likelihood_gradient(tape, value)
+
+    def _likelihood_gradient(self, tape: tf.GradientTape, value: tf.Tensor) -> list[tf.Tensor]:
+        sources = self.likelihood_variables
+        return tape.gradient(value, sources, unconnected_gradients="zero")
+
+    def _standard_round(
+        self, chunks: Chunks, start: _Point, iterations: int, report: Callable[[_Point], None]
+    ) -> _Point:
         best = start
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
@@ -214,28 +330,28 @@ class _Fit:
                 best = point
             return -point.objective, -gradient
 
-        self._lbfgs(loss, start.x, iterations)
+        self._lbfgs(loss, start.x, iterations, lambda: report(best))
         return best
 
     def _augmented_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:
         c_chunks = self._closed_form_steps(self._profile(chunks), self.q)
-        X, Y = (tf.concat(parts, axis=0) for parts in zip(*chunks, strict=True))
-        c = tf.concat(c_chunks, axis=0)
-        size = len(start.x)
-        scale = tf.constant(self.num_data / len(X), c.dtype)
+        size, rows = len(start.x), [len(Y) for _, Y in chunks]
+
+        def c_of(x: AnyNDArray) -> list[tf.Tensor]:
+            c = np.exp(x[size:]).reshape(sum(rows), -1)
+            return tf.split(to_default_float(c), rows)
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             _unpack(self.variables, x[:size])
-            log_c = tf.constant(x[size:].reshape(c.shape), c.dtype)
-            value, gradients = self._collapsed(X, Y, scale, log_c)
-            return -float(value), -flat(gradients)
+            value, gradient, log_c_gradient = self._profile(chunks).collapsed(c_of(x))
+            return -value, -np.concatenate([gradient, log_c_gradient])
 
-        x = self._lbfgs(loss, np.concatenate([start.x, np.log(c.numpy()).ravel()]), iterations)
+        log_c = np.log(np.concatenate(c_chunks)).ravel()
+        x = self._lbfgs(loss, np.concatenate([start.x, log_c]), iterations)
         _unpack(self.variables, x[:size])
-        c = tf.constant(np.exp(x[size:]).reshape(c.shape), c.dtype)
         try:
             profile = self._profile(chunks)
-            q = profile.optimum_given_c(tf.split(c, [len(Y) for _, Y in chunks]))
+            q = profile.optimum_given_c(c_of(x))
             q = profile.optimum_given_c(self._closed_form_steps(profile, q))
         except tf.errors.InvalidArgumentError:
             return start
@@ -248,32 +364,12 @@ class _Fit:
             c = profile.posterior_c(profile.state(profile.optimum_given_c(c)))
         return c
 
-    def _collapsed_loss(
-        self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, log_c: tf.Tensor
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        model = self.model
-        with tf.GradientTape() as tape:
-            tape.watch(log_c)
-            K_ZX, k_diag = model.cross_covariance(X)
-            bound = collapsed_bound(
-                model.likelihood,
-                model.prior_covariance(),
-                K_ZX,
-                k_diag,
-                model.mean_function(X),
-                Y,
-                tf.exp(log_c),
-                scale,
-            )
-            value = bound + model.log_prior_density()
-        sources = [*self.variables, log_c]
-        return value, tape.gradient(value, sources, unconnected_gradients="zero")
-
     def _lbfgs(
         self,
         loss: Callable[[AnyNDArray], tuple[float, AnyNDArray]],
         x: AnyNDArray,
         iterations: int,
+        after_iteration: Callable[[], None] = lambda: None,
     ) -> AnyNDArray:
         """SciPy's L-BFGS-B, for which an evaluation that fails is merely a bad one."""
         worst = 0.0
@@ -290,8 +386,14 @@ class _Fit:
             worst = max(worst, value)
             return value, gradient
 
-        options = {"maxiter": iterations}
-        return scipy.optimize.minimize(survived, x, jac=True, method="L-BFGS-B", options=options).x
+        return scipy.optimize.minimize(
+            survived,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": iterations},
+            callback=lambda x: after_iteration(),
+        ).x
 
     def _profile(self, chunks: Chunks, exact: bool = False) -> Profile:
         rows = sum(len(X) for X, _ in chunks)
@@ -316,12 +418,6 @@ class _Fit:
         return tf.reduce_sum(optimal_expected_aug_loglik(self.model.likelihood, Fmu, Fvar, Y))
 
 
-def hyperparameters(model: AugmentedModel) -> list[tf.Variable]:
-    """The trainable variables of ``model`` but for q's."""
-    q = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
-    return [variable for variable in model.trainable_variables if id(variable) not in q]
-
-
 def _schedule(model: AugmentedModel, num_rows: int) -> Iterator[tuple[int, int]]:
     """Rows and iterations of every round. (AugmentedVGP has its Z at its data: no subsets.)"""
     rows = num_rows if isinstance(model, AugmentedVGP) else _FIRST_SUBSET
@@ -330,17 +426,6 @@ def _schedule(model: AugmentedModel, num_rows: int) -> Iterator[tuple[int, int]]
         rows *= _GROWTH
     for doubled in range(_MAX_ROUNDS):
         yield num_rows, min(_ITERATIONS * 2**doubled, _MOST_ITERATIONS)
-
-
-def _whitened_q(model: AugmentedModel, L: tf.Tensor) -> Q:
-    q = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
-    return Q(*q) if model.whiten else Q(*whiten(*q, L))
-
-
-def _assign_q(model: AugmentedModel, q: Q, L: tf.Tensor) -> None:
-    q_mu, q_sqrt = q if model.whiten else unwhiten(*q, L)
-    model.q_mu.assign(q_mu)
-    model.q_sqrt.assign(q_sqrt)
 
 
 def _pack(variables: Sequence[tf.Variable]) -> AnyNDArray:

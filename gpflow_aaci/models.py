@@ -27,7 +27,7 @@ from gpflow.utilities import to_default_float
 from .augmentation import aux_posterior_c, optimal_expected_aug_loglik
 from .collapsed import collapsed_bound
 from .likelihoods import SuperGaussianLikelihood, augmented
-from .sites import Projection
+from .sites import Projection, unwhiten, whiten
 from .validation import checked_data
 
 
@@ -41,6 +41,20 @@ class _Augmented:
         L = tf.linalg.cholesky(model.prior_covariance())
         K_ZX, k_diag = model.cross_covariance(X)
         return Projection(L, tf.linalg.triangular_solve(L, K_ZX), k_diag)
+
+    def whitened_q(self, L: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """q_mu [M, P] and q_sqrt [P, M, M] of q(v), u = L v, whether q is kept whitened or not."""
+        model = cast("AugmentedModel", self)
+        q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
+        return (q_mu, q_sqrt) if model.whiten else whiten(q_mu, q_sqrt, L)
+
+    def assign_whitened_q(self, q_mu: tf.Tensor, q_sqrt: tf.Tensor, L: tf.Tensor) -> None:
+        """The inverse of :meth:`whitened_q`."""
+        model = cast("AugmentedModel", self)
+        if not model.whiten:
+            q_mu, q_sqrt = unwhiten(q_mu, q_sqrt, L)
+        model.q_mu.assign(q_mu)
+        model.q_sqrt.assign(q_sqrt)
 
     def posterior(
         self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
@@ -119,7 +133,7 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
         X, Y = checked_data(
             *data,
             num_outputs=self.num_latent_gps,
-            input_dim=_input_dim(self.inducing_variable),
+            input_dim=self.input_dim,
             num_data=self.num_data,
             check_labels=self.likelihood.check_observations,
         )
@@ -160,6 +174,11 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
         """E log p(y|f) minus its augmented bound, for every datum; ≥ 0 by Jensen's inequality."""
         X, Y, _ = self.checked_batch(data)
         return _augmentation_gap(self, X, Y)
+
+    @property
+    def input_dim(self) -> int | None:
+        """Columns of X, or None where the inducing variable does not tell."""
+        return _input_dim(self.inducing_variable)
 
     def prior_covariance(self) -> tf.Tensor:
         """K_ZZ + jitter I, [L, M, M]; L = 1 where the latent GPs share it."""
@@ -253,6 +272,11 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
         """VGP is always whitened."""
         return True
 
+    @property
+    def input_dim(self) -> int:
+        """Columns of X."""
+        return int(self.data[0].shape[-1])
+
     def prior_covariance(self) -> tf.Tensor:
         """K(X, X) + jitter I, [1, N, N]."""
         K = self.kernel(self.data[0])
@@ -265,6 +289,12 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
 
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
+
+
+def hyperparameters(model: AugmentedModel) -> list[tf.Variable]:
+    """The trainable variables of ``model`` but for q's."""
+    q = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
+    return [variable for variable in model.trainable_variables if id(variable) not in q]
 
 
 def _augmentation_gap(model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

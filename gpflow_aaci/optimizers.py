@@ -11,7 +11,7 @@ from gpflow.utilities import to_default_float
 
 from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
 from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
-from .sites import damped_update, marginals, unwhiten, whiten
+from .sites import Projection, damped_update, marginals, unwhiten
 from .validation import Check, check_finite, require
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
@@ -50,14 +50,17 @@ class AugmentedNaturalGradient:
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
-        _check_arguments(model, data)
+        check_arguments(model, data)
         q_mu, q_sqrt = natural_gradient_step(model, next_batch(data), self.step_size)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
             refresh_posteriors(model)
 
 
-def _check_arguments(model: AugmentedModel, data: Data) -> None:
+def check_arguments(model: AugmentedModel, data: Data) -> None:
+    """
+    :raises ValueError: unless model and data are what an optimizer's ``minimize`` takes.
+    """
     if not isinstance(model, AugmentedSVGP | AugmentedVGP):
         raise ValueError(
             f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
@@ -87,34 +90,48 @@ def natural_gradient_step(
     (X, Y) → marginals of f → c → ω̄ → sites → damped naturals → (q_mu, q_sqrt).
     """
     step_size = to_default_float(step_size)
-    in_range = Check((step_size > 0.0) & (step_size <= 1.0), _STEP_SIZE_RANGE, lambda: step_size)
-    with tf.control_dependencies([require([in_range])]):
+    with tf.control_dependencies([require([check_step_size(step_size)])]):
         step_size = tf.identity(step_size)
     X, Y, scale = model.checked_batch(data)
     projection = model.project(X)
-    q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
+    q_mu, q_sqrt = model.whitened_q(projection.L)
+    potential, precision = sites_at_q(model, projection, X, Y, q_mu, q_sqrt)
+    q_mu, q_sqrt = damped_update(
+        q_mu, q_sqrt, projection.A, scale * potential, scale * precision, step_size
+    )
     if not model.whiten:
-        q_mu, q_sqrt = whiten(q_mu, q_sqrt, projection.L)
+        q_mu, q_sqrt = unwhiten(q_mu, q_sqrt, projection.L)
+    with tf.control_dependencies([require(finite_q(q_mu, q_sqrt))]):
+        return tf.identity(q_mu), tf.identity(q_sqrt)
 
+
+def sites_at_q(
+    model: AugmentedModel,
+    projection: Projection,
+    X: tf.Tensor,
+    Y: tf.Tensor,
+    q_mu: tf.Tensor,
+    q_sqrt: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Potential and precision [N, P] of every datum's site at the optimal q(ω) of a whitened q."""
     Fmu, Fvar = marginals(projection, q_mu, q_sqrt)
     prior_mean = model.mean_function(X)
     c = aux_posterior_c(model.likelihood, Fmu + prior_mean, Fvar, Y)
     potential, precision = expected_auglik_potential_and_precision(model.likelihood, c, Y)
-    potential -= precision * prior_mean  # the site speaks of f, q(v) of f − μ₀
+    return potential - precision * prior_mean, precision  # of f − μ₀, of which q(v) speaks
 
-    new_q_mu, new_q_sqrt = damped_update(
-        q_mu, q_sqrt, projection.A, scale * potential, scale * precision, step_size
-    )
-    if not model.whiten:
-        new_q_mu, new_q_sqrt = unwhiten(new_q_mu, new_q_sqrt, projection.L)
 
+def check_step_size(step_size: tf.Tensor) -> Check:
+    in_range = (step_size > 0.0) & (step_size <= 1.0)
+    return Check(in_range, _STEP_SIZE_RANGE, lambda: step_size)
+
+
+def finite_q(q_mu: tf.Tensor, q_sqrt: tf.Tensor) -> list[Check]:
     message = (
         "{} must be finite after a closed-form step; q was left as it was. (A kernel matrix that "
         "is not positive definite? Raise gpflow.config.default_jitter().)"
     )
-    checks = [
+    return [
         check_finite(name, value)._replace(message=message.format(name))
-        for name, value in (("q_mu", new_q_mu), ("q_sqrt", new_q_sqrt))
+        for name, value in (("q_mu", q_mu), ("q_sqrt", q_sqrt))
     ]
-    with tf.control_dependencies([require(checks)]):
-        return tf.identity(new_q_mu), tf.identity(new_q_sqrt)

@@ -19,8 +19,12 @@ from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
-from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
-from .collapsed import through_cholesky
+from .augmentation import (
+    aux_posterior_c,
+    expected_aug_loglik,
+    expected_auglik_potential_and_precision,
+)
+from .collapsed import covariance_minus_eye, product, through_prior, through_projection
 from .models import AugmentedModel
 from .sites import naturals_to_q
 
@@ -45,8 +49,14 @@ class Q(NamedTuple):
     sqrt: tf.Tensor  # [P, M, M]
 
 
+Expectation = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""(X, Fmu, Fvar, Y) → what a datum adds to the bound."""
+
+
 class Terms(NamedTuple):
-    """E = Σ E_q log p(y|f) of some rows and its derivatives at the marginals (mu, var) of f₀."""
+    """
+    E = Σ E_q log p(y|f) of some rows, or its augmented bound, and its derivatives at the marginals.
+    """
 
     expected: tf.Tensor  # []
     mu: tf.Tensor  # [P, N], without prior mean
@@ -56,6 +66,14 @@ class Terms(NamedTuple):
 
 
 # ---- compiled pieces, each on one chunk of rows ----
+
+
+def spec(*shape: int | None) -> tf.TensorSpec:
+    return tf.TensorSpec(shape, default_float())
+
+
+def _compiled(function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
+    return tf.function(function, input_signature=signature, autograph=False)
 
 
 class Compiled:
@@ -74,18 +92,35 @@ class Compiled:
         """
         self.model, self.variables = model, list(variables)
         self.product_dtype = product_dtype or tf.as_dtype(default_float())
-        compile_ = tf.function(autograph=False, reduce_retracing=True)
-        self.factor = compile_(self._factor)
-        self.project = compile_(self._project)
-        self.terms = compile_(self._terms)
-        self.newton_sites = compile_(self._newton_sites)
-        self.posterior_c = compile_(self._posterior_c)
-        self.closed_form_sites = compile_(self._closed_form_sites)
-        self.gradient_sums = compile_(self._gradient_sums)
-        self.data_gradient = compile_(self._data_gradient)
-        self.prior_gradient = compile_(self._prior_gradient)
-        self.solve = compile_(_solve)
-        self.kl = compile_(lambda q: gauss_kl(q.mu, q.sqrt))
+
+        # Ranks and what is known for good: traced once, for any number of rows.
+        M, P = model.q_mu.shape
+        X, Y, N = spec(None, model.input_dim), spec(None, P), spec(None, None)
+        L, square, column = spec(None, M, M), spec(P, M, M), spec(P, M, 1)
+        A = tf.TensorSpec([None, M, None], self.product_dtype)
+        q, terms = Q(spec(M, P), square), Terms(spec(), *[spec(P, None)] * 4)
+        self.factor = _compiled(self._factor)
+        self.project = _compiled(self._project, L, X)
+        self.terms = _compiled(self._terms, A, N, X, Y, q)
+        self.newton_sites = _compiled(self._newton_sites, A, terms, spec())
+        self.posterior_c = _compiled(self._posterior_c, X, Y, terms)
+        self.closed_form_sites = _compiled(self._closed_form_sites, A, X, Y, Y)
+        self.gradient_sums = _compiled(self._gradient_sums, A, terms)
+        self.data_gradient = _compiled(self._data_gradient, L, A, X, Y, q, terms)
+        self.collapsed_terms = _compiled(self._collapsed_terms, A, N, X, Y, q, Y)
+        self.collapsed_data_gradient = _compiled(
+            self._collapsed_data_gradient, L, A, X, Y, q, terms, Y
+        )
+        self.prior_gradient = _compiled(self._prior_gradient, L, q, column, square)
+        self.solve = _compiled(_solve, column, square)
+        self.kl = _compiled(lambda q: gauss_kl(q.mu, q.sqrt), q)
+
+    def trace(self, collapsed: bool) -> None:
+        """Trace now rather than at first need; what only ``collapsed`` needs, if it will be."""
+        for name, function in vars(self).items():
+            is_function = isinstance(function, tf.types.experimental.PolymorphicFunction)
+            if is_function and (collapsed or not name.startswith("collapsed")):
+                function.get_concrete_function()
 
     def _factor(self) -> tf.Tensor:
         return tf.linalg.cholesky(self.model.prior_covariance())
@@ -100,13 +135,36 @@ class Compiled:
     def _terms(
         self, A: tf.Tensor, unexplained: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q
     ) -> Terms:
-        mu = _product(A, tf.transpose(q.mu)[:, :, None], transpose_a=True)[:, :, 0]
+        return self._terms_of(self._standard, A, unexplained, X, Y, q)
+
+    def _collapsed_terms(
+        self, A: tf.Tensor, unexplained: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q, c: tf.Tensor
+    ) -> Terms:
+        return self._terms_of(self._augmented(c), A, unexplained, X, Y, q)
+
+    def _standard(self, X: tf.Tensor, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        return self.model.likelihood.variational_expectations(X, Fmu, Fvar, Y)
+
+    def _augmented(self, c: tf.Tensor) -> Expectation:
+        likelihood = self.model.likelihood
+        return lambda X, Fmu, Fvar, Y: expected_aug_loglik(likelihood, c, Fmu, Fvar, Y)
+
+    def _terms_of(
+        self,
+        expected: Expectation,
+        A: tf.Tensor,
+        unexplained: tf.Tensor,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        q: Q,
+    ) -> Terms:
+        mu = product(A, tf.transpose(q.mu)[:, :, None], transpose_a=True)[:, :, 0]
         RtA = tf.matmul(tf.cast(q.sqrt, A.dtype), A, transpose_a=True)
         var = unexplained + tf.cast(tf.reduce_sum(tf.square(RtA), -2), mu.dtype)
         Fmu, Fvar = tf.transpose(mu) + self.model.mean_function(X), tf.transpose(var)
         with tf.GradientTape() as tape:
             tape.watch([Fmu, Fvar])
-            E = tf.reduce_sum(self.model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
+            E = tf.reduce_sum(expected(X, Fmu, Fvar, Y))
         mu_bar, var_bar = tape.gradient(E, [Fmu, Fvar])
         return Terms(E, mu, var, tf.transpose(mu_bar), tf.transpose(var_bar))
 
@@ -135,31 +193,53 @@ class Compiled:
         self, L: tf.Tensor, A: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, q: Q, terms: Terms
     ) -> list[tf.Tensor]:
         """∂E/∂θ through K_ZX, k_ii, the mean function and the likelihood's own parameters."""
-        L = tf.broadcast_to(L, tf.shape(q.sqrt))
-        q_mu = tf.transpose(q.mu)[:, :, None]
-        LtW = tf.linalg.triangular_solve(L, _covariance_minus_eye(q), adjoint=True)
-        Ltm = tf.linalg.triangular_solve(L, q_mu, adjoint=True)
-        LtWA = _product(LtW, A)
-        K_ZX_bar = Ltm * terms.mu_bar[:, None, :] + 2.0 * LtWA * terms.var_bar[:, None, :]
-        moments = tf.stop_gradient((tf.transpose(terms.mu), tf.transpose(terms.var)))
         with tf.GradientTape() as tape:
-            K_ZX, k_diag = self.model.cross_covariance(X)
-            Fmu = moments[0] + self.model.mean_function(X)
-            E = self.model.likelihood.variational_expectations(X, Fmu, moments[1], Y)
-            linear = (
-                tf.reduce_sum(E)
-                + tf.reduce_sum(K_ZX_bar * K_ZX)
-                + tf.reduce_sum(terms.var_bar * k_diag)
-            )
+            linear = self._linear(self._standard, L, A, X, Y, q, terms)
         return tape.gradient(linear, self.variables, unconnected_gradients="zero")
+
+    def _collapsed_data_gradient(
+        self,
+        L: tf.Tensor,
+        A: tf.Tensor,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        q: Q,
+        terms: Terms,
+        c: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The same of the augmented E, and its gradient [N, P] in log c."""
+        log_c = tf.math.log(c)
+        with tf.GradientTape() as tape:
+            tape.watch(log_c)
+            linear = self._linear(self._augmented(tf.exp(log_c)), L, A, X, Y, q, terms)
+        sources = [*self.variables, log_c]
+        *gradient, log_c_bar = tape.gradient(linear, sources, unconnected_gradients="zero")
+        return gradient, log_c_bar
+
+    def _linear(
+        self,
+        expected: Expectation,
+        L: tf.Tensor,
+        A: tf.Tensor,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        q: Q,
+        terms: Terms,
+    ) -> tf.Tensor:
+        """What has E's derivative in θ at fixed q(v), but for that through K_ZZ."""
+        W = covariance_minus_eye(q.sqrt)
+        K_ZX_bar = tf.stop_gradient(through_projection(L, A, q.mu, W, terms.mu_bar, terms.var_bar))
+        K_ZX, k_diag = self.model.cross_covariance(X)
+        Fmu = tf.transpose(terms.mu) + self.model.mean_function(X)
+        E = expected(X, Fmu, tf.transpose(terms.var), Y)
+        through_kernel = tf.reduce_sum(K_ZX_bar * K_ZX) + tf.reduce_sum(terms.var_bar * k_diag)
+        return tf.reduce_sum(E) + through_kernel
 
     def _prior_gradient(
         self, L: tf.Tensor, q: Q, a: tf.Tensor, B: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """log prior [] and its gradient, with that of E through K_ZZ; (a, B) from gradient_sums."""
-        q_mu = tf.transpose(q.mu)[:, :, None]
-        G = tf.matmul(q_mu, a, transpose_b=True) + 2.0 * tf.matmul(_covariance_minus_eye(q), B)
-        K_ZZ_bar = through_cholesky(tf.broadcast_to(L, tf.shape(G)), G)
+        K_ZZ_bar = through_prior(L, q.mu, covariance_minus_eye(q.sqrt), a, B)
         with tf.GradientTape() as tape:
             log_prior = self.model.log_prior_density()
             linear = log_prior + tf.reduce_sum(K_ZZ_bar * self.model.prior_covariance())
@@ -170,26 +250,14 @@ def _site_sums(
     A: tf.Tensor, potential: tf.Tensor, precision: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A·potential [P, M, 1] and A diag(precision) Aᵀ [P, M, M]."""
-    lambda_1 = _product(A, potential[:, :, None])
+    lambda_1 = product(A, potential[:, :, None])
     A_precision = A * tf.cast(precision, A.dtype)[:, None, :]
-    return lambda_1, _product(A_precision, A, transpose_b=True)
-
-
-def _product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
-    """a b in the lower precision of the two, as ``default_float()``."""
-    low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
-    return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())
+    return lambda_1, product(A_precision, A, transpose_b=True)
 
 
 def _solve(lambda_1: tf.Tensor, B: tf.Tensor) -> Q:
     eye = tf.eye(tf.shape(B)[-1], dtype=B.dtype)
     return Q(*naturals_to_q(tf.transpose(lambda_1[:, :, 0]), eye + B))
-
-
-def _covariance_minus_eye(q: Q) -> tf.Tensor:
-    return tf.matmul(q.sqrt, q.sqrt, transpose_b=True) - tf.eye(
-        tf.shape(q.sqrt)[-1], dtype=q.sqrt.dtype
-    )
 
 
 # ---- the standard ELBO, profiled over q ----
@@ -281,15 +349,39 @@ class Profile:
         """Log prior, and the gradient in the hyperparameters of ELBO + log prior at fixed q."""
         compiled, q = self.compiled, state.q
         total: Any = 0.0
-        sums: tuple[Any, Any] = (0.0, 0.0)
+        sums: Any = (0.0, 0.0)
         for (X, Y), terms in zip(self.chunks, state.terms, strict=True):
             A, _ = self._projected(X)
             total = total + flat(compiled.data_gradient(self.L, A, X, Y, q, terms))
-            a, B = compiled.gradient_sums(A, terms)
-            sums = (sums[0] + a, sums[1] + B)
-        log_prior, through_K_ZZ = compiled.prior_gradient(
-            self.L, q, self.scale * sums[0], self.scale * sums[1]
-        )
+            sums = [s + new for s, new in zip(sums, compiled.gradient_sums(A, terms), strict=True)]
+        return self._with_prior(q, total, sums)
+
+    def collapsed(self, c: Sequence[tf.Tensor]) -> tuple[float, AnyNDArray, AnyNDArray]:
+        """
+        The augmented bound at the best q for ``c``, log prior included, and its gradients.
+
+        :return: value, gradient in the hyperparameters, gradient in log c, chunk after chunk.
+        """
+        compiled, q = self.compiled, self.optimum_given_c(c)
+        E, total, log_c_bars = 0.0, np.zeros([]), []
+        sums: Any = (0.0, 0.0)
+        for (X, Y), c_chunk in zip(self.chunks, c, strict=True):
+            A, unexplained = self._projected(X)
+            terms = compiled.collapsed_terms(A, unexplained, X, Y, q, c_chunk)
+            gradient, log_c_bar = compiled.collapsed_data_gradient(
+                self.L, A, X, Y, q, terms, c_chunk
+            )
+            E, total = E + float(terms.expected), total + flat(gradient)
+            log_c_bars.append(self.scale * np.ravel(log_c_bar))
+            sums = [s + new for s, new in zip(sums, compiled.gradient_sums(A, terms), strict=True)]
+        log_prior, gradient = self._with_prior(q, total, sums)
+        value = self.scale * E - float(compiled.kl(q)) + log_prior
+        return value, gradient, np.concatenate(log_c_bars)
+
+    def _with_prior(self, q: Q, total: AnyNDArray, sums: Any) -> tuple[float, AnyNDArray]:
+        """Log prior, and the whole gradient from the chunks' sums."""
+        a, B = (self.scale * s for s in sums)
+        log_prior, through_K_ZZ = self.compiled.prior_gradient(self.L, q, a, B)
         return float(log_prior), self.scale * total + flat(through_K_ZZ)
 
 

@@ -56,11 +56,12 @@ def _assert_false(check: Check) -> tf.Tensor:
 
 def check_finite(name: str, value: tf.Tensor) -> Check:
     """``value`` must hold neither NaN nor infinity."""
+    flat = tf.reshape(value, [-1])  # scalars have no mask
     return Check(
         # 0·x is 0 for finite x only, and NaN survives the sum: one pass, no mask.
         tf.reduce_sum(0.0 * value) == 0.0,
         f"{name} must be finite.",
-        lambda: tf.boolean_mask(value, ~tf.math.is_finite(value))[:10],
+        lambda: tf.boolean_mask(flat, ~tf.math.is_finite(flat))[:10],
     )
 
 

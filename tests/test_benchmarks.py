@@ -25,7 +25,7 @@ target = "y"
 likelihood = {{ name = "StudentT" }}
 
 [[method]]
-kind = "augmented"
+kind = "alternating"
 step_size = [0.5]
 
 [[method]]
@@ -81,7 +81,7 @@ def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
         (("steps = 30", "steps = -1"), ["steps", "-1"]),
         (("[0.5]", "[1.5]"), ["step_size", "1.5"]),
         (('"StudentT"', '"Cauchy"'), ["problem.0.likelihood.name", "StudentT", "Cauchy"]),
-        (('"adam"', '"sgd"'), ["method.1", "sgd", "augmented"]),
+        (('"adam"', '"sgd"'), ["method.1", "sgd", "alternating"]),
         (('"convergence"', '"guess"'), ["experiment", "guess", "step_time"]),
         (('target = "y"', 'target = "z"'), ["target", "'z'", "a, b, y"]),
         (("wave.csv", "tide.csv"), ["data", "tide.csv", "breast_cancer"]),
@@ -110,7 +110,7 @@ def test_standardisation_sees_the_training_rows_only(tmp_path: Path, csv: Path) 
     (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path, data=csv))
     config = load_config(tmp_path / "c.toml")
     assert isinstance(config, Convergence)
-    split = load_split(config.problem[0], test_fraction=0.25, seed=3)
+    split = load_split(config.problem[0], Path(), test_fraction=0.25, seed=3)
     assert (len(split.X), len(split.X_test)) == (90, 30)
     np.testing.assert_allclose(split.X.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(split.X.std(axis=0), 1.0)
@@ -123,7 +123,7 @@ def test_a_numbered_target_is_of_a_file_without_header(tmp_path: Path) -> None:
     problem = Problem(
         data=str(tmp_path / "bare.csv"), target=0, likelihood=LikelihoodConfig(name="Logistic")
     )
-    split = load_split(problem, test_fraction=0.25, seed=0)
+    split = load_split(problem, Path(), test_fraction=0.25, seed=0)
     assert split.X.shape == (3, 2)
     assert set(np.concatenate([split.Y, split.Y_test]).ravel()) == {0.0, 1.0}
 

@@ -92,6 +92,29 @@ def test_one_chunk_or_many_give_the_same_step() -> None:
     np.testing.assert_allclose(one.q.sqrt, two.q.sqrt, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["StudentT", "Logistic"])
+def test_the_collapsed_bound_in_chunks_is_the_model_s(name: str) -> None:
+    """Value, gradient in the hyperparameters and in log c, against autodiff of collapsed_elbo."""
+    data = diabetes(120) if name == "StudentT" else breast_cancer(120)
+    mean = gpflow.functions.Constant(0.3)
+    model = make_model(data, getattr(likelihoods, name)(), num_data=300, mean_function=mean)
+    model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
+    variables = hyperparameters(model)
+    rows = (slice(50), slice(50, 70), slice(70, None))
+    chunks = [tuple(tf.constant(d[s]) for d in data) for s in rows]
+    log_c = tf.constant(np.random.default_rng(0).normal(size=(120, 1)))
+    profile = Profile(Compiled(model, variables), chunks, 300 / 120)
+    value, gradient, log_c_gradient = profile.collapsed([tf.exp(log_c[s]) for s in rows])
+    with tf.GradientTape() as tape:
+        tape.watch(log_c)
+        expected = model.collapsed_elbo(data, tf.exp(log_c)) + model.log_prior_density()
+    *gradients, log_c_expected = tape.gradient(expected, [*variables, log_c])
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+    flat = np.concatenate([np.ravel(g) for g in gradients])
+    np.testing.assert_allclose(gradient, flat, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(log_c_gradient, np.ravel(log_c_expected), rtol=1e-7, atol=1e-8)
+
+
 @pytest.mark.parametrize("objective", ["standard", "augmented"])
 @pytest.mark.parametrize("problem", ["diabetes", "breast_cancer"])
 def test_fit_ends_where_gradients_vanish(objective: str, problem: str) -> None:
@@ -113,7 +136,8 @@ def test_fit_ends_where_gradients_vanish(objective: str, problem: str) -> None:
     assert end - start > 0.05 * len(data[0])
 
 
-def test_what_is_not_trainable_stays_and_priors_count() -> None:
+@pytest.mark.parametrize("objective", ["standard", "augmented"])
+def test_what_is_not_trainable_stays_and_priors_count(objective: str) -> None:
     data = diabetes(200)
     model = make_model(data, likelihoods.StudentT(0.5, 4.0))
     gpflow.set_trainable(model.likelihood.df, False)
@@ -124,7 +148,7 @@ def test_what_is_not_trainable_stays_and_priors_count() -> None:
         model.inducing_variable.Z.numpy(),
     ]
     model.likelihood.scale.prior = tfp.distributions.LogNormal(np.log(2.0), np.float64(1e-3))
-    gpflow_aaci.fit_collapsed(model, data)
+    gpflow_aaci.fit_collapsed(model, data, objective=objective)
     now = [
         model.likelihood.df.numpy(),
         model.kernel.lengthscales.numpy(),
@@ -209,7 +233,7 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
     assert 0.0 <= again.gain < 1e-6
 
 
-def test_an_interrupted_fit_keeps_its_last_round() -> None:
+def test_an_interrupted_fit_keeps_its_last_iteration() -> None:
     data = diabetes(300)
     model = make_model(data, likelihoods.Laplace(0.5))
     start = float(model.standard_elbo(data))
@@ -222,7 +246,8 @@ def test_an_interrupted_fit_keeps_its_last_round() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         gpflow_aaci.fit_collapsed(model, data, callback=interrupt)
-    np.testing.assert_allclose(reached, [start, float(model.standard_elbo(data))], rtol=1e-9)
+    # Within a round products are in float32.
+    np.testing.assert_allclose(reached, [start, float(model.standard_elbo(data))], rtol=1e-6)
     assert reached[1] > reached[0]
 
 

@@ -36,9 +36,16 @@ ORDER = [
     "augmentation",
     "collapsed",
     "models",
+    "schedules",
     "optimizers",
+    "alternating",
+    "checkpoints",
     "profile",
     "fitting",
+    "training",
+    "inducing",
+    "diagnostics",
+    "monitor",
     "testing",
     "",  # the package itself, which shows them all
 ]

@@ -41,9 +41,26 @@ def test_the_complete_example_and_what_follows_it() -> None:
     np.testing.assert_allclose(names["result"].objective, model.standard_elbo(data), rtol=1e-8)
 
 
+def test_train_with_tasks_and_checkpoints_and_loops_by_hand() -> None:
+    names: dict[str, Any] = {}
+    complete, _, training, alternating, by_hand = blocks()[1:6]
+    exec(complete, names)
+    exec(training, names)
+    assert names["history"].nll.min() < 0.2
+    assert (names["logs"] / "checkpoints").is_dir()
+    assert any((names["logs"] / "tensorboard").glob("events*"))
+    model, data = names["model"], (names["X"], names["Y"])
+    model.num_data = len(data[0])
+    for block in (alternating, by_hand):
+        model.q_mu.assign(np.zeros_like(model.q_mu))
+        before = float(model.elbo(data))
+        exec(block, names)
+        assert float(model.elbo(data)) > before + 100.0
+
+
 def test_one_s_own_likelihood_and_its_wrong_twin() -> None:
     names: dict[str, Any] = {}
-    exec(blocks()[3], names)
+    exec(blocks()[6], names)
     cauchy = names["Cauchy"](0.7)
     assert isinstance(cauchy, gpflow_aaci.likelihoods.SuperGaussianLikelihood)
     names["Cauchy"].log_phi = lambda self, r: -(r**2)

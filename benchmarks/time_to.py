@@ -1,0 +1,70 @@
+"""How soon a run is as good as it or another will ever be."""
+
+import numpy as np
+import pandas as pd
+
+TOLERANCE = 0.005  # nats
+
+
+def smooth_nll(run: pd.DataFrame) -> np.ndarray:
+    """The median of three consecutive evaluations of one run, in its order."""
+    return run.nll.rolling(3, center=True, min_periods=2).median().to_numpy()
+
+
+def time_to(run: pd.DataFrame, nll: float) -> float:
+    """Training seconds from which on the smoothed test NLL stays at or below ``nll``; or inf."""
+    if len(run) < 3 or run.status.iloc[-1] != "ok":
+        return np.inf
+    above = np.flatnonzero(smooth_nll(run) > nll)
+    if len(above) == 0:
+        return float(run.seconds.iloc[0])
+    return np.inf if above[-1] + 1 == len(run) else float(run.seconds.iloc[above[-1] + 1])
+
+
+def best_and_fastest(metrics: pd.DataFrame) -> set[tuple[str, str]]:
+    """(method, setting) of each method that end lowest, or are soonest near the best of all."""
+    runs = dict(iter(metrics.groupby(["method", "setting"], sort=False)))
+    final = {name: smooth_nll(r)[-1] for name, r in runs.items() if r.status.iloc[-1] == "ok"}
+    target = min(final.values()) + TOLERANCE
+    chosen = set()
+    for method in metrics.method.unique():
+        names = [name for name in final if name[0] == method]
+        if not names:  # all failed: say so at every seed
+            chosen.update(name for name in runs if name[0] == method)
+            continue
+        best = min(names, key=final.__getitem__)
+        fastest = min(names, key=lambda name: time_to(runs[name], target))
+        chosen.add(best)
+        if np.isfinite(time_to(runs[fastest], target)):
+            chosen.add(fastest)
+    return chosen
+
+
+def speed_up_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """
+    Seconds to within ``TOLERANCE`` of the best final NLL of all methods, for every problem.
+
+    Medians over the seeds, each method at whatever setting is soonest (and, for the final NLL,
+    lowest) in that seed.
+    """
+    rows = []
+    for (problem, seed), of_seed in metrics.groupby(["problem", "seed"], sort=False):
+        runs = [run for _, run in of_seed.groupby(["method", "setting"], sort=False)]
+        finished = [run for run in runs if run.status.iloc[-1] == "ok"]
+        target = min(smooth_nll(run)[-1] for run in finished) + TOLERANCE
+        for method in of_seed.method.unique():
+            own = [run for run in finished if run.method.iloc[0] == method]
+            rows.append(
+                {
+                    "problem": problem,
+                    "seed": seed,
+                    "method": method,
+                    "seconds": min((time_to(run, target) for run in own), default=np.inf),
+                    "final NLL": min((smooth_nll(run)[-1] for run in own), default=np.inf),
+                }
+            )
+    each = pd.DataFrame(rows)
+    keys = ["problem", "method"]
+    table = each.groupby(keys, sort=False)[["seconds", "final NLL"]].median().reset_index()
+    table["final NLL"] = table["final NLL"].map("{:.4f}".format)
+    return table

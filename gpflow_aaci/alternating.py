@@ -1,0 +1,217 @@
+"""``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.keras import tf_keras
+
+from .augmentation import optimal_expected_aug_loglik
+from .collapsed import covariance_minus_eye, sum_to, through_prior, through_projection
+from .models import AugmentedModel, hyperparameters, refresh_posteriors
+from .optimizers import Data, check_arguments, check_step_size, finite_q, next_batch, sites_at_q
+from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
+from .sites import (
+    Projection,
+    lower_triangular_inverse,
+    marginals,
+    naturals_to_q,
+    q_to_naturals,
+    sites_to_naturals,
+    unwhiten,
+    whiten,
+)
+from .validation import check_finite, require
+
+
+class _Kernel(NamedTuple):
+    """What the tape has recorded."""
+
+    K_ZZ: tf.Tensor  # [L, M, M]
+    K_ZX: tf.Tensor  # [L, M, N]
+    k_diag: tf.Tensor  # [L, N]
+
+
+class _Terms(NamedTuple):
+    """Derivatives of Σ bound terms + log prior at the marginals of f₀ under a whitened q."""
+
+    mu_bar: tf.Tensor  # [P, N], in the means
+    var_bar: tf.Tensor  # [P, N], in the variances
+    direct: list[tf.Tensor]  # in the hyperparameters, the marginals being held
+
+
+class AlternatingOptimizer(tf.Module):
+    """
+    Natural-gradient steps on q(u) in closed form, a tf_keras optimizer for the hyperparameters.
+
+    AACI Algorithm 3 with both steps from one batch and one forward pass: the kernel matrices, their
+    Cholesky factor and projection are computed once, q(u) moves, and the gradient of the bound at
+    the new q(u) is written out (:mod:`~gpflow_aaci.collapsed`). It manages q itself, so ``q_mu``
+    and ``q_sqrt`` may be trainable or not::
+
+        optimizer = AlternatingOptimizer()
+        batches = iter(tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N).repeat().batch(100))
+        step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
+        for _ in range(2000):
+            step()
+
+    A ``tf.Module``: ``tf.train.Checkpoint(model=model, optimizer=optimizer)`` keeps its state.
+    """
+
+    def __init__(
+        self,
+        step_size: float | Schedule | None = None,
+        hyperparameter_optimizer: tf_keras.optimizers.Optimizer | None = None,
+        every: int = 1,
+    ) -> None:
+        """
+        :param step_size: of q(u), in (0, 1], or a schedule: ``RobbinsMonro()``, or (the default)
+            ``AdaptiveStepSize()``, which is 1 on full batches.
+        :param hyperparameter_optimizer: ``Adam(0.03)`` unless given.
+        :param every: the hyperparameters move at every ``every``-th step only, the first one
+            included.
+        :raises ValueError: for a step size outside (0, 1] or ``every`` below 1.
+        """
+        super().__init__()
+        if not (isinstance(every, int) and every >= 1):
+            raise ValueError(f"every must be an integer of at least 1. Found: {every!r}.")
+        self.schedule = as_schedule(AdaptiveStepSize() if step_size is None else step_size)
+        self.hyperparameter_optimizer = hyperparameter_optimizer or tf_keras.optimizers.Adam(0.03)
+        self.every = every
+        self.step = tf.Variable(0, dtype=tf.int64, trainable=False)  # how many have been taken
+        # The last step's size, for monitors.
+        self.step_size = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+
+    def build(self, model: AugmentedModel) -> None:
+        """Make the slots of the hyperparameter optimizer; ``minimize`` does so, too."""
+        with tf.init_scope():
+            self.hyperparameter_optimizer.build(hyperparameters(model))
+
+    def minimize(self, model: AugmentedModel, data: Data = None) -> None:
+        """
+        One step on q(u), then one on the trainable hyperparameters. Works inside ``tf.function``.
+
+        :param data: (X [N, D], Y [N, P]) or an iterator of such batches for ``AugmentedSVGP``;
+            none for ``AugmentedVGP``.
+        :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q or
+            a gradient is not finite; the model and the optimizer are then as they were.
+        """
+        check_arguments(model, data)
+        variables = hyperparameters(model)
+        self.build(model)
+        batch = next_batch(data)
+        if self.every == 1:
+            self._alternate(model, batch, variables)
+            return
+        tf.cond(
+            tf.equal(self.step % self.every, 0),
+            lambda: self._alternate(model, batch, variables),
+            lambda: self._alternate(model, batch, []),
+        )
+
+    def _alternate(
+        self, model: AugmentedModel, batch: RegressionData | None, variables: list[tf.Variable]
+    ) -> tf.Tensor:
+        X, Y, scale = model.checked_batch(batch)
+        with tf.GradientTape() as tape:
+            kernel = _Kernel(model.prior_covariance(), *model.cross_covariance(X))
+        L = tf.linalg.cholesky(kernel.K_ZZ)
+        projection = Projection(L, tf.linalg.triangular_solve(L, kernel.K_ZX), kernel.k_diag)
+
+        q_mu, q_sqrt = model.whitened_q(L)
+        potential, precision = sites_at_q(model, projection, X, Y, q_mu, q_sqrt)
+        lambda_1, Lambda_2 = q_to_naturals(q_mu, q_sqrt)
+        target_1, Target_2 = sites_to_naturals(projection.A, scale * potential, scale * precision)
+        gradient = NaturalGradient(
+            tf.reduce_sum(tf.square(target_1 - lambda_1)),
+            _noise(projection.A, potential, target_1, scale),
+        )
+        with tf.control_dependencies(
+            [require([check_finite("the natural gradient", n) for n in gradient])]
+        ):
+            s = self.schedule(self.step, gradient)
+        q_mu, q_sqrt = naturals_to_q(
+            (1.0 - s) * lambda_1 + s * target_1, (1.0 - s) * Lambda_2 + s * Target_2
+        )
+        kept = (q_mu, q_sqrt) if model.whiten else unwhiten(q_mu, q_sqrt, L)
+
+        checks = [check_step_size(s), *finite_q(*kept)]
+        gradients: list[tf.Tensor] = []
+        if variables:
+            terms = _bound_terms(model, variables, projection, q_mu, q_sqrt, (X, Y, scale))
+            bars = _through_kernel(model, kernel, projection, q_mu, q_sqrt, terms)
+            through_kernel = tape.gradient(
+                kernel, variables, output_gradients=bars, unconnected_gradients="zero"
+            )
+            gradients = [a + b for a, b in zip(terms.direct, through_kernel, strict=True)]
+            checks += [
+                check_finite(f"the gradient in {variable.name}", gradient)
+                for variable, gradient in zip(variables, gradients, strict=True)
+            ]
+        with tf.control_dependencies([require(checks)]):
+            model.q_mu.assign(kept[0])
+            model.q_sqrt.assign(kept[1])
+            descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
+            if descents:
+                self.hyperparameter_optimizer.apply_gradients(descents)
+            self.step_size.assign(tf.cast(s, tf.float64))
+            done = self.step.assign_add(1)
+        with tf.control_dependencies([done]):
+            refresh_posteriors(model)
+            return tf.identity(done)
+
+
+def _noise(A: tf.Tensor, potential: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """tr Var of λ̂₁ = scale · Σ_i A_i potential_i over batches drawn without replacement."""
+    size = tf.cast(tf.shape(A)[-1], A.dtype)
+    squares = tf.square(tf.transpose(potential)) * tf.reduce_sum(tf.square(A), -2)  # [P, N]
+    total = tf.square(scale) * tf.reduce_sum(squares)
+    about_mean = total - tf.reduce_sum(tf.square(target_1)) / size
+    return about_mean * size / tf.maximum(size - 1.0, 1.0) * (1.0 - 1.0 / scale)
+
+
+def _bound_terms(
+    model: AugmentedModel,
+    variables: list[tf.Variable],
+    projection: Projection,
+    q_mu: tf.Tensor,
+    q_sqrt: tf.Tensor,
+    batch: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+) -> _Terms:
+    X, Y, scale = batch
+    Fmu, Fvar = marginals(projection, q_mu, q_sqrt)
+    with tf.GradientTape() as tape:
+        tape.watch([Fmu, Fvar])
+        terms = optimal_expected_aug_loglik(model.likelihood, Fmu + model.mean_function(X), Fvar, Y)
+        total = scale * tf.reduce_sum(terms) + model.log_prior_density()
+    sources = [Fmu, Fvar, *variables]
+    mu_bar, var_bar, *direct = tape.gradient(total, sources, unconnected_gradients="zero")
+    return _Terms(tf.transpose(mu_bar), tf.transpose(var_bar), direct)
+
+
+def _through_kernel(
+    model: AugmentedModel,
+    kernel: _Kernel,
+    projection: Projection,
+    q_mu: tf.Tensor,
+    q_sqrt: tf.Tensor,
+    terms: _Terms,
+) -> _Kernel:
+    """The gradient of the bound in the kernel matrices, at fixed q(v) or, unwhitened, q(u)."""
+    L, A, _ = projection
+    W = covariance_minus_eye(q_sqrt)
+    K_ZX_bar = through_projection(L, A, q_mu, W, terms.mu_bar, terms.var_bar)
+    a = tf.matmul(A, terms.mu_bar[:, :, None])
+    B = tf.matmul(A * terms.var_bar[:, None, :], A, transpose_b=True)
+    K_ZZ_bar = sum_to(through_prior(L, q_mu, W, a, B), kernel.K_ZZ)
+    if not model.whiten:  # q(v) moves with L where q(u) stands still
+        q_mu_bar = tf.transpose(a[:, :, 0]) - q_mu
+        R_inverse = lower_triangular_inverse(q_sqrt)
+        q_sqrt_bar = 2.0 * tf.matmul(B, q_sqrt) - q_sqrt + tf.linalg.matrix_transpose(R_inverse)
+        q_u = unwhiten(q_mu, q_sqrt, L)
+        with tf.GradientTape() as tape:
+            tape.watch(kernel.K_ZZ)
+            q_v = whiten(*q_u, tf.linalg.cholesky(kernel.K_ZZ))
+        bars = (q_mu_bar, tf.linalg.band_part(q_sqrt_bar, -1, 0))
+        K_ZZ_bar += tape.gradient(q_v, kernel.K_ZZ, output_gradients=bars)
+    return _Kernel(K_ZZ_bar, sum_to(K_ZX_bar, kernel.K_ZX), sum_to(terms.var_bar, kernel.k_diag))

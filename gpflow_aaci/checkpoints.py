@@ -1,0 +1,125 @@
+"""
+Checkpoints that are whole or not there.
+
+One is a folder ``step-00001000``, written beside its place and renamed into it, so that a process
+killed at any moment leaves the one before. ``checkpoint.json`` in it says what run it belongs to
+and holds the SHA-256 of every other file.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.utilities import parameter_dict
+
+from .models import AugmentedModel
+
+_MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
+
+Run = Mapping[str, Any]
+"""What must be the same for a run to go on; values that JSON keeps."""
+
+
+def save_checkpoint(
+    directory: Path, step: int, run: Run, write: Callable[[Path], None], keep: int = 2
+) -> None:
+    """
+    Have ``write`` fill a folder for ``step``, and drop all but the latest ``keep``.
+
+    :raises OSError: where the disk is full or read-only; older checkpoints are as they were.
+    """
+    final = directory / f"step-{step:010d}"
+    unfinished = final.with_suffix(_UNFINISHED)
+    if final.exists():  # this very step has been kept
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        write(unfinished)
+        files = {path.name: _sha256(path) for path in sorted(unfinished.iterdir())}
+        manifest = json.dumps({"run": dict(run), "files": files}, indent=1)
+        (unfinished / _MANIFEST).write_text(manifest)
+        for path in [*unfinished.iterdir(), unfinished]:
+            _flush(path)
+        unfinished.rename(final)
+        _flush(directory)
+        for old in _checkpoints(directory)[:-keep]:
+            shutil.rmtree(old)
+    except OSError as error:
+        reason = error.strerror or error
+        message = f"checkpoint of step {step} was not written: {reason}"
+        raise OSError(error.errno, message, str(final)) from error
+
+
+def latest_checkpoint(directory: Path, run: Run) -> Path | None:
+    """
+    The folder of the latest checkpoint in ``directory``, or None where there is none.
+
+    :raises ValueError: where it is damaged, or of another run; the message says what differs.
+    """
+    found = _checkpoints(directory) if directory.is_dir() else []
+    if not found:
+        return None
+    path = found[-1]
+    try:
+        manifest = json.loads((path / _MANIFEST).read_text())
+        files, theirs = dict(manifest["files"]), dict(manifest["run"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a checkpoint: {_MANIFEST} cannot be read.") from error
+    for name, sha256 in files.items():
+        if not (path / name).is_file() or _sha256(path / name) != sha256:
+            raise ValueError(
+                f"{path} is damaged: {name} is not what was written. Remove the folder to go on "
+                "from the checkpoint before it."
+            )
+    ours = json.loads(json.dumps(dict(run)))
+    for key in sorted({*ours, *theirs}):
+        if ours.get(key) != theirs.get(key):
+            raise ValueError(
+                f"{path} is of another run: {key} is {ours.get(key)!r} here. "
+                f"Found: {theirs.get(key)!r}. Give checkpoint_dir an empty folder."
+            )
+    return path
+
+
+def describe(model: AugmentedModel) -> list[str]:
+    """Kinds of its parts, and the path, shape and dtype of every parameter, for a ``Run``."""
+    parts = (model, model.kernel, model.likelihood, model.mean_function)
+    parameters = parameter_dict(model)
+    shapes = [
+        f"{path}{tuple(p.shape)} {p.dtype.name}{'' if p.trainable else ' fixed'}"
+        for path, p in sorted(parameters.items())
+    ]
+    return [*(type(part).__name__ for part in parts), *shapes]
+
+
+def digest(arrays: Sequence[AnyNDArray]) -> str:
+    """SHA-256 of data, for a ``Run``."""
+    sha256 = hashlib.sha256()
+    for array in arrays:
+        sha256.update(f"{array.dtype}{array.shape}".encode())
+        sha256.update(np.ascontiguousarray(array).tobytes())
+    return sha256.hexdigest()
+
+
+def _checkpoints(directory: Path) -> list[Path]:
+    return sorted(p for p in directory.glob("step-*") if p.suffix != _UNFINISHED)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,90 @@
+"""How far to trust a fitted q(f): importance sampling of the exact posterior from it."""
+
+from numbers import Integral
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+
+from .models import AugmentedVGP
+
+_FEWEST_SAMPLES = 25  # a fifth of them is the tail, and ArviZ fits none of less than five
+
+
+def psis_khat(model: AugmentedVGP, num_samples: int = 2000, seed: int = 0) -> float:
+    """
+    Pareto k̂ of importance sampling the exact posterior p(f|y) from q(f).
+
+    The larger, the heavier the tail of p(f|y)/q(f) (Yao et al. 2018, "Yes, but did it work?"):
+    below 0.5 q is good, from 0.5 to 0.7 usable, above 0.7 unreliable. The hyperparameters are
+    taken as they are. −inf where all weights are equal up to rounding (q is exact), for which no
+    tail exists; +inf where all but a few weights underflow.
+
+    It judges all of f at once, hence more strictly the more data there are: q may have good
+    marginals, all that predictions need, and a k̂ above 0.7. And it judges the shape of the tail,
+    not its weight: where all weights lie within some per cent of each other
+    (:func:`importance_weights`), q is good whatever k̂ says.
+
+    :param num_samples: at least 25; a few hundred and more for a k̂ that is right to 0.1.
+    :param seed: the same seed gives the same k̂.
+    :raises ValueError: as :func:`importance_weights`.
+    :raises ImportError: without ArviZ, which computes k̂.
+    """
+    import arviz  # here, as inference does without it
+
+    _, log_weights = importance_weights(model, num_samples, seed)
+    # Equal to half the digits: what tail there is, is rounding. (ArviZ finds none and says +inf.)
+    if np.ptp(log_weights) <= np.sqrt(np.finfo(default_float()).eps):
+        return -np.inf
+    return float(arviz.psislw(log_weights)[1])
+
+
+@check_shapes("return[0]: [S, N, P]", "return[1]: [S]")
+def importance_weights(
+    model: AugmentedVGP, num_samples: int = 2000, seed: int = 0
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """
+    Draws f ~ q(f) at the data, S of them, and log p(y|f) + log p(f) − log q(f) of each.
+
+    v ~ N(q_mu, q_sqrt q_sqrtᵀ) and f = L v + mean function, L = chol(K + jitter I): both densities
+    may then be taken in v. The model's own marginals use Aᵀ = (L − jitter L⁻ᵀ) and add
+    k_ii − ‖A_i‖², which differs at the level of the jitter. The mean of the weights is an
+    unbiased estimate of p(y), whatever q is.
+
+    :param num_samples: S ≥ 25.
+    :param seed: the same seed gives the same draws.
+    :raises ValueError: for another model, bad arguments, or where a weight is not finite.
+    """
+    if not isinstance(model, AugmentedVGP):
+        raise ValueError(
+            "model must be an AugmentedVGP, whose q is over f at every datum. "
+            f"Found: {type(model).__name__}."
+        )
+    for name, value, least in (("num_samples", num_samples, _FEWEST_SAMPLES), ("seed", seed, 0)):
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}. Found: {value!r}.")
+
+    X, Y, _ = model.checked_batch()
+    q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
+    N, P = q_mu.shape
+    noise = tf.random.stateless_normal([P, N, num_samples], [seed, 0], dtype=q_mu.dtype)
+    v = tf.transpose(q_mu)[:, :, None] + tf.matmul(q_sqrt, noise)  # [P, N, S]
+    f = tf.matmul(tf.linalg.cholesky(model.prior_covariance()), v)
+    F = tf.transpose(f, [2, 1, 0]) + model.mean_function(X)  # [S, N, P]
+
+    def total(value: tf.Tensor) -> tf.Tensor:
+        """Sum over all but the draws, in float64: a sum over the data eats float32's digits."""
+        return tf.reduce_sum(tf.cast(value, tf.float64), [0, 1])
+
+    log_likelihood = model.likelihood.log_prob(X, F, Y)  # [S, N]
+    log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.cast(tf.linalg.diag_part(q_sqrt), tf.float64))))
+    log_ratio = 0.5 * (total(tf.square(noise)) - total(tf.square(v))) + log_det  # log p(v)/q(v)
+    log_weights = total(tf.transpose(log_likelihood)[None]) + log_ratio
+    if not np.all(np.isfinite(log_weights)):
+        raise ValueError(
+            "model must have a q of full rank, and a likelihood that is positive under it: "
+            f"log weights must be finite. Found: {np.sum(~np.isfinite(log_weights))} that are not."
+        )
+    return F.numpy(), log_weights.numpy()

@@ -1,0 +1,31 @@
+"""Where to put the inducing points."""
+
+import numpy as np
+import sklearn.cluster
+from gpflow.base import AnyNDArray, TensorType
+
+_MOST_ROWS = 100_000  # that k-means++ looks at
+
+
+def kmeans_plusplus(X: TensorType, num_inducing: int, seed: int = 0) -> AnyNDArray:
+    """
+    Z [M, D]: rows of X far from each other, by k-means++ (Arthur and Vassilvitskii 2007).
+
+    Of more than 100,000 rows a random 100,000 are looked at.
+
+    :param X: [N, D].
+    :param num_inducing: M, at most the number of distinct rows.
+    :raises ValueError: for X that is not a finite matrix, or too few distinct rows.
+    """
+    X = np.asarray(X)
+    if X.ndim != 2 or not np.all(np.isfinite(X)):
+        raise ValueError(f"X must be a finite matrix [N, D]. Found: {X.dtype} of shape {X.shape}.")
+    if len(X) > _MOST_ROWS:
+        X = X[np.random.default_rng(seed).choice(len(X), _MOST_ROWS, replace=False)]
+    distinct = len(np.unique(X, axis=0))
+    if not 1 <= num_inducing <= distinct:
+        raise ValueError(
+            f"num_inducing must be from 1 to the {distinct} distinct rows of X. "
+            f"Found: {num_inducing}."
+        )
+    return sklearn.cluster.kmeans_plusplus(X, num_inducing, random_state=seed)[0]

@@ -1,0 +1,325 @@
+"""
+TensorBoard tasks for ``gpflow.monitor``, to be mixed with GPflow's own.
+
+``data`` is (X [N, D], Y [N, P]) for ``AugmentedSVGP`` and None for ``AugmentedVGP``, which keeps
+its own. What a task needs is checked and compiled once, when it is built::
+
+    tasks = standard_tasks("logs/run", model, data, test_data, period=10)
+    monitor = gpflow.monitor.Monitor(tasks)
+    for step in range(1000):
+        natural_gradient.minimize(model, data)
+        monitor(step)
+"""
+
+import inspect
+from collections.abc import Callable
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.monitor import (
+    ImageToTensorBoard,
+    ModelToTensorBoard,
+    MonitorTask,
+    MonitorTaskGroup,
+    ToTensorBoard,
+)
+
+from .augmentation import aux_posterior_c, aux_posterior_mean
+from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP
+from .validation import checked_data
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "AuxiliaryToTensorBoard",
+    "BoundsToTensorBoard",
+    "FitToTensorBoard",
+    "HeldOutToTensorBoard",
+    "StepSizeToTensorBoard",
+    "standard_tasks",
+]
+
+# Okabe and Ito's colours, which colour-blind readers tell apart.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+class BoundsToTensorBoard(ToTensorBoard):
+    """
+    Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, the second minus the first.
+
+    On a part of ``num_data`` rows all three are scaled to all of them, as ``elbo`` is.
+    """
+
+    def __init__(
+        self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
+    ) -> None:
+        """
+        :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+        :raises ValueError: for another model, or bad data.
+        """
+        self.model, self.args = model, _checked_arguments(model, data)
+        self._compiled = tf.function(self._bounds, autograph=False)
+        super().__init__(log_dir)
+
+    def _bounds(self) -> dict[str, tf.Tensor]:
+        *_, scale = self.model.checked_batch(*self.args)
+        augmented = self.model.elbo(*self.args)
+        gap = scale * tf.reduce_sum(self.model.augmentation_gap(*self.args))
+        return {"augmented": augmented, "standard": augmented + gap, "gap": gap}
+
+    def run(self, **unused_kwargs: Any) -> None:
+        for name, value in self._compiled().items():
+            tf.summary.scalar(f"elbo/{name}", value, step=self.current_step)
+
+
+class StepSizeToTensorBoard(ToTensorBoard):
+    """Scalar ``step_size``, as it is when the task runs."""
+
+    def __init__(self, log_dir: str, step_size: TensorType | Callable[[], TensorType]) -> None:
+        """
+        :param step_size: a number, a ``tf.Variable`` [] or a callable without arguments.
+        :raises ValueError: for anything else.
+        """
+        if not (_is_thunk(step_size) or isinstance(step_size, Real) or _is_scalar(step_size)):
+            raise ValueError(
+                "step_size must be one number, a scalar tf.Variable or a callable without "
+                f"arguments. Found: {step_size!r}."
+            )
+        self.step_size = step_size
+        super().__init__(log_dir)
+
+    def run(self, **unused_kwargs: Any) -> None:
+        value = self.step_size() if callable(self.step_size) else self.step_size
+        tf.summary.scalar("step_size", value, step=self.current_step)
+
+
+class AuxiliaryToTensorBoard(ToTensorBoard):
+    """
+    Histograms ``auxiliary/c`` and ``auxiliary/omega_mean``, over data and outputs.
+
+    c = √(E_q h²) and ω̄(c) of the optimal q(ω) at the current q(f): a heavy-tailed likelihood
+    gives data that it takes for outliers a large c and a small ω̄.
+    """
+
+    def __init__(
+        self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
+    ) -> None:
+        """
+        :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+        :raises ValueError: for another model, or bad data.
+        """
+        self.model, self.args = model, _checked_arguments(model, data)
+        self._compiled = tf.function(self._auxiliary, autograph=False)
+        super().__init__(log_dir)
+
+    def _auxiliary(self) -> dict[str, tf.Tensor]:
+        X, Y, _ = self.model.checked_batch(*self.args)
+        Fmu, Fvar = self.model.predict_f(X)
+        c = aux_posterior_c(self.model.likelihood, Fmu, Fvar, Y)
+        return {"c": c, "omega_mean": aux_posterior_mean(self.model.likelihood, c)}
+
+    def run(self, **unused_kwargs: Any) -> None:
+        for name, value in self._compiled().items():
+            tf.summary.histogram(f"auxiliary/{name}", value, step=self.current_step)
+
+
+class HeldOutToTensorBoard(ToTensorBoard):
+    """Scalar ``test/nll``, the mean of −log p(y*|x*, data) over held-out data."""
+
+    def __init__(self, log_dir: str, model: AugmentedModel, test_data: RegressionData) -> None:
+        """
+        :param test_data: X [N*, D], Y [N*, P]; also for ``AugmentedVGP``.
+        :raises ValueError: for another model, or bad data.
+        """
+        _check_model(model)
+        _check_pair("test_data", test_data)
+        self.model = model
+        self.test_data = checked_data(  # not checked_batch: these rows are none of num_data
+            *test_data,
+            num_outputs=model.num_latent_gps,
+            input_dim=model.input_dim,
+            check_labels=model.likelihood.check_observations,
+        )
+        self._compiled = tf.function(self._nll, autograph=False)
+        super().__init__(log_dir)
+
+    def _nll(self) -> tf.Tensor:
+        return -tf.reduce_mean(self.model.predict_log_density(self.test_data))
+
+    def run(self, **unused_kwargs: Any) -> None:
+        tf.summary.scalar("test/nll", self._compiled(), step=self.current_step)
+
+
+class FitToTensorBoard(ImageToTensorBoard):
+    """
+    Image ``fit``, of models with one or two input dimensions.
+
+    One: mean and central 95 % of f, and the data. Two: contours of the mean of y (of f, where the
+    likelihood defines no mean of y), a panel for every output, and the data in the same colours.
+    Inducing inputs are ticks below the one and crosses on the other. Only runs eagerly.
+    """
+
+    def __init__(
+        self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
+    ) -> None:
+        """
+        :param data: X [N, D], Y [N, P], D being 1 or 2; none for ``AugmentedVGP``.
+        :raises ValueError: for another model, bad data or another D.
+        """
+        self.model, self.args = model, _checked_arguments(model, data)
+        D, P = _num_inputs(model, self.args), model.num_latent_gps
+        if D not in (1, 2):
+            raise ValueError(
+                f"data must have 1 or 2 input dimensions, columns of X, to be drawn. Found: {D}."
+            )
+        # The colour bars have axes of their own, which are cleared with the rest at every run.
+        bars = {"ncols": 2 * P, "width_ratios": [20, 1] * P}
+        super().__init__(
+            log_dir,
+            self._plot_1d if D == 1 else self._plot_2d,
+            "fit",
+            fig_kw={"figsize": (6.4 if D == 1 else 5.4 * P, 4.2), "layout": "constrained"},
+            subplots_kw={} if D == 1 else bars,
+        )
+
+    def _plot_1d(self, figure: "Figure", axes: "Axes") -> None:
+        X, Y = (value.numpy() for value in self.model.checked_batch(*self.args)[:2])
+        X_new = np.linspace(*_limits(X[:, 0]), 200, dtype=X.dtype)
+        mean, variance = (value.numpy() for value in self.model.predict_f(X_new[:, None]))
+        for p, sd in enumerate(np.sqrt(variance).T):
+            colour, name = _COLOURS[p % len(_COLOURS)], f", output {p + 1}" * (len(mean[0]) > 1)
+            low, high = mean[:, p] - 1.96 * sd, mean[:, p] + 1.96 * sd
+            axes.fill_between(X_new, low, high, color=colour, alpha=0.25, lw=0)
+            axes.plot(X_new, mean[:, p], color=colour, label=f"f, mean and 95 %{name}")
+            dots = colour if name else "black"
+            axes.scatter(X[:, 0], Y[:, p], s=12, color=dots, lw=0, label=f"data{name}")
+        Z = _inducing_inputs(self.model)
+        if Z is not None:
+            at, bottom = Z[:, 0], axes.get_xaxis_transform()
+            ticks = axes.scatter(at, 0.0 * at, s=90, color="black", marker="|", transform=bottom)
+            ticks.set_label("inducing inputs")
+        axes.set(xlabel="x", ylabel="f(x) and y")
+        axes.legend(fontsize="small")
+
+    def _plot_2d(self, figure: "Figure", axes: AnyNDArray) -> None:
+        from matplotlib.ticker import MaxNLocator  # here, as GPflow: only who draws needs it
+
+        X, Y = (value.numpy() for value in self.model.checked_batch(*self.args)[:2])
+        grids = np.meshgrid(*(np.linspace(*_limits(x), 50, dtype=x.dtype) for x in X.T))
+        X_new, shape = np.stack([grid.ravel() for grid in grids], -1), grids[0].shape
+        try:
+            mean, of = self.model.predict_y(X_new)[0].numpy(), "y"
+        except NotImplementedError:
+            mean, of = self.model.predict_f(X_new)[0].numpy(), "f"
+        Z, levels = _inducing_inputs(self.model), MaxNLocator(12)
+        for p, (panel, bar) in enumerate(zip(axes[::2], axes[1::2], strict=True)):
+            name = f", output {p + 1}" * (len(mean[0]) > 1)
+            # Colours that hold still while the model learns, and that outliers do not stretch.
+            shown = np.concatenate([mean[:, p], np.percentile(Y[:, p], [5, 95])])
+            contours = panel.contourf(
+                *grids,
+                mean[:, p].reshape(shape),
+                levels.tick_values(shown.min(), shown.max()),
+                cmap="cividis",
+            )
+            figure.colorbar(contours, cax=bar, label=f"mean of {of}{name}")
+            colours = {"c": Y[:, p], "cmap": contours.cmap, "norm": contours.norm}
+            panel.scatter(*X.T, s=16, edgecolors="white", lw=0.5, label="data", **colours)
+            if Z is not None:
+                panel.scatter(*Z.T, marker="x", color="#D55E00", label="inducing inputs")
+            panel.set(xlabel="x₁", ylabel="x₂")
+            panel.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize="small")
+
+
+def standard_tasks(
+    log_dir: str,
+    model: AugmentedModel,
+    data: RegressionData | None = None,
+    test_data: RegressionData | None = None,
+    step_size: TensorType | Callable[[], TensorType] | None = None,
+    *,
+    period: int = 1,
+) -> MonitorTaskGroup:
+    """
+    Hyperparameters (GPflow's ``ModelToTensorBoard``), bounds, auxiliary variables and fit.
+
+    Held-out NLL and step size too where they are given; the image only where D is 1 or 2. Every
+    run passes over all of ``data``: raise ``period``, or give a part of them.
+
+    :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :param test_data: X [N*, D], Y [N*, P].
+    :param step_size: as of :class:`StepSizeToTensorBoard`.
+    :param period: run at every ``period``-th step.
+    :raises ValueError: for bad arguments.
+    """
+    args = _checked_arguments(model, data)
+    tasks: list[MonitorTask] = [
+        ModelToTensorBoard(log_dir, model),
+        BoundsToTensorBoard(log_dir, model, *args),
+        AuxiliaryToTensorBoard(log_dir, model, *args),
+    ]
+    if test_data is not None:
+        tasks.append(HeldOutToTensorBoard(log_dir, model, test_data))
+    if step_size is not None:
+        tasks.append(StepSizeToTensorBoard(log_dir, step_size))
+    if _num_inputs(model, args) in (1, 2):
+        tasks.append(FitToTensorBoard(log_dir, model, *args))
+    return MonitorTaskGroup(tasks, period)
+
+
+def _is_thunk(value: Any) -> bool:
+    """Whether it can be called without arguments; a schedule, for one, cannot."""
+    try:
+        inspect.signature(value).bind()
+    except TypeError:
+        return False
+    return True
+
+
+def _is_scalar(value: TensorType) -> bool:
+    return tf.is_tensor(value) and value.shape.rank == 0
+
+
+def _check_model(model: AugmentedModel) -> None:
+    if not isinstance(model, AugmentedSVGP | AugmentedVGP):
+        raise ValueError(
+            f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
+        )
+
+
+def _check_pair(name: str, data: RegressionData | None) -> None:
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
+
+
+def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tuple[Any, ...]:
+    """What ``model.elbo`` takes: ((X, Y),) as tensors, or () where the model keeps its data."""
+    _check_model(model)
+    if isinstance(model, AugmentedVGP):
+        if data is not None:
+            raise ValueError("data must not be given: AugmentedVGP keeps its own. Found: data.")
+        return ()
+    _check_pair("data", data)
+    return (model.checked_batch(data)[:2],)
+
+
+def _num_inputs(model: AugmentedModel, args: tuple[Any, ...]) -> int:
+    return int(model.checked_batch(*args)[0].shape[-1])
+
+
+def _inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
+    """Z [M, D] of all latent GPs, or None where there is none to be drawn."""
+    variable: Any = getattr(model, "inducing_variable", None)
+    points = getattr(variable, "inducing_variables", (variable,))
+    Zs = [point.Z.numpy() for point in points if hasattr(point, "Z")]
+    return np.concatenate(Zs) if Zs else None
+
+
+def _limits(x: AnyNDArray) -> tuple[float, float]:
+    margin = 0.05 * np.ptp(x) or 1.0  # all the same: any width will do
+    return x.min() - margin, x.max() + margin

@@ -1,0 +1,84 @@
+"""Step sizes of natural-gradient steps on minibatches: what ``AlternatingOptimizer`` takes."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.utilities import to_default_float
+
+_WINDOW = 20  # steps that the averages remember
+_CAUTION = 3.0  # times the estimated noise, for its own error and ours
+
+
+class NaturalGradient(NamedTuple):
+    """What is known of g = λ̂₁ − λ₁, the way to the batch's optimum, when its step is chosen."""
+
+    square: tf.Tensor  # [], ‖g‖²
+    noise: tf.Tensor  # [], the part of it that the choice of the batch explains: tr Var λ̂₁
+
+
+Schedule = Callable[[tf.Tensor, NaturalGradient], tf.Tensor]
+"""(number of the step, from 0 [], natural gradient) → step size [] in (0, 1]."""
+
+
+class RobbinsMonro:
+    """(t + offset)^−exponent; the paper's is (t + 100)^−0.51."""
+
+    def __init__(self, exponent: float = 0.51, offset: float = 100.0) -> None:
+        """
+        :raises ValueError: for an exponent outside (0.5, 1], where the sum of the steps does not
+            diverge or that of their squares does; for an offset below 1, a first step above 1.
+        """
+        if not 0.5 < exponent <= 1.0:
+            raise ValueError(f"exponent must be in (0.5, 1]. Found: {exponent}.")
+        if not offset >= 1.0:
+            raise ValueError(f"offset must be at least 1. Found: {offset}.")
+        self.exponent, self.offset = exponent, offset
+
+    def __call__(self, step: tf.Tensor, gradient: NaturalGradient) -> tf.Tensor:
+        return (to_default_float(step) + self.offset) ** to_default_float(-self.exponent)
+
+
+class AdaptiveStepSize(tf.Module):
+    """
+    The paper's step sizes, longer where the batch is not to blame for the distance to go.
+
+    Of E‖g‖² = ‖E g‖² + tr Var g a step of size ‖E g‖²/E‖g‖² is the best (Ranganath et al. 2013).
+    The noise is estimated within the batch, from its own rows, with the factor 1 − |B|/num_data of
+    sampling without replacement: on a full batch every step has size 1. Averages over 20 steps;
+    their state is ``tf.Variable``s, so checkpoints keep it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.least = RobbinsMonro()
+        self.square = tf.Variable(0.0, dtype=default_float(), trainable=False)
+        self.noise = tf.Variable(0.0, dtype=default_float(), trainable=False)
+
+    def __call__(self, step: tf.Tensor, gradient: NaturalGradient) -> tf.Tensor:
+        # Plain means at first, then with weights that decay over the window.
+        weight = 1.0 / tf.minimum(to_default_float(step) + 1.0, to_default_float(_WINDOW))
+        square = self.square.assign_add(weight * (gradient.square - self.square))
+        noise = self.noise.assign_add(weight * (gradient.noise - self.noise))
+        signal = tf.where(noise > 0.0, 1.0 - _CAUTION * noise / square, tf.ones_like(square))
+        return tf.maximum(signal, self.least(step, gradient))
+
+
+def as_schedule(step_size: float | Schedule) -> Schedule:
+    """
+    A number as a constant schedule; a schedule as it is.
+
+    :raises ValueError: for a number outside (0, 1], or something else.
+    """
+    if callable(step_size):
+        return step_size
+    try:
+        in_range = 0.0 < float(step_size) <= 1.0
+    except (TypeError, ValueError):
+        in_range = False
+    if not in_range:
+        raise ValueError(
+            f"step_size must be a number in (0, 1] or a schedule. Found: {step_size!r}."
+        )
+    return lambda step, gradient: to_default_float(step_size)

@@ -1,0 +1,504 @@
+"""What the monitoring tasks write: read back from the event files, from PNGs and from a server."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Matern32
+from gpflow.monitor import ModelToTensorBoard, Monitor, MonitorTaskGroup, ScalarToTensorBoard
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.augmentation import aux_posterior_c, aux_posterior_mean
+from gpflow_aaci.monitor import (
+    AuxiliaryToTensorBoard,
+    BoundsToTensorBoard,
+    FitToTensorBoard,
+    HeldOutToTensorBoard,
+    StepSizeToTensorBoard,
+    standard_tasks,
+)
+
+Randomise = Callable[[gpflow.models.GPModel], None]
+AugmentedModel = AugmentedSVGP | AugmentedVGP
+Build = Callable[..., tuple[Any, tuple[Any, ...], tuple[AnyNDArray, AnyNDArray]]]
+
+N, M = 18, 5
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> str:
+    return str(tmp_path / "logs")
+
+
+@pytest.fixture(params=["AugmentedSVGP", "AugmentedVGP"])
+def build(
+    request: pytest.FixtureRequest, rng: np.random.Generator, randomise_q: Randomise
+) -> Build:
+    """A model of either kind with some q, the arguments of its elbo, and its data."""
+
+    def build(likelihood: Any = None, D: int = 1, P: int = 1, **kwargs: Any) -> Any:
+        likelihood = likelihood or likelihoods.StudentT(0.3, 4.0)
+        dtype = gpflow.config.default_float()
+        X = rng.uniform(-2.0, 2.0, size=(N, D)).astype(dtype)
+        Y = np.sin(2.0 * X.sum(1, keepdims=True) + np.arange(P)).astype(dtype)
+        model: AugmentedModel
+        if request.param == "AugmentedVGP":
+            model, args = AugmentedVGP((X, Y), Matern32(), likelihood), ()
+        else:
+            kwargs = {"num_latent_gps": P, **kwargs}
+            model, args = AugmentedSVGP(Matern32(), likelihood, X[:M].copy(), **kwargs), ((X, Y),)
+        randomise_q(model)
+        return model, args, (X, Y)
+
+    return build
+
+
+def written(log_dir: str) -> dict[str, dict[int, Any]]:
+    """Every tag's value at every step."""
+    events = EventAccumulator(log_dir, size_guidance={"tensors": 0})
+    events.Reload()
+    return {
+        tag: {e.step: tf.make_ndarray(e.tensor_proto) for e in events.Tensors(tag)}
+        for tag in events.Tags()["tensors"]
+    }
+
+
+# ---- scalars and histograms ----
+
+
+def test_bounds_are_the_models(build: Build, log_dir: str) -> None:
+    """At every step those of the q that the model then has, and the gap is not negative."""
+    model, args, _ = build()
+    task = BoundsToTensorBoard(log_dir, model, *args)
+    expected = []
+    for step in range(3):
+        gap = tf.reduce_sum(model.augmentation_gap(*args))
+        expected.append([model.elbo(*args), model.standard_elbo(*args), gap])
+        task(step)
+        AugmentedNaturalGradient(0.5).minimize(model, *args)
+    tags = written(log_dir)
+    assert set(tags) == {"elbo/augmented", "elbo/standard", "elbo/gap"}
+    for step in range(3):
+        found = [tags[f"elbo/{name}"][step] for name in ("augmented", "standard", "gap")]
+        np.testing.assert_allclose(found, expected[step], rtol=1e-5)
+        assert found[2] > 0.0
+    assert tags["elbo/augmented"][2] > tags["elbo/augmented"][0]
+
+
+def test_bounds_of_a_batch_are_scaled_to_num_data(
+    rng: np.random.Generator, randomise_q: Randomise, log_dir: str
+) -> None:
+    """All three, so that the gap stays the difference of the others."""
+    X, Y = rng.normal(size=(N, 2)), rng.normal(size=(N, 1))
+    model = AugmentedSVGP(Matern32(), likelihoods.Laplace(), X[:M].copy(), num_data=3 * N)
+    randomise_q(model)
+    BoundsToTensorBoard(log_dir, model, (X, Y))(0)
+    tags = written(log_dir)
+    augmented, standard = model.elbo((X, Y)), model.standard_elbo((X, Y))
+    np.testing.assert_allclose(tags["elbo/augmented"][0], augmented, rtol=1e-6)
+    np.testing.assert_allclose(tags["elbo/standard"][0], standard, rtol=1e-6)
+    np.testing.assert_allclose(tags["elbo/gap"][0], standard - augmented, rtol=1e-5)
+
+
+def test_tasks_compile_once(build: Build, log_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, args, data = build()
+    calls, predict_f = [], type(model).predict_f
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return predict_f(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(model), "predict_f", counted)
+    tasks = [
+        BoundsToTensorBoard(log_dir, model, *args),
+        AuxiliaryToTensorBoard(log_dir, model, *args),
+        HeldOutToTensorBoard(log_dir, model, data),
+    ]
+    for task in tasks:
+        calls.clear()
+        task(0)
+        assert calls
+        calls.clear()
+        task(1)
+        assert not calls
+
+
+def test_step_size_is_that_of_the_moment(log_dir: str) -> None:
+    variable = tf.Variable(0.5, dtype=tf.float64)
+    values = iter([0.25, 0.125])
+    for name, step_size in (("n", 0.3), ("v", variable), ("c", lambda: next(values))):
+        task = StepSizeToTensorBoard(f"{log_dir}/{name}", step_size)
+        variable.assign(0.5)
+        task(0)
+        variable.assign(0.75)
+        task(7)
+    for name, expected in (("n", [0.3, 0.3]), ("v", [0.5, 0.75]), ("c", [0.25, 0.125])):
+        steps = written(f"{log_dir}/{name}")["step_size"]
+        assert list(steps) == [0, 7]
+        np.testing.assert_allclose(list(steps.values()), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("P", [1, 2])
+def test_histograms_hold_every_c_and_omega(build: Build, log_dir: str, P: int) -> None:
+    """Their range is the true one, each bin counts what is in it."""
+    model, args, (X, Y) = build(P=P)
+    AuxiliaryToTensorBoard(log_dir, model, *args)(3)
+    Fmu, Fvar = model.predict_f(X)
+    c = aux_posterior_c(model.likelihood, Fmu, Fvar, Y)
+    omega_mean = aux_posterior_mean(model.likelihood, c)
+    tags = written(log_dir)
+    assert set(tags) == {"auxiliary/c", "auxiliary/omega_mean"}
+    for name, values in (("c", c.numpy()), ("omega_mean", omega_mean.numpy())):
+        left, right, count = tags[f"auxiliary/{name}"][3].T
+        np.testing.assert_allclose([left[0], right[-1]], [values.min(), values.max()], rtol=1e-12)
+        for i in range(5, len(left), 5):  # values on an edge up to rounding: none here
+            assert count[:i].sum() == np.sum(values < left[i])
+        assert count.sum() == N * P
+
+
+def test_an_outlier_has_the_largest_c_and_the_smallest_omega(
+    rng: np.random.Generator, log_dir: str
+) -> None:
+    """As the docstring says, for Student-t."""
+    X = rng.uniform(-2.0, 2.0, size=(N, 1))
+    Y = np.sin(X)
+    tags = []
+    for outlier in (0.0, 30.0):
+        Y[0] += outlier
+        model = AugmentedVGP((X, Y), Matern32(), likelihoods.StudentT(0.3, 4.0))
+        AugmentedNaturalGradient().minimize(model)
+        AuxiliaryToTensorBoard(f"{log_dir}/{outlier}", model)(0)
+        tags.append(written(f"{log_dir}/{outlier}"))
+    c, omega = ([t[f"auxiliary/{name}"][0] for t in tags] for name in ("c", "omega_mean"))
+    assert c[1][-1, 1] > 10.0 * c[0][-1, 1]
+    assert omega[1][0, 0] < 0.1 * omega[0][0, 0]
+
+
+def test_held_out_nll_is_that_of_the_gaussian_predictive_density(
+    build: Build, rng: np.random.Generator, log_dir: str
+) -> None:
+    """More test rows than num_data are nothing wrong."""
+    model, args, _ = build(likelihoods.Gaussian(variance=0.2))
+    X_test, Y_test = rng.normal(size=(3 * N, 1)), rng.normal(size=(3 * N, 1))
+    task = HeldOutToTensorBoard(log_dir, model, (X_test, Y_test))
+    for step in range(2):
+        task(step)
+        mean, variance = (value.numpy() for value in model.predict_f(X_test))
+        density = scipy.stats.norm.logpdf(Y_test, mean, np.sqrt(variance + 0.2))
+        found = written(log_dir)["test/nll"][step]
+        np.testing.assert_allclose(found, -density.mean(), rtol=1e-6)
+        AugmentedNaturalGradient().minimize(model, *args)
+
+
+def test_test_rows_are_none_of_num_data(rng: np.random.Generator, log_dir: str) -> None:
+    X = rng.normal(size=(2 * N, 1))
+    model = AugmentedSVGP(Matern32(), likelihoods.Laplace(), X[:M].copy(), num_data=N)
+    HeldOutToTensorBoard(log_dir, model, (X, np.sin(X)))(0)
+    expected = -np.mean(model.predict_log_density((X, np.sin(X))))
+    np.testing.assert_allclose(written(log_dir)["test/nll"][0], expected, rtol=1e-6)
+
+
+# ---- the image ----
+
+
+def decoded(log_dir: str, step: int) -> AnyNDArray:
+    """The image [height, width, channels] of a step."""
+    width, height, png = written(log_dir)["fit"][step]
+    assert png.startswith(b"\x89PNG")
+    image = tf.io.decode_png(png).numpy()
+    assert image.shape[:2] == (int(height), int(width))
+    return image
+
+
+@pytest.mark.parametrize(("D", "P", "width"), [(1, 1, 640), (1, 2, 640), (2, 1, 540), (2, 2, 1080)])
+def test_image_is_a_png_that_follows_the_model(
+    build: Build, log_dir: str, D: int, P: int, width: int
+) -> None:
+    """Redrawn, not drawn over: back at its first q, the model has its first image again."""
+    model, args, _ = build(D=D, P=P)
+    task = FitToTensorBoard(log_dir, model, *args)
+    start = model.q_mu.numpy()
+    for step, q_mu in enumerate((start, 0.0 * start, start)):
+        model.q_mu.assign(q_mu)
+        task(step)
+    first, flat, again = (decoded(log_dir, step) for step in range(3))
+    assert first.shape[:2] == (420, width)
+    assert np.mean(np.any(first != flat, axis=-1)) > 0.02
+    np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("P", [1, 2])
+def test_curve_band_and_data_are_the_models(build: Build, log_dir: str, P: int) -> None:
+    model, args, (X, Y) = build(P=P)
+    task = FitToTensorBoard(log_dir, model, *args)
+    task(0)
+    bands = [c for c in task.axes.collections if c.get_label().startswith("_")]
+    dots = [c for c in task.axes.collections if c.get_label().startswith("data")]
+    assert len(task.axes.lines) == len(bands) == len(dots) == P
+    x = task.axes.lines[0].get_xdata()
+    assert x.min() < X.min() < X.max() < x.max()
+    mean, variance = (value.numpy() for value in model.predict_f(x[:, None]))
+    high = mean + scipy.stats.norm.ppf(0.975) * np.sqrt(variance)
+    low = 2.0 * mean - high
+    for p in range(P):
+        np.testing.assert_allclose(task.axes.lines[p].get_ydata(), mean[:, p])
+        np.testing.assert_allclose(dots[p].get_offsets(), np.hstack([X, Y[:, p : p + 1]]))
+        corners = bands[p].get_paths()[0].get_extents()
+        np.testing.assert_allclose(corners.ymin, low[:, p].min(), atol=1e-3)
+        np.testing.assert_allclose(corners.ymax, high[:, p].max(), atol=1e-3)
+    assert task.axes.get_xlabel()
+    assert task.axes.get_ylabel()
+
+
+def test_inducing_inputs_are_drawn_where_there_are_some(build: Build, log_dir: str) -> None:
+    for D in (1, 2):
+        model, args, _ = build(D=D)
+        task = FitToTensorBoard(log_dir, model, *args)
+        task(0)
+        panel = np.ravel(task.axes)[0]
+        drawn = [c for c in panel.collections if c.get_label() == "inducing inputs"]
+        assert len(drawn) == (1 if args else 0)
+        if args:
+            Z = model.inducing_variable.Z.numpy()
+            np.testing.assert_allclose(drawn[0].get_offsets()[:, :D], Z)
+
+
+def test_contours_show_the_mean_of_y(build: Build, log_dir: str) -> None:
+    """Its highest point lies in the highest contour, its lowest in the lowest."""
+    model, args, (X, Y) = build(D=2)
+    task = FitToTensorBoard(log_dir, model, *args)
+    task(0)
+    panel, bar = task.axes
+    contours, dots = panel.collections[:2]
+    edges = np.linspace(X.min(0), X.max(0), 50) + 0.05 * np.outer(
+        np.linspace(-1, 1, 50), np.ptp(X, 0)
+    )
+    grid = np.stack(np.meshgrid(*edges.T), -1).reshape(-1, 2)
+    mean = model.predict_y(grid)[0].numpy()[:, 0]
+    np.testing.assert_allclose([contours.zmin, contours.zmax], [mean.min(), mean.max()])
+    for at in (mean.argmin(), mean.argmax()):
+        layer = np.searchsorted(contours.levels, mean[at]) - 1
+        inside = [path.contains_point(grid[at], radius=1e-6) for path in contours.get_paths()]
+        assert inside[layer]
+    np.testing.assert_array_equal(dots.get_array(), Y[:, 0])
+    np.testing.assert_array_equal(dots.get_offsets(), X)
+    assert bar.get_ylabel() == "mean of y"
+
+
+def test_contours_of_labels_reach_from_0_to_1(rng: np.random.Generator, log_dir: str) -> None:
+    """Also while the mean is still 1/2 everywhere."""
+    X = rng.normal(size=(N, 2))
+    model = AugmentedVGP((X, 1.0 * (X[:, :1] > 0)), Matern32(), likelihoods.Logistic())
+    task = FitToTensorBoard(log_dir, model)
+    task(0)
+    levels = task.axes[0].collections[0].levels
+    np.testing.assert_allclose([levels[0], levels[-1]], [0.0, 1.0], atol=1e-12)
+
+
+def test_contours_of_f_where_y_has_no_mean(build: Build, log_dir: str) -> None:
+    class Cauchy(likelihoods.StudentT):
+        def _conditional_mean(self, X: Any, F: Any) -> tf.Tensor:
+            raise NotImplementedError
+
+    model, args, _ = build(Cauchy(0.3, 1.0), D=2)
+    task = FitToTensorBoard(log_dir, model, *args)
+    task(0)
+    assert task.axes[1].get_ylabel() == "mean of f"
+
+
+# ---- together ----
+
+
+ALWAYS = {"elbo/augmented", "elbo/standard", "elbo/gap", "auxiliary/c", "auxiliary/omega_mean"}
+HYPERPARAMETERS = {"kernel.variance", "likelihood.scale", "likelihood.df"}
+
+
+@pytest.mark.parametrize("D", [1, 2, 3])
+def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -> None:
+    model, args, data = build(D=D)
+    standard_tasks(f"{log_dir}/few", model, *args)(0)
+    standard_tasks(f"{log_dir}/all", model, *args, test_data=data, step_size=0.5)(0)
+    image = {"fit"} if D < 3 else set()
+    common = ALWAYS | HYPERPARAMETERS | {"kernel.lengthscales"} | image
+    assert set(written(f"{log_dir}/few")) == common
+    assert set(written(f"{log_dir}/all")) == common | {"test/nll", "step_size"}
+
+
+def test_tasks_mix_with_gpflows_in_one_monitor(build: Build, log_dir: str) -> None:
+    """One log directory, each group at its period."""
+    model, args, _ = build()
+    monitor = Monitor(
+        standard_tasks(log_dir, model, *args, period=2),
+        MonitorTaskGroup(
+            [
+                ScalarToTensorBoard(log_dir, lambda: 1.0, "one"),
+                StepSizeToTensorBoard(log_dir, 0.5),
+            ],
+            period=3,
+        ),
+    )
+    for step in range(5):
+        monitor(step)
+    tags = written(log_dir)
+    for tag in (*ALWAYS, *HYPERPARAMETERS, "fit"):
+        assert list(tags[tag]) == [0, 2, 4]
+    assert list(tags["one"]) == list(tags["step_size"]) == [0, 3]
+
+
+def test_tasks_work_in_a_compiled_step(build: Build, log_dir: str) -> None:
+    """As GPflow's, but for images: a step of optimisation and its monitoring in one graph."""
+    model, args, data = build()
+    tasks = [
+        ModelToTensorBoard(log_dir, model),
+        BoundsToTensorBoard(log_dir, model, *args),
+        AuxiliaryToTensorBoard(log_dir, model, *args),
+        HeldOutToTensorBoard(log_dir, model, data),
+        StepSizeToTensorBoard(log_dir, 0.5),
+    ]
+    optimizer = AugmentedNaturalGradient(0.5)
+
+    @tf.function
+    def compiled(step: tf.Tensor) -> None:
+        optimizer.minimize(model, *args)
+        for task in tasks:
+            task(step)
+
+    for step in tf.range(3):
+        compiled(step)
+    tags = written(log_dir)
+    assert all(list(values) == [0, 1, 2] for values in tags.values())
+    assert set(tags) > ALWAYS | HYPERPARAMETERS
+    np.testing.assert_allclose(tags["elbo/augmented"][2], model.elbo(*args), rtol=1e-6)
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_float32(build: Build, log_dir: str, D: int) -> None:
+    gpflow.config.set_default_float(np.float32)
+    gpflow.config.set_default_jitter(1e-4)
+    model, args, data = build(D=D)
+    standard_tasks(log_dir, model, *args, test_data=data)(0)
+    tags = written(log_dir)
+    np.testing.assert_allclose(tags["elbo/standard"][0], model.standard_elbo(*args), rtol=1e-4)
+    nll = -np.mean(model.predict_log_density(data))
+    np.testing.assert_allclose(tags["test/nll"][0], nll, rtol=1e-5)
+
+
+# ---- bad arguments ----
+
+
+def test_bad_arguments_are_named(build: Build, log_dir: str) -> None:
+    """When the task is built, not in the middle of a training."""
+    model, args, (X, Y) = build()
+    stock: Any = gpflow.models.SVGP(Matern32(), gpflow.likelihoods.StudentT(), X[:M])
+    model_tasks: list[Any] = [
+        BoundsToTensorBoard,
+        AuxiliaryToTensorBoard,
+        FitToTensorBoard,
+        standard_tasks,
+    ]
+    for task in model_tasks:
+        with pytest.raises(ValueError, match=r"model must be .*Found: SVGP"):
+            task(log_dir, stock, (X, Y))
+        wrong = [None, X, (X, Y, Y)] if args else [(X, Y)]
+        for data in wrong:
+            with pytest.raises(ValueError, match=r"data must .*Found"):
+                task(log_dir, model, data)
+        if args:
+            with pytest.raises(ValueError, match="Y must be finite"):
+                task(log_dir, model, (X, Y * np.nan))
+    with pytest.raises(ValueError, match=r"model must be .*Found: SVGP"):
+        HeldOutToTensorBoard(log_dir, stock, (X, Y))
+    bad: Any
+    for bad, message in (
+        (None, "test_data must be a pair .*NoneType"),
+        ((np.hstack([X, X]), Y), r"X must have as many columns.*2"),
+        ((X, np.inf * Y), "Y must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            HeldOutToTensorBoard(log_dir, model, bad)
+    for bad in ("0.5", None, [0.5], tf.Variable([0.5, 0.5]), lambda step: 1.0 / step):
+        with pytest.raises(ValueError, match="step_size must be one number"):
+            StepSizeToTensorBoard(log_dir, bad)
+    assert not Path(log_dir).exists()
+
+
+def test_image_of_many_inputs_is_refused(build: Build, log_dir: str) -> None:
+    model, args, _ = build(D=3)
+    with pytest.raises(ValueError, match=r"data must have 1 or 2 input dimensions.*Found: 3"):
+        FitToTensorBoard(log_dir, model, *args)
+
+
+# ---- a real server ----
+
+
+@pytest.fixture
+def server(log_dir: str, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
+    """GET of a TensorBoard on ``log_dir`` at a free port; None for what it does not have yet."""
+    log = tmp_path / "server"
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", log_dir, "--port", "0"]
+    options = ["--host", "127.0.0.1", "--load_fast", "false", "--reload_interval", "1"]
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with log.open("w") as output:
+        process = subprocess.Popen(command + options, stdout=output, stderr=output)
+
+    def get(path: str) -> Any:
+        address = re.search(r"http://127\.0\.0\.1:\d+", log.read_text())
+        assert process.poll() is None, log.read_text()
+        if not address:
+            return None
+        try:
+            with opener.open(f"{address[0]}/data/plugin/{path}", timeout=10) as response:
+                return json.load(response)
+        except urllib.error.URLError:
+            return None
+
+    try:
+        yield get
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("build", ["AugmentedSVGP"], indirect=True)
+def test_tensorboard_serves_what_was_written(
+    build: Build, log_dir: str, server: Callable[[str], Any]
+) -> None:
+    model, args, data = build()
+    tasks = standard_tasks(log_dir, model, *args, test_data=data, step_size=0.5)
+    expected = []
+    for step in range(2):
+        expected.append(float(model.elbo(*args)))
+        tasks(step)
+        AugmentedNaturalGradient(0.5).minimize(model, *args)
+
+    scalars = {"elbo/augmented", "elbo/standard", "elbo/gap", "test/nll", "step_size"}
+    deadline = time.monotonic() + 90.0
+    while not (tags := server("scalars/tags")) or not scalars <= set(tags.get(".", ())):
+        assert time.monotonic() < deadline, tags
+        time.sleep(0.5)
+
+    def series(tag: str) -> Any:
+        query = urllib.parse.urlencode({"run": ".", "tag": tag})
+        return np.array(server(f"scalars/scalars?{query}"))[:, 1:]
+
+    np.testing.assert_allclose(series("elbo/augmented"), [[0, expected[0]], [1, expected[1]]])
+    augmented, standard, gap = (series(f"elbo/{n}")[:, 1] for n in ("augmented", "standard", "gap"))
+    np.testing.assert_allclose(standard - augmented, gap, rtol=1e-4)
+    np.testing.assert_array_equal(series("step_size"), [[0, 0.5], [1, 0.5]])
+    assert set(server("histograms/tags")["."]) == {"auxiliary/c", "auxiliary/omega_mean"}
+    assert set(server("images/tags")["."]) == {"fit"}

@@ -1,0 +1,383 @@
+"""train and fit_collapsed as runs: what they return, how they stop, and how they go on."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+import gpflow_aaci
+from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, EarlyStopping, train
+from gpflow_aaci.models import AugmentedModel
+
+Batch = tuple[AnyNDArray, AnyNDArray]
+N = 120
+
+
+def wave(seed: int = 0, rows: int = N) -> Batch:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(rows, 1))
+    return X, np.sin(2.0 * X) + 0.2 * rng.standard_t(3.0, size=X.shape)
+
+
+def sparse() -> AugmentedSVGP:
+    X, _ = wave()
+    likelihood = gpflow_aaci.likelihoods.StudentT(scale=0.5)
+    kernel = gpflow.kernels.SquaredExponential()
+    return AugmentedSVGP(kernel, likelihood, X[:10].copy(), num_data=N)
+
+
+def full() -> AugmentedVGP:
+    kernel = gpflow.kernels.SquaredExponential()
+    return AugmentedVGP(wave(rows=30), kernel, gpflow_aaci.likelihoods.Laplace(scale=0.5))
+
+
+def values(model: AugmentedModel) -> list[AnyNDArray]:
+    return [v.numpy() for v in model.variables]
+
+
+def assert_same(a: AugmentedModel, b: AugmentedModel) -> None:
+    """Bit by bit."""
+    for x, y in zip(values(a), values(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def quiet(model: AugmentedModel, data: Any = None, **kwargs: Any) -> pd.DataFrame:
+    kwargs = {"batch_size": 20, "evaluate_every": 10, "progress": False} | kwargs
+    return train(model, data, **kwargs)
+
+
+def datasets() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(wave()).shuffle(N, seed=3).repeat().batch(20)
+
+
+# ---- what a run is ----
+
+
+def test_history_says_what_the_model_was_worth() -> None:
+    model, test = sparse(), wave(seed=1)
+    before = -float(tf.reduce_mean(model.predict_log_density(test)))
+    history = quiet(model, wave(), num_steps=95, test_data=test)
+    assert list(history.columns) == ["step", "seconds", "elbo", "nll"]
+    assert list(history.step) == [*range(10, 91, 10), 95]
+    assert (history.seconds.diff().dropna() > 0.0).all()
+    # All 120 rows are watched.
+    np.testing.assert_allclose(history.elbo.iloc[-1], model.elbo(wave()), rtol=1e-12)
+    after = -float(tf.reduce_mean(model.predict_log_density(test)))
+    np.testing.assert_allclose(history.nll.iloc[-1], after, rtol=1e-12)
+    assert after < before - 0.1
+
+
+def test_no_test_data_no_nll() -> None:
+    assert quiet(full(), num_steps=10).nll.isna().all()
+
+
+def test_every_pass_sees_every_row_once_in_an_order_of_its_own() -> None:
+    """Steps by train are those by hand on the batches that its seed promises."""
+    model, by_hand, optimizer = sparse(), sparse(), AlternatingOptimizer(0.3)
+    X, Y = wave()
+    quiet(model, (X, Y), optimizer=AlternatingOptimizer(0.3), num_steps=9, seed=5)
+    for number in (0, 1):
+        order = np.random.default_rng([5, number]).permutation(N)
+        for rows in order.reshape(6, 20)[: 6 if number == 0 else 3]:
+            optimizer.minimize(by_hand, (X[rows], Y[rows]))
+    for ours, theirs in zip(values(model), values(by_hand), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+    other = sparse()
+    quiet(other, (X, Y), optimizer=AlternatingOptimizer(0.3), num_steps=9, seed=6)
+    assert np.any(other.q_mu.numpy() != model.q_mu.numpy())
+
+
+def test_a_dataset_that_ends_ends_the_run() -> None:
+    data = tf.data.Dataset.from_tensor_slices(wave()).batch(20)
+    model = sparse()
+    assert list(quiet(model, data, num_steps=50, evaluate_every=2).step) == [2, 4, 6]
+
+
+@pytest.mark.parametrize("metric", ["elbo", "nll"])
+def test_early_stopping_waits_for_its_patience(metric: Any) -> None:
+    """With an unreachable min_delta nothing is ever better than the first evaluation."""
+    rule = EarlyStopping(metric, patience=3, min_delta=1e6)
+    history = quiet(sparse(), wave(), num_steps=200, early_stopping=rule, test_data=wave(seed=1))
+    assert list(history.step) == [10, 20, 30, 40]
+    going = EarlyStopping(metric, patience=30)
+    history = quiet(sparse(), wave(), num_steps=60, early_stopping=going, test_data=wave(seed=1))
+    assert history.step.iloc[-1] == 60
+
+
+def test_monitor_is_called_after_every_step(tmp_path: Path) -> None:
+    model, seen = sparse(), []
+    task = gpflow.monitor.ExecuteCallback(lambda: seen.append(model.q_mu.numpy()))
+    monitor = gpflow.monitor.Monitor(gpflow.monitor.MonitorTaskGroup(task, period=2))
+    quiet(model, wave(), num_steps=6, monitor=monitor)
+    assert len(seen) == 3
+    np.testing.assert_array_equal(seen[-1], model.q_mu)
+
+
+def test_a_failing_step_says_which_and_leaves_the_model() -> None:
+    X, Y = wave()
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(20)
+    bad = tf.data.Dataset.from_tensors((X[:20], np.full_like(Y[:20], np.nan)))
+    model, good = sparse(), sparse()
+    with pytest.raises(RuntimeError, match=r"step 4 failed(.|\n)*Y"):
+        quiet(model, data.take(3).concatenate(bad), num_steps=9)
+    quiet(good, data.take(3), num_steps=9)
+    assert_same(model, good)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "names"),
+    [
+        ({"num_steps": 0}, "num_steps"),
+        ({"batch_size": -5}, "batch_size"),
+        ({"evaluate_every": 2.5}, "evaluate_every"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"early_stopping": EarlyStopping("nll")}, "test_data"),
+        ({"early_stopping": EarlyStopping("rmse")}, "metric"),  # type: ignore[arg-type]
+        ({"early_stopping": EarlyStopping("elbo", patience=0)}, "patience"),
+        ({"data": None}, "data"),
+        ({"data": tf.data.Dataset.from_tensor_slices(wave()).take(0).batch(5)}, "empty"),
+    ],
+)
+def test_bad_arguments_are_named_before_anything_changes(kwargs: Any, names: str) -> None:
+    model = sparse()
+    before = values(model)
+    with pytest.raises(ValueError, match=names):
+        quiet(model, **({"data": wave()} | kwargs))
+    for now, then in zip(values(model), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+# ---- stopping and going on ----
+
+
+@pytest.mark.parametrize("source", ["arrays", "dataset", "VGP"])
+def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None:
+    data = {"arrays": wave, "dataset": datasets, "VGP": lambda: None}[source]
+    make = full if source == "VGP" else sparse
+    whole, parts = make(), make()
+    history = quiet(whole, data(), num_steps=60)
+    quiet(parts, data(), num_steps=30, checkpoint_dir=tmp_path)
+    again = make()  # as a new process would
+    resumed = quiet(again, data(), num_steps=60, checkpoint_dir=tmp_path)
+    assert_same(whole, again)
+    pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed.drop(columns="seconds"))
+    assert (resumed.seconds.diff().dropna() > 0.0).all()
+
+
+def test_ctrl_c_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
+    model, calls = sparse(), []
+
+    def press() -> None:
+        calls.append(0)
+        if len(calls) == 25:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    task = gpflow.monitor.ExecuteCallback(press)
+    monitor = gpflow.monitor.Monitor(gpflow.monitor.MonitorTaskGroup(task))
+    handler = signal.getsignal(signal.SIGINT)
+    history = quiet(model, wave(), num_steps=60, monitor=monitor, checkpoint_dir=tmp_path)
+    assert list(history.step) == [10, 20]
+    assert signal.getsignal(signal.SIGINT) is handler
+    whole, again = sparse(), sparse()
+    quiet(again, wave(), num_steps=60, checkpoint_dir=tmp_path)
+    quiet(whole, wave(), num_steps=60)
+    assert_same(whole, again)
+
+
+KILLED = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+import numpy as np
+import gpflow_aaci
+from test_training import quiet, sparse, wave, datasets, values
+folder = Path(sys.argv[1])
+print("ready", flush=True)
+rule = gpflow_aaci.EarlyStopping("nll", patience=8)
+common = {"num_steps": 150, "checkpoint_every": 3, "test_data": wave(seed=1)}
+kept = {}
+for name, data in (("arrays", wave()), ("dataset", datasets())):
+    model = sparse()
+    history = quiet(
+        model, data, early_stopping=rule, checkpoint_dir=folder / name, **common
+    )
+    kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
+    kept[name + "history"] = history.drop(columns="seconds").to_numpy()
+model = sparse()
+result = gpflow_aaci.fit_collapsed(model, wave(), checkpoint_dir=folder / "collapsed")
+kept |= {f"collapsed{i}": value for i, value in enumerate(values(model))}
+kept["collapsed"] = np.asarray(result)
+np.savez(folder / "unfinished.npz", **kept)
+(folder / "unfinished.npz").rename(folder / "end.npz")
+"""
+
+
+def _start(folder: Path) -> "subprocess.Popen[str]":
+    arguments = [sys.executable, "-c", KILLED, str(folder), str(Path(__file__).parent)]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_killed_ten_times_a_run_ends_as_if_it_never_had_been(tmp_path: Path) -> None:
+    """SIGKILL at random moments, most of them within a checkpoint's write."""
+    rng = np.random.default_rng(0)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    began = time.perf_counter()
+    assert _start(whole).wait() == 0
+    took = time.perf_counter() - began
+    killed, kills = tmp_path / "killed", 0
+    while kills < 10:
+        killed.mkdir(exist_ok=True)
+        process = _start(killed)
+        timer = threading.Timer(rng.uniform(0.1, 0.6) * took, process.kill)
+        timer.start()
+        kills += process.wait() == -signal.SIGKILL
+        timer.cancel()
+        if (killed / "end.npz").exists():  # it was quicker: once more from the start
+            _assert_same_end(whole, killed)
+            shutil.rmtree(killed)
+    killed.mkdir(exist_ok=True)
+    assert _start(killed).wait() == 0
+    _assert_same_end(whole, killed)
+
+
+def _assert_same_end(a: Path, b: Path) -> None:
+    with np.load(a / "end.npz") as ours, np.load(b / "end.npz") as theirs:
+        assert set(ours) == set(theirs)
+        for name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+# ---- checkpoints that are not to be trusted, and disks ----
+
+
+def _run(model: AugmentedModel, folder: Path, data: Any = None, **kwargs: Any) -> pd.DataFrame:
+    return quiet(model, data or wave(), num_steps=20, checkpoint_dir=folder, **kwargs)
+
+
+def _latest(folder: Path) -> Path:
+    return sorted(folder.iterdir())[-1]
+
+
+def _truncate(folder: Path) -> None:
+    path = next(_latest(folder).glob("variables.data*"))
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def _empty_manifest(folder: Path) -> None:
+    (_latest(folder) / "checkpoint.json").write_text("")
+
+
+def _lose(folder: Path) -> None:
+    (_latest(folder) / "history.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_truncate, "damaged: variables.data"),
+        (_empty_manifest, "not a checkpoint"),
+        (_lose, "damaged: history.json"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(
+    tmp_path: Path, damage: Callable[[Path], None], says: str
+) -> None:
+    _run(sparse(), tmp_path)
+    damage(tmp_path)
+    model, fresh = sparse(), sparse()
+    with pytest.raises(ValueError, match=says):
+        _run(model, tmp_path)
+    assert_same(model, fresh)
+
+
+def _other_kernel() -> AugmentedSVGP:
+    likelihood = gpflow_aaci.likelihoods.StudentT(scale=0.5)
+    Z = wave()[0][:10].copy()
+    return AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, Z, num_data=N)
+
+
+@pytest.mark.parametrize(
+    ("model", "kwargs", "says"),
+    [
+        (sparse, {"data": wave(seed=9)}, "data is"),
+        (sparse, {"seed": 1}, "seed is 1 here. Found: 0"),
+        (sparse, {"batch_size": 10}, "batch_size is 10 here. Found: 20"),
+        (_other_kernel, {}, "model is"),
+        (sparse, {"optimizer": AlternatingOptimizer(0.5)}, "optimizer is"),
+    ],
+)
+def test_a_foreign_checkpoint_is_refused(
+    tmp_path: Path, model: Callable[[], AugmentedModel], kwargs: Any, says: str
+) -> None:
+    _run(sparse(), tmp_path)
+    other, fresh = model(), model()
+    with pytest.raises(ValueError, match=f"of another run: {says}"):
+        _run(other, tmp_path, **kwargs)
+    assert_same(other, fresh)
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    _run(sparse(), tmp_path, checkpoint_every=3)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "step-0000000018",
+        "step-0000000020",
+    ]
+    steps = json.loads((_latest(tmp_path) / "history.json").read_text())
+    assert [record[0] for record in steps] == [10, 20]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_fails_stops_the_run_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The model keeps its steps, the folder its older checkpoint."""
+    _run(sparse(), tmp_path, checkpoint_every=10)
+    older = {path: path.stat().st_mtime for path in tmp_path.rglob("*")}
+
+    def fail(path: Path, *args: Any, **kwargs: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    model, good = sparse(), sparse()
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(OSError, match=rf"step 25 was not written: {os.strerror(code)}"):
+        quiet(model, wave(), num_steps=25, checkpoint_dir=tmp_path)
+    monkeypatch.undo()
+    quiet(good, wave(), num_steps=25)
+    assert_same(model, good)
+    assert all(path.stat().st_mtime == at for path, at in older.items() if path != tmp_path)
+    again = sparse()
+    quiet(again, wave(), num_steps=25, checkpoint_dir=tmp_path)
+    assert_same(again, good)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file is in its place."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        quiet(sparse(), wave(), num_steps=5, checkpoint_dir=tmp_path / "file" / "run")
+
+
+def test_fit_collapsed_refuses_a_checkpoint_of_another_objective(tmp_path: Path) -> None:
+    gpflow_aaci.fit_collapsed(sparse(), wave(), checkpoint_dir=tmp_path)
+    with pytest.raises(ValueError, match="of another run: objective is 'augmented'"):
+        gpflow_aaci.fit_collapsed(sparse(), wave(), objective="augmented", checkpoint_dir=tmp_path)
