@@ -5,6 +5,7 @@ from .alternating import AlternatingOptimizer
 from .diagnostics import importance_weights, psis_khat
 from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from .fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
+from .gibbs import GibbsKernel, sample_posterior
 from .inducing import kmeans_plusplus
 from .models import AugmentedSVGP, AugmentedVGP
 from .optimizers import AugmentedNaturalGradient
@@ -24,6 +25,7 @@ __all__ = [
     "FitProgress",
     "FitResult",
     "GeneralizedInverseGaussian",
+    "GibbsKernel",
     "PolishResult",
     "PolyaGamma",
     "RobbinsMonro",
@@ -38,5 +40,6 @@ __all__ = [
     "monitor",
     "polish",
     "psis_khat",
+    "sample_posterior",
     "train",
 ]

@@ -51,7 +51,9 @@ def _floored_square(c: TensorType) -> tf.Tensor:
     return tf.maximum(r, c_squared_floor(r.dtype))
 
 
-@check_shapes("omega: [N, P]", "Y: [N, P]", "return: [N, P]")
+@check_shapes(
+    "omega: [batch..., N, P]", "Y: [broadcast batch..., N, P]", "return: [batch..., N, P]"
+)
 def auglik_potential(
     likelihood: SuperGaussianLikelihood, omega: TensorType, Y: TensorType
 ) -> tf.Tensor:
@@ -59,7 +61,9 @@ def auglik_potential(
     return likelihood.g(Y) + likelihood.beta(Y) * omega
 
 
-@check_shapes("omega: [N, P]", "Y: [N, P]", "return: [N, P]")
+@check_shapes(
+    "omega: [batch..., N, P]", "Y: [broadcast batch..., N, P]", "return: [batch..., N, P]"
+)
 def auglik_precision(
     likelihood: SuperGaussianLikelihood, omega: TensorType, Y: TensorType
 ) -> tf.Tensor:
@@ -67,7 +71,12 @@ def auglik_precision(
     return 2.0 * likelihood.gamma(Y) * omega
 
 
-@check_shapes("omega: [N, P]", "Y: [N, P]", "return[0]: [N, P]", "return[1]: [N, P]")
+@check_shapes(
+    "omega: [batch..., N, P]",
+    "Y: [broadcast batch..., N, P]",
+    "return[0]: [batch..., N, P]",
+    "return[1]: [batch..., N, P]",
+)
 def auglik_potential_and_precision(
     likelihood: SuperGaussianLikelihood, omega: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:

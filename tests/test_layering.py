@@ -45,6 +45,7 @@ ORDER = [
     "training",
     "inducing",
     "diagnostics",
+    "gibbs",
     "monitor",
     "testing",
     "",  # the package itself, which shows them all

@@ -66,3 +66,11 @@ def test_one_s_own_likelihood_and_its_wrong_twin() -> None:
     names["Cauchy"].log_phi = lambda self, r: -(r**2)
     with pytest.raises(ValueError, match="derivative of order 2 has the wrong sign at r ="):
         gpflow_aaci.check_likelihood(cauchy, np.zeros((1, 1)))
+
+
+def test_exact_sampling_mixes() -> None:
+    names: dict[str, Any] = {"np": np, "gpflow": gpflow, "gpflow_aaci": gpflow_aaci}
+    exec(blocks()[7], names)
+    diagnostics = names["arviz"].summary(names["samples"], kind="diagnostics")
+    assert diagnostics.r_hat.max() < 1.02
+    assert diagnostics.ess_bulk.min() > 400
