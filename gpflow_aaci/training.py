@@ -170,8 +170,9 @@ def _make_source(
     model: AugmentedModel, data: RegressionData | tf.data.Dataset | None, batch_size: int, seed: int
 ) -> _Source:
     if isinstance(data, tf.data.Dataset):
-        check_arguments(model, iter(data))
-        return _from_dataset(data, model.num_data)
+        iterator = iter(data)
+        check_arguments(model, iterator)
+        return _from_dataset(iterator, str(data.element_spec), model.num_data)
     check_arguments(model, data)
     if isinstance(model, AugmentedVGP):
         run = {"data": digest([np.asarray(d) for d in model.data])}
@@ -207,25 +208,36 @@ def _from_arrays(X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> _S
     return _Source(lambda: next(iterator), go_to, (pair,), None, run)
 
 
-def _from_dataset(dataset: tf.data.Dataset, num_data: Any) -> _Source:
-    iterator = iter(dataset)
+def _from_dataset(iterator: Iterator[Any], spec: str, num_data: Any) -> _Source:
+    """
+    The batches of one iterator, the first of which are watched, too.
+
+    Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
+    that two of them would make the order a matter of chance.
+    """
     most = _ELBO_ROWS if num_data is None else min(_ELBO_ROWS, int(num_data))
-    rows, parts = 0, []
-    for X, Y in dataset:
-        parts.append((X, Y))
-        rows += len(X)
-        if rows >= most:
+    first: list[tuple[Any, Any]] = []
+    while sum(len(X) for X, _ in first) < most:
+        batch = next(iterator, None)
+        if batch is None:
             break
-    if not parts:
+        first.append(batch)
+    if not first:
         raise ValueError("data must hold at least one batch. Found: an empty dataset.")
-    watched = tuple(tf.concat(part, axis=0)[:most] for part in zip(*parts, strict=True))
+    watched = tuple(tf.concat(part, axis=0)[:most] for part in zip(*first, strict=True))
+    position = 0
+
+    def go_to(step: int) -> None:
+        nonlocal position
+        position = step
 
     def next_batch() -> tuple[Any, ...] | None:
-        batch = next(iterator, None)
+        nonlocal position
+        batch = first[position] if position < len(first) else next(iterator, None)
+        position += 1
         return None if batch is None else (batch,)
 
-    run = {"data": str(dataset.element_spec)}
-    return _Source(next_batch, lambda step: None, (watched,), iterator, run)
+    return _Source(next_batch, go_to, (watched,), iterator, {"data": spec})
 
 
 # ---- evaluation ----
