@@ -28,7 +28,8 @@ from gpflow.monitor import (
 )
 
 from .augmentation import aux_posterior_c, aux_posterior_mean
-from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP
+from .models import AugmentedModel, AugmentedVGP
+from .optimizers import check_model
 from .validation import checked_data
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class HeldOutToTensorBoard(ToTensorBoard):
         :param test_data: X [N*, D], Y [N*, P]; also for ``AugmentedVGP``.
         :raises ValueError: for another model, or bad data.
         """
-        _check_model(model)
+        check_model(model)
         _check_pair("test_data", test_data)
         self.model = model
         self.test_data = checked_data(  # not checked_batch: these rows are none of num_data
@@ -285,13 +286,6 @@ def _is_scalar(value: TensorType) -> bool:
     return tf.is_tensor(value) and value.shape.rank == 0
 
 
-def _check_model(model: AugmentedModel) -> None:
-    if not isinstance(model, AugmentedSVGP | AugmentedVGP):
-        raise ValueError(
-            f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
-        )
-
-
 def _check_pair(name: str, data: RegressionData | None) -> None:
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
@@ -299,7 +293,7 @@ def _check_pair(name: str, data: RegressionData | None) -> None:
 
 def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tuple[Any, ...]:
     """What ``model.elbo`` takes: ((X, Y),) as tensors, or () where the model keeps its data."""
-    _check_model(model)
+    check_model(model)
     if isinstance(model, AugmentedVGP):
         if data is not None:
             raise ValueError("data must not be given: AugmentedVGP keeps its own. Found: data.")

@@ -57,14 +57,21 @@ class AugmentedNaturalGradient:
             refresh_posteriors(model)
 
 
-def check_arguments(model: AugmentedModel, data: Data) -> None:
+def check_model(model: AugmentedModel) -> None:
     """
-    :raises ValueError: unless model and data are what an optimizer's ``minimize`` takes.
+    :raises ValueError: unless it is one of ours.
     """
     if not isinstance(model, AugmentedSVGP | AugmentedVGP):
         raise ValueError(
             f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
         )
+
+
+def check_arguments(model: AugmentedModel, data: Data) -> None:
+    """
+    :raises ValueError: unless model and data are what an optimizer's ``minimize`` takes.
+    """
+    check_model(model)
     if isinstance(model, AugmentedVGP):
         if data is not None:
             raise ValueError("data must not be given: AugmentedVGP keeps its own.")
