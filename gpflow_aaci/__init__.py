@@ -1,14 +1,15 @@
 """Automated augmented conjugate inference for GPflow."""
 
-from . import augmentation, distributions, likelihoods, monitor
+from . import augmentation, distributions, likelihoods, monitor, predictions
 from .alternating import AlternatingOptimizer
 from .diagnostics import importance_weights, psis_khat
 from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from .fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
-from .gibbs import GibbsKernel, sample_posterior
+from .gibbs import GibbsKernel, SparseGibbsKernel
 from .inducing import kmeans_plusplus
 from .models import AugmentedSVGP, AugmentedVGP
 from .optimizers import AugmentedNaturalGradient
+from .sampling import sample_posterior
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .testing import check_likelihood
 from .training import EarlyStopping, train
@@ -29,6 +30,7 @@ __all__ = [
     "PolishResult",
     "PolyaGamma",
     "RobbinsMonro",
+    "SparseGibbsKernel",
     "TiltedDistribution",
     "augmentation",
     "check_likelihood",
@@ -39,6 +41,7 @@ __all__ = [
     "likelihoods",
     "monitor",
     "polish",
+    "predictions",
     "psis_khat",
     "sample_posterior",
     "train",

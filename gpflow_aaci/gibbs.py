@@ -1,28 +1,26 @@
 r"""
-The exact Gibbs sampler of the augmented model (AACI Algorithm 2), as a TFP transition kernel.
+The exact Gibbs sampler of the augmented model (AACI Algorithm 2), as TFP transition kernels.
 
-Given f the auxiliary variables are independent, ω_i ~ π_φ(·| |h_i|); given ω the posterior of f is
-Gaussian, with sites of potential g + βω and precision λ = 2γω (Theorem 2). No K⁻¹ is formed: with
-B = I + Λ^½ K Λ^½ all is one Cholesky factorisation, well conditioned for every ω.
+Given f the auxiliary variables are independent, ω_i ~ π_φ(ω|h_i). Given ω the likelihood is that of
+Gaussian observations ỹ = potential/precision of variance R = 1/precision, with potential g + βω and
+precision 2γω (Theorem 2): f is a Gaussian process regressed on them. No K⁻¹ is formed; K + R is
+well conditioned where K is not.
 
-Shapes: [C...] chains, [N] data, [P] latent GPs.
+Shapes: [C...] chains, [N] data, [M] inducing variables, [P] latent GPs.
 """
 
 from typing import Any, NamedTuple
 
-import arviz
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
-from gpflow.base import TensorType
+from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
-from tqdm import tqdm
 
 from .augmentation import auglik_potential_and_precision
-from .models import AugmentedVGP
-
-_DRAWS_AT_ONCE = 100  # between two updates of the progress bar
+from .likelihoods import SuperGaussianLikelihood
+from .models import AugmentedSVGP, AugmentedVGP
 
 
 class GibbsResults(NamedTuple):
@@ -31,15 +29,45 @@ class GibbsResults(NamedTuple):
     omega: tf.Tensor  # [C..., N, P], that f was drawn given
 
 
-class GibbsKernel(tfp.mcmc.TransitionKernel):
-    """
-    ω | f, then f | ω, for ``AugmentedVGP``; every step is accepted, nothing is tuned.
+class Prior(NamedTuple):
+    """f ~ N(mean, K) at the data."""
 
-    The state is f at the data, [C..., N, P]; the hyperparameters are taken as they are::
+    mean: tf.Tensor  # [N, P]
+    K: tf.Tensor  # [N, N], with GPflow's jitter
+    L: tf.Tensor  # [N, N], chol(K)
+
+
+def prior_at_data(model: AugmentedVGP) -> Prior:
+    """At the hyperparameters as they are."""
+    X, _, _ = model.checked_batch()
+    K = model.prior_covariance()[0]
+    return Prior(model.mean_function(X), K, tf.linalg.cholesky(K))
+
+
+class _OneSweep(tfp.mcmc.TransitionKernel):
+    """What the kernels share: every step is accepted, and nothing is tuned."""
+
+    _parameters: dict[str, Any]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return self._parameters
+
+    @property
+    def is_calibrated(self) -> bool:
+        return True
+
+
+class GibbsKernel(_OneSweep):
+    """
+    ω | f, then f | ω, for ``AugmentedVGP``.
+
+    The state is f at the data, [C..., N, P]. The hyperparameters are those that the model has when
+    the kernel is made::
 
         kernel = GibbsKernel(model)
         f = tfp.mcmc.sample_chain(
-            1_000, tf.zeros([4, N, 1], tf.float64), kernel=kernel, trace_fn=None, seed=0
+            1_000, kernel.initial_state(num_chains=4), kernel=kernel, trace_fn=None, seed=[0, 1]
         )
     """
 
@@ -52,18 +80,18 @@ class GibbsKernel(tfp.mcmc.TransitionKernel):
         """
         if not isinstance(model, AugmentedVGP):
             raise ValueError(f"model must be an AugmentedVGP. Found: {type(model).__name__}.")
-        if not -1.0 < over_relaxation < 1.0:
-            raise ValueError(f"over_relaxation must be in (-1, 1). Found: {over_relaxation}.")
+        self.over_relaxation = _checked_relaxation(over_relaxation)
         self._parameters = {"model": model, "over_relaxation": over_relaxation}
-        self.model, self.over_relaxation = model, over_relaxation
+        self._likelihood = model.likelihood
+        _, self._Y, _ = model.checked_batch()
+        self._prior = prior_at_data(model)
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return self._parameters
-
-    @property
-    def is_calibrated(self) -> bool:
-        return True
+    def initial_state(self, num_chains: int, seed: Any = None) -> tf.Tensor:
+        """Draws from the prior, [num_chains, N, P]."""
+        prior, shape = self._prior, [num_chains, *reversed(self._Y.shape)]
+        return tf.linalg.matrix_transpose(
+            tf.transpose(prior.mean) + tf.tensordot(_normal(shape, seed), prior.L, [[-1], [1]])
+        )
 
     def bootstrap_results(self, init_state: TensorType) -> GibbsResults:
         return GibbsResults(tf.zeros_like(to_default_float(init_state)))
@@ -73,116 +101,249 @@ class GibbsKernel(tfp.mcmc.TransitionKernel):
     ) -> tuple[tf.Tensor, GibbsResults]:
         """One sweep."""
         seeds = tfp.random.split_seed(seed, n=2, salt="gibbs")
-        omega = sample_omega(self.model, current_state, seeds[0])
-        mean, deviation = f_given_omega(self.model, omega, seeds[1])
-        a = self.over_relaxation
-        f = mean + to_default_float(np.sqrt(1.0 - a**2)) * deviation
-        if a:
-            f += to_default_float(a) * (current_state - mean)
+        omega = sample_omega(self._likelihood, current_state, self._Y, seeds[0])
+        mean, deviation = f_given_omega(self._likelihood, self._prior, omega, self._Y, seeds[1])
+        f = over_relaxed(current_state, mean, deviation, self.over_relaxation)
         return f, GibbsResults(omega)
 
 
-@check_shapes("f: [C..., N, P]", "return: [C..., N, P]")
-def sample_omega(model: AugmentedVGP, f: TensorType, seed: Any) -> tf.Tensor:
+class SparsePrior(NamedTuple):
+    """f_i = mean_i + A_iᵀ v + e_i with v ~ N(0, I), e_i ~ N(0, unexplained_i)."""
+
+    mean: tf.Tensor  # [N, P]
+    L: tf.Tensor  # [L, M, M], u = L v
+    A: tf.Tensor  # [L, M, N]
+    unexplained: tf.Tensor  # [L, N], k_ii − ‖A_i‖²
+
+
+class SparseGibbsKernel(_OneSweep):
+    """
+    ω | f, then v | ω and f | v, ω, for ``AugmentedSVGP`` with u = L v, L = chol(K_ZZ).
+
+    Exact for the model in which the f_i are independent given u, p(f|u) = Π p(f_i|u): that whose
+    evidence both ELBOs bound from below by Jensen's inequality (FITC; Snelson and Ghahramani 2006).
+    It is the full GP where Z = X. The state is [v, f]: [C..., M, P] and [C..., N, P].
+    """
+
+    def __init__(
+        self, model: AugmentedSVGP, data: RegressionData, over_relaxation: float = 0.0
+    ) -> None:
+        """
+        :param data: X [N, D], Y [N, P], all of them.
+        :param over_relaxation: of v, as in :class:`GibbsKernel`.
+        :raises ValueError: for another model, bad data or an ``over_relaxation`` outside (−1, 1).
+        """
+        if not isinstance(model, AugmentedSVGP):
+            raise ValueError(f"model must be an AugmentedSVGP. Found: {type(model).__name__}.")
+        self.over_relaxation = _checked_relaxation(over_relaxation)
+        self._parameters = {"model": model, "data": data, "over_relaxation": over_relaxation}
+        self._likelihood = model.likelihood
+        X, self._Y, scale = model.checked_batch(data)
+        if scale != 1.0:
+            raise ValueError(
+                f"data must be all num_data = {model.num_data} rows. Found: {len(X)} rows."
+            )
+        projection = model.project(X)
+        unexplained = projection.k_diag - tf.reduce_sum(tf.square(projection.A), -2)
+        unexplained = tf.maximum(unexplained, tf.zeros_like(unexplained))  # of rounding, at Z = X
+        self._prior = SparsePrior(model.mean_function(X), projection.L, projection.A, unexplained)
+
+    def initial_state(self, num_chains: int, seed: Any = None) -> list[tf.Tensor]:
+        """Draws from the prior."""
+        seeds = tfp.random.split_seed(seed, n=2, salt="sparse_gibbs_initial")
+        (N, P), M = self._Y.shape, self._prior.A.shape[-2]
+        v = _normal([num_chains, M, P], seeds[0])
+        e = tf.sqrt(tf.transpose(self._prior.unexplained)) * _normal([num_chains, N, P], seeds[1])
+        return [v, _f_mean(self._prior, v) + e]
+
+    def bootstrap_results(self, init_state: list[TensorType]) -> GibbsResults:
+        return GibbsResults(tf.zeros_like(to_default_float(init_state[1])))
+
+    def one_step(
+        self,
+        current_state: list[tf.Tensor],
+        previous_kernel_results: GibbsResults,
+        seed: Any = None,
+    ) -> tuple[list[tf.Tensor], GibbsResults]:
+        """One sweep."""
+        v, f = current_state
+        seeds = tfp.random.split_seed(seed, n=3, salt="sparse_gibbs")
+        omega = sample_omega(self._likelihood, f, self._Y, seeds[0])
+        mean, deviation = v_given_omega(self._likelihood, self._prior, omega, self._Y, seeds[1])
+        v = over_relaxed(v, mean, deviation, self.over_relaxation)
+        f = f_given_v_omega(self._likelihood, self._prior, v, omega, self._Y, seeds[2])
+        return [v, f], GibbsResults(omega)
+
+
+# ---- the conditionals ----
+
+
+@check_shapes("f: [C..., N, P]", "Y: [broadcast C..., N, P]", "return: [C..., N, P]")
+def sample_omega(
+    likelihood: SuperGaussianLikelihood, f: TensorType, Y: TensorType, seed: Any
+) -> tf.Tensor:
     """ω_i ~ π_φ(·| |h_i|) of every datum (AACI Eq. 6)."""
-    _, Y, _ = model.checked_batch()
-    h_squared = model.likelihood.expected_h_squared(f, tf.zeros_like(f), Y)
-    return model.likelihood.tilted(tf.sqrt(h_squared)).sample(seed=seed)
+    h_squared = likelihood.expected_h_squared(f, tf.zeros_like(f), Y)
+    return likelihood.tilted(tf.sqrt(h_squared)).sample(seed=seed)
 
 
-@check_shapes("omega: [C..., N, P]", "return[0]: [C..., N, P]", "return[1]: [C..., N, P]")
-def f_given_omega(model: AugmentedVGP, omega: TensorType, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
+@check_shapes(
+    "omega: [C..., N, P]",
+    "Y: [broadcast C..., N, P]",
+    "return[0]: [C..., P, N]",
+    "return[1]: [C..., P, N]",
+)
+def pseudo_observations(
+    likelihood: SuperGaussianLikelihood, omega: TensorType, Y: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    ỹ and its variance R: given ω the likelihood is N(ỹ | f, R) up to a factor free of f.
+
+    A precision so small that R would overflow says nothing of f, and is floored.
+    """
+    potential, precision = auglik_potential_and_precision(likelihood, omega, Y)
+    floor = np.finfo(precision.dtype.as_numpy_dtype).tiny ** 0.75
+    precision = tf.linalg.matrix_transpose(tf.maximum(precision, tf.cast(floor, precision.dtype)))
+    return tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision
+
+
+@check_shapes("K: [N, N]", "variance: [C..., P, N]", "return: [C..., P, N, N]")
+def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
+    """chol(K + R)."""
+    shape = tf.concat([tf.shape(variance), tf.shape(K)[-1:]], 0)
+    diagonal = tf.linalg.diag_part(K) + variance
+    return tf.linalg.cholesky(tf.linalg.set_diag(tf.broadcast_to(K, shape), diagonal))
+
+
+@check_shapes(
+    "omega: [C..., N, P]",
+    "Y: [broadcast C..., N, P]",
+    "return[0]: [C..., N, P]",
+    "return[1]: [C..., N, P]",
+)
+def f_given_omega(
+    likelihood: SuperGaussianLikelihood, prior: Prior, omega: TensorType, Y: TensorType, seed: Any
+) -> tuple[tf.Tensor, tf.Tensor]:
     """
     The mean of p(f|ω, y), and a draw of f minus it.
 
-    With b = potential − λ∘μ₀ (the prior mean): mean μ₀ + K (b − Λ^½ B⁻¹ Λ^½ K b). The draw is
-    Matheron's: f₀ ~ N(0, K) less what a regression on its own noisy copy would make of it,
-    f₀ − K Λ^½ B⁻¹ (Λ^½ f₀ + ε).
+    Mean μ₀ + K (K + R)⁻¹ (ỹ − μ₀). The draw is Matheron's: f₀ ~ N(0, K) less what a regression on
+    its own noisy copy would make of it, f₀ − K (K + R)⁻¹ (f₀ + R^½ε).
     """
-    X, Y, _ = model.checked_batch()
-    potential, precision = auglik_potential_and_precision(model.likelihood, omega, Y)
-    prior_mean = model.mean_function(X)
-    K = model.prior_covariance()[0]
-    L = tf.linalg.cholesky(K)
-
-    b = tf.linalg.matrix_transpose(potential - precision * prior_mean)[..., None]  # [C..., P, N, 1]
-    root = tf.sqrt(tf.linalg.matrix_transpose(precision))[..., None]
+    observed, variance = pseudo_observations(likelihood, omega, Y)
+    prior_mean = tf.transpose(prior.mean)
     seeds = tfp.random.split_seed(seed, n=2, salt="f_given_omega")
-    f_0 = L @ tf.random.stateless_normal(tf.shape(b), seeds[0], dtype=b.dtype)
-    noise = tf.random.stateless_normal(tf.shape(b), seeds[1], dtype=b.dtype)
-
-    eye = tf.eye(tf.shape(K)[-1], dtype=K.dtype)
-    B = eye + root * K * tf.linalg.matrix_transpose(root)
-    Kb = K @ b
-    right = tf.concat([root * Kb, root * f_0 + noise], axis=-1)
-    solved = root * tf.linalg.cholesky_solve(tf.linalg.cholesky(B), right)
-    correction = K @ solved
-    mean = Kb - correction[..., :1]
-    deviation = f_0 - correction[..., 1:]
+    # Rows times a shared matrix: one product for all chains.
+    f_0 = tf.tensordot(_normal(tf.shape(observed), seeds[0]), prior.L, [[-1], [1]])
+    noise = tf.sqrt(variance) * _normal(tf.shape(observed), seeds[1])
+    residuals = tf.stack([observed - prior_mean, f_0 + noise], axis=-1)  # [C..., P, N, 2]
+    solved = tf.linalg.cholesky_solve(cholesky_of_observations(prior.K, variance), residuals)
+    explained = tf.tensordot(tf.linalg.matrix_transpose(solved), prior.K, 1)  # [C..., P, 2, N]
     return (
-        prior_mean + tf.linalg.matrix_transpose(mean[..., 0]),
+        tf.linalg.matrix_transpose(prior_mean + explained[..., 0, :]),
+        tf.linalg.matrix_transpose(f_0 - explained[..., 1, :]),
+    )
+
+
+@check_shapes(
+    "mean: [broadcast N, broadcast P]",
+    "K: [N, N]",
+    "omega: [C..., N, P]",
+    "Y: [broadcast C..., N, P]",
+    "return: [C...]",
+)
+def log_evidence_given_omega(
+    likelihood: SuperGaussianLikelihood,
+    mean: TensorType,
+    K: TensorType,
+    omega: TensorType,
+    Y: TensorType,
+) -> tf.Tensor:
+    """log N(ỹ | mean, K + R), which is log p(y|ω) up to terms free of the prior's parameters."""
+    observed, variance = pseudo_observations(likelihood, omega, Y)
+    chol = cholesky_of_observations(K, variance)
+    residual = (observed - tf.transpose(mean))[..., None]
+    white = tf.linalg.triangular_solve(chol, residual)[..., 0]
+    terms = 0.5 * tf.square(white) + tf.math.log(tf.linalg.diag_part(chol))
+    return -tf.reduce_sum(terms, axis=[-2, -1])
+
+
+@check_shapes(
+    "omega: [C..., N, P]",
+    "Y: [broadcast C..., N, P]",
+    "return[0]: [C..., M, P]",
+    "return[1]: [C..., M, P]",
+)
+def v_given_omega(
+    likelihood: SuperGaussianLikelihood,
+    prior: SparsePrior,
+    omega: TensorType,
+    Y: TensorType,
+    seed: Any,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The mean of p(v|ω, y), f integrated out, and a draw of v minus it.
+
+    ỹ_i | v ~ N(mean_i + A_iᵀ v, R_i + unexplained_i): S⁻¹ = I + A diag(precision) Aᵀ.
+    """
+    observed, variance = pseudo_observations(likelihood, omega, Y)
+    precision = 1.0 / (variance + prior.unexplained)  # [C..., P, N]
+    A = prior.A
+    weighted = precision * (observed - tf.transpose(prior.mean))
+    lambda_1 = tf.matmul(A, weighted[..., None])  # [C..., P, M, 1]
+    B = tf.matmul(A * precision[..., None, :], A, transpose_b=True)
+    chol = tf.linalg.cholesky(B + tf.eye(tf.shape(A)[-2], dtype=B.dtype))
+    deviation = tf.linalg.triangular_solve(chol, _normal(tf.shape(lambda_1), seed), adjoint=True)
+    mean = tf.linalg.cholesky_solve(chol, lambda_1)
+    return (
+        tf.linalg.matrix_transpose(mean[..., 0]),
         tf.linalg.matrix_transpose(deviation[..., 0]),
     )
 
 
-def sample_posterior(
-    model: AugmentedVGP,
-    num_samples: int = 1_000,
-    num_chains: int = 4,
-    num_burnin: int = 100,
-    seed: int = 0,
-    progress: bool = True,
-    *,
-    over_relaxation: float = 0.0,
-    keep_omega: bool = False,
-) -> arviz.InferenceData:
-    """
-    Draws from the exact posterior p(f|y) of ``AugmentedVGP``, all chains in one batch.
-
-    Chains begin at draws from the prior. The result's ``posterior`` holds ``f`` (and ``omega``)
-    of dims (chain, draw, data, output), for ArviZ's diagnostics::
-
-        samples = sample_posterior(model)
-        arviz.summary(samples, kind="diagnostics")
-
-    :param num_samples, num_burnin: draws of every chain that are kept, and that are not.
-    :param seed: the same seed gives the same draws.
-    :raises ValueError: for bad arguments.
-    """
-    for name, count, least in (
-        ("num_samples", num_samples, 1),
-        ("num_chains", num_chains, 1),
-        ("num_burnin", num_burnin, 0),
-    ):
-        if not isinstance(count, int) or count < least:
-            raise ValueError(f"{name} must be an integer of at least {least}. Found: {count!r}.")
-    kernel = GibbsKernel(model, over_relaxation)
-    _, Y, _ = model.checked_batch()
-    total = num_burnin + num_samples
-    blocks = -(-total // _DRAWS_AT_ONCE)
-    seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=1 + blocks)
-    omega_0 = tf.zeros([num_chains, *Y.shape], Y.dtype)  # no sites: the prior
-    mean, deviation = f_given_omega(model, omega_0, seeds[0])
-    f = mean + deviation
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def draw(f: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return tfp.mcmc.sample_chain(
-            number, f, kernel=kernel, trace_fn=lambda f, results: results.omega, seed=seed
-        )
-
-    parts: list[tuple[Any, Any]] = []
-    with tqdm(total=total, unit="draw", disable=None if progress else True) as bar:
-        for block in range(blocks):
-            number = min(_DRAWS_AT_ONCE, total - block * _DRAWS_AT_ONCE)
-            fs, omegas = draw(f, tf.constant(number), seeds[1 + block])
-            f = fs[-1]
-            parts.append((fs.numpy(), omegas.numpy() if keep_omega else None))
-            bar.update(number)
-    kept = {"f": np.concatenate([f for f, _ in parts])[num_burnin:]}
-    if keep_omega:
-        kept["omega"] = np.concatenate([omega for _, omega in parts])[num_burnin:]
-    return arviz.from_dict(
-        posterior={name: np.swapaxes(values, 0, 1) for name, values in kept.items()},
-        dims={name: ["data", "output"] for name in kept},
+@check_shapes(
+    "v: [C..., M, P]", "omega: [C..., N, P]", "Y: [broadcast C..., N, P]", "return: [C..., N, P]"
+)
+def f_given_v_omega(
+    likelihood: SuperGaussianLikelihood,
+    prior: SparsePrior,
+    v: TensorType,
+    omega: TensorType,
+    Y: TensorType,
+    seed: Any,
+) -> tf.Tensor:
+    """Every f_i is regressed on its own ỹ_i: weight unexplained/(unexplained + R)."""
+    observed, variance = map(tf.linalg.matrix_transpose, pseudo_observations(likelihood, omega, Y))
+    unexplained = tf.transpose(prior.unexplained)
+    weight = unexplained / (unexplained + variance)
+    mean = _f_mean(prior, v)
+    return (
+        mean
+        + weight * (observed - mean)
+        + tf.sqrt(weight * variance) * _normal(tf.shape(omega), seed)
     )
+
+
+def over_relaxed(current: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, a: float) -> tf.Tensor:
+    """mean + a (current − mean) + √(1 − a²) deviation (Adler 1981)."""
+    moved = mean + to_default_float(np.sqrt(1.0 - a**2)) * deviation
+    return moved + to_default_float(a) * (current - mean) if a else moved
+
+
+def _f_mean(prior: SparsePrior, v: tf.Tensor) -> tf.Tensor:
+    """mean + Aᵀ v, [C..., N, P]."""
+    columns = tf.linalg.matrix_transpose(v)[..., None]  # [C..., P, M, 1]
+    f = tf.matmul(prior.A, columns, transpose_a=True)[..., 0]
+    return prior.mean + tf.linalg.matrix_transpose(f)
+
+
+def _normal(shape: Any, seed: Any) -> tf.Tensor:
+    seed = tfp.random.sanitize_seed(seed, salt="gibbs_normal")
+    zero = to_default_float(0.0)
+    return tf.random.stateless_normal(shape, seed, dtype=zero.dtype)
+
+
+def _checked_relaxation(over_relaxation: float) -> float:
+    if not -1.0 < over_relaxation < 1.0:
+        raise ValueError(f"over_relaxation must be in (-1, 1). Found: {over_relaxation}.")
+    return over_relaxation

@@ -7,13 +7,21 @@ import arviz
 import gpflow
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci import AugmentedVGP, GibbsKernel, likelihoods, sample_posterior
-from gpflow_aaci.gibbs import f_given_omega
+from gpflow_aaci import (
+    AugmentedSVGP,
+    AugmentedVGP,
+    GibbsKernel,
+    SparseGibbsKernel,
+    likelihoods,
+    sample_posterior,
+)
+from gpflow_aaci.gibbs import f_given_omega, prior_at_data
 
 MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
 
@@ -39,6 +47,35 @@ def quadrature_moments(model: AugmentedVGP) -> tuple[AnyNDArray, AnyNDArray]:
     weights /= weights.sum()
     mean = weights @ F
     return mean, weights @ (F - mean) ** 2
+
+
+def observe(
+    likelihood: likelihoods.SuperGaussianLikelihood, F: AnyNDArray, rng: np.random.Generator
+) -> AnyNDArray:
+    """y ~ p(y|f), of likelihoods of scale 1."""
+    size, sign = F.shape, rng.choice([-1.0, 1.0], size=F.shape)
+    match type(likelihood).__name__:
+        case "Gaussian":
+            return F + rng.normal(size=size)
+        case "StudentT":
+            scale, df = likelihood.scale.numpy(), likelihood.df.numpy()
+            return F + scale * rng.standard_t(df, size=size)
+        case "Laplace":
+            return F + rng.laplace(size=size)
+        case "Matern32":  # (1 + √3 x) e^{−√3 x}: Gamma laws of shape 1 and 2
+            return F + sign * rng.gamma(rng.integers(1, 3, size=size), 3**-0.5)
+        case "Matern52":
+            shape = rng.choice([1, 2, 3], p=[3 / 8, 3 / 8, 1 / 4], size=size)
+            return F + sign * rng.gamma(shape, 5**-0.5)
+        case "Logistic":
+            return np.where(rng.random(size) < 1.0 / (1.0 + np.exp(-F)), 1.0, -1.0)
+    raise NotImplementedError(likelihood)
+
+
+def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
+    """Every chain with data of its own, [C, N, P]: the conditionals broadcast."""
+    kernel._Y = tf.convert_to_tensor(Y)
+    return kernel
 
 
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
@@ -67,16 +104,19 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
     X = model.data[0]
     expected, covariance = gpr.predict_f(X, full_cov=True)
     omega = tf.fill([20_000, 5, 1], tf.constant(1.0 / 0.8, tf.float64))
-    mean, deviation = f_given_omega(model, omega, seed=tfp.random.sanitize_seed(1))
+    mean, deviation = f_given_omega(
+        model.likelihood, prior_at_data(model), omega, model.data[1], seed=[0, 1]
+    )
     np.testing.assert_allclose(mean[0], expected, atol=1e-5)  # the jitter's
     empirical = np.cov(deviation[:, :, 0].numpy().T)
     np.testing.assert_allclose(empirical, covariance[0], atol=0.02)
 
 
+NORMALISED = ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic"]
+
+
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
-@pytest.mark.parametrize(
-    "name", ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic"]
-)
+@pytest.mark.parametrize("name", NORMALISED)
 def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: float) -> None:
     """
     Simulation-based calibration (Talts et al. 2018), 500 replicates at once as one model's chains.
@@ -86,33 +126,11 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
     replicates, N, thinned = 500, 20, 19
     likelihood = getattr(likelihoods, name)()
     model = make(np.ones((N, 1)), likelihood)
-    kernel = GibbsKernel(model, over_relaxation)
     rng = np.random.default_rng(5)
     L = np.linalg.cholesky(model.prior_covariance()[0].numpy())
     F = (L @ rng.normal(size=(N, replicates))).T[..., None]
-    noise: dict[str, Callable[[], AnyNDArray]] = {
-        "StudentT": lambda: F + rng.standard_t(likelihood.df.numpy(), size=F.shape),
-        "Laplace": lambda: F + rng.laplace(size=F.shape),
-        "Matern32": lambda: (
-            F
-            + rng.choice([-1.0, 1.0], size=F.shape)
-            * rng.gamma(rng.integers(1, 3, size=F.shape), 1.0 / np.sqrt(3.0))
-        ),
-        "Matern52": lambda: (
-            F
-            + rng.choice([-1.0, 1.0], size=F.shape)
-            * rng.gamma(rng.choice([1, 2, 3], p=[3 / 8, 3 / 8, 1 / 4], size=F.shape), 5**-0.5)
-        ),
-        "Gaussian": lambda: F + rng.normal(size=F.shape),
-        "Logistic": lambda: np.where(rng.random(F.shape) < 1.0 / (1.0 + np.exp(-F)), 1.0, -1.0),
-    }
-    Y = noise[name]()
-    # Every replicate has data of its own: the verbs broadcast over chains.
-    model.checked_batch = lambda data=None: (  # type: ignore[method-assign]
-        tf.constant(model.data[0]),
-        tf.constant(Y),
-        tf.ones([], tf.float64),
-    )
+    Y = observe(likelihood, F, rng)
+    kernel = of_many_data_sets(GibbsKernel(model, over_relaxation), Y)
 
     @tf.function(autograph=False)
     def run() -> tf.Tensor:
@@ -131,6 +149,98 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
         ranks = (draws[:, :, i, 0] < F[:, i, 0]).sum(0)
         counts = np.bincount(ranks, minlength=thinned + 1)
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
+@pytest.mark.parametrize("name", NORMALISED)
+def test_alternating_with_the_model_s_data_leaves_the_prior(
+    name: str, over_relaxation: float
+) -> None:
+    """
+    Geweke (2004): y | f by simulation, f | y by a sweep, f | y ... must keep f ~ N(0, K).
+
+    Two thousand chains at once, thirty rounds: what a sweep does wrong adds up.
+    """
+    chains, N = 2_000, 6
+    likelihood = getattr(likelihoods, name)()
+    model = make(np.ones((N, 1)), likelihood)
+    kernel = GibbsKernel(model, over_relaxation)
+    rng = np.random.default_rng(11)
+    f = kernel.initial_state(chains, seed=[3, 0])
+    step = tf.function(
+        lambda f, Y, seed: of_many_data_sets(kernel, Y).one_step(f, None, seed=seed)[0],
+        autograph=False,
+    )
+    for round_ in range(30):
+        f = step(f, tf.constant(observe(likelihood, f.numpy(), rng)), tf.constant([4, round_]))
+    L = np.linalg.cholesky(model.prior_covariance()[0].numpy())
+    white = scipy.linalg.solve_triangular(L, f.numpy()[..., 0].T, lower=True)
+    for row in white:
+        assert scipy.stats.kstest(row, "norm").pvalue > 1e-4
+    np.testing.assert_allclose(white @ white.T / chains, np.eye(N), atol=4.5 * 2**0.5 / chains**0.5)
+
+
+def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, float]:
+    """Mean and variance of the one v under p(v) Π ∫ p(y_i|f_i) p(f_i|v) df_i."""
+    X, Y, _ = model.checked_batch(data)
+    _, A, k_diag = model.project(X)
+    v = np.linspace(-9.0, 9.0, 4001)
+    Fmu = model.mean_function(X).numpy() + A[0].numpy().T * v  # [N, V]
+    Fvar = (k_diag[0] - tf.reduce_sum(A[0] ** 2, 0)).numpy()[:, None] + 0.0 * Fmu
+    # As it stands in Eq. 4, not normalised over y where that is what a likelihood predicts.
+    log_p = likelihoods.SuperGaussianLikelihood.scalar_log_density(
+        model.likelihood, *(tf.constant(a) for a in (Fmu, Fvar, Y.numpy() + 0.0 * Fmu))
+    )
+    log_p = tf.reduce_sum(log_p, 0).numpy() - 0.5 * v**2
+    weights = np.exp(log_p - log_p.max())
+    weights /= weights.sum()
+    mean = weights @ v
+    return mean, weights @ (v - mean) ** 2
+
+
+@pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
+def test_sparse_moments_are_the_quadrature_s(
+    likelihood: likelihoods.SuperGaussianLikelihood, over_relaxation: float
+) -> None:
+    """One inducing variable, three data: u is a multiple of v."""
+    Y = [[1.0], [-1.0], [1.0]] if likelihood.labels is not None else [[0.9], [-1.6], [2.5]]
+    data = (np.array([[-1.0], [0.2], [0.9]]), np.array(Y))
+    model = AugmentedSVGP(
+        gpflow.kernels.Matern32(variance=1.5, lengthscales=0.7),
+        likelihood,
+        np.array([[0.4]]),
+        mean_function=gpflow.functions.Constant(0.3),
+        num_data=3,
+    )
+    u = sample_posterior(
+        model, 2500, 4, 50, progress=False, data=data, over_relaxation=over_relaxation
+    ).posterior["u"]
+    v = u.values[..., 0, 0] / model.project(data[0]).L.numpy()[0, 0, 0]
+    mean, variance = quadrature_moments_of_v(model, data)
+    for draws, expected in ((v, mean), ((v - mean) ** 2, variance)):
+        error = draws.std() / np.sqrt(arviz.ess(draws))
+        assert abs(draws.mean() - expected) < 4.0 * error
+
+
+def test_the_sparse_sampler_at_z_equal_to_x_is_the_full_one() -> None:
+    """Means and standard deviations at all data, against the dense kernel's."""
+    rng = np.random.default_rng(3)
+    X = np.linspace(-2.0, 2.0, 12)[:, None]
+    Y = np.sin(2.0 * X) + 0.3 * rng.standard_t(3, size=X.shape)
+    kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT(scale=0.3)
+    full = AugmentedVGP((X, Y), kernel, likelihood)
+    sparse = AugmentedSVGP(kernel, likelihood, X, num_data=12)
+    f = sample_posterior(full, 2_000, 4, 100, progress=False).posterior["f"].values
+    u = (
+        sample_posterior(sparse, 2_000, 4, 100, 7, progress=False, data=(X, Y))
+        .posterior["u"]
+        .values
+    )
+    for i in range(12):
+        a, b = f[:, :, i, 0], u[:, :, i, 0]
+        for x, y in ((a, b), ((a - a.mean()) ** 2, (b - a.mean()) ** 2)):
+            error = np.hypot(x.std() / arviz.ess(x) ** 0.5, y.std() / arviz.ess(y) ** 0.5)
+            assert abs(x.mean() - y.mean()) < 4.5 * error
 
 
 def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
@@ -153,8 +263,35 @@ def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
         ({"num_chains": -1}, "num_chains"),
         ({"num_burnin": 2.5}, "num_burnin"),
         ({"over_relaxation": -1.0}, "over_relaxation"),
+        ({"data": (np.ones((2, 1)), np.ones((2, 1)))}, "data must be given for AugmentedSVGP"),
+        ({"hyperparameters": True, "over_relaxation": -0.5}, "over_relaxation 0"),
+        ({"hyperparameters": True}, "kernel.lengthscales"),
     ],
 )
 def test_bad_arguments_are_named(kwargs: Any, names: str) -> None:
     with pytest.raises(ValueError, match=names):
         sample_posterior(make(np.ones((2, 1)), likelihoods.Laplace()), **kwargs)
+
+
+def test_the_sparse_sampler_wants_all_data_and_its_own_model() -> None:
+    X = np.ones((4, 1))
+    model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihoods.Laplace(), X[:1], num_data=8)
+    with pytest.raises(ValueError, match=r"all num_data = 8 rows. Found: 4"):
+        sample_posterior(model, data=(X, X))
+    with pytest.raises(ValueError, match="data must be given"):
+        sample_posterior(model)
+    with pytest.raises(ValueError, match=r"must be an AugmentedVGP\. Found: AugmentedSVGP"):
+        GibbsKernel(model)
+    with pytest.raises(ValueError, match=r"must be an AugmentedSVGP\. Found: AugmentedVGP"):
+        SparseGibbsKernel(make(np.ones((2, 1)), likelihoods.Laplace()), (X, X))
+
+
+def test_statistics_are_of_the_draws() -> None:
+    """log p(y_i|f_i) of every draw, and their sum; ArviZ's LOO takes them."""
+    model = make(np.array([[0.1], [2.0], [-1.0]]), likelihoods.StudentT())
+    samples = sample_posterior(model, 120, 2, 5, progress=False)
+    f = samples.posterior.f.values[..., 0]
+    expected = scipy.stats.t(df=model.likelihood.df.numpy()).logpdf(model.data[1][:, 0] - f)
+    np.testing.assert_allclose(samples.log_likelihood.y, expected, rtol=1e-10)
+    np.testing.assert_allclose(samples.sample_stats.log_likelihood, expected.sum(-1), rtol=1e-10)
+    assert np.isfinite(arviz.loo(samples).elpd_loo)

@@ -46,6 +46,9 @@ ORDER = [
     "inducing",
     "diagnostics",
     "gibbs",
+    "hyperparameter_gibbs",
+    "sampling",
+    "predictions",
     "monitor",
     "testing",
     "",  # the package itself, which shows them all

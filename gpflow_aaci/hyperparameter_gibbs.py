@@ -1,0 +1,107 @@
+r"""
+Gibbs sweeps that sample the hyperparameters too, for ``AugmentedVGP``.
+
+Two blocks, each with what is in the way integrated out:
+
+    likelihood's parameters | f  (ω integrated out: that is p(y|f)),  then ω | f;
+    the other ones | ω           (f integrated out: given ω all is Gaussian),  then f | ω.
+
+Hyperparameters move by slice sampling along random directions of the unconstrained space, which
+needs no tuning. GPflow's parameters hold one value, so a sweep is of one chain.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.optimizers import SamplingHelper
+from gpflow.utilities import parameter_dict
+
+from .gibbs import f_given_omega, log_evidence_given_omega, prior_at_data, sample_omega
+from .models import AugmentedVGP
+
+Sweep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+_FIRST_INTERVAL, _MAX_DOUBLINGS = 1.0, 5
+
+
+def sampled_parameters(model: AugmentedVGP) -> dict[str, Parameter]:
+    """
+    The trainable parameters but for q's, by their names in the model.
+
+    :raises ValueError: where one has no prior (its posterior may not be proper), or there are none.
+    """
+    found = {
+        name.removeprefix("."): parameter
+        for name, parameter in parameter_dict(model).items()
+        if parameter.trainable and parameter is not model.q_mu and parameter is not model.q_sqrt
+    }
+    without = [name for name, parameter in found.items() if parameter.prior is None]
+    if without:
+        raise ValueError(
+            "hyperparameters can be sampled where every trainable one has a prior. Found none on: "
+            f"{', '.join(without)}. Set its .prior, or gpflow.set_trainable(..., False)."
+        )
+    if not found:
+        raise ValueError("hyperparameters to be sampled must be trainable. Found: none that is.")
+    return found
+
+
+def make_sweep(model: AugmentedVGP) -> Sweep:
+    """
+    (f [1, N, P], Y [N, P], seed) -> (f, ω), which moves the model's parameters; compiled.
+
+    :raises ValueError: as :func:`sampled_parameters`.
+    """
+    own = {id(parameter) for parameter in model.likelihood.parameters}
+    parameters = sampled_parameters(model).values()
+    of_likelihood = [p for p in parameters if id(p) in own]
+    of_prior = [p for p in parameters if id(p) not in own]
+    X, _, _ = model.checked_batch()
+    likelihood = model.likelihood
+
+    def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        seeds = tfp.random.split_seed(seed, n=4, salt="hyperparameter_gibbs")
+
+        def log_likelihood() -> tf.Tensor:
+            return tf.reduce_sum(likelihood.log_prob(X, f[0], Y))
+
+        _slice(log_likelihood, of_likelihood, seeds[0])
+        omega = sample_omega(likelihood, f, Y, seeds[1])
+
+        def log_evidence() -> tf.Tensor:
+            K = model.prior_covariance()[0]
+            return log_evidence_given_omega(likelihood, model.mean_function(X), K, omega, Y)[0]
+
+        _slice(log_evidence, of_prior, seeds[2])
+        mean, deviation = f_given_omega(likelihood, prior_at_data(model), omega, Y, seeds[3])
+        return mean + deviation, omega
+
+    return tf.function(sweep, autograph=False)
+
+
+def _slice(
+    log_likelihood: Callable[[], tf.Tensor], parameters: Sequence[Parameter], seed: Any
+) -> None:
+    """As many updates as there are numbers to move."""
+    if not parameters:
+        return
+
+    def log_density() -> tf.Tensor:
+        return log_likelihood() + tf.add_n([p.log_prior_density() for p in parameters])
+
+    helper = SamplingHelper(log_density, parameters)  # adds the log-Jacobians
+    variables = helper.current_state
+    state = tfp.mcmc.sample_chain(
+        1,
+        [tf.convert_to_tensor(variable) for variable in variables],
+        kernel=tfp.mcmc.SliceSampler(helper.target_log_prob_fn, _FIRST_INTERVAL, _MAX_DOUBLINGS),
+        num_burnin_steps=int(sum(np.prod(variable.shape) for variable in variables)) - 1,
+        trace_fn=None,
+        seed=seed,
+    )
+    for variable, value in zip(variables, state, strict=True):
+        variable.assign(value[0])

@@ -1,0 +1,166 @@
+"""
+f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.sample_posterior`.
+
+f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
+with its own hyperparameters where they were sampled.
+
+Shapes: [C] chains, [S] draws, [N] new data, [P] latent GPs.
+"""
+
+from collections.abc import Iterator
+
+import arviz
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from gpflow.config import default_float, default_jitter
+from gpflow.kernels import MultioutputKernel
+from gpflow.utilities import parameter_dict, to_default_float
+
+from .models import AugmentedModel, AugmentedVGP
+from .validation import check_finite, checked_data, require
+
+_DRAWS_AT_ONCE = 100  # what is in memory: their conditionals, or nodes of quadrature, at all X_new
+
+
+def predict_f_samples(
+    model: AugmentedModel,
+    samples: arviz.InferenceData,
+    Xnew: TensorType,
+    *,
+    full_cov: bool = True,
+    seed: int = 0,
+) -> AnyNDArray:
+    """
+    One draw of f(Xnew) for every draw of the posterior, [C, S, N, P].
+
+    :param Xnew: [N, D].
+    :param full_cov: joint draws at all of Xnew; independent ones, at less cost, otherwise.
+    :raises ValueError: for bad Xnew, or samples of another kind of model.
+    """
+    X = _checked_inputs(model, Xnew)
+    posterior = samples["posterior"]
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    seeds = tfp.random.split_seed(tf.constant([seed, 1]), n=shape[0] * shape[1])
+    parts = []
+    for block, (mean, variance) in enumerate(_conditionals(model, samples, X, full_cov)):
+        noise = tf.random.stateless_normal(tf.shape(mean), seeds[block], dtype=mean.dtype)
+        parts.append((mean + _coloured(noise, variance, full_cov)).numpy())
+    return np.concatenate(parts).reshape(*shape, *parts[0].shape[1:])
+
+
+def predict_y(
+    model: AugmentedModel, samples: arviz.InferenceData, Xnew: TensorType
+) -> MeanAndVariance:
+    """Mean and variance of y at Xnew [N, D] under the posterior, both [N, P]."""
+    X = _checked_inputs(model, Xnew)
+    first = second = total = 0.0
+    for mean, variance in _conditionals(model, samples, X, full_cov=False):
+        m, v = model.likelihood.predict_mean_and_var(X, mean, tf.broadcast_to(variance, mean.shape))
+        first, second = first + tf.reduce_sum(m, 0), second + tf.reduce_sum(v + m**2, 0)
+        total += len(mean)
+    first, second = first / total, second / total
+    return first, second - first**2
+
+
+def predict_log_density(
+    model: AugmentedModel, samples: arviz.InferenceData, data: RegressionData
+) -> tf.Tensor:
+    """
+    log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
+
+    :param data: Xnew [N, D], Ynew [N, P].
+    :raises ValueError: as for training data.
+    """
+    X, Y = checked_data(
+        *data,
+        num_outputs=model.num_latent_gps,
+        input_dim=model.input_dim,
+        check_labels=model.likelihood.check_observations,
+    )
+    log_p = [
+        model.likelihood.predict_log_density(
+            X, mean, tf.broadcast_to(variance, mean.shape), tf.broadcast_to(Y, mean.shape)
+        )
+        for mean, variance in _conditionals(model, samples, X, full_cov=False)
+    ]
+    log_p = tf.concat(log_p, 0)
+    return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
+
+
+def _conditionals(
+    model: AugmentedModel, samples: arviz.InferenceData, X: tf.Tensor, full_cov: bool
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """
+    Mean [S, N, P] of f(X) given draws of f or u, some at a time, and its variance.
+
+    Variance: [N, L] or, where ``full_cov``, [L, N, N].
+    """
+    name = "f" if isinstance(model, AugmentedVGP) else "u"
+    known = parameter_dict(model)
+    draws = {
+        key: np.reshape(values.values, [-1, *values.shape[2:]])
+        for key, values in samples["posterior"].items()
+    }
+    if name not in draws or draws[name].shape[1:] != tuple(model.q_mu.shape):
+        raise ValueError(
+            f'samples must hold "{name}" of {model.q_mu.shape[0]} values and {model.q_mu.shape[1]} '
+            f"outputs, from sample_posterior(model). Found: "
+            f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
+        )
+    moving: dict[str, Parameter] = {key: known["." + key] for key in draws if "." + key in known}
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        L, A, k_diag = model.project(X)
+        if isinstance(model, AugmentedVGP):
+            values -= model.mean_function(model.data[0])
+        columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, P, M, 1]
+        L = tf.broadcast_to(L, tf.concat([tf.shape(columns)[:-2], tf.shape(L)[-2:]], 0))
+        white = tf.linalg.triangular_solve(L, columns)
+        mean = tf.matmul(A, white, transpose_a=True)[..., 0]  # [S, P, N]
+        mean = model.mean_function(X) + tf.transpose(mean, [0, 2, 1])
+        if full_cov:
+            return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
+        variance = tf.transpose(k_diag - tf.reduce_sum(tf.square(A), -2))
+        return mean, tf.maximum(variance, tf.zeros_like(variance))
+
+    before = {key: parameter.unconstrained_variable.numpy() for key, parameter in moving.items()}
+    at_once = 1 if moving else _DRAWS_AT_ONCE
+    try:
+        for start in range(0, len(draws[name]), at_once):
+            for key, parameter in moving.items():
+                parameter.assign(draws[key][start])
+            values = draws[name][start : start + at_once]
+            yield conditional(tf.constant(values, default_float()))
+    finally:
+        for key, parameter in moving.items():
+            parameter.unconstrained_variable.assign(before[key])
+
+
+def _covariance(model: AugmentedModel, X: tf.Tensor) -> tf.Tensor:
+    """K(X, X), [L, N, N]."""
+    if isinstance(model.kernel, MultioutputKernel):
+        return model.kernel(X, full_cov=True, full_output_cov=False)
+    return model.kernel(X)[None]
+
+
+def _coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """Independent normal [S, N, P] with that variance."""
+    if not full_cov:
+        return tf.sqrt(variance) * noise
+    jitter = tf.cast(default_jitter(), variance.dtype)
+    root = tf.linalg.cholesky(
+        tf.linalg.set_diag(variance, tf.linalg.diag_part(variance) + jitter)
+    )  # [L, N, N]
+    return tf.transpose(tf.matmul(root, tf.transpose(noise, [2, 1, 0])), [2, 1, 0])
+
+
+def _checked_inputs(model: AugmentedModel, Xnew: TensorType) -> tf.Tensor:
+    X = to_default_float(Xnew)
+    if X.shape.rank != 2 or (model.input_dim is not None and X.shape[-1] != model.input_dim):
+        raise ValueError(f"Xnew must be [N, {model.input_dim}]. Found: shape {list(X.shape)}.")
+    require([check_finite("Xnew", X)])
+    return X

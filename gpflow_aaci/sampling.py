@@ -1,0 +1,186 @@
+"""Draws from the exact posterior as ArviZ knows them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import arviz
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, RegressionData
+from tqdm import tqdm
+
+from .gibbs import GibbsKernel, GibbsResults, SparseGibbsKernel
+from .hyperparameter_gibbs import make_sweep, sampled_parameters
+from .models import AugmentedModel, AugmentedVGP
+
+_DRAWS_AT_ONCE = 100  # between two updates of the progress bar
+
+Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
+
+
+def sample_posterior(
+    model: AugmentedModel,
+    num_samples: int = 1_000,
+    num_chains: int = 4,
+    num_burnin: int = 100,
+    seed: int = 0,
+    progress: bool = True,
+    *,
+    data: RegressionData | None = None,
+    over_relaxation: float = 0.0,
+    hyperparameters: bool = False,
+    keep_omega: bool = False,
+) -> arviz.InferenceData:
+    """
+    Draws from the exact posterior by Gibbs sampling, all chains in one batch.
+
+    Chains begin at draws from the prior. ``posterior`` holds ``f`` of dims (chain, draw, data,
+    output) for ``AugmentedVGP``, and ``u`` of dims (chain, draw, inducing, output) for
+    ``AugmentedSVGP`` (of what model, :class:`SparseGibbsKernel` says); ``log_likelihood`` holds
+    log p(y_i|f_i), for ``AugmentedVGP``; ``sample_stats`` its sum ``log_likelihood``. See
+    :mod:`~gpflow_aaci.predictions` for f and y at new inputs::
+
+        samples = sample_posterior(model)
+        arviz.summary(samples, kind="diagnostics")
+
+    :param num_samples, num_burnin: draws of every chain that are kept, and that are not.
+    :param seed: the same seed gives the same draws.
+    :param data: X [N, D], Y [N, P] for ``AugmentedSVGP``; ``AugmentedVGP`` has its own.
+    :param over_relaxation: see :class:`GibbsKernel`.
+    :param hyperparameters: sample those that are trainable, too (``AugmentedVGP`` only; one chain
+        after the other, f without over-relaxation). They must have priors. They join
+        ``posterior`` by their names, and the model keeps its own.
+    :param keep_omega: ``omega`` joins ``posterior``.
+    :raises ValueError: for bad arguments or data, before anything is drawn.
+    :raises FloatingPointError: where a draw is not finite.
+    """
+    for name, count, least in (
+        ("num_samples", num_samples, 1),
+        ("num_chains", num_chains, 1),
+        ("num_burnin", num_burnin, 0),
+    ):
+        if not isinstance(count, int) or count < least:
+            raise ValueError(f"{name} must be an integer of at least {least}. Found: {count!r}.")
+    is_sparse = not isinstance(model, AugmentedVGP)
+    if is_sparse == (data is None):
+        raise ValueError(
+            "data must be given for AugmentedSVGP and not for AugmentedVGP, which has its own. "
+            f"Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
+        )
+    if hyperparameters and (is_sparse or over_relaxation):
+        raise ValueError(
+            "hyperparameters can be sampled for AugmentedVGP, with over_relaxation 0. Found: "
+            f"{type(model).__name__}, over_relaxation {over_relaxation}."
+        )
+    X, Y, _ = model.checked_batch(data)
+    total = num_burnin + num_samples
+    seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
+    if hyperparameters:
+        chains = [_hyperparameter_blocks(model, X, Y, total, s) for s in seeds]
+    elif is_sparse:
+        kernel = SparseGibbsKernel(model, data, over_relaxation)
+        chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
+    else:
+        kernel = GibbsKernel(model, over_relaxation)
+        chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
+
+    kept: list[Draws] = []
+    with tqdm(total=total * len(chains), unit="draw", disable=None if progress else True) as bar:
+        for chain in chains:
+            blocks = []
+            for block in chain:
+                _check_finite(block)
+                blocks.append(
+                    {name: block[name] for name in block if keep_omega or name != "omega"}
+                )
+                bar.update(len(block["log_likelihood"]))
+            kept.append(_joined(blocks, axis=0, start=num_burnin))
+    posterior = {name: np.swapaxes(v, 0, 1) for name, v in _joined(kept, axis=1).items()}
+    pointwise = posterior.pop("log_likelihood")
+    return arviz.from_dict(
+        posterior=posterior,
+        sample_stats={"log_likelihood": pointwise if is_sparse else pointwise.sum(-1)},
+        log_likelihood=None if is_sparse else {"y": pointwise},
+        dims={
+            "f": ["data", "output"],
+            "omega": ["data", "output"],
+            "u": ["inducing", "output"],
+            "y": ["data"],
+        },
+    )
+
+
+def _blocks(
+    kernel: GibbsKernel | SparseGibbsKernel,
+    model: AugmentedModel,
+    X: tf.Tensor,
+    Y: tf.Tensor,
+    num_chains: int,
+    total: int,
+    seed: tf.Tensor,
+) -> Iterator[Draws]:
+    """[draw, chain, ...] of all chains at once, some draws at a time."""
+    is_sparse = isinstance(kernel, SparseGibbsKernel)
+    seeds = tfp.random.split_seed(seed, n=1 + -(-total // _DRAWS_AT_ONCE))
+    state = kernel.initial_state(num_chains, seeds[0])
+    L = model.project(X[:1]).L if is_sparse else None
+
+    def trace(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
+        log_p = model.likelihood.log_prob(X, state[1] if is_sparse else state, Y)
+        if not is_sparse:
+            return {"f": state, "omega": results.omega, "log_likelihood": log_p}
+        u = tf.linalg.matrix_transpose(tf.linalg.matvec(L, tf.linalg.matrix_transpose(state[0])))
+        return {"u": u, "omega": results.omega, "log_likelihood": tf.reduce_sum(log_p, -1)}
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def draw(state: Any, number: tf.Tensor, seed: tf.Tensor) -> tuple[Any, dict[str, tf.Tensor]]:
+        run = tfp.mcmc.sample_chain(
+            number,
+            state,
+            kernel=kernel,
+            trace_fn=trace,
+            return_final_kernel_results=True,
+            seed=seed,
+        )
+        return tf.nest.map_structure(lambda s: s[-1], run.all_states), run.trace
+
+    for block, block_seed in enumerate(seeds[1:]):
+        number = min(_DRAWS_AT_ONCE, total - block * _DRAWS_AT_ONCE)
+        state, traced = draw(state, tf.constant(number), block_seed)
+        yield {name: value.numpy() for name, value in traced.items()}
+
+
+def _hyperparameter_blocks(
+    model: AugmentedVGP, X: tf.Tensor, Y: tf.Tensor, total: int, seed: tf.Tensor
+) -> Iterator[Draws]:
+    """[draw, 1, ...] of one chain; the model's parameters are put back at the end."""
+    parameters = sampled_parameters(model)
+    before = {name: p.unconstrained_variable.numpy() for name, p in parameters.items()}
+    sweep = make_sweep(model)
+    seeds = tfp.random.split_seed(seed, n=1 + total)
+    f = GibbsKernel(model).initial_state(1, seeds[0])
+    try:
+        for s in seeds[1:]:
+            f, omega = sweep(f, Y, s)
+            log_p = model.likelihood.log_prob(X, f, Y)
+            values = {name: parameter[None] for name, parameter in parameters.items()}
+            block = {"f": f, "omega": omega, "log_likelihood": log_p, **values}
+            yield {name: value.numpy()[None] for name, value in block.items()}
+    finally:
+        for name, parameter in parameters.items():
+            parameter.unconstrained_variable.assign(before[name])
+
+
+def _joined(parts: Sequence[Draws], axis: int, start: int = 0) -> Draws:
+    return {name: np.concatenate([p[name] for p in parts], axis)[start:] for name in parts[0]}
+
+
+def _check_finite(draws: Draws) -> None:
+    for name, values in draws.items():
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            raise FloatingPointError(
+                f"{name}: {wrong.sum()} of {wrong.size} values of a block of draws are not finite. "
+                "Look at the hyperparameters: is the kernel matrix far from singular?"
+            )

@@ -1,0 +1,93 @@
+"""Sampling the hyperparameters too: Geweke's joint-distribution test, and what is refused."""
+
+import arviz
+import gpflow
+import numpy as np
+import pytest
+import scipy.linalg
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_aaci import AugmentedVGP, likelihoods, sample_posterior
+from gpflow_aaci.hyperparameter_gibbs import make_sweep, sampled_parameters
+
+tfd = tfp.distributions
+
+
+def make_model(N: int = 4) -> AugmentedVGP:
+    """With priors on all, one on its unconstrained value, and a mean that is learnt."""
+    kernel = gpflow.kernels.Matern32(variance=1.5, lengthscales=[0.7])
+    likelihood = likelihoods.StudentT(scale=0.5, df=4.0)
+    mean_function = gpflow.functions.Constant(0.2)
+    X = np.linspace(-1.0, 1.0, N)[:, None]
+    model = AugmentedVGP((X, np.sin(3.0 * X)), kernel, likelihood, mean_function)
+    double = np.float64
+    kernel.variance.prior = tfd.Gamma(double(4.0), double(3.0))
+    kernel.lengthscales.prior = tfd.LogNormal(double(-0.3), double(0.4))
+    likelihood.scale.prior = tfd.Normal(double(-0.5), double(0.5))
+    likelihood.scale.prior_on = "unconstrained"
+    mean_function.c.prior = tfd.Normal(double(0.0), double(1.0))
+    gpflow.set_trainable(likelihood.df, False)
+    return model
+
+
+def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None:
+    """
+    Geweke (2004): y | f, θ by simulation, (θ, f) | y by a sweep, ... must keep θ and f at their
+    priors; compared in the mean and square of quantities standard normal under it.
+    """
+    model = make_model()
+    kernel, likelihood = model.kernel, model.likelihood
+    sweep = make_sweep(model)
+    rng = np.random.default_rng(2)
+    f = np.zeros((1, 4, 1)) + 0.3
+    standard = []
+    for round_ in range(1_200):
+        noise = likelihood.scale.numpy() * rng.standard_t(4.0, size=(4, 1))
+        f, _ = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
+        f = f.numpy()
+        L = np.linalg.cholesky(model.prior_covariance()[0].numpy())
+        c = model.mean_function.c.numpy().item()
+        white = scipy.linalg.solve_triangular(L, f[0] - c, lower=True).ravel()
+        variance_rank = kernel.variance.prior.cdf(kernel.variance.numpy())
+        standard.append(
+            [
+                float(tf.math.ndtri(variance_rank)),
+                (np.log(kernel.lengthscales.numpy().item()) + 0.3) / 0.4,
+                (likelihood.scale.unconstrained_variable.numpy() + 0.5) / 0.5,
+                c,
+                *white,
+                np.sum(white) / 2.0,
+            ]
+        )
+    for draws in np.array(standard[100:]).T[:, None, :]:
+        for values, expected in ((draws, 0.0), (draws**2, 1.0)):
+            error = values.std() / np.sqrt(arviz.ess(values))
+            assert abs(values.mean() - expected) < 4.0 * error
+
+
+def test_draws_have_names_and_the_model_keeps_its_values() -> None:
+    model = make_model()
+    before = {name: p.numpy() for name, p in sampled_parameters(model).items()}
+    runs = [
+        sample_posterior(model, 20, 2, 5, 3, progress=False, hyperparameters=True) for _ in "ab"
+    ]
+    names = {"kernel.variance", "kernel.lengthscales", "likelihood.scale", "mean_function.c"}
+    assert set(runs[0].posterior) == {"f", *names}
+    assert runs[0].posterior["kernel.lengthscales"].shape == (2, 20, 1)
+    for name in names:
+        draws = runs[0].posterior[name].values
+        assert len(np.unique(draws)) > 30
+        np.testing.assert_array_equal(draws, runs[1].posterior[name])
+    for name, parameter in sampled_parameters(model).items():
+        np.testing.assert_array_equal(parameter.numpy(), before[name])
+
+
+def test_a_parameter_without_prior_is_named() -> None:
+    model = make_model()
+    model.kernel.variance.prior = None
+    with pytest.raises(ValueError, match=r"every trainable one has a prior.*: kernel.variance\."):
+        sample_posterior(model, hyperparameters=True)
+    gpflow.set_trainable(model, False)
+    with pytest.raises(ValueError, match="must be trainable"):
+        sample_posterior(model, hyperparameters=True)

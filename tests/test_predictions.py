@@ -1,0 +1,96 @@
+"""Predictions from draws, against exact Gaussian process regression."""
+
+import arviz
+import gpflow
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import tensorflow as tf
+
+from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, predictions, sample_posterior
+
+X = np.linspace(-1.5, 1.5, 9)[:, None]
+Y = np.sin(2.0 * X) + 0.3
+X_NEW = np.array([[-2.0], [-0.1], [0.05], [1.4], [4.0]])
+
+
+def gaussian_models() -> tuple[AugmentedVGP, AugmentedSVGP, gpflow.models.GPR]:
+    kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
+    mean_function = gpflow.functions.Linear([[0.3]], [0.1])
+    likelihood = likelihoods.Gaussian(variance=0.2)
+    return (
+        AugmentedVGP((X, Y), kernel, likelihood, mean_function),
+        AugmentedSVGP(kernel, likelihood, X, mean_function=mean_function, num_data=9),
+        gpflow.models.GPR((X, Y), kernel, mean_function, noise_variance=0.2),
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
+    """Joint draws of f, mean and variance of y, and the predictive density."""
+    full, inducing, gpr = gaussian_models()
+    model = inducing if sparse else full
+    data = (X, Y) if sparse else None
+    samples = sample_posterior(model, 4_000, 2, 20, progress=False, data=data)
+    mean, covariance = gpr.predict_f(X_NEW, full_cov=True)
+    f = predictions.predict_f_samples(model, samples, X_NEW)
+    assert f.shape == (2, 4_000, 5, 1)
+    flat = f.reshape(-1, 5)
+    np.testing.assert_allclose(flat.mean(0), mean[:, 0], atol=0.05)
+    np.testing.assert_allclose(np.cov(flat.T), covariance[0], atol=0.06)
+
+    independent = predictions.predict_f_samples(model, samples, X_NEW, full_cov=False)
+    np.testing.assert_allclose(
+        independent.std((0, 1))[:, 0] ** 2, np.diag(covariance[0]), atol=0.06
+    )
+
+    y_mean, y_variance = predictions.predict_y(model, samples, X_NEW)
+    np.testing.assert_allclose(y_mean, mean, atol=0.05)
+    np.testing.assert_allclose(y_variance, gpr.predict_y(X_NEW)[1], atol=0.06)
+
+    new = (X_NEW, np.array([[0.0], [0.4], [1.0], [-1.0], [2.0]]))
+    log_density = predictions.predict_log_density(model, samples, new)
+    np.testing.assert_allclose(log_density, gpr.predict_log_density(new), atol=0.06)
+
+
+def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
+    """Two draws made by hand, of two lengthscales and scales: the mean of two known densities."""
+    model, _, _ = gaussian_models()
+    before = model.kernel.lengthscales.numpy()
+    f = np.stack([np.cos(X), X**2])[None]
+    lengthscales, variances = np.array([[0.3, 2.0]]), np.array([[0.1, 0.7]])
+    samples = arviz.from_dict(
+        posterior={
+            "f": f,
+            "kernel.lengthscales": lengthscales,
+            "likelihood.variance": variances,
+        }
+    )
+    x, y = np.array([[0.15]]), np.array([[0.7]])
+    log_p = []
+    for s in (0, 1):
+        kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=lengthscales[0, s])
+        noiseless = gpflow.models.GPR(
+            (X, f[0, s]), kernel, model.mean_function, noise_variance=1.001e-6
+        )
+        mean, variance = noiseless.predict_f(x)
+        sd = np.sqrt(variance + variances[0, s])
+        log_p.append(scipy.stats.norm(mean, sd).logpdf(y).item())
+    actual = predictions.predict_log_density(model, samples, (x, y))
+    expected = scipy.special.logsumexp(log_p) - np.log(2.0)
+    np.testing.assert_allclose(actual, [expected], rtol=1e-5)
+    assert model.kernel.lengthscales.numpy() == before
+
+
+def test_bad_input_is_named() -> None:
+    model, sparse, _ = gaussian_models()
+    samples = sample_posterior(model, 5, 1, 0, progress=False)
+    with pytest.raises(ValueError, match=r"Xnew must be \[N, 1\]. Found: shape \[5, 2\]"):
+        predictions.predict_y(model, samples, np.ones((5, 2)))
+    with pytest.raises(ValueError, match="Xnew must be finite"):
+        predictions.predict_f_samples(model, samples, np.full((1, 1), np.nan))
+    with pytest.raises(ValueError, match=r'samples must hold "u" of 9 values'):
+        predictions.predict_y(sparse, samples, X_NEW)
+    with pytest.raises(ValueError, match="Y must be finite"):
+        predictions.predict_log_density(model, samples, (X_NEW, X_NEW * tf.constant(np.inf)))
