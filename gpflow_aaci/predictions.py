@@ -101,7 +101,7 @@ def _conditionals(
     name = "f" if isinstance(model, AugmentedVGP) else "u"
     known = parameter_dict(model)
     draws = {
-        key: np.reshape(values.values, [-1, *values.shape[2:]])
+        str(key): np.reshape(values.values, [-1, *values.shape[2:]])
         for key, values in samples["posterior"].items()
     }
     if name not in draws or draws[name].shape[1:] != tuple(model.q_mu.shape):
