@@ -12,11 +12,20 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities import to_default_float
 
 from ..distributions import GeneralizedInverseGaussian, InverseGaussian
+from ..distributions.parameters import CheckedSampling
 from ..special import log_matern32, log_matern52
 from .base import SuperGaussianLikelihood, positive_parameter
 from .quadrature import safe_sqrt
 
 tfd = tfp.distributions
+
+
+class _Gamma(CheckedSampling, tfd.Gamma):
+    """TFP's."""
+
+
+class _Deterministic(CheckedSampling, tfd.Deterministic):
+    """TFP's."""
 
 
 class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
@@ -88,7 +97,7 @@ class Gaussian(ResidualLikelihood):
 
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """The constant 1/2σ²."""
-        return tfd.Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
+        return _Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         variance = Fvar + self.noise_variance()
@@ -150,7 +159,7 @@ class StudentT(ResidualLikelihood):
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """Gamma((ν+1)/2, rate ν + c²)."""
         df = self._df(c.dtype)
-        return tfd.Gamma((df + 1.0) / 2.0, df + tf.square(c))
+        return _Gamma((df + 1.0) / 2.0, df + tf.square(c))
 
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""

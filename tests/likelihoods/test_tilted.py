@@ -83,3 +83,9 @@ def test_a_users_likelihood_has_one_too() -> None:
     assert isinstance(tilted, TiltedDistribution)
     x = np.array([0.1, 1.0, 5.0])
     np.testing.assert_allclose(tilted.cdf(x), gamma.cdf(x), rtol=0, atol=1e-8)
+
+
+@every_case
+def test_a_negative_number_of_draws_is_refused(case: Case) -> None:
+    with pytest.raises(ValueError, match=r"sample_shape must not have negative entries.*-3"):
+        case.make().tilted(1.0).sample(-3)
