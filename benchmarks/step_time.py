@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import gpflow
 import numpy as np
@@ -17,7 +18,7 @@ from .data import synthetic
 from .methods import make_model, make_start
 
 
-def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
+def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """One row per contestant: median milliseconds of a step, and the ratio to the closed form."""
     split = synthetic(config.num_data, config.input_dim)
     start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)
