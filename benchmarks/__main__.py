@@ -38,7 +38,7 @@ def main() -> None:
 def run(
     config_path: _ConfigPath,
     overrides: _Overrides = None,
-    data_dir: Annotated[Path, typer.Option(help="where relative paths of data begin")] = Path(),
+    data_dir: Annotated[Path, typer.Option(help="where files of data are looked for")] = Path(),
     quiet: _Quiet = False,
 ) -> None:
     """Run an experiment; all results go to its output folder. Finished runs are not run again."""

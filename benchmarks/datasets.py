@@ -219,12 +219,15 @@ def _load_source(name: str, target: str | int | None, folder: Path) -> Table:
 def _read_csv(
     path: Path | str, target: str | int | None, columns: tuple[str, ...] | None = None
 ) -> Table:
-    header = None if isinstance(target, int) else "infer"
-    wanted = None if columns is None else [*columns, target]
+    options = {
+        "header": None if isinstance(target, int) else "infer",
+        "usecols": None if columns is None else [*columns, target],
+        "chunksize": _CHUNK,  # the largest file would not fit as text
+        "float_precision": "round_trip",  # or the digest would depend on the parser
+    }
     Xs, ys = [], []
     try:
-        # In chunks: the largest file would not fit as text.
-        for chunk in pd.read_csv(path, header=header, usecols=wanted, chunksize=_CHUNK):
+        for chunk in pd.read_csv(path, **options):
             if target not in chunk.columns:
                 raise ConfigError(
                     f"target must be a column of {path}: {', '.join(map(str, chunk.columns))}. "

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from rich.table import Table
 from .methods import LABELS, PAPERS
 
 _RUN = ["problem", "method", "setting"]  # and seed
+_WIDE = 400  # characters, more than any table has
 _ENVIRONMENT = "environment.json"
 _PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
 
@@ -86,12 +88,11 @@ def print_table(table: pd.DataFrame, title: str) -> None:
     shown = Table(title=title)
     for column in table:
         number = pd.api.types.is_numeric_dtype(table[column])
-        shown.add_column(str(column), justify="right" if number else "left", no_wrap=True)
+        shown.add_column(str(column), justify="right" if number else "left")
     for row in table.itertuples(index=False):
         shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
-    console = Console()
-    console.width = max(console.width, 120)
-    console.print(shown)
+    # A terminal has a width to keep to; a file does not.
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(shown)
 
 
 def environment(metrics: pd.DataFrame) -> dict[str, Any]:

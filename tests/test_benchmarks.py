@@ -81,7 +81,8 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
     assert (output / "convergence.pdf").read_bytes().startswith(b"%PDF")
     resolved = json.loads((output / "config.json").read_text())
     assert (resolved["steps"], resolved["seconds"]) == (30, 45.0)
-    curves = EventAccumulator(str(output / "tensorboard" / "wave-alternating-0-step_0.5_lr_0.03"))
+    folder = output / "tensorboard" / "wave-alternating-0-step_0.5_lr_0.03"
+    curves = EventAccumulator(str(folder), size_guidance={"tensors": 0})  # 0: all of them
     logged = curves.Reload().Tensors("nll")
     assert [event.step for event in logged] == aaci.step.tolist()
     np.testing.assert_allclose([e.tensor_proto.float_val[0] for e in logged], aaci.nll, rtol=1e-6)
