@@ -132,7 +132,8 @@ def summary(metrics: pd.DataFrame) -> pd.DataFrame:
     keys = ["problem", "lengthscale"]
     table = gaps(metrics).drop(columns="seed").groupby(keys, sort=False).median().reset_index()
     table["lengthscale"] = table.lengthscale.map("{:.3g}".format)
-    for column in ("augmented ELBO", "standard ELBO", "gap"):
+    table["gap"] = table.gap.map("{:.3g}".format)
+    for column in ("augmented ELBO", "standard ELBO"):
         table[column] = table[column].map("{:.2f}".format)
     for column in ("NLL, augmented", "NLL, standard"):
         table[column] = table[column].map("{:.4f}".format)

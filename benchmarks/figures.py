@@ -15,7 +15,10 @@ _STYLE = {
     "NatGrad + Adam": ("#0072B2", "--"),
     "Adam": ("#009E73", "-."),
 }
-_BOUNDS = {"augmented": ("#D55E00", "-", "o"), "standard": ("#0072B2", "--", "s")}
+_BOUNDS = {  # colour, line, marker and its size: hollow, so that one shows around the other
+    "augmented": ("#D55E00", "-", "o", 7),
+    "standard": ("#0072B2", "--", "x", 4),
+}
 
 
 def convergence(runs: pd.DataFrame) -> Figure:
@@ -39,30 +42,32 @@ def convergence(runs: pd.DataFrame) -> Figure:
             values = of_problem[of_problem.step > 0][metric]
             low, high = values.min(), values.quantile(0.9)
             ax.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
-    _one_legend(figure, axes)
+    _one_legend(figure, axes, runs)
     return figure
 
 
 def augmentation_gap(metrics: pd.DataFrame) -> Figure:
-    """Negative bounds and test NLL against the lengthscale: median and range over seeds."""
+    """Negative bounds, gap and test NLL against the lengthscale: median and range over seeds."""
     problems = list(dict.fromkeys(metrics.problem))
-    figure, axes = _subplots(len(problems), 2, 4.4, 3.1)
+    figure, axes = _subplots(len(problems), 3, 3.6, 2.9)
     table = gaps(metrics)
     for row, problem in zip(axes, problems, strict=True):
         of_problem = table[table.problem == problem]
-        for bound, (colour, line, marker) in _BOUNDS.items():
-            for ax, column, sign in zip(
-                row, (f"{bound} ELBO", f"NLL, {bound}"), (-1.0, 1.0), strict=True
-            ):
-                wide = sign * of_problem.pivot(index="lengthscale", columns="seed", values=column)
-                values = [wide.median(axis=1), wide.min(axis=1), wide.max(axis=1)]
-                style = {"color": colour, "linestyle": line, "marker": marker, "markersize": 4}
-                _band(ax, wide.index, values, **style, label=f"{bound} bound")
+        for bound, (colour, line, marker, size) in _BOUNDS.items():
+            style = {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
+            _over_lengthscales(
+                row[0], of_problem, f"{bound} ELBO", -1.0, **style, label=f"{bound} bound"
+            )
+            _over_lengthscales(row[2], of_problem, f"NLL, {bound}", **style)
+        _over_lengthscales(row[1], of_problem, "gap", color="black", marker="d", markersize=4)
         row[0].set_ylabel("negative ELBO [nats]")
-        row[1].set_ylabel("test NLL [nats per datum]")
+        row[1].set_ylabel("gap of the ELBOs [nats]")
+        row[1].set_ylim(bottom=0.0)
+        row[2].set_ylabel("test NLL [nats per datum]")
+        row[1].set_title(problem)
         for ax in row:
-            ax.set(title=problem, xlabel="lengthscale [standard deviations]", xscale="log")
-    _one_legend(figure, axes)
+            ax.set(xlabel="lengthscale [standard deviations]", xscale="log")
+    _one_legend(figure, axes, metrics)
     return figure
 
 
@@ -90,9 +95,25 @@ def _band(ax: Any, x: Any, values: Any, **style: Any) -> None:
     ax.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)
 
 
-def _one_legend(figure: Figure, axes: np.ndarray) -> None:
+def _over_lengthscales(
+    ax: Any, table: pd.DataFrame, column: str, sign: float = 1.0, **style: Any
+) -> None:
+    wide = sign * table.pivot(index="lengthscale", columns="seed", values=column)
+    values = [wide.median(axis=1), wide.min(axis=1), wide.max(axis=1)]
+    _band(ax, wide.index, values, markerfacecolor="none", **style)
+
+
+def _one_legend(figure: Figure, axes: np.ndarray, metrics: pd.DataFrame) -> None:
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    seeds = metrics.seed.nunique()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=2 * axes.shape[1],
+        frameon=False,
+        title=f"median and range over {seeds} seeds" if seeds > 1 else None,
+    )
 
 
 def _over_seeds(runs: pd.DataFrame, metric: str) -> tuple[np.ndarray, ...]:
