@@ -171,7 +171,7 @@ class Suite(_Experiment):
 
 Config = Single | Suite
 
-_BY_NAME: dict[str, type[_Experiment]] = {
+_BY_NAME: dict[str, type[Single] | type[Suite]] = {
     get_args(model.model_fields["experiment"].annotation)[0]: model for model in get_args(Config)
 }
 
@@ -237,11 +237,10 @@ def _override(raw: dict[str, Any], text: str) -> None:
                 raise ConfigError(f"--set {key}: {where} has entries 0 to {last}. Found: {name!r}.")
         elif not isinstance(at, dict):
             raise ConfigError(f"--set {key}: {where} is {at!r} and has no keys. Found: {name!r}.")
-        index = int(name) if isinstance(at, list) else name
         if depth == len(names) - 1:
-            at[index] = parsed
+            at[int(name) if isinstance(at, list) else name] = parsed
         else:
-            at = at[index] if isinstance(at, list) else at.setdefault(index, {})
+            at = at[int(name)] if isinstance(at, list) else at.setdefault(name, {})
 
 
 def _explain(problem: Any) -> str:

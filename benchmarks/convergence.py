@@ -186,7 +186,9 @@ def _collapsed_run(
 
     with contextlib.suppress(_TimeIsUpError):
         data = (split.X, split.Y)
-        gpflow_aaci.fit_collapsed(model, data, objective=setting.objective, callback=record)
+        gpflow_aaci.fit_collapsed(
+            model, data, objective=setting.objective or "standard", callback=record
+        )
     return rows
 
 

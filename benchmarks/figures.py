@@ -32,7 +32,7 @@ def convergence(runs: pd.DataFrame) -> Figure:
             for ax, metric in zip(column, ("nll", "error"), strict=True):
                 seconds, *values = _over_seeds(of_problem[of_problem.method == method], metric)
                 _band(ax, seconds, values, color=colour, linestyle=line, label=method)
-        column[0].set_title(problem)
+        column[0].set_title(problem.replace("_", " "))
         column[0].set_ylabel("test NLL [nats per datum]")
         is_error = of_problem.error_metric.iloc[0] == "error"
         column[1].set_ylabel("test error rate" if is_error else "test RMSE [standard deviations]")
@@ -54,7 +54,12 @@ def augmentation_gap(metrics: pd.DataFrame) -> Figure:
     for row, problem in zip(axes, problems, strict=True):
         of_problem = table[table.problem == problem]
         for bound, (colour, line, marker, size) in _BOUNDS.items():
-            style = {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
+            style: dict[str, Any] = {
+                "color": colour,
+                "linestyle": line,
+                "marker": marker,
+                "markersize": size,
+            }
             _over_lengthscales(
                 row[0], of_problem, f"{bound} ELBO", -1.0, **style, label=f"{bound} bound"
             )
@@ -64,7 +69,7 @@ def augmentation_gap(metrics: pd.DataFrame) -> Figure:
         row[1].set_ylabel("gap of the ELBOs [nats]")
         row[1].set_ylim(bottom=0.0)
         row[2].set_ylabel("test NLL [nats per datum]")
-        row[1].set_title(problem)
+        row[1].set_title(problem.replace("_", " "))
         for ax in row:
             ax.set(xlabel="lengthscale [standard deviations]", xscale="log")
     _one_legend(figure, axes, metrics)

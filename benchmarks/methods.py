@@ -25,7 +25,8 @@ from .config import (
     Method,
     NatGrad,
 )
-from .data import Array, Split
+from .data import Split
+from .datasets import Array
 
 LABELS = {
     "collapsed": "AACI, collapsed",
@@ -72,11 +73,11 @@ def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
     match method:
         case Alternating():
-            grid = itertools.product(method.learning_rate, method.step_size)
-            return [Setting(method.kind, *point) for point in grid]
+            steps = itertools.product(method.learning_rate, method.step_size)
+            return [Setting(method.kind, *point) for point in steps]
         case NatGrad():
-            grid = itertools.product(method.learning_rate, method.gamma, [method.ramp])
-            return [Setting(method.kind, *point) for point in grid]
+            gammas = itertools.product(method.learning_rate, method.gamma, [method.ramp])
+            return [Setting(method.kind, *point) for point in gammas]
         case Adam():
             return [Setting(method.kind, rate) for rate in method.learning_rate]
         case Collapsed():
@@ -147,8 +148,8 @@ def make_method(
         model = make_model(start, gpflow_aaci.AugmentedSVGP)
         optimizer = gpflow_aaci.AlternatingOptimizer(_step_size(setting), adam)
         optimizer.build(model)
-        step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
-        return model, step, [*optimizer.variables, *adam.variables]
+        alternate = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
+        return model, alternate, [*optimizer.variables, *adam.variables]
 
     model = make_model(start, gpflow.models.SVGP)
     gamma = tf.Variable(_FIRST_GAMMA if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)

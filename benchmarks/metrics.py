@@ -19,7 +19,8 @@ from gpflow_aaci.likelihoods import (
 )
 from gpflow_aaci.likelihoods.classification import BinaryLikelihood, signs
 
-from .data import Array, Split
+from .data import Split
+from .datasets import Array
 
 NOMINAL = 0.9  # of the central predictive intervals whose coverage is reported
 _BINS = 10

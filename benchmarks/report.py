@@ -143,7 +143,7 @@ def write_report(report: Report, title: str, folder: Path, made_with: dict[str, 
 
 
 def _markdown(table: pd.DataFrame) -> str:
-    def line(cells: object) -> str:
+    def line(cells: Any) -> str:
         return "| " + " | ".join(str(cell) for cell in np.atleast_1d(cells)) + " |"
 
     shown = table.map(lambda v: f"{v:.3g}" if isinstance(v, float) else v)

@@ -1,7 +1,7 @@
 """Milliseconds of one training step, the contestants taking turns in one run."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import gpflow
@@ -54,7 +54,7 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 
 def interleaved(
-    steps: dict[str, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
+    steps: Mapping[str, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
 ) -> dict[str, list[float]]:
     """Milliseconds of every call, the contestants taking turns."""
     compiled = {name: tf.function(step, autograph=False) for name, step in steps.items()}

@@ -28,7 +28,7 @@ def best_and_fastest(metrics: pd.DataFrame) -> set[tuple[str, str]]:
     runs = dict(iter(metrics.groupby(["method", "setting"], sort=False)))
     final = {name: smooth_nll(r)[-1] for name, r in runs.items() if r.status.iloc[-1] == "ok"}
     target = min(final.values(), default=np.nan) + TOLERANCE
-    chosen = set()
+    chosen: set[tuple[str, str]] = set()
     for method in metrics.method.unique():
         names = [name for name in final if name[0] == method]
         if not names:  # all failed: say so at every seed
@@ -86,5 +86,6 @@ def _speed_ups(table: pd.DataFrame, metrics: pd.DataFrame) -> list[str]:
         elif np.isfinite(best[own.problem]):
             cells.append(f"{best[own.problem] / own.seconds:.1f}")
         else:
-            cells.append(f"> {limits[own.problem] / own.seconds:.1f}")
+            least = limits[own.problem] / own.seconds
+            cells.append(f"> {least:.1f}" if least > 1.0 else "")
     return cells
