@@ -49,7 +49,8 @@ def run(
         for part in parts(load_config(config_path, overrides or ())):
             part.output.mkdir(parents=True, exist_ok=True)
             metrics = EXPERIMENTS[type(part)].run(part, data_dir, quiet)
-            (part.output / "config.json").write_text(part.model_dump_json(indent=2) + "\n")
+            resolved = part.model_dump_json(indent=2, exclude={"output"})
+            (part.output / "config.json").write_text(resolved + "\n")
             write_environment(environment(metrics), part.output)
             metrics = metrics.drop(columns="sha256", errors="ignore")
             metrics.to_csv(part.output / "metrics.csv", index=False)
