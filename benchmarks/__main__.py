@@ -4,17 +4,32 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
+import tensorflow as tf
 import typer
 
-from . import collapsed_cost, convergence, long_run, step_time
-from .config import ConfigError, Convergence, LongRun, StepTime, load_config
-from .report import convergence_figure, memory_figure, print_table, summary_table, write_summary
-from .time_to import TOLERANCE, speed_up_table
+from .config import ConfigError, Single, describe_config, load_config, parts
+from .experiments import EXPERIMENTS
+from .kept import read_metrics
+from .report import environment, print_table, read_environment, write_environment, write_report
+
+tf.get_logger().setLevel("ERROR")  # a benchmark of many models traces many times, and means to
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+_ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="a TOML file")]
+_Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY.PATH=VALUE", help="instead of what the file says, the value in TOML"
+    ),
+]
+_Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar, no table")]
 
 
 @app.callback()
@@ -24,42 +39,61 @@ def main() -> None:
 
 @app.command()
 def run(
-    config_path: Annotated[Path, typer.Argument(metavar="CONFIG", help="a TOML file")],
-    data_dir: Annotated[Path, typer.Option(help="where relative paths of data begin")] = Path(),
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no table")] = False,
+    config_path: _ConfigPath,
+    overrides: _Overrides = None,
+    data_dir: Annotated[Path, typer.Option(help="where files of data are looked for")] = Path(),
+    quiet: _Quiet = False,
 ) -> None:
-    """Run an experiment; write metrics.csv, summary.md and figures to its output folder."""
+    """Run an experiment; all results go to its output folder. Finished runs are not run again."""
+    with _clear_errors():
+        for part in parts(load_config(config_path, overrides or ())):
+            part.output.mkdir(parents=True, exist_ok=True)
+            metrics = EXPERIMENTS[type(part)].run(part, data_dir, quiet)
+            resolved = part.model_dump_json(indent=2, exclude={"output"})
+            (part.output / "config.json").write_text(resolved + "\n")
+            write_environment(environment(metrics), part.output)
+            metrics = metrics.drop(columns="sha256", errors="ignore")
+            metrics.to_csv(part.output / "metrics.csv", index=False)
+            _report(part, config_path.stem, quiet)
+
+
+@app.command()
+def report(config_path: _ConfigPath, overrides: _Overrides = None, quiet: _Quiet = False) -> None:
+    """Write summary and figures again from metrics.csv, without training."""
+    with _clear_errors():
+        for part in parts(load_config(config_path, overrides or ())):
+            _report(part, config_path.stem, quiet)
+
+
+@app.command("list")
+def list_() -> None:
+    """What is in configs/, and how many minutes it is expected to take on 2 cores."""
+    folder = Path(__file__).parents[1] / "configs"
+    with _clear_errors():
+        table = pd.DataFrame(describe_config(path) for path in sorted(folder.glob("*.toml")))
+    print_table(table, "configs/")
+
+
+def _report(part: Single, title: str, quiet: bool) -> None:
+    """All that is made of metrics.csv, and of nothing else."""
+    path = part.output / "metrics.csv"
+    if not path.is_file():
+        raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
+    made = EXPERIMENTS[type(part)].report(read_metrics(path))
+    write_report(made, title, part.output, read_environment(part.output))
+    if not quiet:
+        for caption, table in made.tables.items():
+            print_table(table, caption or title)
+        typer.echo(f"Written to {part.output}/")
+
+
+@contextlib.contextmanager
+def _clear_errors() -> Iterator[None]:
     try:
-        config = load_config(config_path)
-        config.output.mkdir(parents=True, exist_ok=True)
-        if isinstance(config, Convergence):
-            metrics = convergence.run(config, data_dir, quiet)
-            table, figure = summary_table(metrics), "convergence.png"
-            tables = {
-                "Each method at the grid point that ends lowest; medians over seeds.": table,
-                f"Seconds until the test NLL stays within {TOLERANCE} nats of the best final NLL "
-                "of all methods, each at its soonest grid point; medians over seeds.": (
-                    speed_up_table(metrics)
-                ),
-            }
-            convergence_figure(metrics, config.output / figure)
-        elif isinstance(config, LongRun):
-            metrics = long_run.run(config, quiet)
-            table, figure = long_run.summary(metrics), "memory.png"
-            tables = {"": table}
-            memory_figure(metrics, config.output / figure)
-        else:
-            measure = step_time.run if isinstance(config, StepTime) else collapsed_cost.run
-            metrics = table = measure(config, quiet)
-            tables, figure = {"": table}, None
+        yield
     except ConfigError as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
-    metrics.to_csv(config.output / "metrics.csv", index=False)
-    write_summary(tables, config_path.stem, config.output / "summary.md", figure)
-    if not quiet:
-        print_table(table, config_path.stem)
-        typer.echo(f"Written to {config.output}/")
 
 
 if __name__ == "__main__":

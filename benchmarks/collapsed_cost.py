@@ -1,5 +1,7 @@
 """The collapsed bound with its gradient, beside the products it cannot do without."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import tensorflow as tf
@@ -13,7 +15,7 @@ from .methods import make_model, make_start
 from .step_time import interleaved
 
 
-def run(config: CollapsedCost, quiet: bool = False) -> pd.DataFrame:
+def run(config: CollapsedCost, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """Median milliseconds of both, K_ZZ and K_ZX given, and their ratio."""
     split = synthetic(config.num_data, config.input_dim)
     start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)

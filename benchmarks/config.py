@@ -1,10 +1,19 @@
 """What a config file may say, and a clear message where it says something else."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,7 +26,24 @@ class ConfigError(Exception):
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_every_key(cls, raw: Any) -> Any:
+        """As extra="forbid", but it says what would have been accepted."""
+        unknown = set(raw) - set(cls.model_fields) if isinstance(raw, dict) else set()
+        if unknown:
+            accepted = ", ".join(cls.model_fields)
+            raise ValueError(f"unknown: {', '.join(sorted(unknown))}. Accepted here: {accepted}")
+        return raw
+
+
+class _Experiment(_Strict):
+    """What every config has."""
+
+    output: Path = Field(description="the folder of all results")
+    minutes: PositiveFloat | None = Field(None, description="expected, on 2 cores")
 
 
 class LikelihoodConfig(_Strict):
@@ -29,13 +55,19 @@ class LikelihoodConfig(_Strict):
 
 
 class Problem(_Strict):
-    data: str = Field(description="breast_cancer, diabetes, or the path of a CSV file")
+    data: str = Field(
+        description="a name of benchmarks/datasets.py, synthetic:NAME for made-up data of its "
+        "shape, or the path or address of a CSV file"
+    )
     target: str | int | None = Field(
         None, description="the target column of a CSV file; a number where it has no header"
     )
     positive: str | float | None = Field(
         None,
         description="the class that counts as 1, against the rest; the larger of two unless given",
+    )
+    rows: PositiveInt | None = Field(
+        None, description="most rows: a random subset, the same always"
     )
     name: str | None = Field(None, description="in tables and figures")
     likelihood: LikelihoodConfig
@@ -71,9 +103,8 @@ class Collapsed(_Strict):
 Method = Annotated[Alternating | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
 
 
-class Convergence(_Strict):
+class Convergence(_Experiment):
     experiment: Literal["convergence"]
-    output: Path
     problem: list[Problem] = Field(min_length=1)
     method: list[Method] = Field(min_length=1)
     num_inducing: PositiveInt = 200
@@ -81,17 +112,28 @@ class Convergence(_Strict):
     steps: PositiveInt = Field(50_000, description="most steps of one run")
     seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
     test_fraction: float = Field(0.1, gt=0, lt=1)
+    max_test: PositiveInt = Field(10_000, description="most test rows, as in the paper's scripts")
     seeds: list[int] = Field(
         [0],
         min_length=1,
         description="of split, inducing points and batches. Grids are run at the first; at the "
-        "others only what was best or fastest there",
+        "others only the paper's settings and what was best or fastest there",
     )
 
 
-class StepTime(_Strict):
+class AugmentationGap(_Experiment):
+    experiment: Literal["augmentation_gap"]
+    problem: list[Problem] = Field(min_length=1)
+    kernel_variance: PositiveFloat = 0.1
+    smallest_lengthscale: PositiveFloat = 1e-2
+    largest_lengthscale: PositiveFloat = 1e2
+    num_lengthscales: int = Field(13, ge=2, description="evenly spaced in their logarithm")
+    test_fraction: float = Field(0.1, gt=0, lt=1)
+    seeds: list[int] = Field([0, 1, 2], min_length=1, description="of the split")
+
+
+class StepTime(_Experiment):
     experiment: Literal["step_time"]
-    output: Path
     num_inducing: PositiveInt = 200
     batch_size: PositiveInt = 100
     num_data: PositiveInt = 10_000
@@ -100,18 +142,16 @@ class StepTime(_Strict):
     steps_per_round: PositiveInt = 40
 
 
-class CollapsedCost(_Strict):
+class CollapsedCost(_Experiment):
     experiment: Literal["collapsed_cost"]
-    output: Path
     num_inducing: PositiveInt = 200
     num_data: PositiveInt = 10_000
     input_dim: PositiveInt = 9
     rounds: PositiveInt = 25
 
 
-class LongRun(_Strict):
+class LongRun(_Experiment):
     experiment: Literal["long_run"]
-    output: Path
     steps: PositiveInt = 100_000
     num_inducing: PositiveInt = 30
     batch_size: PositiveInt = 100
@@ -119,20 +159,28 @@ class LongRun(_Strict):
     input_dim: PositiveInt = 3
 
 
-Config = Convergence | StepTime | CollapsedCost | LongRun
+Single = Convergence | AugmentationGap | StepTime | CollapsedCost | LongRun
 
-_EXPERIMENTS: dict[str, type[Config]] = {
-    "convergence": Convergence,
-    "step_time": StepTime,
-    "collapsed_cost": CollapsedCost,
-    "long_run": LongRun,
+
+class Suite(_Experiment):
+    """Experiments one after the other, their output folders inside its own."""
+
+    experiment: Literal["suite"]
+    part: list[Annotated[Single, Field(discriminator="experiment")]] = Field(min_length=1)
+
+
+Config = Single | Suite
+
+_BY_NAME: dict[str, type[Single] | type[Suite]] = {
+    get_args(model.model_fields["experiment"].annotation)[0]: model for model in get_args(Config)
 }
 
 
-def load_config(path: Path) -> Config:
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """
     The experiment that the TOML file at ``path`` describes.
 
+    :param overrides: each ``key.path=value``, the value in TOML, instead of what the file says.
     :raises ConfigError: for a missing file, a TOML error, an unknown key or a wrong value.
     """
     try:
@@ -141,23 +189,62 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML ({error}).") from error
+    for override in overrides:
+        _override(raw, override)
     experiment = raw.get("experiment")
-    if experiment not in _EXPERIMENTS:
-        accepted = ", ".join(_EXPERIMENTS)
+    if experiment not in _BY_NAME:
+        accepted = ", ".join(_BY_NAME)
         raise ConfigError(f"{path}: experiment must be one of {accepted}. Found: {experiment!r}.")
-    model = _EXPERIMENTS[experiment]
     try:
-        return model.model_validate(raw)
+        return _BY_NAME[experiment].model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(f"{path}:\n" + "\n".join(_explain(error, model))) from error
+        raise ConfigError(f"{path}:\n" + "\n".join(map(_explain, error.errors()))) from error
 
 
-def _explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    lines = []
-    for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"])
-        line = f"  {where}: {problem['msg']}. Found: {problem['input']!r}."
-        if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-            line += f" Accepted here: {', '.join(model.model_fields)}."
-        lines.append(line)
-    return lines
+def describe_config(path: Path) -> dict[str, object]:
+    """Its name, its first comment and the minutes it takes."""
+    first = path.read_text().partition("\n")[0]
+    minutes = load_config(path).minutes
+    description = first.removeprefix("#").strip() if first.startswith("#") else ""
+    return {"config": path.name, "what": description, "minutes": f"{minutes:g}" if minutes else ""}
+
+
+def parts(config: Config) -> list[Single]:
+    """The experiments of a suite, or the one that ``config`` is."""
+    if not isinstance(config, Suite):
+        return [config]
+    return [part.model_copy(update={"output": config.output / part.output}) for part in config.part]
+
+
+def _override(raw: dict[str, Any], text: str) -> None:
+    key, equals, value = text.partition("=")
+    names = key.strip().split(".")
+    if not (equals and all(names)):
+        raise ConfigError(f"--set takes key.path=value, as in steps=100. Found: {text!r}.")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"--set {key}: the value must be TOML: 3, 0.1, true, [1, 2] or, quoted, '\"text\"'. "
+            f"Found: {value!r}."
+        ) from error
+    at: Any = raw
+    for depth, name in enumerate(names):
+        where = ".".join(names[:depth])
+        if isinstance(at, list):
+            if not (name.isdecimal() and int(name) < len(at)):
+                last = len(at) - 1
+                raise ConfigError(f"--set {key}: {where} has entries 0 to {last}. Found: {name!r}.")
+        elif not isinstance(at, dict):
+            raise ConfigError(f"--set {key}: {where} is {at!r} and has no keys. Found: {name!r}.")
+        if depth == len(names) - 1:
+            at[int(name) if isinstance(at, list) else name] = parsed
+        else:
+            at = at[int(name)] if isinstance(at, list) else at.setdefault(name, {})
+
+
+def _explain(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
+    found = "" if problem["type"] == "value_error" else f" Found: {problem['input']!r}."
+    return "  " + (f"{where}: " if where else "") + f"{message}.{found}"

@@ -1,21 +1,44 @@
 """Data sets, split and standardised."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import sklearn.datasets
 
 from .config import ConfigError, Problem
-
-Array = np.ndarray
+from .datasets import Array, Table, load_table
 
 BINARY_LIKELIHOODS = ("Logistic", "BayesianSVM")
-_EMBEDDED = {
-    "breast_cancer": sklearn.datasets.load_breast_cancer,
-    "diabetes": sklearn.datasets.load_diabetes,
-}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A problem's data under the name that tables and figures give it."""
+
+    name: str
+    table: Table
+    is_binary: bool
+
+    @cached_property
+    def sha256(self) -> str:
+        return self.table.sha256()
+
+    def split(self, test_fraction: float, seed: int, max_test: int | None = None) -> "Split":
+        """
+        Shuffled by ``seed``; inputs (and a real target) standardised by the training part.
+
+        :param max_test: most rows of the test part; what is more is in neither.
+        """
+        X, y = self.table.X, self.table.y
+        order = np.random.default_rng(seed).permutation(len(X))
+        num_test = max(1, round(test_fraction * len(X)))
+        test, train = order[:num_test][:max_test], order[num_test:]
+        X, X_test = _standardise(X[train], X[test])
+        Y, Y_test = y[train, None], y[test, None]
+        if not self.is_binary:
+            Y, Y_test = _standardise(Y, Y_test)
+        return Split(self.name, X, Y, X_test, Y_test, self.is_binary)
 
 
 @dataclass(frozen=True)
@@ -27,28 +50,24 @@ class Split:
     Y: Array
     X_test: Array
     Y_test: Array
+    is_binary: bool = False
 
 
-def load_split(problem: Problem, folder: Path, test_fraction: float, seed: int) -> Split:
+def load_dataset(problem: Problem, folder: Path) -> Dataset:
     """
-    A shuffled, seeded split; inputs (and a real target) standardised by the training part.
+    The data of ``problem``, y in {0, 1} where its likelihood is binary.
 
     :param folder: where relative paths begin.
-    :raises ConfigError: for an unknown data set, a missing file or column, or values that are
-        missing or not numbers.
+    :raises ConfigError: for an unknown data set, a missing file, column or class, or values that
+        are missing or not numbers.
     """
-    X, y = _load(problem, folder)
-    order = np.random.default_rng(seed).permutation(len(X))
-    num_test = max(1, round(test_fraction * len(X)))
-    test, train = order[:num_test], order[num_test:]
-    X = _standardise(X, train)
-    if problem.likelihood.name in BINARY_LIKELIHOODS:
-        y = _labels(problem, y)
-    else:
-        y = _standardise(y[:, None], train)[:, 0]
-    Y = y[:, None]
-    name = problem.name or Path(problem.data).name.split(".")[0]
-    return Split(name, X[train], Y[train], X[test], Y[test])
+    table = load_table(problem.data, problem.target, folder, problem.rows)
+    is_binary = problem.likelihood.name in BINARY_LIKELIHOODS
+    y = _labels(problem, table) if is_binary else _numbers(problem, table.y)
+    name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]
+    if table.is_synthetic:  # also where the config has given it another name
+        name += " (synthetic)"
+    return Dataset(name, replace(table, y=y), is_binary)
 
 
 def synthetic(num_data: int, input_dim: int) -> Split:
@@ -59,46 +78,31 @@ def synthetic(num_data: int, input_dim: int) -> Split:
     return Split("synthetic", X, Y, X[:100], Y[:100])
 
 
-def _load(problem: Problem, folder: Path) -> tuple[Array, Array]:
-    if problem.data in _EMBEDDED:
-        X, y = _EMBEDDED[problem.data](return_X_y=True)
-        return X, y.astype(float)
-    path = folder / problem.data
-    if not path.is_file():
-        raise ConfigError(
-            f"data must be one of {', '.join(_EMBEDDED)} or the path of a CSV file, relative to "
-            f"--data-dir. Found: {problem.data!r}."
-        )
-    table = pd.read_csv(path, header=None if isinstance(problem.target, int) else "infer")
-    if problem.target not in table.columns:
-        raise ConfigError(
-            f"target must be a column of {path}: {', '.join(map(str, table.columns))}. "
-            f"Found: {problem.target!r}."
-        )
-    y, X = table[problem.target], table.drop(columns=problem.target)
-    numeric = X.select_dtypes("number").columns
-    if len(numeric) < X.shape[1] or table.isna().any(axis=None):
-        odd = [c for c in X if c not in numeric] or list(table.columns[table.isna().any()])
-        raise ConfigError(f"{path} must hold numbers only. Found other or missing values: {odd}.")
-    return X.to_numpy(float), y.to_numpy()
-
-
-def _standardise(values: Array, train: Array) -> Array:
-    sd = values[train].std(axis=0)
+def _standardise(train: Array, test: Array) -> tuple[Array, Array]:
+    mean, sd = train.mean(axis=0), train.std(axis=0)
     # A constant column carries nothing; dividing by 1 keeps it at 0.
-    return (values - values[train].mean(axis=0)) / np.where(sd > 0, sd, 1.0)
+    sd = np.where(sd > 0, sd, 1.0)
+    return (train - mean) / sd, (test - mean) / sd
 
 
-def _labels(problem: Problem, y: Array) -> Array:
+def _numbers(problem: Problem, y: Array) -> Array:
+    if y.dtype.kind not in "biuf":
+        raise ConfigError(f"{problem.data}: target must hold numbers. Found: {y[:3]}.")
+    return y.astype(float)
+
+
+def _labels(problem: Problem, table: Table) -> Array:
     """Two classes as {0, 1}, in sorted order."""
-    if problem.positive is not None:
-        positive = y == problem.positive
-        if not positive.any() or positive.all():
+    y = table.y
+    positive = table.positive if problem.positive is None else problem.positive
+    if positive is not None:
+        is_positive = y == positive
+        if not is_positive.any() or is_positive.all():
             raise ConfigError(
                 f"{problem.data}: positive must be one of the target's classes, "
-                f"{', '.join(map(str, np.unique(y)[:10]))}. Found: {problem.positive!r}."
+                f"{', '.join(map(str, np.unique(y)[:10]))}. Found: {positive!r}."
             )
-        return positive.astype(float)
+        return is_positive.astype(float)
     classes = np.unique(y)
     if len(classes) != 2:
         raise ConfigError(f"{problem.data}: target must have two classes. Found: {classes[:10]}.")

@@ -17,7 +17,7 @@ from .methods import make_model, make_start, minibatches
 _SAMPLES = 100
 
 
-def run(config: LongRun, quiet: bool = False) -> pd.DataFrame:
+def run(config: LongRun, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """A row for every hundredth of the steps: megabytes resident, traces, milliseconds a step."""
     split = synthetic(config.num_data, config.input_dim)
     start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)

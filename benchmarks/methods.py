@@ -16,8 +16,17 @@ from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import Adam, Alternating, Collapsed, LikelihoodConfig, Method, NatGrad
-from .data import Array, Split
+from .config import (
+    Adam,
+    Alternating,
+    Collapsed,
+    ConfigError,
+    LikelihoodConfig,
+    Method,
+    NatGrad,
+)
+from .data import Split
+from .datasets import Array
 
 LABELS = {
     "collapsed": "AACI, collapsed",
@@ -25,6 +34,7 @@ LABELS = {
     "natgrad": "NatGrad + Adam",
     "adam": "Adam",
 }
+GPFLOWS = (LABELS["natgrad"], LABELS["adam"])
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,11 @@ class Setting:
     ramp: bool = False
     objective: Literal["standard", "augmented"] | None = None
 
+    @property
+    def is_papers(self) -> bool:
+        """Whether the paper's scripts ran it."""
+        return self in PAPERS
+
     def __str__(self) -> str:
         parts = [
             f"{self.objective}" if self.objective else "",
@@ -47,15 +62,22 @@ class Setting:
         return ", ".join(part for part in parts if part)
 
 
+PAPERS = (
+    Setting("alternating", 1e-3, "robbins-monro"),
+    Setting("natgrad", 1e-3, 0.1, ramp=True),
+    Setting("adam", 1e-3),
+)
+
+
 def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
     match method:
         case Alternating():
-            grid = itertools.product(method.learning_rate, method.step_size)
-            return [Setting(method.kind, *point) for point in grid]
+            steps = itertools.product(method.learning_rate, method.step_size)
+            return [Setting(method.kind, *point) for point in steps]
         case NatGrad():
-            grid = itertools.product(method.learning_rate, method.gamma, [method.ramp])
-            return [Setting(method.kind, *point) for point in grid]
+            gammas = itertools.product(method.learning_rate, method.gamma, [method.ramp])
+            return [Setting(method.kind, *point) for point in gammas]
         case Adam():
             return [Setting(method.kind, rate) for rate in method.learning_rate]
         case Collapsed():
@@ -72,21 +94,37 @@ class Start:
     num_data: int
 
 
+_CLUSTERED = 100_000
+
+
 def make_start(split: Split, likelihood: LikelihoodConfig, num_inducing: int, seed: int) -> Start:
     """k-means++ centres for Z, the root mean squared pairwise distance for the lengthscales."""
-    num_inducing = min(num_inducing, len(np.unique(split.X, axis=0)))
-    Z = gpflow_aaci.kmeans_plusplus(split.X, num_inducing, seed)
+    some = split.X[:_CLUSTERED]  # in random order; of millions, a part has the same centres
+    num_inducing = min(num_inducing, len(np.unique(some, axis=0)))
+    Z = gpflow_aaci.kmeans_plusplus(some, num_inducing, seed)
     # E‖x − x'‖² = 2 Σ_d Var x_d.
     lengthscale = float(np.sqrt(2.0 * split.X.var(axis=0).sum()))
     return Start(likelihood, Z, lengthscale, len(split.X))
+
+
+def make_likelihood(config: LikelihoodConfig) -> gpflow_aaci.likelihoods.SuperGaussianLikelihood:
+    """
+    The likelihood of that name.
+
+    :raises ConfigError: for a parameter that it does not have.
+    """
+    likelihood_class = getattr(gpflow_aaci.likelihoods, config.name)
+    try:
+        return likelihood_class(**config.parameters)
+    except TypeError as error:
+        raise ConfigError(f"likelihood.parameters of {config.name}: {error}.") from error
 
 
 def make_model(start: Start, model_class: type[gpflow.models.SVGP]) -> gpflow.models.SVGP:
     """An SVGP at the start; Z is fixed, as in the paper."""
     dim = start.Z.shape[1]
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[start.lengthscale] * dim)
-    likelihood_class = getattr(gpflow_aaci.likelihoods, start.likelihood.name)
-    likelihood = likelihood_class(**start.likelihood.parameters)
+    likelihood = make_likelihood(start.likelihood)
     gpflow.set_trainable(likelihood, start.likelihood.trainable)
     model = model_class(kernel, likelihood, start.Z.copy(), num_data=start.num_data)
     gpflow.set_trainable(model.inducing_variable, False)
@@ -110,8 +148,8 @@ def make_method(
         model = make_model(start, gpflow_aaci.AugmentedSVGP)
         optimizer = gpflow_aaci.AlternatingOptimizer(_step_size(setting), adam)
         optimizer.build(model)
-        step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
-        return model, step, [*optimizer.variables, *adam.variables]
+        alternate = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
+        return model, alternate, [*optimizer.variables, *adam.variables]
 
     model = make_model(start, gpflow.models.SVGP)
     gamma = tf.Variable(_FIRST_GAMMA if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)
@@ -173,8 +211,12 @@ def _q_update(
     return lambda batch: natural.minimize(lambda: model.training_loss(batch), q)
 
 
+_SHUFFLED = 100_000
+
+
 def minibatches(split: Split, batch_size: int, seed: int) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
     """Shuffled batches without end, the same for every method."""
     dataset = tf.data.Dataset.from_tensor_slices((split.X, split.Y))
-    dataset = dataset.shuffle(len(split.X), seed=seed).repeat()
+    # The rows are in random order as they are: a buffer of millions would only cost memory.
+    dataset = dataset.shuffle(min(len(split.X), _SHUFFLED), seed=seed).repeat()
     return iter(dataset.batch(min(batch_size, len(split.X))).prefetch(1))

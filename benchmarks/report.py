@@ -1,26 +1,32 @@
-"""Tables, figures and the summary of a run."""
+"""Tables and the summary of a run."""
 
+import json
+import os
 import platform
+import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from .methods import LABELS, PAPERS
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
-_STYLE = {
-    "AACI, collapsed": ("#D55E00", "-", "o"),
-    "AACI": ("#CC79A7", "-", "D"),
-    "NatGrad + Adam": ("#0072B2", "--", "s"),
-    "Adam": ("#009E73", "-.", "^"),
-}
 _RUN = ["problem", "method", "setting"]  # and seed
+_WIDE = 400  # characters, more than any table has
+_ENVIRONMENT = "environment.json"
+_PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
+
+
+class Report(NamedTuple):
+    """What is shown of an experiment."""
+
+    tables: dict[str, pd.DataFrame]  # under their captions
+    figures: dict[str, Figure]  # under the names of their files
 
 
 def _ends(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -42,6 +48,14 @@ def best_runs(metrics: pd.DataFrame) -> pd.DataFrame:
     return metrics.merge(best, on=_RUN)
 
 
+def papers_runs(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the settings that the paper's scripts ran."""
+    papers = pd.DataFrame(
+        [(LABELS[setting.kind], str(setting)) for setting in PAPERS], columns=["method", "setting"]
+    )
+    return metrics.merge(papers)
+
+
 def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """The end of each method's best grid point, medians over seeds; how many runs failed."""
     keys = ["problem", "method"]
@@ -50,13 +64,17 @@ def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (problem, method), best in _ends(best_runs(metrics)).groupby(keys, sort=False):
         bad = failed.loc[(problem, method)]
+        error, calibration = best.error_metric.iloc[0], best.calibration_metric.iloc[0]
         rows.append(
             {
                 "problem": problem,
                 "method": method,
                 "test NLL": f"{best.nll.median():.4f}",
-                "error or RMSE": f"{best.error.median():.3f} ({best.metric.iloc[0]})",
+                "plug-in NLL": f"{best.plugin_nll.median():.4f}",
+                "error or RMSE": f"{best.error.median():.3f} ({error})",
+                "calibration": f"{best.calibration.median():.3f} ({calibration})",
                 "seconds": f"{best.seconds.median():.1f}",
+                "tracing [s]": f"{best.tracing_seconds.median():.1f}",
                 "steps": int(best.step.median()),
                 "best setting": best.setting.iloc[0],
                 "runs failed": f"{bad['sum']} of {bad['size']}",
@@ -70,91 +88,62 @@ def print_table(table: pd.DataFrame, title: str) -> None:
     shown = Table(title=title)
     for column in table:
         number = pd.api.types.is_numeric_dtype(table[column])
-        shown.add_column(str(column), justify="right" if number else "left", no_wrap=True)
+        shown.add_column(str(column), justify="right" if number else "left")
     for row in table.itertuples(index=False):
         shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
-    console = Console()
-    console.width = max(console.width, 120)
-    console.print(shown)
+    # A terminal has a width to keep to; a file does not.
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(shown)
 
 
-def convergence_figure(metrics: pd.DataFrame, path: Path) -> None:
-    """Test NLL and error against training seconds: median and range over seeds."""
-    runs = best_runs(metrics)
-    problems = list(dict.fromkeys(runs.problem))
-    figure, axes = plt.subplots(
-        2, len(problems), figsize=(4.2 * len(problems), 5.4), sharex="col", squeeze=False
-    )
-    for column, problem in zip(axes.T, problems, strict=True):
-        of_problem = runs[runs.problem == problem]
-        for method in [name for name in _STYLE if name in set(of_problem.method)]:
-            of_method = of_problem[of_problem.method == method]
-            colour, line, _ = _STYLE[method]
-            for ax, metric in zip(column, ("nll", "error"), strict=True):
-                seconds, median, low, high = _over_seeds(of_method, metric)
-                ax.plot(seconds, median, color=colour, linestyle=line, label=method)
-                ax.fill_between(seconds, low, high, color=colour, alpha=0.15, lw=0)
-        column[0].set_title(problem.replace("_", " "))
-        column[0].set_ylabel("test NLL [nats]")
-        column[1].set_ylabel(f"test {of_problem.metric.iloc[0]}")
-        column[1].set_xlabel("training time [s]")
-        column[1].set_xscale("log")
-        for ax, metric in zip(column, ("nll", "error"), strict=True):
-            values = of_problem[of_problem.step > 0][metric]
-            low, high = values.min(), values.quantile(0.9)
-            ax.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
-            ax.grid(alpha=0.3)
-    axes[0, 0].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+def environment(metrics: pd.DataFrame) -> dict[str, Any]:
+    """What the results depend on besides the config; no names of hosts or folders."""
+    data = {}
+    if "sha256" in metrics:
+        data = dict(metrics[["problem", "sha256"]].drop_duplicates().to_numpy().tolist())
+    return {
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "machine": {"architecture": platform.machine(), "cpus": os.cpu_count()},
+        "seeds": sorted(set(metrics.seed.tolist())) if "seed" in metrics else [],
+        "data SHA-256": data,
+    }
 
 
-def _over_seeds(runs: pd.DataFrame, metric: str) -> tuple[np.ndarray, ...]:
-    """Seconds, and median, least and largest of ``metric`` over the seeds then."""
-    runs = runs[runs.seconds > 0.0]
-    each = [run for _, run in runs.groupby("seed")]
-    first = max(run.seconds.iloc[0] for run in each)
-    last = max(run.seconds.iloc[-1] for run in each)
-    seconds = np.geomspace(first, max(last, 1.01 * first), 120)
-    # What a run had reached by then: the last evaluation before it.
-    values = np.stack(
-        [
-            run[metric].to_numpy()[np.searchsorted(run.seconds, seconds * (1 + 1e-9)) - 1]
-            for run in each
-        ]
-    )
-    return seconds, np.median(values, 0), values.min(0), values.max(0)
+def write_environment(values: dict[str, Any], folder: Path) -> None:
+    """As ``environment.json``."""
+    (folder / _ENVIRONMENT).write_text(json.dumps(values, indent=2) + "\n")
 
 
-def memory_figure(metrics: pd.DataFrame, path: Path) -> None:
-    """Resident memory against steps."""
-    figure, ax = plt.subplots(figsize=(5, 3))
-    ax.plot(metrics.step, metrics.MB, color="#0072B2")
-    ax.set(xlabel="step", ylabel="resident memory [MB]", ylim=(0, 1.2 * metrics.MB.max()))
-    ax.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+def read_environment(folder: Path) -> dict[str, Any]:
+    """What :func:`write_environment` wrote."""
+    return json.loads((folder / _ENVIRONMENT).read_text())
 
 
-def write_summary(
-    tables: dict[str, pd.DataFrame], title: str, path: Path, figure: str | None = None
-) -> None:
-    """The tables in Markdown under their captions, with what they were made with."""
-    packages = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+def write_report(report: Report, title: str, folder: Path, made_with: dict[str, Any]) -> None:
+    """``summary.md``, and every figure as PNG and PDF."""
     lines = [f"# {title}", ""]
-    for caption, table in tables.items():
+    for caption, table in report.tables.items():
         lines += [caption, "", _markdown(table), ""] if caption else [_markdown(table), ""]
-    if figure is not None:
-        lines += [f"![{title}]({figure})", ""]
-    lines.append(f"Python {platform.python_version()}, {versions}; {platform.machine()}.")
-    path.write_text("\n".join(lines) + "\n")
+    for name, figure in report.figures.items():
+        figure.savefig(folder / f"{name}.png", dpi=150)
+        # Without the date the same figure is the same file.
+        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+        lines += [f"![{name.replace('_', ' ')}]({name}.png)", ""]
+    packages = ", ".join(f"{name} {number}" for name, number in made_with["packages"].items())
+    machine = made_with["machine"]
+    lines.append(
+        f"Python {made_with['python']}, {packages}; {machine['architecture']}, "
+        f"{machine['cpus']} CPUs."
+    )
+    if made_with["seeds"]:
+        lines += ["", f"Seeds: {', '.join(map(str, made_with['seeds']))}."]
+    for name, digest in made_with["data SHA-256"].items():
+        lines += ["", f"SHA-256 of {name}: `{digest}`."]
+    (folder / "summary.md").write_text("\n".join(lines) + "\n")
 
 
 def _markdown(table: pd.DataFrame) -> str:
-    def line(cells: object) -> str:
+    def line(cells: Any) -> str:
         return "| " + " | ".join(str(cell) for cell in np.atleast_1d(cells)) + " |"
 
     shown = table.map(lambda v: f"{v:.3g}" if isinstance(v, float) else v)

@@ -1,7 +1,8 @@
 """Milliseconds of one training step, the contestants taking turns in one run."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import gpflow
 import numpy as np
@@ -17,7 +18,7 @@ from .data import synthetic
 from .methods import make_model, make_start
 
 
-def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
+def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """One row per contestant: median milliseconds of a step, and the ratio to the closed form."""
     split = synthetic(config.num_data, config.input_dim)
     start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)
@@ -53,7 +54,7 @@ def run(config: StepTime, quiet: bool = False) -> pd.DataFrame:
 
 
 def interleaved(
-    steps: dict[str, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
+    steps: Mapping[str, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
 ) -> dict[str, list[float]]:
     """Milliseconds of every call, the contestants taking turns."""
     compiled = {name: tf.function(step, autograph=False) for name, step in steps.items()}

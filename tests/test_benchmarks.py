@@ -1,16 +1,26 @@
 """The benchmark command on tiny problems, and what it says of bad configs."""
 
+import json
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
+import tensorflow as tf
+from sklearn.gaussian_process.kernels import RBF
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
+from benchmarks import convergence
 from benchmarks.__main__ import app
-from benchmarks.config import Convergence, LikelihoodConfig, Problem, load_config
-from benchmarks.data import load_split
+from benchmarks.config import load_config
+from benchmarks.data import load_dataset
+from benchmarks.experiments import EXPERIMENTS
 from benchmarks.report import summary_table
+
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 CONFIG = """
 experiment = "convergence"
@@ -43,9 +53,13 @@ def csv(tmp_path: Path) -> Path:
     return tmp_path / "wave.csv"
 
 
-def run(config: Path, *options: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["run", str(config), *options])
+def command(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     return result.exit_code, result.output
+
+
+def run(config: Path, *options: str) -> tuple[int, str]:
+    return command("run", config, *options)
 
 
 def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> None:
@@ -65,6 +79,110 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
     assert len(summary_table(metrics)) == 2
     assert "lr 0.1" in (output / "summary.md").read_text()
     assert (output / "convergence.png").read_bytes().startswith(b"\x89PNG")
+    assert (output / "convergence.pdf").read_bytes().startswith(b"%PDF")
+    resolved = json.loads((output / "config.json").read_text())
+    assert (resolved["steps"], resolved["seconds"]) == (30, 45.0)
+    folder = output / "tensorboard" / "wave-alternating-0-step_0.5_lr_0.03"
+    curves = EventAccumulator(str(folder), size_guidance={"tensors": 0})  # 0: all of them
+    logged = curves.Reload().Tensors("nll")
+    assert [event.step for event in logged] == aaci.step.tolist()
+    values = [float(tf.make_ndarray(event.tensor_proto)) for event in logged]
+    np.testing.assert_allclose(values, aaci.nll, rtol=1e-6)
+
+
+def test_report_needs_no_training_and_finished_runs_are_kept(
+    tmp_path: Path, csv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=output, data=csv))
+    assert command("report", tmp_path / "c.toml") == (
+        2,
+        f"Error: {output}/metrics.csv does not exist: `python -m benchmarks run` makes it.\n",
+    )
+    assert run(tmp_path / "c.toml", "--quiet", "--set", "steps=3") == (0, "")
+    names = ["summary.md", "convergence.png", "convergence.pdf"]
+    before = {name: (output / name).read_bytes() for name in names}
+    monkeypatch.setattr(convergence, "_run_one", None)  # whoever trains fails
+    for again in ("report", "run"):
+        for name in names:
+            (output / name).unlink()
+        assert command(again, tmp_path / "c.toml", "--quiet", "--set", "steps=3") == (0, "")
+        assert {name: (output / name).read_bytes() for name in names} == before
+    with pytest.raises(TypeError):
+        CliRunner().invoke(
+            app, ["run", str(tmp_path / "c.toml"), "--set", "steps=4"], catch_exceptions=False
+        )
+
+
+def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+    digests = []
+    for value in ("1.0", "1.1"):
+        lines = csv.read_text().splitlines()
+        csv.write_text("\n".join([*lines[:-1], f"0.5,0.5,{value}"]))
+        assert run(tmp_path / "c.toml", "--quiet", "--set", "steps=1")[0] == 0
+        made_with = json.loads((tmp_path / "out" / "environment.json").read_text())
+        digests.append(made_with["data SHA-256"]["wave"])
+        assert digests[-1] in (tmp_path / "out" / "summary.md").read_text()
+        assert made_with["machine"]["cpus"] >= 1
+    assert digests[0] != digests[1]
+
+
+def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, csv: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        f"""
+        experiment = "augmentation_gap"
+        output = "{tmp_path / "out"}"
+        num_lengthscales = 3
+        smallest_lengthscale = 0.1
+        largest_lengthscale = 10.0
+        seeds = [4]
+
+        [[problem]]
+        name = "normal"
+        data = "{csv}"
+        target = "y"
+        likelihood = {{ name = "Gaussian" }}
+
+        [[problem]]
+        name = "Laplace"
+        data = "{csv}"
+        target = "y"
+        likelihood = {{ name = "Laplace" }}
+        """
+    )
+    code, printed = run(tmp_path / "c.toml")
+    assert code == 0, printed
+    metrics = pd.read_csv(tmp_path / "out" / "metrics.csv")
+    wide = metrics.pivot(index=["problem", "lengthscale"], columns="bound", values="elbo")
+    gap = wide.standard - wide.augmented
+    # With normal noise both bounds are log p(y), at the lengthscale and variance asked for.
+    problem = load_config(tmp_path / "c.toml").problem[0]
+    split = load_dataset(problem, Path()).split(0.1, seed=4)
+    for lengthscale in (0.1, 1.0, 10.0):
+        K = 0.1 * RBF(lengthscale)(split.X) + np.eye(len(split.X))
+        exact = scipy.stats.multivariate_normal(cov=K).logpdf(split.Y[:, 0])
+        np.testing.assert_allclose(wide.loc[("normal", lengthscale)], exact, atol=1e-3)
+    assert (gap["normal"].abs() < 1e-6).all()
+    assert (gap["Laplace"] > 0.1).all()
+    assert (metrics.nll < 3.0).all()
+    for name in ("augmentation_gap.png", "augmentation_gap.pdf", "summary.md"):
+        assert (tmp_path / "out" / name).stat().st_size > 500
+
+
+def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
+    options = ["--quiet", "--set", f'output="{tmp_path}"']
+    assert run(CONFIGS / "smoke.toml", *options) == (0, "")
+    kinds = {json.loads(p.read_text())["experiment"] for p in tmp_path.glob("*/config.json")}
+    assert kinds == {get_args(m.model_fields["experiment"].annotation)[0] for m in EXPERIMENTS}
+    metrics = pd.read_csv(tmp_path / "convergence" / "metrics.csv")
+    assert set(metrics.problem) == {"susy (synthetic)"}
+    assert set(metrics.status) == {"ok"}
+    assert set(metrics[metrics.seed == 1].method) == set(metrics.method)
+    summary = (tmp_path / "convergence" / "summary.md").read_text()
+    assert "susy (synthetic)" in summary
+    assert "speed-up" in summary
+    assert (tmp_path / "convergence" / "convergence_papers_settings.png").is_file()
 
 
 def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
@@ -106,30 +224,55 @@ def test_a_missing_config_is_named(tmp_path: Path) -> None:
     assert "none.toml" in printed
 
 
-def test_standardisation_sees_the_training_rows_only(tmp_path: Path, csv: Path) -> None:
-    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path, data=csv))
-    config = load_config(tmp_path / "c.toml")
-    assert isinstance(config, Convergence)
-    split = load_split(config.problem[0], Path(), test_fraction=0.25, seed=3)
-    assert (len(split.X), len(split.X_test)) == (90, 30)
-    np.testing.assert_allclose(split.X.mean(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(split.X.std(axis=0), 1.0)
-    np.testing.assert_allclose([split.Y.mean(), split.Y.std()], [0.0, 1.0], atol=1e-12)
-    assert abs(split.X_test.mean()) > 1e-3
+@pytest.mark.parametrize(
+    ("override", "names"),
+    [
+        ("method.1.learning_rates=[0.1]", ["method.1", "learning_rates", "kind, learning_rate"]),
+        ("method.1.learning_rate=[-0.1]", ["method.1.adam.learning_rate.0", "-0.1"]),
+        ("method.2.learning_rate=[0.1]", ["method has entries 0 to 1", "'2'"]),
+        ("problem.0.data.name=1", ["problem.0.data is", "'name'"]),
+        ("problem.0.likelihood.name=Laplace", ["likelihood.name", "TOML", "quoted", "'Laplace'"]),
+        ("optimizer.learning_rate=0.03", ["optimizer", "Accepted here", "method"]),
+        ("steps", ["key.path=value", "'steps'"]),
+    ],
+)
+def test_a_bad_override_is_named(
+    tmp_path: Path, csv: Path, override: str, names: list[str]
+) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+    code, printed = run(tmp_path / "c.toml", "--set", override)
+    assert code == 2
+    for name in names:
+        assert name in printed
 
 
-def test_a_numbered_target_is_of_a_file_without_header(tmp_path: Path) -> None:
-    (tmp_path / "bare.csv").write_text("1,0.5,2\n-1,0.1,3\n1,0.7,5\n-1,0.2,7\n")
-    problem = Problem(
-        data=str(tmp_path / "bare.csv"), target=0, likelihood=LikelihoodConfig(name="Logistic")
-    )
-    split = load_split(problem, Path(), test_fraction=0.25, seed=0)
-    assert split.X.shape == (3, 2)
-    assert set(np.concatenate([split.Y, split.Y_test]).ravel()) == {0.0, 1.0}
+def test_overrides_reach_any_field(tmp_path: Path, csv: Path) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+    overrides = [
+        "method.1.learning_rate=[0.5]",
+        'problem.0.likelihood.name="Laplace"',
+        "problem.0.likelihood.parameters.scale=0.3",
+        "seconds = 3",
+    ]
+    config = load_config(tmp_path / "c.toml", overrides)
+    assert config.method[1].learning_rate == [0.5]
+    assert config.problem[0].likelihood.name == "Laplace"
+    assert config.problem[0].likelihood.parameters == {"scale": 0.3}
+    assert config.seconds == 3.0
+    assert config.method[0] == load_config(tmp_path / "c.toml").method[0]
+
+
+def test_list_says_what_there_is() -> None:
+    code, printed = command("list")
+    assert code == 0
+    for path in CONFIGS.glob("*.toml"):
+        assert path.name in printed
+        assert load_config(path).minutes is not None
+    assert "Fig. 3/6: test NLL and error against seconds, SUSY" in printed
 
 
 def test_every_shipped_config_is_valid() -> None:
-    paths = sorted((Path(__file__).parents[1] / "configs").glob("*.toml"))
+    paths = sorted(CONFIGS.glob("*.toml"))
     assert {path.stem for path in paths} >= {"quickstart", "step_time"}
     for path in paths:
         load_config(path)

@@ -1,0 +1,255 @@
+"""Where the data come from: scikit-learn, OpenML, files, or a generator of the same shape."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import sklearn.datasets
+
+from .config import ConfigError
+
+Array = np.ndarray
+
+_CHUNK = 200_000  # rows of a file read, or of synthetic data made, at a time
+_FEATURES = 100  # cosines of the random-feature GP
+_SUFFIXES = (".csv", ".csv.gz", ".csv.bz2")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A data set as it is, neither split nor scaled."""
+
+    X: Array  # [N, D]
+    y: Array  # [N], numbers or classes
+    positive: str | float | None = None  # the class that counts as 1
+    is_synthetic: bool = False
+
+    def sha256(self) -> str:
+        """Of the shape and the numbers, whatever file they came from."""
+        digest = hashlib.sha256(str(self.X.shape).encode())
+        for values in (self.X, self.y):
+            digest.update(np.ascontiguousarray(values, np.float64).data)
+        return digest.hexdigest()
+
+    def take(self, rows: int | None) -> "Table":
+        """A random subset of so many rows, the same always."""
+        if rows is None or rows >= len(self.X):
+            return self
+        chosen = np.sort(np.random.default_rng(0).choice(len(self.X), rows, replace=False))
+        return Table(self.X[chosen], self.y[chosen], self.positive, self.is_synthetic)
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    A data set known by name.
+
+    ``files`` are looked for in --data-dir, then ``fetch`` is tried where there is one. ``shape``
+    and ``noise`` are those of its synthetic twin.
+    """
+
+    where: str  # what to tell who has no file
+    shape: tuple[int, int]
+    noise: str
+    files: tuple[str, ...] = ()
+    target: str | int = 0
+    columns: tuple[str, ...] | None = None  # of X, where not all but the target
+    rows: int | None = None  # of the paper, where the file has more
+    positive: str | float | None = None
+    fetch: Callable[[], Table] | None = None
+
+
+def _openml(name: str, positive: str | None = None) -> Callable[[], Table]:
+    def fetch() -> Table:
+        # version=1: names alone are not unique. Cached in scikit-learn's data folder.
+        bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
+        X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are filed as categories
+        y = bunch.target.astype(str).to_numpy()
+        return Table(X.to_numpy(float), y if positive else y.astype(float), positive)
+
+    return fetch
+
+
+def _covtype() -> Table:
+    X, y = sklearn.datasets.fetch_covtype(return_X_y=True)
+    return Table(X.astype(float), y, positive=2)
+
+
+def _names(*stems: str) -> tuple[str, ...]:
+    return tuple(stem + suffix for stem in stems for suffix in _SUFFIXES)
+
+
+_FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+
+SOURCES = {
+    "heart": Source(
+        where="heart.csv: no header, the class (+1, -1) first (Statlog heart, UCI)",
+        shape=(270, 13),
+        noise="Logistic",
+        files=_names("heart"),
+        fetch=_openml("heart-statlog", positive="present"),
+    ),
+    "housing": Source(
+        where="housing.csv: no header, the price first (Boston housing)",
+        shape=(506, 13),
+        noise="StudentT",
+        files=_names("housing"),
+        fetch=_openml("boston"),
+    ),
+    "protein": Source(
+        where="protein.csv.gz: no header, the target last (CASP, UCI)",
+        shape=(45_730, 9),
+        noise="StudentT",
+        files=_names("protein"),
+        target=9,
+        fetch=_openml("physiochemical_protein"),
+    ),
+    "covtype": Source(
+        where=f"covtype.data.gz from {_UCI}/covtype/",
+        shape=(581_012, 54),
+        noise="Logistic",
+        files=("covtype.data.gz", *_names("covtype")),
+        target=54,
+        positive=2,
+        fetch=_covtype,
+    ),
+    "susy": Source(
+        where=f"SUSY.csv.gz from {_UCI}/00279/",
+        shape=(5_000_000, 18),
+        noise="Logistic",
+        files=_names("SUSY", "susy"),
+    ),
+    "airline": Source(
+        where="2008.csv.bz2 (Data Expo 2009) from https://doi.org/10.7910/DVN/HG7NV7",
+        shape=(190_000, 7),
+        noise="StudentT",
+        files=_names("2008", "airline"),
+        target="ArrDelay",
+        columns=_FLIGHT,
+        rows=190_000,
+    ),
+}
+
+_EMBEDDED = {
+    "breast_cancer": sklearn.datasets.load_breast_cancer,
+    "diabetes": sklearn.datasets.load_diabetes,
+}
+_SYNTHETIC = "synthetic:"
+
+
+def load_table(data: str, target: str | int | None, folder: Path, rows: int | None) -> Table:
+    """
+    The data set of that name, path or address.
+
+    :param target: the column of y in a file; may be left out where the name tells.
+    :param folder: where files are looked for.
+    :param rows: most rows; a random subset.
+    :raises ConfigError: where there is no such thing, with what to do; for a missing column, or
+        values that are missing or not numbers.
+    """
+    if data in _EMBEDDED:
+        X, y = _EMBEDDED[data](return_X_y=True)
+        return Table(X, y.astype(float)).take(rows)
+    if data.startswith(_SYNTHETIC):
+        name = data.removeprefix(_SYNTHETIC)
+        if name not in SOURCES:
+            raise ConfigError(
+                f"data must be synthetic: and one of {', '.join(SOURCES)}. Found: {data!r}."
+            )
+        return synthetic_table(SOURCES[name], rows)
+    if data in SOURCES:
+        return _load_source(data, target, folder).take(rows)
+    path = data if _is_address(data) else folder / data
+    if isinstance(path, Path) and not path.is_file():
+        known = ", ".join([*_EMBEDDED, *SOURCES])
+        raise ConfigError(
+            f"data must be one of {known}, synthetic: and one of these, the address of a CSV file, "
+            f"or the path of one, relative to --data-dir. Found: {data!r}."
+        )
+    return _read_csv(path, target).take(rows)
+
+
+def synthetic_table(source: Source, rows: int | None = None) -> Table:
+    """
+    Data of the shape of ``source``: a draw from a GP through its likelihood, the same always.
+
+    f is a sum of 100 random Fourier features of an SE kernel of variance 1 and lengthscale √D.
+    """
+    N, D = source.shape
+    N = min(N, rows or N)
+    rng = np.random.default_rng(0)
+    frequencies = rng.normal(size=(D, _FEATURES)) / np.sqrt(D)
+    phases = rng.uniform(0.0, 2.0 * np.pi, _FEATURES)
+    weights = np.sqrt(2.0 / _FEATURES) * rng.normal(size=_FEATURES)
+    X, y = np.empty((N, D)), np.empty(N)
+    for begin in range(0, N, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        X[part] = rng.normal(size=X[part].shape)
+        f = np.cos(X[part] @ frequencies + phases) @ weights
+        if source.noise == "Logistic":
+            y[part] = rng.uniform(size=len(f)) < 1.0 / (1.0 + np.exp(-4.0 * f))
+        else:
+            y[part] = f + 0.3 * rng.standard_t(3, size=len(f))
+    return Table(X, y, is_synthetic=True)
+
+
+def _load_source(name: str, target: str | int | None, folder: Path) -> Table:
+    source = SOURCES[name]
+    for file in source.files:
+        if (folder / file).is_file():
+            target = source.target if target is None else target
+            table = _read_csv(folder / file, target, source.columns).take(source.rows)
+            return Table(table.X, table.y, source.positive)
+    instead = (
+        f"Put {source.where} into --data-dir, or take made-up data of its shape: "
+        f'data = "{_SYNTHETIC}{name}".'
+    )
+    if source.fetch is None:
+        raise ConfigError(f"{name} is not in {folder}. {instead}")
+    try:
+        return source.fetch()
+    except (OSError, ValueError) as error:  # no network, or no such thing there any more
+        raise ConfigError(f"{name} could not be fetched ({error}). {instead}") from error
+
+
+def _read_csv(
+    path: Path | str, target: str | int | None, columns: tuple[str, ...] | None = None
+) -> Table:
+    options = {
+        "header": None if isinstance(target, int) else "infer",
+        "usecols": None if columns is None else [*columns, target],
+        "chunksize": _CHUNK,  # the largest file would not fit as text
+        "float_precision": "round_trip",  # or the digest would depend on the parser
+    }
+    Xs, ys = [], []
+    try:
+        for chunk in pd.read_csv(path, **options):
+            if target not in chunk.columns:
+                raise ConfigError(
+                    f"target must be a column of {path}: {', '.join(map(str, chunk.columns))}. "
+                    f"Found: {target!r}."
+                )
+            # Of chosen columns of a raw file, incomplete rows are left out (cancelled flights).
+            part = chunk if columns is None else chunk.dropna()
+            X = part.drop(columns=target)
+            _check_numbers(path, part, X)
+            Xs.append(X.to_numpy(float))
+            ys.append(part[target].to_numpy())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}).") from error
+    return Table(np.concatenate(Xs), np.concatenate(ys))
+
+
+def _check_numbers(path: Path | str, part: pd.DataFrame, X: pd.DataFrame) -> None:
+    numeric = X.select_dtypes("number").columns
+    if len(numeric) < X.shape[1] or part.isna().any(axis=None):
+        odd = [c for c in X if c not in numeric] or list(part.columns[part.isna().any()])
+        raise ConfigError(f"{path} must hold numbers only. Found other or missing values: {odd}.")
+
+
+def _is_address(data: str) -> bool:
+    return data.startswith(("https://", "http://"))

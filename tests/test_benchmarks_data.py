@@ -1,0 +1,168 @@
+"""Where benchmark data come from, the network being imagined, and how they are split."""
+
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.datasets
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.utils import Bunch
+
+from benchmarks import datasets
+from benchmarks.config import ConfigError, LikelihoodConfig, Problem
+from benchmarks.data import load_dataset
+
+
+def problem(data: str, likelihood: str = "StudentT", **options: Any) -> Problem:
+    return Problem(data=data, likelihood=LikelihoodConfig(name=likelihood), **options)
+
+
+def no_network(*args: Any, **kwargs: Any) -> None:
+    raise urllib.error.URLError("no network")
+
+
+def test_openml_is_asked_and_categories_become_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def fetch(name: str, version: int, as_frame: bool) -> Bunch:
+        asked.append((name, version))
+        data = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": pd.Categorical(["0", "1", "0"])})
+        is_heart = name == "heart-statlog"
+        target = ["present", "absent", "present"] if is_heart else ["24", "21.6", "3"]
+        return Bunch(data=data, target=pd.Series(pd.Categorical(target)))
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
+    heart = load_dataset(problem("heart", "Logistic"), tmp_path).table
+    np.testing.assert_array_equal(heart.X, [[1.5, 0.0], [2.5, 1.0], [3.5, 0.0]])
+    np.testing.assert_array_equal(heart.y, [1.0, 0.0, 1.0])
+    housing = load_dataset(problem("housing"), tmp_path).table
+    np.testing.assert_array_equal(housing.y, [24.0, 21.6, 3.0])
+    load_dataset(problem("protein"), tmp_path)
+    assert asked == [("heart-statlog", 1), ("boston", 1), ("physiochemical_protein", 1)]
+
+
+def test_covtype_is_lodgepole_pine_against_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = np.eye(4), np.array([1, 2, 7, 2])
+    monkeypatch.setattr(sklearn.datasets, "fetch_covtype", lambda return_X_y: (X, y))
+    table = load_dataset(problem("covtype", "Logistic"), tmp_path).table
+    np.testing.assert_array_equal(table.y, [0.0, 1.0, 0.0, 1.0])
+    other = load_dataset(problem("covtype", "Logistic", positive=7), tmp_path).table
+    np.testing.assert_array_equal(other.y, [0.0, 0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("data", "likelihood", "names"),
+    [
+        ("heart", "Logistic", ["no network", "heart.csv", "--data-dir", "synthetic:heart"]),
+        ("covtype", "Logistic", ["no network", "covtype.data.gz", "archive.ics.uci.edu"]),
+        ("susy", "Logistic", ["SUSY.csv.gz", "archive.ics.uci.edu", "synthetic:susy"]),
+        ("airline", "StudentT", ["2008.csv.bz2", "doi.org/10.7910/DVN/HG7NV7"]),
+        ("synthetic:moon", "StudentT", ["synthetic:moon", "susy, airline"]),
+        ("tide.csv", "StudentT", ["tide.csv", "breast_cancer", "covtype", "synthetic:"]),
+    ],
+)
+def test_absent_data_are_told_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, likelihood: str, names: list[str]
+) -> None:
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", no_network)
+    monkeypatch.setattr(sklearn.datasets, "fetch_covtype", no_network)
+    with pytest.raises(ConfigError) as caught:
+        load_dataset(problem(data, likelihood), tmp_path)
+    for name in names:
+        assert name in str(caught.value)
+
+
+def test_a_file_in_the_data_folder_comes_first_in_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", no_network)
+    monkeypatch.setattr(datasets, "_CHUNK", 7)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 18)), rng.integers(0, 2, 30)
+    pd.DataFrame(np.column_stack([y, X])).to_csv(
+        tmp_path / "SUSY.csv.gz", header=False, index=False
+    )
+    table = load_dataset(problem("susy", "Logistic"), tmp_path).table
+    np.testing.assert_array_equal(table.X, X)
+    np.testing.assert_array_equal(table.y, y)
+    (tmp_path / "heart.csv").write_text("+1,2,3\n-1,4,5\n")
+    np.testing.assert_array_equal(
+        load_dataset(problem("heart", "Logistic"), tmp_path).table.y, [1.0, 0.0]
+    )
+
+
+def test_airline_has_seven_inputs_and_no_cancelled_flights(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = [*datasets.SOURCES["airline"].columns, "ArrDelay"]
+    flights = pd.DataFrame(rng.normal(size=(20, 8)), columns=names)
+    flights.loc[3, "ArrDelay"] = flights.loc[5, "AirTime"] = np.nan
+    flights.assign(TailNum="N1").to_csv(tmp_path / "2008.csv.bz2", index=False)
+    table = load_dataset(problem("airline"), tmp_path).table
+    complete = flights.dropna()
+    np.testing.assert_array_equal(table.X, complete[names[:7]])
+    np.testing.assert_array_equal(table.y, complete.ArrDelay)
+
+
+@pytest.mark.parametrize("name", datasets.SOURCES)
+def test_synthetic_data_have_the_shape_and_say_what_they_are(name: str) -> None:
+    source = datasets.SOURCES[name]
+    made = problem(f"synthetic:{name}", source.noise, name="SUSY", rows=250)
+    dataset = load_dataset(made, Path())
+    assert dataset.name == "SUSY (synthetic)"
+    assert dataset.table.X.shape == (250, source.shape[1])
+    assert dataset.sha256 == load_dataset(made, Path()).sha256
+    if source.shape[0] < 1000:
+        assert (
+            len(load_dataset(problem(made.data, source.noise), Path()).table.X) == source.shape[0]
+        )
+
+
+def test_synthetic_data_can_be_learnt() -> None:
+    for name in ("protein", "airline"):
+        split = load_dataset(problem(f"synthetic:{name}", rows=1_500), Path()).split(0.3, seed=0)
+        model = KernelRidge(kernel="rbf", gamma=0.5 / split.X.shape[1]).fit(split.X, split.Y)
+        assert model.score(split.X_test, split.Y_test) > 0.4
+
+
+def test_the_digest_is_of_the_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,0.5\n2,0.25\n")
+    (tmp_path / "b.csv").write_text("x,y\n1.0,0.50\n2.0,0.25\n")
+    (tmp_path / "c.csv").write_text("1,0.5\n2,0.2500001\n")
+    digests = [
+        load_dataset(problem(name, target=target), tmp_path).sha256
+        for name, target in (("a.csv", 1), ("b.csv", "y"), ("c.csv", 1))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+    assert len(digests[0]) == 64
+
+
+def test_standardisation_sees_the_training_rows_only(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(5.0, 3.0, size=(120, 3)), columns=["a", "b", "y"]).to_csv(
+        tmp_path / "wave.csv", index=False
+    )
+    dataset = load_dataset(problem("wave.csv", target="y"), tmp_path)
+    split = dataset.split(test_fraction=0.25, seed=3)
+    assert (len(split.X), len(split.X_test)) == (90, 30)
+    np.testing.assert_allclose(split.X.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(split.X.std(axis=0), 1.0)
+    np.testing.assert_allclose([split.Y.mean(), split.Y.std()], [0.0, 1.0], atol=1e-12)
+    assert abs(split.X_test.mean()) > 1e-3
+    fewer = dataset.split(test_fraction=0.25, seed=3, max_test=10)
+    np.testing.assert_array_equal(fewer.X, split.X)
+    np.testing.assert_array_equal(fewer.X_test, split.X_test[:10])
+    assert not np.array_equal(dataset.split(0.25, seed=4).X, split.X)
+
+
+def test_a_numbered_target_is_of_a_file_without_header(tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text("1,0.5,2\n-1,0.1,3\n1,0.7,5\n-1,0.2,7\n")
+    dataset = load_dataset(problem("bare.csv", "Logistic", target=0), tmp_path)
+    np.testing.assert_array_equal(dataset.table.y, [1.0, 0.0, 1.0, 0.0])
+    assert dataset.table.X.shape == (4, 2)
