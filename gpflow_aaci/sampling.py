@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 from tqdm import tqdm
 
-from .gibbs import GibbsKernel, GibbsResults, SparseGibbsKernel
+from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
 from .hyperparameter_gibbs import make_sweep, sampled_parameters
 from .models import AugmentedModel, AugmentedVGP
 
@@ -28,7 +28,7 @@ def sample_posterior(
     progress: bool = True,
     *,
     data: RegressionData | None = None,
-    over_relaxation: float = 0.0,
+    over_relaxation: float | None = None,
     hyperparameters: bool = False,
     keep_omega: bool = False,
 ) -> arviz.InferenceData:
@@ -47,7 +47,7 @@ def sample_posterior(
     :param num_samples, num_burnin: draws of every chain that are kept, and that are not.
     :param seed: the same seed gives the same draws.
     :param data: X [N, D], Y [N, P] for ``AugmentedSVGP``; ``AugmentedVGP`` has its own.
-    :param over_relaxation: see :class:`GibbsKernel`.
+    :param over_relaxation: see :class:`GibbsKernel`, whose default it has; 0: the paper's sampler.
     :param hyperparameters: sample those that are trainable, too (``AugmentedVGP`` only; one chain
         after the other, f without over-relaxation). They must have priors. They join
         ``posterior`` by their names, and the model keeps its own.
@@ -68,6 +68,8 @@ def sample_posterior(
             "data must be given for AugmentedSVGP and not for AugmentedVGP, which has its own. "
             f"Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
         )
+    if over_relaxation is None:
+        over_relaxation = 0.0 if hyperparameters else OVER_RELAXATION
     if hyperparameters and (is_sparse or over_relaxation):
         raise ValueError(
             "hyperparameters can be sampled for AugmentedVGP, with over_relaxation 0. Found: "

@@ -17,14 +17,12 @@ from ..special import log_matern32, log_matern52
 from .base import SuperGaussianLikelihood, positive_parameter
 from .quadrature import safe_sqrt
 
-tfd = tfp.distributions
 
-
-class _Gamma(CheckedSampling, tfd.Gamma):
+class _Gamma(CheckedSampling, tfp.distributions.Gamma):
     """TFP's."""
 
 
-class _Deterministic(CheckedSampling, tfd.Deterministic):
+class _Deterministic(CheckedSampling, tfp.distributions.Deterministic):
     """TFP's."""
 
 
