@@ -11,7 +11,7 @@ from .config import ConfigError, Problem
 
 Array = np.ndarray
 
-BINARY_LIKELIHOODS = ("Logistic", "BayesianSVM")
+BINARY_LIKELIHOODS = ("Logistic", "Probit", "BayesianSVM")
 _EMBEDDED = {
     "breast_cancer": sklearn.datasets.load_breast_cancer,
     "diabetes": sklearn.datasets.load_diabetes,

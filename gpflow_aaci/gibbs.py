@@ -1,9 +1,10 @@
 r"""
 The exact Gibbs sampler of the augmented model (AACI Algorithm 2), as a TFP transition kernel.
 
-Given f the auxiliary variables are independent, ω_i ~ π_φ(·| |h_i|); given ω the posterior of f is
-Gaussian, with sites of potential g + βω and precision λ = 2γω (Theorem 2). No K⁻¹ is formed: with
-B = I + Λ^½ K Λ^½ all is one Cholesky factorisation, well conditioned for every ω.
+Given f the auxiliary variables are independent, ω_i ~ π_φ(·| |h_i|) where the likelihood is
+super-Gaussian; given ω the posterior of f is Gaussian, with sites of potential g + βω and precision
+λ = 2γω (Theorem 2). No K⁻¹ is formed: with B = I + Λ^½ K Λ^½ all is one Cholesky factorisation,
+well conditioned for every ω.
 
 Shapes: [C...] chains, [N] data, [P] latent GPs.
 """
@@ -19,7 +20,7 @@ from gpflow.base import TensorType
 from gpflow.utilities import to_default_float
 from tqdm import tqdm
 
-from .augmentation import auglik_potential_and_precision
+from .augmentation import auglik_potential_and_precision, aux_sample
 from .models import AugmentedVGP
 
 _DRAWS_AT_ONCE = 100  # between two updates of the progress bar
@@ -84,10 +85,9 @@ class GibbsKernel(tfp.mcmc.TransitionKernel):
 
 @check_shapes("f: [C..., N, P]", "return: [C..., N, P]")
 def sample_omega(model: AugmentedVGP, f: TensorType, seed: Any) -> tf.Tensor:
-    """ω_i ~ π_φ(·| |h_i|) of every datum (AACI Eq. 6)."""
+    """ω_i ~ p(ω_i|f_i, y_i) of every datum (AACI Eq. 6)."""
     _, Y, _ = model.checked_batch()
-    h_squared = model.likelihood.expected_h_squared(f, tf.zeros_like(f), Y)
-    return model.likelihood.tilted(tf.sqrt(h_squared)).sample(seed=seed)
+    return aux_sample(model.likelihood, f, Y, seed)
 
 
 @check_shapes("omega: [C..., N, P]", "return[0]: [C..., N, P]", "return[1]: [C..., N, P]")

@@ -15,7 +15,7 @@ from gpflow.base import AnyNDArray
 from gpflow_aaci import AugmentedVGP, GibbsKernel, likelihoods, sample_posterior
 from gpflow_aaci.gibbs import f_given_omega
 
-MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 
 
 def make(Y: AnyNDArray, likelihood: Any, **kwargs: Any) -> AugmentedVGP:
@@ -43,7 +43,7 @@ def quadrature_moments(model: AugmentedVGP) -> tuple[AnyNDArray, AnyNDArray]:
 
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_moments_are_the_quadrature_s(
-    likelihood: likelihoods.SuperGaussianLikelihood, over_relaxation: float
+    likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float
 ) -> None:
     """Within four standard errors, by the effective sample size."""
     Y = np.array([[1.0], [-1.0]] if likelihood.labels is not None else [[0.9], [-1.6]])
@@ -75,7 +75,7 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
 
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize(
-    "name", ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic"]
+    "name", ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit"]
 )
 def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: float) -> None:
     """
@@ -105,6 +105,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
         ),
         "Gaussian": lambda: F + rng.normal(size=F.shape),
         "Logistic": lambda: np.where(rng.random(F.shape) < 1.0 / (1.0 + np.exp(-F)), 1.0, -1.0),
+        "Probit": lambda: np.where(rng.normal(size=F.shape) < F, 1.0, -1.0),
     }
     Y = noise[name]()
     # Every replicate has data of its own: the verbs broadcast over chains.
