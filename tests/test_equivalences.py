@@ -245,9 +245,7 @@ KNOWN = {
     "Logistic": lambda: Known(
         likelihoods.Logistic(), lambda y, f: scipy.special.expit((2 * y - 1) * f)
     ),
-    "Probit": lambda: Known(
-        likelihoods.Probit(), lambda y, f: scipy.special.ndtr((2 * y - 1) * f)
-    ),
+    "Probit": lambda: Known(likelihoods.Probit(), lambda y, f: scipy.special.ndtr((2 * y - 1) * f)),
     # A pseudo-likelihood: both bounds hold for the integral of it.
     "BayesianSVM": lambda: Known(
         likelihoods.BayesianSVM(),

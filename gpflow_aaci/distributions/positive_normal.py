@@ -28,8 +28,9 @@ class PositiveNormal(PositiveDistribution):
     r"""
     ω ~ N(loc, 1) given ω > 0, for every loc: e^{loc ω} times the half-normal density, normalised.
 
-    ``tfd.TruncatedNormal`` divides by Φ(loc), which underflows far below 0; here moments, density
-    and tails keep their digits, and draws are exact by rejection (Robert 1995).
+    Far below 0 ``tfd.TruncatedNormal`` adds loc to what is nearly −loc: its mean is wrong in the
+    fifth digit at −1000 (and −1.5 in float32, where draws are 0), its variance NaN. Here moments,
+    density, tails and draws keep their digits; draws are exact, by rejection (Robert 1995).
     """
 
     def __init__(
