@@ -48,7 +48,14 @@ class _Experiment(_Strict):
 
 class LikelihoodConfig(_Strict):
     name: Literal[
-        "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "BayesianSVM"
+        "Gaussian",
+        "StudentT",
+        "Laplace",
+        "Matern32",
+        "Matern52",
+        "Logistic",
+        "Probit",
+        "BayesianSVM",
     ]
     parameters: dict[str, PositiveFloat] = {}
     trainable: bool = True

@@ -9,7 +9,7 @@ import numpy as np
 from .config import ConfigError, Problem
 from .datasets import Array, Table, load_table
 
-BINARY_LIKELIHOODS = ("Logistic", "BayesianSVM")
+BINARY_LIKELIHOODS = ("Logistic", "Probit", "BayesianSVM")
 
 
 @dataclass(frozen=True)

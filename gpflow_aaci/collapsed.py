@@ -20,8 +20,9 @@ from .augmentation import (
     auglik_potential_and_precision,
     aux_kldivergence,
     aux_posterior_mean,
+    logtilt,
 )
-from .likelihoods import SuperGaussianLikelihood
+from .likelihoods import AugmentedLikelihood
 
 Gradients = tuple[tf.Tensor, ...]
 
@@ -175,7 +176,7 @@ def sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     "return: []",
 )
 def collapsed_bound(
-    likelihood: SuperGaussianLikelihood,
+    likelihood: AugmentedLikelihood,
     K_ZZ: TensorType,
     K_ZX: TensorType,
     k_diag: TensorType,
@@ -185,7 +186,7 @@ def collapsed_bound(
     scale: TensorType,
 ) -> tf.Tensor:
     """
-    F(θ, c) = max_q of the augmented bound at q(ω) = π_φ(·|c).
+    F(θ, c) = max_q of the augmented bound at q(ω) = π(·|c).
 
     c is held, not ω̄: q(ω) stays a distribution when the likelihood's parameters move, ω̄(c; θ) is
     differentiated through, and F stays below log p(y).
@@ -198,7 +199,7 @@ def collapsed_bound(
     # f = μ₀ + f₀: the sites of f₀, and what they leave behind.
     centred = potential - precision * prior_mean
     left = potential * prior_mean - 0.5 * precision * tf.square(prior_mean)
-    constant = likelihood.log_C(Y) - likelihood.alpha(Y) * omega - aux_kldivergence(likelihood, c)
+    constant = logtilt(likelihood, omega, tf.zeros_like(Y), Y) - aux_kldivergence(likelihood, c)
     gaussian = gaussian_evidence(
         K_ZZ, K_ZX, k_diag, scale * tf.transpose(centred), scale * tf.transpose(precision)
     )

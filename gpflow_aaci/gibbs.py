@@ -1,10 +1,10 @@
 r"""
 The exact Gibbs sampler of the augmented model (AACI Algorithm 2), as TFP transition kernels.
 
-Given f the auxiliary variables are independent, ω_i ~ π_φ(ω|h_i). Given ω the likelihood is that of
-Gaussian observations ỹ = potential/precision of variance R = 1/precision, with potential g + βω and
-precision 2γω (Theorem 2): f is a Gaussian process regressed on them. No K⁻¹ is formed; K + R is
-well conditioned where K is not.
+Given f the auxiliary variables are independent, ω_i ~ π_φ(·| |h_i|) where the likelihood is
+super-Gaussian. Given ω the likelihood is that of Gaussian observations ỹ = potential/precision of
+variance R = 1/precision, there with potential g + βω and precision 2γω (Theorem 2): f is a Gaussian
+process regressed on them. No K⁻¹ is formed; K + R is well conditioned where K is not.
 
 Shapes: [C...] chains, [N] data, [M] inducing variables, [P] latent GPs.
 """
@@ -18,8 +18,8 @@ from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
-from .augmentation import auglik_potential_and_precision
-from .likelihoods import SuperGaussianLikelihood
+from .augmentation import auglik_potential_and_precision, aux_sample
+from .likelihoods import AugmentedLikelihood
 from .models import AugmentedSVGP, AugmentedVGP
 
 OVER_RELAXATION = -0.4
@@ -110,7 +110,7 @@ class GibbsKernel(_OneSweep):
     ) -> tuple[tf.Tensor, GibbsResults]:
         """One sweep."""
         seeds = tfp.random.split_seed(seed, n=2, salt="gibbs")
-        omega = sample_omega(self._likelihood, current_state, self._Y, seeds[0])
+        omega = aux_sample(self._likelihood, current_state, self._Y, seeds[0])
         mean, deviation = f_given_omega(self._likelihood, self._prior, omega, self._Y, seeds[1])
         f = over_relaxed(current_state, mean, deviation, self.over_relaxation)
         return f, GibbsResults(omega)
@@ -180,7 +180,7 @@ class SparseGibbsKernel(_OneSweep):
         """One sweep."""
         v, f = current_state
         seeds = tfp.random.split_seed(seed, n=3, salt="sparse_gibbs")
-        omega = sample_omega(self._likelihood, f, self._Y, seeds[0])
+        omega = aux_sample(self._likelihood, f, self._Y, seeds[0])
         mean, deviation = v_given_omega(self._likelihood, self._prior, omega, self._Y, seeds[1])
         v = over_relaxed(v, mean, deviation, self.over_relaxation)
         f = f_given_v_omega(self._likelihood, self._prior, v, omega, self._Y, seeds[2])
@@ -190,15 +190,6 @@ class SparseGibbsKernel(_OneSweep):
 # ---- the conditionals ----
 
 
-@check_shapes("f: [C..., N, P]", "Y: [broadcast C..., N, P]", "return: [C..., N, P]")
-def sample_omega(
-    likelihood: SuperGaussianLikelihood, f: TensorType, Y: TensorType, seed: Any
-) -> tf.Tensor:
-    """ω_i ~ π_φ(·| |h_i|) of every datum (AACI Eq. 6)."""
-    h_squared = likelihood.expected_h_squared(f, tf.zeros_like(f), Y)
-    return likelihood.tilted(tf.sqrt(h_squared)).sample(seed=seed)
-
-
 @check_shapes(
     "omega: [C..., N, P]",
     "Y: [broadcast C..., N, P]",
@@ -206,7 +197,7 @@ def sample_omega(
     "return[1]: [C..., P, N]",
 )
 def pseudo_observations(
-    likelihood: SuperGaussianLikelihood, omega: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, omega: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
     ỹ and its variance R: given ω the likelihood is N(ỹ | f, R) up to a factor free of f.
@@ -234,7 +225,7 @@ def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
     "return[1]: [C..., N, P]",
 )
 def f_given_omega(
-    likelihood: SuperGaussianLikelihood, prior: Prior, omega: TensorType, Y: TensorType, seed: Any
+    likelihood: AugmentedLikelihood, prior: Prior, omega: TensorType, Y: TensorType, seed: Any
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
     The mean of p(f|ω, y), and a draw of f minus it.
@@ -265,7 +256,7 @@ def f_given_omega(
     "return: [C...]",
 )
 def log_evidence_given_omega(
-    likelihood: SuperGaussianLikelihood,
+    likelihood: AugmentedLikelihood,
     mean: TensorType,
     K: TensorType,
     omega: TensorType,
@@ -287,7 +278,7 @@ def log_evidence_given_omega(
     "return[1]: [C..., M, P]",
 )
 def v_given_omega(
-    likelihood: SuperGaussianLikelihood,
+    likelihood: AugmentedLikelihood,
     prior: SparsePrior,
     omega: TensorType,
     Y: TensorType,
@@ -317,7 +308,7 @@ def v_given_omega(
     "v: [C..., M, P]", "omega: [C..., N, P]", "Y: [broadcast C..., N, P]", "return: [C..., N, P]"
 )
 def f_given_v_omega(
-    likelihood: SuperGaussianLikelihood,
+    likelihood: AugmentedLikelihood,
     prior: SparsePrior,
     v: TensorType,
     omega: TensorType,

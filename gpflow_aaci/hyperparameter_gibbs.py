@@ -20,7 +20,8 @@ from gpflow import Parameter
 from gpflow.optimizers import SamplingHelper
 from gpflow.utilities import parameter_dict
 
-from .gibbs import f_given_omega, log_evidence_given_omega, prior_at_data, sample_omega
+from .augmentation import aux_sample
+from .gibbs import f_given_omega, log_evidence_given_omega, prior_at_data
 from .models import AugmentedVGP
 
 Sweep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
@@ -70,7 +71,7 @@ def make_sweep(model: AugmentedVGP) -> Sweep:
             return tf.reduce_sum(likelihood.log_prob(X, f[0], Y))
 
         _slice(log_likelihood, of_likelihood, seeds[0])
-        omega = sample_omega(likelihood, f, Y, seeds[1])
+        omega = aux_sample(likelihood, f, Y, seeds[1])
 
         def log_evidence() -> tf.Tensor:
             K = model.prior_covariance()[0]

@@ -26,7 +26,7 @@ from gpflow.utilities import to_default_float
 
 from .augmentation import aux_posterior_c, optimal_expected_aug_loglik
 from .collapsed import collapsed_bound
-from .likelihoods import SuperGaussianLikelihood, augmented
+from .likelihoods import AugmentedLikelihood, augmented
 from .sites import Projection, unwhiten, whiten
 from .validation import checked_data
 
@@ -81,7 +81,7 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
     ``SharedIndependentInducingVariables``/``SeparateIndependentInducingVariables``.
     """
 
-    likelihood: SuperGaussianLikelihood
+    likelihood: AugmentedLikelihood
 
     def __init__(
         self,
@@ -100,8 +100,9 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
         """
         Arguments as ``gpflow.models.SVGP``.
 
-        :param likelihood: a ``SuperGaussianLikelihood``, or GPflow's ``StudentT``, ``Gaussian`` or
-            ``Bernoulli(invlink=tf.sigmoid)``, whose Parameters are shared.
+        :param likelihood: a ``SuperGaussianLikelihood`` or ``Probit``, or GPflow's ``StudentT``,
+            ``Gaussian``, ``Bernoulli()`` or ``Bernoulli(invlink=tf.sigmoid)``, whose Parameters
+            are shared.
         :raises ValueError: for a likelihood without augmentation, ``q_diag=True`` (the optimal
             q(u) is not diagonal) and kernels that mix latent GPs.
         """
@@ -204,7 +205,7 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
         AugmentedNaturalGradient(step_size=1.0).minimize(model)
     """
 
-    likelihood: SuperGaussianLikelihood
+    likelihood: AugmentedLikelihood
 
     def __init__(
         self,

@@ -103,8 +103,8 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
     """
     Histograms ``auxiliary/c`` and ``auxiliary/omega_mean``, over data and outputs.
 
-    c = √(E_q h²) and ω̄(c) of the optimal q(ω) at the current q(f): a heavy-tailed likelihood
-    gives data that it takes for outliers a large c and a small ω̄.
+    c and ω̄(c) of the optimal q(ω) at the current q(f). Where c = √(E_q h²), a heavy-tailed
+    likelihood gives data that it takes for outliers a large c and a small ω̄.
     """
 
     def __init__(

@@ -1,8 +1,13 @@
-"""log φ of the built-in members where the plain formula would lose digits, overflow or be NaN."""
+"""Special functions where the plain formula would lose digits, overflow or be NaN."""
+
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import TensorType
+
+# ---- log φ of the built-in members ----
 
 
 def _tanh_coefficients(order: int) -> list[float]:
@@ -79,3 +84,70 @@ def log_matern52(x: TensorType) -> tuple[tf.Tensor, object]:
         return -dy * tf.math.conj((1.0 + s_) / (6.0 * (1.0 + s_) + 2.0 * x))
 
     return tf.where(small, series, tf.math.log1p(s + x / 3.0) - s), grad
+
+
+# ---- N(z, 1) cut off at 0, far into both tails ----
+
+_TAIL_BEYOND = 6.0
+_TAIL_TERMS = 20  # of the continued fraction: 1e-16 at x = 6
+
+
+def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """
+    N(z)/Φ(z), and mean z + N/Φ and variance 1 − mean · N/Φ of N(z, 1) given that it is positive.
+
+    For z = −x ≪ 0 both differences cancel. There, by Laplace's continued fraction of Mills' ratio
+    Φ(−x)/N(x), mean = 1/(x + t) with t = 2/(x + 3/(x + 4/…)), and so variance = mean · (t − mean).
+    """
+    tail = z < -_TAIL_BEYOND
+    x = tf.where(tail, -z, _TAIL_BEYOND * tf.ones_like(z))
+    t = tf.zeros_like(x)
+    for k in range(_TAIL_TERMS, 1, -1):
+        t = k / (x + t)
+    mean = 1.0 / (x + t)
+    variance, ratio = mean * (t - mean), x + mean
+
+    # N/Φ by erfcx for z ≤ 0, where e^{−z²/2}/erfc would lose digits, and else without overflow.
+    left, right = tf.where(tail, tf.zeros_like(z), tf.nn.relu(-z)), tf.nn.relu(z)
+    below = np.sqrt(2.0 / np.pi) / tfp.math.erfcx(left / np.sqrt(2.0))
+    above = np.sqrt(2.0 / np.pi) * tf.exp(-0.5 * tf.square(right))
+    above /= tf.math.erfc(-right / np.sqrt(2.0))
+    plain = tf.where(z > 0.0, above, below)
+    near = tf.where(tail, tf.zeros_like(z), z) + plain
+    return (
+        tf.where(tail, ratio, plain),
+        tf.where(tail, mean, near),
+        tf.where(tail, variance, 1.0 - near * plain),
+    )
+
+
+def positive_normal_variance(z: TensorType) -> tf.Tensor:
+    """Var[ω] of ω ~ N(z, 1) given ω > 0."""
+    return _positive_normal(z)[2]
+
+
+@tf.custom_gradient
+def positive_normal_mean(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """E[ω] = z + N(z)/Φ(z) of ω ~ N(z, 1) given ω > 0; its derivative is the variance."""
+    return _positive_normal(z)[1], lambda upstream: upstream * positive_normal_variance(z)
+
+
+@tf.custom_gradient
+def log_half_normal_transform(
+    z: TensorType,
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """log E e^{zω} = ½z² + log 2Φ(z) of half-normal ω; its derivative is the mean above."""
+    left, right = tf.nn.relu(-z), tf.nn.relu(z)  # TFP's logerfcx would lose a NaN
+    below = tf.math.log(tfp.math.erfcx(left / np.sqrt(2.0)))
+    above = 0.5 * tf.square(right) + tf.math.log(tf.math.erfc(-right / np.sqrt(2.0)))
+    transform = tf.where(z > 0.0, above, below)
+    return transform, lambda upstream: upstream * positive_normal_mean(z)
+
+
+@tf.custom_gradient
+def log_ndtr(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """log Φ(z), as accurate as Φ(−z) where it is close to 0; its derivative is N(z)/Φ(z)."""
+    left, right = tf.nn.relu(-z), tf.nn.relu(z)
+    below = tf.math.log(0.5 * tfp.math.erfcx(left / np.sqrt(2.0))) - 0.5 * tf.square(left)
+    above = tf.math.log1p(-0.5 * tf.math.erfc(right / np.sqrt(2.0)))
+    return tf.where(z > 0.0, above, below), lambda upstream: upstream * _positive_normal(z)[0]

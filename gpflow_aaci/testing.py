@@ -8,7 +8,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 
-from .augmentation import optimal_expected_aug_loglik
+from .augmentation import aug_loglik, aux_full_conditional, optimal_expected_aug_loglik
 from .likelihoods import SuperGaussianLikelihood
 from .likelihoods.quadrature import log_expectation
 from .validation import check_finite, require
@@ -24,7 +24,7 @@ def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None
     That φ(0) = 1; that log φ and E[ω] are finite for any residual; that φ is completely monotone,
     by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
     that β² ≤ 4αγ; that ∫ p(y|f) dy = 1 where ``is_density`` says so; that the augmented bound stays
-    below E log p(y|f). In float64::
+    below E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule. In float64::
 
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
@@ -33,7 +33,8 @@ def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None
     """
     if not isinstance(likelihood, SuperGaussianLikelihood):
         raise ValueError(
-            f"likelihood must be a SuperGaussianLikelihood. Found: {type(likelihood).__name__}."
+            "likelihood must be a SuperGaussianLikelihood, whose phi is what is checked. "
+            f"Found: {type(likelihood).__name__}."
         )
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
@@ -49,6 +50,7 @@ def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None
             _h_squared_non_negative(likelihood, Y),
             _integrates_to_one(likelihood, Y),
             _bound_is_below(likelihood, Y),
+            _obeys_bayes(likelihood, Y),
         )
         for failure in check
     ]
@@ -191,6 +193,36 @@ def _bound_is_below(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterat
                 f"against {exact[wrong][0]:.8g}."
             )
             return
+
+
+def _obeys_bayes(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) at some draws ω of the full conditional."""
+    gamma = tf.broadcast_to(likelihood.gamma(Y), tf.shape(Y))
+    unit = 1.0 / tf.sqrt(tf.where(gamma > 0.0, gamma, tf.ones_like(gamma)))
+    F = likelihood.complete_square(Y)[0] + unit * tf.constant([[[0.3]], [[-1.0]], [[2.5]]], Y.dtype)
+    try:
+        conditional = aux_full_conditional(likelihood, F, Y)
+        omega = conditional.sample(5, seed=[0, 1])
+        joint, posterior = aug_loglik(likelihood, omega, F, Y), conditional.log_prob(omega)
+    except (ValueError, tf.errors.OpError) as error:
+        if type(likelihood)._tilted is SuperGaussianLikelihood._tilted:
+            return  # a φ that is wrong, of which the rest speaks, or a law of ω without density
+        yield f"tilted(c) must be the law of ω; it fails with: {str(error).splitlines()[0]}"
+        return
+    # A point mass has no density: of TiltedDistribution's it is infinite.
+    point = np.isposinf(posterior)
+    joint, posterior = (np.where(point, 0.0, value) for value in (joint, posterior))
+    log_p = likelihood._scalar_log_prob(F, F, tf.broadcast_to(Y, tf.shape(F))).numpy()
+    difference, size = joint - posterior, np.abs(joint) + np.abs(posterior)
+    wrong = ~point & ~(np.abs(difference - log_p) <= 1e-5 * np.maximum(1.0, size))
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
+        f, y = F.numpy()[at[1:]], Y.numpy()[at[2:]]
+        yield (
+            "tilted(c) must be e^{−c²ω} π(ω|0)/φ(c²), so that log p(y, ω|f) − log p(ω|f, y) is "
+            f"log p(y|f) whatever ω is; at y = {y:.4g}, f = {f:.4g}, ω = {omega.numpy()[at]:.4g} "
+            f"it is {difference[at]:.8g} against {log_p[at[1:]]:.8g}."
+        )
 
 
 def _expected_log_prob(

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 
 from gpflow_aaci import likelihoods
 
-MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
 
 BUILT_IN: dict[str, MakeLikelihood] = {
@@ -20,6 +20,7 @@ BUILT_IN: dict[str, MakeLikelihood] = {
     "Matern32": lambda: likelihoods.Matern32(scale=0.7),
     "Matern52": lambda: likelihoods.Matern52(scale=0.8),
     "Logistic": lambda: likelihoods.Logistic(),
+    "Probit": lambda: likelihoods.Probit(),
     "BayesianSVM": lambda: likelihoods.BayesianSVM(),
 }
 
@@ -44,7 +45,7 @@ def make_likelihood(request: pytest.FixtureRequest) -> MakeLikelihood:
 
 
 @pytest.fixture
-def likelihood(make_likelihood: MakeLikelihood) -> likelihoods.SuperGaussianLikelihood:
+def likelihood(make_likelihood: MakeLikelihood) -> likelihoods.AugmentedLikelihood:
     """Every built-in likelihood in turn."""
     return make_likelihood()
 

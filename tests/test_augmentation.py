@@ -12,12 +12,13 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, TensorType
-from likelihoods.cases import CASES, CONTINUOUS, Case, case_id, column, mean_of
+from likelihoods.cases import AUGMENTED, CASES, CONTINUOUS, Case, case_id, column, mean_of
 
 from gpflow_aaci import augmentation, likelihoods
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 
-every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+every_case = pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
+every_super_gaussian_case = pytest.mark.parametrize("case", CASES, ids=case_id)
 EPS = np.finfo(np.float64).eps
 
 # ---- π_φ(ω|c) in closed form, from SciPy ----
@@ -38,6 +39,11 @@ def inverse_gaussian(c: float, scale: float) -> scipy.stats.rv_continuous:
     return scipy.stats.invgauss(0.5 / (scale * c) / shape, scale=shape)
 
 
+def positive_normal(loc: float) -> scipy.stats.rv_continuous:
+    """N(loc, 1) cut off at 0."""
+    return scipy.stats.truncnorm(-loc, np.inf, loc=loc)
+
+
 class HalfPolyaGamma:
     """PG(1, c)/2 by the alternating series of its density."""
 
@@ -46,8 +52,8 @@ class HalfPolyaGamma:
 
     def pdf(self, omega: float) -> float:
         x = 2.0 * omega  # PG(1, 0)
-        if x > 6.0:  # its tail, to every digit that counts
-            density = math.pi * math.exp(-(math.pi**2) * x / 2.0)
+        if x > 1.0:  # its tail, to every digit that counts
+            density = 2.0 * math.pi * math.exp(-(math.pi**2) * x / 2.0)
             density *= 1.0 - 3.0 * math.exp(-4.0 * math.pi**2 * x)
         else:
             n = np.arange(60)
@@ -65,11 +71,19 @@ TILTED: dict[str, Callable[[float], scipy.stats.rv_continuous]] = {
     "Matern52": lambda c: generalized_inverse_gaussian(-2.5, 2 * c**2, 2.5 / 0.45**2),
     "Logistic": HalfPolyaGamma,
     "BayesianSVM": lambda c: inverse_gaussian(c, 1.0),
+    "Probit": lambda c: positive_normal(math.log(c)),
 }
 # Of the Gaussian, ω is the constant 1/2σ².
 POINT_MASS = {"Gaussian": 0.5 / 0.49, "Gaussian-scale": 0.5 / 1.7**2}
 
-with_density = pytest.mark.parametrize("case", [c for c in CASES if c.name in TILTED], ids=case_id)
+with_density = pytest.mark.parametrize(
+    "case", [c for c in AUGMENTED if c.name in TILTED], ids=case_id
+)
+
+
+def prior_of(case: Case) -> scipy.stats.rv_continuous:
+    """π(ω): c = 1 of the half-normal law, 0 of all others."""
+    return TILTED[case.name](1.0 if case.name == "Probit" else 0.0)
 
 
 def integrate_omega(integrand: Callable[[float], float]) -> float:
@@ -83,8 +97,13 @@ def integrate_omega(integrand: Callable[[float], float]) -> float:
     )
 
 
+def times_density(exponent: float, density: float) -> float:
+    """e^exponent · density; 0 where the density has underflowed, however large the exponent."""
+    return math.exp(exponent + math.log(density)) if density > 0.0 else 0.0
+
+
 def test_every_likelihood_has_its_law_of_omega() -> None:
-    assert TILTED.keys() | POINT_MASS.keys() == {case.name for case in CASES}
+    assert TILTED.keys() | POINT_MASS.keys() == {case.name for case in AUGMENTED}
 
 
 # ---- q(ω) ----
@@ -94,7 +113,7 @@ def test_every_likelihood_has_its_law_of_omega() -> None:
 @pytest.mark.parametrize("c", [0.3, 1.0, 4.0])
 def test_mean_and_kl_are_those_of_the_closed_form_law(case: Case, c: float) -> None:
     """ω̄ = E ω and KL[π(·|c) ‖ π(·|0)], by integration of the densities."""
-    law, prior = TILTED[case.name](c), TILTED[case.name](0.0)
+    law, prior = TILTED[case.name](c), prior_of(case)
 
     def relative_entropy(omega: float) -> float:
         q, p = law.pdf(omega), prior.pdf(omega)
@@ -137,7 +156,7 @@ def test_student_t_kl_is_the_gamma_kl(name: str, df: float) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-13)
 
 
-@every_case
+@every_super_gaussian_case
 def test_kl_is_not_negative_and_grows_with_c(case: Case) -> None:
     """A point mass stays where it is; else the tilt moves π further the larger c."""
     c = np.logspace(-4, 4, 33)
@@ -150,20 +169,114 @@ def test_kl_is_not_negative_and_grows_with_c(case: Case) -> None:
         assert kl[-1] > 1.0
 
 
+# ---- laws of ω ----
+
+PAIRS = [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]  # y, f
+
+
+@with_density
+def test_the_full_conditional_is_bayes_rule(case: Case) -> None:
+    """p(ω|f, y) = p(y|ω, f) π(ω) / p(y|f), with π and p(y|f) from SciPy; of any dimensions."""
+    likelihood, prior = case.make(), prior_of(case)
+    Y, F = (np.array(values)[:, None] for values in zip(*PAIRS, strict=True))
+    chains = np.broadcast_to(F, [7, 3, 1])
+    conditional = augmentation.aux_full_conditional(likelihood, chains, Y)
+    omega = conditional.mean() * np.logspace(-0.8, 0.6, 7)[:, None, None]
+    log_prior = np.log(np.vectorize(prior.pdf)(omega))
+    log_p = np.array([case.log_density(y, f) for y, f in PAIRS])[:, None]
+    expected = augmentation.logtilt(likelihood, omega, chains, Y) + log_prior - log_p
+    np.testing.assert_allclose(conditional.log_prob(omega), expected, rtol=1e-6, atol=1e-7)
+
+
+@with_density
+def test_integrating_omega_out_of_the_joint_gives_the_likelihood_back(case: Case) -> None:
+    """∫ e^{aug_loglik} dω = p(y|f), by the trapezoidal rule in log ω."""
+    t = np.linspace(-25.0, 25.0, 2001)
+    omega = np.exp(t)[:, None, None] * np.ones([1, 3, 1])
+    Y, F = (np.array(values)[:, None] for values in zip(*PAIRS, strict=True))
+    log_joint = augmentation.aug_loglik(case.make(), omega, F, Y).numpy()[..., 0]
+    total = np.exp(log_joint + t[:, None]).sum(axis=0) * (t[1] - t[0])
+    expected = [case.log_density(y, f) for y, f in PAIRS]
+    np.testing.assert_allclose(np.log(total), expected, atol=1e-7)
+
+
+@every_case
+def test_joint_over_full_conditional_is_the_likelihood_whatever_omega_is(case: Case) -> None:
+    """log p(y, ω|f) − log p(ω|f, y) = log p(y|f)."""
+    likelihood = case.make()
+    Y, F = (np.array(values)[:, None] for values in zip(*PAIRS, strict=True))
+    chains = np.broadcast_to(F, [20, 3, 1])
+    omega = augmentation.aux_sample(likelihood, chains, Y, seed=[3, 4])
+    joint = augmentation.aug_loglik(likelihood, omega, chains, Y)
+    difference = joint - augmentation.aux_full_conditional(likelihood, F, Y).log_prob(omega)
+    expected = np.array([case.log_density(y, f) for y, f in PAIRS])[:, None] + np.zeros([20, 1, 1])
+    np.testing.assert_allclose(difference, expected, rtol=1e-9, atol=1e-10)
+
+
+@with_density
+def test_draws_have_the_mean_of_the_full_conditional(case: Case) -> None:
+    """In chains, within five standard errors of the quadrature."""
+    likelihood, prior = case.make(), prior_of(case)
+    Y, F = (np.array(values)[:, None] for values in zip(*PAIRS, strict=True))
+    omega = augmentation.aux_sample(likelihood, np.broadcast_to(F, [4000, 3, 1]), Y, seed=[1, 2])
+    assert omega.shape == (4000, 3, 1)
+    for (y, f), draws in zip(PAIRS, omega.numpy()[:, :, 0].T, strict=True):
+        at_zero, at_one = augmentation.logtilt(
+            likelihood, column(0.0, 1.0), column(f, f), column(y, y)
+        ).numpy()[:, 0]
+
+        def weighted(w: float, a: float = at_zero, b: float = at_one - at_zero) -> float:
+            return w * times_density(a + b * w, prior.pdf(w))
+
+        expected = integrate_omega(weighted) / math.exp(case.log_density(y, f))
+        error = np.std(draws) / math.sqrt(len(draws))
+        assert abs(np.mean(draws) - expected) < 5.0 * error
+
+
+@every_case
+def test_aux_posterior_is_the_law_of_its_c(case: Case) -> None:
+    """Its mean and its KL from the prior are those of the other verbs."""
+    likelihood = case.make()
+    Fmu, Fvar, Y = random_marginals()
+    c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+    q = augmentation.aux_posterior(likelihood, Fmu, Fvar, Y)
+    assert q.batch_shape == Y.shape
+    np.testing.assert_allclose(q.mean(), augmentation.aux_posterior_mean(likelihood, c), rtol=1e-10)
+    # log q − log π = η ω − log Z is affine in ω, so that at ω̄ it is the KL.
+    omega = q.mean()
+    ratio = q.log_prob(omega) - augmentation.aux_prior(likelihood, Y).log_prob(omega)
+    kl = augmentation.aux_kldivergence(likelihood, c)
+    np.testing.assert_allclose(ratio, kl, rtol=1e-8, atol=1e-10)
+
+
+@every_case
+def test_somewhere_to_start(case: Case) -> None:
+    """c = 1: a law with a mean, and draws from it."""
+    likelihood = case.make()
+    q = augmentation.init_aux_posterior(likelihood, (3, 2))
+    one = tf.ones([3, 2], tf.float64)
+    np.testing.assert_allclose(
+        q.mean(), augmentation.aux_posterior_mean(likelihood, one), rtol=1e-12
+    )
+    omega = augmentation.init_aux_variables(likelihood, (3, 2), seed=[1, 1])
+    assert np.all(omega > 0.0)
+    np.testing.assert_array_equal(omega, q.sample(seed=[1, 1]))
+
+
 # ---- the augmented likelihood ----
 
 
 @with_density
 def test_integrating_omega_out_gives_the_likelihood_back(case: Case) -> None:
     """∫ p(y|ω, f) π(ω|0) dω = p(y|f) (AACI Eq. 6-10)."""
-    prior = TILTED[case.name](0.0)
+    prior = prior_of(case)
     for y, f in [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]:
         # log p(y|ω, f) is linear in ω: two values say it all.
         at_zero, at_one = augmentation.logtilt(
             case.make(), column(0.0, 1.0), column(f, f), column(y, y)
         ).numpy()[:, 0]
         total = integrate_omega(
-            lambda w, a=at_zero, b=at_one - at_zero: math.exp(a + b * w) * prior.pdf(w)
+            lambda w, a=at_zero, b=at_one - at_zero: times_density(a + b * w, prior.pdf(w))
         )
         assert math.log(total) == pytest.approx(case.log_density(y, f), abs=1e-8)
 
@@ -300,7 +413,7 @@ def test_the_gradient_of_the_bound_is_the_site(case: Case) -> None:
         np.testing.assert_allclose(by_variance, -precision / 2.0, rtol=1e-9)
 
 
-@every_case
+@every_super_gaussian_case
 def test_full_conditional_c_is_h(case: Case) -> None:
     """c = |h(f, y)|, of whatever quadratic the member states."""
     h_of: dict[str, Callable[[float, float], float]] = {
@@ -334,7 +447,7 @@ def zero_residual(case: Case) -> tuple[tf.Tensor, tf.Tensor]:
     return (column(0.0) if case.name == "Logistic" else column(1.0)), column(1.0)
 
 
-@every_case
+@every_super_gaussian_case
 def test_everything_is_finite_at_zero_residual(case: Case) -> None:
     """c² is floored at ε, and value, site and gradients are finite (ω̄ = ∞ under Laplace, SVM)."""
     likelihood = case.make()
@@ -355,7 +468,7 @@ def test_everything_is_finite_at_zero_residual(case: Case) -> None:
     assert np.all(np.isfinite(finite))
 
 
-@every_case
+@every_super_gaussian_case
 def test_the_bound_and_its_site_agree_at_the_floor(case: Case) -> None:
     """``expected_aug_loglik`` at the floored c is ``optimal_expected_aug_loglik``, there too."""
     likelihood = case.make()
@@ -367,7 +480,7 @@ def test_the_bound_and_its_site_agree_at_the_floor(case: Case) -> None:
     np.testing.assert_allclose(at_c, optimal, rtol=1e-14)
 
 
-@every_case
+@every_super_gaussian_case
 def test_floored_log_phi_is_a_continuous_lower_bound(case: Case) -> None:
     """Below log φ under the floor, by its tangent; log φ itself above it."""
     likelihood = case.make()

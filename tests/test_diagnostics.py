@@ -16,7 +16,7 @@ from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, l
 from gpflow_aaci.diagnostics import importance_weights, psis_khat
 
 Randomise = Callable[[gpflow.models.GPModel], None]
-MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
 
 N, NOISE = 20, 0.1

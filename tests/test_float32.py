@@ -12,7 +12,7 @@ from gpflow.kernels import Matern32
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
 
-MakeLikelihood = Callable[[], likelihoods.SuperGaussianLikelihood]
+MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
 Batch = tuple[AnyNDArray, AnyNDArray]
 

@@ -193,11 +193,11 @@ def test_converted_student_t_keeps_its_df_fixed(build: Build) -> None:
     "likelihood",
     [
         gpflow.likelihoods.Poisson(),
-        gpflow.likelihoods.Bernoulli(),
+        gpflow.likelihoods.Bernoulli(invlink=tf.exp),
         gpflow.likelihoods.Softmax(3),
         gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear()),
     ],
-    ids=["Poisson", "probit Bernoulli", "Softmax", "heteroscedastic Gaussian"],
+    ids=["Poisson", "log-link Bernoulli", "Softmax", "heteroscedastic Gaussian"],
 )
 def test_likelihood_without_augmentation_is_refused(build: Build, likelihood: Any) -> None:
     """The message names what was given, and what is accepted unless that is near it."""

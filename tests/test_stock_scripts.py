@@ -36,7 +36,8 @@ class Problem(NamedTuple):
 
 @cache
 def problem(name: str) -> Problem:
-    X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    dataset = name.removesuffix(", probit")
+    X, y = getattr(sklearn.datasets, f"load_{dataset}")(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     train, test = np.split(order, [int(0.75 * len(X))])
     X, Y = (X - X[train].mean(axis=0)) / X[train].std(axis=0), y[:, None].astype(float)
@@ -44,6 +45,7 @@ def problem(name: str) -> Problem:
         Y = (Y - Y[train].mean()) / Y[train].std()
     likelihood: Callable[[], gpflow.likelihoods.Likelihood] = {
         "breast_cancer": lambda: gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid),
+        "breast_cancer, probit": gpflow.likelihoods.Bernoulli,
         "diabetes": lambda: gpflow.likelihoods.StudentT(scale=0.5),
     }[name]
     return Problem((X[train], Y[train]), (X[test], Y[test]), likelihood)
@@ -130,7 +132,9 @@ def scipy_script(model_class: type[Any], problem: Problem) -> float:
 
 # ---- what they end at ----
 
-every_problem = pytest.mark.parametrize("name", ["breast_cancer", "diabetes"])
+every_problem = pytest.mark.parametrize(
+    "name", ["breast_cancer", "breast_cancer, probit", "diabetes"]
+)
 
 
 @cache
@@ -150,6 +154,7 @@ def test_minibatch_adam(name: str) -> None:
         ("breast_cancer", 0.1, 64),
         ("breast_cancer", 0.5, 64),
         ("breast_cancer", 1.0, 64),
+        ("breast_cancer, probit", 0.1, 64),
         ("diabetes", 0.1, 64),
         ("diabetes", 0.5, None),
         ("diabetes", 1.0, None),
@@ -169,7 +174,9 @@ def test_scipy(name: str) -> None:
         scipy_script(model_class, problem(name))
         for model_class in (AugmentedVGP, gpflow.models.VGP)
     )
-    assert ours <= stock + SLACK
+    # Fitted to the end, hyperparameters too, Probit's bound costs more: a site's precision is 1
+    # however certain y is. (fit_collapsed and polish, on the standard ELBO, do not pay it.)
+    assert ours <= stock + (2.0 * SLACK if "probit" in name else SLACK)
 
 
 def blow_up_script(model_class: type[Any], gamma: float) -> float:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import scipy.special
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import positive
 from likelihoods.cases import CASES, Case, case_id, column
 
-from gpflow_aaci import check_likelihood, likelihoods
+from gpflow_aaci import PolyaGamma, check_likelihood, likelihoods
+from gpflow_aaci.distributions import InverseGaussian
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 
 REAL = np.linspace(-3.0, 3.0, 7)[:, None]
@@ -266,6 +268,65 @@ def test_complex_log_phi_must_continue_the_real_one(
     message = refusal(Residual(log_phi))
     assert reason in message
     assert "completely monotone" not in message
+
+
+class DoubledLogistic(likelihoods.Logistic):
+    """PG(1, c) for ω, which belongs to e^{−h²ω/2}."""
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        one = tf.ones([], c.dtype)
+        return PolyaGamma(one, c, one)
+
+
+class DoubledGaussian(likelihoods.Gaussian):
+    """1/σ² for 1/2σ²."""
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        return tfp.distributions.Deterministic(1.0 / self.noise_variance() + tf.zeros_like(c))
+
+
+class UntiltedStudentT(likelihoods.StudentT):
+    """Its law of ω does not depend on c."""
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        return super()._tilted(tf.zeros_like(c))
+
+
+class BrokenLaplace(likelihoods.Laplace):
+    """Its law of ω has bad parameters."""
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        return InverseGaussian(-c, c)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "Y", "reason"),
+    [
+        (DoubledLogistic(), LABELS, "whatever ω is; at y = 1, f = 0.3, ω = "),
+        (DoubledGaussian(0.5), REAL, "whatever ω is; at y = -3"),
+        (UntiltedStudentT(), REAL, "whatever ω is"),
+        (BrokenLaplace(), REAL, "it fails with: InverseGaussian: loc must be positive"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_wrong_law_of_omega_is_found(
+    likelihood: SuperGaussianLikelihood, Y: AnyNDArray, reason: str
+) -> None:
+    """By Bayes' rule, and by nothing else: log_phi and all that inference needs are right."""
+    message = refusal(likelihood, Y)
+    assert message.split(": ", 1)[1].startswith("tilted(c) must be")
+    assert reason in message
+    assert "completely monotone" not in message
+
+
+def test_a_point_mass_without_closed_form_passes() -> None:
+    """φ(r) = e^{−r/2}: ω is ½, and TiltedDistribution has no density to compare."""
+    check_likelihood(Residual(lambda r: -0.5 * r, total=math.sqrt(2.0 * math.pi)), REAL)
+
+
+def test_probit_is_told_that_it_has_no_phi() -> None:
+    with pytest.raises(ValueError, match=r"SuperGaussianLikelihood, whose phi.* Found: Probit"):
+        check_likelihood(likelihoods.Probit(), LABELS)
 
 
 @pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])

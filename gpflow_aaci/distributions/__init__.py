@@ -3,6 +3,13 @@
 from .generalized_inverse_gaussian import GeneralizedInverseGaussian
 from .inverse_gaussian import InverseGaussian
 from .polya_gamma import PolyaGamma
+from .positive_normal import PositiveNormal
 from .tilted import TiltedDistribution
 
-__all__ = ["GeneralizedInverseGaussian", "InverseGaussian", "PolyaGamma", "TiltedDistribution"]
+__all__ = [
+    "GeneralizedInverseGaussian",
+    "InverseGaussian",
+    "PolyaGamma",
+    "PositiveNormal",
+    "TiltedDistribution",
+]

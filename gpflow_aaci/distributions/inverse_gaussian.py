@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..special import log_ndtr
 from ..validation import require
 from .parameters import CheckedSampling, as_dependencies, check_parameter
 
@@ -49,7 +50,7 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         positive = x > 0.0
         x = tf.where(positive, x, tf.ones_like(x))
         root, ratio = tf.sqrt(self.concentration / x), x / self.loc
-        log_second = 2.0 * self.concentration / self.loc + _log_ndtr(-root * (ratio + 1.0))
+        log_second = 2.0 * self.concentration / self.loc + log_ndtr(-root * (ratio + 1.0))
         tail = _ndtr(sign * root * (ratio - 1.0)) + sign * tf.exp(log_second)
         outside = tf.constant(0.0 if sign > 0.0 else 1.0, tail.dtype)
         return tf.where(positive, tf.clip_by_value(tail, 0.0, 1.0), outside)
@@ -71,7 +72,3 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
 
 def _ndtr(z: tf.Tensor) -> tf.Tensor:
     return 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
-
-
-def _log_ndtr(z: tf.Tensor) -> tf.Tensor:
-    return tfp.math.logerfc(-z / np.sqrt(2.0)) - np.log(2.0)

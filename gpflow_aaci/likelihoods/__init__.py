@@ -1,11 +1,13 @@
-"""Likelihoods with an augmentation, each stating only AACI Eq. 4-5."""
+"""Likelihoods with an augmentation; a super-Gaussian one states only AACI Eq. 4-5."""
 
-from .base import SuperGaussianLikelihood
-from .classification import BayesianSVM, BinaryLikelihood, Logistic
+from .base import AugmentedLikelihood
+from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .conversion import augmented
 from .regression import Gaussian, Laplace, Matern32, Matern52, ResidualLikelihood, StudentT
+from .super_gaussian import SuperGaussianLikelihood
 
 __all__ = [
+    "AugmentedLikelihood",
     "BayesianSVM",
     "BinaryLikelihood",
     "Gaussian",
@@ -13,6 +15,7 @@ __all__ = [
     "Logistic",
     "Matern32",
     "Matern52",
+    "Probit",
     "ResidualLikelihood",
     "StudentT",
     "SuperGaussianLikelihood",

@@ -9,11 +9,17 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
-from ..distributions import InverseGaussian, PolyaGamma
-from ..special import log_sech_sqrt
+from ..distributions import InverseGaussian, PolyaGamma, PositiveNormal
+from ..special import (
+    log_half_normal_transform,
+    log_ndtr,
+    log_sech_sqrt,
+    positive_normal_mean,
+)
 from ..validation import Check
-from .base import SuperGaussianLikelihood
+from .base import AugmentedLikelihood
 from .quadrature import log_expectation, safe_sqrt
+from .super_gaussian import SuperGaussianLikelihood
 
 
 def signs(Y: TensorType) -> tf.Tensor:
@@ -21,19 +27,17 @@ def signs(Y: TensorType) -> tf.Tensor:
     return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
 
 
-class BinaryLikelihood(SuperGaussianLikelihood, abc.ABC):
+class BinaryLikelihood(AugmentedLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
     labels = (-1.0, 1.0)
 
+    kinks: Sequence[float] = ()
+    """Values of f about which the quadrature of P(y|f) must be fine."""
+
     @abc.abstractmethod
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         """log P(y|f) normalised over y = ±1, a function of the product y f, [...]."""
-
-    @property
-    @abc.abstractmethod
-    def kinks(self) -> Sequence[float]:
-        """Values of f about which the quadrature of P(y|f) must be fine."""
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         sign = signs(Y)
@@ -72,7 +76,7 @@ class BinaryLikelihood(SuperGaussianLikelihood, abc.ABC):
         ]
 
 
-class Logistic(BinaryLikelihood):
+class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
     """σ(y f) = ½ e^{yf/2} / cosh(f/2); h² = f², φ(r) = 1/cosh(√r/2), ω ~ PG(1, c)/2."""
 
     kinks = (0.0,)
@@ -104,7 +108,7 @@ class Logistic(BinaryLikelihood):
         return tf.math.log_sigmoid(yF)
 
 
-class BayesianSVM(BinaryLikelihood):
+class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
     """
     The hinge pseudo-likelihood e^{−2 max(0, 1 − yf)} = e^{−1} e^{yf} e^{−|1 − yf|}.
 
@@ -152,3 +156,63 @@ class BayesianSVM(BinaryLikelihood):
         cdf = 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
         pdf = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)
         return -2.0 * tf.reduce_sum(d * cdf + sd * pdf, axis=-1)
+
+
+class Probit(BinaryLikelihood):
+    """
+    Φ(y f), by the augmentation of Albert and Chib (1993): ω = y z > 0, where z ~ N(f, 1).
+
+    p(y, ω|f) = N(ω | y f, 1) [ω > 0] = ½ e^{−f²/2 + y f ω} π(ω), π the half-normal law, so that
+    offset = −log 2 − f²/2, tilt = y f, and ω given η is N(η, 1) cut off at 0. It is not
+    super-Gaussian: the tilt is linear in f and of either sign. c = e^η is positive as everywhere,
+    and its logarithm is what an optimizer of c should move along. In floating point |η| is cut off
+    at 695 (float32: 86) standard deviations, from where a bound stays a bound.
+    """
+
+    prior_c = 1.0
+
+    def tilt_at(self, c: TensorType) -> tf.Tensor:
+        return tf.math.log(c)
+
+    def c_at(self, tilt: TensorType) -> tf.Tensor:
+        largest = 0.98 * np.log(np.finfo(tilt.dtype.as_numpy_dtype).max)
+        return tf.exp(tf.clip_by_value(tilt, -largest, largest))
+
+    def log_partition(self, tilt: TensorType) -> tf.Tensor:
+        """½η² + log 2Φ(η)."""
+        return log_half_normal_transform(tilt)
+
+    def tilted_mean(self, tilt: TensorType) -> tf.Tensor:
+        """η + N(η)/Φ(η)."""
+        return positive_normal_mean(tilt)
+
+    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return -0.5 * (tf.square(Fmu) + Fvar) - np.log(2.0) + tf.zeros_like(Y)
+
+    def expected_tilt(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return signs(Y) * Fmu
+
+    def expected_log_prob_bound(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log Φ(y Fmu) − ½ Fvar, from which Fmu² has cancelled."""
+        return log_ndtr(signs(Y) * Fmu) - 0.5 * Fvar
+
+    def site_potential(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
+        """y ω."""
+        return signs(Y) * omega
+
+    def site_precision(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
+        """1, whatever ω is."""
+        return tf.ones_like(omega) + tf.zeros_like(Y)
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """N(η, 1) cut off at 0."""
+        return PositiveNormal(self.tilt_at(c))
+
+    def log_probability(self, yF: TensorType) -> tf.Tensor:
+        return log_ndtr(yF)
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """log Φ(y Fmu/√(1 + Fvar))."""
+        return log_ndtr(signs(Y) * Fmu / tf.sqrt(1.0 + Fvar))

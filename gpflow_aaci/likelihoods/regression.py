@@ -14,8 +14,9 @@ from gpflow.utilities import to_default_float
 from ..distributions import GeneralizedInverseGaussian, InverseGaussian
 from ..distributions.parameters import CheckedSampling
 from ..special import log_matern32, log_matern52
-from .base import SuperGaussianLikelihood, positive_parameter
+from .base import positive_parameter
 from .quadrature import safe_sqrt
+from .super_gaussian import SuperGaussianLikelihood
 
 
 class _Gamma(CheckedSampling, tfp.distributions.Gamma):

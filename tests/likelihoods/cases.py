@@ -27,8 +27,8 @@ class Case:
     """A built-in likelihood and what it is supposed to be."""
 
     name: str
-    make: Callable[[], likelihoods.SuperGaussianLikelihood]
-    phi: Callable[[mp.mpf], mp.mpf]  # φ(r), for real and complex r
+    make: Callable[[], likelihoods.AugmentedLikelihood]
+    phi: Callable[[mp.mpf], mp.mpf] | None  # φ(r), for real and complex r, if super-Gaussian
     log_density: LogDensity
 
     @property
@@ -84,6 +84,10 @@ def svm_log_density(y: float, f: float) -> float:
     return -2.0 * max(0.0, 1.0 - y * f)
 
 
+def probit_log_density(y: float, f: float) -> float:
+    return float(scipy.stats.norm.logcdf(y * f))
+
+
 # ---- φ ----
 
 
@@ -107,6 +111,7 @@ def _matern52_phi(scale: float) -> Callable[[mp.mpf], mp.mpf]:
     return phi
 
 
+# The super-Gaussian ones.
 CASES = [
     Case(
         "Gaussian",
@@ -164,8 +169,10 @@ CASES = [
     ),
 ]
 
-CONTINUOUS = [case for case in CASES if not case.is_binary]
-BINARY = [case for case in CASES if case.is_binary]
+PROBIT = Case("Probit", likelihoods.Probit, None, probit_log_density)
+AUGMENTED = [*CASES, PROBIT]
+CONTINUOUS = [case for case in AUGMENTED if not case.is_binary]
+BINARY = [case for case in AUGMENTED if case.is_binary]
 
 
 def case_id(case: Case) -> str:

@@ -7,19 +7,29 @@ from typing import Any
 import gpflow
 import numpy as np
 import pytest
+import scipy.special
 import tensorflow as tf
-from cases import CASES, Case, case_id, column
+import tensorflow_probability as tfp
+from cases import AUGMENTED, Case, case_id, column
+from gpflow.likelihoods.utils import inv_probit
 
 from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import augmented
 
 Stock = gpflow.likelihoods.Likelihood
 
+
+def exact_probit(f: tf.Tensor) -> tf.Tensor:
+    """Φ(f), which GPflow's ``inv_probit`` squeezes into [0.001, 0.999]."""
+    return 0.5 * tf.math.erfc(-f / np.sqrt(2.0))
+
+
 STOCK: dict[str, Callable[[], Stock]] = {
     "StudentT": lambda: gpflow.likelihoods.StudentT(scale=0.6, df=4.3),
     "Gaussian-variance": lambda: gpflow.likelihoods.Gaussian(0.49),
     "Gaussian-scale": lambda: gpflow.likelihoods.Gaussian(scale=1.7),
     "Bernoulli-sigmoid": lambda: gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid),
+    "Bernoulli-probit": lambda: gpflow.likelihoods.Bernoulli(invlink=exact_probit),
 }
 every_stock = pytest.mark.parametrize("name", STOCK)
 
@@ -34,7 +44,7 @@ def data(likelihood: Stock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 # ---- conversion ----
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
+@pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
 def test_an_augmented_likelihood_is_returned_itself(case: Case) -> None:
     likelihood = case.make()
     assert augmented(likelihood) is likelihood
@@ -96,6 +106,30 @@ def test_sigmoid_bernoulli_is_logistic(invlink: Callable[[tf.Tensor], tf.Tensor]
     assert type(augmented(gpflow.likelihoods.Bernoulli(invlink=invlink))) is likelihoods.Logistic
 
 
+@pytest.mark.parametrize(
+    "invlink",
+    [
+        inv_probit,
+        exact_probit,
+        lambda f: tfp.distributions.Normal(tf.zeros_like(f), 1.0).cdf(f),
+        lambda f: 0.5 * (1.0 + tf.math.erf(f / np.sqrt(2.0))),
+    ],
+    ids=["GPflow's", "erfc", "Normal", "erf"],
+)
+def test_probit_bernoulli_is_probit(invlink: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """By value too, with GPflow's jitter or without it; ours has none."""
+    assert type(augmented(gpflow.likelihoods.Bernoulli(invlink=invlink))) is likelihoods.Probit
+
+
+def test_the_jitter_of_gpflows_probit_is_dropped() -> None:
+    """What it costs: at most 0.001 of probability."""
+    stock, F = gpflow.likelihoods.Bernoulli(), column(-9.0, -1.0, 0.3, 40.0)
+    ours = augmented(stock)
+    p = ours.conditional_mean(tf.zeros_like(F), F)
+    np.testing.assert_allclose(p, stock.conditional_mean(tf.zeros_like(F), F), atol=1e-3)
+    np.testing.assert_allclose(p, scipy.special.ndtr(F), rtol=1e-12)
+
+
 class OwnStudentT(gpflow.likelihoods.StudentT):
     """May have overridden anything."""
 
@@ -111,7 +145,8 @@ class OwnBernoulli(gpflow.likelihoods.Bernoulli):
 @pytest.mark.parametrize(
     "stock",
     [
-        gpflow.likelihoods.Bernoulli(),
+        gpflow.likelihoods.Bernoulli(invlink=lambda f: 1.0 - tf.exp(-tf.exp(f))),
+        gpflow.likelihoods.Bernoulli(invlink=lambda f: inv_probit(1.0001 * f)),
         gpflow.likelihoods.Bernoulli(invlink=lambda f: tf.sigmoid(2.0 * f)),
         gpflow.likelihoods.Bernoulli(invlink=lambda f: tf.sigmoid(1.0001 * f)),
         gpflow.likelihoods.Bernoulli(invlink=np.linalg.inv),
@@ -122,7 +157,8 @@ class OwnBernoulli(gpflow.likelihoods.Bernoulli):
         OwnBernoulli(invlink=tf.sigmoid),
     ],
     ids=[
-        "probit",
+        "cloglog",
+        "nearly-probit",
         "steep-sigmoid",
         "nearly-sigmoid",
         "not-elementwise",
@@ -137,7 +173,7 @@ def test_what_has_no_augmentation_is_refused(stock: Stock) -> None:
     """The message says what was given and lists what has an augmentation."""
     with pytest.raises(ValueError, match=type(stock).__name__) as refusal:
         augmented(stock)
-    for name in ("StudentT", "Laplace", "Logistic", "BayesianSVM", "sigmoid", "Gaussian"):
+    for name in ("StudentT", "Laplace", "Logistic", "Probit", "BayesianSVM", "sigmoid", "Gaussian"):
         assert name in str(refusal.value).split("Accepted:")[1]
 
 

@@ -2,10 +2,10 @@
 
 import inspect
 
-from cases import CASES
+from cases import AUGMENTED
 
 import gpflow_aaci
-from gpflow_aaci.likelihoods import SuperGaussianLikelihood
+from gpflow_aaci.likelihoods import AugmentedLikelihood
 
 
 def concrete_subclasses(base: type) -> set[type]:
@@ -19,11 +19,11 @@ def concrete_subclasses(base: type) -> set[type]:
 
 
 def test_every_likelihood_is_a_case() -> None:
-    """A new likelihood must join ``cases.CASES``, which every other test here runs over."""
-    tested = {type(case.make()) for case in CASES}
-    assert concrete_subclasses(SuperGaussianLikelihood) == tested
+    """A new likelihood must join ``cases.AUGMENTED``, which every other test here runs over."""
+    tested = {type(case.make()) for case in AUGMENTED}
+    assert concrete_subclasses(AugmentedLikelihood) == tested
 
 
 def test_every_likelihood_is_public() -> None:
     public = {getattr(gpflow_aaci.likelihoods, name) for name in gpflow_aaci.likelihoods.__all__}
-    assert concrete_subclasses(SuperGaussianLikelihood) <= public
+    assert concrete_subclasses(AugmentedLikelihood) <= public

@@ -10,6 +10,7 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 from cases import (
+    AUGMENTED,
     BINARY,
     CASES,
     CONTINUOUS,
@@ -30,7 +31,7 @@ from gpflow.likelihoods.base import QuadratureLikelihood
 from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 
-every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+every_case = pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
 every_binary_case = pytest.mark.parametrize("case", BINARY, ids=case_id)
 
 # name -> (likelihood of that scale, log p(y|f)); the other parameters are not 1 or 3.
@@ -399,7 +400,7 @@ def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
         assert gradient == pytest.approx((above - below) / (2 * step), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.parametrize("name", ["Logistic", "StudentT"])
+@pytest.mark.parametrize("name", ["Logistic", "Probit", "StudentT"])
 def test_arrays_and_integer_labels_are_taken_as_gpflow_takes_them(name: str) -> None:
     likelihood = getattr(likelihoods, name)()
     X, Fmu, Fvar = np.zeros((3, 1)), np.array([[0.1], [-2.0], [1.0]]), np.ones((3, 1))
