@@ -166,7 +166,48 @@ class LongRun(_Experiment):
     input_dim: PositiveInt = 3
 
 
-Single = Convergence | AugmentationGap | StepTime | CollapsedCost | LongRun
+class GibbsMethod(_Strict):
+    kind: Literal["gibbs"]
+    over_relaxation: list[Annotated[float, Field(gt=-1, lt=1)]] = [0.0]
+    omega: Literal["closed form", "from log phi"] = "closed form"
+
+
+class HMCMethod(_Strict):
+    kind: Literal["hmc"]
+    step_size: list[PositiveFloat | Literal["tuned"]] = ["tuned"]
+    leapfrog_steps: list[PositiveInt] = [10]
+
+
+class OtherSampler(_Strict):
+    kind: Literal["nuts", "random_walk", "prior_proposals", "elliptical_slice"]
+
+
+SamplingMethod = Annotated[GibbsMethod | HMCMethod | OtherSampler, Field(discriminator="kind")]
+
+
+class Sampling(_Experiment):
+    experiment: Literal["sampling"]
+    problem: list[Problem] = Field(min_length=1)
+    method: list[SamplingMethod] = Field(min_length=1)
+    num_chains: int = Field(5, ge=2)
+    num_samples: int = Field(10_000, ge=20, description="most draws of every chain that are kept")
+    num_burnin: PositiveInt = Field(100, description="draws that are not, where nothing is tuned")
+    num_tuning: PositiveInt = Field(500, description="and where a step size is")
+    seconds: PositiveFloat = Field(30.0, description="most seconds of one run after its warm-up")
+    seed: int = 0
+
+
+class OmegaThroughput(_Experiment):
+    experiment: Literal["omega_throughput"]
+    size: PositiveInt = Field(10_000, description="values of c, drawn for at once")
+    smallest_c: PositiveFloat = 0.01
+    largest_c: PositiveFloat = 100.0
+    rounds: PositiveInt = 15
+
+
+Single = (
+    Convergence | AugmentationGap | StepTime | CollapsedCost | LongRun | Sampling | OmegaThroughput
+)
 
 
 class Suite(_Experiment):

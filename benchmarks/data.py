@@ -30,10 +30,18 @@ class Dataset:
 
         :param max_test: most rows of the test part; what is more is in neither.
         """
+        num_data = len(self.table.X)
+        order = np.random.default_rng(seed).permutation(num_data)
+        num_test = max(1, round(test_fraction * num_data))
+        return self._parts(order[num_test:], order[:num_test][:max_test])
+
+    def whole(self) -> "Split":
+        """All rows, in their order, in the training part."""
+        rows = np.arange(len(self.table.X))
+        return self._parts(rows, rows[:0])
+
+    def _parts(self, train: Array, test: Array) -> "Split":
         X, y = self.table.X, self.table.y
-        order = np.random.default_rng(seed).permutation(len(X))
-        num_test = max(1, round(test_fraction * len(X)))
-        test, train = order[:num_test][:max_test], order[num_test:]
         X, X_test = _standardise(X[train], X[test])
         Y, Y_test = y[train, None], y[test, None]
         if not self.is_binary:

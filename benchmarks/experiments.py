@@ -6,8 +6,27 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from . import augmentation_gap, collapsed_cost, convergence, figures, long_run, step_time
-from .config import AugmentationGap, CollapsedCost, Convergence, LongRun, Single, StepTime
+from . import (
+    augmentation_gap,
+    collapsed_cost,
+    convergence,
+    figures,
+    long_run,
+    omega_throughput,
+    sampling,
+    sampling_report,
+    step_time,
+)
+from .config import (
+    AugmentationGap,
+    CollapsedCost,
+    Convergence,
+    LongRun,
+    OmegaThroughput,
+    Sampling,
+    Single,
+    StepTime,
+)
 from .report import Report, best_runs, papers_runs, summary_table
 from .time_to import TOLERANCE, speed_up_table
 
@@ -60,4 +79,6 @@ EXPERIMENTS: dict[type[Single], Experiment] = {
     StepTime: Experiment(step_time.run, _plain_report),
     CollapsedCost: Experiment(collapsed_cost.run, _plain_report),
     LongRun: Experiment(long_run.run, _long_run_report),
+    Sampling: Experiment(sampling.run, sampling_report.report),
+    OmegaThroughput: Experiment(omega_throughput.run, omega_throughput.report),
 }

@@ -19,6 +19,17 @@ _BOUNDS = {  # colour, line, marker and its size: hollow, so that one shows arou
     "augmented": ("#D55E00", "-", "o", 7),
     "standard": ("#0072B2", "--", "x", 4),
 }
+# Marker and line differ too, so that they are told apart without colour.
+_SAMPLERS = {
+    "Gibbs": ("#D55E00", "-", "o"),
+    "Gibbs, over-relaxed": ("#CC79A7", "-", "D"),
+    "Gibbs, ω from log φ": ("#E69F00", (0, (5, 1)), "s"),
+    "HMC": ("#0072B2", "--", "^"),
+    "NUTS": ("#56B4E9", "--", "v"),
+    "elliptical slice": ("#009E73", "-.", "P"),
+    "random walk": ("#666666", ":", "X"),
+    "MH, prior proposals": ("#000000", ":", "*"),
+}
 
 
 def convergence(runs: pd.DataFrame) -> Figure:
@@ -73,6 +84,27 @@ def augmentation_gap(metrics: pd.DataFrame) -> Figure:
         for ax in row:
             ax.set(xlabel="lengthscale [standard deviations]", xscale="log")
     _one_legend(figure, axes, metrics)
+    return figure
+
+
+def autocorrelation(runs: pd.DataFrame) -> Figure:
+    """|ρ| meaned over the data against the lag, a panel for every problem and a line a method."""
+    problems = list(dict.fromkeys(runs.problem))
+    columns = min(len(problems), 2)
+    figure, axes = _subplots(-(-len(problems) // columns), columns, 4.4, 3.1)
+    for ax in axes.flat[len(problems) :]:
+        ax.set_axis_off()
+    lags = [name for name in runs if name.startswith("lag_")]
+    for ax, problem in zip(axes.flat, problems, strict=False):
+        of_problem = runs[runs.problem == problem].set_index("method")
+        for method in [name for name in _SAMPLERS if name in of_problem.index]:
+            colour, line, marker = _SAMPLERS[method]
+            rho = np.concatenate([[1.0], of_problem.loc[method, lags].to_numpy(float)])
+            style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": marker}
+            ax.plot(rho, **style, markersize=4, markerfacecolor="none", label=method)
+        ax.set(title=problem, xlabel="lag [draws]", ylabel="|autocorrelation| of f", ylim=(0, 1.03))
+        ax.set_xticks(range(0, len(lags) + 1, 2))
+    _one_legend(figure, axes, runs)
     return figure
 
 

@@ -1,0 +1,78 @@
+"""Draws of ω a second: in closed form, and from log φ alone."""
+
+import importlib
+import importlib.util
+import inspect
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tqdm import tqdm
+
+from gpflow_aaci import TiltedDistribution, likelihoods
+
+from .config import OmegaThroughput
+from .report import Report
+
+_PACKAGE = "polyagamma"  # optional: a sampler in C to compare with
+
+
+def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFrame:
+    """A row for every likelihood: thousands of draws a second, medians over rounds in turns."""
+    rng = np.random.default_rng(0)
+    c = rng.permutation(np.geomspace(config.smallest_c, config.largest_c, config.size))
+    samplers = {
+        (kind.__name__, way): sample
+        for kind in _with_omega()
+        for way, sample in _samplers(kind(), c).items()
+    }
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in samplers}
+    for sample in samplers.values():
+        sample()  # tracing is not timed
+    for _ in tqdm(range(config.rounds), unit="round", disable=True if quiet else None):
+        for key, sample in samplers.items():
+            began = time.perf_counter()
+            sample()
+            times[key].append(time.perf_counter() - began)
+    rates = pd.Series({key: 1e-3 * config.size / np.median(t) for key, t in times.items()})
+    return rates.unstack(sort=False).rename_axis("likelihood").reset_index()
+
+
+def report(metrics: pd.DataFrame) -> Report:
+    """In thousands a second, with what the polyagamma package does where it is installed."""
+    note = "" if _PACKAGE in metrics else f" The {_PACKAGE} package was not installed."
+    caption = f"Thousands of draws of ω a second; medians over rounds in turns.{note}"
+    return Report({caption: metrics.fillna("")}, {})
+
+
+def _with_omega() -> list[type[likelihoods.SuperGaussianLikelihood]]:
+    """All likelihoods but Gaussian, whose ω is a constant."""
+    kinds = (getattr(likelihoods, name) for name in likelihoods.__all__)
+    return [
+        kind
+        for kind in kinds
+        if isinstance(kind, type) and not inspect.isabstract(kind) and kind.__name__ != "Gaussian"
+    ]
+
+
+def _samplers(
+    likelihood: likelihoods.SuperGaussianLikelihood, c: np.ndarray
+) -> dict[str, Callable[[], object]]:
+    seed = tf.Variable([0, 0])  # what is drawn from a constant could be folded into one
+    tilts = tf.constant(c)
+
+    def compiled(make: Callable[[], tfp.distributions.Distribution]) -> Callable[[], object]:
+        return tf.function(lambda: make().sample(seed=seed.assign_add([0, 1])), autograph=False)
+
+    samplers: dict[str, Callable[[], object]] = {
+        "closed form": compiled(lambda: likelihood.tilted(tilts)),
+        "from log φ": compiled(lambda: TiltedDistribution(likelihood.log_phi, tilts)),
+    }
+    if isinstance(likelihood, likelihoods.Logistic) and importlib.util.find_spec(_PACKAGE):
+        draw = importlib.import_module(_PACKAGE).random_polyagamma
+        samplers[_PACKAGE] = lambda: draw(1.0, c)
+    return samplers

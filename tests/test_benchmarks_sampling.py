@@ -1,0 +1,144 @@
+"""The sampling experiments on tiny problems."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import sampling
+from benchmarks.__main__ import app
+from benchmarks.config import LikelihoodConfig, Problem
+from benchmarks.data import load_dataset
+from benchmarks.sampling_report import best_settings
+
+CONFIG = """
+experiment = "sampling"
+output = "{output}"
+num_chains = 3
+num_samples = 200
+num_burnin = 20
+num_tuning = 100
+
+[[problem]]
+name = "Diabetes"
+data = "diabetes"
+rows = 40
+likelihood = {{ name = "StudentT" }}
+
+[[method]]
+kind = "gibbs"
+over_relaxation = [0.0, -0.8]
+
+[[method]]
+kind = "hmc"
+step_size = ["tuned", 0.05, 0.1]
+leapfrog_steps = [1, 3]
+
+[[method]]
+kind = "prior_proposals"
+"""
+
+
+def run(command: str, config: Path) -> None:
+    result = CliRunner().invoke(app, [command, str(config), "--quiet"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sampling")
+    (folder / "c.toml").write_text(CONFIG.format(output=folder / "out"))
+    run("run", folder / "c.toml")
+    return folder / "out"
+
+
+def test_metrics_are_those_of_the_chains(output: Path) -> None:
+    metrics = pd.read_csv(output / "metrics.csv")
+    assert len(metrics) == 2 + 6 + 1
+    assert set(metrics.num_samples) == {200}
+    of = metrics.set_index("method")
+    gibbs, prior = of.loc["Gibbs"], of.loc["MH, prior proposals"]
+    # Gibbs mixes at once; with 40 data hardly a draw from the prior is accepted.
+    assert gibbs.lag_1 < 0.4 < 0.8 < prior.lag_1
+    assert gibbs.rhat < 1.1 < prior.rhat
+    assert gibbs.min_ess > 100 > 30 > prior.min_ess
+    assert np.isnan(gibbs.acceptance)
+    assert prior.acceptance < 0.2
+    assert set(metrics.num_burnin[metrics.setting.str.startswith("tuned")]) == {100}
+    assert set(metrics.num_burnin[~metrics.setting.str.startswith("tuned")]) == {20}
+    np.testing.assert_allclose(metrics.seconds_per_draw * 200, metrics.seconds)
+    np.testing.assert_allclose(
+        metrics.min_ess_per_second * (metrics.seconds + metrics.warmup_seconds), metrics.min_ess
+    )
+    assert (metrics.min_ess <= metrics.median_ess).all()
+    # A draw does more than the factorisation it needs.
+    assert (metrics.gibbs_over_cholesky > 1.0).all()
+
+
+def test_autocorrelations_are_in_rows(output: Path) -> None:
+    metrics = pd.read_csv(output / "metrics.csv").set_index(["method", "setting"])
+    long = pd.read_csv(output / "autocorrelation.csv")
+    assert list(long.columns) == ["problem", "method", "setting", "lag", "autocorrelation"]
+    assert sorted(set(long.lag)) == list(range(1, 11))
+    assert long.autocorrelation.between(0.0, 1.0).all()
+    for row in long.itertuples():
+        assert metrics.loc[(row.method, row.setting), f"lag_{row.lag}"] == row.autocorrelation
+
+
+def test_the_summary_shows_best_settings_the_paper_and_the_grid(output: Path) -> None:
+    metrics = pd.read_csv(output / "metrics.csv")
+    best = best_settings(metrics).set_index("method")
+    assert set(best.index) == {"Gibbs", "Gibbs, over-relaxed", "HMC", "MH, prior proposals"}
+    hmc = metrics[metrics.method == "HMC"]
+    assert best.loc["HMC"].min_ess_per_second == hmc.min_ess_per_second.max()
+    summary = (output / "summary.md").read_text()
+    assert "0.573" in summary  # the paper's seconds per draw of HMC
+    assert "| problem | step | 1 leapfrogs | 3 leapfrogs |" in summary
+    assert (output / "autocorrelation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_finished_runs_are_not_run_again(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = (output / "metrics.csv").read_bytes()
+    summary = (output / "summary.md").read_bytes()
+    monkeypatch.setattr(sampling, "draw", None)  # would fail
+    run("run", output.parent / "c.toml")
+    assert (output / "metrics.csv").read_bytes() == metrics
+    run("report", output.parent / "c.toml")
+    assert (output / "summary.md").read_bytes() == summary
+
+
+@pytest.mark.parametrize("name", ["StudentT", "Logistic"])
+def test_the_model_is_of_all_rows_at_the_paper_s_lengthscale(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(3.0, 2.0, size=(30, 4)), columns=["a", "b", "c", "y"])
+    table["y"] = table.y > 3.0 if name == "Logistic" else table.y
+    table.to_csv(tmp_path / "t.csv", index=False)
+    problem = Problem(data="t.csv", target="y", likelihood=LikelihoodConfig(name=name))
+    model = sampling.make_model(problem, load_dataset(problem, tmp_path))
+    X, Y, _ = model.checked_batch()
+    X = X.numpy()
+    np.testing.assert_allclose(X.mean(0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(X.std(0), 1.0)
+    distances = ((X[:, None] - X[None]) ** 2).sum(-1)
+    np.testing.assert_allclose(model.kernel.lengthscales.numpy() ** 2, distances.mean())
+    np.testing.assert_array_equal((X[:, 0] > 0), (table.a > table.a.mean()))  # in their order
+    if name == "Logistic":
+        np.testing.assert_array_equal(Y.numpy().ravel(), table.y)
+    else:
+        np.testing.assert_allclose([Y.numpy().mean(), Y.numpy().std()], [0.0, 1.0], atol=1e-12)
+
+
+def test_omega_is_drawn_faster_in_closed_form(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        f'experiment = "omega_throughput"\noutput = "{tmp_path}"\nsize = 500\nrounds = 3\n'
+    )
+    run("run", tmp_path / "c.toml")
+    metrics = pd.read_csv(tmp_path / "metrics.csv").set_index("likelihood")
+    assert {"StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "BayesianSVM"} <= set(
+        metrics.index
+    )
+    assert "Gaussian" not in metrics.index
+    assert (metrics["closed form"] > metrics["from log φ"]).all()
+    assert "polyagamma" in (tmp_path / "summary.md").read_text()
