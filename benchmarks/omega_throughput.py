@@ -49,7 +49,7 @@ def report(metrics: pd.DataFrame) -> Report:
     return Report({caption: metrics.fillna("")}, {})
 
 
-def _with_omega() -> list[type[likelihoods.SuperGaussianLikelihood]]:
+def _with_omega() -> list[type[likelihoods.AugmentedLikelihood]]:
     """All likelihoods but Gaussian, whose ω is a constant."""
     kinds = (getattr(likelihoods, name) for name in likelihoods.__all__)
     return [
@@ -60,7 +60,7 @@ def _with_omega() -> list[type[likelihoods.SuperGaussianLikelihood]]:
 
 
 def _samplers(
-    likelihood: likelihoods.SuperGaussianLikelihood, c: np.ndarray
+    likelihood: likelihoods.AugmentedLikelihood, c: np.ndarray
 ) -> dict[str, Callable[[], object]]:
     seed = tf.Variable([0, 0])  # what is drawn from a constant could be folded into one
     tilts = tf.constant(c)
@@ -69,9 +69,11 @@ def _samplers(
         return tf.function(lambda: make().sample(seed=seed.assign_add([0, 1])), autograph=False)
 
     samplers: dict[str, Callable[[], object]] = {
-        "closed form": compiled(lambda: likelihood.tilted(tilts)),
-        "from log φ": compiled(lambda: TiltedDistribution(likelihood.log_phi, tilts)),
+        "closed form": compiled(lambda: likelihood.tilted(tilts))
     }
+    if isinstance(likelihood, likelihoods.SuperGaussianLikelihood):
+        log_phi = likelihood.log_phi
+        samplers["from log φ"] = compiled(lambda: TiltedDistribution(log_phi, tilts))
     if isinstance(likelihood, likelihoods.Logistic) and importlib.util.find_spec(_PACKAGE):
         draw = importlib.import_module(_PACKAGE).random_polyagamma
         samplers[_PACKAGE] = lambda: draw(1.0, c)
