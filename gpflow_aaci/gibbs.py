@@ -121,7 +121,7 @@ class SparsePrior(NamedTuple):
 
     mean: tf.Tensor  # [N, P]
     L: tf.Tensor  # [L, M, M], u = L v
-    A: tf.Tensor  # [L, M, N]
+    A: tf.Tensor  # [P, M, N]
     unexplained: tf.Tensor  # [L, N], k_ii − ‖A_i‖²
 
 
@@ -158,7 +158,8 @@ class SparseGibbsKernel(_OneSweep):
         projection = model.project(X)
         unexplained = projection.k_diag - tf.reduce_sum(tf.square(projection.A), -2)
         unexplained = tf.maximum(unexplained, tf.zeros_like(unexplained))  # of rounding, at Z = X
-        self._prior = SparsePrior(model.mean_function(X), projection.L, projection.A, unexplained)
+        A = tf.broadcast_to(projection.A, [self._Y.shape[-1], *projection.A.shape[1:]])
+        self._prior = SparsePrior(model.mean_function(X), projection.L, A, unexplained)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> list[tf.Tensor]:
         """Draws from the prior."""
@@ -293,8 +294,9 @@ def v_given_omega(
     precision = 1.0 / (variance + prior.unexplained)  # [C..., P, N]
     A = prior.A
     weighted = precision * (observed - tf.transpose(prior.mean))
-    lambda_1 = tf.matmul(A, weighted[..., None])  # [C..., P, M, 1]
-    B = tf.matmul(A * precision[..., None, :], A, transpose_b=True)
+    rows = tf.concat([A * precision[..., None, :], weighted[..., None, :]], -2)
+    products = _times_shared(rows, tf.transpose(A, [0, 2, 1]))  # [C..., P, M + 1, M]
+    B, lambda_1 = products[..., :-1, :], products[..., -1, :, None]
     chol = tf.linalg.cholesky(B + tf.eye(tf.shape(A)[-2], dtype=B.dtype))
     deviation = tf.linalg.triangular_solve(chol, _normal(tf.shape(lambda_1), seed), adjoint=True)
     mean = tf.linalg.cholesky_solve(chol, lambda_1)
@@ -335,9 +337,22 @@ def over_relaxed(current: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, a: f
 
 def _f_mean(prior: SparsePrior, v: tf.Tensor) -> tf.Tensor:
     """mean + Aᵀ v, [C..., N, P]."""
-    columns = tf.linalg.matrix_transpose(v)[..., None]  # [C..., P, M, 1]
-    f = tf.matmul(prior.A, columns, transpose_a=True)[..., 0]
-    return prior.mean + tf.linalg.matrix_transpose(f)
+    rows = tf.linalg.matrix_transpose(v)[..., None, :]  # [C..., P, 1, M]
+    return prior.mean + tf.linalg.matrix_transpose(_times_shared(rows, prior.A)[..., 0, :])
+
+
+def _times_shared(rows: tf.Tensor, shared: tf.Tensor) -> tf.Tensor:
+    """
+    [C..., P, R, N] times [P, N, K]: one product for each output, whatever the number of chains.
+
+    (TensorFlow's own broadcasting makes many small products; in float32 it can crash in oneDNN.)
+    """
+    shape = tf.shape(rows)
+    P, N, K = shared.shape
+    flat = tf.transpose(tf.reshape(rows, [-1, P, shape[-2], N]), [1, 0, 2, 3])
+    product = tf.matmul(tf.reshape(flat, [P, -1, N]), shared)
+    product = tf.transpose(tf.reshape(product, [P, -1, shape[-2], K]), [1, 0, 2, 3])
+    return tf.reshape(product, tf.concat([shape[:-1], [K]], 0))
 
 
 def _normal(shape: Any, seed: Any) -> tf.Tensor:

@@ -119,9 +119,10 @@ def _conditionals(
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, P, M, 1]
         L = tf.broadcast_to(L, tf.concat([tf.shape(columns)[:-2], tf.shape(L)[-2:]], 0))
-        white = tf.linalg.triangular_solve(L, columns)
-        mean = tf.matmul(A, white, transpose_a=True)[..., 0]  # [S, P, N]
-        mean = model.mean_function(X) + tf.transpose(mean, [0, 2, 1])
+        white = tf.linalg.triangular_solve(L, columns)[..., 0]
+        P = tf.shape(white)[-2]
+        of_outputs = tf.broadcast_to(A, tf.concat([[P], tf.shape(A)[1:]], 0))
+        mean = model.mean_function(X) + tf.einsum("pmn,spm->snp", of_outputs, white)
         if full_cov:
             return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
         variance = tf.transpose(k_diag - tf.reduce_sum(tf.square(A), -2))

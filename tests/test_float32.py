@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import arviz
 import gpflow
 import numpy as np
 import pytest
@@ -10,7 +11,13 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    likelihoods,
+    sample_posterior,
+)
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
@@ -123,6 +130,28 @@ def test_float64_data_are_taken_in_a_float32_session(X: AnyNDArray) -> None:
     in_float32, _ = make("AugmentedSVGP", likelihoods.Laplace(), (X, Y))
     AugmentedNaturalGradient(0.5).minimize(in_float32, (X.astype(np.float32), Y.astype(np.float32)))
     np.testing.assert_allclose(model.q_mu, in_float32.q_mu, rtol=1e-4, atol=1e-5)
+
+
+@either_model
+@pytest.mark.parametrize("name", ["StudentT", "Laplace", "Matern32", "Logistic", "Probit"])
+def test_sampling_in_float32_is_close(
+    kind: str, name: str, observe: Observe, X: AnyNDArray
+) -> None:
+    """Draws of that dtype, with the means of float64's within four standard errors."""
+    likelihood = getattr(likelihoods, name)
+    Y, means, errors = observe(likelihood(), X, 1), {}, {}
+    for dtype in (np.float64, np.float32):
+        use(dtype)
+        data = X.astype(dtype), Y.astype(dtype)
+        model, args = make(kind, likelihood(), data)
+        draws = sample_posterior(model, 600, 4, 20, progress=False, data=args[0] if args else None)
+        values = draws.posterior["f" if kind == "AugmentedVGP" else "u"].values[..., 0]
+        assert values.dtype == dtype
+        means[dtype] = values.mean((0, 1), dtype=np.float64)
+        ess = [arviz.ess(values[..., i].astype(np.float64)) for i in range(values.shape[-1])]
+        errors[dtype] = values.std((0, 1)) / np.sqrt(ess)
+    scale = np.hypot(errors[np.float64], errors[np.float32])
+    assert np.all(np.abs(means[np.float64] - means[np.float32]) < 4.5 * scale + 1e-3)
 
 
 def test_the_default_dtype_is_float64_again() -> None:

@@ -34,16 +34,16 @@ def make(Y: AnyNDArray, likelihood: Any, **kwargs: Any) -> AugmentedVGP:
 
 
 def quadrature_moments(model: AugmentedVGP) -> tuple[AnyNDArray, AnyNDArray]:
-    """Mean and variance of f at two data under p(f|y), on a fine grid."""
+    """Mean and variance of f at one or two data under p(f|y), on a fine grid."""
     X, Y, _ = model.checked_batch()
+    N = len(Y)
     K = model.prior_covariance()[0].numpy()
     grid = np.linspace(-8.0, 8.0, 801)
-    F = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
-    mean = model.mean_function(X).numpy().ravel()
+    F = np.stack(np.meshgrid(*[grid] * N, indexing="ij"), -1).reshape(-1, N)
+    mean = np.broadcast_to(model.mean_function(X).numpy().ravel(), [N])
     log_p = scipy.stats.multivariate_normal(mean, K).logpdf(F)
-    log_p += sum(
-        model.likelihood.log_prob(X[:1], F[:, [i]], Y[i] + 0.0 * F[:, [i]]).numpy() for i in (0, 1)
-    )
+    for i in range(N):
+        log_p += model.likelihood.log_prob(X[:1], F[:, [i]], Y[i] + 0.0 * F[:, [i]]).numpy()
     weights = np.exp(log_p - log_p.max())
     weights /= weights.sum()
     mean = weights @ F
@@ -81,18 +81,18 @@ def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
     return kernel
 
 
-@pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
+@pytest.mark.parametrize(("N", "over_relaxation"), [(1, 0.0), (2, 0.0), (2, -0.8)])
 def test_moments_are_the_quadrature_s(
-    likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float
+    likelihood: likelihoods.AugmentedLikelihood, N: int, over_relaxation: float
 ) -> None:
     """Within four standard errors, by the effective sample size."""
-    Y = np.array([[1.0], [-1.0]] if likelihood.labels is not None else [[0.9], [-1.6]])
+    Y = np.array([[1.0], [-1.0]] if likelihood.labels is not None else [[0.9], [-1.6]])[:N]
     model = make(Y, likelihood, mean_function=gpflow.functions.Constant(0.3))
     samples = sample_posterior(
         model, 2500, 4, 50, progress=False, over_relaxation=over_relaxation
     ).posterior["f"]
     mean, variance = quadrature_moments(model)
-    for i in (0, 1):
+    for i in range(N):
         f = samples.values[:, :, i, 0]
         for draws, expected in ((f, mean[i]), ((f - mean[i]) ** 2, variance[i])):
             error = draws.std() / np.sqrt(arviz.ess(draws))

@@ -129,9 +129,8 @@ class PolyaGamma(InvertedDistribution):
         draws = tf.tensor_scatter_nd_update(draws, rows, summed) * scale
 
         def by_inversion() -> tf.Tensor:
-            return tf.where(
-                exact, draws, tf.reshape(super(PolyaGamma, self)._sample_n(n, seed), [-1])
-            )
+            inverted = super(PolyaGamma, self)._sample_n(n, seed)
+            return tf.where(exact, draws, tf.cast(tf.reshape(inverted, [-1]), draws.dtype))
 
         draws = tf.cond(tf.reduce_all(exact), lambda: draws, by_inversion)
         return tf.cast(tf.reshape(draws, shape), self.dtype)
