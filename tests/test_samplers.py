@@ -113,6 +113,7 @@ def test_diagnostics_of_known_chains() -> None:
     found = diagnostics(Draws(f, np.nan, 3.0, 1.0, 99.0, 1))
     for k in (1, 2, 4):
         np.testing.assert_allclose(found[f"lag_{k}"], rho**k, atol=0.01)
+        np.testing.assert_allclose(found[f"signed_lag_{k}"], rho**k, atol=0.01)
     np.testing.assert_allclose(found["median_ess"], C * S * (1 - rho) / (1 + rho), rtol=0.05)
     expected = C * S * (1 - rho**2) / (1 + rho**2)
     np.testing.assert_allclose(found["median_ess_squared"], expected, rtol=0.2)
