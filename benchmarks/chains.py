@@ -82,11 +82,13 @@ def diagnostics(draws: Draws) -> dict[str, float]:
     """
     Of f and f² of every datum: ArviZ's bulk ESS and split R-hat; autocorrelations, chains pooled.
 
-    ESS per second counts the seconds of the warm-up, too, and none of tracing.
+    ESS per second counts the seconds of the warm-up, too, and none of tracing. ``lag_k`` is the
+    mean over the data of |ρ_k|, as in the paper, ``signed_lag_k`` that of ρ_k.
     """
     f = draws.f
     seconds = draws.warmup_seconds + draws.seconds
     ess, ess_squared = bulk_ess(f), bulk_ess(np.square(f))
+    rho = autocorrelations(f)
     return {
         "rhat": float(_values(arviz.rhat(_dataset(f), method="split")).max()),
         "min_ess": ess.min(),
@@ -95,7 +97,9 @@ def diagnostics(draws: Draws) -> dict[str, float]:
         "median_ess_squared": np.median(ess_squared),
         "min_ess_per_second": ess.min() / seconds,
         "min_ess_squared_per_second": ess_squared.min() / seconds,
-    } | {f"lag_{k}": value for k, value in enumerate(autocorrelations(f), start=1)}
+        **_by_lag("lag", np.abs(rho).mean(axis=1)),
+        **_by_lag("signed_lag", rho.mean(axis=1)),
+    }
 
 
 def bulk_ess(x: Array) -> Array:
@@ -105,16 +109,20 @@ def bulk_ess(x: Array) -> Array:
 
 def autocorrelations(f: Array) -> Array:
     """
-    Mean over the data of |ρ_k| for k = 1, ..., 10 as the paper has it, NaN beyond the draws.
+    ρ_k for k = 1, ..., 10, NaN beyond the draws; [10, N] for [C, S, N].
 
     Around the mean of all chains, so that chains apart from each other count as correlated.
     """
     f = f - f.mean(axis=(0, 1))
     variance = np.einsum("csn,csn->n", f, f)
-    rho = np.full(LAGS, np.nan)
+    rho = np.full((LAGS, f.shape[2]), np.nan)
     for k in range(1, min(LAGS, f.shape[1] - 1) + 1):
-        rho[k - 1] = np.mean(np.abs(np.einsum("csn,csn->n", f[:, :-k], f[:, k:]) / variance))
+        rho[k - 1] = np.einsum("csn,csn->n", f[:, :-k], f[:, k:]) / variance
     return rho
+
+
+def _by_lag(name: str, values: Array) -> dict[str, float]:
+    return {f"{name}_{k}": value for k, value in enumerate(values, start=1)}
 
 
 def _dataset(x: Array) -> Any:

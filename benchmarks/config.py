@@ -46,17 +46,13 @@ class _Experiment(_Strict):
     minutes: PositiveFloat | None = Field(None, description="expected, on 2 cores")
 
 
+LikelihoodName = Literal[
+    "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit", "BayesianSVM"
+]
+
+
 class LikelihoodConfig(_Strict):
-    name: Literal[
-        "Gaussian",
-        "StudentT",
-        "Laplace",
-        "Matern32",
-        "Matern52",
-        "Logistic",
-        "Probit",
-        "BayesianSVM",
-    ]
+    name: LikelihoodName
     parameters: dict[str, PositiveFloat] = {}
     trainable: bool = True
 
@@ -199,6 +195,10 @@ class Sampling(_Experiment):
 
 class OmegaThroughput(_Experiment):
     experiment: Literal["omega_throughput"]
+    likelihoods: list[LikelihoodName] = Field(
+        [name for name in get_args(LikelihoodName) if name != "Gaussian"],  # its ω is a constant
+        min_length=1,
+    )
     size: PositiveInt = Field(10_000, description="values of c, drawn for at once")
     smallest_c: PositiveFloat = 0.01
     largest_c: PositiveFloat = 100.0

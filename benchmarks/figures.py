@@ -23,7 +23,7 @@ _BOUNDS = {  # colour, line, marker and its size: hollow, so that one shows arou
 _SAMPLERS = {
     "Gibbs": ("#D55E00", "-", "o"),
     "Gibbs, over-relaxed": ("#CC79A7", "-", "D"),
-    "Gibbs, ω from log φ": ("#E69F00", (0, (5, 1)), "s"),
+    "Gibbs, ω from log φ": ("#E69F00", (0, (2, 3)), "s"),
     "HMC": ("#0072B2", "--", "^"),
     "NUTS": ("#56B4E9", "--", "v"),
     "elliptical slice": ("#009E73", "-.", "P"),
@@ -88,23 +88,32 @@ def augmentation_gap(metrics: pd.DataFrame) -> Figure:
 
 
 def autocorrelation(runs: pd.DataFrame) -> Figure:
-    """|ρ| meaned over the data against the lag, a panel for every problem and a line a method."""
+    """
+    Mean |ρ| over the data against the lag, a panel for every problem and a line for every method.
+
+    Markers are hollow where the mean of ρ is negative: draws that undo each other's errors.
+    """
     problems = list(dict.fromkeys(runs.problem))
     columns = min(len(problems), 2)
     figure, axes = _subplots(-(-len(problems) // columns), columns, 4.4, 3.1)
     for ax in axes.flat[len(problems) :]:
         ax.set_axis_off()
     lags = [name for name in runs if name.startswith("lag_")]
+    signed = [f"signed_{name}" for name in lags]
     for ax, problem in zip(axes.flat, problems, strict=False):
         of_problem = runs[runs.problem == problem].set_index("method")
         for method in [name for name in _SAMPLERS if name in of_problem.index]:
             colour, line, marker = _SAMPLERS[method]
             rho = np.concatenate([[1.0], of_problem.loc[method, lags].to_numpy(float)])
-            style: dict[str, Any] = {"color": colour, "linestyle": line, "marker": marker}
-            ax.plot(rho, **style, markersize=4, markerfacecolor="none", label=method)
-        ax.set(title=problem, xlabel="lag [draws]", ylabel="|autocorrelation| of f", ylim=(0, 1.03))
+            ax.plot(rho, color=colour, linestyle=line, marker=marker, markersize=4, label=method)
+            negative = np.flatnonzero(of_problem.loc[method, signed].to_numpy(float) < 0.0) + 1
+            points: dict[str, Any] = {"color": colour, "linestyle": "", "marker": marker}
+            ax.plot(negative, rho[negative], **points, markersize=4, markerfacecolor="white")
+        ax.set(title=problem, xlabel="lag [draws]", ylim=(0, 1.03))
+        ax.set_ylabel("mean |autocorrelation| of f")
         ax.set_xticks(range(0, len(lags) + 1, 2))
     _one_legend(figure, axes, runs)
+    figure.suptitle("Hollow markers: the mean autocorrelation is negative", fontsize="medium")
     return figure
 
 

@@ -17,7 +17,7 @@ from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
 from .data import Dataset, load_dataset
 from .kept import kept
 from .methods import make_likelihood
-from .samplers import Setting, make_sampler
+from .samplers import Kind, Setting, make_sampler
 from .step_time import interleaved
 
 _TURNS = 30  # of a draw and a Cholesky factorisation
@@ -50,7 +50,7 @@ def settings(method: SamplingMethod) -> list[Setting]:
     """Every point of a method's grid."""
     match method:
         case GibbsMethod():
-            kind = "gibbs" if method.omega == "closed form" else "generic_gibbs"
+            kind: Kind = "gibbs" if method.omega == "closed form" else "generic_gibbs"
             return [Setting(kind, over_relaxation=a) for a in method.over_relaxation]
         case HMCMethod():
             steps = [None if step == "tuned" else step for step in method.step_size]
@@ -61,11 +61,15 @@ def settings(method: SamplingMethod) -> list[Setting]:
 
 
 def autocorrelation(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The mean over the data of |ρ|, a row for every problem, method, setting and lag."""
-    lags = [f"lag_{k}" for k in range(1, LAGS + 1)]
-    long = metrics.melt(["problem", "method", "setting"], lags, "lag", "autocorrelation")
-    long["lag"] = long.lag.str.removeprefix("lag_").astype(int)
-    return long
+    """Means over the data of |ρ| and ρ, a row for every problem, method, setting and lag."""
+    keys = ["problem", "method", "setting"]
+    parts = []
+    for k in range(1, LAGS + 1):
+        columns = {f"lag_{k}": "autocorrelation", f"signed_lag_{k}": "signed"}
+        part = metrics[[*keys, *columns]].rename(columns=columns)
+        part.insert(len(keys), "lag", k)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
 
 
 def make_model(problem: Problem, dataset: Dataset) -> AugmentedVGP:
@@ -80,7 +84,7 @@ def _kept_run(
     config: Sampling, problem: Problem, dataset: Dataset, setting: Setting
 ) -> pd.DataFrame:
     """One row."""
-    depends_on = {
+    depends_on: dict[str, object] = {
         "problem": problem.model_dump(),
         "data": dataset.sha256,
         "setting": asdict(setting),
@@ -116,7 +120,7 @@ def _kept_run(
 
 def _kept_cost(config: Sampling, problem: Problem, dataset: Dataset) -> pd.DataFrame:
     """A Gibbs draw beside the Cholesky factorisation that it cannot do without; one row."""
-    depends_on = {
+    depends_on: dict[str, object] = {
         "problem": problem.model_dump(),
         "data": dataset.sha256,
         "num_chains": config.num_chains,
