@@ -71,8 +71,8 @@ class GibbsKernel(_OneSweep):
     """
     ω | f, then f | ω, for ``AugmentedVGP``.
 
-    The state is f at the data, [C..., N, P]. The hyperparameters are those that the model has when
-    the kernel is made::
+    The state is f at the data, [C..., N, P]. The prior of f is that of the model when the kernel is
+    made: make a new one where hyperparameters have changed::
 
         kernel = GibbsKernel(model)
         f = tfp.mcmc.sample_chain(

@@ -33,13 +33,15 @@ def sampled_parameters(model: AugmentedVGP) -> dict[str, Parameter]:
     """
     The trainable parameters but for q's, by their names in the model.
 
-    :raises ValueError: where one has no prior (its posterior may not be proper), or there are none.
+    :raises ValueError: where one has no prior (its posterior may not be proper) or a value that
+        its prior excludes, or there are none.
     """
-    found = {
-        name.removeprefix("."): parameter
-        for name, parameter in parameter_dict(model).items()
-        if parameter.trainable and parameter is not model.q_mu and parameter is not model.q_sqrt
-    }
+    seen, found = {id(model.q_mu), id(model.q_sqrt)}, {}
+    for name, parameter in parameter_dict(model).items():
+        # One that is shared has several names, and is one; data may be variables.
+        if isinstance(parameter, Parameter) and parameter.trainable and id(parameter) not in seen:
+            seen.add(id(parameter))
+            found[name.removeprefix(".")] = parameter
     without = [name for name, parameter in found.items() if parameter.prior is None]
     if without:
         raise ValueError(
@@ -48,6 +50,13 @@ def sampled_parameters(model: AugmentedVGP) -> dict[str, Parameter]:
         )
     if not found:
         raise ValueError("hyperparameters to be sampled must be trainable. Found: none that is.")
+    for name, parameter in found.items():
+        log_prior = parameter.log_prior_density().numpy()
+        if not np.isfinite(log_prior):  # slices would look for its level for ever
+            raise ValueError(
+                f"{name} must have a value that its prior allows. Found: {parameter.numpy()}, "
+                f"of log-density {log_prior}."
+            )
     return found
 
 
@@ -55,12 +64,20 @@ def make_sweep(model: AugmentedVGP) -> Sweep:
     """
     (f [1, N, P], Y [N, P], seed) -> (f, ω), which moves the model's parameters; compiled.
 
-    :raises ValueError: as :func:`sampled_parameters`.
+    :raises ValueError: as :func:`sampled_parameters`, and for parameters that the likelihood shares
+        with the prior of f.
     """
     own = {id(parameter) for parameter in model.likelihood.parameters}
-    parameters = sampled_parameters(model).values()
-    of_likelihood = [p for p in parameters if id(p) in own]
-    of_prior = [p for p in parameters if id(p) not in own]
+    parameters = sampled_parameters(model)
+    priors = {id(p) for part in (model.kernel, model.mean_function) for p in part.parameters}
+    both = [name for name, p in parameters.items() if id(p) in own & priors]
+    if both:
+        raise ValueError(
+            "hyperparameters to be sampled must belong to the likelihood, or to the kernel and the "
+            f"mean function, not to both. Found: {', '.join(both)}."
+        )
+    of_likelihood = [p for p in parameters.values() if id(p) in own]
+    of_prior = [p for p in parameters.values() if id(p) not in own]
     X, _, _ = model.checked_batch()
     likelihood = model.likelihood
 
@@ -96,13 +113,27 @@ def _slice(
 
     helper = SamplingHelper(log_density, parameters)  # adds the log-Jacobians
     variables = helper.current_state
-    state = tfp.mcmc.sample_chain(
+    sizes = [int(np.prod(variable.shape)) for variable in variables]
+
+    def parts(x: tf.Tensor) -> list[tf.Tensor]:
+        split = tf.split(x, sizes)
+        return [tf.reshape(part, v.shape) for part, v in zip(split, variables, strict=True)]
+
+    # One vector, so that directions are uniform over all: TFP draws one for every part.
+    state = tf.concat([tf.reshape(variable, [-1]) for variable in variables], 0)
+    # Below a level that is not a number a slice would never end.
+    log_p = tf.debugging.assert_all_finite(log_density(), "log-density at the current state")
+    with tf.control_dependencies([log_p]):
+        state = tf.identity(state)
+    states = tfp.mcmc.sample_chain(
         1,
-        [tf.convert_to_tensor(variable) for variable in variables],
-        kernel=tfp.mcmc.SliceSampler(helper.target_log_prob_fn, _FIRST_INTERVAL, _MAX_DOUBLINGS),
-        num_burnin_steps=int(sum(np.prod(variable.shape) for variable in variables)) - 1,
+        state,
+        kernel=tfp.mcmc.SliceSampler(
+            lambda x: helper.target_log_prob_fn(*parts(x)), _FIRST_INTERVAL, _MAX_DOUBLINGS
+        ),
+        num_burnin_steps=sum(sizes) - 1,
         trace_fn=None,
         seed=seed,
     )
-    for variable, value in zip(variables, state, strict=True):
-        variable.assign(value[0])
+    for variable, value in zip(variables, parts(states[0]), strict=True):
+        variable.assign(value)

@@ -2,12 +2,16 @@
 f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.sample_posterior`.
 
 f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
-with its own hyperparameters where they were sampled.
+with its own hyperparameters where they were sampled. Those that were not, and inducing points, must
+be as they were then: predict before the model is trained any further. Joint draws for
+``AugmentedSVGP`` have the full covariance given u.
 
 Shapes: [C] chains, [S] draws, [N] new data, [P] latent GPs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any
 
 import arviz
 import numpy as np
@@ -22,7 +26,8 @@ from gpflow.utilities import parameter_dict, to_default_float
 from .models import AugmentedModel, AugmentedVGP
 from .validation import check_finite, checked_data, require
 
-_DRAWS_AT_ONCE = 100  # what is in memory: their conditionals, or nodes of quadrature, at all X_new
+_DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
+_VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
 
 
 def predict_f_samples(
@@ -45,9 +50,10 @@ def predict_f_samples(
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     seeds = tfp.random.split_seed(tf.constant([seed, 1]), n=shape[0] * shape[1])
     parts = []
-    for block, (mean, variance) in enumerate(_conditionals(model, samples, X, full_cov)):
-        noise = tf.random.stateless_normal(tf.shape(mean), seeds[block], dtype=mean.dtype)
-        parts.append((mean + _coloured(noise, variance, full_cov)).numpy())
+    with closing(_conditionals(model, samples, X, full_cov)) as conditionals:
+        for block, (mean, variance) in enumerate(conditionals):
+            noise = tf.random.stateless_normal(tf.shape(mean), seeds[block], dtype=mean.dtype)
+            parts.append((mean + _coloured(noise, variance, full_cov)).numpy())
     return np.concatenate(parts).reshape(*shape, *parts[0].shape[1:])
 
 
@@ -57,12 +63,16 @@ def predict_y(
     """Mean and variance of y at Xnew [N, D] under the posterior, both [N, P]."""
     X = _checked_inputs(model, Xnew)
     first = second = total = 0.0
-    for mean, variance in _conditionals(model, samples, X, full_cov=False):
-        m, v = model.likelihood.predict_mean_and_var(X, mean, tf.broadcast_to(variance, mean.shape))
-        first, second = first + tf.reduce_sum(m, 0), second + tf.reduce_sum(v + m**2, 0)
-        total += len(mean)
+    shift: Any = None  # near the mean, or the variance would cancel
+    with closing(_conditionals(model, samples, X, full_cov=False)) as conditionals:
+        for mean, variance in conditionals:
+            m, v = _in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
+            shift = tf.reduce_mean(m, 0) if shift is None else shift
+            first += tf.reduce_sum(m - shift, 0)
+            second += tf.reduce_sum(v + tf.square(m - shift), 0)
+            total += len(mean)
     first, second = first / total, second / total
-    return first, second - first**2
+    return shift + first, second - tf.square(first)
 
 
 def predict_log_density(
@@ -80,19 +90,24 @@ def predict_log_density(
         input_dim=model.input_dim,
         check_labels=model.likelihood.check_observations,
     )
-    log_p = [
-        model.likelihood.predict_log_density(
-            X, mean, tf.broadcast_to(variance, mean.shape), tf.broadcast_to(Y, mean.shape)
-        )
-        for mean, variance in _conditionals(model, samples, X, full_cov=False)
-    ]
+    log_p = []
+    with closing(_conditionals(model, samples, X, full_cov=False)) as conditionals:
+        for mean, variance in conditionals:
+            (block,) = _in_pieces(
+                lambda X, Fmu, Fvar, Y: (model.likelihood.predict_log_density(X, Fmu, Fvar, Y),),
+                X,
+                mean,
+                variance,
+                Y,
+            )
+            log_p.append(block)
     log_p = tf.concat(log_p, 0)
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
 
 
 def _conditionals(
     model: AugmentedModel, samples: arviz.InferenceData, X: tf.Tensor, full_cov: bool
-) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+) -> Generator[tuple[tf.Tensor, tf.Tensor], None, None]:
     """
     Mean [S, N, P] of f(X) given draws of f or u, some at a time, and its variance.
 
@@ -104,11 +119,17 @@ def _conditionals(
         str(key): np.reshape(values.values, [-1, *values.shape[2:]])
         for key, values in samples["posterior"].items()
     }
-    if name not in draws or draws[name].shape[1:] != tuple(model.q_mu.shape):
+    M, P = model.q_mu.numpy().shape
+    if name not in draws or draws[name].shape[1:] != (M, P):
         raise ValueError(
-            f'samples must hold "{name}" of {model.q_mu.shape[0]} values and {model.q_mu.shape[1]} '
+            f'samples must hold "{name}" of {M} values and {P} '
             f"outputs, from sample_posterior(model). Found: "
             f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
+        )
+    unknown = [key for key in draws if key not in ("f", "u", "omega") and "." + key not in known]
+    if unknown:
+        raise ValueError(
+            f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
         )
     moving: dict[str, Parameter] = {key: known["." + key] for key in draws if "." + key in known}
 
@@ -139,6 +160,25 @@ def _conditionals(
     finally:
         for key, parameter in moving.items():
             parameter.unconstrained_variable.assign(before[key])
+
+
+def _in_pieces(
+    function: Callable[..., tuple[tf.Tensor, ...]],
+    X: tf.Tensor,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    *of_data: tf.Tensor,
+) -> list[tf.Tensor]:
+    """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, P], some data at a time, joined."""
+    rows = max(1, _VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
+    variance = tf.broadcast_to(variance, mean.shape[1:])
+    pieces = []
+    for start in range(0, mean.shape[1], rows):
+        here = slice(start, start + rows)
+        Fmu = mean[:, here]
+        rest = (tf.broadcast_to(value[here], Fmu.shape) for value in (variance, *of_data))
+        pieces.append(function(X[here], Fmu, *rest))
+    return [tf.concat(parts, 1) for parts in zip(*pieces, strict=True)]
 
 
 def _covariance(model: AugmentedModel, X: tf.Tensor) -> tf.Tensor:

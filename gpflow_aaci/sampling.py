@@ -1,6 +1,7 @@
 """Draws from the exact posterior as ArviZ knows them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import Any
 
 import arviz
@@ -11,7 +12,7 @@ from gpflow.base import AnyNDArray, RegressionData
 from tqdm import tqdm
 
 from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
-from .hyperparameter_gibbs import make_sweep, sampled_parameters
+from .hyperparameter_gibbs import Sweep, make_sweep, sampled_parameters
 from .models import AugmentedModel, AugmentedVGP
 
 _DRAWS_AT_ONCE = 100  # between two updates of the progress bar
@@ -35,7 +36,7 @@ def sample_posterior(
     """
     Draws from the exact posterior by Gibbs sampling, all chains in one batch.
 
-    Chains begin at draws from the prior. ``posterior`` holds ``f`` of dims (chain, draw, data,
+    Chains begin at draws from the prior of f. ``posterior`` holds ``f`` of dims (chain, draw, data,
     output) for ``AugmentedVGP``, and ``u`` of dims (chain, draw, inducing, output) for
     ``AugmentedSVGP`` (of what model, :class:`SparseGibbsKernel` says); ``log_likelihood`` holds
     log p(y_i|f_i), for ``AugmentedVGP``; ``sample_stats`` its sum ``log_likelihood``. See
@@ -49,8 +50,8 @@ def sample_posterior(
     :param data: X [N, D], Y [N, P] for ``AugmentedSVGP``; ``AugmentedVGP`` has its own.
     :param over_relaxation: see :class:`GibbsKernel`, whose default it has; 0: the paper's sampler.
     :param hyperparameters: sample those that are trainable, too (``AugmentedVGP`` only; one chain
-        after the other, f without over-relaxation). They must have priors. They join
-        ``posterior`` by their names, and the model keeps its own.
+        after the other, f without over-relaxation). They must have priors; all chains begin at the
+        model's values. They join ``posterior`` by their names, and the model keeps its own.
     :param keep_omega: ``omega`` joins ``posterior``.
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
@@ -60,8 +61,11 @@ def sample_posterior(
         ("num_chains", num_chains, 1),
         ("num_burnin", num_burnin, 0),
     ):
-        if not isinstance(count, int) or count < least:
+        is_integer = isinstance(count, int | np.integer) and not isinstance(count, bool)
+        if not is_integer or count < least:
             raise ValueError(f"{name} must be an integer of at least {least}. Found: {count!r}.")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
     is_sparse = not isinstance(model, AugmentedVGP)
     if is_sparse == (data is None):
         raise ValueError(
@@ -79,7 +83,8 @@ def sample_posterior(
     total = num_burnin + num_samples
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     if hyperparameters:
-        chains = [_hyperparameter_blocks(model, X, Y, total, s) for s in seeds]
+        sweep = make_sweep(model)
+        chains = [_hyperparameter_blocks(model, sweep, X, Y, total, s) for s in seeds]
     elif is_sparse:
         kernel = SparseGibbsKernel(model, data, over_relaxation)
         chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
@@ -91,12 +96,12 @@ def sample_posterior(
     with tqdm(total=total * len(chains), unit="draw", disable=None if progress else True) as bar:
         for chain in chains:
             blocks = []
-            for block in chain:
-                _check_finite(block)
-                blocks.append(
-                    {name: block[name] for name in block if keep_omega or name != "omega"}
-                )
-                bar.update(len(block["log_likelihood"]))
+            with closing(chain):  # which puts the model's parameters back, whatever happens
+                for block in chain:
+                    _check_finite(block)
+                    names = [name for name in block if keep_omega or name != "omega"]
+                    blocks.append({name: block[name] for name in names})
+                    bar.update(len(block["log_likelihood"]))
             kept.append(_joined(blocks, axis=0, start=num_burnin))
     posterior = {name: np.swapaxes(v, 0, 1) for name, v in _joined(kept, axis=1).items()}
     pointwise = posterior.pop("log_likelihood")
@@ -121,7 +126,7 @@ def _blocks(
     num_chains: int,
     total: int,
     seed: tf.Tensor,
-) -> Iterator[Draws]:
+) -> Generator[Draws, None, None]:
     """[draw, chain, ...] of all chains at once, some draws at a time."""
     is_sparse = isinstance(kernel, SparseGibbsKernel)
     seeds = tfp.random.split_seed(seed, n=1 + -(-total // _DRAWS_AT_ONCE))
@@ -154,12 +159,11 @@ def _blocks(
 
 
 def _hyperparameter_blocks(
-    model: AugmentedVGP, X: tf.Tensor, Y: tf.Tensor, total: int, seed: tf.Tensor
-) -> Iterator[Draws]:
+    model: AugmentedVGP, sweep: Sweep, X: tf.Tensor, Y: tf.Tensor, total: int, seed: tf.Tensor
+) -> Generator[Draws, None, None]:
     """[draw, 1, ...] of one chain; the model's parameters are put back at the end."""
     parameters = sampled_parameters(model)
     before = {name: p.unconstrained_variable.numpy() for name, p in parameters.items()}
-    sweep = make_sweep(model)
     seeds = tfp.random.split_seed(seed, n=1 + total)
     f = GibbsKernel(model).initial_state(1, seeds[0])
     try:
@@ -169,6 +173,10 @@ def _hyperparameter_blocks(
             values = {name: parameter[None] for name, parameter in parameters.items()}
             block = {"f": f, "omega": omega, "log_likelihood": log_p, **values}
             yield {name: value.numpy()[None] for name, value in block.items()}
+    except tf.errors.InvalidArgumentError as error:
+        raise FloatingPointError(
+            f"A draw of the hyperparameters is beyond floating point: {error.message}"
+        ) from error
     finally:
         for name, parameter in parameters.items():
             parameter.unconstrained_variable.assign(before[name])

@@ -91,3 +91,50 @@ def test_a_parameter_without_prior_is_named() -> None:
     gpflow.set_trainable(model, False)
     with pytest.raises(ValueError, match="must be trainable"):
         sample_posterior(model, hyperparameters=True)
+
+
+def test_a_shared_parameter_is_one() -> None:
+    """Two names of one variance: one prior, one coordinate."""
+    model = make_model()
+    model.kernel = gpflow.kernels.Sum([model.kernel, gpflow.kernels.Matern32(lengthscales=3.0)])
+    first, second = model.kernel.kernels
+    second.variance = first.variance
+    gpflow.set_trainable(second.lengthscales, False)
+    found = sampled_parameters(model)
+    assert [name for name in found if name.endswith("variance")] == ["kernel.kernels[0].variance"]
+
+
+def test_a_parameter_of_both_blocks_is_refused() -> None:
+    model = make_model()
+    model.kernel.variance = model.likelihood.scale
+    with pytest.raises(ValueError, match="not to both"):
+        sample_posterior(model, hyperparameters=True)
+
+
+def test_a_value_outside_its_prior_is_refused() -> None:
+    """A slice would look for its level for ever."""
+    model = make_model()
+    model.kernel.lengthscales.prior = tfd.Uniform(np.float64(100.0), np.float64(101.0))
+    with pytest.raises(ValueError, match=r"kernel.lengthscales must have a value.*-inf"):
+        sample_posterior(model, hyperparameters=True)
+
+
+def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also while the exception is still held."""
+    model = make_model()
+    before = {name: p.numpy() for name, p in sampled_parameters(model).items()}
+    moved = []
+
+    def fail(block: object) -> None:
+        moved.append(model.kernel.variance.numpy() != before["kernel.variance"])
+        raise FloatingPointError
+
+    monkeypatch.setattr("gpflow_aaci.sampling._check_finite", fail)
+    with pytest.raises(FloatingPointError) as held:
+        sample_posterior(model, 5, 1, 0, progress=False, hyperparameters=True)
+    assert moved == [True]
+    for name, parameter in sampled_parameters(model).items():
+        np.testing.assert_array_equal(parameter.numpy(), before[name])
+    del held

@@ -83,9 +83,38 @@ def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
     assert model.kernel.lengthscales.numpy() == before
 
 
+def test_the_variance_of_y_does_not_cancel() -> None:
+    """Far from 0 the variance is what it is near it; all of Xnew at once or in pieces."""
+    results = []
+    for level in (0.0, 1e7):
+        model = AugmentedVGP(
+            (X, Y + level),
+            gpflow.kernels.Matern32(),
+            likelihoods.StudentT(0.1, 5.0),
+            gpflow.functions.Constant(level),
+        )
+        samples = sample_posterior(model, 300, 1, 10, progress=False, over_relaxation=0.0)
+        X_many = np.repeat(X_NEW, 60, axis=0)
+        results.append(predictions.predict_y(model, samples, X_many)[1].numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-3)
+    np.testing.assert_allclose(results[0][::60], results[0][59::60], rtol=1e-10)
+
+
+def test_data_kept_as_variables() -> None:
+    """As gpflow.models.vgp.update_vgp_data wants them."""
+    data = tuple(tf.Variable(d, shape=[None, 1]) for d in (X, Y))
+    model = AugmentedVGP(data, gpflow.kernels.Matern32(), likelihoods.Gaussian(variance=0.2))
+    samples = sample_posterior(model, 50, 1, 0, progress=False)
+    assert predictions.predict_y(model, samples, X_NEW)[0].shape == (5, 1)
+
+
 def test_bad_input_is_named() -> None:
     model, sparse, _ = gaussian_models()
     samples = sample_posterior(model, 5, 1, 0, progress=False)
+    alien = samples.copy()
+    alien.posterior["kernel.period"] = ("chain", "draw"), np.ones((1, 5))
+    with pytest.raises(ValueError, match=r"parameters that the model has. Found: kernel.period"):
+        predictions.predict_y(model, alien, X_NEW)
     with pytest.raises(ValueError, match=r"Xnew must be \[N, 1\]. Found: shape \[5, 2\]"):
         predictions.predict_y(model, samples, np.ones((5, 2)))
     with pytest.raises(ValueError, match="Xnew must be finite"):
