@@ -54,6 +54,28 @@ def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
     np.testing.assert_allclose(log_density, gpr.predict_log_density(new), atol=0.06)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_two_outputs_are_those_of_gaussian_process_regression(sparse: bool) -> None:
+    """Each with its own mean function and data."""
+    kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
+    mean_function = gpflow.functions.Linear([[0.3, -2.0]], [0.1, 4.0])
+    likelihood, Y_two = likelihoods.Gaussian(variance=0.2), np.hstack([Y, 4.0 - X**2])
+    if sparse:
+        model = AugmentedSVGP(
+            kernel, likelihood, X, mean_function=mean_function, num_latent_gps=2, num_data=9
+        )
+    else:
+        model = AugmentedVGP((X, Y_two), kernel, likelihood, mean_function)
+    data = (X, Y_two) if sparse else None
+    samples = sample_posterior(model, 4_000, 1, 20, progress=False, data=data)
+    f = predictions.predict_f_samples(model, samples, X_NEW)[0]
+    gpr = gpflow.models.GPR((X, Y_two), kernel, mean_function, noise_variance=0.2)
+    mean, covariance = gpr.predict_f(X_NEW, full_cov=True)
+    np.testing.assert_allclose(f.mean(0), mean, atol=0.08)
+    for p in (0, 1):
+        np.testing.assert_allclose(np.cov(f[..., p].T), covariance[p], atol=0.09)
+
+
 def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
     """Two draws made by hand, of two lengthscales and scales: the mean of two known densities."""
     model, _, _ = gaussian_models()
