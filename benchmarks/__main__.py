@@ -1,24 +1,17 @@
 """Command line: ``python -m benchmarks run configs/quickstart.toml``."""
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
-import tensorflow as tf
 import typer
 
 from .config import ConfigError, Single, describe_config, load_config, parts
 from .experiments import EXPERIMENTS
 from .kept import read_metrics
 from .report import environment, print_table, read_environment, write_environment, write_report
-
-tf.get_logger().setLevel("ERROR")  # a benchmark of many models traces many times, and means to
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -80,7 +80,7 @@ def augmentation_gap(metrics: pd.DataFrame) -> Figure:
         row[1].set_ylabel("gap of the ELBOs [nats]")
         row[1].set_ylim(bottom=0.0)
         row[2].set_ylabel("test NLL [nats per datum]")
-        row[1].set_title(problem.replace("_", " "))
+        row[0].set_title(problem.replace("_", " "), loc="left")
         for ax in row:
             ax.set(xlabel="lengthscale [standard deviations]", xscale="log")
     _one_legend(figure, axes, metrics)
