@@ -100,8 +100,16 @@ def test_the_speed_up_is_over_the_better_of_gpflows() -> None:
         curve("Adam", falling, 0.5),
     ]
     table = speed_up_table(pd.concat(runs)).set_index("method")
-    assert table["speed-up"].to_dict() == {"AACI": "5.0", "NatGrad + Adam": "", "Adam": ""}
+    for tolerance in (0.05, 0.005):
+        speed_up = table[f"speed-up to {tolerance}"].to_dict()
+        assert speed_up == {"AACI": "5.0", "NatGrad + Adam": "", "Adam": ""}
     slow = [curve("AACI", falling, 0.1), curve("Adam", [3.0, 2.9, 2.8, 2.7, 2.6, 2.5], 1.0)]
     table = speed_up_table(pd.concat(slow)).set_index("method")
-    assert table.loc["Adam", "seconds"] == "not reached"
-    assert table.loc["AACI", "speed-up"] == "> 20.0"
+    assert table.loc["Adam", "to 0.005 [s]"] == "not reached"
+    assert table.loc["AACI", "speed-up to 0.005"] == "> 20.0"
+    # Soon near the end and soon at the end are two things.
+    near = [3.0, 1.04, 1.04, 1.04, 1.04, 1.04]
+    table = speed_up_table(pd.concat([curve("AACI", falling, 0.1), curve("Adam", near, 0.1)]))
+    table = table.set_index("method")
+    assert table.loc["AACI", "speed-up to 0.05"] == "0.7"
+    assert table.loc["AACI", "speed-up to 0.005"] == "> 2.0"
