@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 
 
@@ -23,4 +24,5 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with _quiet_stderr():
     import tensorflow as tf
 
+warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # once a day, at import
 tf.get_logger().setLevel("ERROR")  # a benchmark of many models traces many times, and means to

@@ -11,7 +11,7 @@ import typer
 from .config import ConfigError, Single, describe_config, load_config, parts
 from .experiments import EXPERIMENTS
 from .kept import read_metrics
-from .report import environment, print_table, read_environment, write_environment, write_report
+from .report import print_table, read_environment, write_environment, write_report
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -44,7 +44,7 @@ def run(
             metrics = EXPERIMENTS[type(part)].run(part, data_dir, quiet)
             resolved = part.model_dump_json(indent=2, exclude={"output"})
             (part.output / "config.json").write_text(resolved + "\n")
-            write_environment(environment(metrics), part.output)
+            write_environment(metrics, part.output)
             metrics = metrics.drop(columns="sha256", errors="ignore")
             metrics.to_csv(part.output / "metrics.csv", index=False)
             _report(part, config_path.stem, quiet)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 import gpflow_aaci
 
 from .config import AugmentationGap, Problem
-from .data import Dataset, Split, load_dataset
+from .data import Dataset, Split, load_datasets
 from .kept import kept
 from .methods import make_likelihood
 from .metrics import evaluator, metric_names
@@ -28,7 +28,7 @@ def run(config: AugmentationGap, folder: Path, quiet: bool = False) -> pd.DataFr
     is optimised. The augmented bound by closed-form steps; then the standard ELBO from there on, by
     Newton steps that never lose.
     """
-    datasets = [load_dataset(problem, folder) for problem in config.problem]
+    datasets = load_datasets(config.problem, folder, quiet)
     lengthscales = np.geomspace(
         config.smallest_lengthscale, config.largest_lengthscale, config.num_lengthscales
     )

@@ -1,12 +1,14 @@
 """What a config file may say, and a clear message where it says something else."""
 
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveFloat,
@@ -14,6 +16,8 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+
+from gpflow_aaci import likelihoods
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +30,7 @@ class ConfigError(Exception):
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, strict=True)  # "30" and true are not numbers
 
     @model_validator(mode="before")
     @classmethod
@@ -42,7 +46,7 @@ class _Strict(BaseModel):
 class _Experiment(_Strict):
     """What every config has."""
 
-    output: Path = Field(description="the folder of all results")
+    output: Path = Field(strict=False, description="the folder of all results")
     minutes: PositiveFloat | None = Field(None, description="expected, on 2 cores")
 
 
@@ -50,11 +54,33 @@ LikelihoodName = Literal[
     "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit", "BayesianSVM"
 ]
 
+BINARY_LIKELIHOODS = ("Logistic", "Probit", "BayesianSVM")
+
 
 class LikelihoodConfig(_Strict):
     name: LikelihoodName
     parameters: dict[str, PositiveFloat] = {}
     trainable: bool = True
+
+    @model_validator(mode="after")
+    def _has_these_parameters(self) -> "LikelihoodConfig":
+        accepted = inspect.signature(getattr(likelihoods, self.name)).parameters
+        unknown = set(self.parameters) - set(accepted)
+        if unknown:
+            raise ValueError(
+                f"parameters: {self.name} has no {', '.join(sorted(unknown))}. "
+                f"Accepted here: {', '.join(accepted) or 'none'}"
+            )
+        return self
+
+
+class KernelConfig(_Strict):
+    name: Literal["SquaredExponential", "Matern12", "Matern32", "Matern52"] = "SquaredExponential"
+    ard: bool = Field(True, description="a lengthscale for every input dimension")
+    variance: PositiveFloat = 1.0
+    lengthscale: PositiveFloat | None = Field(
+        None, description="at the start; the root mean squared distance of two inputs unless given"
+    )
 
 
 class Problem(_Strict):
@@ -76,31 +102,38 @@ class Problem(_Strict):
     likelihood: LikelihoodConfig
 
 
+T = TypeVar("T")
+# A grid of one point may be written as that point.
+Grid = Annotated[
+    list[T], BeforeValidator(lambda value: value if isinstance(value, list) else [value])
+]
+
+
 class Alternating(_Strict):
     kind: Literal["alternating"]
-    step_size: list[Annotated[float, Field(gt=0, le=1)] | Literal["adaptive", "robbins-monro"]] = [
+    step_size: Grid[Annotated[float, Field(gt=0, le=1)] | Literal["adaptive", "robbins-monro"]] = [
         "adaptive"
     ]
-    learning_rate: list[PositiveFloat] = [0.03]
+    learning_rate: Grid[PositiveFloat] = [0.03]
 
 
 class NatGrad(_Strict):
     kind: Literal["natgrad"]
-    gamma: list[Annotated[float, Field(gt=0, le=1)]] = [0.1]
+    gamma: Grid[Annotated[float, Field(gt=0, le=1)]] = [0.1]
     ramp: bool = Field(
         False, description="raise gamma from 1e-5 by 10^0.1 a step; times 1e-3 where a step fails"
     )
-    learning_rate: list[PositiveFloat] = [0.03]
+    learning_rate: Grid[PositiveFloat] = [0.03]
 
 
 class Adam(_Strict):
     kind: Literal["adam"]
-    learning_rate: list[PositiveFloat] = [0.03]
+    learning_rate: Grid[PositiveFloat] = [0.03]
 
 
 class Collapsed(_Strict):
     kind: Literal["collapsed"]
-    objective: list[Literal["standard", "augmented"]] = ["standard"]
+    objective: Grid[Literal["standard", "augmented"]] = ["standard"]
 
 
 Method = Annotated[Alternating | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
@@ -110,9 +143,12 @@ class Convergence(_Experiment):
     experiment: Literal["convergence"]
     problem: list[Problem] = Field(min_length=1)
     method: list[Method] = Field(min_length=1)
+    kernel: KernelConfig = KernelConfig()
     num_inducing: PositiveInt = 200
     batch_size: PositiveInt = 100
-    steps: PositiveInt = Field(50_000, description="most steps of one run")
+    steps: PositiveInt = Field(
+        50_000, description="most minibatch steps of one run; collapsed stops when it has converged"
+    )
     seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
     test_fraction: float = Field(0.1, gt=0, lt=1)
     max_test: PositiveInt = Field(10_000, description="most test rows, as in the paper's scripts")
@@ -164,14 +200,14 @@ class LongRun(_Experiment):
 
 class GibbsMethod(_Strict):
     kind: Literal["gibbs"]
-    over_relaxation: list[Annotated[float, Field(gt=-1, lt=1)]] = [0.0]
+    over_relaxation: Grid[Annotated[float, Field(gt=-1, lt=1)]] = [0.0]
     omega: Literal["closed form", "from log phi"] = "closed form"
 
 
 class HMCMethod(_Strict):
     kind: Literal["hmc"]
-    step_size: list[PositiveFloat | Literal["tuned"]] = ["tuned"]
-    leapfrog_steps: list[PositiveInt] = [10]
+    step_size: Grid[PositiveFloat | Literal["tuned"]] = ["tuned"]
+    leapfrog_steps: Grid[PositiveInt] = [10]
 
 
 class OtherSampler(_Strict):

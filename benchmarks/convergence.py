@@ -1,6 +1,7 @@
 """Test NLL and error against training time, for every problem, method, grid point and seed."""
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -14,7 +15,7 @@ from tqdm import tqdm
 import gpflow_aaci
 
 from .config import Convergence, Problem
-from .data import Dataset, Split, load_dataset
+from .data import Dataset, Split, load_datasets
 from .kept import kept, slug
 from .methods import (
     LABELS,
@@ -40,9 +41,9 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
     method that ended lowest or were fastest at the first. A finished run is kept in
     ``output/runs`` and not run again; its curves are in ``output/tensorboard``.
     """
-    grid = [setting for method in config.method for setting in settings(method)]
+    grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
     # All data first: a wrong path is said before anything has run.
-    datasets = [load_dataset(problem, folder) for problem in config.problem]
+    datasets = load_datasets(config.problem, folder, quiet)
     runs: list[pd.DataFrame] = []
     # tqdm's disable=None: silent where the output is not a terminal.
     with tqdm(unit="run", disable=True if quiet else None) as progress:
@@ -94,6 +95,7 @@ def _kept_run(
 
 def _write_tensorboard(rows: pd.DataFrame, folder: Path) -> None:
     """Every metric against the step, in a folder of its own for every run."""
+    shutil.rmtree(folder, ignore_errors=True)  # TensorBoard would join it with an earlier run
     with tf.summary.create_file_writer(str(folder)).as_default():
         for row in rows.to_dict("records"):
             for metric in ("seconds", *Measured._fields):
@@ -103,7 +105,7 @@ def _write_tensorboard(rows: pd.DataFrame, folder: Path) -> None:
 def _run_one(
     config: Convergence, problem: Problem, split: Split, setting: Setting, seed: int
 ) -> list[dict[str, object]]:
-    start = make_start(split, problem.likelihood, config.num_inducing, seed)
+    start = make_start(split, problem.likelihood, config.num_inducing, seed, config.kernel)
     label = {
         "problem": split.name,
         "method": LABELS[setting.kind],
@@ -121,9 +123,9 @@ def _minibatch_run(
     batches = minibatches(split, config.batch_size, seed)
     model, step, kept_variables = make_method(setting, start, batches)
     evaluate = evaluator(model, split)
+    measured = evaluate()
     tracing = time.perf_counter()
     _trace(step, [*model.variables, *kept_variables])
-    measured = evaluate()
     tracing = time.perf_counter() - tracing
 
     def row(step: int, seconds: float, status: str = "ok") -> Row:
@@ -155,7 +157,7 @@ def _minibatch_run(
         yield row(done, seconds)
 
 
-class _TimeIsUpError(Exception):
+class _EndOfRunError(Exception):
     pass
 
 
@@ -177,14 +179,19 @@ def _collapsed_run(
             tracing, began = now - began, now
         seconds = now - began - off_clock
         if seconds >= config.seconds:  # what is reached after the limit does not count
-            raise _TimeIsUpError
+            raise _EndOfRunError
         if seconds > last * _EVALUATION_RATIO:
             times = {"step": progress.evaluations, "seconds": seconds, "tracing_seconds": tracing}
-            rows.append(times | evaluate()._asdict() | {"status": "ok"})
+            measured = evaluate()
+            is_finite = np.isfinite(measured.nll)
+            status = "ok" if is_finite else "failed: not finite"
+            rows.append(times | measured._asdict() | {"status": status})
             last = seconds
+            if not is_finite:
+                raise _EndOfRunError
         off_clock += time.perf_counter() - now
 
-    with contextlib.suppress(_TimeIsUpError):
+    with contextlib.suppress(_EndOfRunError):
         data = (split.X, split.Y)
         gpflow_aaci.fit_collapsed(
             model, data, objective=setting.objective or "standard", callback=record

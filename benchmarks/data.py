@@ -1,15 +1,14 @@
 """Data sets, split and standardised."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from .config import ConfigError, Problem
+from .config import BINARY_LIKELIHOODS, ConfigError, Problem
 from .datasets import Array, Table, load_table
-
-BINARY_LIKELIHOODS = ("Logistic", "Probit", "BayesianSVM")
 
 
 @dataclass(frozen=True)
@@ -61,15 +60,37 @@ class Split:
     is_binary: bool = False
 
 
-def load_dataset(problem: Problem, folder: Path) -> Dataset:
+def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False) -> list[Dataset]:
+    """
+    The data of every problem, as :func:`load_dataset` has them.
+
+    :raises ConfigError: as it does, and where two have one name: results go by it.
+    """
+    datasets: list[Dataset] = []
+    for i, problem in enumerate(problems):
+        try:
+            dataset = load_dataset(problem, folder, quiet)
+        except ConfigError as error:
+            raise ConfigError(f"problem.{i}: {error}") from error
+        if dataset.name in [other.name for other in datasets]:
+            raise ConfigError(
+                f"problem.{i}.name must be another one than those before it. "
+                f"Found: {dataset.name!r} again."
+            )
+        datasets.append(dataset)
+    return datasets
+
+
+def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset:
     """
     The data of ``problem``, y in {0, 1} where its likelihood is binary.
 
     :param folder: where relative paths begin.
+    :param quiet: no progress bar while a large file is read.
     :raises ConfigError: for an unknown data set, a missing file, column or class, or values that
         are missing or not numbers.
     """
-    table = load_table(problem.data, problem.target, folder, problem.rows)
+    table = load_table(problem, folder, quiet)
     is_binary = problem.likelihood.name in BINARY_LIKELIHOODS
     y = _labels(problem, table) if is_binary else _numbers(problem, table.y)
     name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]

@@ -1,6 +1,7 @@
 """Where the data come from: scikit-learn, OpenML, files, or a generator of the same shape."""
 
 import hashlib
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import sklearn.datasets
+from tqdm import tqdm
 
-from .config import ConfigError
+from .config import BINARY_LIKELIHOODS, ConfigError, Problem
 
 Array = np.ndarray
 
@@ -47,13 +49,12 @@ class Source:
     """
     A data set known by name.
 
-    ``files`` are looked for in --data-dir, then ``fetch`` is tried where there is one. ``shape``
-    and ``noise`` are those of its synthetic twin.
+    ``files`` are looked for in --data-dir, then ``fetch`` is tried where there is one. ``shape`` is
+    that of its synthetic twin, too.
     """
 
     where: str  # what to tell who has no file
     shape: tuple[int, int]
-    noise: str
     files: tuple[str, ...] = ()
     target: str | int = 0
     columns: tuple[str, ...] | None = None  # of X, where not all but the target
@@ -89,21 +90,18 @@ SOURCES = {
     "heart": Source(
         where="heart.csv: no header, the class (+1, -1) first (Statlog heart, UCI)",
         shape=(270, 13),
-        noise="Logistic",
         files=_names("heart"),
         fetch=_openml("heart-statlog", positive="present"),
     ),
     "housing": Source(
         where="housing.csv: no header, the price first (Boston housing)",
         shape=(506, 13),
-        noise="StudentT",
         files=_names("housing"),
         fetch=_openml("boston"),
     ),
     "protein": Source(
         where="protein.csv.gz: no header, the target last (CASP, UCI)",
         shape=(45_730, 9),
-        noise="StudentT",
         files=_names("protein"),
         target=9,
         fetch=_openml("physiochemical_protein"),
@@ -111,7 +109,6 @@ SOURCES = {
     "covtype": Source(
         where=f"covtype.data.gz from {_UCI}/covtype/",
         shape=(581_012, 54),
-        noise="Logistic",
         files=("covtype.data.gz", *_names("covtype")),
         target=54,
         positive=2,
@@ -120,13 +117,11 @@ SOURCES = {
     "susy": Source(
         where=f"SUSY.csv.gz from {_UCI}/00279/",
         shape=(5_000_000, 18),
-        noise="Logistic",
         files=_names("SUSY", "susy"),
     ),
     "airline": Source(
         where="2008.csv.bz2 (Data Expo 2009) from https://doi.org/10.7910/DVN/HG7NV7",
         shape=(190_000, 7),
-        noise="StudentT",
         files=_names("2008", "airline"),
         target="ArrDelay",
         columns=_FLIGHT,
@@ -141,16 +136,16 @@ _EMBEDDED = {
 _SYNTHETIC = "synthetic:"
 
 
-def load_table(data: str, target: str | int | None, folder: Path, rows: int | None) -> Table:
+def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
     """
-    The data set of that name, path or address.
+    The data of that name, path or address.
 
-    :param target: the column of y in a file; may be left out where the name tells.
     :param folder: where files are looked for.
-    :param rows: most rows; a random subset.
+    :param quiet: no progress bar while a large file is read.
     :raises ConfigError: where there is no such thing, with what to do; for a missing column, or
         values that are missing or not numbers.
     """
+    data, target, rows = problem.data, problem.target, problem.rows
     if data in _EMBEDDED:
         X, y = _EMBEDDED[data](return_X_y=True)
         return Table(X, y.astype(float)).take(rows)
@@ -160,9 +155,9 @@ def load_table(data: str, target: str | int | None, folder: Path, rows: int | No
             raise ConfigError(
                 f"data must be synthetic: and one of {', '.join(SOURCES)}. Found: {data!r}."
             )
-        return synthetic_table(SOURCES[name], rows)
+        return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
     if data in SOURCES:
-        return _load_source(data, target, folder).take(rows)
+        return _load_source(data, target, folder, quiet).take(rows)
     path = data if _is_address(data) else folder / data
     if isinstance(path, Path) and not path.is_file():
         known = ", ".join([*_EMBEDDED, *SOURCES])
@@ -170,14 +165,15 @@ def load_table(data: str, target: str | int | None, folder: Path, rows: int | No
             f"data must be one of {known}, synthetic: and one of these, the address of a CSV file, "
             f"or the path of one, relative to --data-dir. Found: {data!r}."
         )
-    return _read_csv(path, target).take(rows)
+    return _read_csv(path, target, quiet=quiet).take(rows)
 
 
-def synthetic_table(source: Source, rows: int | None = None) -> Table:
+def synthetic_table(source: Source, likelihood: str, rows: int | None = None) -> Table:
     """
-    Data of the shape of ``source``: a draw from a GP through its likelihood, the same always.
+    Data of the shape of ``source``: a draw from a GP through a likelihood, the same always.
 
     f is a sum of 100 random Fourier features of an SE kernel of variance 1 and lengthscale √D.
+    Classes are drawn with the odds exp(4 f); a residual is 0.3 times one of scale 1.
     """
     N, D = source.shape
     N = min(N, rows or N)
@@ -190,19 +186,39 @@ def synthetic_table(source: Source, rows: int | None = None) -> Table:
         part = slice(begin, begin + _CHUNK)
         X[part] = rng.normal(size=X[part].shape)
         f = np.cos(X[part] @ frequencies + phases) @ weights
-        if source.noise == "Logistic":
+        if likelihood in BINARY_LIKELIHOODS:
             y[part] = rng.uniform(size=len(f)) < 1.0 / (1.0 + np.exp(-4.0 * f))
         else:
-            y[part] = f + 0.3 * rng.standard_t(3, size=len(f))
+            y[part] = f + 0.3 * _residuals(likelihood, len(f), rng)
     return Table(X, y, is_synthetic=True)
 
 
-def _load_source(name: str, target: str | int | None, folder: Path) -> Table:
+# The residual's density on each side is a mixture of Gamma densities of shapes 1, 2, ...: these
+# weights, and the residual's unit in theirs. (1 + x) e^-x has ½ of either, for instance.
+_GAMMAS = {
+    "Laplace": ([1.0], 1.0),
+    "Matern32": ([1 / 2, 1 / 2], np.sqrt(3.0)),
+    "Matern52": ([3 / 8, 3 / 8, 1 / 4], np.sqrt(5.0)),
+}
+
+
+def _residuals(likelihood: str, size: int, rng: np.random.Generator) -> Array:
+    """Of scale 1; 3 degrees of freedom for Student's t."""
+    if likelihood == "Gaussian":
+        return rng.normal(size=size)
+    if likelihood == "StudentT":
+        return rng.standard_t(3, size=size)
+    weights, unit = _GAMMAS[likelihood]
+    shapes = rng.choice(np.arange(len(weights)) + 1.0, size=size, p=weights)
+    return rng.choice([-1.0, 1.0], size=size) * rng.gamma(shapes) / unit
+
+
+def _load_source(name: str, target: str | int | None, folder: Path, quiet: bool) -> Table:
     source = SOURCES[name]
     for file in source.files:
         if (folder / file).is_file():
             target = source.target if target is None else target
-            table = _read_csv(folder / file, target, source.columns).take(source.rows)
+            table = _read_csv(folder / file, target, source.columns, quiet).take(source.rows)
             return Table(table.X, table.y, source.positive)
     instead = (
         f"Put {source.where} into --data-dir, or take made-up data of its shape: "
@@ -217,7 +233,10 @@ def _load_source(name: str, target: str | int | None, folder: Path) -> Table:
 
 
 def _read_csv(
-    path: Path | str, target: str | int | None, columns: tuple[str, ...] | None = None
+    path: Path | str,
+    target: str | int | None,
+    columns: tuple[str, ...] | None = None,
+    quiet: bool = False,
 ) -> Table:
     options = {
         "header": None if isinstance(target, int) else "infer",
@@ -227,7 +246,12 @@ def _read_csv(
     }
     Xs, ys = [], []
     try:
-        for chunk in pd.read_csv(path, **options):
+        chunks = pd.read_csv(path, **options)
+        # tqdm's disable=None: silent where the output is not a terminal; delay: and where it is
+        # read in no time.
+        for chunk in tqdm(
+            chunks, str(path), unit="chunk", delay=1.0, disable=True if quiet else None
+        ):
             if target not in chunk.columns:
                 raise ConfigError(
                     f"target must be a column of {path}: {', '.join(map(str, chunk.columns))}. "
@@ -239,7 +263,7 @@ def _read_csv(
             _check_numbers(path, part, X)
             Xs.append(X.to_numpy(float))
             ys.append(part[target].to_numpy())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # the last two: cut off, damaged
         raise ConfigError(f"{path}: cannot be read ({error}).") from error
     return Table(np.concatenate(Xs), np.concatenate(ys))
 

@@ -35,6 +35,8 @@ _SAMPLERS = {
 def convergence(runs: pd.DataFrame) -> Figure:
     """Test NLL and error against training seconds: median and range over seeds."""
     problems = list(dict.fromkeys(runs.problem))
+    # A run that failed at once has no curve.
+    runs = runs[runs.groupby(["problem", "method", "setting", "seed"]).seconds.transform("max") > 0]
     figure, axes = _subplots(2, len(problems), 4.4, 2.9)
     for column, problem in zip(axes.T, problems, strict=True):
         of_problem = runs[runs.problem == problem]

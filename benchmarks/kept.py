@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pandas as pd
 
+from .environment import environment
+
 
 def kept(
     folder: Path, name: str, depends_on: dict[str, object], run: Callable[[], pd.DataFrame]
 ) -> pd.DataFrame:
     """
-    What ``run`` returns, or did when it was last run on the same.
+    What ``run`` returns, or did when it was last run on the same, by the same code, here.
 
     :param name: begins the name of the file that keeps it.
-    :param depends_on: all that could make the run another one.
+    :param depends_on: all else that could make the run another one.
     """
+    depends_on = depends_on | environment()
     key = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:16]
     path = folder / f"{slug(name)}-{key}.csv"
     if not path.is_file():

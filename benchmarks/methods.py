@@ -20,7 +20,7 @@ from .config import (
     Adam,
     Alternating,
     Collapsed,
-    ConfigError,
+    KernelConfig,
     LikelihoodConfig,
     Method,
     NatGrad,
@@ -88,6 +88,7 @@ def settings(method: Method) -> list[Setting]:
 class Start:
     """Where every method starts."""
 
+    kernel: KernelConfig
     likelihood: LikelihoodConfig
     Z: Array  # [M, D]
     lengthscale: float
@@ -97,33 +98,37 @@ class Start:
 _CLUSTERED = 100_000
 
 
-def make_start(split: Split, likelihood: LikelihoodConfig, num_inducing: int, seed: int) -> Start:
-    """k-means++ centres for Z, the root mean squared pairwise distance for the lengthscales."""
+def make_start(
+    split: Split,
+    likelihood: LikelihoodConfig,
+    num_inducing: int,
+    seed: int,
+    kernel: KernelConfig | None = None,
+) -> Start:
+    """k-means++ centres for Z, the root mean squared distance for a lengthscale not given."""
     some = split.X[:_CLUSTERED]  # in random order; of millions, a part has the same centres
     num_inducing = min(num_inducing, len(np.unique(some, axis=0)))
     Z = gpflow_aaci.kmeans_plusplus(some, num_inducing, seed)
-    # E‖x − x'‖² = 2 Σ_d Var x_d.
-    lengthscale = float(np.sqrt(2.0 * split.X.var(axis=0).sum()))
-    return Start(likelihood, Z, lengthscale, len(split.X))
+    kernel = kernel or KernelConfig()
+    lengthscale = kernel.lengthscale or root_mean_squared_distance(split.X)
+    return Start(kernel, likelihood, Z, lengthscale, len(split.X))
+
+
+def root_mean_squared_distance(X: Array) -> float:
+    """Of two rows: E‖x − x'‖² = 2 Σ_d Var x_d."""
+    return float(np.sqrt(2.0 * X.var(axis=0).sum()))
 
 
 def make_likelihood(config: LikelihoodConfig) -> gpflow_aaci.likelihoods.SuperGaussianLikelihood:
-    """
-    The likelihood of that name.
-
-    :raises ConfigError: for a parameter that it does not have.
-    """
-    likelihood_class = getattr(gpflow_aaci.likelihoods, config.name)
-    try:
-        return likelihood_class(**config.parameters)
-    except TypeError as error:
-        raise ConfigError(f"likelihood.parameters of {config.name}: {error}.") from error
+    """The likelihood of that name."""
+    return getattr(gpflow_aaci.likelihoods, config.name)(**config.parameters)
 
 
 def make_model(start: Start, model_class: type[gpflow.models.SVGP]) -> gpflow.models.SVGP:
     """An SVGP at the start; Z is fixed, as in the paper."""
-    dim = start.Z.shape[1]
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=[start.lengthscale] * dim)
+    lengthscales = [start.lengthscale] * start.Z.shape[1] if start.kernel.ard else start.lengthscale
+    make_kernel = getattr(gpflow.kernels, start.kernel.name)
+    kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
     likelihood = make_likelihood(start.likelihood)
     gpflow.set_trainable(likelihood, start.likelihood.trainable)
     model = model_class(kernel, likelihood, start.Z.copy(), num_data=start.num_data)

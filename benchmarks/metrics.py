@@ -83,8 +83,10 @@ def plugin_log_density(
 
 
 def expected_calibration_error(probability: Array, y: Array) -> float:
-    """Σ_bins (share of the data) |mean y − mean p|, ten bins of equal width in p."""
+    """Σ_bins (share of the data) |mean y − mean p|, ten bins of equal width in p; or NaN."""
     p, y = np.ravel(probability), np.ravel(y) > 0.5
+    if not np.all(np.isfinite(p)):
+        return float("nan")
     bins = np.minimum((p * _BINS).astype(int), _BINS - 1)
     difference = np.bincount(bins, weights=y - p, minlength=_BINS)
     return float(np.abs(difference).sum() / len(p))

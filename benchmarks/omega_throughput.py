@@ -30,13 +30,15 @@ def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFr
         for way, sample in _samplers(getattr(likelihoods, name)(), c).items()
     }
     times: dict[tuple[str, str], list[float]] = {key: [] for key in samplers}
-    for sample in samplers.values():
-        sample()  # tracing is not timed
-    for _ in tqdm(range(config.rounds), unit="round", disable=True if quiet else None):
-        for key, sample in samplers.items():
-            began = time.perf_counter()
-            sample()
-            times[key].append(time.perf_counter() - began)
+    total = (config.rounds + 1) * len(samplers)
+    with tqdm(total=total, unit="draw", disable=True if quiet else None) as bar:
+        for turn in range(config.rounds + 1):
+            for key, sample in samplers.items():
+                began = time.perf_counter()
+                sample()
+                if turn > 0:  # the first traces
+                    times[key].append(time.perf_counter() - began)
+                bar.update()
     rates = pd.Series({key: 1e-3 * config.size / np.median(t) for key, t in times.items()})
     return rates.unstack(sort=False).rename_axis("likelihood").reset_index()
 

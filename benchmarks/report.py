@@ -1,10 +1,7 @@
 """Tables and the summary of a run."""
 
 import json
-import os
-import platform
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +11,13 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from .config import ConfigError
+from .environment import environment
 from .methods import LABELS, PAPERS
 
 _RUN = ["problem", "method", "setting"]  # and seed
 _WIDE = 400  # characters, more than any table has
 _ENVIRONMENT = "environment.json"
-_PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
 
 
 class Report(NamedTuple):
@@ -95,28 +93,26 @@ def print_table(table: pd.DataFrame, title: str) -> None:
     Console(width=None if sys.stdout.isatty() else _WIDE).print(shown)
 
 
-def environment(metrics: pd.DataFrame) -> dict[str, Any]:
-    """What the results depend on besides the config; no names of hosts or folders."""
+def write_environment(metrics: pd.DataFrame, folder: Path) -> None:
+    """As ``environment.json``, with seeds and the digests of the data."""
     data = {}
     if "sha256" in metrics:
         data = dict(metrics[["problem", "sha256"]].drop_duplicates().to_numpy().tolist())
-    return {
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in _PACKAGES},
-        "machine": {"architecture": platform.machine(), "cpus": os.cpu_count()},
-        "seeds": sorted(set(metrics.seed.tolist())) if "seed" in metrics else [],
-        "data SHA-256": data,
-    }
-
-
-def write_environment(values: dict[str, Any], folder: Path) -> None:
-    """As ``environment.json``."""
-    (folder / _ENVIRONMENT).write_text(json.dumps(values, indent=2) + "\n")
+    seeds = sorted(set(metrics.seed.tolist())) if "seed" in metrics else []
+    values = environment() | {"seeds": seeds, "data SHA-256": data}
+    (folder / _ENVIRONMENT).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
-    """What :func:`write_environment` wrote."""
-    return json.loads((folder / _ENVIRONMENT).read_text())
+    """
+    What :func:`write_environment` wrote.
+
+    :raises ConfigError: where there is no such file.
+    """
+    path = folder / _ENVIRONMENT
+    if not path.is_file():
+        raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
+    return json.loads(path.read_text())
 
 
 def write_report(report: Report, title: str, folder: Path, made_with: dict[str, Any]) -> None:

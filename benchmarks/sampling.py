@@ -14,9 +14,9 @@ from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
 
 from .chains import LAGS, diagnostics, draw
 from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
-from .data import Dataset, load_dataset
+from .data import Dataset, load_datasets
 from .kept import kept
-from .methods import make_likelihood
+from .methods import make_likelihood, root_mean_squared_distance
 from .samplers import Kind, Setting, make_sampler
 from .step_time import interleaved
 
@@ -29,8 +29,8 @@ def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
     A finished run is kept in ``output/runs`` and not run again.
     """
-    grid = [setting for method in config.method for setting in settings(method)]
-    datasets = [load_dataset(problem, folder) for problem in config.problem]
+    grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
+    datasets = load_datasets(config.problem, folder, quiet)
     runs = []
     # tqdm's disable=None: silent where the output is not a terminal.
     with tqdm(total=len(datasets) * len(grid), unit="run", disable=True if quiet else None) as bar:
@@ -75,8 +75,7 @@ def autocorrelation(metrics: pd.DataFrame) -> pd.DataFrame:
 def make_model(problem: Problem, dataset: Dataset) -> AugmentedVGP:
     """The full GP of all rows: SE kernel, its lengthscale the root mean square distance."""
     data = dataset.whole()
-    lengthscale = float(np.sqrt(2.0 * data.X.var(axis=0).sum()))  # E‖x − x'‖² = 2 Σ_d Var x_d
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=root_mean_squared_distance(data.X))
     return AugmentedVGP((data.X, data.Y), kernel, make_likelihood(problem.likelihood))
 
 

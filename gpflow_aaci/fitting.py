@@ -338,7 +338,8 @@ class _Fit:
         size, rows = len(start.x), [len(Y) for _, Y in chunks]
 
         def c_of(x: AnyNDArray) -> list[tf.Tensor]:
-            c = np.exp(x[size:]).reshape(sum(rows), -1)
+            with np.errstate(over="ignore"):  # an evaluation that fails, like any other
+                c = np.exp(x[size:]).reshape(sum(rows), -1)
             return tf.split(to_default_float(c), rows)
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:

@@ -126,10 +126,15 @@ class Compiled:
         return tf.linalg.cholesky(self.model.prior_covariance())
 
     def _project(self, L: tf.Tensor, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """A [L, M, N] and k_ii − ‖A_i‖² [L, N]."""
+        """A [L, M, N] and k_ii − ‖A_i‖² [L, N], NaN where that is no variance."""
         K_ZX, k_diag = self.model.cross_covariance(X)
         A = tf.linalg.triangular_solve(L, K_ZX)
         unexplained = k_diag - tf.reduce_sum(tf.square(A), -2)
+        # A variance of f given u. Below zero by more than rounding, K_ZZ is not the kernel's (in
+        # ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7) and what looks a bound is none.
+        tolerance = np.finfo(k_diag.dtype.as_numpy_dtype).eps ** 0.25
+        nan = tf.constant(np.nan, k_diag.dtype)
+        unexplained = tf.where(unexplained < -tolerance * k_diag, nan, unexplained)
         return tf.cast(A, self.product_dtype), unexplained
 
     def _terms(

@@ -1,9 +1,13 @@
 """The benchmark command on tiny problems, and what it says of bad configs."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
+import gpflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,12 +17,15 @@ from sklearn.gaussian_process.kernels import RBF
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from benchmarks import convergence
+from benchmarks import convergence, figures, kept
 from benchmarks.__main__ import app
 from benchmarks.config import load_config
 from benchmarks.data import load_dataset
+from benchmarks.environment import environment
 from benchmarks.experiments import EXPERIMENTS
+from benchmarks.methods import make_model, make_start
 from benchmarks.report import summary_table
+from gpflow_aaci import AugmentedSVGP
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -114,6 +121,67 @@ def test_report_needs_no_training_and_finished_runs_are_kept(
         )
 
 
+def test_what_other_code_has_run_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+
+    def run() -> pd.DataFrame:
+        runs.append(1)
+        return pd.DataFrame({"x": [len(runs)]})
+
+    for _ in range(2):
+        assert kept.kept(tmp_path, "name", {"seed": 0}, run).x.tolist() == [1]
+    other = environment() | {"code SHA-256": "0"}
+    monkeypatch.setattr(kept, "environment", lambda: other)
+    assert kept.kept(tmp_path, "name", {"seed": 0}, run).x.tolist() == [2]
+
+
+def test_a_grid_point_is_run_once_and_its_curve_is_that_of_the_last_run(
+    tmp_path: Path, csv: Path
+) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+    for steps in (2, 4):
+        options = [f"steps={steps}", "method.1.learning_rate=[0.1, 0.1]"]
+        sets = [word for option in options for word in ("--set", option)]
+        assert run(tmp_path / "c.toml", "--quiet", *sets) == (0, "")
+    metrics = pd.read_csv(tmp_path / "out" / "metrics.csv")
+    adam = metrics[metrics.method == "Adam"]
+    assert adam.step.is_monotonic_increasing
+    folders = list((tmp_path / "out" / "tensorboard").glob("wave-adam*"))
+    assert len(folders) == 1
+    logged = EventAccumulator(str(folders[0]), size_guidance={"tensors": 0}).Reload()
+    assert [event.step for event in logged.Tensors("nll")] == adam.step.tolist()
+
+
+def test_a_method_that_failed_at_once_has_no_curve() -> None:
+    def rows(method: str, seconds: list[float], status: str) -> pd.DataFrame:
+        of_run = {"problem": "p", "method": method, "setting": "s", "seed": 0, "status": status}
+        measured = {"step": range(len(seconds)), "nll": 1.0, "error": 0.5, "error_metric": "RMSE"}
+        return pd.DataFrame(of_run | measured | {"seconds": seconds})
+
+    failed = rows("NatGrad + Adam", [0.0], "failed: Cholesky")
+    figure = figures.convergence(pd.concat([rows("Adam", [0.0, 0.1, 0.2], "ok"), failed]))
+    assert [line.get_label() for line in figure.axes[0].lines] == ["Adam"]
+
+
+def test_the_kernel_and_its_start_can_be_chosen(tmp_path: Path, csv: Path) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+
+    def kernel(*overrides: str) -> gpflow.kernels.Stationary:
+        config = load_config(tmp_path / "c.toml", overrides)
+        split = load_dataset(config.problem[0], Path()).split(0.1, seed=0)
+        start = make_start(split, config.problem[0].likelihood, 8, 0, config.kernel)
+        return make_model(start, AugmentedSVGP).kernel
+
+    # √(mean ‖x − x'‖²) of standardised inputs in two dimensions is 2.
+    np.testing.assert_allclose(kernel().lengthscales.numpy(), [2.0, 2.0])
+    isotropic = kernel("kernel.ard=false", "kernel.lengthscale=3", 'kernel.name="Matern32"')
+    assert type(isotropic) is gpflow.kernels.Matern32
+    assert isotropic.lengthscales.numpy() == pytest.approx(3.0)
+    assert isotropic.lengthscales.shape == ()
+
+
 def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
     digests = []
@@ -171,8 +239,17 @@ def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, c
 
 
 def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
-    options = ["--quiet", "--set", f'output="{tmp_path}"']
-    assert run(CONFIGS / "smoke.toml", *options) == (0, "")
+    # In a process of its own, of a user who has never run it: what the imports print counts.
+    output = ["--set", f'output="{tmp_path}"']
+    benchmarks = [sys.executable, "-m", "benchmarks"]
+    done = subprocess.run(
+        [*benchmarks, "run", CONFIGS / "smoke.toml", "--quiet", *output],
+        cwd=CONFIGS.parent,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     kinds = {json.loads(p.read_text())["experiment"] for p in tmp_path.glob("*/config.json")}
     assert kinds == {get_args(m.model_fields["experiment"].annotation)[0] for m in EXPERIMENTS}
     metrics = pd.read_csv(tmp_path / "convergence" / "metrics.csv")
@@ -183,6 +260,12 @@ def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
     assert "susy (synthetic)" in summary
     assert "speed-up" in summary
     assert (tmp_path / "convergence" / "convergence_papers_settings.png").is_file()
+    # The paper's numbers are of other data.
+    assert "Table 2" not in (tmp_path / "sampling" / "summary.md").read_text()
+    (tmp_path / "sampling" / "environment.json").unlink()
+    code, printed = command("report", CONFIGS / "smoke.toml", *output)
+    assert code == 2
+    assert "environment.json does not exist" in printed
 
 
 def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
@@ -204,6 +287,12 @@ def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
         (('target = "y"', 'target = "z"'), ["target", "'z'", "a, b, y"]),
         (("wave.csv", "tide.csv"), ["data", "tide.csv", "breast_cancer"]),
         (("experiment = ", "experiment : "), ["TOML"]),
+        (("steps = 30", 'steps = "30"'), ["steps", "integer", "'30'"]),
+        (("steps = 30", "seconds = true"), ["seconds", "number", "True"]),
+        (
+            ('name = "StudentT"', 'name = "Laplace", parameters = { df = 3.0 }'),
+            ["problem.0.likelihood", "Laplace has no df", "scale"],
+        ),
     ],
 )
 def test_a_bad_config_is_named(
@@ -216,6 +305,26 @@ def test_a_bad_config_is_named(
     for name in names:
         assert name in printed
     assert not (tmp_path / "out" / "metrics.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("second", "names"),
+    [
+        ("wave.csv", ["problem.1.name", "'wave' again"]),
+        ("tide.csv", ["problem.1: data", "tide.csv"]),
+    ],
+)
+def test_a_bad_problem_is_named_before_any_is_run(
+    tmp_path: Path, csv: Path, second: str, names: list[str]
+) -> None:
+    text = CONFIG.format(output=tmp_path / "out", data=csv)
+    problem = text[text.index("[[problem]]") : text.index("[[method]]")]
+    (tmp_path / "c.toml").write_text(text + problem.replace("wave.csv", second))
+    code, printed = run(tmp_path / "c.toml")
+    assert code == 2
+    for name in names:
+        assert name in printed
+    assert not list((tmp_path / "out").glob("runs/*"))
 
 
 def test_a_missing_config_is_named(tmp_path: Path) -> None:
@@ -249,7 +358,7 @@ def test_a_bad_override_is_named(
 def test_overrides_reach_any_field(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
     overrides = [
-        "method.1.learning_rate=[0.5]",
+        "method.1.learning_rate=0.5",
         'problem.0.likelihood.name="Laplace"',
         "problem.0.likelihood.parameters.scale=0.3",
         "seconds = 3",

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.integrate
+import scipy.stats
 import sklearn.datasets
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.utils import Bunch
@@ -14,6 +16,7 @@ from sklearn.utils import Bunch
 from benchmarks import datasets
 from benchmarks.config import ConfigError, LikelihoodConfig, Problem
 from benchmarks.data import load_dataset
+from gpflow_aaci import likelihoods
 
 
 def problem(data: str, likelihood: str = "StudentT", **options: Any) -> Problem:
@@ -113,15 +116,25 @@ def test_airline_has_seven_inputs_and_no_cancelled_flights(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", datasets.SOURCES)
 def test_synthetic_data_have_the_shape_and_say_what_they_are(name: str) -> None:
     source = datasets.SOURCES[name]
-    made = problem(f"synthetic:{name}", source.noise, name="SUSY", rows=250)
+    made = problem(f"synthetic:{name}", name="SUSY", rows=250)
     dataset = load_dataset(made, Path())
     assert dataset.name == "SUSY (synthetic)"
     assert dataset.table.X.shape == (250, source.shape[1])
     assert dataset.sha256 == load_dataset(made, Path()).sha256
     if source.shape[0] < 1000:
-        assert (
-            len(load_dataset(problem(made.data, source.noise), Path()).table.X) == source.shape[0]
-        )
+        assert len(load_dataset(problem(made.data), Path()).table.X) == source.shape[0]
+
+
+@pytest.mark.parametrize("name", ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52"])
+def test_synthetic_residuals_are_of_the_likelihood(name: str) -> None:
+    likelihood = getattr(likelihoods, name)(**({"df": 3.0} if name == "StudentT" else {}))
+    y = np.linspace(-60.0, 60.0, 240_001)[:, None]
+    zeros = np.zeros_like(y)
+    density = np.exp(likelihood.log_prob(zeros, zeros, y).numpy())
+    cdf = scipy.integrate.cumulative_trapezoid(density, y[:, 0], initial=0.0)
+    draws = datasets._residuals(name, 20_000, np.random.default_rng(0))
+    test = scipy.stats.kstest(draws, lambda r: np.interp(r, y[:, 0], cdf))
+    assert test.pvalue > 1e-3
 
 
 def test_synthetic_data_can_be_learnt() -> None:
@@ -129,6 +142,17 @@ def test_synthetic_data_can_be_learnt() -> None:
         split = load_dataset(problem(f"synthetic:{name}", rows=1_500), Path()).split(0.3, seed=0)
         model = KernelRidge(kernel="rbf", gamma=0.5 / split.X.shape[1]).fit(split.X, split.Y)
         assert model.score(split.X_test, split.Y_test) > 0.4
+
+
+def test_a_download_that_was_cut_off_is_said_to_be(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "SUSY.csv.gz"
+    pd.DataFrame(rng.normal(size=(3_000, 19))).to_csv(path, header=False, index=False)
+    whole = path.read_bytes()
+    for damaged in (whole[:-5_000], whole[:5_000] + b"?" * 100 + whole[5_100:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"SUSY\.csv\.gz"):
+            load_dataset(problem("susy", "Logistic"), tmp_path)
 
 
 def test_the_digest_is_of_the_numbers(tmp_path: Path) -> None:

@@ -218,6 +218,22 @@ def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) ->
     assert end >= start - 1e-8 * abs(start)
 
 
+@pytest.mark.parametrize("objective", ["standard", "augmented"])
+def test_where_the_kernel_loses_its_digits_there_is_no_bound(objective: str) -> None:
+    # ‖x/ℓ‖² is 3e16 here, and of the distance of two points that differ by 2 nothing is left:
+    # k(x, z) = 1.65 > k(x, x), and the variance of f given u is −1.7.
+    X = np.column_stack([np.linspace(-2.0, 2.0, 80), np.where(np.arange(80) % 4 == 0, 1.7, -0.6)])
+    Y = (np.sin(2.0 * X[:, :1]) > 0.0).astype(float)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1e-8])
+    Z = np.array([[0.0, 1.7], [1.0, -0.6]])
+    model = gpflow_aaci.AugmentedSVGP(kernel, likelihoods.Logistic(), Z, num_data=80)
+    gpflow.set_trainable(model.inducing_variable, False)
+    assert np.max(kernel(Z, X)) > 1.6
+    result = gpflow_aaci.fit_collapsed(model, (X, Y), objective=objective)
+    assert not np.isfinite(result.start)
+    assert not result.converged
+
+
 def test_polish_closes_the_gap_and_never_loses() -> None:
     data = breast_cancer(300)
     model = make_model(data, likelihoods.Logistic())
