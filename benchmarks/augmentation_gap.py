@@ -11,10 +11,11 @@ from tqdm import tqdm
 import gpflow_aaci
 
 from .config import AugmentationGap, Problem
+from .curves import write_curves
 from .data import Dataset, Split, load_datasets
 from .kept import kept
 from .methods import make_likelihood
-from .metrics import evaluator, metric_names
+from .metrics import Measured, evaluator, metric_names
 
 _TOLERANCE = 1e-9  # nats per datum that one more closed-form step gains
 _MOST_STEPS = 2_000
@@ -26,7 +27,7 @@ def run(config: AugmentationGap, folder: Path, quiet: bool = False) -> pd.DataFr
 
     One lengthscale for all dimensions and the likelihood's parameters stay as they are: q alone
     is optimised. The augmented bound by closed-form steps; then the standard ELBO from there on, by
-    Newton steps that never lose.
+    Newton steps that never lose. In ``output/tensorboard`` the steps are the lengthscales, from 0.
     """
     datasets = load_datasets(config.problem, folder, quiet)
     lengthscales = np.geomspace(
@@ -80,9 +81,14 @@ def _kept_run(
             standard = gpflow_aaci.polish(model).elbo
             rows.append(here | {"bound": "standard"} | evaluate()._asdict() | {"elbo": standard})
             progress.update()
-        return pd.DataFrame(rows)
+        table = pd.DataFrame(rows)
+        for bound, of_bound in table.groupby("bound"):
+            curves = of_bound[["lengthscale", *Measured._fields]].reset_index(drop=True)
+            write_curves(curves.reset_index(), "index", config.output, f"{name}-{bound}")
+        return table
 
-    result = kept(config.output / "runs", f"{dataset.name}-{seed}", depends_on, run)
+    name = f"{dataset.name}-{seed}"
+    result = kept(config.output / "runs", name, depends_on, run)
     progress.update(done + len(lengthscales) - progress.n)
     return result.assign(sha256=sha256)
 

@@ -1,7 +1,6 @@
 """Test NLL and error against training time, for every problem, method, grid point and seed."""
 
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -15,8 +14,9 @@ from tqdm import tqdm
 import gpflow_aaci
 
 from .config import Convergence, Problem
+from .curves import write_curves
 from .data import Dataset, Split, load_datasets
-from .kept import kept, slug
+from .kept import kept
 from .methods import (
     LABELS,
     Setting,
@@ -87,19 +87,11 @@ def _kept_run(
 
     def run() -> pd.DataFrame:
         rows = pd.DataFrame(_run_one(config, problem, split, setting, seed))
-        _write_tensorboard(rows, config.output / "tensorboard" / slug(f"{name}-{setting}"))
+        curves = rows[["step", "seconds", *Measured._fields]]
+        write_curves(curves, "step", config.output, f"{name}-{setting}")
         return rows
 
     return kept(config.output / "runs", name, depends_on, run).assign(sha256=dataset.sha256)
-
-
-def _write_tensorboard(rows: pd.DataFrame, folder: Path) -> None:
-    """Every metric against the step, in a folder of its own for every run."""
-    shutil.rmtree(folder, ignore_errors=True)  # TensorBoard would join it with an earlier run
-    with tf.summary.create_file_writer(str(folder)).as_default():
-        for row in rows.to_dict("records"):
-            for metric in ("seconds", *Measured._fields):
-                tf.summary.scalar(metric, row[metric], step=row["step"])
 
 
 def _run_one(

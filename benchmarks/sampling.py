@@ -14,6 +14,7 @@ from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
 
 from .chains import LAGS, diagnostics, draw
 from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
+from .curves import write_curves
 from .data import Dataset, load_datasets
 from .kept import kept
 from .methods import make_likelihood, root_mean_squared_distance
@@ -27,7 +28,8 @@ def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """
     One row per problem and setting; also writes autocorrelation.csv, with a row for every lag.
 
-    A finished run is kept in ``output/runs`` and not run again.
+    A finished run is kept in ``output/runs`` and not run again; its autocorrelations against the
+    lag are in ``output/tensorboard``.
     """
     grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
     datasets = load_datasets(config.problem, folder, quiet)
@@ -111,7 +113,10 @@ def _kept_run(
             "tracing_seconds": draws.tracing_seconds,
             "acceptance": draws.acceptance,
         }
-        return pd.DataFrame([row | diagnostics(draws)])
+        table = pd.DataFrame([row | diagnostics(draws)])
+        curves = autocorrelation(table)[["lag", "autocorrelation", "signed"]]
+        write_curves(curves, "lag", config.output, name)
+        return table
 
     name = f"{dataset.name}-{setting.method}-{setting}"
     return kept(config.output / "runs", name, depends_on, run)

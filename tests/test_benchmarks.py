@@ -234,6 +234,9 @@ def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, c
     assert (gap["normal"].abs() < 1e-6).all()
     assert (gap["Laplace"] > 0.1).all()
     assert (metrics.nll < 3.0).all()
+    curves = EventAccumulator(str(tmp_path / "out" / "tensorboard" / "normal-4-standard")).Reload()
+    logged = [float(tf.make_ndarray(event.tensor_proto)) for event in curves.Tensors("elbo")]
+    np.testing.assert_allclose(logged, wide.loc["normal"].standard, rtol=1e-6)
     for name in ("augmentation_gap.png", "augmentation_gap.pdf", "summary.md"):
         assert (tmp_path / "out" / name).stat().st_size > 500
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
 from benchmarks import sampling, sampling_report
@@ -91,6 +93,17 @@ def test_autocorrelations_are_in_rows(output: Path) -> None:
     assert over_relaxed[1] < -0.3 < 0.1 < over_relaxed[2]  # they alternate
     for row in long.itertuples():
         assert metrics.loc[(row.method, row.setting), f"lag_{row.lag}"] == row.autocorrelation
+
+
+def test_tensorboard_has_the_autocorrelations(output: Path) -> None:
+    long = pd.read_csv(output / "autocorrelation.csv")
+    own = long[long.method == "MH, prior proposals"]
+    (folder,) = (output / "tensorboard").glob("*-MH_prior_proposals-*")
+    curves = EventAccumulator(str(folder), size_guidance={"tensors": 0})  # 0: all of them
+    logged = curves.Reload().Tensors("autocorrelation")
+    assert [event.step for event in logged] == own.lag.tolist()
+    values = [float(tf.make_ndarray(event.tensor_proto)) for event in logged]
+    np.testing.assert_allclose(values, own.autocorrelation, rtol=1e-6)
 
 
 def test_the_summary_shows_best_settings_the_paper_and_the_grid(output: Path) -> None:
