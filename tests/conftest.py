@@ -25,6 +25,11 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test first, or at the end all workers but one wait for it."""
+    items.sort(key=lambda item: "killed_ten_times" not in item.name)
+
+
 @pytest.fixture(autouse=True)
 def _fresh_state() -> Iterator[None]:
     """One seed, and GPflow's dtype and jitter as they were however a test ends."""
