@@ -130,7 +130,7 @@ class Compiled:
         K_ZX, k_diag = self.model.cross_covariance(X)
         A = tf.linalg.triangular_solve(L, K_ZX)
         unexplained = k_diag - tf.reduce_sum(tf.square(A), -2)
-        # A variance of f given u. Below zero by more than rounding, K_ZZ is not the kernel's (in
+        # A variance of f given u. Below zero by more than rounding, K_ZX is not the kernel's (in
         # ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7) and what looks a bound is none.
         tolerance = np.finfo(k_diag.dtype.as_numpy_dtype).eps ** 0.25
         nan = tf.constant(np.nan, k_diag.dtype)
