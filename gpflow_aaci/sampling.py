@@ -9,13 +9,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
-from tqdm import tqdm
 
 from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
 from .hyperparameter_gibbs import Sweep, make_sweep, sampled_parameters
+from .likelihoods import AugmentedLikelihood
 from .models import AugmentedModel, AugmentedVGP
+from .progress import progress_bar
 
 _DRAWS_AT_ONCE = 100  # between two updates of the progress bar
+_OF_Y = 1  # folded into the seed of f: draws of y leave those of f as they are
 
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
 
@@ -38,12 +40,16 @@ def sample_posterior(
 
     Chains begin at draws from the prior of f. ``posterior`` holds ``f`` of dims (chain, draw, data,
     output) for ``AugmentedVGP``, and ``u`` of dims (chain, draw, inducing, output) for
-    ``AugmentedSVGP`` (of what model, :class:`SparseGibbsKernel` says); ``log_likelihood`` holds
-    log p(y_i|f_i), for ``AugmentedVGP``; ``sample_stats`` its sum ``log_likelihood``. See
+    ``AugmentedSVGP`` (of what model, :class:`SparseGibbsKernel` says). Of ``y``, (chain, draw,
+    data) and ``output`` where there are several, ``log_likelihood`` holds log p(y|f),
+    ``posterior_predictive`` a draw of p(y|f) at the data (where the likelihood has a ``draw_y``)
+    and ``observed_data`` the data; ``sample_stats`` the sum of log p(y|f),
+    ``total_log_likelihood``. See
     :mod:`~gpflow_aaci.predictions` for f and y at new inputs::
 
         samples = sample_posterior(model)
         arviz.summary(samples, kind="diagnostics")
+        arviz.loo(samples)
 
     :param num_samples, num_burnin: draws of every chain that are kept, and that are not.
     :param seed: the same seed gives the same draws.
@@ -53,6 +59,7 @@ def sample_posterior(
         after the other, f without over-relaxation). They must have priors; all chains begin at the
         model's values. They join ``posterior`` by their names, and the model keeps its own.
     :param keep_omega: ``omega`` joins ``posterior``.
+    :param progress: whether a bar shows the draws.
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
     """
@@ -93,7 +100,7 @@ def sample_posterior(
         chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
 
     kept: list[Draws] = []
-    with tqdm(total=total * len(chains), unit="draw", disable=None if progress else True) as bar:
+    with progress_bar(progress, total=total * len(chains), unit="draw") as bar:
         for chain in chains:
             blocks = []
             with closing(chain):  # which puts the model's parameters back, whatever happens
@@ -103,19 +110,37 @@ def sample_posterior(
                     blocks.append({name: block[name] for name in names})
                     bar.update(len(block["log_likelihood"]))
             kept.append(_joined(blocks, axis=0, start=num_burnin))
-    posterior = {name: np.swapaxes(v, 0, 1) for name, v in _joined(kept, axis=1).items()}
-    pointwise = posterior.pop("log_likelihood")
+    draws = {name: np.swapaxes(v, 0, 1) for name, v in _joined(kept, axis=1).items()}
+    one_output = model.num_latent_gps == 1
+    names = ["log_likelihood", "y"]
+    of_y: Draws = {name: draws.pop(name) for name in names if name in draws}
+    total = of_y["log_likelihood"].sum((-2, -1))
+    of_y["observed"] = Y.numpy()
+    if one_output:
+        of_y = {name: values[..., 0] for name, values in of_y.items()}
     return arviz.from_dict(
-        posterior=posterior,
-        sample_stats={"log_likelihood": pointwise if is_sparse else pointwise.sum(-1)},
-        log_likelihood=None if is_sparse else {"y": pointwise},
+        posterior=draws,
+        posterior_predictive={"y": of_y["y"]} if "y" in of_y else None,
+        log_likelihood={"y": of_y["log_likelihood"]},
+        observed_data={"y": of_y["observed"]},
+        sample_stats={"total_log_likelihood": total},
         dims={
             "f": ["data", "output"],
             "omega": ["data", "output"],
             "u": ["inducing", "output"],
-            "y": ["data"],
+            "y": ["data"] if one_output else ["data", "output"],
         },
     )
+
+
+def _of_y(
+    likelihood: AugmentedLikelihood, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """log p(y|f) and, where the likelihood draws, y ~ p(y|f), [..., N, P]."""
+    of_y = {"log_likelihood": likelihood.scalar_log_prob(f, Y)}
+    if type(likelihood).draw_y is not AugmentedLikelihood.draw_y:
+        of_y["y"] = likelihood.draw_y(f, seed)
+    return of_y
 
 
 def _blocks(
@@ -134,11 +159,10 @@ def _blocks(
     L = model.project(X[:1]).L if is_sparse else None
 
     def trace(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
-        log_p = model.likelihood.log_prob(X, state[1] if is_sparse else state, Y)
         if not is_sparse:
-            return {"f": state, "omega": results.omega, "log_likelihood": log_p}
+            return {"f": state, "omega": results.omega}
         u = tf.linalg.matrix_transpose(tf.linalg.matvec(L, tf.linalg.matrix_transpose(state[0])))
-        return {"u": u, "omega": results.omega, "log_likelihood": tf.reduce_sum(log_p, -1)}
+        return {"u": u, "omega": results.omega, "f": state[1]}
 
     @tf.function(autograph=False, reduce_retracing=True)
     def draw(state: Any, number: tf.Tensor, seed: tf.Tensor) -> tuple[Any, dict[str, tf.Tensor]]:
@@ -150,7 +174,12 @@ def _blocks(
             return_final_kernel_results=True,
             seed=seed,
         )
-        return tf.nest.map_structure(lambda s: s[-1], run.all_states), run.trace
+        traced = dict(run.trace)
+        f = traced.pop("f") if is_sparse else traced["f"]
+        traced |= _of_y(
+            model.likelihood, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y)
+        )
+        return tf.nest.map_structure(lambda s: s[-1], run.all_states), traced
 
     for block, block_seed in enumerate(seeds[1:]):
         number = min(_DRAWS_AT_ONCE, total - block * _DRAWS_AT_ONCE)
@@ -169,9 +198,9 @@ def _hyperparameter_blocks(
     try:
         for s in seeds[1:]:
             f, omega = sweep(f, Y, s)
-            log_p = model.likelihood.log_prob(X, f, Y)
             values = {name: parameter[None] for name, parameter in parameters.items()}
-            block = {"f": f, "omega": omega, "log_likelihood": log_p, **values}
+            of_y = _of_y(model.likelihood, f, Y, tf.random.experimental.stateless_fold_in(s, _OF_Y))
+            block = {"f": f, "omega": omega, **of_y, **values}
             yield {name: value.numpy()[None] for name, value in block.items()}
     except tf.errors.InvalidArgumentError as error:
         raise FloatingPointError(

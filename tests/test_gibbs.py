@@ -294,12 +294,62 @@ def test_the_sparse_sampler_wants_all_data_and_its_own_model() -> None:
         SparseGibbsKernel(make(np.ones((2, 1)), likelihoods.Laplace()), (X, X))
 
 
-def test_statistics_are_of_the_draws() -> None:
-    """log p(y_i|f_i) of every draw, and their sum; ArviZ's LOO takes them."""
-    model = make(np.array([[0.1], [2.0], [-1.0]]), likelihoods.StudentT())
-    samples = sample_posterior(model, 120, 2, 5, progress=False)
-    f = samples.posterior.f.values[..., 0]
-    expected = scipy.stats.t(df=model.likelihood.df.numpy()).logpdf(model.data[1][:, 0] - f)
-    np.testing.assert_allclose(samples.log_likelihood.y, expected, rtol=1e-10)
-    np.testing.assert_allclose(samples.sample_stats.log_likelihood, expected.sum(-1), rtol=1e-10)
-    assert np.isfinite(arviz.loo(samples).elpd_loo)
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
+def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
+    """log p(y|f) of every draw and their sum; where Z = X, u is f."""
+    X, likelihood = np.array([[0.1], [2.0], [-1.0]]), likelihoods.StudentT()
+    Y = np.sin(X + np.arange(outputs))
+    if kind == "AugmentedVGP":
+        model: Any = AugmentedVGP((X, Y), gpflow.kernels.Matern32(), likelihood)
+        samples = sample_posterior(model, 120, 2, 5, progress=False)
+        f = samples.posterior.f.values
+    else:
+        model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, X, num_latent_gps=outputs)
+        samples = sample_posterior(model, 120, 2, 5, progress=False, data=(X, Y))
+        f = samples.posterior.u.values
+    law = scipy.stats.t(df=likelihood.df.numpy())
+    expected = law.logpdf(Y - f)
+    tolerance = 1e-10 if kind == "AugmentedVGP" else 1e-2  # u is f but for the jitter
+    np.testing.assert_allclose(
+        samples.log_likelihood.y, expected[..., 0] if outputs == 1 else expected, rtol=tolerance
+    )
+    np.testing.assert_allclose(
+        samples.sample_stats.total_log_likelihood, expected.sum((-2, -1)), rtol=tolerance
+    )
+    assert "log_likelihood" not in samples.sample_stats  # which ArviZ would fall back on
+    # y − f is Student's t, whatever f is.
+    y = samples.posterior_predictive.y.values.reshape(f.shape)
+    assert scipy.stats.kstest((y - f).ravel(), law.cdf).pvalue > 1e-3
+    np.testing.assert_array_equal(samples.observed_data.y.values.reshape(Y.shape), Y)
+
+
+@pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
+def test_arviz_criticises_the_draws_of_either_model(kind: str) -> None:
+    """LOO, WAIC, comparison, predictive checks and LOO-PIT have one value for every datum."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(-3.0, 3.0, 40)[:, None]
+    data = X, np.sin(X) + 0.3 * rng.standard_t(4, size=X.shape)
+    draws = {}
+    for name, likelihood in (
+        ("right", likelihoods.StudentT(scale=0.3, df=4.0)),
+        ("wrong", likelihoods.StudentT(scale=30.0, df=4.0)),
+    ):
+        if kind == "AugmentedVGP":
+            model: Any = AugmentedVGP(data, gpflow.kernels.Matern32(), likelihood)
+            draws[name] = sample_posterior(model, 300, 4, 50, progress=False)
+        else:
+            model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, X[::4].copy())
+            draws[name] = sample_posterior(model, 300, 4, 50, progress=False, data=data)
+    loo = arviz.loo(draws["right"], pointwise=True)
+    assert loo.n_data_points == 40
+    np.testing.assert_allclose(loo.elpd_loo, arviz.waic(draws["right"]).elpd_waic, rtol=0.05)
+    # Below the log likelihood of the data that were fitted, above a scale that is far off.
+    mean = float(draws["right"].sample_stats.total_log_likelihood.mean())
+    assert float(arviz.loo(draws["wrong"]).elpd_loo) < loo.elpd_loo < mean
+    assert arviz.compare(draws).index[0] == "right"
+    pit = arviz.loo_pit(idata=draws["right"], y="y")
+    assert pit.shape == (40,)
+    assert scipy.stats.kstest(pit, "uniform").pvalue > 1e-3
+    (axes,) = np.ravel(arviz.plot_ppc(draws["right"], num_pp_samples=20))
+    assert len(axes.lines) > 0

@@ -13,10 +13,10 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.likelihoods import ScalarLikelihood
-from gpflow.utilities import positive, to_default_float
+from gpflow.utilities import positive
 
 from ..distributions.parameters import check_parameter, parameters_of_one_dtype
-from ..validation import Check, require
+from ..validation import Check, as_default_float, require
 from .quadrature import lifted
 
 
@@ -120,9 +120,22 @@ class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
         with tf.control_dependencies([require([check])]):
             return self._tilted(tf.identity(c))
 
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """
+        A draw of p(y|f) for every f, [...].
+
+        :param seed: as of ``tf.random.stateless_uniform``.
+        :raises NotImplementedError: where the likelihood does not say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define draw_y(F, seed).")
+
+    def scalar_log_prob(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(y|f), one value for every output."""
+        return self.expected_log_prob_bound(F, tf.zeros_like(F), Y)
+
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.expected_log_prob_bound(F, tf.zeros_like(F), Y)
+        return self.scalar_log_prob(F, Y)
 
     @inherit_check_shapes
     def _predict_log_density(
@@ -154,31 +167,50 @@ class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
 
     @inherit_check_shapes
     def log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return super().log_prob(X, to_default_float(F), to_default_float(Y))
+        return super().log_prob(X, *_of_one_float(F, Y))
 
     @inherit_check_shapes
     def predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        return super().predict_mean_and_var(X, to_default_float(Fmu), to_default_float(Fvar))
+        return super().predict_mean_and_var(X, *_of_one_float(Fmu, Fvar))
 
     @inherit_check_shapes
     def predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return super().predict_log_density(X, *map(to_default_float, (Fmu, Fvar, Y)))
+        return super().predict_log_density(X, *_of_one_float(Fmu, Fvar, Y))
 
     @inherit_check_shapes
     def variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return super().variational_expectations(X, *map(to_default_float, (Fmu, Fvar, Y)))
+        return super().variational_expectations(X, *_of_one_float(Fmu, Fvar, Y))
 
 
-def positive_parameter(owner: str, name: str, value: Any) -> Parameter:
+def as_float(F: TensorType) -> tf.Tensor:
+    """A tensor of ``default_float()``, but a float tensor as it is: that of a frozen model."""
+    is_float = tf.is_tensor(F) and F.dtype.is_floating
+    return tf.convert_to_tensor(F) if is_float else as_default_float(F)
+
+
+def _of_one_float(F: TensorType, *others: TensorType) -> list[tf.Tensor]:
+    """
+    F by :func:`as_float`, and the others as it is.
+
+    A model frozen as float32 (``gpflow.utilities.freeze_as_float32``) makes float32 tensors of f
+    whatever ``default_float()`` is, and has Parameters of that kind.
+    """
+    F = as_float(F)
+    return [F, *(tf.cast(as_default_float(other), F.dtype) for other in others)]
+
+
+def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) -> Parameter:
     """
     ``value`` as a positive ``Parameter``; a ``Parameter`` is shared, not copied.
 
+    :param above: keeps a value that is larger from falling to it; one that is not is the user's
+        choice, and only kept positive.
     :raises ValueError: where it is a ``Function`` of X, an array, or not positive and finite.
     """
     if isinstance(value, Parameter):
@@ -198,4 +230,4 @@ def positive_parameter(owner: str, name: str, value: Any) -> Parameter:
         raise ValueError(
             f"{owner}: {name} must be finite and above {lower}, one number. Found: {value}."
         )
-    return Parameter(value, transform=positive(lower))
+    return Parameter(value, transform=positive(lower + above if array > lower + above else lower))

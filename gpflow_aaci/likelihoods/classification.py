@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +18,7 @@ from ..special import (
     positive_normal_mean,
 )
 from ..validation import Check
-from .base import AugmentedLikelihood
+from .base import AugmentedLikelihood, as_float
 from .quadrature import log_expectation, safe_sqrt
 from .super_gaussian import SuperGaussianLikelihood
 
@@ -39,6 +40,16 @@ class BinaryLikelihood(AugmentedLikelihood, abc.ABC):
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         """log P(y|f) normalised over y = ±1, a function of the product y f, [...]."""
 
+    def invlink(self, F: TensorType) -> tf.Tensor:
+        """P(y = +1|f), as ``invlink`` of GPflow's ``Bernoulli``, [...]."""
+        return tf.exp(self.log_probability(as_float(F)))
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """0 or 1."""
+        F = tf.convert_to_tensor(F)
+        uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
+        return tf.cast(uniform < self.invlink(F), F.dtype)
+
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         sign = signs(Y)
         return log_expectation(
@@ -50,7 +61,7 @@ class BinaryLikelihood(AugmentedLikelihood, abc.ABC):
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.exp(self.log_probability(F))
+        return self.invlink(F)
 
     @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """Likelihoods of a real y = f + noise: h² is a squared residual."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,9 @@ class Gaussian(ResidualLikelihood):
             return tf.square(self.scale)
         return tf.convert_to_tensor(self.variance)
 
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.Normal(F, tf.sqrt(self.noise_variance())).sample(seed=seed)
+
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return -0.5 * tf.math.log(2.0 * np.pi * self.noise_variance()) + tf.zeros_like(Y)
 
@@ -121,12 +125,13 @@ class StudentT(ResidualLikelihood):
     def __init__(self, scale: Any = 1.0, df: Any = 3.0, **kwargs: Any) -> None:
         """
         :param scale: σ, positive.
-        :param df: ν, degrees of freedom, positive; learnable. A ``Parameter`` is shared.
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+            there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
         :raises ValueError: for values that are not positive and finite.
         """
         super().__init__(**kwargs)
         self.scale = positive_parameter("StudentT", "scale", scale)
-        self.df: Parameter | float = positive_parameter("StudentT", "df", df)
+        self.df: Parameter | float = positive_parameter("StudentT", "df", df, above=1.0)
 
     def _df(self, dtype: tf.DType) -> tf.Tensor:
         # A plain number where it was converted from GPflow's StudentT.
@@ -169,6 +174,9 @@ class StudentT(ResidualLikelihood):
         infinity = tf.constant(np.inf, scale.dtype)
         return tf.where(finite, tf.square(scale) * df / excess, infinity)
 
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.StudentT(self._df(F.dtype), F, self.scale).sample(seed=seed)
+
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         """f, or NaN where it does not exist, ν ≤ 1."""
@@ -199,6 +207,9 @@ class Laplace(ResidualLikelihood):
 
     def noise_variance(self) -> tf.Tensor:
         return 2.0 * tf.square(self.scale)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.Laplace(F, self.scale).sample(seed=seed)
 
     @inherit_check_shapes
     def _variational_expectations(
@@ -242,6 +253,7 @@ class _Matern(ResidualLikelihood, abc.ABC):
     """A density of the shape of a Matérn kernel: h² = (2ν/ρ²)(y − f)²."""
 
     two_nu: float
+    gamma_weights: Sequence[float]  # of Gamma(1, 1), Gamma(2, 1), ... in the law of s
 
     def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
         """
@@ -260,11 +272,23 @@ class _Matern(ResidualLikelihood, abc.ABC):
         scale = tf.cast(self.scale, c.dtype)
         return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), nu / tf.square(scale))
 
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f ± ρ s/√2ν: a term sᵏe⁻ˢ of φ is a Gamma(k + 1, 1) density, up to its weight."""
+        seeds = tfp.random.split_seed(seed, n=3, salt="matern_noise")
+        shape, dtype = tf.shape(F), F.dtype
+        u = tf.random.stateless_uniform(shape, seeds[0], dtype=dtype)
+        cumulated = np.cumsum(self.gamma_weights)[:-1]
+        order = 1.0 + tf.add_n([tf.cast(u > tf.cast(w, dtype), dtype) for w in cumulated])
+        s = tf.random.stateless_gamma(shape, seeds[1], order, dtype=dtype)
+        sign = tf.sign(tf.random.stateless_uniform(shape, seeds[2], -1.0, 1.0, dtype))
+        return F + sign * s * self.scale / tf.cast(np.sqrt(self.two_nu), dtype)
+
 
 class Matern32(_Matern):
     """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ. (The paper's A.6 inverts the constant.)"""
 
     two_nu = 3.0
+    gamma_weights = (1 / 2, 1 / 2)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.math.log(np.sqrt(3.0) / (4.0 * self.scale)) + tf.zeros_like(Y)
@@ -280,6 +304,7 @@ class Matern52(_Matern):
     """3√5/(16ρ) (1 + s + s²/3) e^{−s}, s = √5 |y − f|/ρ."""
 
     two_nu = 5.0
+    gamma_weights = (3 / 8, 3 / 8, 2 / 8)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.math.log(3.0 * np.sqrt(5.0) / (16.0 * self.scale)) + tf.zeros_like(Y)
