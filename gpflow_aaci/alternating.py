@@ -1,6 +1,7 @@
 """``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
 
-from typing import NamedTuple
+import weakref
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -40,6 +41,12 @@ class _Terms(NamedTuple):
     direct: list[tf.Tensor]  # in the hyperparameters, the marginals being held
 
 
+# Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
+_BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
+    weakref.WeakKeyDictionary()
+)
+
+
 class AlternatingOptimizer(tf.Module):
     """
     Natural-gradient steps on q(u) in closed form, a tf_keras optimizer for the hyperparameters.
@@ -70,11 +77,19 @@ class AlternatingOptimizer(tf.Module):
         :param hyperparameter_optimizer: ``Adam(0.03)`` unless given.
         :param every: the hyperparameters move at every ``every``-th step only, the first one
             included.
-        :raises ValueError: for a step size outside (0, 1] or ``every`` below 1.
+        :raises ValueError: for a step size outside (0, 1], ``every`` below 1, or an optimizer of
+            ``tf_keras.optimizers.legacy``.
         """
         super().__init__()
         if not (isinstance(every, int) and every >= 1):
             raise ValueError(f"every must be an integer of at least 1. Found: {every!r}.")
+        if hyperparameter_optimizer is not None and not hasattr(hyperparameter_optimizer, "build"):
+            found = type(hyperparameter_optimizer)
+            raise ValueError(
+                "hyperparameter_optimizer must be one of tf_keras.optimizers or keras.optimizers, "
+                "not of tf_keras.optimizers.legacy, whose slots cannot be made before a step. "
+                f"Found: {found.__module__}.{found.__name__}."
+            )
         self.schedule = as_schedule(AdaptiveStepSize() if step_size is None else step_size)
         self.hyperparameter_optimizer = hyperparameter_optimizer or tf_keras.optimizers.Adam(0.03)
         self.every = every
@@ -83,36 +98,61 @@ class AlternatingOptimizer(tf.Module):
         self.step_size = tf.Variable(0.0, dtype=tf.float64, trainable=False)
 
     def build(self, model: AugmentedModel) -> None:
-        """Make the slots of the hyperparameter optimizer; ``minimize`` does so, too."""
-        with tf.init_scope():
-            self.hyperparameter_optimizer.build(hyperparameters(model))
+        """
+        Make the slots of the hyperparameter optimizer; ``minimize`` does so, too.
 
-    def minimize(self, model: AugmentedModel, data: Data = None) -> None:
+        :raises ValueError: where it has slots already, and not for the variables of ``model``.
+        """
+        optimizer, variables = self.hyperparameter_optimizer, hyperparameters(model)
+        if optimizer not in _BUILT_FOR:
+            elsewhere = getattr(optimizer, "built", getattr(optimizer, "_built", False))
+            if not elsewhere:
+                with tf.init_scope():
+                    optimizer.build(variables)
+            _BUILT_FOR[optimizer] = [] if elsewhere else [weakref.ref(v) for v in variables]
+        known = [reference() for reference in _BUILT_FOR[optimizer]]
+        foreign = [v.name for v in variables if not any(v is other for other in known)]
+        if foreign:
+            raise ValueError(
+                "hyperparameter_optimizer must be a new one for each model: this one has been used "
+                "for another, or for other trainable parameters of this one. Make a new "
+                f"AlternatingOptimizer. Found variables that it does not know: {foreign}."
+            )
+
+    def minimize(
+        self, model: AugmentedModel, data: Data = None, num_data: int | None = None
+    ) -> None:
         """
         One step on q(u), then one on the trainable hyperparameters. Works inside ``tf.function``.
 
         :param data: (X [N, D], Y [N, P]) or an iterator of such batches for ``AugmentedSVGP``;
             none for ``AugmentedVGP``.
+        :param num_data: how many rows the batches are of, for a model that has been told none. A
+            pair (X, Y) is all data without it; with an iterator one of the two must be given.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q or
             a gradient is not finite; the model and the optimizer are then as they were.
         """
-        check_arguments(model, data)
+        check_arguments(model, data, num_data)
         variables = hyperparameters(model)
         self.build(model)
         batch = next_batch(data)
         if self.every == 1:
-            self._alternate(model, batch, variables)
+            self._alternate(model, batch, num_data, variables)
             return
         tf.cond(
             tf.equal(self.step % self.every, 0),
-            lambda: self._alternate(model, batch, variables),
-            lambda: self._alternate(model, batch, []),
+            lambda: self._alternate(model, batch, num_data, variables),
+            lambda: self._alternate(model, batch, num_data, []),
         )
 
     def _alternate(
-        self, model: AugmentedModel, batch: RegressionData | None, variables: list[tf.Variable]
+        self,
+        model: AugmentedModel,
+        batch: RegressionData | None,
+        num_data: int | None,
+        variables: list[tf.Variable],
     ) -> tf.Tensor:
-        X, Y, scale = model.checked_batch(batch)
+        X, Y, scale = model.checked_batch(batch, num_data)
         with tf.GradientTape() as tape:
             kernel = _Kernel(model.prior_covariance(), *model.cross_covariance(X))
         L = tf.linalg.cholesky(kernel.K_ZZ)

@@ -10,15 +10,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray
-from gpflow.utilities import parameter_dict
+from gpflow.config import default_float, default_jitter
 
-from .models import AugmentedModel
+from .identity import facts
+from .models import AugmentedModel, known_num_data
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
 
@@ -83,30 +83,45 @@ def latest_checkpoint(directory: Path, run: Run) -> Path | None:
     for key in sorted({*ours, *theirs}):
         if ours.get(key) != theirs.get(key):
             raise ValueError(
-                f"{path} is of another run: {key} is {ours.get(key)!r} here. "
-                f"Found: {theirs.get(key)!r}. Give checkpoint_dir an empty folder."
+                f"{path} is of another run: {_difference(key, ours.get(key), theirs.get(key))} "
+                "Give checkpoint_dir an empty folder."
             )
     return path
 
 
-def describe(model: AugmentedModel) -> list[str]:
-    """Kinds of its parts, and the path, shape and dtype of every parameter, for a ``Run``."""
-    parts = (model, model.kernel, model.likelihood, model.mean_function)
-    parameters = parameter_dict(model)
-    shapes = [
-        f"{path}{tuple(p.shape)} {p.dtype.name}{'' if p.trainable else ' fixed'}"
-        for path, p in sorted(parameters.items())
-    ]
-    return [*(type(part).__name__ for part in parts), *shapes]
+def _difference(key: str, ours: Any, theirs: Any) -> str:
+    """The first one, in words."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        parts = sorted(part for part in {*ours, *theirs} if ours.get(part) != theirs.get(part))
+        part = parts[0]
+        return f"{key} is another, for {_difference(part, ours.get(part), theirs.get(part))}"
+    return f"{key} is {ours!r} here. Found: {theirs!r}."
 
 
-def digest(arrays: Sequence[AnyNDArray]) -> str:
-    """SHA-256 of data, for a ``Run``."""
-    sha256 = hashlib.sha256()
-    for array in arrays:
-        sha256.update(f"{array.dtype}{array.shape}".encode())
-        sha256.update(np.ascontiguousarray(array).tobytes())
-    return sha256.hexdigest()
+def checkpoint_step(path: Path) -> int:
+    """The step that a checkpoint's folder is of."""
+    return int(path.name.removeprefix("step-"))
+
+
+def check_objective(path: Path, name: str, stored: float, found: float) -> None:
+    """
+    :raises ValueError: unless an objective at what was stored in ``path`` is what it was then.
+    """
+    rounding = float(np.finfo(default_float()).eps) ** 0.4
+    if not np.isclose(stored, found, rtol=rounding, atol=rounding, equal_nan=True):
+        raise ValueError(
+            f"{path} is of another run: the {name} at what it holds was {stored:.10g}, and is "
+            f"{found:.10g} here. Give checkpoint_dir an empty folder."
+        )
+
+
+def describe(model: AugmentedModel) -> dict[str, str]:
+    """All that ``model`` is but for what is learnt of it and its data, for a ``Run``."""
+    return {
+        **facts(model, without=("q_mu", "q_sqrt", "data", "num_data")),
+        "num_data": repr(known_num_data(model)),
+        "default_jitter": repr(default_jitter()),
+    }
 
 
 def _checkpoints(directory: Path) -> list[Path]:

@@ -11,9 +11,11 @@ from gpflow.base import AnyNDArray, RegressionData
 from gpflow.utilities import to_default_float
 
 from .augmentation import optimal_expected_aug_loglik
-from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
+from .checkpoints import check_objective, describe, latest_checkpoint, save_checkpoint
+from .identity import digest
 from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
-from .profile import Chunks, Compiled, Profile, Q, flat, make_chunks, spec
+from .profile import Chunks, Compiled, Profile, Q, State, flat, make_chunks, spec
+from .progress import progress_bar
 
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
 _ITERATIONS = 10  # of L-BFGS in a round; on all rows each round has twice as many, up to
@@ -67,6 +69,7 @@ def fit_collapsed(
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
     checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
 ) -> FitResult:
     """
     Fit q(u) and every trainable hyperparameter of ``model`` by L-BFGS, with q(u) maximised out.
@@ -74,8 +77,9 @@ def fit_collapsed(
     Rounds of ten iterations on a random subset that grows fourfold from 1,000 rows to all of
     them, then ever longer ones on all rows until one gains less than ``tolerance`` a datum. Kernel,
     mean function, likelihood and, where they are trainable, inducing points are fitted; priors
-    count. ``q_mu`` and ``q_sqrt`` are managed here, trainable or not. An evaluation that fails
-    is survived, and the model never ends below where it began::
+    count. ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is
+    trainable they alone are fitted. An evaluation that fails is survived, and the model never ends
+    below where it began::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -88,6 +92,7 @@ def fit_collapsed(
         fit with what has been learnt, as Ctrl-C does.
     :param checkpoint_dir: a checkpoint is kept there after every round, and the same call goes on
         from it.
+    :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, an unknown objective, and a checkpoint that is damaged or of
         another run, before anything is changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
@@ -95,55 +100,81 @@ def fit_collapsed(
     if objective not in ("standard", "augmented"):
         raise ValueError(f'objective must be "standard" or "augmented". Found: {objective!r}.')
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
-    run = {"model": describe(model), "data": digest([X, Y]), "objective": objective, "seed": seed}
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+    run = {
+        "model": describe(model),
+        "data": digest([X, Y]),
+        "objective": objective,
+        "tolerance": tolerance,
+        "seed": seed,
+    }
     resumed = None if directory is None else latest_checkpoint(directory, run)
-    fit = _Fit(model, objective, num_data=float(scale) * len(X))
-    everything = make_chunks(X, Y)
-    fit.trace()
-    here = fit.here(everything)
-    state = _State(here, here, here.objective) if resumed is None else _State.read(resumed)
-    fit.evaluations, fit.is_exact = state.evaluations, state.is_exact
-    kept = state.best if state.converged else state.point
-    callback(FitProgress(0, state.point.objective, fit.evaluations))
+    with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
+        fit = _Fit(model, objective, num_data=float(scale) * len(X))
+        everything = make_chunks(X, Y)
+        fit.trace()
+        here = fit.here(everything)
+        state = _State(here, here, here.objective)
+        if resumed is not None:
+            state = _State.read(resumed)
+            fit.check(resumed, everything, state.best, here)
 
-    order = np.random.default_rng(seed).permutation(len(X))
+        def say(rows: int, objective: float) -> None:
+            bar.set_description(f"{rows or 'no'} rows", refresh=False)
+            bar.set_postfix(objective=f"{objective:.6g}", refresh=False)
+            bar.update(fit.evaluations - bar.n)
+            callback(FitProgress(rows, objective, fit.evaluations))
 
-    def report(point: _Point) -> None:
-        nonlocal kept
-        kept = point
-        fit.move_to(point)
-        callback(FitProgress(rows, point.objective, fit.evaluations))
+        fit.evaluations, fit.is_exact = state.evaluations, state.is_exact
+        kept = state.best if state.converged else state.point
+        say(0, state.point.objective)
+        order = np.random.default_rng(seed).permutation(len(X))
 
-    try:
-        fit.move_to(kept)
-        for rows, iterations in list(_schedule(model, len(X)))[state.rounds :]:
-            if state.converged:
-                break
-            subset = order[:rows]
-            chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
-            point = fit.round(chunks, iterations, report)
-            report(point)
-            best, converged = state.best, False
-            if rows == len(X):
-                gain = point.objective - best.objective
-                best = kept = point if _better(point, best) else best
-                if gain < tolerance * fit.num_data:
-                    converged = gain > 0.0 or fit.is_exact
-                    fit.is_exact = True  # the fast products may be what is in the way
-            state = _State(
-                point, best, state.start, state.rounds + 1, fit.evaluations, fit.is_exact, converged
-            )
-            if directory is not None:
-                save_checkpoint(directory, state.rounds, run, state.write)
-    finally:  # also where the user interrupts: never in the middle of a line search
-        fit.move_to(kept)
-        refresh_posteriors(model)
-    return FitResult(state.best.objective, state.start, fit.evaluations, state.converged)
+        def report(point: _Point) -> None:
+            nonlocal kept
+            kept = point
+            fit.move_to(point)
+            say(rows, point.objective)
+
+        try:
+            fit.move_to(kept)
+            for rows, iterations in list(_schedule(model, len(X)))[state.rounds :]:
+                if state.converged:
+                    break
+                subset = order[:rows]
+                chunks = everything if rows == len(X) else make_chunks(X[subset], Y[subset])
+                point = fit.round(chunks, iterations, report)
+                report(point)
+                best, converged = state.best, False
+                if rows == len(X):
+                    gain = point.objective - best.objective
+                    best = kept = point if _better(point, best) else best
+                    if gain < tolerance * fit.num_data:
+                        converged = gain > 0.0 or fit.is_exact
+                        fit.is_exact = True  # the fast products may be what is in the way
+                state = _State(
+                    point,
+                    best,
+                    state.start,
+                    state.rounds + 1,
+                    fit.evaluations,
+                    fit.is_exact,
+                    converged,
+                )
+                if directory is not None:
+                    save_checkpoint(directory, state.rounds, run, state.write)
+        finally:  # also where the user interrupts: never in the middle of a line search
+            fit.move_to(kept)
+            refresh_posteriors(model)
+        return FitResult(state.best.objective, state.start, fit.evaluations, state.converged)
 
 
 def polish(
-    model: AugmentedModel, data: RegressionData | None = None, *, max_steps: int = 100
+    model: AugmentedModel,
+    data: RegressionData | None = None,
+    *,
+    max_steps: int = 100,
+    progress: bool = True,
 ) -> PolishResult:
     """
     Close the augmentation gap of q(u) at fixed hyperparameters.
@@ -152,13 +183,20 @@ def polish(
     :mod:`~gpflow_aaci.profile`. Hyperparameters stay as they are.
 
     :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :param progress: whether a bar shows steps and ELBO.
     :raises ValueError: for bad data, before anything is changed.
     """
     X, Y, scale = model.checked_batch(data)
-    profile = Profile(Compiled(model, []), make_chunks(X, Y), float(scale))
-    start = profile.state(Q(*model.whitened_q(profile.L)))
-    num_data = float(scale) * len(X)
-    state, steps = profile.maximise(start.q, 1e-3 * _INNER_TOLERANCE * num_data, max_steps)
+    with progress_bar(progress, unit="step", total=max_steps) as bar:
+
+        def say(state: State) -> None:
+            bar.set_postfix(ELBO=f"{state.elbo:.6g}", refresh=False)
+            bar.update()
+
+        profile = Profile(Compiled(model, []), make_chunks(X, Y), float(scale))
+        start = profile.state(Q(*model.whitened_q(profile.L)))
+        least_gain = 1e-3 * _INNER_TOLERANCE * float(scale) * len(X)
+        state, steps = profile.maximise(start.q, least_gain, max_steps, say)
     if state.elbo > start.elbo:
         model.assign_whitened_q(*state.q, profile.L)
         refresh_posteriors(model)
@@ -245,6 +283,17 @@ class _Fit:
             value = -np.inf
         return _Point(_pack(self.variables), self.q, value)
 
+    def check(self, path: Path, chunks: Chunks, stored: _Point, here: _Point) -> None:
+        """
+        :raises ValueError: unless the objective at ``stored`` is what ``path`` says it was.
+        """
+        _unpack(self.variables, stored.x)
+        self.q = stored.q
+        objective = self.here(chunks).objective
+        _unpack(self.variables, here.x)
+        self.q = here.q
+        check_objective(path, "objective", stored.objective, objective)
+
     def move_to(self, point: _Point) -> None:
         """Make ``point`` the model's."""
         _unpack(self.variables, point.x)
@@ -330,7 +379,11 @@ class _Fit:
                 best = point
             return -point.objective, -gradient
 
-        self._lbfgs(loss, start.x, iterations, lambda: report(best))
+        if self.variables:
+            self._lbfgs(loss, start.x, iterations, lambda: report(best))
+        else:  # q alone
+            self.evaluations += 1
+            loss(start.x)
         return best
 
     def _augmented_round(self, chunks: Chunks, start: _Point, iterations: int) -> _Point:

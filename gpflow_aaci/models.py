@@ -56,13 +56,21 @@ class _Augmented:
         model.q_mu.assign(q_mu)
         model.q_sqrt.assign(q_sqrt)
 
+    @check_shapes("X: [N, D]", "Y: [N, P]", "scale: []", "return: []")
+    def scaled_elbo(self, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
+        """``elbo``, of what ``checked_batch`` returns."""
+        model = cast("AugmentedModel", self)
+        Fmu, Fvar = model.predict_f(X)
+        terms = optimal_expected_aug_loglik(model.likelihood, Fmu, Fvar, Y)
+        return scale * tf.reduce_sum(terms) - model.prior_kl()
+
     def posterior(
         self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> AbstractPosterior:
         """As GPflow's; the closed-form optimizers refresh its cache after they step."""
         posterior = super().posterior(precompute_cache)  # type: ignore[misc]
         if posterior.cache is not None:
-            _POSTERIORS.setdefault(self, weakref.WeakSet()).add(posterior)
+            _handed_out(self).add(posterior)
         return posterior
 
 
@@ -124,23 +132,28 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
             whiten=whiten,
             num_data=num_data,
         )
+        _handed_out(self)
 
-    def checked_batch(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def checked_batch(
+        self, data: RegressionData, num_data: int | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """
         X [N, D], Y [N, P] and num_data/|B| [] of a batch.
 
+        :param num_data: how many rows there are in all, for a model that has been told none.
         :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
         """
+        num_data = num_data if self.num_data is None else self.num_data
         X, Y = checked_data(
             *data,
             num_outputs=self.num_latent_gps,
             input_dim=self.input_dim,
-            num_data=self.num_data,
+            num_data=num_data,
             check_labels=self.likelihood.check_observations,
         )
-        if self.num_data is None:
+        if num_data is None:
             return X, Y, tf.ones([], X.dtype)
-        return X, Y, tf.cast(self.num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
+        return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
 
     @inherit_check_shapes
     def elbo(self, data: RegressionData) -> tf.Tensor:
@@ -149,10 +162,7 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
 
         :raises ValueError: for bad data, see :meth:`checked_batch`.
         """
-        X, Y, scale = self.checked_batch(data)
-        Fmu, Fvar = self.predict_f(X)
-        terms = optimal_expected_aug_loglik(self.likelihood, Fmu, Fvar, Y)
-        return scale * tf.reduce_sum(terms) - self.prior_kl()
+        return self.scaled_elbo(*self.checked_batch(data))
 
     @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
     def standard_elbo(self, data: RegressionData) -> tf.Tensor:
@@ -235,8 +245,11 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
         kept = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
         super().__init__(kept, kernel, likelihood, mean_function, num_latent_gps)
+        _handed_out(self)
 
-    def checked_batch(self, data: None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def checked_batch(
+        self, data: None = None, num_data: int | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Its own X [N, D], Y [N, P], and the scale 1."""
         X, Y = (tf.convert_to_tensor(d) for d in self.data)
         return X, Y, tf.ones([], X.dtype)
@@ -244,10 +257,7 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
     @inherit_check_shapes
     def elbo(self) -> tf.Tensor:
         """The augmented bound, below :meth:`standard_elbo`."""
-        X, Y, _ = self.checked_batch()
-        Fmu, Fvar = self.predict_f(X)
-        terms = optimal_expected_aug_loglik(self.likelihood, Fmu, Fvar, Y)
-        return tf.reduce_sum(terms) - gauss_kl(self.q_mu, self.q_sqrt)
+        return self.scaled_elbo(*self.checked_batch())
 
     @check_shapes("return: []")
     def standard_elbo(self) -> tf.Tensor:
@@ -255,7 +265,12 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
         X, Y, _ = self.checked_batch()
         Fmu, Fvar = self.predict_f(X)
         terms = self.likelihood.variational_expectations(X, Fmu, Fvar, Y)
-        return tf.reduce_sum(terms) - gauss_kl(self.q_mu, self.q_sqrt)
+        return tf.reduce_sum(terms) - self.prior_kl()
+
+    @check_shapes("return: []")
+    def prior_kl(self) -> tf.Tensor:
+        """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]."""
+        return gauss_kl(self.q_mu, self.q_sqrt)
 
     @check_shapes("c: [N, P]", "return: []")
     def collapsed_elbo(self, c: TensorType | None = None) -> tf.Tensor:
@@ -292,10 +307,16 @@ class AugmentedVGP(_Augmented, gpflow.models.VGP):
 AugmentedModel = AugmentedSVGP | AugmentedVGP
 
 
+def known_num_data(model: AugmentedModel) -> int | None:
+    """``model.num_data``, which may be a number, a variable or None."""
+    return None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
+
+
 def hyperparameters(model: AugmentedModel) -> list[tf.Variable]:
-    """The trainable variables of ``model`` but for q's."""
-    q = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
-    return [variable for variable in model.trainable_variables if id(variable) not in q]
+    """The trainable variables of ``model`` but for q's, and for a ``num_data`` that is one."""
+    not_hyper = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
+    not_hyper.add(id(getattr(model.num_data, "unconstrained_variable", model.num_data)))
+    return [variable for variable in model.trainable_variables if id(variable) not in not_hyper]
 
 
 def _augmentation_gap(model: AugmentedModel, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -364,17 +385,52 @@ def _input_dim(inducing_variable: InducingVariables) -> int | None:
     return cast("int | None", inducing_variable.Z.shape[-1])
 
 
+class _HandedOut:
+    """The posteriors with a cache that a model has handed out and that are still in use."""
+
+    def __init__(self) -> None:
+        self._posteriors: weakref.WeakSet[AbstractPosterior] = weakref.WeakSet()
+        # Read by compiled steps. Made with the model: a function that makes one is traced twice.
+        with tf.init_scope():
+            self.any = tf.Variable(False, trainable=False)
+
+    def add(self, posterior: AbstractPosterior) -> None:
+        self._posteriors.add(posterior)
+        self.any.assign(True)
+
+    def refresh(self) -> None:
+        for posterior in list(self._posteriors):
+            if posterior.cache is not None:
+                posterior.update_cache()
+
+
 # Outside the models, so that copying and saving them never meets a weak reference.
-_POSTERIORS: "weakref.WeakKeyDictionary[Any, weakref.WeakSet[AbstractPosterior]]" = (
-    weakref.WeakKeyDictionary()
-)
+_HANDED_OUT: "weakref.WeakKeyDictionary[Any, _HandedOut]" = weakref.WeakKeyDictionary()
+
+
+def _handed_out(model: Any) -> _HandedOut:
+    if model not in _HANDED_OUT:
+        _HANDED_OUT[model] = _HandedOut()
+    return _HANDED_OUT[model]
 
 
 def refresh_posteriors(model: AugmentedModel) -> None:
     """Update the caches of the posteriors that ``model.posterior()`` has handed out."""
-    if not tf.executing_eagerly():  # GPflow computes its caches eagerly only
-        tf.py_function(lambda: refresh_posteriors(model), [], [])
+    handed_out = _handed_out(model)
+    if tf.executing_eagerly():  # GPflow computes its caches eagerly only
+        handed_out.refresh()
         return
-    for posterior in list(_POSTERIORS.get(model, ())):
-        if posterior.cache is not None:
-            posterior.update_cache()
+    # The graph must not hold the model, which may hold the graph: neither would ever be freed.
+    # Most models never hand out a posterior, and then Python is not called.
+    reference = weakref.ref(handed_out)
+
+    def refresh() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.refresh()
+
+    def call() -> tf.Tensor:
+        with tf.control_dependencies([tf.py_function(refresh, [], [])]):
+            return tf.constant(True)
+
+    tf.cond(handed_out.any, call, lambda: tf.constant(False))

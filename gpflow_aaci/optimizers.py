@@ -45,8 +45,8 @@ class AugmentedNaturalGradient:
         """
         One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
 
-        :param data: (X [N, D], Y [N, P]) or an iterator of such batches for ``AugmentedSVGP``;
-            none for ``AugmentedVGP``.
+        :param data: (X [N, D], Y [N, P]) or, for a model with ``num_data``, an iterator of such
+            batches for ``AugmentedSVGP``; none for ``AugmentedVGP``.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
@@ -67,7 +67,7 @@ def check_model(model: AugmentedModel) -> None:
         )
 
 
-def check_arguments(model: AugmentedModel, data: Data) -> None:
+def check_arguments(model: AugmentedModel, data: Data, num_data: int | None = None) -> None:
     """
     :raises ValueError: unless model and data are what an optimizer's ``minimize`` takes.
     """
@@ -79,6 +79,12 @@ def check_arguments(model: AugmentedModel, data: Data) -> None:
         raise ValueError(
             "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
             f"Found: {type(data).__name__}."
+        )
+    elif isinstance(data, Iterator) and model.num_data is None and num_data is None:
+        # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
+        raise ValueError(
+            "num_data of the model must be the number of rows of all batches together where data "
+            "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."
         )
 
 

@@ -319,7 +319,13 @@ class Profile:
         """The optimum for the augmented sites; at ``posterior_c`` the full closed-form step."""
         return self._optimum(self.compiled.closed_form_sites, c)
 
-    def maximise(self, q: Q, tolerance: float, max_steps: int = 20) -> tuple[State, int]:
+    def maximise(
+        self,
+        q: Q,
+        tolerance: float,
+        max_steps: int = 20,
+        after_step: Callable[[State], None] = lambda state: None,
+    ) -> tuple[State, int]:
         """
         Newton steps from ``q``, each kept only if it raises the ELBO, else a safer one.
 
@@ -327,6 +333,7 @@ class Profile:
         """
         state = self.state(q)
         for step in range(1, max_steps + 1):
+            after_step(state)
             better = self._better(state)
             if better is None:
                 return state, step
@@ -391,4 +398,5 @@ class Profile:
 
 
 def flat(gradients: Sequence[tf.Tensor]) -> AnyNDArray:
-    return np.concatenate([np.ravel(g.numpy()) for g in gradients]).astype(np.float64)
+    parts = [np.ravel(g.numpy()) for g in gradients]
+    return np.concatenate([np.zeros(0), *parts]).astype(np.float64)

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,17 +13,26 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.monitor import Monitor, MonitorTaskGroup
-from tqdm import tqdm
 
 from .alternating import AlternatingOptimizer
-from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
-from .models import AugmentedModel, AugmentedVGP
-from .optimizers import check_arguments
+from .checkpoints import (
+    check_objective,
+    checkpoint_step,
+    describe,
+    latest_checkpoint,
+    save_checkpoint,
+)
+from .identity import digest, facts
+from .models import AugmentedModel, AugmentedVGP, known_num_data
+from .optimizers import check_arguments, check_model
+from .progress import progress_bar
+from .validation import checked_data
 
 _ELBO_ROWS = 2_000  # on which the ELBO is watched
-_VARIABLES, _STATE = "variables", "history.json"
+_VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
 
 
 class EarlyStopping(NamedTuple):
@@ -68,62 +78,95 @@ def train(
         history = train(model, (X, Y), test_data=(X_test, Y_test), checkpoint_dir="run")
 
     :param data: arrays X [N, D], Y [N, P], shuffled anew in every pass; or a dataset of batches,
-        such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``.
-    :param optimizer: ``AlternatingOptimizer()`` unless given.
-    :param num_steps: in all, those before a resume included.
+        such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
+        model without ``num_data`` is told the rows of arrays and of datasets whose length
+        TensorFlow knows, for this run.
+    :param optimizer: ``AlternatingOptimizer()`` unless given; one that has stepped before goes on
+        with this model, and is refused with another.
+    :param num_steps: of this call, those before a resume from ``checkpoint_dir`` included.
     :param batch_size, seed: of the minibatches of arrays.
     :param test_data: X [N*, D], Y [N*, P] whose mean negative log predictive density, in nats, is
         the history's ``nll``.
-    :param evaluate_every: steps between two rows of the history. Its ``elbo`` is on the same
-        random rows every time, at most 2,000.
+    :param evaluate_every: steps between two rows of the history; the last step has one, too. Its
+        ``elbo`` is on the same random rows every time, at most 2,000.
     :param monitor: of :mod:`gpflow.monitor`, called with the number of steps after each of them.
     :return: step, seconds (of training, without evaluations), elbo, nll.
-    :raises ValueError: for bad arguments, and for a checkpoint that is damaged or of another run,
-        before anything is changed.
+    :raises ValueError: for bad arguments or data, a dataset of unknown length with a model without
+        ``num_data``, and for a checkpoint that is damaged or of another run, before anything is
+        changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where a step fails. The model is as it was before that step.
     """
     _check(num_steps, batch_size, evaluate_every, checkpoint_every, early_stopping, test_data)
-    optimizer = optimizer or AlternatingOptimizer()
     source = _make_source(model, data, batch_size, seed)
+    test = None if test_data is None else _checked_test_data(model, test_data)
+    optimizer = optimizer or AlternatingOptimizer()
     optimizer.build(model)
-    kept = _Kept(model, optimizer, source, checkpoint_dir)
-    history = kept.restore()
-
-    elbo, nll = _evaluators(model, source.watched, test_data)
+    elbo, nll = _evaluators(model, source, test)
+    kept = _Kept(model, optimizer, source, elbo, checkpoint_dir)
+    done, history = kept.restore()
+    if done >= num_steps:
+        warnings.warn(
+            f"there is nothing to do: num_steps is {num_steps}, and the checkpoint in "
+            f"{checkpoint_dir} is of step {done}.",
+            stacklevel=2,
+        )
     step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
     seconds = history[-1].seconds if history else 0.0
 
+    def record() -> _Record:
+        return _Record(done, seconds, float(elbo()), float(nll()))
+
     with (
         _interrupts() as interrupted,
-        tqdm(total=num_steps, unit="step", disable=None if progress else True) as bar,
+        progress_bar(progress, total=num_steps, initial=done, unit="step") as bar,
     ):
-        bar.update(int(optimizer.step))
-        for done in range(int(optimizer.step) + 1, num_steps + 1):
-            if interrupted() or _should_stop(history, early_stopping):
-                break
+        while done < num_steps and not (interrupted() or _should_stop(history, early_stopping)):
             began = time.perf_counter()
             try:
                 batch = source.next_batch()
                 if batch is None:
+                    warnings.warn(
+                        f"data ended after {done} of {num_steps} steps: a dataset goes on where "
+                        "it is repeated, dataset.repeat().batch(...).",
+                        stacklevel=2,
+                    )
                     break
-                step(model, *batch)
+                step(model, *batch, num_data=source.num_data)
             except (tf.errors.InvalidArgumentError, ValueError) as error:
                 raise RuntimeError(
-                    f"step {done} failed, and the model is as it was before it: {error}"
+                    f"step {done + 1} failed, and the model is as it was before it: {error}"
                 ) from error
             seconds += time.perf_counter() - began
+            done += 1
             if monitor is not None:
                 monitor(done)
-            if done % evaluate_every == 0 or done == num_steps:
-                history.append(_Record(done, seconds, float(elbo()), float(nll())))
+            if done % evaluate_every == 0:
+                history.append(record())
                 shown = {"ELBO": f"{history[-1].elbo:.5g}", "NLL": f"{history[-1].nll:.4f}"}
-                bar.set_postfix(shown if test_data is not None else {"ELBO": shown["ELBO"]})
+                bar.set_postfix(shown if test is not None else {"ELBO": shown["ELBO"]})
             if done % checkpoint_every == 0:
-                kept.save(history)
+                kept.save(done, history)
             bar.update()
-        kept.save(history)
+        kept.save(done, history)
+    if done and (not history or history[-1].step != done):
+        # After the checkpoint: a run that goes on has rows at the regular steps alone.
+        history.append(record())
     return pd.DataFrame(history, columns=list(_Record._fields))
+
+
+def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
+    if not isinstance(test_data, tuple | list) or len(test_data) != 2:
+        raise ValueError(f"test_data must be a pair (X, Y). Found: {type(test_data).__name__}.")
+    try:
+        return checked_data(
+            *test_data,
+            num_outputs=model.num_latent_gps,
+            input_dim=model.input_dim,
+            check_labels=model.likelihood.check_observations,
+        )
+    except (ValueError, ShapeMismatchError) as error:
+        raise ValueError(f"test_data: {error}") from error
 
 
 def _check(
@@ -161,7 +204,8 @@ class _Source(NamedTuple):
 
     next_batch: Callable[[], tuple[Any, ...] | None]  # what ``minimize`` takes; None at the end
     go_to: Callable[[int], None]  # the batch of step number, from 0
-    watched: tuple[Any, ...]  # what ``elbo`` takes
+    watched: RegressionData | None  # some rows; None for a model that keeps its data
+    num_data: int | None  # rows in all, where the model has been told none
     iterator: Any  # a checkpointable one, or None
     run: dict[str, Any]  # what identifies it
 
@@ -170,15 +214,45 @@ def _make_source(
     model: AugmentedModel, data: RegressionData | tf.data.Dataset | None, batch_size: int, seed: int
 ) -> _Source:
     if isinstance(data, tf.data.Dataset):
-        iterator = iter(data)
-        check_arguments(model, iterator)
-        return _from_dataset(iterator, str(data.element_spec), model.num_data)
+        if isinstance(model, AugmentedVGP):
+            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
+        check_model(model)
+        _check_batches(data)
+        known = known_num_data(model)
+        rows = _num_rows(data) if known is None else known
+        run = {"data": str(data.element_spec)}
+        return _from_dataset(iter(data), rows, rows if known is None else None, run)
     check_arguments(model, data)
     if isinstance(model, AugmentedVGP):
         run = {"data": digest([np.asarray(d) for d in model.data])}
-        return _Source(lambda: (), lambda step: None, (), None, run)
+        return _Source(lambda: (), lambda step: None, None, None, None, run)
     X, Y, _ = (np.asarray(value) for value in model.checked_batch(data))
     return _from_arrays(X, Y, batch_size, seed)
+
+
+def _num_rows(data: tf.data.Dataset) -> int:
+    """
+    Rows of a dataset of batches that ends.
+
+    :raises ValueError: where TensorFlow does not know that it does.
+    """
+    if int(data.cardinality()) < 0:
+        kind = "without end" if data.cardinality() == tf.data.INFINITE_CARDINALITY else "unknown"
+        raise ValueError(
+            "num_data of the model must be given with a dataset whose length TensorFlow does not "
+            f"know: AugmentedSVGP(..., num_data=N). Found: None, and a dataset of length {kind}."
+        )
+    zero = tf.constant(0, tf.int64)
+    return int(data.reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
+
+
+def _check_batches(data: tf.data.Dataset) -> None:
+    spec = data.element_spec
+    if not (isinstance(spec, tuple) and len(spec) == 2):
+        raise ValueError(
+            "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
+            f"{spec}. Dataset.map makes pairs of them."
+        )
 
 
 def _from_arrays(X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> _Source:
@@ -205,17 +279,19 @@ def _from_arrays(X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> _S
     watched = np.sort(np.random.default_rng(seed).permutation(len(X))[:_ELBO_ROWS])
     pair = (tf.constant(X[watched]), tf.constant(Y[watched]))
     run = {"data": digest([X, Y]), "batch_size": batch_size, "seed": seed}
-    return _Source(lambda: next(iterator), go_to, (pair,), None, run)
+    return _Source(lambda: next(iterator), go_to, pair, len(X), None, run)
 
 
-def _from_dataset(iterator: Iterator[Any], spec: str, num_data: Any) -> _Source:
+def _from_dataset(
+    iterator: Iterator[Any], rows: int, num_data: int | None, run: dict[str, Any]
+) -> _Source:
     """
     The batches of one iterator, the first of which are watched, too.
 
     Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
     that two of them would make the order a matter of chance.
     """
-    most = _ELBO_ROWS if num_data is None else min(_ELBO_ROWS, int(num_data))
+    most = min(_ELBO_ROWS, rows)
     first: list[tuple[Any, Any]] = []
     while sum(len(X) for X, _ in first) < most:
         batch = next(iterator, None)
@@ -237,32 +313,39 @@ def _from_dataset(iterator: Iterator[Any], spec: str, num_data: Any) -> _Source:
         position += 1
         return None if batch is None else (batch,)
 
-    return _Source(next_batch, go_to, (watched,), iterator, {"data": spec})
+    return _Source(next_batch, go_to, watched, num_data, iterator, run)
 
 
 # ---- evaluation ----
 
 
 def _evaluators(
-    model: AugmentedModel, watched: tuple[Any, ...], test_data: RegressionData | None
+    model: AugmentedModel, source: _Source, test_data: RegressionData | None
 ) -> tuple[Callable[[], tf.Tensor], Callable[[], tf.Tensor]]:
-    elbo = tf.function(lambda: model.elbo(*watched), autograph=False)
+    def watched_elbo() -> tf.Tensor:
+        return model.scaled_elbo(*model.checked_batch(source.watched, source.num_data))
+
+    elbo = tf.function(watched_elbo, autograph=False)
     if test_data is None:
         return elbo, lambda: tf.constant(np.nan)
-    pair = tuple(tf.convert_to_tensor(part, model.q_mu.dtype) for part in test_data)
-    nll = tf.function(lambda: -tf.reduce_mean(model.predict_log_density(pair)), autograph=False)
+    nll = tf.function(
+        lambda: -tf.reduce_mean(model.predict_log_density(test_data)), autograph=False
+    )
     return elbo, nll
 
 
 def _should_stop(history: list[_Record], rule: EarlyStopping | None) -> bool:
-    if rule is None or not history:
+    if rule is None:
         return False
     sign = -1.0 if rule.metric == "elbo" else 1.0
     values = [sign * getattr(record, rule.metric) for record in history]
-    best, since = values[0], 0
-    for value in values[1:]:
-        since = 0 if value < best - rule.min_delta else since + 1
-        best = value if since == 0 else best
+    best, since = np.nan, 0
+    for value in values:
+        if np.isnan(best):  # nothing has been measured before, as in a run without test data
+            best = value
+        else:
+            is_better = value < best - rule.min_delta
+            best, since = (value, 0) if is_better else (best, since + 1)
     return since >= rule.patience
 
 
@@ -297,22 +380,29 @@ class _Kept:
         model: AugmentedModel,
         optimizer: AlternatingOptimizer,
         source: _Source,
+        elbo: Callable[[], tf.Tensor],
         directory: str | Path | None,
     ) -> None:
-        self.optimizer, self.source = optimizer, source
+        self.source, self.elbo = source, elbo
         self.directory = None if directory is None else Path(directory)
+        slots = optimizer.hyperparameter_optimizer
+        self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
         if source.iterator is not None:
             objects["iterator"] = source.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
-        slots = optimizer.hyperparameter_optimizer
-        self.run = {
-            "model": describe(model),
-            "optimizer": [type(slots).__name__, type(optimizer.schedule).__name__],
-            **source.run,
-        }
+        self.run: dict[str, Any] = {}
+        if self.directory is not None:
+            settings = {"every": optimizer.every, "schedule": optimizer.schedule}
+            settings |= {type(slots).__name__: slots.get_config()}
+            self.run = {
+                "model": describe(model),
+                "optimizer": facts(settings),
+                "num_data": source.num_data,
+                **source.run,
+            }
 
-    def save(self, history: list[_Record]) -> None:
+    def save(self, step: int, history: list[_Record]) -> None:
         if self.directory is None:
             return
 
@@ -321,22 +411,33 @@ class _Kept:
                 self.checkpoint.write(str(folder / _VARIABLES))
             except tf.errors.OpError as error:  # a full disk, as TensorFlow says it
                 raise OSError(None, error.message) from error
-            (folder / _STATE).write_text(json.dumps(history))
+            (folder / _HISTORY).write_text(json.dumps(history))
+            (folder / _ELBO).write_text(json.dumps(float(self.elbo())))
 
-        save_checkpoint(self.directory, int(self.optimizer.step), self.run, write)
+        save_checkpoint(self.directory, step, self.run, write)
 
-    def restore(self) -> list[_Record]:
+    def restore(self) -> tuple[int, list[_Record]]:
         """
         Set everything to the latest checkpoint, if there is one.
 
-        :return: its history.
+        :return: its step and its history.
+        :raises ValueError: where that is of another run; everything is then as it was.
         """
         path = None
         if self.directory is not None:
             path = latest_checkpoint(self.directory, self.run)
-        if path is not None:
-            self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
-        self.source.go_to(int(self.optimizer.step))
         if path is None:
-            return []
-        return [_Record(*record) for record in json.loads((path / _STATE).read_text())]
+            self.source.go_to(0)
+            return 0, []
+        before = [variable.numpy() for variable in self.variables]
+        self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
+        stored = json.loads((path / _ELBO).read_text())
+        try:
+            check_objective(path, "ELBO", stored, float(self.elbo()))
+        except ValueError:
+            for variable, value in zip(self.variables, before, strict=True):
+                variable.assign(value)
+            raise
+        step = checkpoint_step(path)
+        self.source.go_to(step)
+        return step, [_Record(*record) for record in json.loads((path / _HISTORY).read_text())]

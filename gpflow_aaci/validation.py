@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
@@ -65,6 +66,13 @@ def check_finite(name: str, value: tf.Tensor) -> Check:
     )
 
 
+def as_default_float(value: TensorType) -> tf.Tensor:
+    """A tensor of ``default_float()``; TensorFlow by itself rounds Python lists to float32."""
+    if not tf.is_tensor(value):
+        value = np.asarray(value)
+    return tf.cast(value, default_float())
+
+
 @check_shapes(
     "X: [N, D]",
     "Y: [N, P]",
@@ -90,8 +98,7 @@ def checked_data(
         ``num_data``, or labels that ``check_labels`` refuses. Values are checked when a compiled
         function runs, which raises ``tf.errors.InvalidArgumentError`` with the same message.
     """
-    X = tf.cast(tf.convert_to_tensor(X), default_float())
-    Y = tf.cast(tf.convert_to_tensor(Y), default_float())
+    X, Y = as_default_float(X), as_default_float(Y)
     for name, value in (("X", X), ("Y", Y)):
         if value.shape.rank not in (2, None):
             raise ValueError(f"{name} must be a matrix, one row per datum. Found: {value.shape}.")

@@ -102,10 +102,55 @@ def test_every_pass_sees_every_row_once_in_an_order_of_its_own() -> None:
     assert np.any(other.q_mu.numpy() != model.q_mu.numpy())
 
 
-def test_a_dataset_that_ends_ends_the_run() -> None:
+def test_a_dataset_that_ends_ends_the_run_and_says_so() -> None:
     data = tf.data.Dataset.from_tensor_slices(wave()).batch(20)
     model = sparse()
-    assert list(quiet(model, data, num_steps=50, evaluate_every=2).step) == [2, 4, 6]
+    with pytest.warns(UserWarning, match="data ended after 6 of 50 steps"):
+        assert list(quiet(model, data, num_steps=50, evaluate_every=4).step) == [4, 6]
+
+
+def test_an_optimizer_goes_on_with_its_model_and_every_call_has_its_own_steps() -> None:
+    """Two calls of 30 steps are one of 60 by the same optimizer on the same batches."""
+    model, once = full(), full()
+    optimizer = AlternatingOptimizer()
+    for _ in range(2):
+        history = quiet(model, num_steps=30, optimizer=optimizer)
+        assert list(history.step) == [10, 20, 30]
+    quiet(once, num_steps=60)
+    assert_same(model, once)
+
+
+def test_an_optimizer_of_another_model_is_refused_before_anything_changes() -> None:
+    optimizer = AlternatingOptimizer()
+    quiet(sparse(), wave(), num_steps=2, optimizer=optimizer)
+    model, fresh = sparse(), sparse()
+    with pytest.raises(ValueError, match="must be a new one for each model"):
+        quiet(model, wave(), num_steps=2, optimizer=optimizer)
+    by_hand = AlternatingOptimizer(
+        hyperparameter_optimizer=optimizer.hyperparameter_optimizer  # by way of another one
+    )
+    with pytest.raises(ValueError, match="must be a new one for each model"):
+        by_hand.minimize(model, wave())
+    assert_same(model, fresh)
+
+
+def test_nothing_to_do_is_said(tmp_path: Path) -> None:
+    quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
+    with pytest.warns(UserWarning, match="nothing to do: num_steps is 20, .* is of step 20"):
+        history = quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
+    assert list(history.step) == [10, 20]
+
+
+def test_a_metric_that_was_not_measured_stops_nothing(tmp_path: Path) -> None:
+    """20 steps without test data, whose NLL is NaN; then early stopping on it."""
+    quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
+    rule = EarlyStopping("nll", patience=1, min_delta=1e6)
+    history = quiet(
+        sparse(), wave(), num_steps=90, early_stopping=rule, test_data=wave(1),
+        checkpoint_dir=tmp_path,
+    )  # fmt: skip
+    assert list(history.step) == [10, 20, 30, 40]  # the first that is measured, and one more
+    assert list(history.nll.isna()) == [True, True, False, False]
 
 
 @pytest.mark.parametrize("metric", ["elbo", "nll"])
@@ -151,6 +196,15 @@ def test_a_failing_step_says_which_and_leaves_the_model() -> None:
         ({"early_stopping": EarlyStopping("elbo", patience=0)}, "patience"),
         ({"data": None}, "data"),
         ({"data": tf.data.Dataset.from_tensor_slices(wave()).take(0).batch(5)}, "empty"),
+        (
+            {"data": tf.data.Dataset.from_tensor_slices(dict(zip("XY", wave(), strict=True)))},
+            r"pair|batches \(X",
+        ),
+        ({"test_data": wave()[0]}, "test_data must be a pair"),
+        ({"test_data": (wave()[0], np.full((N, 1), np.nan))}, "test_data: Y must be finite"),
+        ({"test_data": (np.ones((0, 1)), np.ones((0, 1)))}, "test_data: X must have at least one"),
+        ({"test_data": (wave()[0], wave()[1][:, 0])}, r"test_data: (.|\n)*Argument: Y"),
+        ({"test_data": (np.ones((5, 2)), np.ones((5, 1)))}, "test_data: X must have as many"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_changes(kwargs: Any, names: str) -> None:
@@ -160,6 +214,15 @@ def test_bad_arguments_are_named_before_anything_changes(kwargs: Any, names: str
         quiet(model, **({"data": wave()} | kwargs))
     for now, then in zip(values(model), before, strict=True):
         np.testing.assert_array_equal(now, then)
+
+
+def test_labels_that_training_data_may_not_have_test_data_may_not_have() -> None:
+    X, Y = wave()
+    likelihood = gpflow_aaci.likelihoods.Logistic()
+    model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, X[:5].copy(), num_data=N)
+    labels = (Y > 0).astype(float)
+    with pytest.raises(ValueError, match="test_data: Y must hold labels of Logistic"):
+        quiet(model, (X, labels), test_data=(X, labels + 1.0))
 
 
 # ---- stopping and going on ----
@@ -191,12 +254,13 @@ def test_ctrl_c_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
     monitor = gpflow.monitor.Monitor(gpflow.monitor.MonitorTaskGroup(task))
     handler = signal.getsignal(signal.SIGINT)
     history = quiet(model, wave(), num_steps=60, monitor=monitor, checkpoint_dir=tmp_path)
-    assert list(history.step) == [10, 20]
+    assert list(history.step) == [10, 20, 25]
     assert signal.getsignal(signal.SIGINT) is handler
     whole, again = sparse(), sparse()
-    quiet(again, wave(), num_steps=60, checkpoint_dir=tmp_path)
-    quiet(whole, wave(), num_steps=60)
+    resumed = quiet(again, wave(), num_steps=60, checkpoint_dir=tmp_path)
+    history = quiet(whole, wave(), num_steps=60)
     assert_same(whole, again)
+    pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed.drop(columns="seconds"))
 
 
 KILLED = """
