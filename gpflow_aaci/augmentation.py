@@ -1,7 +1,12 @@
 r"""
 The auxiliary-variable verbs, derived once for every likelihood with an augmentation.
 
-The names are those of AugmentedGPLikelihoods.jl. What a likelihood states is
+The names are those of AugmentedGPLikelihoods.jl, the order of the arguments is not. Here it is
+(F, Y), as GPflow has it; there it is (y, f), and both are of one shape, so that a script carried
+over without turning them round may run and be wrong. ``expected_*`` and ``aux_kldivergence`` take
+``c``, which is all there is to a q(ω), where the Julia functions take q(Ω).
+
+What a likelihood states is
 
     p(y, ω|f) = e^{offset(f, y) + η ω} π(ω),  η = tilt(f, y),    q(ω) = e^{ηω} π(ω) / Z(η).
 
@@ -56,7 +61,7 @@ def aux_posterior_c(
     """
     c of the optimal q(ω), that of η = E_q tilt.
 
-    √(E_q h²), floored, where the likelihood is super-Gaussian (AACI Eq. 12).
+    √(E_q h²), floored, where the likelihood is super-Gaussian (AACI Alg. 1).
     """
     return likelihood.c_at(likelihood.expected_tilt(Fmu, Fvar, Y))
 
@@ -91,7 +96,7 @@ def init_aux_variables(
 
 @check_shapes("c: [N, P]", "return: [N, P]")
 def aux_posterior_mean(likelihood: AugmentedLikelihood, c: TensorType) -> tf.Tensor:
-    """ω̄ = E_q ω = d log Z/dη (AACI Eq. 9), at a floored c where it may be infinite."""
+    """ω̄ = E_q ω = d log Z/dη (AACI Sec. 3.3.1), at a floored c where it may be infinite."""
     return likelihood.tilted_mean(likelihood.tilt_at(c))
 
 
@@ -177,7 +182,7 @@ def logtilt(
     """
     log p(y|ω, f) = offset + tilt ω.
 
-    log C + g f − h² ω where super-Gaussian (AACI Eq. 10, with the sign of g f mended).
+    log C + g f − h² ω where super-Gaussian (AACI Eq. 10, its sign of g f mended: ERRATA.md).
     """
     return _expected_logtilt(likelihood, omega, F, tf.zeros_like(F), Y)
 

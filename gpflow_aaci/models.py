@@ -76,7 +76,7 @@ class _Augmented:
 
 class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
     r"""
-    ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI Eq. 15).
+    ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.4).
 
     Σ_i [log C + g m_i + log φ(E h_i²)] · num_data/|B| − KL[q(u) ‖ p(u)], which is below
     SVGP's own ELBO. On it GPflow's ``NaturalGradient(gamma)`` is the closed-form step, positive
@@ -205,7 +205,7 @@ class AugmentedSVGP(_Augmented, gpflow.models.SVGP):
 
 class AugmentedVGP(_Augmented, gpflow.models.VGP):
     r"""
-    ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI Eq. 15).
+    ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.1).
 
     Like VGP it keeps its data, so that its methods take none. Equal to ``AugmentedSVGP`` with
     Z = X: f is projected through A = L⁻¹K(X, X) with k_ii free of jitter, as in ``predict_f``,

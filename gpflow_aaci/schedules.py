@@ -23,7 +23,7 @@ Schedule = Callable[[tf.Tensor, NaturalGradient], tf.Tensor]
 
 
 class RobbinsMonro:
-    """(t + offset)^−exponent; the paper's is (t + 100)^−0.51."""
+    """(t + offset)^−exponent; that of the paper's scripts is (t + 100)^−0.51."""
 
     def __init__(self, exponent: float = 0.51, offset: float = 100.0) -> None:
         """
@@ -42,7 +42,7 @@ class RobbinsMonro:
 
 class AdaptiveStepSize(tf.Module):
     """
-    The paper's step sizes, longer where the batch is not to blame for the distance to go.
+    ``RobbinsMonro()``, longer where the batch is not to blame for the distance to go.
 
     Of E‖g‖² = ‖E g‖² + tr Var g a step of size ‖E g‖²/E‖g‖² is the best (Ranganath et al. 2013).
     The noise is estimated within the batch, from its own rows, with the factor 1 − |B|/num_data of

@@ -57,7 +57,7 @@ def sites_to_naturals(
     A: TensorType, potential: TensorType, precision: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Natural parameters of the optimal q(v) given the sites (AACI Eq. 13-14, whitened).
+    Natural parameters of the optimal q(v) given the sites (AACI Thm 2 and Alg. 3, whitened).
 
     lambda_1 = S⁻¹m = A·potential, Lambda_2 = S⁻¹ = I + A diag(precision) Aᵀ.
     """
@@ -120,7 +120,7 @@ def damped_update(
     step_size: TensorType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    naturals ← (1 − step_size)·naturals + step_size·optimum, AACI Algorithm 3 with its erratum.
+    naturals ← (1 − step_size)·naturals + step_size·optimum, AACI Alg. 3 as ERRATA.md mends it.
 
     This is the natural-gradient step of that size on the augmented bound. Naturals are averaged,
     never moments; data terms come in already scaled by num_data/|B|.

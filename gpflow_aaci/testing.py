@@ -93,7 +93,7 @@ def phi_derivatives(likelihood: SuperGaussianLikelihood, r: TensorType) -> list[
 
 def _completely_monotone(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
     """
-    (−1)^k φ^(k)(r) ≥ 0 (AACI Def. 1, Bernstein).
+    (−1)^k φ^(k)(r) ≥ 0 (AACI Eq. 8, Bernstein).
 
     If it held, (−1)^k φ^(k)(r) = ∫ ω^k e^{−rω} π(ω) dω ≤ (2k/(e r))^k φ(r/2) would too, which says
     what rounding is small against.

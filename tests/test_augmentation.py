@@ -268,7 +268,7 @@ def test_somewhere_to_start(case: Case) -> None:
 
 @with_density
 def test_integrating_omega_out_gives_the_likelihood_back(case: Case) -> None:
-    """∫ p(y|ω, f) π(ω|0) dω = p(y|f) (AACI Eq. 6-10)."""
+    """∫ p(y|ω, f) π(ω|0) dω = p(y|f) (AACI Thm 1)."""
     prior = prior_of(case)
     for y, f in [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]:
         # log p(y|ω, f) is linear in ω: two values say it all.
@@ -381,7 +381,7 @@ def test_the_bound_is_tight_without_uncertainty(case: Case) -> None:
 
 @every_case
 def test_the_bound_is_largest_at_aux_posterior_c(case: Case) -> None:
-    """c² = E h² (AACI Eq. 12): no other c does better, and the optimum is the closed form."""
+    """c² = E h² (AACI Alg. 1): no other c does better, and the optimum is the closed form."""
     likelihood = case.make()
     Fmu, Fvar, Y = random_marginals()
     c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)

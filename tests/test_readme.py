@@ -7,6 +7,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpflow_aaci
 
@@ -15,6 +16,53 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+CONVERTED = {
+    "gpflow.likelihoods.StudentT()": gpflow.likelihoods.StudentT(),
+    "gpflow.likelihoods.Gaussian()": gpflow.likelihoods.Gaussian(),
+    "gpflow.likelihoods.Bernoulli()": gpflow.likelihoods.Bernoulli(),
+    "gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)": gpflow.likelihoods.Bernoulli(
+        invlink=tf.sigmoid
+    ),
+}
+REFUSED = [
+    gpflow.likelihoods.MultiClass(3),
+    gpflow.likelihoods.Softmax(3),
+    gpflow.likelihoods.Poisson(),
+    gpflow.likelihoods.Exponential(),
+    gpflow.likelihoods.Gamma(),
+    gpflow.likelihoods.Beta(),
+    gpflow.likelihoods.Ordinal(np.array([0.0, 1.0])),
+    gpflow.likelihoods.SwitchedLikelihood(
+        [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
+    ),
+]
+
+
+def test_the_table_of_likelihoods() -> None:
+    """What it says is converted is, to that; what it says is refused is, and nothing else."""
+    section = README.split("## Which likelihoods")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.*?) \| (.*?) \|$", section, re.MULTILINE)[1:]
+    converted = {a.strip("`"): b for a, b in rows if a.startswith("`gpflow.likelihoods.")}
+    assert set(converted) == set(CONVERTED)
+    for name, likelihood in CONVERTED.items():
+        result = gpflow_aaci.likelihoods.augmented(likelihood)
+        assert converted[name].startswith(f"`{type(result).__name__}`")
+    (refused,) = (set(re.findall(r"`(\w+)`", a)) for a, b in rows if a.endswith("any other"))
+    assert refused == {type(likelihood).__name__ for likelihood in REFUSED}
+    for likelihood in REFUSED:
+        with pytest.raises(ValueError, match=f"Found: {type(likelihood).__name__}"):
+            gpflow_aaci.likelihoods.augmented(likelihood)
+    function = gpflow.functions.Linear()
+    for likelihood in (
+        gpflow.likelihoods.StudentT(scale=function),
+        gpflow.likelihoods.Gaussian(scale=function),
+        gpflow.likelihoods.Gaussian(variance=function),
+        gpflow.likelihoods.Bernoulli(invlink=tf.exp),
+    ):
+        with pytest.raises(ValueError, match=f"{type(likelihood).__name__}"):
+            gpflow_aaci.likelihoods.augmented(likelihood)
 
 
 def test_the_swap() -> None:

@@ -11,7 +11,7 @@ LogPhi = Callable[..., tf.Tensor]
 
 def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor) -> list[tf.Tensor]:
     """
-    The first ``order`` cumulants of ω, (−1)^k d^k log φ/dr^k (AACI Eq. 9), by nested tapes.
+    The first ``order`` cumulants of ω, (−1)^k d^k log φ/dr^k (AACI App. A.2), by nested tapes.
 
     Where r = 0 and a derivative does not exist, the cumulant is infinite.
     """

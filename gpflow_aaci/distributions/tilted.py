@@ -16,7 +16,7 @@ tfd = tfp.distributions
 
 class TiltedDistribution(InvertedDistribution):
     r"""
-    π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), where φ(r) = ∫ e^{−rω} π_φ(ω|0) dω (AACI Eq. 6-9).
+    π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), where φ(r) = ∫ e^{−rω} π_φ(ω|0) dω (AACI Eq. 6-7).
 
     Its Laplace transform is φ(s + c²)/φ(c²), which is all that is needed: cumulants are
     derivatives of log φ at c², cdf and density the inverse transform, quantiles and draws the

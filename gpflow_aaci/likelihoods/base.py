@@ -109,7 +109,7 @@ class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
         π(ω|c), a distribution of batch shape c.shape.
 
         :param c: [...], finite and positive; or zero, where that is the prior (super-Gaussian
-            likelihoods, π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), AACI Eq. 8-9).
+            likelihoods, π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), AACI Eq. 7).
         :raises ValueError: for c outside of that.
         """
         c = parameters_of_one_dtype(c=c)["c"]

@@ -96,13 +96,13 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         "return: [batch...]",
     )
     def expected_h_squared(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """E h² = α − β Fmu + γ (Fmu² + Fvar) under f ~ N(Fmu, Fvar) (AACI Eq. 12)."""
+        """E h² = α − β Fmu + γ (Fmu² + Fvar) under f ~ N(Fmu, Fvar) (AACI Alg. 1)."""
         centre, remainder = self.complete_square(Y)
         return self.gamma(Y) * (tf.square(Fmu - centre) + Fvar) + remainder
 
     @check_shapes("r: [batch...]", "return: [batch...]")
     def omega_mean(self, r: TensorType) -> tf.Tensor:
-        """E[ω] = −d log φ/dr under π_φ(ω|c), at r = c² (AACI Eq. 9)."""
+        """E[ω] = −d log φ/dr under π_φ(ω|c), at r = c² (AACI Sec. 3.3.1)."""
         r = tf.convert_to_tensor(r)
         with tf.GradientTape() as tape:
             tape.watch(r)

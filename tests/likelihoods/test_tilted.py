@@ -45,7 +45,7 @@ def test_the_closed_form_is_that_of_log_phi(case: Case) -> None:
 
 @every_case
 def test_tilting_by_c(case: Case) -> None:
-    """π(ω|c) ∝ e^{−c²ω} π(ω|0), with the constant 1/φ(c²) (AACI Eq. 8)."""
+    """π(ω|c) ∝ e^{−c²ω} π(ω|0), with the constant 1/φ(c²) (AACI Eq. 7)."""
     likelihood = case.make()
     if isinstance(likelihood, likelihoods.Gaussian):
         pytest.skip("a point mass has no density")
