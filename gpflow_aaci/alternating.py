@@ -9,7 +9,7 @@ from gpflow.keras import tf_keras
 
 from .augmentation import optimal_expected_aug_loglik
 from .collapsed import covariance_minus_eye, sum_to, through_prior, through_projection
-from .models import AugmentedModel, hyperparameters, refresh_posteriors
+from .models import AugmentedModel, hyperparameters, local, refresh_posteriors, strategy_of
 from .optimizers import Data, check_arguments, check_step_size, finite_q, next_batch, sites_at_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 from .sites import (
@@ -107,7 +107,7 @@ class AlternatingOptimizer(tf.Module):
         if optimizer not in _BUILT_FOR:
             elsewhere = getattr(optimizer, "built", getattr(optimizer, "_built", False))
             if not elsewhere:
-                with tf.init_scope():
+                with tf.init_scope(), strategy_of(variables).scope():
                     optimizer.build(variables)
             _BUILT_FOR[optimizer] = [] if elsewhere else [weakref.ref(v) for v in variables]
         known = [reference() for reference in _BUILT_FOR[optimizer]]
@@ -181,7 +181,7 @@ class AlternatingOptimizer(tf.Module):
             terms = _bound_terms(model, variables, projection, q_mu, q_sqrt, (X, Y, scale))
             bars = _through_kernel(model, kernel, projection, q_mu, q_sqrt, terms)
             through_kernel = tape.gradient(
-                kernel, variables, output_gradients=bars, unconnected_gradients="zero"
+                kernel, local(variables), output_gradients=bars, unconnected_gradients="zero"
             )
             gradients = [a + b for a, b in zip(terms.direct, through_kernel, strict=True)]
             checks += [
@@ -193,7 +193,8 @@ class AlternatingOptimizer(tf.Module):
             model.q_sqrt.assign(kept[1])
             descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
             if descents:
-                self.hyperparameter_optimizer.apply_gradients(descents)
+                apply = self.hyperparameter_optimizer.apply_gradients
+                strategy_of(variables).run(lambda: apply(descents))
             self.step_size.assign(tf.cast(s, tf.float64))
             done = self.step.assign_add(1)
         with tf.control_dependencies([done]):
@@ -224,7 +225,7 @@ def _bound_terms(
         tape.watch([Fmu, Fvar])
         terms = optimal_expected_aug_loglik(model.likelihood, Fmu + model.mean_function(X), Fvar, Y)
         total = scale * tf.reduce_sum(terms) + model.log_prior_density()
-    sources = [Fmu, Fvar, *variables]
+    sources = [Fmu, Fvar, *local(variables)]
     mu_bar, var_bar, *direct = tape.gradient(total, sources, unconnected_gradients="zero")
     return _Terms(tf.transpose(mu_bar), tf.transpose(var_bar), direct)
 

@@ -1,6 +1,6 @@
 """``fit_collapsed`` and ``polish``: full-batch routes that leave minibatches behind."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -12,8 +12,9 @@ from gpflow.utilities import to_default_float
 
 from .augmentation import optimal_expected_aug_loglik
 from .checkpoints import check_objective, describe, latest_checkpoint, save_checkpoint
+from .coordinates import Coordinates
 from .identity import digest
-from .models import AugmentedModel, AugmentedVGP, hyperparameters, refresh_posteriors
+from .models import AugmentedModel, AugmentedVGP, hyperparameters, local, refresh_posteriors
 from .profile import Chunks, Compiled, Profile, Q, State, flat, make_chunks, spec
 from .progress import progress_bar
 
@@ -206,7 +207,7 @@ def polish(
 class _Point(NamedTuple):
     """Somewhere to come back to."""
 
-    x: AnyNDArray  # the unconstrained hyperparameters
+    x: AnyNDArray  # the hyperparameters' coordinates
     q: Q
     objective: float
 
@@ -253,6 +254,8 @@ class _Fit:
         self.variables = hyperparameters(model)
         own = {id(variable) for variable in model.likelihood.trainable_variables}
         self.likelihood_variables = [v for v in self.variables if id(v) in own]
+        self.coordinates = Coordinates(model.parameters, self.variables)
+        self.likelihood_coordinates = Coordinates(model.parameters, self.likelihood_variables)
         self.exact = Compiled(model, self.variables)
         self.fast = Compiled(model, self.variables, tf.float32)
         self.is_exact = False
@@ -281,22 +284,22 @@ class _Fit:
             value = self._value(chunks, self.q)
         except tf.errors.InvalidArgumentError:
             value = -np.inf
-        return _Point(_pack(self.variables), self.q, value)
+        return _Point(self.coordinates.pack(), self.q, value)
 
     def check(self, path: Path, chunks: Chunks, stored: _Point, here: _Point) -> None:
         """
         :raises ValueError: unless the objective at ``stored`` is what ``path`` says it was.
         """
-        _unpack(self.variables, stored.x)
+        self.coordinates.unpack(stored.x)
         self.q = stored.q
         objective = self.here(chunks).objective
-        _unpack(self.variables, here.x)
+        self.coordinates.unpack(here.x)
         self.q = here.q
         check_objective(path, "objective", stored.objective, objective)
 
     def move_to(self, point: _Point) -> None:
         """Make ``point`` the model's."""
-        _unpack(self.variables, point.x)
+        self.coordinates.unpack(point.x)
         self.q = point.q
         self.model.assign_whitened_q(*point.q, self.exact.factor())
 
@@ -310,7 +313,7 @@ class _Fit:
             end = self._augmented_round(chunks, start, iterations)
         if end is start:
             return start
-        _unpack(self.variables, end.x)
+        self.coordinates.unpack(end.x)
         end = end._replace(objective=self._value(chunks, end.q))  # never trust a fast value
         return end if _better(end, start) else start
 
@@ -322,23 +325,24 @@ class _Fit:
         """
         if not self.likelihood_variables:
             return
-        before = _pack(self.likelihood_variables)
+        own = self.likelihood_coordinates
+        before = own.pack()
         profile = self._profile(chunks)
         terms = profile.state(self.q).terms
         scale = to_default_float(profile.scale)
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-            _unpack(self.likelihood_variables, x)
+            own.unpack(x)
             value, gradients = self._likelihood_prior()
             value, gradient = float(value), flat(gradients)
             for (X, Y), t in zip(chunks, terms, strict=True):
                 part, gradients = self._likelihood_terms(X, Y, t.mu, t.var, scale)
                 value, gradient = value + float(part), gradient + flat(gradients)
-            return -value, -gradient
+            return -value, -own.gradient(x, gradient)
 
         end = self._lbfgs(loss, before, _LIKELIHOOD_ITERATIONS)
         better = loss(end)[0] < loss(before)[0]
-        _unpack(self.likelihood_variables, end if better else before)
+        own.unpack(end if better else before)
 
     def _log_likelihood_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
@@ -360,7 +364,7 @@ class _Fit:
         return value, self._likelihood_gradient(tape, value)
 
     def _likelihood_gradient(self, tape: tf.GradientTape, value: tf.Tensor) -> list[tf.Tensor]:
-        sources = self.likelihood_variables
+        sources = local(self.likelihood_variables)
         return tape.gradient(value, sources, unconnected_gradients="zero")
 
     def _standard_round(
@@ -370,14 +374,14 @@ class _Fit:
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             nonlocal best
-            _unpack(self.variables, x)
+            self.coordinates.unpack(x)
             profile = self._profile(chunks)
             state, _ = profile.maximise(best.q, _INNER_TOLERANCE * self.num_data)
             log_prior, gradient = profile.gradient(state)
             point = _Point(x.copy(), state.q, state.elbo + log_prior)
             if np.all(np.isfinite(gradient)) and _better(point, best):
                 best = point
-            return -point.objective, -gradient
+            return -point.objective, -self.coordinates.gradient(x, gradient)
 
         if self.variables:
             self._lbfgs(loss, start.x, iterations, lambda: report(best))
@@ -396,13 +400,14 @@ class _Fit:
             return tf.split(to_default_float(c), rows)
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-            _unpack(self.variables, x[:size])
+            self.coordinates.unpack(x[:size])
             value, gradient, log_c_gradient = self._profile(chunks).collapsed(c_of(x))
+            gradient = self.coordinates.gradient(x[:size], gradient)
             return -value, -np.concatenate([gradient, log_c_gradient])
 
         log_c = np.log(np.concatenate(c_chunks)).ravel()
         x = self._lbfgs(loss, np.concatenate([start.x, log_c]), iterations)
-        _unpack(self.variables, x[:size])
+        self.coordinates.unpack(x[:size])
         try:
             profile = self._profile(chunks)
             q = profile.optimum_given_c(c_of(x))
@@ -480,17 +485,3 @@ def _schedule(model: AugmentedModel, num_rows: int) -> Iterator[tuple[int, int]]
         rows *= _GROWTH
     for doubled in range(_MAX_ROUNDS):
         yield num_rows, min(_ITERATIONS * 2**doubled, _MOST_ITERATIONS)
-
-
-def _pack(variables: Sequence[tf.Variable]) -> AnyNDArray:
-    values = [np.ravel(variable.numpy()) for variable in variables]
-    return np.concatenate([np.zeros(0), *values]).astype(np.float64)
-
-
-def _unpack(variables: Sequence[tf.Variable], x: AnyNDArray) -> None:
-    at = 0
-    for variable in variables:
-        size = int(np.prod(variable.shape))
-        value = x[at : at + size].reshape(variable.shape)
-        variable.assign(value.astype(variable.dtype.as_numpy_dtype))
-        at += size

@@ -25,7 +25,7 @@ from .augmentation import (
     expected_auglik_potential_and_precision,
 )
 from .collapsed import covariance_minus_eye, product, through_prior, through_projection
-from .models import AugmentedModel
+from .models import AugmentedModel, local
 from .sites import naturals_to_q
 
 _CHUNK = 50_000  # rows of data in one product
@@ -90,7 +90,7 @@ class Compiled:
             I + A diag(precision) Aᵀ bears float32, at a quarter of the time; the triangular solve
             for A does not.
         """
-        self.model, self.variables = model, list(variables)
+        self.model, self.variables = model, local(variables)
         self.product_dtype = product_dtype or tf.as_dtype(default_float())
 
         # Ranks and what is known for good: traced once, for any number of rows.

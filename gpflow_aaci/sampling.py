@@ -1,6 +1,6 @@
 """Draws from the exact posterior as ArviZ knows them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 
 from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
-from .hyperparameter_gibbs import Sweep, make_sweep, sampled_parameters
+from .hyperparameter_gibbs import make_sweep, sampled_parameters
 from .likelihoods import AugmentedLikelihood
 from .models import AugmentedModel, AugmentedVGP
 from .progress import progress_bar
@@ -90,8 +90,8 @@ def sample_posterior(
     total = num_burnin + num_samples
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     if hyperparameters:
-        sweep = make_sweep(model)
-        chains = [_hyperparameter_blocks(model, sweep, X, Y, total, s) for s in seeds]
+        draws_of_one = _hyperparameter_draws(model, Y)
+        chains = [_hyperparameter_blocks(model, draws_of_one, total, s) for s in seeds]
     elif is_sparse:
         kernel = SparseGibbsKernel(model, data, over_relaxation)
         chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
@@ -187,28 +187,50 @@ def _blocks(
         yield {name: value.numpy() for name, value in traced.items()}
 
 
+def _hyperparameter_draws(
+    model: AugmentedVGP, Y: tf.Tensor
+) -> Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]:
+    """(f [1, N, P], seeds [S, 2]) → S draws of one chain; compiled once for all chains."""
+    sweep, parameters = make_sweep(model), sampled_parameters(model)
+
+    def described(f: tf.Tensor, omega: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        of_y = _of_y(model.likelihood, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y))
+        values = {name: tf.identity(p)[None] for name, p in parameters.items()}
+        return {"f": f, "omega": omega, **of_y, **values}
+
+    def draws(f: tf.Tensor, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        return tf.scan(
+            lambda last, seed: described(*sweep(last["f"], Y, seed), seed),
+            seeds,
+            initializer=described(f, tf.zeros_like(f), seeds[0]),
+        )
+
+    return tf.function(draws, autograph=False, reduce_retracing=True)
+
+
 def _hyperparameter_blocks(
-    model: AugmentedVGP, sweep: Sweep, X: tf.Tensor, Y: tf.Tensor, total: int, seed: tf.Tensor
+    model: AugmentedVGP,
+    draws: Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]],
+    total: int,
+    seed: tf.Tensor,
 ) -> Generator[Draws, None, None]:
-    """[draw, 1, ...] of one chain; the model's parameters are put back at the end."""
-    parameters = sampled_parameters(model)
-    before = {name: p.unconstrained_variable.numpy() for name, p in parameters.items()}
+    """[draw, 1, ...] of one chain, some at a time; the parameters are put back at the end."""
+    variables = [p.unconstrained_variable for p in sampled_parameters(model).values()]
+    before = [variable.numpy() for variable in variables]
     seeds = tfp.random.split_seed(seed, n=1 + total)
     f = GibbsKernel(model).initial_state(1, seeds[0])
     try:
-        for s in seeds[1:]:
-            f, omega = sweep(f, Y, s)
-            values = {name: parameter[None] for name, parameter in parameters.items()}
-            of_y = _of_y(model.likelihood, f, Y, tf.random.experimental.stateless_fold_in(s, _OF_Y))
-            block = {"f": f, "omega": omega, **of_y, **values}
-            yield {name: value.numpy()[None] for name, value in block.items()}
+        for start in range(1, 1 + total, _DRAWS_AT_ONCE):
+            block = draws(f, tf.stack(seeds[start : start + _DRAWS_AT_ONCE]))
+            f = block["f"][-1]
+            yield {name: value.numpy() for name, value in block.items()}
     except tf.errors.InvalidArgumentError as error:
         raise FloatingPointError(
             f"A draw of the hyperparameters is beyond floating point: {error.message}"
         ) from error
     finally:
-        for name, parameter in parameters.items():
-            parameter.unconstrained_variable.assign(before[name])
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
 
 
 def _joined(parts: Sequence[Draws], axis: int, start: int = 0) -> Draws:

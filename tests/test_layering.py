@@ -14,6 +14,9 @@ ROOT = Path(gpflow_aaci.__file__).parent
 # From the top. A new module must be given a place.
 ORDER = [
     "validation",
+    "progress",
+    "identity",
+    "coordinates",
     "special",
     "inverse_laplace",
     "sites",

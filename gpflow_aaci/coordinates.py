@@ -1,0 +1,71 @@
+"""
+The coordinates in which hyperparameters are searched: the logarithm of each that is positive.
+
+GPflow keeps a positive parameter as softplus⁻¹ of it, along which one that wants to be 1,000 is far
+away and one of 10⁸ out of reach; in logarithms all scales of data and parameters are alike. The
+model keeps its transforms: this is a change of variables within a fit.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray
+
+
+class Coordinates:
+    """One vector x for some of a model's variables, in their order."""
+
+    def __init__(self, parameters: Sequence[Parameter], variables: Sequence[tf.Variable]) -> None:
+        """
+        :param variables: some of the unconstrained variables of ``parameters``, or of others.
+        """
+        softplus = {id(p.unconstrained_variable) for p in parameters if _is_softplus(p.transform)}
+        self.variables = list(variables)
+        self._sizes = [int(np.prod(variable.shape)) for variable in variables]
+        flags = [np.full(n, id(v) in softplus) for n, v in zip(self._sizes, variables, strict=True)]
+        self._in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
+
+    def pack(self) -> AnyNDArray:
+        """x of the variables as they are."""
+        values = [np.ravel(variable.numpy()) for variable in self.variables]
+        u = np.concatenate([np.zeros(0), *values]).astype(np.float64)
+        # log softplus(u), which is u where e^u is small
+        small = u < -30.0
+        log = np.where(small, u, np.log(np.logaddexp(0.0, np.where(small, 0.0, u))))
+        return np.where(self._in_logarithms, log, u)
+
+    def unpack(self, x: AnyNDArray) -> None:
+        """Set the variables to x."""
+        excess, small = self._excess(x)
+        inverse = excess + np.log(-np.expm1(-excess))  # softplus⁻¹
+        u = np.where(self._in_logarithms, np.where(small, x, inverse), x)
+        at = 0
+        for variable, size in zip(self.variables, self._sizes, strict=True):
+            value = u[at : at + size].reshape(variable.shape)
+            variable.assign(value.astype(variable.dtype.as_numpy_dtype))
+            at += size
+
+    def gradient(self, x: AnyNDArray, in_variables: AnyNDArray) -> AnyNDArray:
+        """The gradient in x, of that in the variables: du/dx = y/(1 − e^−y) at y = e^x."""
+        excess, small = self._excess(x)
+        return in_variables * np.where(small, 1.0, excess / -np.expm1(-excess))
+
+    def _excess(self, x: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        """e^x where x is a logarithm, 1 elsewhere and where it is too small to matter."""
+        small = ~self._in_logarithms | (x < -30.0)
+        with np.errstate(over="ignore"):  # a value that overflows is refused by what it is for
+            return np.exp(np.where(small, 0.0, x)), small
+
+
+def _is_softplus(transform: tfp.bijectors.Bijector | None) -> bool:
+    """Softplus, or one that is shifted: GPflow's ``positive``."""
+    if isinstance(transform, tfp.bijectors.Chain) and len(transform.bijectors) == 2:
+        shift, transform = transform.bijectors
+        if not isinstance(shift, tfp.bijectors.Shift):
+            return False
+    if transform is None or not isinstance(transform, tfp.bijectors.Softplus):
+        return False
+    return transform.hinge_softness is None and transform.low is None
