@@ -292,7 +292,10 @@ def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
         (("experiment = ", "experiment : "), ["TOML"]),
         (("steps = 30", 'steps = "30"'), ["steps", "integer", "'30'"]),
         (("steps = 30", "seconds = true"), ["seconds", "number", "True"]),
-        (("steps = 30", "seeds = [3, 1, 3]"), ["seeds", "differ from each other", "[3, 1, 3]"]),
+        (
+            ("steps = 30", "steps = 1\nseeds = [3, 1, 3]"),
+            ["seeds", "differ from each other", "[3, 1, 3]"],
+        ),
         (("= 8", "= 109"), ["num_inducing", "at most", "108 of wave", "Found: 109."]),
         (
             ('name = "StudentT"', 'name = "Laplace", parameters = { df = 3.0 }'),
