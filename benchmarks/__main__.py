@@ -1,6 +1,7 @@
 """Command line: ``python -m benchmarks run configs/quickstart.toml``."""
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -39,8 +40,10 @@ def run(
 ) -> None:
     """Run an experiment; all results go to its output folder. Finished runs are not run again."""
     with _clear_errors():
-        for part in parts(load_config(config_path, overrides or ())):
-            part.output.mkdir(parents=True, exist_ok=True)
+        experiments = parts(load_config(config_path, overrides or ()))
+        for part in experiments:
+            _make_writable(part.output)
+        for part in experiments:
             metrics = EXPERIMENTS[type(part)].run(part, data_dir, quiet)
             resolved = part.model_dump_json(indent=2, exclude={"output"})
             (part.output / "config.json").write_text(resolved + "\n")
@@ -72,12 +75,26 @@ def _report(part: Single, title: str, quiet: bool) -> None:
     path = part.output / "metrics.csv"
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
+    _make_writable(part.output)
     made = EXPERIMENTS[type(part)].report(read_metrics(path))
     write_report(made, title, part.output, read_environment(part.output))
     if not quiet:
         for caption, table in made.tables.items():
             print_table(table, caption or title)
         typer.echo(f"Written to {part.output}/")
+
+
+def _make_writable(folder: Path) -> None:
+    """Make the folder, unless there is one, and see whether a file can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror
+        raise ConfigError(
+            f"output must be a folder that can be written. Found: {folder} ({reason})."
+        ) from error
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -109,6 +110,16 @@ Grid = Annotated[
 ]
 
 
+def _distinct(seeds: list[int]) -> list[int]:
+    """A seed given twice would count as two runs."""
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"must be seeds that differ from each other. Found: {seeds}")
+    return seeds
+
+
+Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_distinct)]
+
+
 class Alternating(_Strict):
     kind: Literal["alternating"]
     step_size: Grid[Annotated[float, Field(gt=0, le=1)] | Literal["adaptive", "robbins-monro"]] = [
@@ -152,9 +163,8 @@ class Convergence(_Experiment):
     seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
     test_fraction: float = Field(0.1, gt=0, lt=1)
     max_test: PositiveInt = Field(10_000, description="most test rows, as in the paper's scripts")
-    seeds: list[int] = Field(
+    seeds: Seeds = Field(
         [0],
-        min_length=1,
         description="of split, inducing points and batches. Grids are run at the first; at the "
         "others only the paper's settings and what was best or fastest there",
     )
@@ -168,7 +178,7 @@ class AugmentationGap(_Experiment):
     largest_lengthscale: PositiveFloat = 1e2
     num_lengthscales: int = Field(13, ge=2, description="evenly spaced in their logarithm")
     test_fraction: float = Field(0.1, gt=0, lt=1)
-    seeds: list[int] = Field([0, 1, 2], min_length=1, description="of the split")
+    seeds: Seeds = Field([0, 1, 2], description="of the split")
 
 
 class StepTime(_Experiment):

@@ -21,6 +21,7 @@ from .methods import (
     LABELS,
     Setting,
     Start,
+    clustered,
     make_method,
     make_model,
     make_start,
@@ -42,8 +43,11 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
     ``output/runs`` and not run again; its curves are in ``output/tensorboard``.
     """
     grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
-    # All data first: a wrong path is said before anything has run.
+    # All data first: a wrong path, or too few rows, is said before anything has run.
     datasets = load_datasets(config.problem, folder, quiet)
+    for dataset in datasets:
+        first_split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
+        clustered(first_split, config.num_inducing)
     runs: list[pd.DataFrame] = []
     # tqdm's disable=None: silent where the output is not a terminal.
     with tqdm(unit="run", disable=True if quiet else None) as progress:

@@ -20,6 +20,7 @@ from .config import (
     Adam,
     Alternating,
     Collapsed,
+    ConfigError,
     KernelConfig,
     LikelihoodConfig,
     Method,
@@ -98,6 +99,22 @@ class Start:
 _CLUSTERED = 100_000
 
 
+def clustered(split: Split, num_inducing: int) -> Array:
+    """
+    The training inputs that inducing points are chosen from.
+
+    :raises ConfigError: where fewer than ``num_inducing`` of them are distinct.
+    """
+    some = split.X[:_CLUSTERED]  # in random order; of millions, a part has the same centres
+    distinct = len(np.unique(some, axis=0))
+    if num_inducing > distinct:
+        raise ConfigError(
+            f"num_inducing must be at most the number of distinct training inputs, {distinct} of "
+            f"{split.name}. Found: {num_inducing}."
+        )
+    return some
+
+
 def make_start(
     split: Split,
     likelihood: LikelihoodConfig,
@@ -105,10 +122,12 @@ def make_start(
     seed: int,
     kernel: KernelConfig | None = None,
 ) -> Start:
-    """k-means++ centres for Z, the root mean squared distance for a lengthscale not given."""
-    some = split.X[:_CLUSTERED]  # in random order; of millions, a part has the same centres
-    num_inducing = min(num_inducing, len(np.unique(some, axis=0)))
-    Z = gpflow_aaci.kmeans_plusplus(some, num_inducing, seed)
+    """
+    k-means++ centres for Z, the root mean squared distance for a lengthscale not given.
+
+    :raises ConfigError: for more inducing points than distinct training inputs.
+    """
+    Z = gpflow_aaci.kmeans_plusplus(clustered(split, num_inducing), num_inducing, seed)
     kernel = kernel or KernelConfig()
     lengthscale = kernel.lengthscale or root_mean_squared_distance(split.X)
     return Start(kernel, likelihood, Z, lengthscale, len(split.X))

@@ -1,6 +1,6 @@
 """What every augmentation must satisfy; for one's own likelihoods as for the built-in ones."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -8,55 +8,75 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 
-from .augmentation import aug_loglik, aux_full_conditional, optimal_expected_aug_loglik
-from .likelihoods import SuperGaussianLikelihood
+from .augmentation import (
+    aug_loglik,
+    auglik_potential_and_precision,
+    aux_full_conditional,
+    logtilt,
+    optimal_expected_aug_loglik,
+)
+from .likelihoods import AugmentedLikelihood, BinaryLikelihood, SuperGaussianLikelihood
 from .likelihoods.quadrature import log_expectation
 from .validation import check_finite, require
 
 _HIGHEST_DERIVATIVE = 4
+# c² from the floor that inference puts under it, where r is large against any residual.
+_R = np.logspace(-15, 12, 541)
+_MARGINALS = ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0))  # means and standard deviations of f
 
 
 @check_shapes("Y: [N, P]")
-def check_likelihood(likelihood: SuperGaussianLikelihood, Y: TensorType) -> None:
+def check_likelihood(likelihood: AugmentedLikelihood, Y: TensorType) -> None:
     """
-    Check that a likelihood is super-Gaussian, so that augmented inference with it is right.
+    Check that a likelihood has the augmentation it states, so that inference with it is right.
 
-    That φ(0) = 1; that log φ and E[ω] are finite for any residual; that φ is completely monotone,
+    Of any ``AugmentedLikelihood``: that ∫ p(y|f) dy = 1 where ``is_density`` says so, and that
+    ``scalar_log_density`` is its expectation; that log Z and E[ω] are finite; that offset, tilt,
+    log Z, E[ω] and the sites belong to one p(y, ω|f); that the augmented bound stays below
+    E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
+
+    Of a ``SuperGaussianLikelihood`` also: that φ(0) = 1 and φ ≤ 1; that φ is completely monotone,
     by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
-    that β² ≤ 4αγ; that ∫ p(y|f) dy = 1 where ``is_density`` says so; that the augmented bound stays
-    below E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule. In float64::
+    that β² ≤ 4αγ. In float64::
 
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
     :param Y: observations of the kind the likelihood is for, e.g. some training data.
     :raises ValueError: naming what fails, where, and by how much.
     """
-    if not isinstance(likelihood, SuperGaussianLikelihood):
+    if not isinstance(likelihood, AugmentedLikelihood):
         raise ValueError(
-            "likelihood must be a SuperGaussianLikelihood, whose phi is what is checked. "
+            "likelihood must be an AugmentedLikelihood, e.g. your own SuperGaussianLikelihood. "
             f"Found: {type(likelihood).__name__}."
         )
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = tf.cast(tf.convert_to_tensor(Y), tf.float64)
     require([check_finite("Y", Y), *likelihood.check_observations(Y)])
-    failures = [
-        failure
-        for check in (
+    checks = [
+        _finite_partition(likelihood, Y),
+        _pieces_agree(likelihood, Y),
+        _integrates_to_one(likelihood, Y),
+        _predicts_its_expectation(likelihood, Y),
+        _bound_is_below(likelihood, Y),
+        _obeys_bayes(likelihood, Y),
+    ]
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        checks = [
             _starts_at_one(likelihood),
             _finite_everywhere(likelihood),
             _completely_monotone(likelihood),
             _analytic(likelihood),
             _h_squared_non_negative(likelihood, Y),
-            _integrates_to_one(likelihood, Y),
-            _bound_is_below(likelihood, Y),
-            _obeys_bayes(likelihood, Y),
-        )
-        for failure in check
-    ]
+            *checks[1:],
+        ]
+    failures = [failure for check in checks for failure in check]
     if failures:
         name = type(likelihood).__name__
         raise ValueError(f"{name} is not a valid likelihood here: " + " ".join(failures))
+
+
+# ---- of φ ----
 
 
 def _starts_at_one(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
@@ -64,15 +84,19 @@ def _starts_at_one(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
     log_phi = float(likelihood.log_phi(tf.constant(1e-30, tf.float64)))
     if not abs(log_phi) < 1e-8:
         yield f"phi(0) must be 1; log_phi(1e-30) is {log_phi:.3g}."
+    rest = likelihood.log_phi(tf.constant(_R)).numpy()
+    if (rest > max(log_phi, 0.0) + 1e-8).any():
+        at = int(np.nanargmax(rest))
+        yield f"phi must be at most 1; at r = {_R[at]:.3g}, log_phi is {rest[at]:.3g}."
 
 
 def _finite_everywhere(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
-    r = tf.constant(np.logspace(-2, 12, 15))
+    r = tf.constant(_R)
     for name, value in (("log_phi", likelihood.log_phi(r)), ("E[ω]", likelihood.omega_mean(r))):
         wrong = ~np.isfinite(value.numpy())
         if wrong.any():
             at = int(np.argmax(wrong))
-            yield f"{name} must be finite; at r = {r.numpy()[at]:.3g} it is {value.numpy()[at]}."
+            yield f"{name} must be finite; at r = {_R[at]:.3g} it is {value.numpy()[at]}."
             return
 
 
@@ -96,19 +120,19 @@ def _completely_monotone(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
     (−1)^k φ^(k)(r) ≥ 0 (AACI Eq. 8, Bernstein).
 
     If it held, (−1)^k φ^(k)(r) = ∫ ω^k e^{−rω} π(ω) dω ≤ (2k/(e r))^k φ(r/2) would too, which says
-    what rounding is small against.
+    what rounding is small against, except where φ itself underflows.
     """
-    r = tf.constant(np.logspace(-2, 4, 61))
+    r = tf.constant(_R)
     phi_half = tf.exp(likelihood.log_phi(r / 2.0)).numpy()
     for k, derivative in enumerate(phi_derivatives(likelihood, r)):
         signed = (-1) ** k * derivative.numpy()
-        largest = (2.0 * max(k, 0.5) / (np.e * r.numpy())) ** k * np.maximum(phi_half, 1e-300)
-        wrong = ~(signed >= -1e-9 * largest)
+        largest = (2.0 * max(k, 0.5) / (np.e * _R)) ** k * phi_half
+        wrong = ~(signed >= -1e-9 * np.maximum(largest, 1e-290))
         if wrong.any():
             at = int(np.argmax(wrong))
             yield (
                 f"phi must be completely monotone; its derivative of order {k} has the wrong sign "
-                f"at r = {r.numpy()[at]:.3g}, where it is {derivative.numpy()[at]:.3g}."
+                f"at r = {_R[at]:.3g}, where it is {derivative.numpy()[at]:.3g}."
             )
             return
 
@@ -148,7 +172,105 @@ def _h_squared_non_negative(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -
         )
 
 
-def _integrates_to_one(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
+# ---- of any augmentation ----
+
+
+def _centre(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+    """An f about which p(y|f) may be kinked or narrow."""
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        return likelihood.complete_square(Y)[0]
+    return tf.zeros_like(Y) if isinstance(likelihood, BinaryLikelihood) else Y
+
+
+def _steps(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+    """Three steps from the centre [3, N, P]; where super-Gaussian, of h² about 1."""
+    unit = tf.ones_like(Y)
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        gamma = likelihood.gamma(Y) * unit
+        unit = 1.0 / tf.sqrt(tf.where(gamma > 0.0, gamma, unit))
+    return unit * tf.constant([[[0.3]], [[-1.0]], [[2.5]]], Y.dtype)
+
+
+def _width(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+    """How far from its centre log p(y|f) has fallen by 1, on one side at least."""
+    log_prob, centre = _log_prob(likelihood, Y), _centre(likelihood, Y)
+    steps = np.logspace(-12, 12, 97)
+    away = tf.constant(steps[:, None, None])
+    lower = tf.minimum(log_prob(centre + away), log_prob(centre - away))
+    fallen = (lower < log_prob(centre) - 1.0).numpy()
+    fallen[-1] = True
+    return tf.constant(steps[np.argmax(fallen, axis=0)])
+
+
+def _finite_partition(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """log Z and E[ω] > 0 at the tilts of very small and very large f."""
+    f = np.logspace(-3, 6, 19)
+    F = tf.constant(np.concatenate([-f, f])[:, None, None]) + tf.zeros_like(Y)
+    tilt = likelihood.expected_tilt(F, tf.zeros_like(F), tf.broadcast_to(Y, tf.shape(F)))
+    log_Z, omega_mean = likelihood.log_partition(tilt), likelihood.tilted_mean(tilt)
+    for name, accepted, value in (
+        ("log_partition", "finite", log_Z.numpy()),
+        ("tilted_mean", "finite and positive", omega_mean.numpy()),
+    ):
+        wrong = ~(np.isfinite(value) & ((value > 0.0) | (name == "log_partition")))
+        if wrong.any():
+            found = f"at η = {tilt.numpy()[wrong][0]:.4g} it is {value[wrong][0]:.4g}"
+            yield f"{name} must be {accepted}; {found}."
+
+
+def _pieces_agree(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """What is stated of p(y, ω|f) = e^{offset + tilt ω} π(ω) more than once must be one thing."""
+    c = tf.constant([0.1, 0.3, 2.0, 10.0], Y.dtype)
+    eta = likelihood.tilt_at(c)
+    yield from _equal("c_at must be the inverse of tilt_at", "c", c, likelihood.c_at(eta), c, c)
+    step = 1e-4 * tf.abs(eta)
+    slope = likelihood.log_partition(eta + step) - likelihood.log_partition(eta - step)
+    slope /= 2.0 * step
+    mean = likelihood.tilted_mean(eta)
+    yield from _equal("tilted_mean must be d log_partition/dη", "η", eta, mean, slope, slope)
+
+    F = _steps(likelihood, Y)  # small against a large Y, so that rounding is, too
+    Y = tf.broadcast_to(Y, tf.shape(F))
+    zero, one = tf.zeros_like(F), tf.ones_like(F)
+    for name in ("expected_offset", "expected_tilt"):
+        expected = getattr(likelihood, name)
+        # f ~ N(F, F²): of a quadratic, E is the mean of its values at F ± F.
+        above, below = expected(2.0 * F, zero, Y), expected(zero, zero, Y)
+        statement = f"{name} must be the expectation under f of its values at Fvar = 0"
+        found = expected(F, tf.square(F), Y)
+        yield from _equal(statement, "f", F, found, (above + below) / 2.0, above, below)
+
+    variance = tf.square(F)
+    offset = likelihood.expected_offset(F, variance, Y)
+    log_Z = likelihood.log_partition(likelihood.expected_tilt(F, variance, Y))
+    statement = "expected_log_prob_bound must be expected_offset + log_partition(expected_tilt)"
+    bound = likelihood.expected_log_prob_bound(F, variance, Y)
+    yield from _equal(statement, "f", F, bound, offset + log_Z, offset, log_Z)
+
+    potential, precision = auglik_potential_and_precision(likelihood, one, Y)
+    linear, square = potential * F, 0.5 * precision * tf.square(F)
+    at_f, at_0 = logtilt(likelihood, one, F, Y), logtilt(likelihood, one, zero, Y)
+    statement = "site_potential and site_precision must be those of offset + tilt ω in f"
+    yield from _equal(statement, "f", F, linear - square, at_f - at_0, linear, square, at_f, at_0)
+
+
+def _equal(
+    statement: str,
+    variable: str,
+    values: tf.Tensor,
+    found: tf.Tensor,
+    expected: tf.Tensor,
+    *terms: tf.Tensor,
+) -> Iterator[str]:
+    """To a millionth of the largest of the terms that ``expected`` is the sum of."""
+    size = np.max(np.abs([term.numpy() for term in terms]), axis=0)
+    wrong = ~(np.abs(found - expected) <= 1e-6 * size)
+    if wrong.any():
+        pair = f"{found.numpy()[wrong][0]:.8g} against {expected.numpy()[wrong][0]:.8g}"
+        yield f"{statement}; at {variable} = {values.numpy()[wrong][0]:.4g} it is {pair}."
+
+
+def _integrates_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     if not likelihood.is_density:
         return
     for f in (-1.3, 0.0, 0.7):
@@ -161,7 +283,7 @@ def _integrates_to_one(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Ite
             return
 
 
-def _total_probability(likelihood: SuperGaussianLikelihood, f: float) -> float:
+def _total_probability(likelihood: AugmentedLikelihood, f: float) -> float:
     def density(y: AnyNDArray) -> AnyNDArray:
         Y = tf.constant(y[:, None])
         F = tf.fill(tf.shape(Y), tf.constant(f, tf.float64))
@@ -177,9 +299,35 @@ def _total_probability(likelihood: SuperGaussianLikelihood, f: float) -> float:
     return float(np.sum(np.where(both > 0, both * jacobian, 0.0)) * (t[1] - t[0]))
 
 
-def _bound_is_below(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """log C + g m + log φ(E h²) ≤ E log p(y|f), by quadrature fine enough for kinks."""
-    for Fmu_value, sd in ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0)):
+def _predicts_its_expectation(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """scalar_log_density against quadrature. (A pseudo-likelihood predicts something else.)"""
+    if not likelihood.is_density:
+        return
+    centre, width = _centre(likelihood, Y), _width(likelihood, Y)
+    for shift, sd in _MARGINALS:
+        Fmu, Fvar = centre + shift * width, tf.square(sd * width)
+        found = likelihood.scalar_log_density(Fmu, Fvar, Y).numpy()
+        exact = log_expectation(_log_prob(likelihood, Y), Fmu, Fvar, _kinks(likelihood, Y)).numpy()
+        wrong = ~(np.abs(found - exact) <= 1e-5 * np.maximum(1.0, np.abs(exact)))
+        # Further out, f is rounded to less than log p(y|f) resolves.
+        wrong &= (tf.abs(Fmu) < 1e6 * width).numpy()
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
+            mean, variance = Fmu.numpy()[at], Fvar.numpy()[at]
+            yield (
+                "scalar_log_density must be log E p(y|f) (or set is_density = False); "
+                f"at y = {Y.numpy()[at]:.4g}, f ~ N({mean:.4g}, {variance:.4g}) "
+                f"it is {found[at]:.8g} against {exact[at]:.8g}."
+            )
+            return
+
+
+def _bound_is_below(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """E offset + log Z(E tilt) ≤ E log p(y|f), by quadrature fine enough for kinks."""
+    reason = ""
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        reason = ", as it does where log_phi is convex"
+    for Fmu_value, sd in _MARGINALS:
         Fmu = tf.fill(tf.shape(Y), tf.constant(Fmu_value, tf.float64))
         Fvar = tf.fill(tf.shape(Y), tf.constant(sd**2, tf.float64))
         bound = optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y).numpy()
@@ -188,18 +336,19 @@ def _bound_is_below(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterat
         if wrong.any():
             y = Y.numpy()[wrong][0]
             yield (
-                "the augmented bound must stay below E log p(y|f), as it does where log_phi is "
-                f"convex; at y = {y:.4g}, f ~ N({Fmu_value}, {sd}²) it is {bound[wrong][0]:.8g} "
+                f"the augmented bound must stay below E log p(y|f){reason}; at y = {y:.4g}, "
+                f"f ~ N({Fmu_value}, {sd}²) it is {bound[wrong][0]:.8g} "
                 f"against {exact[wrong][0]:.8g}."
             )
             return
 
 
-def _obeys_bayes(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def _obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) at some draws ω of the full conditional."""
-    gamma = tf.broadcast_to(likelihood.gamma(Y), tf.shape(Y))
-    unit = 1.0 / tf.sqrt(tf.where(gamma > 0.0, gamma, tf.ones_like(gamma)))
-    F = likelihood.complete_square(Y)[0] + unit * tf.constant([[[0.3]], [[-1.0]], [[2.5]]], Y.dtype)
+    F = _centre(likelihood, Y) + _steps(likelihood, Y)
+    law = "e^{ηω} π(ω)/Z(η), η = tilt_at(c)"
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        law = "e^{−c²ω} π(ω|0)/φ(c²)"
     try:
         conditional = aux_full_conditional(likelihood, F, Y)
         omega = conditional.sample(5, seed=[0, 1])
@@ -212,28 +361,37 @@ def _obeys_bayes(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[
     # A point mass has no density: of TiltedDistribution's it is infinite.
     point = np.isposinf(posterior)
     joint, posterior = (np.where(point, 0.0, value) for value in (joint, posterior))
-    log_p = likelihood._scalar_log_prob(F, F, tf.broadcast_to(Y, tf.shape(F))).numpy()
+    log_p = _log_prob(likelihood, Y)(F).numpy()
     difference, size = joint - posterior, np.abs(joint) + np.abs(posterior)
     wrong = ~point & ~(np.abs(difference - log_p) <= 1e-5 * np.maximum(1.0, size))
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
         f, y = F.numpy()[at[1:]], Y.numpy()[at[2:]]
         yield (
-            "tilted(c) must be e^{−c²ω} π(ω|0)/φ(c²), so that log p(y, ω|f) − log p(ω|f, y) is "
+            f"tilted(c) must be {law}, so that log p(y, ω|f) − log p(ω|f, y) is "
             f"log p(y|f) whatever ω is; at y = {y:.4g}, f = {f:.4g}, ω = {omega.numpy()[at]:.4g} "
             f"it is {difference[at]:.8g} against {log_p[at[1:]]:.8g}."
         )
 
 
 def _expected_log_prob(
-    likelihood: SuperGaussianLikelihood, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor
+    likelihood: AugmentedLikelihood, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor
 ) -> AnyNDArray:
-    """E log p(y|f): the quadrature of log_expectation on the (positive) integrand shift − log p."""
-    centre, _ = likelihood.complete_square(Y)
-    peak = likelihood.log_C(Y) + tf.abs(likelihood.g(Y)) * (tf.abs(Fmu) + 40.0 * tf.sqrt(Fvar))
+    """E log p(y|f) = d/dt log E p(y|f)^t at t = 0."""
+    log_prob, kinks = _log_prob(likelihood, Y), _kinks(likelihood, Y)
+    t = tf.zeros_like(Fmu)
+    with tf.GradientTape() as tape:
+        tape.watch(t)
+        log_mean = log_expectation(lambda F: t * log_prob(F), Fmu, Fvar, kinks)
+    return tape.gradient(log_mean, t).numpy()
 
-    def log_shortfall(F: tf.Tensor) -> tf.Tensor:
-        log_p = likelihood._scalar_log_prob(F, F, tf.broadcast_to(Y, tf.shape(F)))
-        return tf.math.log(peak + 1.0 - log_p)
 
-    return (peak + 1.0 - tf.exp(log_expectation(log_shortfall, Fmu, Fvar, [centre]))).numpy()
+def _log_prob(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+    """log p(y|f) of f [..., N, P]."""
+    return lambda F: likelihood._scalar_log_prob(F, F, tf.broadcast_to(Y, tf.shape(F)))
+
+
+def _kinks(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> list[tf.Tensor]:
+    """The f about which log p(y|f) may be kinked or narrow, for quadrature."""
+    kinks = likelihood.kinks if isinstance(likelihood, BinaryLikelihood) else ()
+    return [_centre(likelihood, Y), *(tf.constant(kink, Y.dtype) for kink in kinks)]

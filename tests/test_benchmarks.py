@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from benchmarks import convergence, figures, kept
 from benchmarks.__main__ import app
-from benchmarks.config import load_config
+from benchmarks.config import ConfigError, load_config
 from benchmarks.data import load_dataset
 from benchmarks.environment import environment
 from benchmarks.experiments import EXPERIMENTS
@@ -293,6 +293,11 @@ def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
         (("steps = 30", 'steps = "30"'), ["steps", "integer", "'30'"]),
         (("steps = 30", "seconds = true"), ["seconds", "number", "True"]),
         (
+            ("steps = 30", "steps = 1\nseeds = [3, 1, 3]"),
+            ["seeds", "differ from each other", "[3, 1, 3]"],
+        ),
+        (("= 8", "= 109"), ["num_inducing", "at most", "108 of wave", "Found: 109."]),
+        (
             ('name = "StudentT"', 'name = "Laplace", parameters = { df = 3.0 }'),
             ["problem.0.likelihood", "Laplace has no df", "scale"],
         ),
@@ -328,6 +333,71 @@ def test_a_bad_problem_is_named_before_any_is_run(
     for name in names:
         assert name in printed
     assert not list((tmp_path / "out").glob("runs/*"))
+
+
+def test_inducing_points_are_as_many_as_asked_for(tmp_path: Path, csv: Path) -> None:
+    """Up to the number of distinct inputs, whatever the number of rows; never fewer."""
+    table = pd.read_csv(csv)
+    pd.concat([table[:30]] * 4).to_csv(csv, index=False)
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+    problem = load_config(tmp_path / "c.toml").problem[0]
+    split = load_dataset(problem, Path()).split(0.1, seed=0)
+    assert make_start(split, problem.likelihood, 30, 0).Z.shape == (30, 2)
+    with pytest.raises(ConfigError, match=r"num_inducing .* 30 of wave\. Found: 31\."):
+        make_start(split, problem.likelihood, 31, 0)
+
+
+def test_a_later_problem_with_too_few_rows_is_named_before_any_is_run(
+    tmp_path: Path, csv: Path
+) -> None:
+    pd.read_csv(csv)[:8].to_csv(tmp_path / "tide.csv", index=False)
+    text = CONFIG.format(output=tmp_path / "out", data=csv)
+    problem = text[text.index("[[problem]]") : text.index("[[method]]")]
+    (tmp_path / "c.toml").write_text(text + problem.replace("wave.csv", "tide.csv"))
+    code, printed = run(tmp_path / "c.toml")
+    assert code == 2
+    assert "7 of tide. Found: 8." in printed
+    assert not list((tmp_path / "out").glob("runs/*"))
+
+
+@pytest.mark.parametrize("experiment", ["convergence", "augmentation_gap"])
+def test_equal_seeds_are_refused_wherever_there_are_seeds(
+    tmp_path: Path, csv: Path, experiment: str
+) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
+    text = (tmp_path / "c.toml").read_text().replace('"convergence"', f'"{experiment}"')
+    if experiment == "augmentation_gap":
+        text = text[: text.index("[[method]]")]
+        for line in ("num_inducing = 8", "batch_size = 20", "steps = 30"):
+            text = text.replace(line, "")
+    (tmp_path / "c.toml").write_text(text)
+    assert load_config(tmp_path / "c.toml", ["seeds=[1, 0]"]).seeds == [1, 0]
+    with pytest.raises(ConfigError, match=r"seeds: .* differ .* Found: \[0, 0\]\."):
+        load_config(tmp_path / "c.toml", ["seeds=[0, 0]"])
+
+
+# A file, a folder below a file, and a folder where nobody can make a file.
+@pytest.mark.parametrize("output", ["wave.csv", "wave.csv/out", "/proc/self"])
+def test_an_output_that_cannot_be_written_is_named_before_anything_is_run(
+    tmp_path: Path, csv: Path, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convergence, "_run_one", None)  # whoever trains fails
+    output = str(tmp_path / output)
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=output, data=csv))
+    code, printed = run(tmp_path / "c.toml")
+    assert code == 2
+    line = f"Error: output must be a folder that can be written. Found: {output} ("
+    assert printed.startswith(line)
+    assert printed.count("\n") == 1
+
+
+def test_a_part_that_cannot_be_written_is_named_before_any_part_is_run(tmp_path: Path) -> None:
+    (tmp_path / "convergence").mkdir()
+    (tmp_path / "step_time").write_text("in the way")
+    code, printed = run(CONFIGS / "smoke.toml", "--set", f'output="{tmp_path}"')
+    assert code == 2
+    assert f"Found: {tmp_path}/step_time (" in printed
+    assert not list((tmp_path / "convergence").glob("*"))
 
 
 def test_a_missing_config_is_named(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import positive
-from likelihoods.cases import CASES, Case, case_id, column
+from likelihoods.cases import AUGMENTED, Case, case_id, column
 
 from gpflow_aaci import PolyaGamma, check_likelihood, likelihoods
-from gpflow_aaci.distributions import InverseGaussian
-from gpflow_aaci.likelihoods import SuperGaussianLikelihood
+from gpflow_aaci.distributions import InverseGaussian, PositiveNormal
+from gpflow_aaci.likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
 
 REAL = np.linspace(-3.0, 3.0, 7)[:, None]
 LABELS = np.array([[1.0], [-1.0]])
@@ -68,7 +68,7 @@ class Residual(likelihoods.ResidualLikelihood):
         raise NotImplementedError
 
 
-def refusal(likelihood: SuperGaussianLikelihood, Y: AnyNDArray = REAL) -> str:
+def refusal(likelihood: AugmentedLikelihood, Y: AnyNDArray = REAL) -> str:
     """The message of the error that must come."""
     with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
         check_likelihood(likelihood, Y)
@@ -78,27 +78,34 @@ def refusal(likelihood: SuperGaussianLikelihood, Y: AnyNDArray = REAL) -> str:
 # ---- what passes ----
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
+@pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
 def test_the_built_in_likelihoods_pass(case: Case) -> None:
     check_likelihood(case.make(), LABELS if case.is_binary else REAL)
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1e4])
-def test_the_scale_of_the_data_does_not_matter(scale: float) -> None:
-    """No false alarm where scale or Y are far from 1."""
-    for likelihood in (
-        likelihoods.Gaussian(scale=scale),
-        likelihoods.StudentT(scale, 2.5),
-        likelihoods.Laplace(scale),
-        likelihoods.Matern32(scale),
-        likelihoods.Matern52(scale),
-    ):
-        check_likelihood(likelihood, REAL * scale)
-        check_likelihood(likelihood, REAL * 1e7)
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scale: likelihoods.Gaussian(scale=scale),
+        lambda scale: likelihoods.StudentT(scale, 2.5),
+        likelihoods.Laplace,
+        likelihoods.Matern32,
+        likelihoods.Matern52,
+    ],
+    ids=["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52"],
+)
+def test_the_scale_of_the_data_does_not_matter(
+    make: Callable[[float], AugmentedLikelihood], scale: float
+) -> None:
+    """No false alarm by rounding where scale or Y are far from 1."""
+    tens = [[1e-6], [-1e-3], [1.0], [-1e4], [1e8], [-1e12]]
+    check_likelihood(make(scale), np.array([*tens, [0.0], [0.5 * scale], [-3.0 * scale]]))
 
 
 def test_zero_one_labels_pass() -> None:
     check_likelihood(likelihoods.Logistic(), (LABELS + 1.0) / 2.0)
+    check_likelihood(likelihoods.Probit(), (LABELS + 1.0) / 2.0)
     check_likelihood(likelihoods.BayesianSVM(), np.zeros([3, 2]))
 
 
@@ -176,6 +183,31 @@ def test_what_is_not_completely_monotone_is_refused(
     message = refusal(Residual(log_phi))
     assert "completely monotone" in message
     assert f"derivative of order {order} has the wrong sign at r = " in message
+
+
+@pytest.mark.parametrize(
+    "log_phi",
+    [
+        lambda r: -tf.square(r / 1e12),
+        lambda r: -tf.sqrt(r) + 0.12 * tf.exp(-tf.square(tf.math.log(r / 2e-4))),
+        lambda r: -tf.sqrt(r) + 0.01 * tf.exp(-tf.square(tf.math.log(r / 1e-10))),
+        lambda r: -tf.math.log1p(r) + 1.5 * tf.exp(-tf.square(tf.math.log(r / 1e7))),
+    ],
+    ids=["exp-r²-far", "bump-2e-4", "bump-1e-10", "bump-1e7"],
+)
+def test_complete_monotonicity_is_looked_at_on_every_scale(
+    log_phi: Callable[[tf.Tensor], tf.Tensor],
+) -> None:
+    """All of them look right from r = 0.01 to 1e4."""
+    assert "completely monotone" in refusal(Residual(log_phi))
+
+
+@pytest.mark.parametrize("rise", [0.1, 1e-6])
+def test_phi_must_not_exceed_one(rise: float) -> None:
+    """A φ that starts at 1 and has risen before r = 1e-15 falls from there on as it should."""
+    message = refusal(Residual(lambda r: rise * r / (r + 1e-20) - r))
+    assert "phi must be at most 1; at r = " in message
+    assert "phi(0) must be 1" not in message
 
 
 def test_nan_is_not_completely_monotone() -> None:
@@ -324,9 +356,131 @@ def test_a_point_mass_without_closed_form_passes() -> None:
     check_likelihood(Residual(lambda r: -0.5 * r, total=math.sqrt(2.0 * math.pi)), REAL)
 
 
-def test_probit_is_told_that_it_has_no_phi() -> None:
-    with pytest.raises(ValueError, match=r"SuperGaussianLikelihood, whose phi.* Found: Probit"):
-        check_likelihood(likelihoods.Probit(), LABELS)
+class HalvedPartition(likelihoods.Probit):
+    """Z without the 2 of 2Φ."""
+
+    def log_partition(self, tilt: TensorType) -> tf.Tensor:
+        return super().log_partition(tilt) - math.log(2.0)
+
+
+class InfinitePartition(likelihoods.Probit):
+    """log ∫ e^{ηω} π(ω) dω by a formula that overflows."""
+
+    def log_partition(self, tilt: TensorType) -> tf.Tensor:
+        return tf.math.log(tf.exp(0.5 * tilt**2) * tf.math.erfc(-tilt / math.sqrt(2.0)))
+
+
+class ShiftedMean(likelihoods.Probit):
+    """E[ω] + 0.01."""
+
+    def tilted_mean(self, tilt: TensorType) -> tf.Tensor:
+        return super().tilted_mean(tilt) + 0.01
+
+
+class FlippedTilt(likelihoods.Probit):
+    """N(−η, 1) cut off at 0."""
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        return PositiveNormal(-self.tilt_at(c))
+
+
+class ForgottenVariance(likelihoods.Probit):
+    """E f² = m²."""
+
+    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return super().expected_offset(Fmu, tf.zeros_like(Fvar), Y)
+
+
+class BoundWithoutVariance(likelihoods.Probit):
+    """log Φ(y m), which is above E log Φ(y f)."""
+
+    def expected_log_prob_bound(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().expected_log_prob_bound(Fmu, tf.zeros_like(Fvar), Y)
+
+
+class UnnormalisedProbit(likelihoods.Probit):
+    """Its probabilities sum to 1.1."""
+
+    def expected_log_prob_bound(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().expected_log_prob_bound(Fmu, Fvar, Y) + math.log(1.1)
+
+
+class NarrowPrediction(likelihoods.Probit):
+    """Φ(y m) for Φ(y m/√(1 + v))."""
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return super().scalar_log_density(Fmu, tf.zeros_like(Fvar), Y)
+
+
+class DoubledPrecision(likelihoods.Probit):
+    """2 for 1."""
+
+    def site_precision(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
+        return 2.0 * super().site_precision(omega, Y)
+
+
+class UnsignedPotential(likelihoods.Probit):
+    """ω for y ω."""
+
+    def site_potential(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
+        return omega + tf.zeros_like(Y)
+
+
+class OneSidedC(likelihoods.Probit):
+    """e^{|η|} for e^η."""
+
+    def c_at(self, tilt: TensorType) -> tf.Tensor:
+        return super().c_at(tf.abs(tilt))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "reason"),
+    [
+        (HalvedPartition(), "must be expected_offset + log_partition(expected_tilt)"),
+        (InfinitePartition(), "log_partition must be finite; at η = "),
+        (ShiftedMean(), "tilted_mean must be d log_partition/dη; at η = "),
+        (FlippedTilt(), "tilted(c) must be e^{ηω} π(ω)/Z(η)"),
+        (ForgottenVariance(), "expected_offset must be the expectation under f"),
+        (BoundWithoutVariance(), "the augmented bound must stay below E log p(y|f); at y = "),
+        (UnnormalisedProbit(), "p(y|f) must integrate to 1"),
+        (NarrowPrediction(), "scalar_log_density must be log E p(y|f)"),
+        (DoubledPrecision(), "site_potential and site_precision must be"),
+        (UnsignedPotential(), "site_potential and site_precision must be"),
+        (OneSidedC(), "c_at must be the inverse of tilt_at; at c = 0.1 it is 10 against 0.1."),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_wrong_augmentation_without_phi_is_found(
+    likelihood: AugmentedLikelihood, reason: str
+) -> None:
+    """Whichever of its statements is wrong; of φ, which it has not, nothing is said."""
+    message = refusal(likelihood, LABELS)
+    assert reason in message
+    assert "phi" not in message
+
+
+class DoubledLaplaceDensity(likelihoods.Laplace):
+    """Its closed form is off by log 2."""
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return super().scalar_log_density(Fmu, Fvar, Y) + math.log(2.0)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_a_wrong_predictive_density_is_found(scale: float) -> None:
+    message = refusal(DoubledLaplaceDensity(scale))
+    assert message.count("must") == 1
+    assert "scalar_log_density must be log E p(y|f)" in message
+
+
+def test_what_has_no_augmentation_is_refused() -> None:
+    reason = r"likelihood must be an AugmentedLikelihood.* Found: Bernoulli\."
+    with pytest.raises(ValueError, match=reason):
+        check_likelihood(gpflow.likelihoods.Bernoulli(), LABELS)
 
 
 @pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
