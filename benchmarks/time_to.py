@@ -86,7 +86,8 @@ def _speed_ups(table: pd.DataFrame, metrics: pd.DataFrame) -> list[str]:
     limits = metrics[metrics.method.isin(GPFLOWS)].groupby("problem").seconds.max()
     cells = []
     for own, gpflows in zip(table.itertuples(), is_gpflows, strict=True):
-        if gpflows or own.problem not in best or not np.isfinite(own.seconds):
+        is_ratio = np.isfinite(own.seconds) and own.seconds > 0.0  # 0: there before the first step
+        if gpflows or own.problem not in best or not is_ratio:
             cells.append("")
         elif np.isfinite(best[own.problem]):
             cells.append(f"{best[own.problem] / own.seconds:.1f}")

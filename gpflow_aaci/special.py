@@ -144,10 +144,26 @@ def log_half_normal_transform(
     return transform, lambda upstream: upstream * positive_normal_mean(z)
 
 
-@tf.custom_gradient
-def log_ndtr(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """log Φ(z), as accurate as Φ(−z) where it is close to 0; its derivative is N(z)/Φ(z)."""
-    left, right = tf.nn.relu(-z), tf.nn.relu(z)
-    below = tf.math.log(0.5 * tfp.math.erfcx(left / np.sqrt(2.0))) - 0.5 * tf.square(left)
-    above = tf.math.log1p(-0.5 * tf.math.erfc(right / np.sqrt(2.0)))
-    return tf.where(z > 0.0, above, below), lambda upstream: upstream * _positive_normal(z)[0]
+_LOG_NDTR_SERIES = (-945.0, 105.0, -15.0, 3.0, -1.0, 0.0)
+
+
+def log_ndtr(z: TensorType) -> tf.Tensor:
+    """
+    log Φ(z), as accurate as Φ(−z) where it is close to 0.
+
+    By erfc; far to the left, where its square would underflow, by the asymptotic series
+    √(2π) x Φ(−x) e^{x²/2} = 1 − x⁻² + 3 x⁻⁴ − 15 x⁻⁶ + …
+    """
+    far = 20.0 if z.dtype == tf.float64 else 8.0
+    tail = z < -far
+    near = tf.where(tail, tf.zeros_like(z), z)
+    right = near > 0.0
+    upper = 0.5 * tf.math.erfc(tf.where(right, near, -near) / np.sqrt(2.0))  # Φ(−|z|)
+    above = tf.math.log1p(-tf.where(right, upper, tf.zeros_like(z)))
+    plain = tf.where(right, above, tf.math.log(tf.where(right, tf.ones_like(z), upper)))
+
+    x = tf.where(tail, -z, far * tf.ones_like(z))
+    coefficients = [tf.constant(c, z.dtype) for c in _LOG_NDTR_SERIES]
+    series = tf.math.log1p(tf.math.polyval(coefficients, 1.0 / tf.square(x)))
+    log_normal = -0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi)
+    return tf.where(tail, log_normal - tf.math.log(x) + series, plain)

@@ -17,7 +17,7 @@ from .augmentation import (
 )
 from .likelihoods import AugmentedLikelihood, BinaryLikelihood, SuperGaussianLikelihood
 from .likelihoods.quadrature import log_expectation
-from .validation import check_finite, require
+from .validation import as_default_float, check_finite, require
 
 _HIGHEST_DERIVATIVE = 4
 # c² from the floor that inference puts under it, where r is large against any residual.
@@ -51,7 +51,7 @@ def check_likelihood(likelihood: AugmentedLikelihood, Y: TensorType) -> None:
         )
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
-    Y = tf.cast(tf.convert_to_tensor(Y), tf.float64)
+    Y = as_default_float(Y)
     require([check_finite("Y", Y), *likelihood.check_observations(Y)])
     checks = [
         _finite_partition(likelihood, Y),

@@ -13,11 +13,13 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.likelihoods import ScalarLikelihood
+from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
+from gpflow.quadrature import NDiagGHQuadrature
 from gpflow.utilities import positive
 
 from ..distributions.parameters import check_parameter, parameters_of_one_dtype
 from ..validation import Check, as_default_float, require
-from .quadrature import lifted
+from .quadrature import expectation, lifted
 
 
 class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
@@ -89,6 +91,22 @@ class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
 
     # ---- what follows ----
 
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        E log p(y|f) under f ~ N(Fmu, Fvar), one value for every output.
+
+        What ``variational_expectations`` sums, unless the user gave the likelihood a
+        ``quadrature`` other than GPflow's default of 20 Gauss-Hermite nodes, which then is used
+        as in GPflow. Here by a rule that is fine about f = 0.
+        """
+        return expectation(
+            lambda F: self.expected_log_prob_bound(F, tf.zeros_like(F), Y),
+            Fmu + tf.zeros_like(Y),
+            Fvar,
+        )
+
     def conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """c of the full conditional p(ω|f, y)."""
         return self.c_at(self.expected_tilt(F, tf.zeros_like(F), Y))
@@ -147,9 +165,19 @@ class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        # GPflow's quadrature differentiates √Fvar: below eps its rounding takes over.
+        # Quadrature differentiates √Fvar: below eps its rounding takes over.
         eps = float(np.finfo(Fvar.dtype.as_numpy_dtype).eps)
-        return super()._variational_expectations(X, Fmu, lifted(Fvar, eps), Y)
+        Fvar = lifted(Fvar, eps)
+        if not self._has_default_quadrature():
+            return super()._variational_expectations(X, Fmu, Fvar, Y)
+        return tf.reduce_sum(self.scalar_variational_expectations(Fmu, Fvar, Y), axis=-1)
+
+    def _has_default_quadrature(self) -> bool:
+        """Whether ``quadrature`` is what GPflow sets where a user gives none."""
+        return (
+            type(self.quadrature) is NDiagGHQuadrature
+            and self.quadrature.n_gh == DEFAULT_NUM_GAUSS_HERMITE_POINTS
+        )
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -19,7 +19,7 @@ from ..special import (
 )
 from ..validation import Check
 from .base import AugmentedLikelihood, as_float
-from .quadrature import log_expectation, safe_sqrt
+from .quadrature import expectation, log_expectation, safe_sqrt
 from .super_gaussian import SuperGaussianLikelihood
 
 
@@ -117,6 +117,12 @@ class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
 
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return tf.math.log_sigmoid(yF)
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """E log σ(y f), for which TensorFlow has one operation where log φ takes many."""
+        return expectation(tf.math.log_sigmoid, signs(Y) * Fmu, Fvar)
 
 
 class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):

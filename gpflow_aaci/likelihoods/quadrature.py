@@ -15,6 +15,48 @@ _ABOUT_CENTRE = 2.0 ** np.arange(-13, 6)
 _ABOUT_CENTRE = np.concatenate([-_ABOUT_CENTRE[::-1], [0.0], _ABOUT_CENTRE])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
+# x/sd = κ asinh(q sinh t) at equidistant t: nodes spaced geometrically from 1e-3 sd about 0 to
+# 1 sd, and evenly beyond. Of this grid a datum uses those 56 neighbours that cover its
+# mean ± 7.5 sd. Its middle lies between two nodes, where a kink at 0 costs least.
+_WINDOW, _REACH, _FARTHEST = 56, 7.5, 12.0
+_Q, _KAPPA = 1e-3, 1.5
+_STEP = 2.0 * np.arcsinh(np.sinh(_REACH / _KAPPA) / _Q) / (_WINDOW - 1)
+_SIDE = int(np.arcsinh(np.sinh((_FARTHEST + _REACH) / _KAPPA) / _Q) / _STEP) + 1
+_T = _STEP * (np.arange(-_SIDE, _SIDE) + 0.5)
+_GRID = _KAPPA * np.arcsinh(_Q * np.sinh(_T))
+_DENSITY = np.cosh(_T) / np.cosh(_GRID / _KAPPA)  # ∝ d(x/sd)/dt
+
+
+def expectation(
+    function: Callable[[tf.Tensor], tf.Tensor], mean: TensorType, variance: TensorType
+) -> tf.Tensor:
+    """
+    E function(x) under x ~ N(mean, variance), for a function that may be kinked or narrow at 0.
+
+    By the trapezoidal rule in t, x = κ sd asinh(q sinh t). A log-likelihood is smooth in the
+    logarithm of the distance from its centre, so that the same 56 nodes hold 1e-7 whether it
+    varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held fixed in
+    z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
+
+    :param function: maps x [K, ...] to [K, ...].
+    :param mean: [...].
+    :param variance: [...], broadcast against ``mean``; rounding below zero is taken as zero.
+    :return: [...].
+    """
+    sd = safe_sqrt(variance)
+    ratio = tf.stop_gradient(tf.clip_by_value(mean / sd, -_FARTHEST, _FARTHEST))
+    first_t = tf.asinh(tf.sinh((ratio - _REACH) / _KAPPA) / _Q)
+    first = tf.cast(tf.math.floor(first_t / _STEP), tf.int32) + _SIDE
+    first = tf.clip_by_value(first, 0, 2 * _SIDE - _WINDOW)
+    index = first + tf.reshape(tf.range(_WINDOW), [-1] + [1] * len(ratio.shape))  # [K, ...]
+    node = tf.gather(tf.constant(_GRID, ratio.dtype), index)
+    z = node - ratio
+    weight = tf.gather(tf.constant(_DENSITY, ratio.dtype), index) * tf.exp(-0.5 * tf.square(z))
+    total = tf.reduce_sum(weight, axis=0)
+    z_mean = tf.reduce_sum(weight * z, axis=0) / total  # 1e-9, but then a straight line is exact
+    x = (mean - sd * (ratio + z_mean)) + sd * node
+    return tf.reduce_sum(weight * function(x), axis=0) / total
+
 
 def log_expectation(
     log_integrand: Callable[[tf.Tensor], tf.Tensor],

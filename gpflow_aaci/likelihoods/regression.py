@@ -16,7 +16,7 @@ from ..distributions import GeneralizedInverseGaussian, InverseGaussian
 from ..distributions.parameters import CheckedSampling
 from ..special import log_matern32, log_matern52
 from .base import positive_parameter
-from .quadrature import safe_sqrt
+from .quadrature import expectation, safe_sqrt
 from .super_gaussian import SuperGaussianLikelihood
 
 
@@ -263,6 +263,19 @@ class _Matern(ResidualLikelihood, abc.ABC):
         super().__init__(**kwargs)
         self.scale = positive_parameter(type(self).__name__, "scale", scale)
 
+    @abc.abstractmethod
+    def _log_phi_of(self, s: TensorType) -> tf.Tensor:
+        """log φ as a function of s = √(2ν) |y − f|/ρ; ``log_phi`` holds more digits at s = 0."""
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C + E log φ, the latter by quadrature over s."""
+        unit = np.sqrt(self.two_nu) / self.scale
+        return self.log_C(Y) + expectation(
+            lambda x: self._log_phi_of(tf.abs(x)), unit * (Fmu - Y), tf.square(unit) * Fvar
+        )
+
     def _scaled(self, r: TensorType) -> tf.Tensor:
         return r * tf.cast(self.two_nu / tf.square(self.scale), r.dtype)
 
@@ -296,6 +309,9 @@ class Matern32(_Matern):
     def log_phi(self, r: TensorType) -> tf.Tensor:
         return log_matern32(self._scaled(r))
 
+    def _log_phi_of(self, s: TensorType) -> tf.Tensor:
+        return tf.math.log1p(s) - s
+
     def noise_variance(self) -> tf.Tensor:
         return 4.0 / 3.0 * tf.square(self.scale)
 
@@ -311,6 +327,9 @@ class Matern52(_Matern):
 
     def log_phi(self, r: TensorType) -> tf.Tensor:
         return log_matern52(self._scaled(r))
+
+    def _log_phi_of(self, s: TensorType) -> tf.Tensor:
+        return tf.math.log1p(s + tf.square(s) / 3.0) - s
 
     def noise_variance(self) -> tf.Tensor:
         return 6.0 / 5.0 * tf.square(self.scale)

@@ -10,7 +10,7 @@ from gpflow.base import TensorType
 
 from ..distributions import TiltedDistribution
 from .base import AugmentedLikelihood
-from .quadrature import log_expectation
+from .quadrature import expectation, log_expectation, safe_sqrt
 
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
@@ -170,3 +170,24 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         """log ∫ p(y|f) N(f | Fmu, Fvar) df, one value for every output."""
         centre, _ = self.complete_square(Y)
         return log_expectation(lambda F: self._scalar_log_prob(Fmu, F, Y), Fmu, Fvar, [centre])
+
+    @check_shapes(
+        "Fmu: [broadcast batch..., P]",
+        "Fvar: [broadcast batch..., P]",
+        "Y: [broadcast batch..., P]",
+        "return: [batch..., P]",
+    )
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C + g Fmu + E log φ(h²), the last by quadrature, fine about the centre of h²."""
+        centre, remainder = self.complete_square(Y)
+        # √r of a user's log φ has no derivative at 0.
+        remainder = tf.maximum(remainder, np.sqrt(np.finfo(remainder.dtype.as_numpy_dtype).tiny))
+        gamma = self.gamma(Y)
+        log_phi = expectation(
+            lambda h: self.log_phi(tf.square(h) + remainder),
+            safe_sqrt(gamma) * (Fmu - centre),
+            gamma * Fvar,
+        )
+        return self.expected_offset(Fmu, Fvar, Y) + log_phi
