@@ -24,6 +24,7 @@ from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import parameter_dict, to_default_float
 
 from .models import AugmentedModel, AugmentedVGP
+from .progress import progress_bar
 from .validation import check_finite, checked_data, require
 
 _DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
@@ -37,12 +38,14 @@ def predict_f_samples(
     *,
     full_cov: bool = True,
     seed: int = 0,
+    progress: bool = True,
 ) -> AnyNDArray:
     """
     One draw of f(Xnew) for every draw of the posterior, [C, S, N, P].
 
     :param Xnew: [N, D].
     :param full_cov: joint draws at all of Xnew; independent ones, at less cost, otherwise.
+    :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad Xnew, or samples of another kind of model.
     """
     X = _checked_inputs(model, Xnew)
@@ -50,7 +53,7 @@ def predict_f_samples(
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     seeds = tfp.random.split_seed(tf.constant([seed, 1]), n=shape[0] * shape[1])
     parts = []
-    with closing(_conditionals(model, samples, X, full_cov)) as conditionals:
+    with closing(_conditionals(model, samples, X, full_cov, progress)) as conditionals:
         for block, (mean, variance) in enumerate(conditionals):
             noise = tf.random.stateless_normal(tf.shape(mean), seeds[block], dtype=mean.dtype)
             parts.append((mean + _coloured(noise, variance, full_cov)).numpy())
@@ -58,13 +61,21 @@ def predict_f_samples(
 
 
 def predict_y(
-    model: AugmentedModel, samples: arviz.InferenceData, Xnew: TensorType
+    model: AugmentedModel,
+    samples: arviz.InferenceData,
+    Xnew: TensorType,
+    *,
+    progress: bool = True,
 ) -> MeanAndVariance:
-    """Mean and variance of y at Xnew [N, D] under the posterior, both [N, P]."""
+    """
+    Mean and variance of y at Xnew [N, D] under the posterior, both [N, P].
+
+    :param progress: whether a bar shows how many draws have been used.
+    """
     X = _checked_inputs(model, Xnew)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
-    with closing(_conditionals(model, samples, X, full_cov=False)) as conditionals:
+    with closing(_conditionals(model, samples, X, False, progress)) as conditionals:
         for mean, variance in conditionals:
             m, v = _in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
             shift = tf.reduce_mean(m, 0) if shift is None else shift
@@ -76,12 +87,17 @@ def predict_y(
 
 
 def predict_log_density(
-    model: AugmentedModel, samples: arviz.InferenceData, data: RegressionData
+    model: AugmentedModel,
+    samples: arviz.InferenceData,
+    data: RegressionData,
+    *,
+    progress: bool = True,
 ) -> tf.Tensor:
     """
     log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
 
     :param data: Xnew [N, D], Ynew [N, P].
+    :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data.
     """
     X, Y = checked_data(
@@ -91,7 +107,7 @@ def predict_log_density(
         check_labels=model.likelihood.check_observations,
     )
     log_p = []
-    with closing(_conditionals(model, samples, X, full_cov=False)) as conditionals:
+    with closing(_conditionals(model, samples, X, False, progress)) as conditionals:
         for mean, variance in conditionals:
             (block,) = _in_pieces(
                 lambda X, Fmu, Fvar, Y: (model.likelihood.predict_log_density(X, Fmu, Fvar, Y),),
@@ -106,7 +122,11 @@ def predict_log_density(
 
 
 def _conditionals(
-    model: AugmentedModel, samples: arviz.InferenceData, X: tf.Tensor, full_cov: bool
+    model: AugmentedModel,
+    samples: arviz.InferenceData,
+    X: tf.Tensor,
+    full_cov: bool,
+    progress: bool,
 ) -> Generator[tuple[tf.Tensor, tf.Tensor], None, None]:
     """
     Mean [S, N, P] of f(X) given draws of f or u, some at a time, and its variance.
@@ -152,11 +172,13 @@ def _conditionals(
     before = {key: parameter.unconstrained_variable.numpy() for key, parameter in moving.items()}
     at_once = 1 if moving else _DRAWS_AT_ONCE
     try:
-        for start in range(0, len(draws[name]), at_once):
-            for key, parameter in moving.items():
-                parameter.assign(draws[key][start])
-            values = draws[name][start : start + at_once]
-            yield conditional(tf.constant(values, default_float()))
+        with progress_bar(progress, total=len(draws[name]), unit="draw") as bar:
+            for start in range(0, len(draws[name]), at_once):
+                for key, parameter in moving.items():
+                    parameter.assign(draws[key][start])
+                values = draws[name][start : start + at_once]
+                yield conditional(tf.constant(values, default_float()))
+                bar.update(len(values))
     finally:
         for key, parameter in moving.items():
             parameter.unconstrained_variable.assign(before[key])

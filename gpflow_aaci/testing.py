@@ -17,6 +17,7 @@ from .augmentation import (
 )
 from .likelihoods import AugmentedLikelihood, BinaryLikelihood, SuperGaussianLikelihood
 from .likelihoods.quadrature import log_expectation
+from .progress import progress_bar
 from .validation import as_default_float, check_finite, require
 
 _HIGHEST_DERIVATIVE = 4
@@ -26,7 +27,9 @@ _MARGINALS = ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0))  # means and standard deviati
 
 
 @check_shapes("Y: [N, P]")
-def check_likelihood(likelihood: AugmentedLikelihood, Y: TensorType) -> None:
+def check_likelihood(
+    likelihood: AugmentedLikelihood, Y: TensorType, *, progress: bool = True
+) -> None:
     """
     Check that a likelihood has the augmentation it states, so that inference with it is right.
 
@@ -42,6 +45,7 @@ def check_likelihood(likelihood: AugmentedLikelihood, Y: TensorType) -> None:
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
     :param Y: observations of the kind the likelihood is for, e.g. some training data.
+    :param progress: whether a bar shows how many checks have been made.
     :raises ValueError: naming what fails, where, and by how much.
     """
     if not isinstance(likelihood, AugmentedLikelihood):
@@ -70,7 +74,11 @@ def check_likelihood(likelihood: AugmentedLikelihood, Y: TensorType) -> None:
             _h_squared_non_negative(likelihood, Y),
             *checks[1:],
         ]
-    failures = [failure for check in checks for failure in check]
+    failures: list[str] = []
+    with progress_bar(progress, total=len(checks), unit="check") as bar:
+        for check in checks:
+            failures += check
+            bar.update()
     if failures:
         name = type(likelihood).__name__
         raise ValueError(f"{name} is not a valid likelihood here: " + " ".join(failures))

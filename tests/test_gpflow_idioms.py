@@ -24,6 +24,7 @@ from gpflow.utilities import (
     tabulate_module_summary,
 )
 
+import gpflow_aaci
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
 
 N, M = 20, 6
@@ -215,6 +216,75 @@ def test_frozen_copy_predicts_the_same(pair: Pair) -> None:
 
 
 # ---- files ----
+
+
+@pytest.mark.parametrize("name", ["float64", "float32"])
+@pytest.mark.parametrize("whiten", [True, False])
+def test_a_model_frozen_as_float32_predicts(
+    make_likelihood: Callable[[], likelihoods.AugmentedLikelihood], whiten: bool, name: str
+) -> None:
+    """In a float64 session as in one of float32, where GPflow's SVGP does."""
+    X = np.linspace(-2.0, 2.0, 12)[:, None]
+    model = AugmentedSVGP(
+        gpflow.kernels.Matern52(), make_likelihood(), X[::3].copy(), whiten=whiten
+    )
+    model.q_mu.assign(np.linspace(-1.0, 1.0, 4)[:, None])
+    Y = (X > 0.3).astype(float)
+    expected = [*model.predict_f(X), *model.predict_y(X), model.predict_log_density((X, Y))]
+    frozen = gpflow.utilities.freeze_as_float32(model)
+    if name == "float32":
+        gpflow.config.set_default_float(np.float32)
+    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    found = [*frozen.predict_f(X), *frozen.predict_y(X), frozen.predict_log_density((X, Y))]
+    for ours, value in zip(found, expected, strict=True):
+        assert ours.dtype == tf.float32
+        np.testing.assert_allclose(ours, value, rtol=2e-3, atol=2e-3)
+
+
+def test_under_a_mirrored_strategy_of_one_device_all_is_as_without(tmp_path: Path) -> None:
+    """Every route, called inside its scope and outside of it."""
+    X = np.linspace(-2.0, 2.0, 24)[:, None]
+    data = X, np.sin(X)
+
+    def make() -> AugmentedSVGP:
+        likelihood = likelihoods.StudentT(0.3)
+        return AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, X[::4].copy(), num_data=24)
+
+    def fit(model: AugmentedSVGP) -> None:
+        gpflow_aaci.train(model, data, num_steps=4, batch_size=12, progress=False)
+        gpflow_aaci.fit_collapsed(model, data, tolerance=0.1, progress=False)
+
+    plain = make()
+    fit(plain)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        mirrored = make()
+        fit(mirrored)
+    np.testing.assert_allclose(mirrored.elbo(data), plain.elbo(data), rtol=1e-6)
+    with strategy.scope():
+        mirrored = make()
+    gpflow_aaci.AlternatingOptimizer().minimize(mirrored, data)
+    once = make()
+    gpflow_aaci.AlternatingOptimizer().minimize(once, data)
+    np.testing.assert_allclose(mirrored.elbo(data), once.elbo(data), rtol=1e-8)
+
+
+def test_a_legacy_optimizer_is_refused_by_name() -> None:
+    legacy = gpflow.keras.tf_keras.optimizers.legacy.Adam(0.01)
+    with pytest.raises(ValueError, match=r"not of tf_keras.optimizers.legacy.*legacy\.adam"):
+        gpflow_aaci.AlternatingOptimizer(hyperparameter_optimizer=legacy)
+
+
+def test_lists_keep_their_digits() -> None:
+    """TensorFlow makes float32 of a list: 20,000 + 0.01 i would lose a tenth of a step."""
+    X = [[20_000.0 + 0.01 * i] for i in range(20)]
+    Y = [[float(np.sin(0.3 * i))] for i in range(20)]
+    arrays = np.array(X), np.array(Y)
+    model = AugmentedSVGP(
+        gpflow.kernels.Matern32(lengthscales=0.05), likelihoods.Laplace(), arrays[0][::3].copy()
+    )
+    gpflow_aaci.AugmentedNaturalGradient().minimize(model, (X, Y))
+    assert float(model.elbo((X, Y))) == float(model.elbo(arrays))
 
 
 def test_checkpoint_round_trip(pair: Pair, tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Bars in terminals and notebooks, silence in pipes and where they are not wanted."""
+
+import ast
+import inspect
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpflow_aaci
+from gpflow_aaci import predictions
+
+LONG = {  # what can take longer than two seconds
+    "train": gpflow_aaci.train,
+    "fit_collapsed": gpflow_aaci.fit_collapsed,
+    "polish": gpflow_aaci.polish,
+    "sample_posterior": gpflow_aaci.sample_posterior,
+    "check_likelihood": gpflow_aaci.check_likelihood,
+    "predict_f_samples": predictions.predict_f_samples,
+    "predict_y": predictions.predict_y,
+    "predict_log_density": predictions.predict_log_density,
+}
+
+SCRIPT = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import sys
+import warnings
+warnings.simplefilter("ignore")
+import numpy as np, gpflow, gpflow_aaci
+import gpflow_aaci.progress
+gpflow_aaci.progress._DELAY = 0.0
+X = np.linspace(-2.0, 2.0, 30)[:, None]
+data = X, np.sin(X)
+kernel, likelihood = gpflow.kernels.Matern32(), gpflow_aaci.likelihoods.Laplace()
+model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[::5].copy(), num_data=30)
+shown = {} if SHOWN else {"progress": False}
+gpflow_aaci.train(model, data, num_steps=20, evaluate_every=10, **shown)
+gpflow_aaci.fit_collapsed(model, data, tolerance=1.0, **shown)
+draws = gpflow_aaci.sample_posterior(model, 30, 1, 0, data=data, **shown)
+gpflow_aaci.predictions.predict_y(model, draws, X, **shown)
+"""
+
+# What each call ends with: the number of its steps, evaluations or draws, of how many.
+ENDS = [r"20/20 \[.*ELBO", r"\d+evaluation .*objective", r"30/30 \[.*draw/s"]
+
+
+def script(shown: bool) -> str:
+    return SCRIPT.replace("SHOWN", str(shown))
+
+
+def in_a_terminal(source: str) -> str:
+    """What a process shows whose standard streams are a terminal."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", source], stdout=child, stderr=child)
+    os.close(child)
+    shown = b""
+    while True:
+        ready, _, _ = select.select([parent], [], [], 1.0)
+        try:
+            part = os.read(parent, 65536) if ready else b""
+        except OSError:  # the other end is closed
+            break
+        if ready and not part:
+            break
+        shown += part
+    os.close(parent)
+    assert process.wait() == 0, shown.decode()
+    return shown.decode()
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_everything_long_can_be_made_silent(name: str) -> None:
+    assert inspect.signature(LONG[name]).parameters["progress"].default is True
+
+
+def test_no_module_has_a_bar_of_its_own() -> None:
+    """One place knows where we run."""
+    for path in Path(gpflow_aaci.__file__).parent.rglob("*.py"):
+        imported = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            for name in (
+                [node.module] if isinstance(node, ast.ImportFrom) else
+                [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            )
+        }  # fmt: skip
+        if path.name != "progress.py":
+            assert not any(name and name.startswith("tqdm") for name in imported), path
+
+
+def test_a_terminal_shows_bars() -> None:
+    shown = in_a_terminal(script(True))
+    for end in ENDS:
+        assert re.search(end, shown), shown
+
+
+def test_a_pipe_stays_clean() -> None:
+    """Also of what is not wanted in a terminal."""
+    command = [sys.executable, "-c", script(True)]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout + process.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_nothing_that_is_not_wanted() -> None:
+    assert in_a_terminal(script(False)) == ""
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_bars(tmp_path: Path) -> None:
+    """As its front end would: on the cell's own outputs."""
+    nbformat = pytest.importorskip("nbformat")
+    client = pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(script(shown)) for shown in (True, False)]
+    client.NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    shown, silent = (_shown(cell) for cell in notebook.cells)
+    for end in ENDS:
+        assert re.search(end, shown), shown
+    assert silent == ""
+
+
+def _shown(cell: Any) -> str:
+    return "".join(
+        output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))
+        for output in cell.outputs
+    )
