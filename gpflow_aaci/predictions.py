@@ -11,9 +11,8 @@ Shapes: [C] chains, [S] draws, [N] new data, [P] latent GPs.
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import arviz
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -26,13 +25,16 @@ from gpflow.utilities import parameter_dict, to_default_float
 from .models import AugmentedModel, AugmentedVGP
 from .validation import check_finite, checked_data, require
 
+if TYPE_CHECKING:
+    import arviz
+
 _DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
 _VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
 
 
 def predict_f_samples(
     model: AugmentedModel,
-    samples: arviz.InferenceData,
+    samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
     full_cov: bool = True,
@@ -58,7 +60,7 @@ def predict_f_samples(
 
 
 def predict_y(
-    model: AugmentedModel, samples: arviz.InferenceData, Xnew: TensorType
+    model: AugmentedModel, samples: "arviz.InferenceData", Xnew: TensorType
 ) -> MeanAndVariance:
     """Mean and variance of y at Xnew [N, D] under the posterior, both [N, P]."""
     X = _checked_inputs(model, Xnew)
@@ -76,7 +78,7 @@ def predict_y(
 
 
 def predict_log_density(
-    model: AugmentedModel, samples: arviz.InferenceData, data: RegressionData
+    model: AugmentedModel, samples: "arviz.InferenceData", data: RegressionData
 ) -> tf.Tensor:
     """
     log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
@@ -106,7 +108,7 @@ def predict_log_density(
 
 
 def _conditionals(
-    model: AugmentedModel, samples: arviz.InferenceData, X: tf.Tensor, full_cov: bool
+    model: AugmentedModel, samples: "arviz.InferenceData", X: tf.Tensor, full_cov: bool
 ) -> Generator[tuple[tf.Tensor, tf.Tensor], None, None]:
     """
     Mean [S, N, P] of f(X) given draws of f or u, some at a time, and its variance.

@@ -2,9 +2,8 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import arviz
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -14,6 +13,9 @@ from tqdm import tqdm
 from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
 from .hyperparameter_gibbs import Sweep, make_sweep, sampled_parameters
 from .models import AugmentedModel, AugmentedVGP
+
+if TYPE_CHECKING:
+    import arviz
 
 _DRAWS_AT_ONCE = 100  # between two updates of the progress bar
 
@@ -32,7 +34,7 @@ def sample_posterior(
     over_relaxation: float | None = None,
     hyperparameters: bool = False,
     keep_omega: bool = False,
-) -> arviz.InferenceData:
+) -> "arviz.InferenceData":
     """
     Draws from the exact posterior by Gibbs sampling, all chains in one batch.
 
@@ -56,6 +58,8 @@ def sample_posterior(
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
     """
+    import arviz  # here, as it is slow to import
+
     for name, count, least in (
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.monitor import Monitor, MonitorTaskGroup
@@ -20,6 +19,9 @@ from .alternating import AlternatingOptimizer
 from .checkpoints import describe, digest, latest_checkpoint, save_checkpoint
 from .models import AugmentedModel, AugmentedVGP
 from .optimizers import check_arguments
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ELBO_ROWS = 2_000  # on which the ELBO is watched
 _VARIABLES, _STATE = "variables", "history.json"
@@ -57,7 +59,7 @@ def train(
     checkpoint_dir: str | Path | None = None,
     checkpoint_every: int = 1_000,
     progress: bool = True,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """
     Train q(u) and the hyperparameters of ``model`` on minibatches.
 
@@ -123,6 +125,8 @@ def train(
                 kept.save(history)
             bar.update()
         kept.save(history)
+    import pandas as pd  # here, as training does without it
+
     return pd.DataFrame(history, columns=list(_Record._fields))
 
 
