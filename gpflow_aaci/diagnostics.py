@@ -32,7 +32,7 @@ def psis_khat(model: AugmentedVGP, num_samples: int = 2000, seed: int = 0) -> fl
     :raises ValueError: as :func:`importance_weights`.
     :raises ImportError: without ArviZ, which computes k̂.
     """
-    import arviz  # here, as inference does without it
+    import arviz  # here, as it is slow to import
 
     _, log_weights = importance_weights(model, num_samples, seed)
     # Equal to half the digits: what tail there is, is rounding. (ArviZ finds none and says +inf.)

@@ -1,7 +1,6 @@
 """Where to put the inducing points."""
 
 import numpy as np
-import sklearn.cluster
 from gpflow.base import AnyNDArray, TensorType
 
 _MOST_ROWS = 100_000  # that k-means++ looks at
@@ -17,6 +16,8 @@ def kmeans_plusplus(X: TensorType, num_inducing: int, seed: int = 0) -> AnyNDArr
     :param num_inducing: M, at most the number of distinct rows.
     :raises ValueError: for X that is not a finite matrix, or too few distinct rows.
     """
+    import sklearn.cluster  # here, as it is slow to import
+
     X = np.asarray(X)
     if X.ndim != 2 or not np.all(np.isfinite(X)):
         raise ValueError(f"X must be a finite matrix [N, D]. Found: {X.dtype} of shape {X.shape}.")

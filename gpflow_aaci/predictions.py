@@ -11,9 +11,8 @@ Shapes: [C] chains, [S] draws, [N] new data, [P] latent GPs.
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import arviz
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -27,13 +26,16 @@ from .models import AugmentedModel, AugmentedVGP
 from .progress import progress_bar
 from .validation import check_finite, checked_data, require
 
+if TYPE_CHECKING:
+    import arviz
+
 _DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
 _VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
 
 
 def predict_f_samples(
     model: AugmentedModel,
-    samples: arviz.InferenceData,
+    samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
     full_cov: bool = True,
@@ -62,7 +64,7 @@ def predict_f_samples(
 
 def predict_y(
     model: AugmentedModel,
-    samples: arviz.InferenceData,
+    samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
     progress: bool = True,
@@ -88,7 +90,7 @@ def predict_y(
 
 def predict_log_density(
     model: AugmentedModel,
-    samples: arviz.InferenceData,
+    samples: "arviz.InferenceData",
     data: RegressionData,
     *,
     progress: bool = True,
@@ -123,7 +125,7 @@ def predict_log_density(
 
 def _conditionals(
     model: AugmentedModel,
-    samples: arviz.InferenceData,
+    samples: "arviz.InferenceData",
     X: tf.Tensor,
     full_cov: bool,
     progress: bool,

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import arviz
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -15,6 +14,9 @@ from .hyperparameter_gibbs import make_sweep, sampled_parameters
 from .likelihoods import AugmentedLikelihood
 from .models import AugmentedModel, AugmentedVGP
 from .progress import progress_bar
+
+if TYPE_CHECKING:
+    import arviz
 
 _DRAWS_AT_ONCE = 100  # between two updates of the progress bar
 _OF_Y = 1  # folded into the seed of f: draws of y leave those of f as they are
@@ -34,7 +36,7 @@ def sample_posterior(
     over_relaxation: float | None = None,
     hyperparameters: bool = False,
     keep_omega: bool = False,
-) -> arviz.InferenceData:
+) -> "arviz.InferenceData":
     """
     Draws from the exact posterior by Gibbs sampling, all chains in one batch.
 
@@ -63,6 +65,8 @@ def sample_posterior(
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
     """
+    import arviz  # here, as it is slow to import
+
     for name, count, least in (
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),

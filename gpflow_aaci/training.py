@@ -8,10 +8,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray, RegressionData
@@ -30,6 +29,9 @@ from .models import AugmentedModel, AugmentedVGP, known_num_data
 from .optimizers import check_arguments, check_model
 from .progress import progress_bar
 from .validation import checked_data
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ELBO_ROWS = 2_000  # on which the ELBO is watched
 _VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
@@ -67,7 +69,7 @@ def train(
     checkpoint_dir: str | Path | None = None,
     checkpoint_every: int = 1_000,
     progress: bool = True,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """
     Train q(u) and the hyperparameters of ``model`` on minibatches.
 
@@ -152,6 +154,8 @@ def train(
     if done and (not history or history[-1].step != done):
         # After the checkpoint: a run that goes on has rows at the regular steps alone.
         history.append(record())
+    import pandas as pd  # here, as training does without it
+
     return pd.DataFrame(history, columns=list(_Record._fields))
 
 

@@ -25,9 +25,19 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first, or at the end all workers but one wait for it."""
-    items.sort(key=lambda item: "killed_ten_times" not in item.name)
+    """
+    Marks as slow what ``by_default`` does not name; the longest test first.
+
+    (Or at the end all workers but one would wait for it.)
+    """
+    for item in items:
+        for marker in item.iter_markers("by_default"):
+            case = item.name.partition("[")[2].rstrip("]")
+            if not set(marker.args) & set(case.split("-")):
+                item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: "killed_again" not in item.name)
 
 
 @pytest.fixture(autouse=True)

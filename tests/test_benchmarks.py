@@ -51,6 +51,9 @@ learning_rate = [0.001, 0.1]
 """
 
 
+ONE_STEP = ["--set", "steps=1", "--set", "method.1.learning_rate=[0.1]"]
+
+
 @pytest.fixture
 def csv(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
@@ -106,14 +109,14 @@ def test_report_needs_no_training_and_finished_runs_are_kept(
         2,
         f"Error: {output}/metrics.csv does not exist: `python -m benchmarks run` makes it.\n",
     )
-    assert run(tmp_path / "c.toml", "--quiet", "--set", "steps=3") == (0, "")
+    assert run(tmp_path / "c.toml", "--quiet", *ONE_STEP) == (0, "")
     names = ["summary.md", "convergence.png", "convergence.pdf"]
     before = {name: (output / name).read_bytes() for name in names}
     monkeypatch.setattr(convergence, "_run_one", None)  # whoever trains fails
     for again in ("report", "run"):
         for name in names:
             (output / name).unlink()
-        assert command(again, tmp_path / "c.toml", "--quiet", "--set", "steps=3") == (0, "")
+        assert command(again, tmp_path / "c.toml", "--quiet", *ONE_STEP) == (0, "")
         assert {name: (output / name).read_bytes() for name in names} == before
     with pytest.raises(TypeError):
         CliRunner().invoke(
@@ -188,7 +191,7 @@ def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
     for value in ("1.0", "1.1"):
         lines = csv.read_text().splitlines()
         csv.write_text("\n".join([*lines[:-1], f"0.5,0.5,{value}"]))
-        assert run(tmp_path / "c.toml", "--quiet", "--set", "steps=1")[0] == 0
+        assert run(tmp_path / "c.toml", "--quiet", *ONE_STEP)[0] == 0
         made_with = json.loads((tmp_path / "out" / "environment.json").read_text())
         digests.append(made_with["data SHA-256"]["wave"])
         assert digests[-1] in (tmp_path / "out" / "summary.md").read_text()

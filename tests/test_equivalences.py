@@ -120,6 +120,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.by_default("StudentT", "Logistic", "two outputs, whitened")
 @pytest.mark.parametrize(("structure", "whiten", "step_size"), VARIANTS.values(), ids=VARIANTS)
 def test_closed_form_step_is_gpflows_natural_gradient(
     structure: Structure,
@@ -143,6 +144,7 @@ def test_closed_form_step_is_gpflows_natural_gradient(
     assert relative_error(ours.q_sqrt.numpy(), theirs.q_sqrt.numpy()) <= 1e-10
 
 
+@pytest.mark.by_default("Laplace", "Probit")
 @pytest.mark.parametrize("step_size", [0.3, 1.0])
 @pytest.mark.parametrize("P", [1, 2])
 def test_vgps_closed_form_step_is_gpflows_natural_gradient(
@@ -279,6 +281,7 @@ def exact_log_evidence(known: Known, K: AnyNDArray, Y: AnyNDArray) -> float:
     return float(np.log(total))
 
 
+@pytest.mark.by_default("2")
 @pytest.mark.parametrize("steps", [0, 15])
 @pytest.mark.parametrize("num_data", [1, 2])
 @pytest.mark.parametrize("make_known", KNOWN.values(), ids=KNOWN)
@@ -348,12 +351,14 @@ def ascent(
     return Ascent(model, args, np.array(elbos))
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 def test_fifty_full_steps_never_lower_the_elbo(ascent: Ascent) -> None:
     elbos = ascent.elbos[:51]
     assert np.all(np.diff(elbos) >= -1e-9 * np.abs(elbos[1:]))
     assert elbos[-1] > elbos[0] + 1.0
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 def test_the_optimum_is_a_fixed_point(ascent: Ascent) -> None:
     """A further step moves neither the bound nor q."""
     np.testing.assert_allclose(ascent.elbos[-1], ascent.elbos[-2], rtol=1e-12)
@@ -363,6 +368,7 @@ def test_the_optimum_is_a_fixed_point(ascent: Ascent) -> None:
     np.testing.assert_allclose(model.q_sqrt.numpy(), ascent.model.q_sqrt.numpy(), atol=1e-8)
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 def test_ordinary_gradients_vanish_at_the_optimum(ascent: Ascent) -> None:
     model = ascent.model
     with tf.GradientTape() as tape:
@@ -372,6 +378,7 @@ def test_ordinary_gradients_vanish_at_the_optimum(ascent: Ascent) -> None:
         assert np.max(np.abs(gradient)) <= 1e-6
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 def test_no_small_move_of_q_raises_the_elbo_at_the_optimum(
     ascent: Ascent, rng: np.random.Generator
 ) -> None:
@@ -445,6 +452,7 @@ def test_two_outputs_are_two_models(
         np.testing.assert_allclose(both.q_sqrt[p : p + 1], one.q_sqrt, atol=1e-9)
 
 
+@pytest.mark.by_default("0.3")
 @pytest.mark.parametrize("step_size", [0.3, 1.0])
 def test_a_representative_minibatch_is_as_good_as_all_data(
     likelihood: likelihoods.AugmentedLikelihood,

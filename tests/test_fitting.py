@@ -39,6 +39,7 @@ def make_model(
     return model
 
 
+@pytest.mark.by_default("True")
 @pytest.mark.parametrize("whiten", [True, False])
 def test_profile_gradient_is_the_finite_difference_of_the_profile(whiten: bool) -> None:
     data = diabetes(120)
@@ -93,6 +94,7 @@ def test_one_chunk_or_many_give_the_same_step() -> None:
     np.testing.assert_allclose(one.q.sqrt, two.q.sqrt, atol=1e-8)
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic", "Probit"])
 def test_the_collapsed_bound_in_chunks_is_the_model_s(name: str) -> None:
     """Value, gradient in the hyperparameters and in log c, against autodiff of collapsed_elbo."""
@@ -116,6 +118,7 @@ def test_the_collapsed_bound_in_chunks_is_the_model_s(name: str) -> None:
     np.testing.assert_allclose(log_c_gradient, np.ravel(log_c_expected), rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.by_default("diabetes")
 @pytest.mark.parametrize("objective", ["standard", "augmented"])
 @pytest.mark.parametrize("problem", ["diabetes", "breast_cancer", "breast_cancer, probit"])
 def test_fit_ends_where_gradients_vanish(objective: str, problem: str) -> None:
@@ -145,6 +148,7 @@ def test_fit_ends_where_gradients_vanish(objective: str, problem: str) -> None:
     assert end - start > 0.05 * len(data[0])
 
 
+@pytest.mark.by_default("standard")
 @pytest.mark.parametrize("objective", ["standard", "augmented"])
 def test_what_is_not_trainable_stays_and_priors_count(objective: str) -> None:
     data = diabetes(200)
@@ -171,7 +175,7 @@ def test_what_is_not_trainable_stays_and_priors_count(objective: str) -> None:
 
 
 def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
-    data = diabetes(100)
+    data = diabetes(60)
     kernel = gpflow.kernels.Matern32(lengthscales=4.0)
     ours = gpflow_aaci.AugmentedVGP(data, kernel, likelihoods.StudentT(0.5, 4.0))
     stock = gpflow_aaci.AugmentedVGP(
@@ -186,6 +190,7 @@ def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
     assert float(ours.standard_elbo()) > float(stock.standard_elbo()) - 0.05
 
 
+@pytest.mark.by_default("1", "2", "7")  # Student-t, Laplace, probit
 @pytest.mark.parametrize("seed", range(8))
 def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) -> None:
     """Duplicated rows, constant columns, wild scales of Y and kernels, any likelihood."""
@@ -219,6 +224,7 @@ def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) ->
     assert end >= start - 1e-8 * abs(start)
 
 
+@pytest.mark.by_default("standard")
 @pytest.mark.parametrize("objective", ["standard", "augmented"])
 def test_where_the_kernel_loses_its_digits_there_is_no_bound(objective: str) -> None:
     # ‖x/ℓ‖² is 3e16 here, and of the distance of two points that differ by 2 nothing is left:

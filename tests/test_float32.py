@@ -100,6 +100,7 @@ def test_float32_without_whitening(
         np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.by_default("StudentT", "Logistic")
 @either_model
 def test_gradients_are_float32_and_close(
     kind: str, make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray

@@ -81,6 +81,7 @@ def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
     return kernel
 
 
+@pytest.mark.by_default("StudentT", "Logistic", "BayesianSVM")
 @pytest.mark.parametrize(("N", "over_relaxation"), [(1, 0.0), (2, 0.0), (2, -0.8)])
 def test_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, N: int, over_relaxation: float
@@ -118,6 +119,7 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
 NORMALISED = ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit"]
 
 
+@pytest.mark.by_default("Laplace", "Probit")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)
 def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: float) -> None:
@@ -154,6 +156,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.by_default("Matern32", "Logistic")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)
 def test_alternating_with_the_model_s_data_leaves_the_prior(
@@ -204,6 +207,7 @@ def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, flo
     return mean, weights @ (v - mean) ** 2
 
 
+@pytest.mark.by_default("StudentT", "Logistic", "BayesianSVM")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_sparse_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float

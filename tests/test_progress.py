@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import pytest
 
 import gpflow_aaci
@@ -116,11 +118,9 @@ def test_a_terminal_shows_nothing_that_is_not_wanted() -> None:
 @pytest.mark.slow
 def test_a_notebook_shows_bars(tmp_path: Path) -> None:
     """As its front end would: on the cell's own outputs."""
-    nbformat = pytest.importorskip("nbformat")
-    client = pytest.importorskip("nbclient")
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(script(shown)) for shown in (True, False)]
-    client.NotebookClient(
+    nbclient.NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     shown, silent = (_shown(cell) for cell in notebook.cells)

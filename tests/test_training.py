@@ -300,7 +300,10 @@ def _start(folder: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def test_killed_ten_times_a_run_ends_as_if_it_never_had_been(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(
+    tmp_path: Path, times: int
+) -> None:
     """SIGKILL at random moments, most of them within a checkpoint's write."""
     rng = np.random.default_rng(0)
     whole = tmp_path / "whole"
@@ -310,7 +313,7 @@ def test_killed_ten_times_a_run_ends_as_if_it_never_had_been(tmp_path: Path) -> 
     assert process.wait() == 0
     took = time.perf_counter() - began
     killed, kills = tmp_path / "killed", 0
-    while kills < 10:
+    while kills < times:
         killed.mkdir(exist_ok=True)
         process = _start(killed)
         timer = threading.Timer(rng.uniform(0.1, 0.9) * took, process.kill)

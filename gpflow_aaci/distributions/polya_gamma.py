@@ -1,5 +1,6 @@
 """The Pólya-Gamma distribution (Polson, Scott and Windle 2013)."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def _sum_of_draws(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 _T = 0.64  # where the two series of J*(1, 0) hand over (Devroye 2009)
-_HALF_NORMAL_TAIL = 0.5 * float(tf.math.erfc(tf.constant(np.sqrt(0.5 / _T), tf.float64)))
+_HALF_NORMAL_TAIL = 0.5 * math.erfc(math.sqrt(0.5 / _T))
 
 
 def sample_pg1(c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

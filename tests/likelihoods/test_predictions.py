@@ -330,6 +330,7 @@ def test_variational_expectations_where_log_p_is_smooth_against_q(case: Case) ->
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
+@pytest.mark.by_default("StudentT", "Laplace", "Logistic")
 @every_case
 @pytest.mark.parametrize("method", ["variational_expectations", "predict_log_density"])
 @pytest.mark.parametrize("variance", [0.0, 1e-12, 1.0])
