@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -19,10 +20,23 @@ def _quiet_stderr() -> Iterator[None]:
 
 
 # While it is imported TensorFlow's C++ part writes to stderr whatever the variable says
-# (tensorflow/tensorflow#100442); afterwards it heeds it.
+# (tensorflow/tensorflow#100442); afterwards it heeds it, or see keep_tensorflow_quiet.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with _quiet_stderr():
     import tensorflow as tf
 
 warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # once a day, at import
 tf.get_logger().setLevel("ERROR")  # a benchmark of many models traces many times, and means to
+
+
+def keep_tensorflow_quiet() -> None:
+    """
+    For a process of its own: what the C++ part of an older TensorFlow writes goes nowhere.
+
+    TensorFlow 2.18 writes warnings of its graph optimizer in the middle of runs, whatever the
+    variable says; 2.21 does not. Python's own stderr stays.
+    """
+    major, minor = (int(number) for number in tf.__version__.split(".")[:2])
+    if (major, minor) < (2, 21):
+        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

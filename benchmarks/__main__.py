@@ -9,6 +9,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from . import keep_tensorflow_quiet
 from .config import ConfigError, Single, describe_config, load_config, parts
 from .experiments import EXPERIMENTS
 from .kept import read_metrics
@@ -107,4 +108,5 @@ def _clear_errors() -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    keep_tensorflow_quiet()
     app()
