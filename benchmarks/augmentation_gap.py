@@ -1,14 +1,15 @@
 """What the augmentation costs: converged bounds and held-out NLL over lengthscales."""
 
 from pathlib import Path
+from typing import Any
 
 import gpflow
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from tqdm import tqdm
 
 import gpflow_aaci
+from gpflow_aaci.progress import progress_bar
 
 from .config import AugmentationGap, Problem
 from .curves import write_curves
@@ -35,8 +36,7 @@ def run(config: AugmentationGap, folder: Path, quiet: bool = False) -> pd.DataFr
     )
     runs = []
     total = len(datasets) * len(config.seeds) * len(lengthscales)
-    # tqdm's disable=None: silent where the output is not a terminal.
-    with tqdm(total=total, unit="fit", disable=True if quiet else None) as progress:
+    with progress_bar(not quiet, total=total, unit="fit") as progress:
         for problem, dataset in zip(config.problem, datasets, strict=True):
             for seed in config.seeds:
                 runs.append(_kept_run(config, problem, dataset, seed, lengthscales, progress))
@@ -49,7 +49,7 @@ def _kept_run(
     dataset: Dataset,
     seed: int,
     lengthscales: np.ndarray,
-    progress: tqdm,
+    progress: Any,
 ) -> pd.DataFrame:
     done = progress.n
     sha256 = dataset.sha256
@@ -78,7 +78,7 @@ def _kept_run(
             elbo = _converge(step, len(split.X))
             here = label | {"lengthscale": lengthscale}
             rows.append(here | {"bound": "augmented"} | evaluate()._asdict() | {"elbo": elbo})
-            standard = gpflow_aaci.polish(model).elbo
+            standard = gpflow_aaci.polish(model, progress=False).elbo
             rows.append(here | {"bound": "standard"} | evaluate()._asdict() | {"elbo": standard})
             progress.update()
         table = pd.DataFrame(rows)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from tqdm import tqdm
 
 import gpflow_aaci
+from gpflow_aaci.progress import progress_bar
 
 from .config import Convergence, Problem
 from .curves import write_curves
@@ -49,9 +49,7 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
         first_split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
         clustered(first_split, config.num_inducing)
     runs: list[pd.DataFrame] = []
-    # tqdm's disable=None: silent where the output is not a terminal.
-    with tqdm(unit="run", disable=True if quiet else None) as progress:
-        progress.total = len(grid) * len(datasets)
+    with progress_bar(not quiet, total=len(grid) * len(datasets), unit="run") as progress:
         for problem, dataset in zip(config.problem, datasets, strict=True):
             chosen = grid
             for seed in config.seeds:
@@ -188,10 +186,8 @@ def _collapsed_run(
         off_clock += time.perf_counter() - now
 
     with contextlib.suppress(_EndOfRunError):
-        data = (split.X, split.Y)
-        gpflow_aaci.fit_collapsed(
-            model, data, objective=setting.objective or "standard", callback=record
-        )
+        data, objective = (split.X, split.Y), setting.objective or "standard"
+        gpflow_aaci.fit_collapsed(model, data, objective=objective, callback=record, progress=False)
     return rows
 
 

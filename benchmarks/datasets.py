@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import sklearn.datasets
-from tqdm import tqdm
+
+from gpflow_aaci.progress import progress_bar
 
 from .config import BINARY_LIKELIHOODS, ConfigError, Problem
 
@@ -247,11 +248,7 @@ def _read_csv(
     Xs, ys = [], []
     try:
         chunks = pd.read_csv(path, **options)
-        # tqdm's disable=None: silent where the output is not a terminal; delay: and where it is
-        # read in no time.
-        for chunk in tqdm(
-            chunks, str(path), unit="chunk", delay=1.0, disable=True if quiet else None
-        ):
+        for chunk in progress_bar(not quiet, iterable=chunks, desc=str(path), unit="chunk"):
             if target not in chunk.columns:
                 raise ConfigError(
                     f"target must be a column of {path}: {', '.join(map(str, chunk.columns))}. "

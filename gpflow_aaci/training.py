@@ -81,8 +81,8 @@ def train(
 
     :param data: arrays X [N, D], Y [N, P], shuffled anew in every pass; or a dataset of batches,
         such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
-        model without ``num_data`` is told the rows of arrays and of datasets whose length
-        TensorFlow knows, for this run.
+        model without ``num_data`` is told the rows of arrays and of a dataset that is one pass
+        over data of known length, for this run.
     :param optimizer: ``AlternatingOptimizer()`` unless given; one that has stepped before goes on
         with this model, and is refused with another.
     :param num_steps: of this call, those before a resume from ``checkpoint_dir`` included.
@@ -236,18 +236,29 @@ def _make_source(
 
 def _num_rows(data: tf.data.Dataset) -> int:
     """
-    Rows of a dataset of batches that ends.
+    Rows of a dataset of batches that is one pass over its data.
 
-    :raises ValueError: where TensorFlow does not know that it does.
+    :raises ValueError: where TensorFlow does not know its length, or it repeats its data.
     """
-    if int(data.cardinality()) < 0:
-        kind = "without end" if data.cardinality() == tf.data.INFINITE_CARDINALITY else "unknown"
+    found = None
+    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
+        found = "without end"
+    elif data.cardinality() == tf.data.UNKNOWN_CARDINALITY:
+        found = "of unknown length"
+    elif _repeats(data):
+        found = "that repeats its data"
+    if found is not None:
         raise ValueError(
-            "num_data of the model must be given with a dataset whose length TensorFlow does not "
-            f"know: AugmentedSVGP(..., num_data=N). Found: None, and a dataset of length {kind}."
+            "num_data of the model must be given with a dataset that is not one pass over data of "
+            f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {found}."
         )
     zero = tf.constant(0, tf.int64)
     return int(data.reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
+
+
+def _repeats(data: tf.data.Dataset) -> bool:
+    """Whether ``repeat`` is anywhere in the pipeline."""
+    return "Repeat" in type(data).__name__ or any(_repeats(source) for source in data._inputs())
 
 
 def _check_batches(data: tf.data.Dataset) -> None:
