@@ -1,5 +1,6 @@
 """Every built-in likelihood, small data for it, and a fresh start for each test."""
 
+import os
 from collections.abc import Callable, Iterator
 
 import gpflow
@@ -9,6 +10,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import likelihoods
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # a core for each worker
+    tf.config.threading.set_intra_op_parallelism_threads(1)
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
