@@ -302,6 +302,7 @@ def assert_trains(model: Any, *args: Any) -> None:
     assert np.all(variance > 0)
 
 
+@pytest.mark.by_default("StudentT", "Logistic")
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_constant_y(data: Batch, make_likelihood: MakeLikelihood, value: float) -> None:
     constant = data[0], np.full((N, 1), value)
@@ -322,6 +323,7 @@ def test_duplicated_inputs(data: Batch) -> None:
     assert_trains(AugmentedVGP((X, data[1]), SquaredExponential(), likelihoods.Laplace()))
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 def test_lengthscale_of_a_million(
     data: Batch, make_likelihood: MakeLikelihood, observe: Any
 ) -> None:
