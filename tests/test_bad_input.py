@@ -1,5 +1,6 @@
 """What is refused, with which words, before any state changes; and what looks bad but is fine."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,9 @@ EAGER = (ValueError, ShapeMismatchError)
 COMPILED = (tf.errors.InvalidArgumentError, *EAGER)
 
 
-@pytest.fixture
-def data(rng: np.random.Generator) -> Batch:
+@pytest.fixture(scope="module")
+def data() -> Batch:
+    rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(N, 2))
     return X, np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(N, 1))
 
@@ -47,6 +49,27 @@ def sparse(data: Batch, likelihood: Any = None, **kwargs: Any) -> AugmentedSVGP:
     )
     model.q_mu.assign(np.linspace(-1.0, 1.0, M)[:, None])
     return model
+
+
+@functools.cache
+def compiled(model: AugmentedSVGP, entry: str, ranks: tuple[int, ...]) -> Callable[..., Any]:
+    """With unknown shapes; traced once for all data that one model refuses."""
+    method = entries(model)[entry]
+    spec = tuple(tf.TensorSpec([None] * rank, tf.float64) for rank in ranks)
+    # Without AutoGraph it traces in half the time.
+    return tf.function(lambda X, Y: method((X, Y)), input_signature=spec, autograph=False)
+
+
+@pytest.fixture(scope="module")
+def student_t(data: Batch) -> AugmentedSVGP:
+    """For tests that leave it as it is."""
+    return sparse(data)
+
+
+@pytest.fixture(scope="module", params=[likelihoods.Logistic, likelihoods.BayesianSVM])
+def classifier(request: pytest.FixtureRequest, data: Batch) -> AugmentedSVGP:
+    """For tests that leave it as it is."""
+    return sparse(data, request.param())
 
 
 def spoil(values: AnyNDArray, bad: float) -> AnyNDArray:
@@ -80,12 +103,9 @@ def assert_refused(model: AugmentedSVGP, bad: Batch, message: str) -> None:
 
 
 def assert_refused_compiled(model: AugmentedSVGP, entry: str, bad: Batch, message: str) -> None:
-    method = entries(model)[entry]
-    spec = tuple(tf.TensorSpec([None] * np.ndim(part), tf.float64) for part in bad)
-    # Without AutoGraph it traces in half the time.
-    compiled = tf.function(lambda X, Y: method((X, Y)), input_signature=spec, autograph=False)
+    step = compiled(model, entry, tuple(np.ndim(part) for part in bad))
     with pytest.raises(COMPILED, match=message):
-        compiled(*bad)
+        step(*bad)
 
 
 # ---- refused: data ----
@@ -93,24 +113,23 @@ def assert_refused_compiled(model: AugmentedSVGP, entry: str, bad: Batch, messag
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", ["X", "Y"])
-def test_non_finite_data(data: Batch, which: str, bad: float) -> None:
+def test_non_finite_data(data: Batch, student_t: AugmentedSVGP, which: str, bad: float) -> None:
     X, Y = data
     batch = (spoil(X, bad), Y) if which == "X" else (X, spoil(Y, bad))
-    assert_refused(sparse(data), batch, rf"{which} must be finite.*{bad}")
+    assert_refused(student_t, batch, rf"{which} must be finite.*{bad}")
 
 
-@pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
 @pytest.mark.parametrize(
     ("values", "shown"),
     [([0, 1, 2], "2"), ([-1, 0, 1], "-1"), ([0.5, 1], "0.5"), ([1, 2], "2"), ([-1, 3], "3")],
 )
 def test_labels_that_are_none(
-    data: Batch, likelihood: Any, values: list[float], shown: str
+    data: Batch, classifier: AugmentedSVGP, values: list[float], shown: str
 ) -> None:
     """The message shows what was found and what is accepted."""
     bad = data[0], np.resize(np.array(values, dtype=float), (N, 1))
     message = rf"(?s)\{{0, 1\}} or \{{-1, 1\}}.*Found:.*{shown}"
-    assert_refused(sparse(data, likelihood), bad, message)
+    assert_refused(classifier, bad, message)
 
 
 @pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
@@ -151,9 +170,10 @@ every_wrong_shape = pytest.mark.parametrize("reshape", WRONG_SHAPES.values(), id
 
 
 @every_wrong_shape
-def test_y_of_the_wrong_shape(data: Batch, reshape: Callable[[AnyNDArray], AnyNDArray]) -> None:
-    model = sparse(data)
-    for method in entries(model).values():
+def test_y_of_the_wrong_shape(
+    data: Batch, student_t: AugmentedSVGP, reshape: Callable[[AnyNDArray], AnyNDArray]
+) -> None:
+    for method in entries(student_t).values():
         with pytest.raises(EAGER, match=r"Y|shape"):
             method((data[0], reshape(data[1])))
 
@@ -161,15 +181,18 @@ def test_y_of_the_wrong_shape(data: Batch, reshape: Callable[[AnyNDArray], AnyND
 @pytest.mark.parametrize("entry", ["elbo", "minimize"])
 @every_wrong_shape
 def test_y_of_the_wrong_shape_does_not_broadcast_when_compiled(
-    data: Batch, reshape: Callable[[AnyNDArray], AnyNDArray], entry: str
+    data: Batch,
+    student_t: AugmentedSVGP,
+    reshape: Callable[[AnyNDArray], AnyNDArray],
+    entry: str,
 ) -> None:
     """Where shapes are not known while tracing, and check_shapes is off."""
-    assert_refused_compiled(sparse(data), entry, (data[0], reshape(data[1])), "Y|shape")
+    assert_refused_compiled(student_t, entry, (data[0], reshape(data[1])), "Y|shape")
 
 
 def test_one_dimensional_y_from_a_dataset(data: Batch) -> None:
     """The classic: labels [N] in tf.data, a compiled step, and [N, 1] − [N] is [N, N]."""
-    model = sparse(data)
+    model = sparse(data, num_data=N)
     dataset = tf.data.Dataset.from_tensor_slices((data[0], data[1][:, 0]))
     batches = iter(dataset.repeat().batch(5))
     step = tf.function(lambda: AugmentedNaturalGradient().minimize(model, batches))
@@ -279,6 +302,7 @@ def assert_trains(model: Any, *args: Any) -> None:
     assert np.all(variance > 0)
 
 
+@pytest.mark.by_default("StudentT", "Logistic")
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_constant_y(data: Batch, make_likelihood: MakeLikelihood, value: float) -> None:
     constant = data[0], np.full((N, 1), value)
@@ -299,6 +323,7 @@ def test_duplicated_inputs(data: Batch) -> None:
     assert_trains(AugmentedVGP((X, data[1]), SquaredExponential(), likelihoods.Laplace()))
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 def test_lengthscale_of_a_million(
     data: Batch, make_likelihood: MakeLikelihood, observe: Any
 ) -> None:

@@ -394,6 +394,7 @@ def test_no_small_move_of_q_raises_the_elbo_at_the_optimum(
 # ---- models that must agree ----
 
 
+@pytest.mark.by_default("Laplace", "Logistic", "Probit")
 def test_vgp_is_svgp_with_inducing_points_at_the_data(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe, randomise_q: Randomise
 ) -> None:
@@ -416,6 +417,7 @@ def test_vgp_is_svgp_with_inducing_points_at_the_data(
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.by_default("StudentT", "Probit", "BayesianSVM")
 def test_whitening_is_a_change_of_variables_only(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe
 ) -> None:

@@ -66,6 +66,7 @@ def train_and_predict(
     return elbos, [*model.predict_f(X_new), *model.predict_y(X_new), log_density]
 
 
+@pytest.mark.by_default("StudentT", "Logistic")
 @either_model
 def test_float32_is_close_to_float64(
     kind: str, make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
@@ -87,6 +88,7 @@ def test_float32_is_close_to_float64(
         np.testing.assert_allclose(low, high, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.by_default("Laplace", "Probit")
 def test_float32_without_whitening(
     make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
 ) -> None:

@@ -81,7 +81,7 @@ def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
     return kernel
 
 
-@pytest.mark.by_default("StudentT", "Logistic", "BayesianSVM")
+@pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize(("N", "over_relaxation"), [(1, 0.0), (2, 0.0), (2, -0.8)])
 def test_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, N: int, over_relaxation: float
@@ -207,7 +207,7 @@ def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, flo
     return mean, weights @ (v - mean) ** 2
 
 
-@pytest.mark.by_default("StudentT", "Logistic", "BayesianSVM")
+@pytest.mark.by_default("Logistic")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_sparse_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float

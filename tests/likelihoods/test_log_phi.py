@@ -59,6 +59,7 @@ def test_log_phi_is_exact_over_three_hundred_decades(case: Case) -> None:
     assert worst_relative_error(actual, exact_derivatives(case, EXTREME, 0, dps=700)) < 1e-12
 
 
+@pytest.mark.by_default("Laplace", "Matern52", "Logistic")
 @every_case
 def test_omega_mean_is_exact_over_three_hundred_decades(case: Case) -> None:
     """ω̄ = −d log φ/dr, by automatic differentiation."""
