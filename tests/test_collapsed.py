@@ -127,6 +127,7 @@ def test_gaussian_collapsed_bound_is_sgpr_s_at_any_c() -> None:
         np.testing.assert_allclose(bound, sgpr.elbo(), rtol=1e-8)
 
 
+@pytest.mark.by_default("StudentT", "Probit")
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda value: type(value).__name__)
 def test_collapsed_bound_is_the_elbo_after_one_step(
     likelihood: gpflow.likelihoods.Likelihood,
