@@ -1,45 +1,28 @@
 """``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
 
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
-from .augmentation import optimal_expected_aug_loglik
-from .collapsed import covariance_minus_eye, sum_to, through_prior, through_projection
-from .models import AugmentedModel, hyperparameters, local, refresh_posteriors, strategy_of
-from .optimizers import Data, check_arguments, check_step_size, finite_q, next_batch, sites_at_q
-from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
-from .sites import (
-    Projection,
+from .algebra.gaussian import (
+    Gaussian,
     lower_triangular_inverse,
-    marginals,
     naturals_to_q,
+    optimal_naturals,
     q_to_naturals,
-    sites_to_naturals,
-    unwhiten,
     whiten,
 )
+from .algebra.projection import marginals, project
+from .algebra.statistics import summed
+from .algebra.terms import augmented
+from .bound_gradient import bound_gradient, log_prior_gradient
+from .models import AugmentedModel, hyperparameters, local, refresh_posteriors, strategy_of
+from .optimizers import Data, check_arguments, check_step_size, finite_q, next_batch
+from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 from .validation import check_finite, require
-
-
-class _Kernel(NamedTuple):
-    """What the tape has recorded."""
-
-    K_ZZ: tf.Tensor  # [L, M, M]
-    K_ZX: tf.Tensor  # [L, M, N]
-    k_diag: tf.Tensor  # [L, N]
-
-
-class _Terms(NamedTuple):
-    """Derivatives of Σ bound terms + log prior at the marginals of f₀ under a whitened q."""
-
-    mu_bar: tf.Tensor  # [P, N], in the means
-    var_bar: tf.Tensor  # [P, N], in the variances
-    direct: list[tf.Tensor]  # in the hyperparameters, the marginals being held
-
 
 # Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
@@ -154,14 +137,17 @@ class AlternatingOptimizer(tf.Module):
     ) -> tf.Tensor:
         X, Y, scale = model.checked_batch(batch, num_data)
         with tf.GradientTape() as tape:
-            kernel = _Kernel(model.prior_covariance(), *model.cross_covariance(X))
-        L = tf.linalg.cholesky(kernel.K_ZZ)
-        projection = Projection(L, tf.linalg.triangular_solve(L, kernel.K_ZX), kernel.k_diag)
+            prior = model.prior(X)
+        projection = project(prior)
+        term = augmented(model.likelihood)
 
-        q_mu, q_sqrt = model.whitened_q(L)
-        potential, precision = sites_at_q(model, projection, X, Y, q_mu, q_sqrt)
-        lambda_1, Lambda_2 = q_to_naturals(q_mu, q_sqrt)
-        target_1, Target_2 = sites_to_naturals(projection.A, scale * potential, scale * precision)
+        q = model.whitened_q(projection.chol)
+        Fmu, Fvar = marginals(projection, *q)
+        slopes = term.slopes(X, Fmu, Fvar, Y)
+        _, a, B = summed(projection, slopes).times(scale)
+        target_1, Target_2 = optimal_naturals(q.mu, a, B)
+        lambda_1, Lambda_2 = q_to_naturals(*q)
+        potential = slopes.in_mean - 2.0 * slopes.in_variance * (Fmu - projection.mean)
         gradient = NaturalGradient(
             tf.reduce_sum(tf.square(target_1 - lambda_1)),
             _noise(projection.A, potential, target_1, scale),
@@ -170,27 +156,36 @@ class AlternatingOptimizer(tf.Module):
             [require([check_finite("the natural gradient", n) for n in gradient])]
         ):
             s = self.schedule(self.step, gradient)
-        q_mu, q_sqrt = naturals_to_q(
-            (1.0 - s) * lambda_1 + s * target_1, (1.0 - s) * Lambda_2 + s * Target_2
-        )
-        kept = (q_mu, q_sqrt) if model.whiten else unwhiten(q_mu, q_sqrt, L)
+        q = naturals_to_q((1.0 - s) * lambda_1 + s * target_1, (1.0 - s) * Lambda_2 + s * Target_2)
+        kept = model.as_kept(q, projection.chol)
 
         checks = [check_step_size(s), *finite_q(*kept)]
         gradients: list[tf.Tensor] = []
         if variables:
-            terms = _bound_terms(model, variables, projection, q_mu, q_sqrt, (X, Y, scale))
-            bars = _through_kernel(model, kernel, projection, q_mu, q_sqrt, terms)
-            through_kernel = tape.gradient(
-                kernel, local(variables), output_gradients=bars, unconnected_gradients="zero"
+            sources, moved = local(variables), q
+            of_bound = bound_gradient(
+                term,
+                sources,
+                tape,
+                prior,
+                projection,
+                moved,
+                X,
+                Y,
+                scale,
+                through_q=None
+                if model.whiten
+                else lambda a, B: _through_whitening(prior.K_ZZ, kept, moved, a, B),
             )
-            gradients = [a + b for a, b in zip(terms.direct, through_kernel, strict=True)]
+            _, of_prior = log_prior_gradient(model, sources)
+            gradients = [x + y for x, y in zip(of_bound, of_prior, strict=True)]
             checks += [
                 check_finite(f"the gradient in {variable.name}", gradient)
                 for variable, gradient in zip(variables, gradients, strict=True)
             ]
         with tf.control_dependencies([require(checks)]):
-            model.q_mu.assign(kept[0])
-            model.q_sqrt.assign(kept[1])
+            model.q_mu.assign(kept.mu)
+            model.q_sqrt.assign(kept.sqrt)
             descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
             if descents:
                 apply = self.hyperparameter_optimizer.apply_gradients
@@ -211,48 +206,14 @@ def _noise(A: tf.Tensor, potential: tf.Tensor, target_1: tf.Tensor, scale: tf.Te
     return about_mean * size / tf.maximum(size - 1.0, 1.0) * (1.0 - 1.0 / scale)
 
 
-def _bound_terms(
-    model: AugmentedModel,
-    variables: list[tf.Variable],
-    projection: Projection,
-    q_mu: tf.Tensor,
-    q_sqrt: tf.Tensor,
-    batch: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-) -> _Terms:
-    X, Y, scale = batch
-    Fmu, Fvar = marginals(projection, q_mu, q_sqrt)
+def _through_whitening(
+    K_ZZ: tf.Tensor, q_u: Gaussian, q_v: Gaussian, a: tf.Tensor, B: tf.Tensor
+) -> tf.Tensor:
+    """The gradient in K_ZZ through q(v), which moves with it where q(u) stands still."""
+    R_inverse = lower_triangular_inverse(q_v.sqrt)
+    in_sqrt = 2.0 * tf.matmul(B, q_v.sqrt) - q_v.sqrt + tf.linalg.matrix_transpose(R_inverse)
     with tf.GradientTape() as tape:
-        tape.watch([Fmu, Fvar])
-        terms = optimal_expected_aug_loglik(model.likelihood, Fmu + model.mean_function(X), Fvar, Y)
-        total = scale * tf.reduce_sum(terms) + model.log_prior_density()
-    sources = [Fmu, Fvar, *local(variables)]
-    mu_bar, var_bar, *direct = tape.gradient(total, sources, unconnected_gradients="zero")
-    return _Terms(tf.transpose(mu_bar), tf.transpose(var_bar), direct)
-
-
-def _through_kernel(
-    model: AugmentedModel,
-    kernel: _Kernel,
-    projection: Projection,
-    q_mu: tf.Tensor,
-    q_sqrt: tf.Tensor,
-    terms: _Terms,
-) -> _Kernel:
-    """The gradient of the bound in the kernel matrices, at fixed q(v) or, unwhitened, q(u)."""
-    L, A, _ = projection
-    W = covariance_minus_eye(q_sqrt)
-    K_ZX_bar = through_projection(L, A, q_mu, W, terms.mu_bar, terms.var_bar)
-    a = tf.matmul(A, terms.mu_bar[:, :, None])
-    B = tf.matmul(A * terms.var_bar[:, None, :], A, transpose_b=True)
-    K_ZZ_bar = sum_to(through_prior(L, q_mu, W, a, B), kernel.K_ZZ)
-    if not model.whiten:  # q(v) moves with L where q(u) stands still
-        q_mu_bar = tf.transpose(a[:, :, 0]) - q_mu
-        R_inverse = lower_triangular_inverse(q_sqrt)
-        q_sqrt_bar = 2.0 * tf.matmul(B, q_sqrt) - q_sqrt + tf.linalg.matrix_transpose(R_inverse)
-        q_u = unwhiten(q_mu, q_sqrt, L)
-        with tf.GradientTape() as tape:
-            tape.watch(kernel.K_ZZ)
-            q_v = whiten(*q_u, tf.linalg.cholesky(kernel.K_ZZ))
-        bars = (q_mu_bar, tf.linalg.band_part(q_sqrt_bar, -1, 0))
-        K_ZZ_bar += tape.gradient(q_v, kernel.K_ZZ, output_gradients=bars)
-    return _Kernel(K_ZZ_bar, sum_to(K_ZX_bar, kernel.K_ZX), sum_to(terms.var_bar, kernel.k_diag))
+        tape.watch(K_ZZ)
+        moving = whiten(*q_u, tf.linalg.cholesky(K_ZZ))
+    bars = Gaussian(a - q_v.mu, tf.linalg.band_part(in_sqrt, -1, 0))
+    return tape.gradient(moving, K_ZZ, output_gradients=bars)

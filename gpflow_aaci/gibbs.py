@@ -18,6 +18,7 @@ from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
+from .algebra.projection import Projection
 from .augmentation import auglik_potential_and_precision, aux_sample
 from .likelihoods import AugmentedLikelihood
 from .models import AugmentedSVGP, AugmentedVGP
@@ -41,9 +42,9 @@ class GibbsResults(NamedTuple):
 class Prior(NamedTuple):
     """f ~ N(mean, K) at the data."""
 
-    mean: tf.Tensor  # [N, P]
+    mean: tf.Tensor  # [N, broadcast L]
     K: tf.Tensor  # [N, N], with GPflow's jitter
-    L: tf.Tensor  # [N, N], chol(K)
+    chol: tf.Tensor  # [N, N], of K
 
 
 def prior_at_data(model: AugmentedVGP) -> Prior:
@@ -99,7 +100,7 @@ class GibbsKernel(_OneSweep):
         """Draws from the prior, [num_chains, N, P]."""
         prior, shape = self._prior, [num_chains, *reversed(self._Y.shape)]
         return tf.linalg.matrix_transpose(
-            tf.transpose(prior.mean) + tf.tensordot(_normal(shape, seed), prior.L, [[-1], [1]])
+            tf.transpose(prior.mean) + tf.tensordot(_normal(shape, seed), prior.chol, [[-1], [1]])
         )
 
     def bootstrap_results(self, init_state: TensorType) -> GibbsResults:
@@ -116,18 +117,9 @@ class GibbsKernel(_OneSweep):
         return f, GibbsResults(omega)
 
 
-class SparsePrior(NamedTuple):
-    """f_i = mean_i + A_iᵀ v + e_i with v ~ N(0, I), e_i ~ N(0, unexplained_i)."""
-
-    mean: tf.Tensor  # [N, P]
-    L: tf.Tensor  # [L, M, M], u = L v
-    A: tf.Tensor  # [P, M, N]
-    unexplained: tf.Tensor  # [L, N], k_ii − ‖A_i‖²
-
-
 class SparseGibbsKernel(_OneSweep):
     """
-    ω | f, then v | ω and f | v, ω, for ``AugmentedSVGP`` with u = L v, L = chol(K_ZZ).
+    ω | f, then v | ω and f | v, ω, for ``AugmentedSVGP`` with u = chol v, chol that of K_ZZ.
 
     Exact for the model in which the f_i are independent given u, p(f|u) = Π p(f_i|u): that whose
     evidence both ELBOs bound from below by Jensen's inequality (FITC; Snelson and Ghahramani 2006).
@@ -155,11 +147,9 @@ class SparseGibbsKernel(_OneSweep):
             raise ValueError(
                 f"data must be all num_data = {model.num_data} rows. Found: {len(X)} rows."
             )
-        projection = model.project(X)
-        unexplained = projection.k_diag - tf.reduce_sum(tf.square(projection.A), -2)
-        unexplained = tf.maximum(unexplained, tf.zeros_like(unexplained))  # of rounding, at Z = X
-        A = tf.broadcast_to(projection.A, [self._Y.shape[-1], *projection.A.shape[1:]])
-        self._prior = SparsePrior(model.mean_function(X), projection.L, A, unexplained)
+        prior = model.project(X)
+        A = tf.broadcast_to(prior.A, [self._Y.shape[-1], *prior.A.shape[1:]])
+        self._prior = prior._replace(A=A)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> list[tf.Tensor]:
         """Draws from the prior."""
@@ -238,7 +228,7 @@ def f_given_omega(
     prior_mean = tf.transpose(prior.mean)
     seeds = tfp.random.split_seed(seed, n=2, salt="f_given_omega")
     # Rows times a shared matrix: one product for all chains.
-    f_0 = tf.tensordot(_normal(tf.shape(observed), seeds[0]), prior.L, [[-1], [1]])
+    f_0 = tf.tensordot(_normal(tf.shape(observed), seeds[0]), prior.chol, [[-1], [1]])
     noise = tf.sqrt(variance) * _normal(tf.shape(observed), seeds[1])
     residuals = tf.stack([observed - prior_mean, f_0 + noise], axis=-1)  # [C..., P, N, 2]
     solved = tf.linalg.cholesky_solve(cholesky_of_observations(prior.K, variance), residuals)
@@ -280,7 +270,7 @@ def log_evidence_given_omega(
 )
 def v_given_omega(
     likelihood: AugmentedLikelihood,
-    prior: SparsePrior,
+    prior: Projection,
     omega: TensorType,
     Y: TensorType,
     seed: Any,
@@ -311,7 +301,7 @@ def v_given_omega(
 )
 def f_given_v_omega(
     likelihood: AugmentedLikelihood,
-    prior: SparsePrior,
+    prior: Projection,
     v: TensorType,
     omega: TensorType,
     Y: TensorType,
@@ -335,7 +325,7 @@ def over_relaxed(current: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, a: f
     return moved + to_default_float(a) * (current - mean) if a else moved
 
 
-def _f_mean(prior: SparsePrior, v: tf.Tensor) -> tf.Tensor:
+def _f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:
     """mean + Aᵀ v, [C..., N, P]."""
     rows = tf.linalg.matrix_transpose(v)[..., None, :]  # [C..., P, 1, M]
     return prior.mean + tf.linalg.matrix_transpose(_times_shared(rows, prior.A)[..., 0, :])

@@ -9,9 +9,10 @@ from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
-from .augmentation import aux_posterior_c, expected_auglik_potential_and_precision
+from .algebra.gaussian import Gaussian, damped, optimal_naturals
+from .algebra.statistics import statistics
+from .algebra.terms import augmented
 from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
-from .sites import Projection, damped_update, marginals, unwhiten
 from .validation import Check, check_finite, require
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
@@ -93,45 +94,24 @@ def next_batch(data: Data) -> RegressionData | None:
     return next(data) if isinstance(data, Iterator) else data
 
 
-@check_shapes("step_size: []", "return[0]: [M, P]", "return[1]: [P, M, M]")
+@check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [L, M, M]")
 def natural_gradient_step(
     model: AugmentedModel, data: RegressionData | None, step_size: TensorType
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> Gaussian:
     """
     The (q_mu, q_sqrt) that a step of size ``step_size`` leads to; both finite, or an error.
-
-    (X, Y) → marginals of f → c → ω̄ → sites → damped naturals → (q_mu, q_sqrt).
     """
     step_size = to_default_float(step_size)
     with tf.control_dependencies([require([check_step_size(step_size)])]):
         step_size = tf.identity(step_size)
     X, Y, scale = model.checked_batch(data)
     projection = model.project(X)
-    q_mu, q_sqrt = model.whitened_q(projection.L)
-    potential, precision = sites_at_q(model, projection, X, Y, q_mu, q_sqrt)
-    q_mu, q_sqrt = damped_update(
-        q_mu, q_sqrt, projection.A, scale * potential, scale * precision, step_size
-    )
-    if not model.whiten:
-        q_mu, q_sqrt = unwhiten(q_mu, q_sqrt, projection.L)
-    with tf.control_dependencies([require(finite_q(q_mu, q_sqrt))]):
-        return tf.identity(q_mu), tf.identity(q_sqrt)
-
-
-def sites_at_q(
-    model: AugmentedModel,
-    projection: Projection,
-    X: tf.Tensor,
-    Y: tf.Tensor,
-    q_mu: tf.Tensor,
-    q_sqrt: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Potential and precision [N, P] of every datum's site at the optimal q(ω) of a whitened q."""
-    Fmu, Fvar = marginals(projection, q_mu, q_sqrt)
-    prior_mean = model.mean_function(X)
-    c = aux_posterior_c(model.likelihood, Fmu + prior_mean, Fvar, Y)
-    potential, precision = expected_auglik_potential_and_precision(model.likelihood, c, Y)
-    return potential - precision * prior_mean, precision  # of f − μ₀, of which q(v) speaks
+    q = model.whitened_q(projection.chol)
+    sums = statistics(projection, augmented(model.likelihood), q, X, Y).times(scale)
+    target = optimal_naturals(q.mu, sums.in_mean, sums.in_covariance)
+    q = model.as_kept(damped(*q, *target, step_size), projection.chol)
+    with tf.control_dependencies([require(finite_q(*q))]):
+        return Gaussian(tf.identity(q.mu), tf.identity(q.sqrt))
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

@@ -157,19 +157,17 @@ def _conditionals(
 
     @tf.function(autograph=False, reduce_retracing=True)
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        L, A, k_diag = model.project(X)
+        chol, A, unexplained, prior_mean = model.project(X)
         if isinstance(model, AugmentedVGP):
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, P, M, 1]
-        L = tf.broadcast_to(L, tf.concat([tf.shape(columns)[:-2], tf.shape(L)[-2:]], 0))
-        white = tf.linalg.triangular_solve(L, columns)[..., 0]
-        P = tf.shape(white)[-2]
-        of_outputs = tf.broadcast_to(A, tf.concat([[P], tf.shape(A)[1:]], 0))
-        mean = model.mean_function(X) + tf.einsum("pmn,spm->snp", of_outputs, white)
+        chol = tf.broadcast_to(chol, tf.concat([tf.shape(columns)[:-2], tf.shape(chol)[-2:]], 0))
+        white = tf.linalg.triangular_solve(chol, columns)[..., 0]
+        of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
+        mean = prior_mean + tf.einsum("lmn,slm->snl", of_latents, white)
         if full_cov:
             return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
-        variance = tf.transpose(k_diag - tf.reduce_sum(tf.square(A), -2))
-        return mean, tf.maximum(variance, tf.zeros_like(variance))
+        return mean, tf.transpose(unexplained)
 
     before = {key: parameter.unconstrained_variable.numpy() for key, parameter in moving.items()}
     at_once = 1 if moving else _DRAWS_AT_ONCE

@@ -160,12 +160,12 @@ def _blocks(
     is_sparse = isinstance(kernel, SparseGibbsKernel)
     seeds = tfp.random.split_seed(seed, n=1 + -(-total // _DRAWS_AT_ONCE))
     state = kernel.initial_state(num_chains, seeds[0])
-    L = model.project(X[:1]).L if is_sparse else None
+    chol = model.project(X[:1]).chol if is_sparse else None
 
     def trace(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
         if not is_sparse:
             return {"f": state, "omega": results.omega}
-        u = tf.linalg.matrix_transpose(tf.linalg.matvec(L, tf.linalg.matrix_transpose(state[0])))
+        u = tf.linalg.matrix_transpose(tf.linalg.matvec(chol, tf.linalg.matrix_transpose(state[0])))
         return {"u": u, "omega": results.omega, "f": state[1]}
 
     @tf.function(autograph=False, reduce_retracing=True)

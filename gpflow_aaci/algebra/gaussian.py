@@ -1,0 +1,134 @@
+r"""
+q(v) = N(q_mu, q_sqrt q_sqrtᵀ), whitened: u = chol v, so that the prior is v ~ N(0, I).
+
+A natural-gradient step of size s on Σ e_i − KL[q ‖ p], whatever a datum's e is, with
+a = ∂Σe/∂q_mu and B = ∂Σe/∂S: naturals ← (1 − s)·naturals + s·(a − 2 B q_mu, I − 2 B).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+
+class Gaussian(NamedTuple):
+    """q(v)."""
+
+    mu: tf.Tensor  # [M, L]
+    sqrt: tf.Tensor  # [L, M, M], lower triangular
+
+
+@check_shapes("q_mu: [M, L]", "q_sqrt: [L, M, M]", "return[0]: [M, L]", "return[1]: [L, M, M]")
+def q_to_naturals(q_mu: TensorType, q_sqrt: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """(q_mu, q_sqrt) -> (lambda_1, Lambda_2) = (S⁻¹m, S⁻¹), with S = q_sqrt q_sqrtᵀ."""
+    R_inv = lower_triangular_inverse(q_sqrt)
+    Lambda_2 = tf.matmul(R_inv, R_inv, transpose_a=True)
+    return columns(tf.matmul, Lambda_2, q_mu), Lambda_2
+
+
+@check_shapes(
+    "lambda_1: [M, L]", "Lambda_2: [L, M, M]", "return[0]: [M, L]", "return[1]: [L, M, M]"
+)
+def naturals_to_q(lambda_1: TensorType, Lambda_2: TensorType) -> Gaussian:
+    """
+    (lambda_1, Lambda_2) = (S⁻¹m, S⁻¹) -> (q_mu, q_sqrt), without forming S.
+
+    Reversing rows and columns turns the Cholesky factor C of a matrix into an upper triangular
+    one: Lambda_2 = U Uᵀ with U = rev(C). So S = U⁻ᵀU⁻¹, and q_sqrt = U⁻ᵀ = rev(C⁻¹)ᵀ is lower
+    triangular: one Cholesky, one triangular inverse.
+    """
+    C = tf.linalg.cholesky(tf.reverse(Lambda_2, [-2, -1]))
+    q_sqrt = tf.linalg.matrix_transpose(tf.reverse(lower_triangular_inverse(C), [-2, -1]))
+    Rt_lambda = columns(tf.matmul, q_sqrt, lambda_1, transpose_a=True)
+    return Gaussian(columns(tf.matmul, q_sqrt, Rt_lambda), q_sqrt)
+
+
+@check_shapes(
+    "q_mu: [M, L]",
+    "in_mean: [M, L]",
+    "in_covariance: [L, M, M]",
+    "return[0]: [M, L]",
+    "return[1]: [L, M, M]",
+)
+def optimal_naturals(
+    q_mu: TensorType, in_mean: TensorType, in_covariance: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    Where a step of size 1 leads: (a − 2 B q_mu, I − 2 B).
+
+    With the augmented bound's a and B these are Σ A_i (potential − precision μ₀)_i and
+    I + A diag(precision) Aᵀ (AACI Thm 2 and Alg. 3, whitened).
+    """
+    eye = tf.eye(tf.shape(in_covariance)[-1], dtype=in_covariance.dtype)
+    return in_mean - 2.0 * columns(tf.matmul, in_covariance, q_mu), eye - 2.0 * in_covariance
+
+
+@check_shapes(
+    "q_mu: [M, L]",
+    "q_sqrt: [L, M, M]",
+    "target_1: [M, L]",
+    "Target_2: [L, M, M]",
+    "step_size: []",
+    "return[0]: [M, L]",
+    "return[1]: [L, M, M]",
+)
+def damped(
+    q_mu: TensorType,
+    q_sqrt: TensorType,
+    target_1: TensorType,
+    Target_2: TensorType,
+    step_size: TensorType,
+) -> Gaussian:
+    """
+    naturals ← (1 − step_size)·naturals + step_size·target, AACI Alg. 3 as ERRATA.md mends it.
+
+    Naturals are averaged, never moments.
+    """
+    lambda_1, Lambda_2 = q_to_naturals(q_mu, q_sqrt)
+    return naturals_to_q(
+        (1.0 - step_size) * lambda_1 + step_size * target_1,
+        (1.0 - step_size) * Lambda_2 + step_size * Target_2,
+    )
+
+
+@check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")
+def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
+    """C⁻¹ of a lower triangular C."""
+    eye = tf.eye(tf.shape(C)[-1], batch_shape=tf.shape(C)[:-2], dtype=C.dtype)
+    return tf.linalg.triangular_solve(C, eye)
+
+
+@check_shapes(
+    "q_mu: [M, L]",
+    "q_sqrt: [L, M, M]",
+    "chol: [broadcast L, M, M]",
+    "return[0]: [M, L]",
+    "return[1]: [L, M, M]",
+)
+def whiten(q_mu: TensorType, q_sqrt: TensorType, chol: TensorType) -> Gaussian:
+    """q(u) -> q(v) for u = chol v; both roots are lower triangular, so one solve does it."""
+    chol = tf.broadcast_to(chol, tf.shape(q_sqrt))
+    solve = tf.linalg.triangular_solve
+    return Gaussian(columns(solve, chol, q_mu), solve(chol, q_sqrt))
+
+
+@check_shapes(
+    "q_mu: [M, L]",
+    "q_sqrt: [L, M, M]",
+    "chol: [broadcast L, M, M]",
+    "return[0]: [M, L]",
+    "return[1]: [L, M, M]",
+)
+def unwhiten(q_mu: TensorType, q_sqrt: TensorType, chol: TensorType) -> Gaussian:
+    """q(v) -> q(u), u = chol v; the inverse of :func:`whiten`."""
+    return Gaussian(columns(tf.matmul, chol, q_mu), tf.matmul(chol, q_sqrt))
+
+
+def columns(
+    operation: Callable[..., tf.Tensor], matrix: TensorType, vectors: TensorType, **options: Any
+) -> tf.Tensor:
+    """``operation(matrix [L, R, M], ·)`` of every column of ``vectors`` [M, L]: [R, L]."""
+    stacked = tf.transpose(vectors)[:, :, None]
+    return tf.transpose(operation(matrix, stacked, **options)[:, :, 0])

@@ -1,0 +1,230 @@
+"""How ``fit_collapsed`` climbs: stretches on ever more rows, and what goes from one to the next."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+
+from .algebra.gaussian import Gaussian
+from .checkpoints import check_objective
+from .coordinates import Coordinates
+from .models import AugmentedModel, AugmentedVGP, hyperparameters
+from .profile import Profile, make_chunks
+from .quasi_newton import Curvature, Point, ascend
+
+INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
+MOST_ITERATIONS = 1_000
+_FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
+_SUBSET_TOLERANCE = 3e-4  # nats per datum that the last iterations on a subset must gain
+_LAST = 3  # iterations that must gain together
+_ROWS_PER_COORDINATE = 3  # for every iteration on a subset
+_FEWEST_ITERATIONS = 5
+_FLOAT32_ROWS = 4_000  # from which on products of size N·M² are in float32
+
+_GAINED_LITTLE = f"the last {_LAST} iterations gained too little"
+_NO_STEP_GAINS = "no step gains"
+_NOTHING_ELSE = "nothing but q is trainable"
+_ITERATIONS_USED = "the most iterations were reached"
+_NOT_FINITE = "the objective is not finite"
+CONVERGED = (_GAINED_LITTLE, _NO_STEP_GAINS, _NOTHING_ELSE)
+
+_FILE = "state.npz"
+
+
+class Stretch(NamedTuple):
+    """Iterations on the same rows."""
+
+    rows: int
+    is_last: bool
+    iterations: int  # at most
+    tolerance: float  # nats per datum that the last ones must gain
+
+
+def schedule(
+    model: AugmentedModel, num_rows: int, num_coordinates: int, tolerance: float
+) -> list[Stretch]:
+    """(AugmentedVGP has its Z at its data: no subsets.)"""
+    stretches = []
+    rows = num_rows if isinstance(model, AugmentedVGP) else _FIRST_SUBSET
+    while rows < num_rows:
+        # Few rows are soon fitted too well, and what fits them does not fit the others.
+        iterations = max(_FEWEST_ITERATIONS, rows // (_ROWS_PER_COORDINATE * (1 + num_coordinates)))
+        stretches.append(Stretch(rows, False, iterations, max(tolerance, _SUBSET_TOLERANCE)))
+        rows *= _GROWTH
+    return [*stretches, Stretch(num_rows, True, MOST_ITERATIONS, tolerance)]
+
+
+class State(NamedTuple):
+    """All that a fit has found out: what a checkpoint keeps."""
+
+    point: Point  # on the rows of the stretch
+    q: Gaussian  # there
+    curvature: Curvature
+    recent: AnyNDArray  # gains of the last iterations
+    x_begin: AnyNDArray
+    q_begin: Gaussian
+    start: float  # the objective there, on all rows
+    stretch: int = 0
+    iteration: int = 0  # of the stretch
+    evaluations: int = 0
+    reason: str = ""  # why the stretch has ended
+
+    def write(self, folder: Path) -> None:
+        flat = tf.nest.flatten(self)
+        np.savez(folder / _FILE, **{str(i): np.asarray(part) for i, part in enumerate(flat)})
+
+    @classmethod
+    def read(cls, folder: Path) -> "State":
+        with np.load(folder / _FILE) as arrays:
+            x, value, gradient, mu, sqrt, *rest = (arrays[str(i)] for i in range(len(arrays)))
+        matrix, steps, changes, recent, x_begin, mu_begin, sqrt_begin, *counts = rest
+        return cls(
+            Point(x, value.item(), gradient),
+            Gaussian(tf.constant(mu), tf.constant(sqrt)),
+            Curvature(matrix, steps, changes),
+            recent,
+            x_begin,
+            Gaussian(tf.constant(mu_begin), tf.constant(sqrt_begin)),
+            *(count.item() for count in counts),
+        )
+
+
+class Climb:
+    """What a fit asks of its model and its rows."""
+
+    def __init__(
+        self, model: AugmentedModel, X: AnyNDArray, Y: AnyNDArray, num_data: float, seed: int
+    ) -> None:
+        self.model, self.X, self.Y, self.num_data = model, X, Y, num_data
+        self.variables = hyperparameters(model)
+        self.coordinates = Coordinates(model.parameters, self.variables)
+        self.size = len(self.coordinates.pack())
+        self.evaluations = 0
+        self._order = np.random.default_rng(seed).permutation(len(X))
+        self._exact = Profile(model, self.variables)
+        is_fast = len(X) >= _FLOAT32_ROWS and default_float() == tf.float64
+        self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
+        self._everything = make_chunks(X, Y)
+        self._subset = 0, self._everything
+
+    @property
+    def tracing_seconds(self) -> float:
+        return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
+
+    def begin(self) -> State:
+        """The model as it is."""
+        chol = tf.linalg.cholesky(self.model.prior_covariance())
+        q, x = self.model.whitened_q(chol), self.coordinates.pack()
+        value = self._value(q)
+        point = Point(x, value, np.zeros(self.size))
+        return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
+
+    def check(self, path: Path, stored: State, begin: State) -> None:
+        """
+        :raises ValueError: unless the objective where the stored fit began is what it was.
+        """
+        before = [variable.numpy() for variable in self.variables]
+        self.coordinates.unpack(stored.x_begin)
+        objective = self._value(stored.q_begin)
+        for variable, value in zip(self.variables, before, strict=True):
+            variable.assign(value)  # to the last bit, which unpack(pack()) is not
+        check_objective(path, "objective", stored.start, objective)
+
+    def move_to(self, state: State) -> None:
+        """Make it the model's."""
+        self.coordinates.unpack(state.point.x)
+        chol = tf.linalg.cholesky(self.model.prior_covariance())
+        self.model.assign_whitened_q(state.q, chol)
+
+    def onto(self, stretch: Stretch, state: State) -> State:
+        """The state at the rows of ``stretch``; as it is, where it is in the middle of it."""
+        if state.iteration or state.reason:
+            return state
+        if not self.size:
+            best = self._evaluate(stretch, state.point.x, state.q, 1e-3)
+            return state._replace(point=best[0], q=best[1], reason=_NOTHING_ELSE)
+        point, q = self._evaluate(stretch, state.point.x, state.q)
+        is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
+        return state._replace(
+            point=point,
+            q=q,
+            recent=np.zeros(0),
+            evaluations=self.evaluations,
+            reason="" if is_finite else _NOT_FINITE,
+        )
+
+    def step(self, stretch: Stretch, state: State) -> State:
+        """One iteration."""
+        q = state.q
+
+        def evaluate(x: AnyNDArray) -> Point:
+            nonlocal q
+            point, q = self._evaluate(stretch, x, state.q)
+            return point
+
+        point, curvature = ascend(evaluate, state.point, state.curvature)
+        recent = np.append(state.recent, point.value - state.point.value)[-_LAST:]
+        reason = ""
+        if point is state.point:
+            q = state.q
+            was_unknown = not (len(state.curvature.matrix) or len(state.curvature.steps))
+            reason = _NO_STEP_GAINS if was_unknown else ""
+        elif len(recent) == _LAST and recent.sum() < stretch.tolerance * self.num_data:
+            reason = _GAINED_LITTLE
+        elif state.iteration + 1 >= stretch.iterations:
+            reason = _ITERATIONS_USED
+        return state._replace(
+            point=point,
+            q=q,
+            curvature=curvature,
+            recent=recent,
+            iteration=state.iteration + 1,
+            evaluations=self.evaluations,
+            reason=reason,
+        )
+
+    def end(self, stretch: Stretch, state: State) -> State:
+        """Ready for the next stretch or, after the last, no worse than where it all began."""
+        if not stretch.is_last:
+            return state._replace(stretch=state.stretch + 1, iteration=0, reason="")
+        self.coordinates.unpack(state.point.x)
+        value = self._value(state.q)
+        if np.isfinite(value) and not value <= state.start:
+            return state._replace(point=state.point._replace(value=value))
+        point = Point(state.x_begin, state.start, state.point.gradient)
+        return state._replace(point=point, q=state.q_begin)
+
+    def _evaluate(
+        self, stretch: Stretch, x: AnyNDArray, q: Gaussian, precision: float = 1.0
+    ) -> tuple[Point, Gaussian]:
+        self.evaluations += 1
+        self.coordinates.unpack(x)
+        if self._subset[0] != stretch.rows:
+            rows = self._order[: stretch.rows]
+            chunks = (
+                self._everything if stretch.is_last else make_chunks(self.X[rows], self.Y[rows])
+            )
+            self._subset = stretch.rows, chunks
+        try:
+            found = self._fast.evaluate(
+                self._subset[1],
+                self.num_data / stretch.rows,
+                q,
+                precision * INNER_TOLERANCE * self.num_data,
+            )
+        except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
+            return Point(x, np.nan, np.full_like(x, np.nan)), q
+        gradient = self.coordinates.gradient(x, found.gradient)
+        return Point(x, found.objective, gradient), found.q
+
+    def _value(self, q: Gaussian) -> float:
+        """The objective on all rows, in full precision."""
+        scale = self.num_data / len(self.X)
+        try:
+            elbo = float(self._exact.maximise(self._everything, scale, q, 0.0, 0).elbo)
+        except tf.errors.InvalidArgumentError:
+            return -np.inf
+        return elbo + float(self.model.log_prior_density())

@@ -1,0 +1,19 @@
+"""GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
+
+from .posteriors import refresh_posteriors
+from .svgp import AugmentedSVGP
+from .variables import hyperparameters, known_num_data, local, strategy_of
+from .vgp import AugmentedVGP
+
+AugmentedModel = AugmentedSVGP | AugmentedVGP
+
+__all__ = [
+    "AugmentedModel",
+    "AugmentedSVGP",
+    "AugmentedVGP",
+    "hyperparameters",
+    "known_num_data",
+    "local",
+    "refresh_posteriors",
+    "strategy_of",
+]

@@ -1,0 +1,161 @@
+"""GPflow's SVGP with the augmented bound in the place of the quadrature one."""
+
+from typing import cast
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import covariances
+from gpflow.base import RegressionData, TensorType
+from gpflow.config import default_jitter
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingVariablesLike
+
+from ..likelihoods import AugmentedLikelihood, augmented
+from ..validation import checked_data
+from .posteriors import handed_out
+from .shared import Augmented, Batch, k_diag
+
+
+class AugmentedSVGP(Augmented, gpflow.models.SVGP):
+    r"""
+    ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.4).
+
+    Σ_i [log C + g m_i + log φ(E h_i²)] · num_data/|B| − KL[q(u) ‖ p(u)], which is below
+    SVGP's own ELBO. On it GPflow's ``NaturalGradient(gamma)`` is the closed-form step, positive
+    definite at every gamma in (0, 1]. Everything else is GPflow's::
+
+        model = AugmentedSVGP(kernel, gpflow.likelihoods.StudentT(), Z, num_data=N)
+        AugmentedNaturalGradient(step_size=1.0).minimize(model, (X, Y))
+
+    Kernels: single-output ones, or ``SharedIndependent``/``SeparateIndependent`` with
+    ``SharedIndependentInducingVariables``/``SeparateIndependentInducingVariables``.
+    """
+
+    likelihood: AugmentedLikelihood
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingVariablesLike,
+        *,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int = 1,
+        q_diag: bool = False,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
+        whiten: bool = True,
+        num_data: TensorType | None = None,
+    ):
+        """
+        Arguments as ``gpflow.models.SVGP``.
+
+        :param likelihood: a ``SuperGaussianLikelihood`` or ``Probit``, or GPflow's ``StudentT``,
+            ``Gaussian``, ``Bernoulli()`` or ``Bernoulli(invlink=tf.sigmoid)``, whose Parameters
+            are shared.
+        :raises ValueError: for a likelihood without augmentation, ``q_diag=True`` (the optimal
+            q(u) is not diagonal) and kernels that mix latent GPs.
+        """
+        if q_diag:
+            raise ValueError(
+                "q_diag must be False: the closed-form update needs a full covariance. Found: True."
+            )
+        inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
+        _check_independent(kernel, inducing_variable)
+        super().__init__(
+            kernel,
+            augmented(likelihood),
+            inducing_variable,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+            num_data=num_data,
+        )
+        handed_out(self)
+
+    def checked_batch(
+        self, data: RegressionData | None = None, num_data: int | None = None
+    ) -> Batch:
+        if data is None:
+            raise ValueError("data must be given: AugmentedSVGP keeps none.")
+        num_data = num_data if self.num_data is None else self.num_data
+        X, Y = checked_data(
+            *data,
+            num_outputs=self.num_latent_gps,
+            input_dim=self.input_dim,
+            num_data=num_data,
+            check_labels=self.likelihood.check_observations,
+        )
+        if num_data is None:
+            return X, Y, tf.ones([], X.dtype)
+        return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
+
+    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "c: [N, P]", "return: []")
+    def collapsed_elbo(self, data: RegressionData, c: TensorType | None = None) -> tf.Tensor:
+        """
+        The augmented bound with q(u) maximised out, given c; differentiable in the hyperparameters.
+
+        :param c: c > 0 of every datum, any of which gives a bound; that of the current q unless
+            given, from where the bound is at least ``elbo``.
+        """
+        return self._collapsed_elbo(self.checked_batch(data), c)
+
+    @property
+    def input_dim(self) -> int | None:
+        """Columns of X, or None where the inducing variable does not tell."""
+        return _input_dim(self.inducing_variable)
+
+    def prior_covariance(self) -> tf.Tensor:
+        """K_ZZ + jitter I, [L, M, M]; L = 1 where the latent GPs share it."""
+        K = covariances.Kuu(self.inducing_variable, self.kernel, jitter=default_jitter())
+        return K if len(K.shape) == 3 else K[None]
+
+    @check_shapes("X: [N, D]")
+    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """K_ZX [L, M, N] and k(x_i, x_i) [L, N]."""
+        K = covariances.Kuf(self.inducing_variable, self.kernel, X)
+        return (K if len(K.shape) == 3 else K[None]), k_diag(self.kernel, X)
+
+
+def _check_independent(kernel: Kernel, inducing_variable: InducingVariables) -> None:
+    """A closed-form step is simultaneous in all latent GPs, so they must be independent."""
+    if not isinstance(kernel, MultioutputKernel):
+        return
+    if not isinstance(kernel, SharedIndependent | SeparateIndependent):
+        raise ValueError(
+            "kernel must keep the latent GPs independent (a simultaneous closed-form step diverges "
+            "where it mixes them): a single-output kernel, SharedIndependent or "
+            f"SeparateIndependent. Found: {type(kernel).__name__}."
+        )
+    if not isinstance(
+        inducing_variable,
+        SharedIndependentInducingVariables | SeparateIndependentInducingVariables,
+    ):
+        raise ValueError(
+            "inducing_variable must be a SharedIndependentInducingVariables or "
+            f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel. "
+            f"Found: {type(inducing_variable).__name__}."
+        )
+
+
+def _input_dim(inducing_variable: InducingVariables) -> int | None:
+    """Columns of Z, or None where it has no such notion."""
+    if isinstance(inducing_variable, SharedIndependentInducingVariables):
+        return _input_dim(inducing_variable.inducing_variable)
+    if isinstance(inducing_variable, SeparateIndependentInducingVariables):
+        return _input_dim(inducing_variable.inducing_variable_list[0])
+    if type(inducing_variable) is not InducingPoints:  # patches, for one, are not points
+        return None
+    return cast("int | None", inducing_variable.Z.shape[-1])

@@ -1,0 +1,100 @@
+"""GPflow's VGP with the augmented bound in the place of the quadrature one."""
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import RegressionData, TensorType
+from gpflow.config import default_jitter
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kullback_leiblers import gauss_kl
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+
+from ..likelihoods import AugmentedLikelihood, augmented
+from ..validation import checked_data
+from .posteriors import handed_out
+from .shared import Augmented, Batch, k_diag
+
+
+class AugmentedVGP(Augmented, gpflow.models.VGP):
+    r"""
+    ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.1).
+
+    Like VGP it keeps its data, so that its methods take none. Equal to ``AugmentedSVGP`` with
+    Z = X: f is projected through A = L⁻¹K(X, X) with k_ii free of jitter, as in ``predict_f``,
+    which keeps the bound, its natural gradient and the predictions of one model in agreement::
+
+        model = AugmentedVGP((X, Y), kernel, gpflow_aaci.likelihoods.Laplace())
+        AugmentedNaturalGradient(step_size=1.0).minimize(model)
+    """
+
+    likelihood: AugmentedLikelihood
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+    ):
+        """
+        Arguments as ``gpflow.models.VGP``; ``likelihood`` as in :class:`AugmentedSVGP`.
+
+        :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
+            :class:`AugmentedSVGP`) and bad data.
+        """
+        if isinstance(kernel, MultioutputKernel):
+            raise ValueError(
+                "kernel must be a single-output kernel, shared by all latent GPs of AugmentedVGP; "
+                f"AugmentedSVGP takes more. Found: {type(kernel).__name__}."
+            )
+        likelihood = augmented(likelihood)
+        X, Y = data
+        num_outputs = num_latent_gps if num_latent_gps is not None else int(np.shape(Y)[-1])
+        X, Y = checked_data(
+            X, Y, num_outputs=num_outputs, check_labels=likelihood.check_observations
+        )
+        # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
+        kept = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
+        super().__init__(kept, kernel, likelihood, mean_function, num_latent_gps)
+        handed_out(self)
+
+    def checked_batch(
+        self, data: RegressionData | None = None, num_data: int | None = None
+    ) -> Batch:
+        if data is not None:
+            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
+        X, Y = (tf.convert_to_tensor(d) for d in self.data)
+        return X, Y, tf.ones([], X.dtype)
+
+    @check_shapes("return: []")
+    def prior_kl(self) -> tf.Tensor:
+        """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]."""
+        return gauss_kl(self.q_mu, self.q_sqrt)
+
+    @check_shapes("c: [N, P]", "return: []")
+    def collapsed_elbo(self, c: TensorType | None = None) -> tf.Tensor:
+        """As :meth:`AugmentedSVGP.collapsed_elbo`."""
+        return self._collapsed_elbo(self.checked_batch(), c)
+
+    @property
+    def whiten(self) -> bool:
+        """VGP is always whitened."""
+        return True
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of X."""
+        return int(self.data[0].shape[-1])
+
+    def prior_covariance(self) -> tf.Tensor:
+        """K(X, X) + jitter I, [1, N, N]."""
+        K = self.kernel(self.data[0])
+        return (K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype))[None]
+
+    @check_shapes("X: [N, D]")
+    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """K(X_data, X) [1, M, N] and k(x_i, x_i) [1, N]."""
+        return self.kernel(self.data[0], X)[None], k_diag(self.kernel, X)
