@@ -136,8 +136,7 @@ class Climb:
     def move_to(self, state: State) -> None:
         """Make it the model's."""
         self.coordinates.unpack(state.point.x)
-        chol = tf.linalg.cholesky(self.model.prior_covariance())
-        self.model.assign_whitened_q(state.q, chol)
+        self.model.assign_whitened_q(state.q)
 
     def onto(self, stretch: Stretch, state: State) -> State:
         """The state at the rows of ``stretch``; as it is, where it is in the middle of it."""
@@ -224,7 +223,9 @@ class Climb:
         """The objective on all rows, in full precision."""
         scale = self.num_data / len(self.X)
         try:
-            elbo = float(self._exact.maximise(self._everything, scale, q, 0.0, 0).elbo)
+            if self._fast is self._exact:  # which has been compiled, or will be
+                return self._exact.evaluate(self._everything, scale, q, 0.0, 0).objective
+            elbo = self._exact.elbo(self._everything, scale, q)
         except tf.errors.InvalidArgumentError:
             return -np.inf
         return elbo + float(self.model.log_prior_density())

@@ -167,8 +167,7 @@ def polish(
     least_gain = 1e-3 * INNER_TOLERANCE * scale * len(X)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
-        chol = tf.linalg.cholesky(model.prior_covariance())
-        q = model.whitened_q(chol)
+        q = model.whitened_q(tf.linalg.cholesky(model.prior_covariance()))
         start = elbo = float(profile.maximise(chunks, scale, q, least_gain, 0).elbo)
         steps, gain = 0, np.inf
         while steps < max_steps and gain >= least_gain:
@@ -180,6 +179,6 @@ def polish(
             bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
             bar.update()
     if elbo > start:
-        model.assign_whitened_q(q, chol)
+        model.assign_whitened_q(q)
         refresh_posteriors(model)
     return PolishResult(max(elbo, start), start, steps)

@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
 
 # ---- q, at fixed hyperparameters ----
 
-SumsAt = Callable[[Gaussian, tf.Tensor], Statistics]
+SumsAt = Callable[[Gaussian, tf.Tensor | int], Statistics]
 """(q, kind of the step that they are for) → Statistics of all data."""
 
 
@@ -86,16 +86,15 @@ def maximise(
     """
     zero = tf.zeros([], q.mu.dtype)
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
-    newton, none = tf.constant(_NEWTON), tf.constant(0)
     infinity = tf.constant(np.inf, zero.dtype)
-    start = _Search(q, nothing, zero, q, newton, none - 1, infinity)
+    start = _Search(q, nothing, zero, q, tf.constant(_NEWTON), tf.constant(-1), infinity)
 
     def goes_on(search: _Search) -> tf.Tensor:
         unfinished = (search.kind < _NONE) & (search.gain >= least_gain)
         return (search.steps < 0) | (unfinished & (search.steps < max_steps))
 
     def step(search: _Search) -> tuple[_Search]:
-        sums = sums_at(search.candidate, newton)
+        sums = sums_at(search.candidate, _NEWTON)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
         is_kept = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
@@ -103,7 +102,7 @@ def maximise(
         best, sums, best_elbo = tf.nest.map_structure(
             lambda a, b: tf.where(is_kept, a, b), new, old
         )
-        kind = tf.where(is_kept, newton, search.kind + 1)
+        kind = tf.where(is_kept, _NEWTON, search.kind + 1)
         ahead = tf.cond(
             (kind == _NEWTON) | (kind == _NONE), lambda: sums, lambda: sums_at(best, kind)
         )
@@ -130,17 +129,17 @@ def _sums(
     X: tf.Tensor,
     Y: tf.Tensor,
     q: Gaussian,
-    kind: tf.Tensor,
+    kind: tf.Tensor | int,
 ) -> Statistics:
     Fmu, Fvar = marginals(projection, *q)
     ordinary, safe = standard(model.likelihood), augmented(model.likelihood)
+    if isinstance(kind, int):  # the usual step, without the branches of the others
+        return summed(projection, ordinary.slopes(X, Fmu, Fvar, Y))
     slopes = tf.cond(
         kind == _CLOSED_FORM,
         lambda: safe.slopes(X, Fmu, Fvar, Y),
-        lambda: ordinary.slopes(X, Fmu, Fvar, Y),
+        lambda: concave(ordinary.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
     )
-    raised = concave(slopes, _LEAST_PRECISION)
-    slopes = tf.nest.map_structure(lambda a, b: tf.where(kind == _CONCAVE, a, b), raised, slopes)
     return summed(projection, slopes)
 
 
@@ -166,7 +165,9 @@ class Profile:
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
         self._evaluate = self._compiled(self._evaluation, X, Y, number, q, number, count)
         self._maximise = self._compiled(self._maximum, X, Y, number, q, number, count)
-        self._chunk_sums = self._compiled(self._sums_of_chunk, X, Y, q, count)
+        self._chunk_worth = self._compiled(self._worth_of_chunk, X, Y, q)
+        self._chunk_sums = self._compiled(self._sums_of_chunk, X, Y, q)
+        self._chunk_safe_sums = self._compiled(self._sums_of_chunk, X, Y, q, count)
         self._chunk_gradient = self._compiled(self._gradient_of_chunk, X, Y, number, q)
         self._prior = self._compiled(self._log_prior)
 
@@ -201,9 +202,17 @@ class Profile:
             return self._maximise(*chunks[0], to_default_float(scale), q, *limits)
         return maximise(self._of_chunks(chunks, scale), q, *limits)
 
+    def elbo(self, chunks: Chunks, scale: float, q: Gaussian) -> float:
+        """At ``q``."""
+        worth = sum(float(self._chunk_worth(*chunk, q)) for chunk in chunks)
+        return scale * worth - float(gauss_kl(*q))
+
     def _of_chunks(self, chunks: Chunks, scale: float) -> SumsAt:
-        def sums_at(q: Gaussian, kind: tf.Tensor) -> Statistics:
-            first, *others = (self._chunk_sums(*chunk, q, kind) for chunk in chunks)
+        def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
+            if isinstance(kind, int):
+                first, *others = (self._chunk_sums(*chunk, q) for chunk in chunks)
+            else:
+                first, *others = (self._chunk_safe_sums(*chunk, q, kind) for chunk in chunks)
             for other in others:
                 first = first.plus(other)
             return first.times(to_default_float(scale))
@@ -263,10 +272,14 @@ class Profile:
         return lambda q, kind: _sums(self.model, projection, X, Y, q, kind).times(scale)
 
     def _sums_of_chunk(
-        self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor
+        self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = _NEWTON
     ) -> Statistics:
         projection = project(self.model.prior(X), self.product_dtype)
         return _sums(self.model, projection, X, Y, q, kind)
+
+    def _worth_of_chunk(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+        Fmu, Fvar = marginals(project(self.model.prior(X), self.product_dtype), *q)
+        return tf.reduce_sum(self.model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
 
     def _gradient_of_chunk(
         self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, q: Gaussian

@@ -127,11 +127,12 @@ class Augmented(gpflow.models.GPModel):
         """The ``q_mu`` and ``q_sqrt`` of a q(v): the inverse of :meth:`whitened_q`."""
         return q if self.whiten else unwhiten(*q, chol)
 
-    def assign_whitened_q(self, q: Gaussian, chol: tf.Tensor) -> None:
+    def assign_whitened_q(self, q: Gaussian) -> None:
         """Make q(v) the model's."""
-        kept = self.as_kept(q, chol)
-        self.q_mu.assign(kept.mu)
-        self.q_sqrt.assign(kept.sqrt)
+        if not self.whiten:
+            q = unwhiten(*q, tf.linalg.cholesky(self.prior_covariance()))
+        self.q_mu.assign(q.mu)
+        self.q_sqrt.assign(q.sqrt)
 
     def posterior(
         self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
