@@ -290,10 +290,12 @@ class _Fit:
         """
         :raises ValueError: unless the objective at ``stored`` is what ``path`` says it was.
         """
+        before = [variable.numpy() for variable in self.variables]
         self.coordinates.unpack(stored.x)
         self.q = stored.q
         objective = self.here(chunks).objective
-        self.coordinates.unpack(here.x)
+        for variable, value in zip(self.variables, before, strict=True):
+            variable.assign(value)  # to the last bit, which unpack(pack()) is not
         self.q = here.q
         check_objective(path, "objective", stored.objective, objective)
 
