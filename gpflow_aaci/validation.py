@@ -34,25 +34,17 @@ def require(checks: Sequence[Check]) -> tf.Tensor:
         return tf.constant(True)
 
     def fail() -> tf.Tensor:
-        asserts = [
-            tf.cond(
-                check.condition,
-                lambda: tf.constant(True),
-                # The branches are traced at once, so the loop variable is still this check.
-                lambda: _assert_false(check),  # noqa: B023
-            )
-            for check in checks
-        ]
-        return tf.reduce_all(asserts)
+        # Without a branch for each check, which would take long to trace; the first that fails.
+        failed: list[tf.Operation] = []
+        for check in checks:
+            with tf.control_dependencies(failed):
+                data = [check.message, "Found:", check.found()]
+                failed = [tf.raw_ops.Assert(condition=check.condition, data=data, summarize=10)]
+        with tf.control_dependencies(failed):
+            return tf.constant(False)
 
     all_hold = tf.reduce_all([check.condition for check in checks])
     return tf.cond(all_hold, lambda: tf.constant(True), fail)
-
-
-def _assert_false(check: Check) -> tf.Tensor:
-    failed = tf.debugging.Assert(False, [check.message, "Found:", check.found()], summarize=10)
-    with tf.control_dependencies([failed]):
-        return tf.constant(False)
 
 
 def check_finite(name: str, value: tf.Tensor) -> Check:

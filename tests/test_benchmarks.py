@@ -244,6 +244,7 @@ def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, c
         assert (tmp_path / "out" / name).stat().st_size > 500
 
 
+@pytest.mark.slow
 def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
     # In a process of its own, of a user who has never run it: what the imports print counts.
     output = ["--set", f'output="{tmp_path}"']

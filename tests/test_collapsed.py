@@ -81,6 +81,7 @@ def test_written_gradient_is_autodiff_s_for_every_likelihood(
         np.testing.assert_allclose(ours, autodiff, rtol=1e-6, atol=1e-9 * np.abs(autodiff).max())
 
 
+@pytest.mark.by_default("separate", "ARD")
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("whiten", [True, False])
 def test_written_gradient_is_the_finite_difference(kernel: str, whiten: bool) -> None:

@@ -281,7 +281,7 @@ def exact_log_evidence(known: Known, K: AnyNDArray, Y: AnyNDArray) -> float:
     return float(np.log(total))
 
 
-@pytest.mark.by_default("2")
+@pytest.mark.by_default("2-0", "StudentT-2")
 @pytest.mark.parametrize("steps", [0, 15])
 @pytest.mark.parametrize("num_data", [1, 2])
 @pytest.mark.parametrize("make_known", KNOWN.values(), ids=KNOWN)
@@ -351,7 +351,7 @@ def ascent(
     return Ascent(model, args, np.array(elbos))
 
 
-@pytest.mark.by_default("StudentT", "Probit")
+@pytest.mark.by_default("StudentT-AugmentedVGP", "Probit-AugmentedSVGP")
 def test_fifty_full_steps_never_lower_the_elbo(ascent: Ascent) -> None:
     elbos = ascent.elbos[:51]
     assert np.all(np.diff(elbos) >= -1e-9 * np.abs(elbos[1:]))

@@ -285,6 +285,7 @@ def test_polished_probit_is_gpflows_vgp() -> None:
     np.testing.assert_allclose(ours.standard_elbo(), stock.elbo(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_fitted_probit_is_gpflows() -> None:
     """
     On noisy labels, where GPflow's jitter of probabilities costs or gains it little.
@@ -338,11 +339,11 @@ def test_a_fit_is_the_same_in_every_unit_of_y(unit: float) -> None:
     np.testing.assert_allclose(model.likelihood.scale / unit, at_one.likelihood.scale, rtol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(
     strict=True,
     reason="where noise explains all that a kernel of variance 1 cannot, the bound is flat in it",
 )
-@pytest.mark.by_default("10000.0")
 @pytest.mark.parametrize("unit", [1e-4, 1e4, 1e8])
 def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
     np.testing.assert_allclose(waves(unit, 1.0)[0], waves(1.0, 1.0)[0], atol=0.05)

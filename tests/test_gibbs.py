@@ -156,7 +156,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.by_default("Matern32", "Logistic")
+@pytest.mark.by_default("Matern32")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)
 def test_alternating_with_the_model_s_data_leaves_the_prior(
@@ -207,7 +207,7 @@ def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, flo
     return mean, weights @ (v - mean) ** 2
 
 
-@pytest.mark.by_default("Logistic")
+@pytest.mark.by_default("Logistic--0.8")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_sparse_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float

@@ -218,6 +218,7 @@ def test_frozen_copy_predicts_the_same(pair: Pair) -> None:
 # ---- files ----
 
 
+@pytest.mark.by_default("float64")
 @pytest.mark.parametrize("name", ["float64", "float32"])
 @pytest.mark.parametrize("whiten", [True, False])
 def test_a_model_frozen_as_float32_predicts(
@@ -241,6 +242,7 @@ def test_a_model_frozen_as_float32_predicts(
         np.testing.assert_allclose(ours, value, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_under_a_mirrored_strategy_of_one_device_all_is_as_without(tmp_path: Path) -> None:
     """Every route, called inside its scope and outside of it."""
     X = np.linspace(-2.0, 2.0, 24)[:, None]
@@ -324,6 +326,7 @@ def test_saved_model_predicts_the_same(pair: Pair, tmp_path: Path) -> None:
 # ---- optimizers ----
 
 
+@pytest.mark.by_default("AugmentedVGP")
 def test_scipy_raises_the_elbo(pair: Pair) -> None:
     """Through training_loss_closure; it ends at or above where closed-form steps alone end."""
     model = pair.remake()
@@ -347,6 +350,7 @@ def adam_losses(model: Any, args: tuple[Any, ...], optimizer: Any) -> list[float
     return losses
 
 
+@pytest.mark.by_default("AugmentedSVGP")
 def test_keras_2_and_keras_3_optimizers_descend_alike(pair: Pair) -> None:
     """By apply_gradients with either, by minimize with tf_keras."""
     by_tf_keras = adam_losses(pair.remake(), pair.args, tf_keras.optimizers.Adam(0.05))

@@ -31,6 +31,7 @@ def make_model(N: int = 4) -> AugmentedVGP:
     return model
 
 
+@pytest.mark.slow
 def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None:
     """
     Geweke (2004): y | f, θ by simulation, (θ, f) | y by a sweep, ... must keep θ and f at their
@@ -119,6 +120,7 @@ def test_a_value_outside_its_prior_is_refused() -> None:
         sample_posterior(model, hyperparameters=True)
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -225,6 +225,7 @@ def decoded(log_dir: str, step: int) -> AnyNDArray:
     return image
 
 
+@pytest.mark.by_default("540")
 @pytest.mark.parametrize(("D", "P", "width"), [(1, 1, 640), (1, 2, 640), (2, 1, 540), (2, 2, 1080)])
 def test_image_is_a_png_that_follows_the_model(
     build: Build, log_dir: str, D: int, P: int, width: int
@@ -328,6 +329,7 @@ ALWAYS = {"elbo/augmented", "elbo/standard", "elbo/gap", "auxiliary/c", "auxilia
 HYPERPARAMETERS = {"kernel.variance", "likelihood.scale", "likelihood.df"}
 
 
+@pytest.mark.by_default("1")
 @pytest.mark.parametrize("D", [1, 2, 3])
 def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -> None:
     model, args, data = build(D=D)
@@ -386,6 +388,7 @@ def test_tasks_work_in_a_compiled_step(build: Build, log_dir: str) -> None:
     np.testing.assert_allclose(tags["elbo/augmented"][2], model.elbo(*args), rtol=1e-6)
 
 
+@pytest.mark.by_default("AugmentedSVGP-1")
 @pytest.mark.parametrize("D", [1, 2])
 def test_float32(build: Build, log_dir: str, D: int) -> None:
     gpflow.config.set_default_float(np.float32)

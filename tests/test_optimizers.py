@@ -66,6 +66,7 @@ def eager_path(data: Batch) -> AugmentedSVGP:
     return model
 
 
+@pytest.mark.by_default("compiled")
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("source", ["tuple", "iterator in a closure", "iterator as argument"])
 def test_minibatch_steps_are_the_same_from_tuples_and_iterators(
@@ -144,6 +145,7 @@ def test_a_number_outside_the_unit_interval_is_refused(step_size: float) -> None
         AugmentedNaturalGradient(step_size)
 
 
+@pytest.mark.by_default("nan")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("kind", [tf.constant, tf.Variable])
 @pytest.mark.parametrize("step_size", [0.0, 1.5, np.nan])
@@ -252,6 +254,7 @@ def run_step(model: AugmentedModel, data: Batch, step_size: float, compiled: boo
     (tf.function(step, autograph=False) if compiled else step)()
 
 
+@pytest.mark.by_default("singular_K", "nan_scale")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
 @pytest.mark.parametrize("make", BROKEN)
@@ -268,6 +271,7 @@ def test_a_failing_step_raises_and_leaves_q(
     assert_same_q(model, before)
 
 
+@pytest.mark.by_default("nan")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", ["q_mu", "q_sqrt"])

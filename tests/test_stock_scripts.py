@@ -142,12 +142,14 @@ def stock_adam(name: str) -> float:
     return adam_script(gpflow.models.SVGP, problem(name))
 
 
+@pytest.mark.by_default("diabetes")
 @every_problem
 def test_minibatch_adam(name: str) -> None:
     assert adam_script(AugmentedSVGP, problem(name)) <= stock_adam(name) + SLACK
 
 
 # Where batches of 64 leave the stock model alive, they are used; elsewhere all data.
+@pytest.mark.by_default("diabetes-1.0-None", "breast_cancer-0.1-64")
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),
     [
@@ -168,6 +170,7 @@ def test_natural_gradient(name: str, gamma: float, batch_size: int | None) -> No
     assert ours <= stock + SLACK
 
 
+@pytest.mark.by_default("diabetes")
 @every_problem
 def test_scipy(name: str) -> None:
     ours, stock = (
@@ -190,6 +193,7 @@ def test_large_natural_gradient_steps_break_the_stock_model() -> None:
         blow_up_script(gpflow.models.SVGP, gamma=1.0)
 
 
+@pytest.mark.by_default("1.0")
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_large_natural_gradient_steps_do_not_break_the_augmented_one(gamma: float) -> None:
     """

@@ -83,6 +83,7 @@ def test_the_built_in_likelihoods_pass(case: Case) -> None:
     check_likelihood(case.make(), LABELS if case.is_binary else REAL)
 
 
+@pytest.mark.by_default("0.0001")
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize(
     "make",
@@ -331,6 +332,7 @@ class BrokenLaplace(likelihoods.Laplace):
         return InverseGaussian(-c, c)
 
 
+@pytest.mark.by_default("UntiltedStudentT", "BrokenLaplace")
 @pytest.mark.parametrize(
     ("likelihood", "Y", "reason"),
     [

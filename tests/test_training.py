@@ -86,6 +86,7 @@ def test_no_test_data_no_nll() -> None:
     assert quiet(full(), num_steps=10).nll.isna().all()
 
 
+@pytest.mark.slow
 def test_every_pass_sees_every_row_once_in_an_order_of_its_own() -> None:
     """Steps by train are those by hand on the batches that its seed promises."""
     model, by_hand, optimizer = sparse(), sparse(), AlternatingOptimizer(0.3)
@@ -141,6 +142,7 @@ def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     assert list(history.step) == [10, 20]
 
 
+@pytest.mark.slow
 def test_a_metric_that_was_not_measured_stops_nothing(tmp_path: Path) -> None:
     """20 steps without test data, whose NLL is NaN; then early stopping on it."""
     quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
@@ -153,6 +155,7 @@ def test_a_metric_that_was_not_measured_stops_nothing(tmp_path: Path) -> None:
     assert list(history.nll.isna()) == [True, True, False, False]
 
 
+@pytest.mark.by_default("nll")
 @pytest.mark.parametrize("metric", ["elbo", "nll"])
 def test_early_stopping_waits_for_its_patience(metric: Any) -> None:
     """With an unreachable min_delta nothing is ever better than the first evaluation."""
@@ -228,6 +231,7 @@ def test_labels_that_training_data_may_not_have_test_data_may_not_have() -> None
 # ---- stopping and going on ----
 
 
+@pytest.mark.by_default("dataset")
 @pytest.mark.parametrize("source", ["arrays", "dataset", "VGP"])
 def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None:
     data = {"arrays": wave, "dataset": datasets, "VGP": lambda: None}[source]
@@ -369,6 +373,7 @@ def _lose(folder: Path) -> None:
     (_latest(folder) / "history.json").unlink()
 
 
+@pytest.mark.by_default("_truncate")
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -394,6 +399,7 @@ def _other_kernel() -> AugmentedSVGP:
     return AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, Z, num_data=N)
 
 
+@pytest.mark.by_default("kwargs0", "_other_kernel")
 @pytest.mark.parametrize(
     ("model", "kwargs", "says"),
     [
@@ -424,6 +430,7 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert [record[0] for record in steps] == [10, 20]
 
 
+@pytest.mark.by_default("28")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 def test_a_disk_that_fails_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
@@ -455,6 +462,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         quiet(sparse(), wave(), num_steps=5, checkpoint_dir=tmp_path / "file" / "run")
 
 
+@pytest.mark.slow
 def test_fit_collapsed_refuses_a_checkpoint_of_another_objective(tmp_path: Path) -> None:
     gpflow_aaci.fit_collapsed(sparse(), wave(), checkpoint_dir=tmp_path)
     with pytest.raises(ValueError, match="of another run: objective is 'augmented'"):
