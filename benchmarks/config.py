@@ -144,7 +144,6 @@ class Adam(_Strict):
 
 class Collapsed(_Strict):
     kind: Literal["collapsed"]
-    objective: Grid[Literal["standard", "augmented"]] = ["standard"]
 
 
 Method = Annotated[Alternating | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
@@ -189,14 +188,6 @@ class StepTime(_Experiment):
     input_dim: PositiveInt = 9
     rounds: PositiveInt = 15
     steps_per_round: PositiveInt = 40
-
-
-class CollapsedCost(_Experiment):
-    experiment: Literal["collapsed_cost"]
-    num_inducing: PositiveInt = 200
-    num_data: PositiveInt = 10_000
-    input_dim: PositiveInt = 9
-    rounds: PositiveInt = 25
 
 
 class LongRun(_Experiment):
@@ -251,9 +242,7 @@ class OmegaThroughput(_Experiment):
     rounds: PositiveInt = 15
 
 
-Single = (
-    Convergence | AugmentationGap | StepTime | CollapsedCost | LongRun | Sampling | OmegaThroughput
-)
+Single = Convergence | AugmentationGap | StepTime | LongRun | Sampling | OmegaThroughput
 
 
 class Suite(_Experiment):

@@ -186,8 +186,8 @@ def _collapsed_run(
         off_clock += time.perf_counter() - now
 
     with contextlib.suppress(_EndOfRunError):
-        data, objective = (split.X, split.Y), setting.objective or "standard"
-        gpflow_aaci.fit_collapsed(model, data, objective=objective, callback=record, progress=False)
+        data = split.X, split.Y
+        gpflow_aaci.fit_collapsed(model, data, callback=record, progress=False)
     return rows
 
 

@@ -8,7 +8,6 @@ import pandas as pd
 
 from . import (
     augmentation_gap,
-    collapsed_cost,
     convergence,
     figures,
     long_run,
@@ -19,7 +18,6 @@ from . import (
 )
 from .config import (
     AugmentationGap,
-    CollapsedCost,
     Convergence,
     LongRun,
     OmegaThroughput,
@@ -78,7 +76,6 @@ EXPERIMENTS: dict[type[Single], Experiment] = {
     Convergence: Experiment(convergence.run, _convergence_report),
     AugmentationGap: Experiment(augmentation_gap.run, _gap_report),
     StepTime: Experiment(step_time.run, _plain_report),
-    CollapsedCost: Experiment(collapsed_cost.run, _plain_report),
     LongRun: Experiment(long_run.run, _long_run_report),
     Sampling: Experiment(sampling.run, sampling_report.report),
     OmegaThroughput: Experiment(omega_throughput.run, omega_throughput.report),

@@ -46,7 +46,6 @@ class Setting:
     learning_rate: float | None = None
     gamma: float | Literal["adaptive", "robbins-monro"] | None = None  # the step size of q(u)
     ramp: bool = False
-    objective: Literal["standard", "augmented"] | None = None
 
     @property
     def is_papers(self) -> bool:
@@ -55,7 +54,6 @@ class Setting:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.objective}" if self.objective else "",
             f"step {self.gamma}" if self.gamma else "",
             "ramp" if self.ramp else "",
             f"lr {self.learning_rate:g}" if self.learning_rate else "",
@@ -82,7 +80,7 @@ def settings(method: Method) -> list[Setting]:
         case Adam():
             return [Setting(method.kind, rate) for rate in method.learning_rate]
         case Collapsed():
-            return [Setting(method.kind, objective=objective) for objective in method.objective]
+            return [Setting(method.kind)]
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,8 @@ class Climb:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
     def begin(self) -> State:
-        """The model as it is."""
+        """The model as it is; all that will be needed is compiled."""
+        self._fast.trace(self._everything[:1])
         chol = tf.linalg.cholesky(self.model.prior_covariance())
         q, x = self.model.whitened_q(chol), self.coordinates.pack()
         value = self._value(q)

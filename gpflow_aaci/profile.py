@@ -171,6 +171,13 @@ class Profile:
         self._chunk_gradient = self._compiled(self._gradient_of_chunk, X, Y, number, q)
         self._prior = self._compiled(self._log_prior)
 
+    def trace(self, chunks: Chunks) -> None:
+        """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
+        for function in (
+            [self._evaluate] if len(chunks) == 1 else [self._chunk_sums, self._chunk_gradient]
+        ):
+            function.trace()
+
     def evaluate(
         self, chunks: Chunks, scale: float, q: Gaussian, least_gain: float, max_steps: int = 20
     ) -> Evaluation:
@@ -219,20 +226,11 @@ class Profile:
 
         return sums_at
 
-    def _compiled(self, function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
-        compiled = tf.function(function, input_signature=signature, autograph=False)
-        is_traced = False
+    def _compiled(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
+        def count(seconds: float) -> None:
+            self.tracing_seconds += seconds
 
-        def call(*args: Any) -> Any:
-            nonlocal is_traced
-            if not is_traced:
-                began = time.perf_counter()
-                compiled.get_concrete_function()
-                self.tracing_seconds += time.perf_counter() - began
-                is_traced = True
-            return compiled(*args)
-
-        return call
+        return _Lazy(tf.function(function, input_signature=signature, autograph=False), count)
 
     # ---- what is compiled ----
 
@@ -292,6 +290,24 @@ class Profile:
 
     def _log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return log_prior_gradient(self.model, self.variables)
+
+
+class _Lazy:
+    """A compiled function that is traced at its first call, and says how long that took."""
+
+    def __init__(self, function: Callable[..., Any], count: Callable[[float], None]) -> None:
+        self._function, self._count, self._is_traced = function, count, False
+
+    def trace(self) -> None:
+        if not self._is_traced:
+            began = time.perf_counter()
+            self._function.get_concrete_function()
+            self._count(time.perf_counter() - began)
+            self._is_traced = True
+
+    def __call__(self, *args: Any) -> Any:
+        self.trace()
+        return self._function(*args)
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:

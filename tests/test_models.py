@@ -250,10 +250,10 @@ def test_projection_is_that_of_predict_f(build: Build, X: AnyNDArray) -> None:
     for X_any in (X, X[:3] + 0.1):
         projection = model.project(X_any)
         K_ZZ = Matern32()(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z))
-        L = projection.L[0].numpy()
+        L, A = projection.chol[0].numpy(), projection.A[0].numpy()
         np.testing.assert_allclose(L @ L.T, K_ZZ, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(L @ projection.A[0].numpy(), Matern32()(Z, X_any), atol=1e-12)
-        np.testing.assert_allclose(projection.k_diag, np.ones((1, len(X_any))))
+        np.testing.assert_allclose(L @ A, Matern32()(Z, X_any), atol=1e-12)
+        np.testing.assert_allclose(projection.unexplained[0], 1.0 - np.sum(A**2, 0), atol=1e-12)
 
 
 def test_prediction_is_gpflows_at_the_same_q(X: AnyNDArray, Y: AnyNDArray) -> None:

@@ -460,10 +460,3 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         quiet(sparse(), wave(), num_steps=5, checkpoint_dir=tmp_path / "file" / "run")
-
-
-@pytest.mark.slow
-def test_fit_collapsed_refuses_a_checkpoint_of_another_objective(tmp_path: Path) -> None:
-    gpflow_aaci.fit_collapsed(sparse(), wave(), checkpoint_dir=tmp_path)
-    with pytest.raises(ValueError, match="of another run: objective is 'augmented'"):
-        gpflow_aaci.fit_collapsed(sparse(), wave(), objective="augmented", checkpoint_dir=tmp_path)

@@ -1,28 +1,29 @@
-"""The site algebra, against dense linear algebra in NumPy."""
+"""q(v), the sites' optimum and the projection, against dense linear algebra in NumPy."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci.sites import (
-    Projection,
-    damped_update,
+from gpflow_aaci.algebra.gaussian import (
+    Gaussian,
+    damped,
     lower_triangular_inverse,
-    marginals,
     naturals_to_q,
+    optimal_naturals,
     q_to_naturals,
-    sites_to_naturals,
     unwhiten,
     whiten,
 )
+from gpflow_aaci.algebra.projection import Prior, Projection, marginals, project, to_q
 
 N, M = 11, 6
 
 
 class Sites(NamedTuple):
-    """A q(v), a projection and sites, for P latent GPs that share A (L = 1) or do not (L = P)."""
+    """A q(v), a projection and sites, for P latent GPs that share A or do not."""
 
     q_mu: AnyNDArray
     q_sqrt: AnyNDArray
@@ -33,6 +34,19 @@ class Sites(NamedTuple):
 
     def covariance(self) -> AnyNDArray:
         return self.q_sqrt @ self.q_sqrt.swapaxes(-1, -2)
+
+    def projection(self) -> Projection:
+        nothing = np.zeros([len(self.A), N])
+        return Projection(*map(tf.constant, (self.L, self.A, nothing, np.zeros([N, 1]))))
+
+    def optimum(self) -> tuple[AnyNDArray, AnyNDArray]:
+        """Of the sites, by their slopes at q: those of Σ potential·f − ½ precision·f²."""
+        Fmu, _ = marginals(self.projection(), self.q_mu, self.q_sqrt)
+        sums = to_q(self.projection(), self.potential - self.precision * Fmu, -0.5 * self.precision)
+        return optimal_naturals(self.q_mu, *sums)
+
+    def damped(self, step_size: float) -> Gaussian:
+        return damped(self.q_mu, self.q_sqrt, *self.optimum(), step_size)
 
     def A_of(self, p: int) -> AnyNDArray:
         return self.A[p % len(self.A)]
@@ -65,7 +79,7 @@ def test_naturals_to_q_inverts_q_to_naturals(sites: Sites) -> None:
 
 
 def test_q_to_naturals_inverts_naturals_to_q(sites: Sites) -> None:
-    lambda_1, Lambda_2 = sites_to_naturals(sites.A, sites.potential, sites.precision)
+    lambda_1, Lambda_2 = sites.optimum()
     again_1, again_2 = q_to_naturals(*naturals_to_q(lambda_1, Lambda_2))
     np.testing.assert_allclose(again_1, lambda_1, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(again_2, Lambda_2, rtol=1e-10, atol=1e-10)
@@ -82,7 +96,7 @@ def test_q_to_naturals_are_precision_and_precision_times_mean(sites: Sites) -> N
 
 def test_naturals_to_q_inverts_the_precision(sites: Sites) -> None:
     """q_sqrt q_sqrtᵀ = Lambda_2⁻¹, q_sqrt lower triangular with a positive diagonal."""
-    lambda_1, Lambda_2 = sites_to_naturals(sites.A, sites.potential, sites.precision)
+    lambda_1, Lambda_2 = sites.optimum()
     q_mu, q_sqrt = (value.numpy() for value in naturals_to_q(lambda_1, Lambda_2))
     S = np.linalg.inv(Lambda_2)
     np.testing.assert_allclose(q_sqrt @ q_sqrt.swapaxes(-1, -2), S, rtol=1e-10, atol=1e-12)
@@ -104,7 +118,7 @@ def test_optimum_of_the_sites_is_bayes_rule(sites: Sites) -> None:
     conditioning (in data space, where the package works in the space of v).
     """
     sites = sites._replace(precision=sites.precision + 0.1)
-    q_mu, q_sqrt = naturals_to_q(*sites_to_naturals(sites.A, sites.potential, sites.precision))
+    q_mu, q_sqrt = naturals_to_q(*sites.optimum())
     for p in range(sites.q_mu.shape[1]):
         A, noise = sites.A_of(p), 1.0 / sites.precision[:, p]
         gain = np.linalg.solve(A.T @ A + np.diag(noise), A.T).T  # [M, N]
@@ -116,15 +130,17 @@ def test_optimum_of_the_sites_is_bayes_rule(sites: Sites) -> None:
 
 
 def test_marginals_are_the_diagonal_of_the_dense_law(sites: Sites) -> None:
-    L, P = len(sites.A), sites.q_mu.shape[1]
-    k_diag = 5.0 + np.arange(L * N, dtype=float).reshape(L, N)
-    Fmu, Fvar = marginals(Projection(sites.L, sites.A, k_diag), sites.q_mu, sites.q_sqrt)
+    sharers, P = len(sites.A), sites.q_mu.shape[1]
+    k_diag = 5.0 + np.arange(sharers * N, dtype=float).reshape(sharers, N)
+    K_ZZ, mean = sites.L @ sites.L.swapaxes(-1, -2), np.linspace(-1.0, 1.0, N)[:, None]
+    projection = project(Prior(*map(tf.constant, (K_ZZ, sites.L @ sites.A, k_diag, mean))))
+    Fmu, Fvar = marginals(projection, sites.q_mu, sites.q_sqrt)
     S = sites.covariance()
     for p in range(P):
         A = sites.A_of(p)
-        np.testing.assert_allclose(Fmu[:, p], A.T @ sites.q_mu[:, p], rtol=1e-12, atol=1e-12)
-        dense = np.diag(k_diag[p % L]) - A.T @ A + A.T @ S[p] @ A
-        np.testing.assert_allclose(Fvar[:, p], np.diag(dense), rtol=1e-12)
+        np.testing.assert_allclose(Fmu[:, p], mean[:, 0] + A.T @ sites.q_mu[:, p], rtol=1e-9)
+        dense = np.diag(k_diag[p % sharers]) - A.T @ A + A.T @ S[p] @ A
+        np.testing.assert_allclose(Fvar[:, p], np.diag(dense), rtol=1e-9)
 
 
 def test_unwhiten_is_multiplication_by_L(sites: Sites) -> None:
@@ -142,11 +158,9 @@ def test_whiten_inverts_unwhiten(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize("step_size", [0.25, 1.0])
-def test_damped_update_averages_naturals(sites: Sites, step_size: float) -> None:
+def test_a_damped_step_averages_naturals(sites: Sites, step_size: float) -> None:
     """The precision is the average of precisions, the precision-weighted mean that of its kind."""
-    q_mu, q_sqrt = damped_update(
-        sites.q_mu, sites.q_sqrt, sites.A, sites.potential, sites.precision, step_size
-    )
+    q_mu, q_sqrt = sites.damped(step_size)
     for p, S in enumerate(sites.covariance()):
         A, old = sites.A_of(p), np.linalg.inv(S)
         target = np.eye(M) + A @ np.diag(sites.precision[:, p]) @ A.T
@@ -160,11 +174,9 @@ def test_damped_update_averages_naturals(sites: Sites, step_size: float) -> None
         )
 
 
-def test_damped_update_does_not_average_moments(sites: Sites) -> None:
+def test_a_damped_step_does_not_average_moments(sites: Sites) -> None:
     """The paper's Algorithm 3 as printed would; harmonic and arithmetic means differ at once."""
-    args = sites.A, sites.potential, sites.precision
-    _, half = damped_update(sites.q_mu, sites.q_sqrt, *args, 0.5)
-    _, full = damped_update(sites.q_mu, sites.q_sqrt, *args, 1.0)
+    half, full = sites.damped(0.5).sqrt, sites.damped(1.0).sqrt
     S_half, S_full = (R.numpy() @ R.numpy().swapaxes(-1, -2) for R in (half, full))
     variance_of = {
         "half step": np.trace(S_half, axis1=-2, axis2=-1),
@@ -174,8 +186,6 @@ def test_damped_update_does_not_average_moments(sites: Sites) -> None:
 
 
 def test_full_step_forgets_where_it_started(sites: Sites) -> None:
-    args = sites.A, sites.potential, sites.precision
-    one = damped_update(sites.q_mu, sites.q_sqrt, *args, 1.0)
-    other = damped_update(sites.q_mu + 3.0, 2.0 * sites.q_sqrt, *args, 1.0)
-    for a, b in zip(one, other, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+    elsewhere = sites._replace(q_mu=sites.q_mu + 3.0, q_sqrt=2.0 * sites.q_sqrt)
+    for a, b in zip(sites.damped(1.0), elsewhere.damped(1.0), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
