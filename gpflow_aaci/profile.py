@@ -295,7 +295,7 @@ class Profile:
 class _Lazy:
     """A compiled function that is traced at its first call, and says how long that took."""
 
-    def __init__(self, function: Callable[..., Any], count: Callable[[float], None]) -> None:
+    def __init__(self, function: Any, count: Callable[[float], None]) -> None:
         self._function, self._count, self._is_traced = function, count, False
 
     def trace(self) -> None:
