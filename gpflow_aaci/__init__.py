@@ -1,4 +1,28 @@
-"""Automated augmented conjugate inference for GPflow."""
+"""
+Automated augmented conjugate inference for GPflow.
+
+Every route is the same pass over the data, at a whitened q(v) = N(m, S):
+
+1. ``models``: the prior of u and of f at some rows, K_ZZ, K_ZX, k_ii and μ₀.
+2. ``algebra.projection``: A = chol⁻¹K_ZX, and so the marginals (m_i, v_i) of f.
+3. ``algebra.terms``: what a datum is worth there, e(m_i, v_i, y_i), and its two slopes.
+4. ``algebra.statistics``: the sums E, a = ∂E/∂m and B = ∂E/∂S. Batches, chunks: sums add.
+5. ``algebra.gaussian``: naturals ← (1 − s)·naturals + s·(a − 2Bm, I − 2B).
+
+With the augmented e that is the closed-form step, with the standard one a Newton step.
+
+====================================  ============================================================
+``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
+``augmentation``                      the auxiliary-variable verbs, one line each
+``optimizers``, ``alternating``       steps on q; with Adam's on the hyperparameters
+``bound_gradient``                    the hyperparameters' gradient at a q that stands still
+``profile``                           the ELBO with q maximised out
+``quasi_newton``, ``climb``           its ascent in the hyperparameters, on ever more rows
+``fitting``, ``training``             ``fit_collapsed``, ``polish``; ``train``
+``gibbs``, ``sampling``               the exact sampler; ``predictions`` from its draws
+``testing``                           ``check_likelihood``, for likelihoods of one's own
+====================================  ============================================================
+"""
 
 from . import augmentation, distributions, likelihoods, monitor, predictions
 from .alternating import AlternatingOptimizer

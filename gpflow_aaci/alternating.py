@@ -200,7 +200,7 @@ class AlternatingOptimizer(tf.Module):
 def _noise(A: tf.Tensor, potential: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """tr Var of λ̂₁ = scale · Σ_i A_i potential_i over batches drawn without replacement."""
     size = tf.cast(tf.shape(A)[-1], A.dtype)
-    squares = tf.square(tf.transpose(potential)) * tf.reduce_sum(tf.square(A), -2)  # [P, N]
+    squares = tf.square(tf.transpose(potential)) * tf.reduce_sum(tf.square(A), -2)  # [L, N]
     total = tf.square(scale) * tf.reduce_sum(squares)
     about_mean = total - tf.reduce_sum(tf.square(target_1)) / size
     return about_mean * size / tf.maximum(size - 1.0, 1.0) * (1.0 - 1.0 / scale)

@@ -41,7 +41,7 @@ def psis_khat(model: AugmentedVGP, num_samples: int = 2000, seed: int = 0) -> fl
     return float(arviz.psislw(log_weights)[1])
 
 
-@check_shapes("return[0]: [S, N, P]", "return[1]: [S]")
+@check_shapes("return[0]: [S, N, L]", "return[1]: [S]")
 def importance_weights(
     model: AugmentedVGP, num_samples: int = 2000, seed: int = 0
 ) -> tuple[AnyNDArray, AnyNDArray]:
@@ -70,9 +70,9 @@ def importance_weights(
     q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
     N, P = q_mu.shape
     noise = tf.random.stateless_normal([P, N, num_samples], [seed, 0], dtype=q_mu.dtype)
-    v = tf.transpose(q_mu)[:, :, None] + tf.matmul(q_sqrt, noise)  # [P, N, S]
+    v = tf.transpose(q_mu)[:, :, None] + tf.matmul(q_sqrt, noise)  # [L, N, S]
     f = tf.matmul(tf.linalg.cholesky(model.prior_covariance()), v)
-    F = tf.transpose(f, [2, 1, 0]) + model.mean_function(X)  # [S, N, P]
+    F = tf.transpose(f, [2, 1, 0]) + model.mean_function(X)  # [S, N, L]
 
     def total(value: tf.Tensor) -> tf.Tensor:
         """Sum over all but the draws, in float64: a sum over the data eats float32's digits."""

@@ -6,7 +6,8 @@ super-Gaussian. Given ω the likelihood is that of Gaussian observations ỹ = p
 variance R = 1/precision, there with potential g + βω and precision 2γω (Theorem 2): f is a Gaussian
 process regressed on them. No K⁻¹ is formed; K + R is well conditioned where K is not.
 
-Shapes: [C...] chains, [N] data, [M] inducing variables, [P] latent GPs.
+Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P]
+columns of Y.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ a third of it.
 class GibbsResults(NamedTuple):
     """What a step leaves beside f."""
 
-    omega: tf.Tensor  # [C..., N, P], that f was drawn given
+    omega: tf.Tensor  # [C..., N, L], that f was drawn given
 
 
 class Prior(NamedTuple):
@@ -72,7 +73,7 @@ class GibbsKernel(_OneSweep):
     """
     ω | f, then f | ω, for ``AugmentedVGP``.
 
-    The state is f at the data, [C..., N, P]. The prior of f is that of the model when the kernel is
+    The state is f at the data, [C..., N, L]. The prior of f is that of the model when the kernel is
     made: make a new one where hyperparameters have changed::
 
         kernel = GibbsKernel(model)
@@ -97,7 +98,7 @@ class GibbsKernel(_OneSweep):
         self._prior = prior_at_data(model)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> tf.Tensor:
-        """Draws from the prior, [num_chains, N, P]."""
+        """Draws from the prior, [num_chains, N, L]."""
         prior, shape = self._prior, [num_chains, *reversed(self._Y.shape)]
         return tf.linalg.matrix_transpose(
             tf.transpose(prior.mean) + tf.tensordot(_normal(shape, seed), prior.chol, [[-1], [1]])
@@ -123,7 +124,7 @@ class SparseGibbsKernel(_OneSweep):
 
     Exact for the model in which the f_i are independent given u, p(f|u) = Π p(f_i|u): that whose
     evidence both ELBOs bound from below by Jensen's inequality (FITC; Snelson and Ghahramani 2006).
-    It is the full GP where Z = X. The state is [v, f]: [C..., M, P] and [C..., N, P].
+    It is the full GP where Z = X. The state is [v, f]: [C..., M, L] and [C..., N, L].
     """
 
     def __init__(
@@ -182,10 +183,10 @@ class SparseGibbsKernel(_OneSweep):
 
 
 @check_shapes(
-    "omega: [C..., N, P]",
+    "omega: [C..., N, L]",
     "Y: [broadcast C..., N, P]",
-    "return[0]: [C..., P, N]",
-    "return[1]: [C..., P, N]",
+    "return[0]: [C..., L, N]",
+    "return[1]: [C..., L, N]",
 )
 def pseudo_observations(
     likelihood: AugmentedLikelihood, omega: TensorType, Y: TensorType
@@ -201,7 +202,7 @@ def pseudo_observations(
     return tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision
 
 
-@check_shapes("K: [N, N]", "variance: [C..., P, N]", "return: [C..., P, N, N]")
+@check_shapes("K: [N, N]", "variance: [C..., L, N]", "return: [C..., L, N, N]")
 def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
     """chol(K + R)."""
     shape = tf.concat([tf.shape(variance), tf.shape(K)[-1:]], 0)
@@ -210,10 +211,10 @@ def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
 
 
 @check_shapes(
-    "omega: [C..., N, P]",
+    "omega: [C..., N, L]",
     "Y: [broadcast C..., N, P]",
-    "return[0]: [C..., N, P]",
-    "return[1]: [C..., N, P]",
+    "return[0]: [C..., N, L]",
+    "return[1]: [C..., N, L]",
 )
 def f_given_omega(
     likelihood: AugmentedLikelihood, prior: Prior, omega: TensorType, Y: TensorType, seed: Any
@@ -230,9 +231,9 @@ def f_given_omega(
     # Rows times a shared matrix: one product for all chains.
     f_0 = tf.tensordot(_normal(tf.shape(observed), seeds[0]), prior.chol, [[-1], [1]])
     noise = tf.sqrt(variance) * _normal(tf.shape(observed), seeds[1])
-    residuals = tf.stack([observed - prior_mean, f_0 + noise], axis=-1)  # [C..., P, N, 2]
+    residuals = tf.stack([observed - prior_mean, f_0 + noise], axis=-1)  # [C..., L, N, 2]
     solved = tf.linalg.cholesky_solve(cholesky_of_observations(prior.K, variance), residuals)
-    explained = tf.tensordot(tf.linalg.matrix_transpose(solved), prior.K, 1)  # [C..., P, 2, N]
+    explained = tf.tensordot(tf.linalg.matrix_transpose(solved), prior.K, 1)  # [C..., L, 2, N]
     return (
         tf.linalg.matrix_transpose(prior_mean + explained[..., 0, :]),
         tf.linalg.matrix_transpose(f_0 - explained[..., 1, :]),
@@ -240,9 +241,9 @@ def f_given_omega(
 
 
 @check_shapes(
-    "mean: [broadcast N, broadcast P]",
+    "mean: [broadcast N, broadcast L]",
     "K: [N, N]",
-    "omega: [C..., N, P]",
+    "omega: [C..., N, L]",
     "Y: [broadcast C..., N, P]",
     "return: [C...]",
 )
@@ -263,10 +264,10 @@ def log_evidence_given_omega(
 
 
 @check_shapes(
-    "omega: [C..., N, P]",
+    "omega: [C..., N, L]",
     "Y: [broadcast C..., N, P]",
-    "return[0]: [C..., M, P]",
-    "return[1]: [C..., M, P]",
+    "return[0]: [C..., M, L]",
+    "return[1]: [C..., M, L]",
 )
 def v_given_omega(
     likelihood: AugmentedLikelihood,
@@ -281,11 +282,11 @@ def v_given_omega(
     ỹ_i | v ~ N(mean_i + A_iᵀ v, R_i + unexplained_i): S⁻¹ = I + A diag(precision) Aᵀ.
     """
     observed, variance = pseudo_observations(likelihood, omega, Y)
-    precision = 1.0 / (variance + prior.unexplained)  # [C..., P, N]
+    precision = 1.0 / (variance + prior.unexplained)  # [C..., L, N]
     A = prior.A
     weighted = precision * (observed - tf.transpose(prior.mean))
     rows = tf.concat([A * precision[..., None, :], weighted[..., None, :]], -2)
-    products = _times_shared(rows, tf.transpose(A, [0, 2, 1]))  # [C..., P, M + 1, M]
+    products = _times_shared(rows, tf.transpose(A, [0, 2, 1]))  # [C..., L, M + 1, M]
     B, lambda_1 = products[..., :-1, :], products[..., -1, :, None]
     chol = tf.linalg.cholesky(B + tf.eye(tf.shape(A)[-2], dtype=B.dtype))
     deviation = tf.linalg.triangular_solve(chol, _normal(tf.shape(lambda_1), seed), adjoint=True)
@@ -297,7 +298,7 @@ def v_given_omega(
 
 
 @check_shapes(
-    "v: [C..., M, P]", "omega: [C..., N, P]", "Y: [broadcast C..., N, P]", "return: [C..., N, P]"
+    "v: [C..., M, L]", "omega: [C..., N, L]", "Y: [broadcast C..., N, P]", "return: [C..., N, L]"
 )
 def f_given_v_omega(
     likelihood: AugmentedLikelihood,
@@ -326,14 +327,14 @@ def over_relaxed(current: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, a: f
 
 
 def _f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:
-    """mean + Aᵀ v, [C..., N, P]."""
-    rows = tf.linalg.matrix_transpose(v)[..., None, :]  # [C..., P, 1, M]
+    """mean + Aᵀ v, [C..., N, L]."""
+    rows = tf.linalg.matrix_transpose(v)[..., None, :]  # [C..., L, 1, M]
     return prior.mean + tf.linalg.matrix_transpose(_times_shared(rows, prior.A)[..., 0, :])
 
 
 def _times_shared(rows: tf.Tensor, shared: tf.Tensor) -> tf.Tensor:
     """
-    [C..., P, R, N] times [P, N, K]: one product for each output, whatever the number of chains.
+    [C..., L, R, N] times [L, N, K]: one product for each output, whatever the number of chains.
 
     (TensorFlow's own broadcasting makes many small products; in float32 it can crash in oneDNN.)
     """

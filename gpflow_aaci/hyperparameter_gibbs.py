@@ -62,7 +62,7 @@ def sampled_parameters(model: AugmentedVGP) -> dict[str, Parameter]:
 
 def make_sweep(model: AugmentedVGP) -> Sweep:
     """
-    (f [1, N, P], Y [N, P], seed) -> (f, ω), which moves the model's parameters; compiled.
+    (f [1, N, L], Y [N, P], seed) -> (f, ω), which moves the model's parameters; compiled.
 
     :raises ValueError: as :func:`sampled_parameters`, and for parameters that the likelihood shares
         with the prior of f.

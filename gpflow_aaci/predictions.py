@@ -6,7 +6,7 @@ with its own hyperparameters where they were sampled. Those that were not, and i
 be as they were then: predict before the model is trained any further. Joint draws for
 ``AugmentedSVGP`` have the full covariance given u.
 
-Shapes: [C] chains, [S] draws, [N] new data, [P] latent GPs.
+Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 """
 
 from collections.abc import Callable, Generator
@@ -43,7 +43,7 @@ def predict_f_samples(
     progress: bool = True,
 ) -> AnyNDArray:
     """
-    One draw of f(Xnew) for every draw of the posterior, [C, S, N, P].
+    One draw of f(Xnew) for every draw of the posterior, [C, S, N, L].
 
     :param Xnew: [N, D].
     :param full_cov: joint draws at all of Xnew; independent ones, at less cost, otherwise.
@@ -131,9 +131,9 @@ def _conditionals(
     progress: bool,
 ) -> Generator[tuple[tf.Tensor, tf.Tensor], None, None]:
     """
-    Mean [S, N, P] of f(X) given draws of f or u, some at a time, and its variance.
+    Mean [S, N, L] of f(X) given draws of f or u, some at a time, and its variance.
 
-    Variance: [N, L] or, where ``full_cov``, [L, N, N].
+    Variance: [N, broadcast L] or, where ``full_cov``, [L, N, N].
     """
     name = "f" if isinstance(model, AugmentedVGP) else "u"
     known = parameter_dict(model)
@@ -160,7 +160,7 @@ def _conditionals(
         chol, A, unexplained, prior_mean = model.project(X)
         if isinstance(model, AugmentedVGP):
             values -= model.mean_function(model.data[0])
-        columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, P, M, 1]
+        columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
         chol = tf.broadcast_to(chol, tf.concat([tf.shape(columns)[:-2], tf.shape(chol)[-2:]], 0))
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
         of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
@@ -191,7 +191,7 @@ def _in_pieces(
     variance: tf.Tensor,
     *of_data: tf.Tensor,
 ) -> list[tf.Tensor]:
-    """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, P], some data at a time, joined."""
+    """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
     rows = max(1, _VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
     variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
@@ -211,7 +211,7 @@ def _covariance(model: AugmentedModel, X: tf.Tensor) -> tf.Tensor:
 
 
 def _coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """Independent normal [S, N, P] with that variance."""
+    """Independent normal [S, N, L] with that variance."""
     if not full_cov:
         return tf.sqrt(variance) * noise
     jitter = tf.cast(default_jitter(), variance.dtype)

@@ -194,7 +194,7 @@ def _blocks(
 def _hyperparameter_draws(
     model: AugmentedVGP, Y: tf.Tensor
 ) -> Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]:
-    """(f [1, N, P], seeds [S, 2]) → S draws of one chain; compiled once for all chains."""
+    """(f [1, N, L], seeds [S, 2]) → S draws of one chain; compiled once for all chains."""
     sweep, parameters = make_sweep(model), sampled_parameters(model)
 
     def described(f: tf.Tensor, omega: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -29,12 +29,6 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 }
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """By default without Grappler: at these sizes it costs a quarter of the time and saves none."""
-    if config.option.markexpr == "not slow":
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
