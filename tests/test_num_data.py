@@ -132,7 +132,6 @@ def test_a_variable_is_no_hyperparameter(data: Batch, dtype: tf.DType) -> None:
     model, number = make(data, tf.Variable(N, dtype=dtype)), make(data, N)
     assert [v.shape for v in hyperparameters(model)] == [v.shape for v in hyperparameters(number)]
     for fit in (
-        lambda model: AlternatingOptimizer().minimize(model, data),
         lambda model: train(model, data, num_steps=2, batch_size=BATCH, progress=False),
         lambda model: fit_collapsed(model, data, tolerance=0.1, progress=False),
     ):

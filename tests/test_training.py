@@ -294,7 +294,7 @@ if "collapsed" in routes:
     model = sparse()
     result = gpflow_aaci.fit_collapsed(model, wave(), checkpoint_dir=folder / "collapsed")
     kept |= {f"collapsed{i}": value for i, value in enumerate(values(model))}
-    kept["collapsed"] = np.asarray(result)
+    kept["collapsed"] = np.asarray(result[:4])  # not how long it took
 np.savez(folder / "unfinished.npz", **kept)
 (folder / "unfinished.npz").rename(folder / "end.npz")
 """
@@ -311,7 +311,7 @@ def _start(folder: Path, routes: str) -> "subprocess.Popen[str]":
 @pytest.mark.parametrize(
     ("times", "routes"),
     [
-        (2, "arrays collapsed"),
+        (1, "arrays collapsed"),
         pytest.param(10, "arrays dataset collapsed", marks=pytest.mark.slow),
     ],
 )
