@@ -16,7 +16,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``augmentation``                      the auxiliary-variable verbs, one line each
 ``optimizers``, ``alternating``       steps on q; with Adam's on the hyperparameters
 ``bound_gradient``                    the hyperparameters' gradient at a q that stands still
-``profile``                           the ELBO with q maximised out
+``newton``, ``profile``               q at its best; the ELBO there, and its gradient
 ``quasi_newton``, ``climb``           its ascent in the hyperparameters, on ever more rows
 ``fitting``, ``training``             ``fit_collapsed``, ``polish``; ``train``
 ``gibbs``, ``sampling``               the exact sampler; ``predictions`` from its draws

@@ -123,7 +123,7 @@ class Climb:
         point = Point(x, value, np.zeros(self.size))
         return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
 
-    def check(self, path: Path, stored: State, begin: State) -> None:
+    def check(self, path: Path, stored: State) -> None:
         """
         :raises ValueError: unless the objective where the stored fit began is what it was.
         """

@@ -100,10 +100,10 @@ def fit_collapsed(
     resumed = None if directory is None else latest_checkpoint(directory, run)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
         climb = Climb(model, X, Y, float(scale) * len(X), seed)
-        state = begin = climb.begin()
+        state = climb.begin()
         if resumed is not None:
             state = State.read(resumed)
-            climb.check(resumed, state, begin)
+            climb.check(resumed, state)
         climb.evaluations = state.evaluations
 
         def say(rows: int) -> None:

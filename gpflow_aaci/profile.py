@@ -1,10 +1,8 @@
 r"""
 The standard ELBO with q(v) maximised out, as a function of the hyperparameters: its profile.
 
-q is found by natural-gradient steps of size 1 on the standard ELBO, which are Newton-like. Begun
-far off such a step may fail; one with its precisions raised to be positive takes over, and then the
-closed-form augmented update, which cannot fail, wherever the ELBO does not rise. At the maximum the
-ELBO's gradient in the hyperparameters at fixed q(v) is the profile's (envelope theorem).
+q is found by :mod:`~gpflow_aaci.newton`. At its maximum the ELBO's gradient in the hyperparameters
+at fixed q(v) is the profile's (envelope theorem).
 
 Rows in memory are evaluated in one compiled function; more of them in chunks, one compiled call for
 each chunk and pass: memory is O(chunk · M) for any number of rows.
@@ -21,16 +19,15 @@ from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
-from .algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals
+from .algebra.gaussian import Gaussian
 from .algebra.projection import Projection, marginals, project
-from .algebra.statistics import Statistics, summed
-from .algebra.terms import augmented, concave, standard
+from .algebra.statistics import Statistics
+from .algebra.terms import standard
 from .bound_gradient import bound_gradient, log_prior_gradient
 from .models import AugmentedModel, local
+from .newton import NEWTON, Maximum, SumsAt, maximise, sums_for
 
 _CHUNK = 50_000  # rows of data in one product
-_LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
-_NEWTON, _CONCAVE, _CLOSED_FORM, _NONE = range(4)  # kinds of steps, ever safer
 
 Chunks = Sequence[tuple[tf.Tensor, tf.Tensor]]
 """(X, Y) in pieces of at most ``_CHUNK`` rows."""
@@ -42,15 +39,6 @@ def make_chunks(X: TensorType, Y: TensorType) -> Chunks:
     return [(tf.constant(X[s : s + _CHUNK]), tf.constant(Y[s : s + _CHUNK])) for s in starts]
 
 
-class Maximum(NamedTuple):
-    """Of the ELBO in q, at fixed hyperparameters."""
-
-    q: Gaussian
-    sums: Statistics  # there
-    elbo: tf.Tensor  # []
-    steps: tf.Tensor  # [], how many have been kept
-
-
 class Evaluation(NamedTuple):
     """Of the profile."""
 
@@ -58,92 +46,6 @@ class Evaluation(NamedTuple):
     gradient: AnyNDArray  # in the hyperparameters' variables, one after the other
     q: Gaussian
     steps: int
-
-
-# ---- q, at fixed hyperparameters ----
-
-SumsAt = Callable[[Gaussian, tf.Tensor | int], Statistics]
-"""(q, kind of the step that they are for) → Statistics of all data."""
-
-
-class _Search(NamedTuple):
-    best: Gaussian
-    sums: Statistics  # at ``best``
-    elbo: tf.Tensor
-    candidate: Gaussian
-    kind: tf.Tensor  # of the step that ``candidate`` is
-    steps: tf.Tensor
-    gain: tf.Tensor  # of the last that was kept
-
-
-def maximise(
-    sums_at: SumsAt, q: Gaussian, least_gain: TensorType, max_steps: TensorType
-) -> Maximum:
-    """
-    Steps from ``q``, each kept only if it raises the ELBO, else a safer one is taken in its place.
-
-    Ends when one gains less than ``least_gain`` nats. With ``max_steps`` 0, the ELBO at ``q``.
-    """
-    zero = tf.zeros([], q.mu.dtype)
-    nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
-    infinity = tf.constant(np.inf, zero.dtype)
-    start = _Search(q, nothing, zero, q, tf.constant(_NEWTON), tf.constant(-1), infinity)
-
-    def goes_on(search: _Search) -> tf.Tensor:
-        unfinished = (search.kind < _NONE) & (search.gain >= least_gain)
-        return (search.steps < 0) | (unfinished & (search.steps < max_steps))
-
-    def step(search: _Search) -> tuple[_Search]:
-        sums = sums_at(search.candidate, _NEWTON)
-        elbo = sums.value - gauss_kl(*search.candidate)
-        is_first = search.steps < 0
-        is_kept = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
-        new, old = (search.candidate, sums, elbo), (search.best, search.sums, search.elbo)
-        best, sums, best_elbo = tf.nest.map_structure(
-            lambda a, b: tf.where(is_kept, a, b), new, old
-        )
-        kind = tf.where(is_kept, _NEWTON, search.kind + 1)
-        ahead = tf.cond(
-            (kind == _NEWTON) | (kind == _NONE), lambda: sums, lambda: sums_at(best, kind)
-        )
-        target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
-        return (
-            _Search(
-                best,
-                sums,
-                best_elbo,
-                naturals_to_q(*target),
-                kind,
-                search.steps + tf.cast(is_kept, search.steps.dtype),
-                tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
-            ),
-        )
-
-    (end,) = tf.while_loop(goes_on, step, (start,))
-    return Maximum(end.best, end.sums, end.elbo, end.steps)
-
-
-def _sums(
-    model: AugmentedModel,
-    projection: Projection,
-    X: tf.Tensor,
-    Y: tf.Tensor,
-    q: Gaussian,
-    kind: tf.Tensor | int,
-) -> Statistics:
-    Fmu, Fvar = marginals(projection, *q)
-    ordinary, safe = standard(model.likelihood), augmented(model.likelihood)
-    if isinstance(kind, int):  # the usual step, without the branches of the others
-        return summed(projection, ordinary.slopes(X, Fmu, Fvar, Y))
-    slopes = tf.cond(
-        kind == _CLOSED_FORM,
-        lambda: safe.slopes(X, Fmu, Fvar, Y),
-        lambda: concave(ordinary.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
-    )
-    return summed(projection, slopes)
-
-
-# ---- the profile ----
 
 
 class Profile:
@@ -267,13 +169,15 @@ class Profile:
         return maximise(self._of(projection, X, Y, scale), q, least_gain, max_steps)
 
     def _of(self, projection: Projection, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor) -> SumsAt:
-        return lambda q, kind: _sums(self.model, projection, X, Y, q, kind).times(scale)
+        return lambda q, kind: sums_for(self.model.likelihood, projection, X, Y, q, kind).times(
+            scale
+        )
 
     def _sums_of_chunk(
-        self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = _NEWTON
+        self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = NEWTON
     ) -> Statistics:
         projection = project(self.model.prior(X), self.product_dtype)
-        return _sums(self.model, projection, X, Y, q, kind)
+        return sums_for(self.model.likelihood, projection, X, Y, q, kind)
 
     def _worth_of_chunk(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(project(self.model.prior(X), self.product_dtype), *q)

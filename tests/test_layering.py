@@ -54,6 +54,7 @@ ORDER = [
     "optimizers",
     "alternating",
     "checkpoints",
+    "newton",
     "profile",
     "quasi_newton",
     "climb",
