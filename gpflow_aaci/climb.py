@@ -11,8 +11,9 @@ from gpflow.config import default_float
 from .algebra.gaussian import Gaussian
 from .checkpoints import check_objective
 from .coordinates import Coordinates
+from .data import Data
 from .models import AugmentedModel, AugmentedVGP, hyperparameters
-from .profile import Profile, make_chunks
+from .profile import Profile
 from .quasi_newton import Curvature, Point, ascend
 
 INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
@@ -20,6 +21,7 @@ MOST_ITERATIONS = 1_000
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
 _SUBSET_TOLERANCE = 3e-4  # nats per datum that the last iterations on a subset must gain
 _LAST = 3  # iterations that must gain together
+_MOST_IN_MEMORY = 100_000  # rows of a subset
 _ROWS_PER_COORDINATE = 3  # for every iteration on a subset
 _FEWEST_ITERATIONS = 5
 _FLOAT32_ROWS = 4_000  # from which on products of size N·M² are in float32
@@ -49,7 +51,7 @@ def schedule(
     """(AugmentedVGP has its Z at its data: no subsets.)"""
     stretches = []
     rows = num_rows if isinstance(model, AugmentedVGP) else _FIRST_SUBSET
-    while rows < num_rows:
+    while rows < min(num_rows, _MOST_IN_MEMORY):
         # Few rows are soon fitted too well, and what fits them does not fit the others.
         iterations = max(_FEWEST_ITERATIONS, rows // (_ROWS_PER_COORDINATE * (1 + num_coordinates)))
         stretches.append(Stretch(rows, False, iterations, max(tolerance, _SUBSET_TOLERANCE)))
@@ -95,20 +97,16 @@ class State(NamedTuple):
 class Climb:
     """What a fit asks of its model and its rows."""
 
-    def __init__(
-        self, model: AugmentedModel, X: AnyNDArray, Y: AnyNDArray, num_data: float, seed: int
-    ) -> None:
-        self.model, self.X, self.Y, self.num_data = model, X, Y, num_data
+    def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
+        self.model, self.data, self.seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
         self.size = len(self.coordinates.pack())
         self.evaluations = 0
-        self._order = np.random.default_rng(seed).permutation(len(X))
         self._exact = Profile(model, self.variables)
-        is_fast = len(X) >= _FLOAT32_ROWS and default_float() == tf.float64
+        is_fast = data.num_rows >= _FLOAT32_ROWS and default_float() == tf.float64
         self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
-        self._everything = make_chunks(X, Y)
-        self._subset = 0, self._everything
+        self._in_use: tuple[int, Data] = data.num_rows, data
 
     @property
     def tracing_seconds(self) -> float:
@@ -116,7 +114,7 @@ class Climb:
 
     def begin(self) -> State:
         """The model as it is; all that will be needed is compiled."""
-        self._fast.trace(self._everything[:1])
+        self._fast.trace(self.data)
         chol = tf.linalg.cholesky(self.model.prior_covariance())
         q, x = self.model.whitened_q(chol), self.coordinates.pack()
         value = self._value(q)
@@ -172,7 +170,7 @@ class Climb:
             q = state.q
             was_unknown = not (len(state.curvature.matrix) or len(state.curvature.steps))
             reason = _NO_STEP_GAINS if was_unknown else ""
-        elif len(recent) == _LAST and recent.sum() < stretch.tolerance * self.num_data:
+        elif len(recent) == _LAST and recent.sum() < stretch.tolerance * self.data.num_data:
             reason = _GAINED_LITTLE
         elif state.iteration + 1 >= stretch.iterations:
             reason = _ITERATIONS_USED
@@ -202,19 +200,13 @@ class Climb:
     ) -> tuple[Point, Gaussian]:
         self.evaluations += 1
         self.coordinates.unpack(x)
-        if self._subset[0] != stretch.rows:
-            rows = self._order[: stretch.rows]
-            chunks = (
-                self._everything if stretch.is_last else make_chunks(self.X[rows], self.Y[rows])
-            )
-            self._subset = stretch.rows, chunks
+        if self._in_use[0] != stretch.rows:
+            is_all = stretch.is_last
+            rows = self.data if is_all else self.data.subset(stretch.rows, self.seed)
+            self._in_use = stretch.rows, rows
         try:
-            found = self._fast.evaluate(
-                self._subset[1],
-                self.num_data / stretch.rows,
-                q,
-                precision * INNER_TOLERANCE * self.num_data,
-            )
+            tolerance = precision * INNER_TOLERANCE * self.data.num_data
+            found = self._fast.evaluate(self._in_use[1], q, tolerance)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, found.gradient)
@@ -222,11 +214,10 @@ class Climb:
 
     def _value(self, q: Gaussian) -> float:
         """The objective on all rows, in full precision."""
-        scale = self.num_data / len(self.X)
         try:
             if self._fast is self._exact:  # which has been compiled, or will be
-                return self._exact.evaluate(self._everything, scale, q, 0.0, 0).objective
-            elbo = self._exact.elbo(self._everything, scale, q)
+                return self._exact.evaluate(self.data, q, 0.0, 0).objective
+            elbo = self._exact.elbo(self.data, q)
         except tf.errors.InvalidArgumentError:
             return -np.inf
         return elbo + float(self.model.log_prior_density())

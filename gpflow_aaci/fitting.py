@@ -11,9 +11,9 @@ from gpflow.base import RegressionData
 
 from .checkpoints import describe, latest_checkpoint, save_checkpoint
 from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, State, schedule
-from .identity import digest
+from .data import as_data
 from .models import AugmentedModel, refresh_posteriors
-from .profile import Profile, make_chunks
+from .profile import Profile
 from .progress import progress_bar
 
 _CHECKPOINT_EVERY = 10  # iterations
@@ -54,7 +54,7 @@ class PolishResult(NamedTuple):
 
 def fit_collapsed(
     model: AugmentedModel,
-    data: RegressionData | None = None,
+    data: RegressionData | tf.data.Dataset | None = None,
     *,
     tolerance: float = 1e-4,
     seed: int = 0,
@@ -77,7 +77,8 @@ def fit_collapsed(
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
 
-    :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
+        one pass over the rows, of any length; none for ``AugmentedVGP``.
     :param tolerance: nats per datum that the last three iterations on all rows must gain.
     :param callback: called when all is compiled and, with the model up to date, after every
         iteration. What it raises ends the fit with what has been learnt, as Ctrl-C does.
@@ -89,17 +90,17 @@ def fit_collapsed(
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     """
     began = time.perf_counter()
-    X, Y, scale = (value.numpy() for value in model.checked_batch(data))
+    rows = as_data(model, data, progress)
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     run = {
         "model": describe(model),
-        "data": digest([X, Y]),
+        "data": rows.identity,
         "tolerance": tolerance,
         "seed": seed,
     }
     resumed = None if directory is None else latest_checkpoint(directory, run)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
-        climb = Climb(model, X, Y, float(scale) * len(X), seed)
+        climb = Climb(model, rows, seed)
         state = climb.begin()
         if resumed is not None:
             state = State.read(resumed)
@@ -120,7 +121,7 @@ def fit_collapsed(
         try:
             climb.move_to(state)
             say(0)
-            for stretch in schedule(model, len(X), climb.size, tolerance)[state.stretch :]:
+            for stretch in schedule(model, rows.num_rows, climb.size, tolerance)[state.stretch :]:
                 state = climb.onto(stretch, state)
                 while not state.reason:
                     state = climb.step(stretch, state)
@@ -147,7 +148,7 @@ def fit_collapsed(
 
 def polish(
     model: AugmentedModel,
-    data: RegressionData | None = None,
+    data: RegressionData | tf.data.Dataset | None = None,
     *,
     max_steps: int = 100,
     progress: bool = True,
@@ -158,20 +159,20 @@ def polish(
     Safeguarded Newton steps on the standard ELBO, each kept only if it gains; see
     :mod:`~gpflow_aaci.profile`. Hyperparameters stay as they are.
 
-    :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
+        one pass over the rows, of any length; none for ``AugmentedVGP``.
     :param progress: whether a bar shows steps and ELBO.
     :raises ValueError: for bad data, before anything is changed.
     """
-    X, Y, scale = model.checked_batch(data)
-    chunks, scale = make_chunks(X, Y), float(scale)
-    least_gain = 1e-3 * INNER_TOLERANCE * scale * len(X)
+    rows = as_data(model, data, progress)
+    least_gain = 1e-3 * INNER_TOLERANCE * rows.num_data
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
         q = model.whitened_q(tf.linalg.cholesky(model.prior_covariance()))
-        start = elbo = float(profile.maximise(chunks, scale, q, least_gain, 0).elbo)
+        start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
         steps, gain = 0, np.inf
         while steps < max_steps and gain >= least_gain:
-            better = profile.maximise(chunks, scale, q, least_gain, 1)
+            better = profile.maximise(rows, q, least_gain, 1)
             gain = float(better.elbo) - elbo
             if gain > 0.0 or not np.isfinite(elbo):
                 q, elbo = better.q, float(better.elbo)

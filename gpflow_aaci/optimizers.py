@@ -10,8 +10,9 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
 from .algebra.gaussian import Gaussian, damped, optimal_naturals
-from .algebra.statistics import statistics
+from .algebra.statistics import Statistics, statistics
 from .algebra.terms import augmented
+from .data import as_data
 from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
 from .validation import Check, check_finite, require
 
@@ -42,17 +43,25 @@ class AugmentedNaturalGradient:
             raise ValueError(f"{_STEP_SIZE_RANGE} Found: {step_size}.")
         self.step_size = step_size
 
-    def minimize(self, model: AugmentedModel, data: Data = None) -> None:
+    def minimize(self, model: AugmentedModel, data: Data | tf.data.Dataset = None) -> None:
         """
         One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
 
         :param data: (X [N, D], Y [N, P]) or, for a model with ``num_data``, an iterator of such
-            batches for ``AugmentedSVGP``; none for ``AugmentedVGP``.
+            batches for ``AugmentedSVGP``; or a ``tf.data.Dataset`` of batches, one pass over the
+            rows, for one step on all of them; none for ``AugmentedVGP``.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
-        check_arguments(model, data)
-        q_mu, q_sqrt = natural_gradient_step(model, next_batch(data), self.step_size)
+        if isinstance(data, tf.data.Dataset) and not isinstance(model, AugmentedVGP):
+            check_model(model)
+            if not tf.executing_eagerly():
+                raise ValueError("data must not be a tf.data.Dataset in a tf.function. Found: one.")
+            batch: RegressionData | tf.data.Dataset | None = data
+        else:
+            check_arguments(model, data)
+            batch = next_batch(data)
+        q_mu, q_sqrt = natural_gradient_step(model, batch, self.step_size)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
             refresh_posteriors(model)
@@ -96,7 +105,9 @@ def next_batch(data: Data) -> RegressionData | None:
 
 @check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [L, M, M]")
 def natural_gradient_step(
-    model: AugmentedModel, data: RegressionData | None, step_size: TensorType
+    model: AugmentedModel,
+    data: RegressionData | tf.data.Dataset | None,
+    step_size: TensorType,
 ) -> Gaussian:
     """
     The (q_mu, q_sqrt) that a step of size ``step_size`` leads to; both finite, or an error.
@@ -104,14 +115,31 @@ def natural_gradient_step(
     step_size = to_default_float(step_size)
     with tf.control_dependencies([require([check_step_size(step_size)])]):
         step_size = tf.identity(step_size)
-    X, Y, scale = model.checked_batch(data)
-    projection = model.project(X)
-    q = model.whitened_q(projection.chol)
-    sums = statistics(projection, augmented(model.likelihood), q, X, Y).times(scale)
+    chol, q, sums = _sums_at_q(model, data)
     target = optimal_naturals(q.mu, sums.in_mean, sums.in_covariance)
-    q = model.as_kept(damped(*q, *target, step_size), projection.chol)
+    q = model.as_kept(damped(*q, *target, step_size), chol)
     with tf.control_dependencies([require(finite_q(*q))]):
         return Gaussian(tf.identity(q.mu), tf.identity(q.sqrt))
+
+
+def _sums_at_q(
+    model: AugmentedModel, data: RegressionData | tf.data.Dataset | None
+) -> tuple[tf.Tensor, Gaussian, Statistics]:
+    """chol(K_ZZ), q(v) and the statistics of all rows at it."""
+    if isinstance(data, tf.data.Dataset):
+        stream = as_data(model, data)
+        rows, scale = stream.chunks(), to_default_float(stream.scale)
+    else:
+        X, Y, scale = model.checked_batch(data)
+        rows = iter([(X, Y)])
+    term, total = augmented(model.likelihood), None
+    for X, Y in rows:
+        projection = model.project(X)
+        q = model.whitened_q(projection.chol)
+        sums = statistics(projection, term, q, X, Y)
+        total = sums if total is None else total.plus(sums)
+    assert total is not None
+    return projection.chol, q, total.times(scale)
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

@@ -4,8 +4,8 @@ The standard ELBO with q(v) maximised out, as a function of the hyperparameters:
 q is found by :mod:`~gpflow_aaci.newton`. At its maximum the ELBO's gradient in the hyperparameters
 at fixed q(v) is the profile's (envelope theorem).
 
-Rows in memory are evaluated in one compiled function; more of them in chunks, one compiled call for
-each chunk and pass: memory is O(chunk · M) for any number of rows.
+Rows that are one chunk are evaluated in one compiled function; more of them in one compiled call
+for each chunk and pass: memory is O(chunk · M) for any number of rows.
 """
 
 import time
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
@@ -24,19 +24,9 @@ from .algebra.projection import Projection, marginals, project
 from .algebra.statistics import Statistics
 from .algebra.terms import standard
 from .bound_gradient import bound_gradient, log_prior_gradient
+from .data import Data
 from .models import AugmentedModel, local
 from .newton import NEWTON, Maximum, SumsAt, maximise, sums_for
-
-_CHUNK = 50_000  # rows of data in one product
-
-Chunks = Sequence[tuple[tf.Tensor, tf.Tensor]]
-"""(X, Y) in pieces of at most ``_CHUNK`` rows."""
-
-
-def make_chunks(X: TensorType, Y: TensorType) -> Chunks:
-    """The rows of X [N, D], Y [N, P] in pieces."""
-    starts = range(0, len(X), _CHUNK)
-    return [(tf.constant(X[s : s + _CHUNK]), tf.constant(Y[s : s + _CHUNK])) for s in starts]
 
 
 class Evaluation(NamedTuple):
@@ -73,58 +63,52 @@ class Profile:
         self._chunk_gradient = self._compiled(self._gradient_of_chunk, X, Y, number, q)
         self._prior = self._compiled(self._log_prior)
 
-    def trace(self, chunks: Chunks) -> None:
+    def trace(self, data: Data) -> None:
         """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
-        for function in (
-            [self._evaluate] if len(chunks) == 1 else [self._chunk_sums, self._chunk_gradient]
-        ):
+        in_chunks = [self._chunk_sums, self._chunk_gradient]
+        for function in in_chunks if data.only_chunk is None else [self._evaluate]:
             function.trace()
 
     def evaluate(
-        self, chunks: Chunks, scale: float, q: Gaussian, least_gain: float, max_steps: int = 20
+        self, data: Data, q: Gaussian, least_gain: float, max_steps: int = 20
     ) -> Evaluation:
-        """
-        Value and gradient at the hyperparameters as they are, ``q`` being where to begin.
-
-        :param scale: num_data / rows, multiplies all that is a sum over rows.
-        """
+        """Value and gradient at the hyperparameters as they are, ``q`` being where to begin."""
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        if len(chunks) == 1:
-            best, log_prior, gradient = self._evaluate(
-                *chunks[0], to_default_float(scale), q, *limits
-            )
+        scale = to_default_float(data.scale)
+        if data.only_chunk is not None:
+            best, log_prior, gradient = self._evaluate(*data.only_chunk, scale, q, *limits)
         else:
-            best = maximise(self._of_chunks(chunks, scale), q, *limits)
+            best = maximise(self._of(data), q, *limits)
             log_prior, gradient = self._prior()
-            for chunk in chunks:
-                new = self._chunk_gradient(*chunk, to_default_float(scale), best.q)
+            for chunk in data.chunks():
+                new = self._chunk_gradient(*chunk, scale, best.q)
                 gradient = [a + b for a, b in zip(gradient, new, strict=True)]
         objective = float(best.elbo) + float(log_prior)
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
 
-    def maximise(
-        self, chunks: Chunks, scale: float, q: Gaussian, least_gain: float, max_steps: int
-    ) -> Maximum:
+    def maximise(self, data: Data, q: Gaussian, least_gain: float, max_steps: int) -> Maximum:
         """The best q from ``q`` on, without gradients."""
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        if len(chunks) == 1:
-            return self._maximise(*chunks[0], to_default_float(scale), q, *limits)
-        return maximise(self._of_chunks(chunks, scale), q, *limits)
+        if data.only_chunk is not None:
+            return self._maximise(*data.only_chunk, to_default_float(data.scale), q, *limits)
+        return maximise(self._of(data), q, *limits)
 
-    def elbo(self, chunks: Chunks, scale: float, q: Gaussian) -> float:
+    def elbo(self, data: Data, q: Gaussian) -> float:
         """At ``q``."""
-        worth = sum(float(self._chunk_worth(*chunk, q)) for chunk in chunks)
-        return scale * worth - float(gauss_kl(*q))
+        worth = sum(float(self._chunk_worth(*chunk, q)) for chunk in data.chunks())
+        return data.scale * worth - float(gauss_kl(*q))
 
-    def _of_chunks(self, chunks: Chunks, scale: float) -> SumsAt:
+    def _of(self, data: Data) -> SumsAt:
         def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
-            if isinstance(kind, int):
-                first, *others = (self._chunk_sums(*chunk, q) for chunk in chunks)
-            else:
-                first, *others = (self._chunk_safe_sums(*chunk, q, kind) for chunk in chunks)
-            for other in others:
-                first = first.plus(other)
-            return first.times(to_default_float(scale))
+            total: Statistics | None = None
+            for chunk in data.chunks():
+                if isinstance(kind, int):
+                    sums = self._chunk_sums(*chunk, q)
+                else:
+                    sums = self._chunk_safe_sums(*chunk, q, kind)
+                total = sums if total is None else total.plus(sums)
+            assert total is not None
+            return total.times(to_default_float(data.scale))
 
         return sums_at
 
@@ -148,7 +132,7 @@ class Profile:
         with tf.GradientTape() as tape:
             prior = self.model.prior(X)
         projection = project(prior, self.product_dtype)
-        best = maximise(self._of(projection, X, Y, scale), q, least_gain, max_steps)
+        best = maximise(self._in_graph(projection, X, Y, scale), q, least_gain, max_steps)
         term, sums = standard(self.model.likelihood), (best.sums.in_mean, best.sums.in_covariance)
         gradient = bound_gradient(
             term, self.variables, tape, prior, projection, best.q, X, Y, scale, sums
@@ -166,9 +150,11 @@ class Profile:
         max_steps: tf.Tensor,
     ) -> Maximum:
         projection = project(self.model.prior(X), self.product_dtype)
-        return maximise(self._of(projection, X, Y, scale), q, least_gain, max_steps)
+        return maximise(self._in_graph(projection, X, Y, scale), q, least_gain, max_steps)
 
-    def _of(self, projection: Projection, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor) -> SumsAt:
+    def _in_graph(
+        self, projection: Projection, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor
+    ) -> SumsAt:
         return lambda q, kind: sums_for(self.model.likelihood, projection, X, Y, q, kind).times(
             scale
         )

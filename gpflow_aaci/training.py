@@ -24,6 +24,7 @@ from .checkpoints import (
     latest_checkpoint,
     save_checkpoint,
 )
+from .data import check_batches
 from .identity import digest, facts
 from .models import AugmentedModel, AugmentedVGP, known_num_data
 from .optimizers import check_arguments, check_model
@@ -221,7 +222,7 @@ def _make_source(
         if isinstance(model, AugmentedVGP):
             raise ValueError("data must not be given: AugmentedVGP keeps its own.")
         check_model(model)
-        _check_batches(data)
+        check_batches(data)
         known = known_num_data(model)
         rows = _num_rows(data) if known is None else known
         run = {"data": str(data.element_spec)}
@@ -259,15 +260,6 @@ def _num_rows(data: tf.data.Dataset) -> int:
 def _repeats(data: tf.data.Dataset) -> bool:
     """Whether ``repeat`` is anywhere in the pipeline."""
     return "Repeat" in type(data).__name__ or any(_repeats(source) for source in data._inputs())
-
-
-def _check_batches(data: tf.data.Dataset) -> None:
-    spec = data.element_spec
-    if not (isinstance(spec, tuple) and len(spec) == 2):
-        raise ValueError(
-            "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
-            f"{spec}. Dataset.map makes pairs of them."
-        )
 
 
 def _from_arrays(X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> _Source:

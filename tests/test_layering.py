@@ -43,6 +43,7 @@ ORDER = [
     "algebra.terms",
     "algebra.statistics",
     "algebra",
+    "data",
     "models.posteriors",
     "models.shared",
     "models.svgp",

@@ -1,6 +1,8 @@
 """What both models share: the augmented bound, and what the pass asks of a model."""
 
 import abc
+from collections.abc import Iterable
+from typing import TypeAlias
 
 import gpflow
 import tensorflow as tf
@@ -17,15 +19,23 @@ from ..algebra.projection import Prior, Projection, marginals, project
 from ..algebra.statistics import statistics
 from ..algebra.terms import Term, augmented, augmented_at, standard
 from ..augmentation import aux_posterior_c
+from ..data import Rows, as_data
 from ..likelihoods import AugmentedLikelihood
 from .posteriors import handed_out
+
+AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 """X [N, D], Y [N, P] and what multiplies a sum over them []."""
 
 
 class Augmented(gpflow.models.GPModel):
-    """``data`` is X [N, D], Y [N, P] for ``AugmentedSVGP``, and none for ``AugmentedVGP``."""
+    """
+    ``data`` is X [N, D], Y [N, P] for ``AugmentedSVGP``, and none for ``AugmentedVGP``.
+
+    Bounds and gap also take a ``tf.data.Dataset`` of such batches, one pass over the rows. They
+    pass over it twice, with one chunk in memory.
+    """
 
     likelihood: AugmentedLikelihood
 
@@ -57,15 +67,15 @@ class Augmented(gpflow.models.GPModel):
 
     # ---- bounds ----
 
-    def elbo(self, data: RegressionData | None = None) -> tf.Tensor:
+    def elbo(self, data: AnyData = None) -> tf.Tensor:
         """
         The augmented bound [], below :meth:`standard_elbo`.
 
         :raises ValueError: for bad data, see :meth:`checked_batch`.
         """
-        return self.scaled_elbo(*self.checked_batch(data))
+        return self._bound(augmented(self.likelihood), data)
 
-    def standard_elbo(self, data: RegressionData | None = None) -> tf.Tensor:
+    def standard_elbo(self, data: AnyData = None) -> tf.Tensor:
         """
         GPflow's ELBO [], with ``likelihood.variational_expectations``.
 
@@ -75,23 +85,38 @@ class Augmented(gpflow.models.GPModel):
         Student-t or Matérn noise well below sd(f). A likelihood given a ``quadrature`` of other
         than 20 Gauss-Hermite nodes uses that one here too.
         """
-        return self._bound(standard(self.likelihood), *self.checked_batch(data))
+        return self._bound(standard(self.likelihood), data)
 
     @check_shapes("X: [N, D]", "Y: [N, P]", "scale: []", "return: []")
     def scaled_elbo(self, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
         """``elbo``, of what ``checked_batch`` returns."""
-        return self._bound(augmented(self.likelihood), X, Y, scale)
+        worths = self._worths(augmented(self.likelihood), X, Y)
+        return scale * tf.reduce_sum(worths) - self.prior_kl()
 
-    def _bound(self, term: Term, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
-        Fmu, Fvar = self.predict_f(X)
-        return scale * tf.reduce_sum(term.worth(X, Fmu, Fvar, Y)) - self.prior_kl()
-
-    def augmentation_gap(self, data: RegressionData | None = None) -> tf.Tensor:
+    def augmentation_gap(self, data: AnyData = None) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
-        X, Y, _ = self.checked_batch(data)
-        Fmu, Fvar = self.predict_f(X)
         ordinary, bound = standard(self.likelihood), augmented(self.likelihood)
-        return ordinary.worth(X, Fmu, Fvar, Y) - bound.worth(X, Fmu, Fvar, Y)
+        gaps = [
+            self._worths(ordinary, X, Y) - self._worths(bound, X, Y) for X, Y in self._rows(data)[0]
+        ]
+        return tf.concat(gaps, 0)
+
+    def _bound(self, term: Term, data: AnyData) -> tf.Tensor:
+        rows, scale = self._rows(data)
+        total = sum(tf.reduce_sum(self._worths(term, X, Y)) for X, Y in rows)
+        return scale * total - self.prior_kl()
+
+    def _worths(self, term: Term, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        Fmu, Fvar = self.predict_f(X)
+        return term.worth(X, Fmu, Fvar, Y)
+
+    def _rows(self, data: AnyData) -> tuple[Iterable[Rows], TensorType]:
+        """Chunks, and what multiplies a sum over them."""
+        if isinstance(data, tf.data.Dataset):
+            stream = as_data(self, data)
+            return stream.chunks(), to_default_float(stream.scale)
+        X, Y, scale = self.checked_batch(data)
+        return [(X, Y)], scale
 
     def _collapsed_elbo(self, batch: Batch, c: TensorType | None) -> tf.Tensor:
         X, Y, scale = batch

@@ -1,0 +1,208 @@
+"""
+Rows that are passed over: arrays, what pandas gives, datasets of batches, what a model keeps.
+
+A pass gives them in chunks, so that what is summed over them needs memory for one chunk only.
+"""
+
+import abc
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
+from gpflow.base import AnyNDArray, RegressionData
+
+from .identity import digest
+from .progress import progress_bar
+from .validation import checked_data
+
+CHUNK = 50_000  # rows
+
+Rows = tuple[tf.Tensor, tf.Tensor]
+"""X [N, D] and Y [N, P]."""
+
+
+class Model(Protocol):
+    """What is asked of one."""
+
+    num_latent_gps: int
+    num_data: Any
+    likelihood: Any
+
+    @property
+    def input_dim(self) -> int | None: ...
+
+    def checked_batch(
+        self, data: RegressionData | None = None, num_data: int | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]: ...
+
+
+class Data(abc.ABC):
+    """All rows of a fit, in as many passes as it wants."""
+
+    num_rows: int
+    num_data: float  # that sums over the rows are scaled to
+    identity: Any  # for checkpoints; what JSON keeps
+
+    @property
+    def scale(self) -> float:
+        """num_data / rows."""
+        return self.num_data / self.num_rows
+
+    @property
+    def only_chunk(self) -> Rows | None:
+        """All rows, where they are in memory and fit into one chunk."""
+        return None
+
+    @abc.abstractmethod
+    def chunks(self) -> Iterator[Rows]:
+        """One pass, at most ``CHUNK`` rows at a time."""
+
+    @abc.abstractmethod
+    def subset(self, num_rows: int, seed: int) -> "Data":
+        """Random rows, in memory; those of fewer rows are among them."""
+
+    def _order(self, seed: int) -> AnyNDArray:
+        return np.random.default_rng(seed).permutation(self.num_rows)
+
+
+class Arrays(Data):
+    """Rows in memory."""
+
+    def __init__(self, X: AnyNDArray, Y: AnyNDArray, num_data: float) -> None:
+        self.X, self.Y, self.num_rows, self.num_data = X, Y, len(X), num_data
+        self._only = (tf.constant(X), tf.constant(Y)) if len(X) <= CHUNK else None
+
+    @property
+    def identity(self) -> Any:
+        return digest([self.X, self.Y])
+
+    @property
+    def only_chunk(self) -> Rows | None:
+        return self._only
+
+    def chunks(self) -> Iterator[Rows]:
+        for start in range(0, self.num_rows, CHUNK):
+            rows = slice(start, start + CHUNK)
+            yield tf.constant(self.X[rows]), tf.constant(self.Y[rows])
+
+    def subset(self, num_rows: int, seed: int) -> Data:
+        rows = self._order(seed)[:num_rows]
+        return Arrays(self.X[rows], self.Y[rows], self.num_data)
+
+
+class Stream(Data):
+    """The batches of a ``tf.data.Dataset``, which is one pass over the rows."""
+
+    def __init__(self, model: Model, dataset: tf.data.Dataset, progress: bool) -> None:
+        """
+        Passes over it once, to count and check the rows.
+
+        :raises ValueError: for what is no pass over batches (X, Y), and for a batch that is bad.
+        """
+        check_batches(dataset)
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(
+                "data must be one pass over the rows. Found: a dataset without end, such as "
+                "dataset.repeat() makes."
+            )
+        self._model, self._dataset = model, dataset
+        self.num_rows, sha256 = 0, hashlib.sha256()
+        with progress_bar(progress, unit="row", desc="counting") as bar:
+            for X, Y in self._batches():
+                for part in (X, Y):
+                    sha256.update(np.ascontiguousarray(part).tobytes())
+                self.num_rows += len(X)
+                bar.update(len(X))
+        if not self.num_rows:
+            raise ValueError("data must hold at least one batch. Found: an empty dataset.")
+        known = None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
+        if known is not None and known < self.num_rows:
+            raise ValueError(
+                "num_data must be at least the number of rows of data. "
+                f"Found: {known}, and {self.num_rows} rows."
+            )
+        self.num_data = float(self.num_rows if known is None else known)
+        self.identity = sha256.hexdigest()
+
+    def chunks(self) -> Iterator[Rows]:
+        """
+        :raises ValueError: where this pass has other rows than the first, at its end.
+        """
+        held: list[Rows] = []
+        rows = waiting = 0
+        for batch in self._batches():
+            held.append(batch)
+            rows, waiting = rows + len(batch[0]), waiting + len(batch[0])
+            while waiting >= CHUNK:
+                X, Y = _joined(held)
+                yield X[:CHUNK], Y[:CHUNK]
+                held, waiting = [(X[CHUNK:], Y[CHUNK:])], waiting - CHUNK
+        if waiting:
+            yield _joined(held)
+        if rows != self.num_rows:
+            raise ValueError(
+                "data must have the same rows in every pass. "
+                f"Found: {self.num_rows} in the first, {rows} in a later one."
+            )
+
+    def subset(self, num_rows: int, seed: int) -> Data:
+        order = self._order(seed)[:num_rows]
+        wanted = np.sort(order)
+        parts, start = [], 0
+        for X, Y in self.chunks():
+            here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(X))]
+            parts.append((X.numpy()[here - start], Y.numpy()[here - start]))
+            start += len(X)
+        X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
+        as_drawn = np.argsort(np.argsort(order))  # the order that arrays would have them in
+        return Arrays(X[as_drawn], Y[as_drawn], self.num_data)
+
+    def _batches(self) -> Iterator[Rows]:
+        model = self._model
+        for number, batch in enumerate(self._dataset):
+            try:
+                yield checked_data(
+                    *batch,
+                    num_outputs=model.num_latent_gps,
+                    input_dim=model.input_dim,
+                    check_labels=model.likelihood.check_observations,
+                )
+            except (ValueError, ShapeMismatchError) as error:
+                raise ValueError(f"batch {number} of data: {error}") from error
+
+
+def as_data(
+    model: Model, data: RegressionData | tf.data.Dataset | None, progress: bool = False
+) -> Data:
+    """
+    What a full-batch method passes over.
+
+    :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
+        the rows; none for ``AugmentedVGP``.
+    :raises ValueError: for bad data.
+    """
+    if isinstance(data, tf.data.Dataset):
+        if hasattr(model, "data"):
+            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
+        return Stream(model, data, progress)
+    X, Y, scale = (value.numpy() for value in model.checked_batch(data))
+    return Arrays(X, Y, float(scale) * len(X))
+
+
+def check_batches(dataset: tf.data.Dataset) -> None:
+    """
+    :raises ValueError: unless its elements are pairs.
+    """
+    spec = dataset.element_spec
+    if not (isinstance(spec, tuple) and len(spec) == 2):
+        raise ValueError(
+            "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
+            f"{spec}. Dataset.map makes pairs of them."
+        )
+
+
+def _joined(rows: list[Rows]) -> Rows:
+    return tuple(tf.concat(part, 0) for part in zip(*rows, strict=True))

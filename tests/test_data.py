@@ -1,0 +1,219 @@
+"""Rows of any length: datasets in passes, beside the same rows as arrays."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    data,
+    fit_collapsed,
+    likelihoods,
+    polish,
+)
+
+Pair = tuple[AnyNDArray, AnyNDArray]
+N, M = 2_300, 8
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "CHUNK", 700)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Pair:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(N, 2))
+    return X, np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_t(3, size=(N, 1))
+
+
+def stream(rows: Pair, size: int = 64) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(rows).batch(size)
+
+
+def make(num_data: int | None = None, whiten: bool = True) -> AugmentedSVGP:
+    Z = np.random.default_rng(1).uniform(-2.0, 2.0, size=(M, 2))
+    mean = gpflow.functions.Constant(0.2)
+    model = AugmentedSVGP(
+        gpflow.kernels.Matern52(lengthscales=[1.0, 1.0]),
+        likelihoods.StudentT(0.4, 3.5),
+        Z,
+        mean_function=mean,
+        num_data=num_data,
+        whiten=whiten,
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def values(model: AugmentedSVGP) -> list[AnyNDArray]:
+    return [variable.numpy() for variable in model.variables]
+
+
+@pytest.mark.parametrize("num_data", [None, 2 * N])
+def test_bounds_and_gap_are_those_of_the_arrays(rows: Pair, num_data: int | None) -> None:
+    model = make(num_data)
+    for bound in ("elbo", "standard_elbo", "augmentation_gap"):
+        ours, theirs = (getattr(model, bound)(d) for d in (stream(rows), rows))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_a_natural_gradient_step_is_that_of_the_arrays(rows: Pair, whiten: bool) -> None:
+    streamed, whole = make(whiten=whiten), make(whiten=whiten)
+    order = np.random.default_rng(2).permutation(N)
+    for step_size in (1.0, 0.3):
+        optimizer = AugmentedNaturalGradient(step_size)
+        optimizer.minimize(streamed, stream((rows[0][order], rows[1][order]), 101))
+        optimizer.minimize(whole, rows)
+    np.testing.assert_allclose(streamed.q_mu, whole.q_mu, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(streamed.q_sqrt, whole.q_sqrt, rtol=1e-9, atol=1e-11)
+
+
+def test_a_fit_ends_where_that_of_the_arrays_does(rows: Pair) -> None:
+    """A subset of 1,000 rows first, the same ones at the same seed."""
+    streamed, whole = make(), make()
+    ours = fit_collapsed(streamed, stream(rows), seed=3)
+    theirs = fit_collapsed(whole, rows, seed=3)
+    assert ours.evaluations == theirs.evaluations
+    assert ours.reason == theirs.reason
+    np.testing.assert_allclose(ours.objective, theirs.objective, rtol=1e-9)
+    np.testing.assert_allclose(ours.objective, float(whole.standard_elbo(rows)), rtol=1e-9)
+
+
+def test_polishing_a_stream_is_polishing_the_arrays(rows: Pair) -> None:
+    streamed, whole = make(), make()
+    ours, theirs = polish(streamed, stream(rows)), polish(whole, rows)
+    assert ours.steps == theirs.steps
+    np.testing.assert_allclose(ours.elbo, theirs.elbo, rtol=1e-10)
+    assert ours.gain > 100.0
+
+
+def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -> None:
+    """Also where the same rows come in other batches."""
+    whole, stopped = make(), make()
+    expected = fit_collapsed(whole, stream(rows))
+
+    def interrupt(progress: Any) -> None:
+        if progress.rows == N:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_collapsed(stopped, stream(rows), checkpoint_dir=tmp_path, callback=interrupt)
+    again = make()
+    resumed = fit_collapsed(again, stream(rows, 333), checkpoint_dir=tmp_path)
+    np.testing.assert_allclose(resumed.objective, expected.objective, rtol=1e-12)
+    assert resumed.evaluations == expected.evaluations
+
+
+def test_what_pandas_gives_is_what_numpy_gives(rows: Pair) -> None:
+    X = pd.DataFrame(rows[0], columns=["a", "b"])
+    y = pd.Series(rows[1][:, 0])
+    model = make()
+    np.testing.assert_allclose(model.elbo((X, y)), model.elbo(rows), rtol=1e-14)
+
+
+class Shrinking:
+    """Gives a batch less at every pass."""
+
+    def __init__(self, rows: Pair) -> None:
+        self.rows, self.passes = rows, 0
+
+    def __call__(self) -> Any:
+        self.passes += 1
+        for start in range(0, N - 100 * self.passes, 100):
+            yield tuple(part[start : start + 100] for part in self.rows)
+
+
+def generated(rows: Pair, make: Callable[[Pair], Any]) -> tf.data.Dataset:
+    spec = tuple(tf.TensorSpec([None, None], tf.float64) for _ in rows)
+    return tf.data.Dataset.from_generator(make(rows), output_signature=spec)
+
+
+def poisoned(rows: Pair) -> tf.data.Dataset:
+    Y = rows[1].copy()
+    Y[2 * 64 + 5] = np.nan
+    return stream((rows[0], Y))
+
+
+def widening(rows: Pair) -> Any:
+    return lambda: iter([(rows[0][:9], rows[1][:9]), (np.ones([9, 3]), rows[1][:9])])
+
+
+BAD = {
+    "NaN": (poisoned, r"batch 2 of data: Y must be finite"),
+    "columns": (
+        lambda rows: generated(rows, widening),
+        r"batch 1 of data: X must have as many columns",
+    ),
+    "empty": (lambda rows: stream(rows).take(0), "data must hold at least one batch"),
+    "endless": (lambda rows: stream(rows).repeat(), "one pass over the rows"),
+    "no pairs": (
+        lambda rows: tf.data.Dataset.from_tensor_slices(rows[0]).batch(9),
+        r"batches \(X \[B, D\], Y \[B, P\]\)",
+    ),
+    "shrinking": (
+        lambda rows: generated(rows, Shrinking),
+        "same rows in every pass. Found: 2200 in the first, 2100 in a later one",
+    ),
+}
+
+ROUTES: dict[str, Callable[[AugmentedSVGP, tf.data.Dataset], Any]] = {
+    "natural gradient": lambda model, dataset: AugmentedNaturalGradient().minimize(model, dataset),
+    "fit_collapsed": lambda model, dataset: fit_collapsed(model, dataset, progress=False),
+    "polish": lambda model, dataset: polish(model, dataset, progress=False),
+    "elbo": lambda model, dataset: model.elbo(dataset),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("route", ROUTES)
+def test_bad_datasets_are_named_and_leave_the_model(rows: Pair, bad: str, route: str) -> None:
+    model = make()
+    before = values(model)
+    dataset, message = BAD[bad]
+    with pytest.raises(ValueError, match=message):
+        ROUTES[route](model, dataset(rows))
+    for now, then in zip(values(model), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_a_model_that_keeps_its_data_takes_no_dataset(rows: Pair) -> None:
+    few = rows[0][:20], rows[1][:20]
+    model = AugmentedVGP(few, gpflow.kernels.Matern32(), likelihoods.Laplace())
+    for route in ROUTES.values():
+        with pytest.raises(ValueError, match="data must not be given"):
+            route(model, stream(few))  # type: ignore[arg-type]
+
+
+def test_in_a_compiled_step_a_dataset_is_refused(rows: Pair) -> None:
+    model, dataset = make(), stream(rows)
+    step = tf.function(lambda: AugmentedNaturalGradient().minimize(model, dataset), autograph=False)
+    with pytest.raises(ValueError, match=r"data must not be a tf.data.Dataset in a tf.function"):
+        step()
+
+
+def test_memory_does_not_grow_with_the_rows(rows: Pair) -> None:
+    """No chunk outlives its turn."""
+    alive: list[int] = []
+
+    def counted() -> Any:
+        import gc
+
+        for start in range(0, N, 100):
+            gc.collect()
+            sizes = [t.shape[0] for t in gc.get_objects() if tf.is_tensor(t) and t.shape.rank == 2]
+            alive.append(sum(size for size in sizes if size and size >= 100))
+            yield tuple(part[start : start + 100] for part in rows)
+
+    make().elbo(generated(rows, lambda rows: counted))
+    assert max(alive) < 2.5 * 2 * (700 + 100)
