@@ -87,6 +87,9 @@ def test_the_complete_example_and_what_follows_it() -> None:
     exec(fit, names)
     assert names["result"].objective > before
     np.testing.assert_allclose(names["result"].objective, model.standard_elbo(data), rtol=1e-8)
+    exec(blocks()[6], names)  # the same from a dataset, which finds next to nothing more
+    assert names["result"].objective <= float(model.standard_elbo(data)) + 1e-6
+    np.testing.assert_allclose(names["result"].objective, model.standard_elbo(data), atol=1.0)
 
 
 def test_train_with_tasks_and_checkpoints_and_loops_by_hand() -> None:
@@ -108,7 +111,7 @@ def test_train_with_tasks_and_checkpoints_and_loops_by_hand() -> None:
 
 def test_one_s_own_likelihood_and_its_wrong_twin() -> None:
     names: dict[str, Any] = {}
-    exec(blocks()[6], names)
+    exec(blocks()[7], names)
     cauchy = names["Cauchy"](0.7)
     assert isinstance(cauchy, gpflow_aaci.likelihoods.SuperGaussianLikelihood)
     names["Cauchy"].log_phi = lambda self, r: -(r**2)
@@ -118,7 +121,7 @@ def test_one_s_own_likelihood_and_its_wrong_twin() -> None:
 
 def test_exact_sampling_mixes() -> None:
     names: dict[str, Any] = {"np": np, "gpflow": gpflow, "gpflow_aaci": gpflow_aaci}
-    exec(blocks()[7], names)
+    exec(blocks()[8], names)
     diagnostics = names["arviz"].summary(names["samples"], kind="diagnostics")
     assert diagnostics.r_hat.max() < 1.02
     assert diagnostics.ess_bulk.min() > 400
