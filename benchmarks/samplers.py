@@ -90,7 +90,7 @@ def make_sampler(
 
     def correlated(z: tf.Tensor) -> tf.Tensor:  # L z
         rows = tf.linalg.matrix_transpose(z)  # times a shared matrix: one product for all chains
-        return tf.linalg.matrix_transpose(tf.tensordot(rows, prior.L, [[-1], [1]]))
+        return tf.linalg.matrix_transpose(tf.tensordot(rows, prior.chol, [[-1], [1]]))
 
     def to_f(z: tf.Tensor) -> tf.Tensor:
         return prior.mean + correlated(z)

@@ -1,5 +1,6 @@
 """How ``fit_collapsed`` climbs: stretches on ever more rows, and what goes from one to the next."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,16 +122,21 @@ class Climb:
         point = Point(x, value, np.zeros(self.size))
         return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
 
-    def check(self, path: Path, stored: State) -> None:
+    def check(self, path: Path, stored: State, stretches: Sequence[Stretch]) -> None:
         """
-        :raises ValueError: unless the objective where the stored fit began is what it was.
+        :raises ValueError: unless the objective at what is ``stored`` is what it was.
         """
         before = [variable.numpy() for variable in self.variables]
-        self.coordinates.unpack(stored.x_begin)
-        objective = self._value(stored.q_begin)
+        if stored.reason:  # the end, on all rows
+            self.coordinates.unpack(stored.point.x)
+            objective = self._value(stored.q)
+        else:  # in a stretch, or between two
+            at = stored.stretch - (not stored.iteration)
+            point, _ = self._evaluate(stretches[at], stored.point.x, stored.q, max_steps=0)
+            objective = point.value
         for variable, value in zip(self.variables, before, strict=True):
             variable.assign(value)  # to the last bit, which unpack(pack()) is not
-        check_objective(path, "objective", stored.start, objective)
+        check_objective(path, "objective", stored.point.value, objective)
 
     def move_to(self, state: State) -> None:
         """Make it the model's."""
@@ -196,7 +202,12 @@ class Climb:
         return state._replace(point=point, q=state.q_begin)
 
     def _evaluate(
-        self, stretch: Stretch, x: AnyNDArray, q: Gaussian, precision: float = 1.0
+        self,
+        stretch: Stretch,
+        x: AnyNDArray,
+        q: Gaussian,
+        precision: float = 1.0,
+        max_steps: int = 20,
     ) -> tuple[Point, Gaussian]:
         self.evaluations += 1
         self.coordinates.unpack(x)
@@ -206,7 +217,7 @@ class Climb:
             self._in_use = stretch.rows, rows
         try:
             tolerance = precision * INNER_TOLERANCE * self.data.num_data
-            found = self._fast.evaluate(self._in_use[1], q, tolerance)
+            found = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, found.gradient)

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from .identity import digest
 from .progress import progress_bar
-from .validation import checked_data
+from .validation import as_default_float, checked_data
 
 CHUNK = 50_000  # rows
 
@@ -109,10 +109,10 @@ class Stream(Data):
                 "dataset.repeat() makes."
             )
         self._model, self._dataset = model, dataset
-        self.num_rows, sha256 = 0, hashlib.sha256()
+        self.num_rows, hashes = 0, (hashlib.sha256(), hashlib.sha256())  # whatever the batches
         with progress_bar(progress, unit="row", desc="counting") as bar:
-            for X, Y in self._batches():
-                for part in (X, Y):
+            for X, Y in self._checked_batches():
+                for part, sha256 in zip((X, Y), hashes, strict=True):
                     sha256.update(np.ascontiguousarray(part).tobytes())
                 self.num_rows += len(X)
                 bar.update(len(X))
@@ -125,7 +125,7 @@ class Stream(Data):
                 f"Found: {known}, and {self.num_rows} rows."
             )
         self.num_data = float(self.num_rows if known is None else known)
-        self.identity = sha256.hexdigest()
+        self.identity = [sha256.hexdigest() for sha256 in hashes]
 
     def chunks(self) -> Iterator[Rows]:
         """
@@ -161,6 +161,10 @@ class Stream(Data):
         return Arrays(X[as_drawn], Y[as_drawn], self.num_data)
 
     def _batches(self) -> Iterator[Rows]:
+        for X, Y in self._dataset:
+            yield as_default_float(X), as_default_float(Y)
+
+    def _checked_batches(self) -> Iterator[Rows]:
         model = self._model
         for number, batch in enumerate(self._dataset):
             try:

@@ -101,10 +101,11 @@ def fit_collapsed(
     resumed = None if directory is None else latest_checkpoint(directory, run)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
         climb = Climb(model, rows, seed)
+        stretches = schedule(model, rows.num_rows, climb.size, tolerance)
         state = climb.begin()
         if resumed is not None:
             state = State.read(resumed)
-            climb.check(resumed, state)
+            climb.check(resumed, state, stretches)
         climb.evaluations = state.evaluations
 
         def say(rows: int) -> None:
@@ -121,13 +122,13 @@ def fit_collapsed(
         try:
             climb.move_to(state)
             say(0)
-            for stretch in schedule(model, rows.num_rows, climb.size, tolerance)[state.stretch :]:
+            for stretch in stretches[state.stretch :]:
                 state = climb.onto(stretch, state)
                 while not state.reason:
                     state = climb.step(stretch, state)
                     climb.move_to(state)
                     say(stretch.rows)
-                    if state.iteration % _CHECKPOINT_EVERY == 0:
+                    if state.iteration % _CHECKPOINT_EVERY == 0 and not state.reason:
                         keep()
                 state = climb.end(stretch, state)
                 keep()

@@ -90,7 +90,7 @@ def checked_data(
         ``num_data``, or labels that ``check_labels`` refuses. Values are checked when a compiled
         function runs, which raises ``tf.errors.InvalidArgumentError`` with the same message.
     """
-    X, Y = (as_default_float(_as_matrix(value)) for value in (X, Y))
+    X, Y = as_default_float(X), as_default_float(Y)
     for name, value in (("X", X), ("Y", Y)):
         if value.shape.rank not in (2, None):
             raise ValueError(f"{name} must be a matrix, one row per datum. Found: {value.shape}.")
@@ -125,8 +125,8 @@ def checked_data(
         return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_outputs])
 
 
-def _as_matrix(value: TensorType) -> TensorType:
-    """One column of a frame of pandas as a frame."""
+def as_matrix(value: TensorType) -> TensorType:
+    """A frame of one column, for a ``Series`` of pandas."""
     return value.to_frame() if hasattr(value, "to_frame") else value
 
 

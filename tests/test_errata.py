@@ -61,7 +61,7 @@ def test_an_erratum_says_what_is_printed_what_is_right_and_where_the_code_is(ent
 def test_there_are_errata_and_a_name_that_is_not_there_is_noticed() -> None:
     assert len(ENTRIES) == ERRATA.count("\n### ") > 10
     with pytest.raises(AttributeError):
-        found("gpflow_aaci.sites.no_such_function")
+        found("gpflow_aaci.special.no_such_function")
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

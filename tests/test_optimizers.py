@@ -12,6 +12,7 @@ from gpflow.kernels import Matern32, SquaredExponential
 from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.algebra.gaussian import Gaussian
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
 Batch = tuple[AnyNDArray, AnyNDArray]
@@ -280,13 +281,13 @@ def test_one_non_finite_part_of_q_stops_the_other_too(
 ) -> None:
     """A single bad entry, made up here: arithmetic seldom spoils q_sqrt alone."""
 
-    def spoilt(q_mu: tf.Tensor, q_sqrt: tf.Tensor, *_: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def spoilt(q_mu: tf.Tensor, q_sqrt: tf.Tensor, *_: Any) -> Gaussian:
         bad_mu, bad_sqrt = np.zeros((M, 1)), np.zeros((1, M, M))
         bad_mu[2, 0] = value if which == "q_mu" else 0.0
         bad_sqrt[0, 3, 1] = value if which == "q_sqrt" else 0.0
-        return 2.0 * q_mu + bad_mu, 2.0 * q_sqrt + bad_sqrt
+        return Gaussian(2.0 * q_mu + bad_mu, 2.0 * q_sqrt + bad_sqrt)
 
-    monkeypatch.setattr("gpflow_aaci.optimizers.damped_update", spoilt)
+    monkeypatch.setattr("gpflow_aaci.optimizers.damped", spoilt)
     model = sparse(data)
     before = q_of(model)
     with pytest.raises(FAILURES, match=rf"{which} must be finite.*left as it was.*default_jitter"):

@@ -20,7 +20,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
 
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import checked_data
+from ..validation import as_matrix, checked_data
 from .posteriors import handed_out
 from .shared import Augmented, Batch, k_diag
 
@@ -92,7 +92,7 @@ class AugmentedSVGP(Augmented, gpflow.models.SVGP):
             raise ValueError("data must be given: AugmentedSVGP keeps none.")
         num_data = num_data if self.num_data is None else self.num_data
         X, Y = checked_data(
-            *data,
+            *map(as_matrix, data),
             num_outputs=self.num_latent_gps,
             input_dim=self.input_dim,
             num_data=num_data,

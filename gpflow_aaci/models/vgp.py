@@ -12,7 +12,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import checked_data
+from ..validation import as_matrix, checked_data
 from .posteriors import handed_out
 from .shared import Augmented, Batch, k_diag
 
@@ -51,7 +51,7 @@ class AugmentedVGP(Augmented, gpflow.models.VGP):
                 f"AugmentedSVGP takes more. Found: {type(kernel).__name__}."
             )
         likelihood = augmented(likelihood)
-        X, Y = data
+        X, Y = map(as_matrix, data)
         num_outputs = num_latent_gps if num_latent_gps is not None else int(np.shape(Y)[-1])
         X, Y = checked_data(
             X, Y, num_outputs=num_outputs, check_labels=likelihood.check_observations
