@@ -11,7 +11,13 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32, SquaredExponential
 from gpflow.posteriors import PrecomputeCacheType
 
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci import (
+    AlternatingOptimizer,
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    likelihoods,
+)
 from gpflow_aaci.algebra.gaussian import Gaussian
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
@@ -411,9 +417,9 @@ def test_posteriors_made_after_tracing_follow_too(data: Batch) -> None:
 def test_wrong_kinds_of_arguments_are_named(data: Batch) -> None:
     model, step = sparse(data), AugmentedNaturalGradient()
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
-    for wrong in (None, dataset):
+    for optimizer, wrong in ((step, None), (step, "rows"), (AlternatingOptimizer(), dataset)):
         with pytest.raises(ValueError, match="data must be a tuple"):
-            step.minimize(model, wrong)
+            optimizer.minimize(model, wrong)
     vgp = AugmentedVGP(data, Matern32(), model.likelihood)
     with pytest.raises(ValueError, match="data must not be given"):
         step.minimize(vgp, data)
