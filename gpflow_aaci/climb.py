@@ -20,11 +20,10 @@ from .quasi_newton import Curvature, Point, ascend
 INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
 MOST_ITERATIONS = 1_000
 _FIRST_SUBSET, _GROWTH = 1_000, 4  # rows, and how much larger each further subset is
+_ROWS_PER_COORDINATE = 100  # of the first subset, at least
 _SUBSET_TOLERANCE = 3e-4  # nats per datum that the last iterations on a subset must gain
 _LAST = 3  # iterations that must gain together
 _MOST_IN_MEMORY = 100_000  # rows of a subset
-_ROWS_PER_COORDINATE = 3  # for every iteration on a subset
-_FEWEST_ITERATIONS = 5
 _FLOAT32_ROWS = 4_000  # from which on products of size N·M² are in float32
 
 _GAINED_LITTLE = f"the last {_LAST} iterations gained too little"
@@ -42,22 +41,24 @@ class Stretch(NamedTuple):
 
     rows: int
     is_last: bool
-    iterations: int  # at most
     tolerance: float  # nats per datum that the last ones must gain
 
 
 def schedule(
     model: AugmentedModel, num_rows: int, num_coordinates: int, tolerance: float
 ) -> list[Stretch]:
-    """(AugmentedVGP has its Z at its data: no subsets.)"""
+    """
+    The last is on all rows. AugmentedVGP has its Z at its data, so there it is the only one.
+
+    Where hyperparameters are many for some rows these are soon fitted too well, and what fits them
+    does not fit the others: no subset is of so few.
+    """
     stretches = []
-    rows = num_rows if isinstance(model, AugmentedVGP) else _FIRST_SUBSET
-    while rows < min(num_rows, _MOST_IN_MEMORY):
-        # Few rows are soon fitted too well, and what fits them does not fit the others.
-        iterations = max(_FEWEST_ITERATIONS, rows // (_ROWS_PER_COORDINATE * (1 + num_coordinates)))
-        stretches.append(Stretch(rows, False, iterations, max(tolerance, _SUBSET_TOLERANCE)))
+    rows = max(_FIRST_SUBSET, _ROWS_PER_COORDINATE * num_coordinates)
+    while 2 * rows < num_rows and rows < _MOST_IN_MEMORY and not isinstance(model, AugmentedVGP):
+        stretches.append(Stretch(rows, False, max(tolerance, _SUBSET_TOLERANCE)))
         rows *= _GROWTH
-    return [*stretches, Stretch(num_rows, True, MOST_ITERATIONS, tolerance)]
+    return [*stretches, Stretch(num_rows, True, tolerance)]
 
 
 class State(NamedTuple):
@@ -178,7 +179,7 @@ class Climb:
             reason = _NO_STEP_GAINS if was_unknown else ""
         elif len(recent) == _LAST and recent.sum() < stretch.tolerance * self.data.num_data:
             reason = _GAINED_LITTLE
-        elif state.iteration + 1 >= stretch.iterations:
+        elif state.iteration + 1 >= MOST_ITERATIONS:
             reason = _ITERATIONS_USED
         return state._replace(
             point=point,

@@ -67,7 +67,8 @@ def fit_collapsed(
 
     q is maximised out (:mod:`~gpflow_aaci.profile`), and the hyperparameters climb by a
     quasi-Newton method in the logarithms of those that are positive: a stretch on a random subset
-    that grows fourfold from 1,000 rows, then one on all rows, each until its last three iterations
+    that grows fourfold from 1,000 rows (or a hundred for every hyperparameter, where these are
+    more), then one on all rows, each until its last three iterations
     together gain too little. What curvature one has found, the next begins with. Kernel, mean
     function, likelihood and, where they are trainable, inducing points are fitted; priors count.
     ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is trainable they
