@@ -15,9 +15,8 @@ from .algebra.gaussian import (
     q_to_naturals,
     whiten,
 )
-from .algebra.projection import marginals, project
-from .algebra.statistics import summed
-from .algebra.terms import augmented
+from .algebra.projection import marginals, project, to_q
+from .algebra.terms import augmented, site_slopes
 from .bound_gradient import bound_gradient, log_prior_gradient
 from .models import AugmentedModel, hyperparameters, local, refresh_posteriors, strategy_of
 from .optimizers import Data, check_arguments, check_step_size, finite_q, next_batch
@@ -143,11 +142,11 @@ class AlternatingOptimizer(tf.Module):
 
         q = model.whitened_q(projection.chol)
         Fmu, Fvar = marginals(projection, *q)
-        slopes = term.slopes(X, Fmu, Fvar, Y)
-        _, a, B = summed(projection, slopes).times(scale)
-        target_1, Target_2 = optimal_naturals(q.mu, a, B)
+        in_mean, in_variance = site_slopes(model.likelihood, Fmu, Fvar, Y)
+        a, B = to_q(projection, in_mean, in_variance)
+        target_1, Target_2 = optimal_naturals(q.mu, scale * a, scale * B)
         lambda_1, Lambda_2 = q_to_naturals(*q)
-        potential = slopes.in_mean - 2.0 * slopes.in_variance * (Fmu - projection.mean)
+        potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
         gradient = NaturalGradient(
             tf.reduce_sum(tf.square(target_1 - lambda_1)),
             _noise(projection.A, potential, target_1, scale),

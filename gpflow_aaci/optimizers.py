@@ -1,7 +1,7 @@
 """Closed-form natural gradients on the augmented bound."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -10,8 +10,8 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
 from .algebra.gaussian import Gaussian, damped, optimal_naturals
-from .algebra.statistics import Statistics, statistics
-from .algebra.terms import augmented
+from .algebra.projection import marginals, to_q
+from .algebra.terms import site_slopes
 from .data import as_data
 from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
 from .validation import Check, check_finite, require
@@ -116,7 +116,7 @@ def natural_gradient_step(
     with tf.control_dependencies([require([check_step_size(step_size)])]):
         step_size = tf.identity(step_size)
     chol, q, sums = _sums_at_q(model, data)
-    target = optimal_naturals(q.mu, sums.in_mean, sums.in_covariance)
+    target = optimal_naturals(q.mu, *sums)
     q = model.as_kept(damped(*q, *target, step_size), chol)
     with tf.control_dependencies([require(finite_q(*q))]):
         return Gaussian(tf.identity(q.mu), tf.identity(q.sqrt))
@@ -124,22 +124,23 @@ def natural_gradient_step(
 
 def _sums_at_q(
     model: AugmentedModel, data: RegressionData | tf.data.Dataset | None
-) -> tuple[tf.Tensor, Gaussian, Statistics]:
-    """chol(K_ZZ), q(v) and the statistics of all rows at it."""
+) -> tuple[tf.Tensor, Gaussian, tuple[tf.Tensor, tf.Tensor]]:
+    """chol(K_ZZ), q(v), and the bound's gradients in its mean and covariance, over all rows."""
     if isinstance(data, tf.data.Dataset):
         stream = as_data(model, data)
         rows, scale = stream.chunks(), to_default_float(stream.scale)
     else:
         X, Y, scale = model.checked_batch(data)
         rows = iter([(X, Y)])
-    term, total = augmented(model.likelihood), None
+    a: Any = 0.0
+    B: Any = 0.0
     for X, Y in rows:
         projection = model.project(X)
         q = model.whitened_q(projection.chol)
-        sums = statistics(projection, term, q, X, Y)
-        total = sums if total is None else total.plus(sums)
-    assert total is not None
-    return projection.chol, q, total.times(scale)
+        Fmu, Fvar = marginals(projection, *q)
+        new = to_q(projection, *site_slopes(model.likelihood, Fmu, Fvar, Y))
+        a, B = a + new[0], B + new[1]
+    return projection.chol, q, (scale * a, scale * B)
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

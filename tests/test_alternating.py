@@ -136,6 +136,7 @@ def test_only_what_is_trainable_moves_whether_q_is_or_not(data: Batch) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.by_default("eager")
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 def test_every_third_step_moves_the_hyperparameters(data: Batch, compiled: bool) -> None:
     model, optimizer = svgp(data), AlternatingOptimizer(0.5, every=3)

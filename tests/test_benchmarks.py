@@ -185,6 +185,7 @@ def test_the_kernel_and_its_start_can_be_chosen(tmp_path: Path, csv: Path) -> No
     assert isotropic.lengthscales.shape == ()
 
 
+@pytest.mark.slow
 def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
     digests = []
@@ -199,6 +200,7 @@ def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
     assert digests[0] != digests[1]
 
 
+@pytest.mark.slow
 def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(
         f"""
@@ -275,6 +277,7 @@ def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
     assert "environment.json does not exist" in printed
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
     text = CONFIG.format(output=tmp_path / "out", data=csv).replace("steps = 30", "steps = 2")
     (tmp_path / "c.toml").write_text(text)

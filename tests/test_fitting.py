@@ -45,7 +45,7 @@ def chunks_of(data: Data, *cuts: int) -> Chunks:
     return [(tf.constant(x), tf.constant(y)) for x, y in zip(*parts, strict=True)]
 
 
-@pytest.mark.by_default("True")
+@pytest.mark.by_default("three chunks-True")
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("cuts", [(), (40, 80)], ids=["whole", "three chunks"])
 def test_profile_gradient_is_the_finite_difference_of_the_profile(
@@ -255,6 +255,7 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
     assert 0.0 <= again.gain < 1e-6
 
 
+@pytest.mark.slow
 def test_polished_probit_is_gpflows_vgp() -> None:
     """Its standard ELBO at fixed hyperparameters, with stock Bernoulli of the same link."""
     X, Y = breast_cancer(60)

@@ -149,7 +149,7 @@ def test_minibatch_adam(name: str) -> None:
 
 
 # Where batches of 64 leave the stock model alive, they are used; elsewhere all data.
-@pytest.mark.by_default("diabetes-1.0-None", "breast_cancer-0.1-64")
+@pytest.mark.by_default("diabetes-1.0-None")
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),
     [

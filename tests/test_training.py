@@ -311,7 +311,7 @@ def _start(folder: Path, routes: str) -> "subprocess.Popen[str]":
 @pytest.mark.parametrize(
     ("times", "routes"),
     [
-        (1, "arrays collapsed"),
+        (1, "collapsed"),
         pytest.param(10, "arrays dataset collapsed", marks=pytest.mark.slow),
     ],
 )
@@ -430,7 +430,7 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert [record[0] for record in steps] == [10, 20]
 
 
-@pytest.mark.by_default("28")
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 def test_a_disk_that_fails_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -58,10 +58,17 @@ def augmented(likelihood: AugmentedLikelihood) -> Term:
         return tf.reduce_sum(optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y), -1)
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
-        c = aux_posterior_c(likelihood, Fmu, Fvar, Y)
-        return Slopes(tf.reduce_sum(worth(X, Fmu, Fvar, Y)), *_of_sites(likelihood, c, Fmu, Y))
+        value = tf.reduce_sum(worth(X, Fmu, Fvar, Y))
+        return Slopes(value, *site_slopes(likelihood, Fmu, Fvar, Y))
 
     return Term(worth, slopes)
+
+
+def site_slopes(
+    likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Those of the augmented bound, in closed form, for steps that do not ask for its value."""
+    return _of_sites(likelihood, aux_posterior_c(likelihood, Fmu, Fvar, Y), Fmu, Y)
 
 
 def augmented_at(likelihood: AugmentedLikelihood, c: TensorType) -> Term:

@@ -83,7 +83,7 @@ def test_moments_at_no_tilt() -> None:
     np.testing.assert_allclose([tilted.mean(), tilted.variance()], [1 / 8, 1 / 96], rtol=1e-12)
 
 
-@pytest.mark.by_default("Laplace", "Logistic")
+@pytest.mark.by_default("Laplace")
 @every_phi
 @pytest.mark.parametrize("c", [0.0, 5.0])
 def test_draws_follow_the_closed_form(tilts: Tilts, c: float) -> None:
