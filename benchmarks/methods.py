@@ -58,7 +58,7 @@ class Setting:
             "ramp" if self.ramp else "",
             f"lr {self.learning_rate:g}" if self.learning_rate else "",
         ]
-        return ", ".join(part for part in parts if part)
+        return ", ".join(part for part in parts if part) or "nothing to tune"
 
 
 PAPERS = (

@@ -1,5 +1,7 @@
 """fit_collapsed, polish and the profile they climb."""
 
+from collections.abc import Iterator
+
 import gpflow
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ import tensorflow_probability as tfp
 import gpflow_aaci
 from gpflow_aaci import likelihoods
 from gpflow_aaci.coordinates import Coordinates
+from gpflow_aaci.data import Arrays
 from gpflow_aaci.models import hyperparameters
 from gpflow_aaci.models.shared import prior_q
-from gpflow_aaci.profile import Chunks, Profile, make_chunks
+from gpflow_aaci.profile import Profile
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -40,9 +43,20 @@ def make_model(
     return model
 
 
-def chunks_of(data: Data, *cuts: int) -> Chunks:
-    parts = (np.split(d, cuts) for d in data)
-    return [(tf.constant(x), tf.constant(y)) for x, y in zip(*parts, strict=True)]
+class Pieces(Arrays):
+    """In chunks that end at ``cuts``."""
+
+    def __init__(self, data: Data, *cuts: int, num_data: float | None = None) -> None:
+        super().__init__(*data, num_data=num_data or len(data[0]))
+        self.cuts = cuts
+
+    @property
+    def only_chunk(self) -> tuple[tf.Tensor, tf.Tensor] | None:
+        return None if self.cuts else super().only_chunk
+
+    def chunks(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        parts = (np.split(part, self.cuts) for part in (self.X, self.Y))
+        yield from ((tf.constant(x), tf.constant(y)) for x, y in zip(*parts, strict=True))
 
 
 @pytest.mark.by_default("three chunks-True")
@@ -61,10 +75,10 @@ def test_profile_gradient_is_the_finite_difference_of_the_profile(
     )
     model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
     variables = hyperparameters(model)
-    profile, chunks = Profile(model, variables), chunks_of(data, *cuts)
+    profile, rows = Profile(model, variables), Pieces(data, *cuts, num_data=300)
 
     def value() -> tuple[float, np.ndarray]:
-        found = profile.evaluate(chunks, 300 / 120, prior_q(20, 1), 1e-12, 60)
+        found = profile.evaluate(rows, prior_q(20, 1), 1e-12, 60)
         return found.objective, found.gradient
 
     _, gradient = value()
@@ -87,8 +101,7 @@ def test_one_chunk_or_many_give_the_same_profile() -> None:
     model = make_model(data, likelihoods.Laplace(0.5))
     profile = Profile(model, hyperparameters(model))
     one, two = (
-        profile.evaluate(chunks, 1.0, prior_q(20, 1), 1e-9)
-        for chunks in (make_chunks(*data), chunks_of(data, 50))
+        profile.evaluate(rows, prior_q(20, 1), 1e-9) for rows in (Pieces(data), Pieces(data, 50))
     )
     assert one.steps == two.steps > 1
     np.testing.assert_allclose(one.objective, two.objective, rtol=1e-10)
@@ -104,13 +117,13 @@ def test_a_newton_step_that_fails_is_replaced_by_a_safer_one() -> None:
     """
     data = diabetes(120)
     model = make_model(data, likelihoods.StudentT(0.02, 1.5))
-    profile, chunks = Profile(model, []), make_chunks(*data)
+    profile, rows = Profile(model, []), Pieces(data)
     far = prior_q(20, 1)._replace(mu=tf.constant(np.full([20, 1], 3.0)))
-    elbos = [profile.elbo(chunks, 1.0, far)]
+    elbos = [profile.elbo(rows, far)]
     for steps in range(1, 6):
-        found = profile.maximise(chunks, 1.0, far, 0.0, steps)
+        found = profile.maximise(rows, far, 0.0, steps)
         elbos.append(float(found.elbo))
-        np.testing.assert_allclose(profile.elbo(chunks, 1.0, found.q), found.elbo, rtol=1e-10)
+        np.testing.assert_allclose(profile.elbo(rows, found.q), found.elbo, rtol=1e-10)
     assert np.all(np.diff(elbos) >= 0.0)
     assert np.all(np.diff(elbos[:4]) > 0.0)
 

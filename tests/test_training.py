@@ -312,7 +312,8 @@ def _start(folder: Path, routes: str) -> "subprocess.Popen[str]":
     ("times", "routes"),
     [
         (1, "collapsed"),
-        pytest.param(10, "arrays dataset collapsed", marks=pytest.mark.slow),
+        pytest.param(10, "arrays collapsed", marks=pytest.mark.slow),
+        pytest.param(3, "dataset", marks=pytest.mark.slow),
     ],
 )
 def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(

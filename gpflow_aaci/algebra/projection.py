@@ -118,23 +118,24 @@ def to_prior(
     :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, of these rows or, for the
         gradient in K_ZZ of all rows at once, of all.
     """
+    eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
+    W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
     return Prior(
-        to_K_ZZ(projection.chol, q_mu, q_sqrt, a, B),
-        to_K_ZX(projection, q_mu, q_sqrt, in_mean, in_variance),
+        _to_K_ZZ(projection.chol, q_mu, W, a, B),
+        _to_K_ZX(projection, q_mu, W, in_mean, in_variance),
         shared(tf.transpose(in_variance), projection.chol),
         tf.transpose(shared(tf.transpose(in_mean), tf.transpose(projection.mean))),
     )
 
 
-def to_K_ZX(
+def _to_K_ZX(
     projection: Projection,
-    q_mu: TensorType,
-    q_sqrt: TensorType,
-    in_mean: TensorType,
-    in_variance: TensorType,
+    q_mu: tf.Tensor,
+    W: tf.Tensor,
+    in_mean: tf.Tensor,
+    in_variance: tf.Tensor,
 ) -> tf.Tensor:
     """(chol⁻ᵀ m) in_meanᵀ + 2 chol⁻ᵀ W A diag(in_variance), W = S − I."""
-    W = _covariance_minus_eye(q_sqrt)
     chol = tf.broadcast_to(projection.chol, tf.shape(W))
     solve = tf.linalg.triangular_solve
     chol_m = tf.transpose(columns(solve, chol, q_mu, adjoint=True))[:, :, None]  # [L, M, 1]
@@ -143,8 +144,8 @@ def to_K_ZX(
     return shared(chol_m * in_mean + 2.0 * chol_W_A * in_variance, projection.chol)
 
 
-def to_K_ZZ(
-    chol: TensorType, q_mu: TensorType, q_sqrt: TensorType, a: TensorType, B: TensorType
+def _to_K_ZZ(
+    chol: tf.Tensor, q_mu: tf.Tensor, W: tf.Tensor, a: tf.Tensor, B: tf.Tensor
 ) -> tf.Tensor:
     """
     With A_bar Aᵀ = G = m aᵀ + 2 W B, through A = chol⁻¹K_ZX.
@@ -152,7 +153,6 @@ def to_K_ZZ(
     −½ chol⁻ᵀ [tril(G) + tril(G)ᵀ − diag(G)] chol⁻¹.
     """
     m, a = (tf.transpose(value)[:, :, None] for value in (q_mu, a))
-    W = _covariance_minus_eye(q_sqrt)
     G = tf.matmul(m, a, transpose_b=True) + 2.0 * tf.matmul(W, B)
     tril = tf.linalg.band_part(G, -1, 0)
     symmetric = tril + tf.linalg.matrix_transpose(tril) - tf.linalg.diag(tf.linalg.diag_part(G))
@@ -172,8 +172,3 @@ def product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
     """a b in the lower precision of the two, as ``default_float()``."""
     low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
     return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())
-
-
-def _covariance_minus_eye(q_sqrt: tf.Tensor) -> tf.Tensor:
-    eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
-    return tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
