@@ -140,6 +140,7 @@ def test_what_other_code_has_run_is_run_again(
     assert kept.kept(tmp_path, "name", {"seed": 0}, run).x.tolist() == [2]
 
 
+@pytest.mark.slow
 def test_a_grid_point_is_run_once_and_its_curve_is_that_of_the_last_run(
     tmp_path: Path, csv: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_polishing_a_stream_is_polishing_the_arrays(rows: Pair) -> None:
     assert ours.gain > 100.0
 
 
+@pytest.mark.slow
 def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -> None:
     """Also where the same rows come in other batches."""
     whole, stopped = make(), make()

@@ -181,6 +181,7 @@ def test_what_is_not_trainable_stays_and_priors_count() -> None:
     )  # the prior's, not the data's
 
 
+@pytest.mark.slow
 def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
     data = diabetes(60)
     kernel = gpflow.kernels.Matern32(lengthscales=4.0)

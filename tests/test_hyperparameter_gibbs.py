@@ -67,6 +67,7 @@ def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None
             assert abs(values.mean() - expected) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_draws_have_names_and_the_model_keeps_its_values() -> None:
     model = make_model()
     before = {name: p.numpy() for name, p in sampled_parameters(model).items()}

@@ -329,7 +329,7 @@ ALWAYS = {"elbo/augmented", "elbo/standard", "elbo/gap", "auxiliary/c", "auxilia
 HYPERPARAMETERS = {"kernel.variance", "likelihood.scale", "likelihood.df"}
 
 
-@pytest.mark.by_default("1")
+@pytest.mark.by_default("AugmentedSVGP-1")
 @pytest.mark.parametrize("D", [1, 2, 3])
 def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -> None:
     model, args, data = build(D=D)
@@ -362,6 +362,7 @@ def test_tasks_mix_with_gpflows_in_one_monitor(build: Build, log_dir: str) -> No
     assert list(tags["one"]) == list(tags["step_size"]) == [0, 3]
 
 
+@pytest.mark.by_default("AugmentedSVGP")
 def test_tasks_work_in_a_compiled_step(build: Build, log_dir: str) -> None:
     """As GPflow's, but for images: a step of optimisation and its monitoring in one graph."""
     model, args, data = build()

@@ -125,7 +125,7 @@ def test_an_iterator_and_num_data_given_to_the_step(data: Batch) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-@pytest.mark.by_default("dtype0")
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [tf.int32, tf.float64])
 def test_a_variable_is_no_hyperparameter(data: Batch, dtype: tf.DType) -> None:
     """``num_data=tf.Variable(N)``, trainable as variables are."""

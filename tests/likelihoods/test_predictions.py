@@ -138,7 +138,7 @@ def test_predict_log_density_at_every_scale_against_sd(name: str, ratio: float) 
     np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-6)
 
 
-@pytest.mark.by_default("Logistic", "BayesianSVM", "1.0-Probit")
+@pytest.mark.by_default("Logistic", "BayesianSVM")
 @every_binary_case
 @pytest.mark.parametrize("sd", [1e-3, 0.1, 1.0, 10.0, 1e3])
 def test_predict_log_density_of_a_class(case: Case, sd: float) -> None:
