@@ -9,8 +9,8 @@ from gpflow.keras import tf_keras
 
 from .algebra.gaussian import (
     Gaussian,
+    averaged,
     lower_triangular_inverse,
-    naturals_to_q,
     optimal_naturals,
     q_to_naturals,
     whiten,
@@ -144,18 +144,17 @@ class AlternatingOptimizer(tf.Module):
         Fmu, Fvar = marginals(projection, *q)
         in_mean, in_variance = site_slopes(model.likelihood, Fmu, Fvar, Y)
         a, B = to_q(projection, in_mean, in_variance)
-        target_1, Target_2 = optimal_naturals(q.mu, scale * a, scale * B)
-        lambda_1, Lambda_2 = q_to_naturals(*q)
+        naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, scale * a, scale * B)
         potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
         gradient = NaturalGradient(
-            tf.reduce_sum(tf.square(target_1 - lambda_1)),
-            _noise(projection.A, potential, target_1, scale),
+            tf.reduce_sum(tf.square(target[0] - naturals[0])),
+            _noise(projection.A, potential, target[0], scale),
         )
         with tf.control_dependencies(
             [require([check_finite("the natural gradient", n) for n in gradient])]
         ):
             s = self.schedule(self.step, gradient)
-        q = naturals_to_q((1.0 - s) * lambda_1 + s * target_1, (1.0 - s) * Lambda_2 + s * Target_2)
+        q = averaged(naturals, target, s)
         kept = model.as_kept(q, projection.chol)
 
         checks = [check_step_size(s), *finite_q(*kept)]

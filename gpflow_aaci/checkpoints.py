@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from gpflow.config import default_float, default_jitter
 
+from .data import known_num_data
 from .identity import facts
-from .models import AugmentedModel, known_num_data
+from .models import AugmentedModel
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
 

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from .identity import digest
 from .progress import progress_bar
-from .validation import as_default_float, checked_data
+from .validation import as_default_float
 
 CHUNK = 50_000  # rows
 
@@ -27,12 +27,9 @@ Rows = tuple[tf.Tensor, tf.Tensor]
 class Model(Protocol):
     """What is asked of one."""
 
-    num_latent_gps: int
     num_data: Any
-    likelihood: Any
 
-    @property
-    def input_dim(self) -> int | None: ...
+    def checked_rows(self, data: RegressionData) -> Rows: ...
 
     def checked_batch(
         self, data: RegressionData | None = None, num_data: int | None = None
@@ -118,7 +115,7 @@ class Stream(Data):
                 bar.update(len(X))
         if not self.num_rows:
             raise ValueError("data must hold at least one batch. Found: an empty dataset.")
-        known = None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
+        known = known_num_data(model)
         if known is not None and known < self.num_rows:
             raise ValueError(
                 "num_data must be at least the number of rows of data. "
@@ -165,15 +162,9 @@ class Stream(Data):
             yield as_default_float(X), as_default_float(Y)
 
     def _checked_batches(self) -> Iterator[Rows]:
-        model = self._model
         for number, batch in enumerate(self._dataset):
             try:
-                yield checked_data(
-                    *batch,
-                    num_outputs=model.num_latent_gps,
-                    input_dim=model.input_dim,
-                    check_labels=model.likelihood.check_observations,
-                )
+                yield self._model.checked_rows(batch)
             except (ValueError, ShapeMismatchError) as error:
                 raise ValueError(f"batch {number} of data: {error}") from error
 
@@ -194,6 +185,11 @@ def as_data(
         return Stream(model, data, progress)
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
     return Arrays(X, Y, float(scale) * len(X))
+
+
+def known_num_data(model: Model) -> int | None:
+    """``model.num_data``, which may be a number, a variable or None."""
+    return None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
 
 
 def check_batches(dataset: tf.data.Dataset) -> None:

@@ -30,7 +30,6 @@ from gpflow.monitor import (
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .models import AugmentedModel, AugmentedVGP
 from .optimizers import check_model
-from .validation import checked_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,12 +139,7 @@ class HeldOutToTensorBoard(ToTensorBoard):
         check_model(model)
         _check_pair("test_data", test_data)
         self.model = model
-        self.test_data = checked_data(  # not checked_batch: these rows are none of num_data
-            *test_data,
-            num_outputs=model.num_latent_gps,
-            input_dim=model.input_dim,
-            check_labels=model.likelihood.check_observations,
-        )
+        self.test_data = model.checked_rows(test_data)
         self._compiled = tf.function(self._nll, autograph=False)
         super().__init__(log_dir)
 

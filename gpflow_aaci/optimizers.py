@@ -12,7 +12,6 @@ from gpflow.utilities import to_default_float
 from .algebra.gaussian import Gaussian, damped, optimal_naturals
 from .algebra.projection import marginals, to_q
 from .algebra.terms import site_slopes
-from .data import as_data
 from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
 from .validation import Check, check_finite, require
 
@@ -126,12 +125,7 @@ def _sums_at_q(
     model: AugmentedModel, data: RegressionData | tf.data.Dataset | None
 ) -> tuple[tf.Tensor, Gaussian, tuple[tf.Tensor, tf.Tensor]]:
     """chol(K_ZZ), q(v), and the bound's gradients in its mean and covariance, over all rows."""
-    if isinstance(data, tf.data.Dataset):
-        stream = as_data(model, data)
-        rows, scale = stream.chunks(), to_default_float(stream.scale)
-    else:
-        X, Y, scale = model.checked_batch(data)
-        rows = iter([(X, Y)])
+    rows, scale = model.rows_and_scale(data)
     a: Any = 0.0
     B: Any = 0.0
     for X, Y in rows:

@@ -24,7 +24,7 @@ from gpflow.utilities import parameter_dict, to_default_float
 
 from .models import AugmentedModel, AugmentedVGP
 from .progress import progress_bar
-from .validation import check_finite, checked_data, require
+from .validation import check_finite, require
 
 if TYPE_CHECKING:
     import arviz
@@ -102,12 +102,7 @@ def predict_log_density(
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data.
     """
-    X, Y = checked_data(
-        *data,
-        num_outputs=model.num_latent_gps,
-        input_dim=model.input_dim,
-        check_labels=model.likelihood.check_observations,
-    )
+    X, Y = model.checked_rows(data)
     log_p = []
     with closing(_conditionals(model, samples, X, False, progress)) as conditionals:
         for mean, variance in conditionals:

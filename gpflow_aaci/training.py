@@ -24,12 +24,11 @@ from .checkpoints import (
     latest_checkpoint,
     save_checkpoint,
 )
-from .data import check_batches
+from .data import check_batches, known_num_data
 from .identity import digest, facts
-from .models import AugmentedModel, AugmentedVGP, known_num_data
+from .models import AugmentedModel, AugmentedVGP
 from .optimizers import check_arguments, check_model
 from .progress import progress_bar
-from .validation import checked_data
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,12 +163,7 @@ def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> Regr
     if not isinstance(test_data, tuple | list) or len(test_data) != 2:
         raise ValueError(f"test_data must be a pair (X, Y). Found: {type(test_data).__name__}.")
     try:
-        return checked_data(
-            *test_data,
-            num_outputs=model.num_latent_gps,
-            input_dim=model.input_dim,
-            check_labels=model.likelihood.check_observations,
-        )
+        return model.checked_rows(test_data)
     except (ValueError, ShapeMismatchError) as error:
         raise ValueError(f"test_data: {error}") from error
 

@@ -12,6 +12,9 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+Naturals = tuple[tf.Tensor, tf.Tensor]
+"""lambda_1 = S⁻¹m [M, L] and Lambda_2 = S⁻¹ [L, M, M]."""
+
 
 class Gaussian(NamedTuple):
     """q(v)."""
@@ -86,11 +89,13 @@ def damped(
 
     Naturals are averaged, never moments.
     """
-    lambda_1, Lambda_2 = q_to_naturals(q_mu, q_sqrt)
-    return naturals_to_q(
-        (1.0 - step_size) * lambda_1 + step_size * target_1,
-        (1.0 - step_size) * Lambda_2 + step_size * Target_2,
-    )
+    return averaged(q_to_naturals(q_mu, q_sqrt), (target_1, Target_2), step_size)
+
+
+def averaged(naturals: Naturals, target: Naturals, step_size: TensorType) -> Gaussian:
+    """That of :func:`damped`, where the naturals are known."""
+    pairs = zip(naturals, target, strict=True)
+    return naturals_to_q(*((1.0 - step_size) * old + step_size * new for old, new in pairs))
 
 
 @check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")

@@ -2,7 +2,7 @@
 
 from .posteriors import refresh_posteriors
 from .svgp import AugmentedSVGP
-from .variables import hyperparameters, known_num_data, local, strategy_of
+from .variables import hyperparameters, local, strategy_of
 from .vgp import AugmentedVGP
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
@@ -12,7 +12,6 @@ __all__ = [
     "AugmentedSVGP",
     "AugmentedVGP",
     "hyperparameters",
-    "known_num_data",
     "local",
     "refresh_posteriors",
     "strategy_of",

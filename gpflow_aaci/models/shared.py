@@ -21,6 +21,7 @@ from ..algebra.terms import Term, augmented, augmented_at, standard
 from ..augmentation import aux_posterior_c
 from ..data import Rows, as_data
 from ..likelihoods import AugmentedLikelihood
+from ..validation import checked_data
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
@@ -51,6 +52,21 @@ class Augmented(gpflow.models.GPModel):
         :param num_data: how many rows there are in all, for a model that has been told none.
         :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
         """
+
+    def checked_rows(self, data: RegressionData, num_data: TensorType | None = None) -> Rows:
+        """
+        X [N, D], Y [N, P] that the model may be told or asked of; training data or others.
+
+        :param num_data: that they are part of, where they are.
+        :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
+        """
+        return checked_data(
+            *data,
+            num_outputs=self.num_latent_gps,
+            input_dim=self.input_dim,
+            num_data=num_data,
+            check_labels=self.likelihood.check_observations,
+        )
 
     @property
     @abc.abstractmethod
@@ -97,12 +113,13 @@ class Augmented(gpflow.models.GPModel):
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
         ordinary, bound = standard(self.likelihood), augmented(self.likelihood)
         gaps = [
-            self._worths(ordinary, X, Y) - self._worths(bound, X, Y) for X, Y in self._rows(data)[0]
+            self._worths(ordinary, X, Y) - self._worths(bound, X, Y)
+            for X, Y in self.rows_and_scale(data)[0]
         ]
         return tf.concat(gaps, 0)
 
     def _bound(self, term: Term, data: AnyData) -> tf.Tensor:
-        rows, scale = self._rows(data)
+        rows, scale = self.rows_and_scale(data)
         total = sum(tf.reduce_sum(self._worths(term, X, Y)) for X, Y in rows)
         return scale * total - self.prior_kl()
 
@@ -110,7 +127,7 @@ class Augmented(gpflow.models.GPModel):
         Fmu, Fvar = self.predict_f(X)
         return term.worth(X, Fmu, Fvar, Y)
 
-    def _rows(self, data: AnyData) -> tuple[Iterable[Rows], TensorType]:
+    def rows_and_scale(self, data: AnyData) -> tuple[Iterable[Rows], TensorType]:
         """Chunks, and what multiplies a sum over them."""
         if isinstance(data, tf.data.Dataset):
             stream = as_data(self, data)

@@ -20,7 +20,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
 
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_matrix, checked_data
+from ..validation import as_matrix
 from .posteriors import handed_out
 from .shared import Augmented, Batch, k_diag
 
@@ -91,13 +91,7 @@ class AugmentedSVGP(Augmented, gpflow.models.SVGP):
         if data is None:
             raise ValueError("data must be given: AugmentedSVGP keeps none.")
         num_data = num_data if self.num_data is None else self.num_data
-        X, Y = checked_data(
-            *map(as_matrix, data),
-            num_outputs=self.num_latent_gps,
-            input_dim=self.input_dim,
-            num_data=num_data,
-            check_labels=self.likelihood.check_observations,
-        )
+        X, Y = self.checked_rows(tuple(map(as_matrix, data)), num_data)
         if num_data is None:
             return X, Y, tf.ones([], X.dtype)
         return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)

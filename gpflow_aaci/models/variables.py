@@ -7,11 +7,6 @@ import tensorflow as tf
 from .shared import Augmented
 
 
-def known_num_data(model: Augmented) -> int | None:
-    """``model.num_data``, which may be a number, a variable or None."""
-    return None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
-
-
 def hyperparameters(model: Augmented) -> list[tf.Variable]:
     """The trainable variables of ``model`` but for q's, and for a ``num_data`` that is one."""
     not_hyper = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
