@@ -189,7 +189,7 @@ def make_method(
     return model, _ramp(step, gamma, setting.gamma), [*adam.variables, gamma]
 
 
-def _step_size(setting: Setting) -> float | gpflow_aaci.schedules.Schedule:
+def _step_size(setting: Setting) -> float | gpflow_aaci.inference.schedules.Schedule:
     match setting.gamma:
         case "adaptive":
             return gpflow_aaci.AdaptiveStepSize()

@@ -18,8 +18,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedVGP, GibbsKernel
-from gpflow_aaci.gibbs import prior_at_data
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
+from gpflow_aaci.sampling.gibbs import prior_at_data
 
 Kind = Literal[
     "gibbs", "generic_gibbs", "hmc", "nuts", "random_walk", "prior_proposals", "elliptical_slice"

@@ -14,29 +14,30 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
 ``augmentation``                      the auxiliary-variable verbs, one line each
-``optimizers``, ``alternating``       steps on q; with Adam's on the hyperparameters
-``bound_gradient``                    the hyperparameters' gradient at a q that stands still
-``newton``, ``profile``               q at its best; the ELBO there, and its gradient
-``quasi_newton``, ``climb``           its ascent in the hyperparameters, on ever more rows
-``fitting``, ``training``             ``fit_collapsed``, ``polish``; ``train``
-``gibbs``, ``sampling``               the exact sampler; ``predictions`` from its draws
+``data``                              arrays, frames, datasets: in passes and in minibatches
+``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
+``inference.training``                ``train``, which runs them
+``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
+``inference.climb``                   its ascent in the hyperparameters, on ever more rows
+``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
+``sampling``                          the exact sampler; ``predictions`` from its draws
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
 ====================================  ============================================================
 """
 
 from . import augmentation, distributions, likelihoods, monitor, predictions
-from .alternating import AlternatingOptimizer
 from .diagnostics import importance_weights, psis_khat
 from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
-from .fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
-from .gibbs import GibbsKernel, SparseGibbsKernel
 from .inducing import kmeans_plusplus
+from .inference.alternating import AlternatingOptimizer
+from .inference.fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
+from .inference.optimizers import AugmentedNaturalGradient
+from .inference.schedules import AdaptiveStepSize, RobbinsMonro
+from .inference.training import EarlyStopping, train
 from .models import AugmentedSVGP, AugmentedVGP
-from .optimizers import AugmentedNaturalGradient
-from .sampling import sample_posterior
-from .schedules import AdaptiveStepSize, RobbinsMonro
+from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
+from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
-from .training import EarlyStopping, train
 
 __version__ = "0.1.0"
 

@@ -28,8 +28,8 @@ from gpflow.monitor import (
 )
 
 from .augmentation import aux_posterior_c, aux_posterior_mean
-from .models import AugmentedModel, AugmentedVGP
-from .optimizers import check_model
+from .data import check_pair, keeps_data
+from .models import AugmentedModel, check_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,7 +137,7 @@ class HeldOutToTensorBoard(ToTensorBoard):
         :raises ValueError: for another model, or bad data.
         """
         check_model(model)
-        _check_pair("test_data", test_data)
+        check_pair("test_data", test_data)
         self.model = model
         self.test_data = model.checked_rows(test_data)
         self._compiled = tf.function(self._nll, autograph=False)
@@ -280,19 +280,12 @@ def _is_scalar(value: TensorType) -> bool:
     return tf.is_tensor(value) and value.shape.rank == 0
 
 
-def _check_pair(name: str, data: RegressionData | None) -> None:
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
-
-
 def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tuple[Any, ...]:
     """What ``model.elbo`` takes: ((X, Y),) as tensors, or () where the model keeps its data."""
     check_model(model)
-    if isinstance(model, AugmentedVGP):
-        if data is not None:
-            raise ValueError("data must not be given: AugmentedVGP keeps its own. Found: data.")
+    if keeps_data(model, data):
         return ()
-    _check_pair("data", data)
+    check_pair("data", data)
     return (model.checked_batch(data)[:2],)
 
 

@@ -49,13 +49,17 @@ def require(checks: Sequence[Check]) -> tf.Tensor:
 
 def check_finite(name: str, value: tf.Tensor) -> Check:
     """``value`` must hold neither NaN nor infinity."""
-    flat = tf.reshape(value, [-1])  # scalars have no mask
     return Check(
         # 0·x is 0 for finite x only, and NaN survives the sum: one pass, no mask.
         tf.reduce_sum(0.0 * value) == 0.0,
         f"{name} must be finite.",
-        lambda: tf.boolean_mask(flat, ~tf.math.is_finite(flat))[:10],
+        lambda: some(value, ~tf.math.is_finite(value)),
     )
+
+
+def some(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
+    """The first ten of them; ``where`` has their shape."""
+    return tf.gather_nd(tf.reshape(values, [-1]), tf.where(tf.reshape(where, [-1]))[:10])
 
 
 def as_default_float(value: TensorType) -> tf.Tensor:

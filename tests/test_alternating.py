@@ -22,10 +22,10 @@ from gpflow_aaci import (
     likelihoods,
 )
 from gpflow_aaci.algebra.projection import marginals
-from gpflow_aaci.alternating import _noise
 from gpflow_aaci.augmentation import aux_posterior_c, expected_auglik_potential_and_precision
+from gpflow_aaci.inference.alternating import _noise
+from gpflow_aaci.inference.schedules import NaturalGradient
 from gpflow_aaci.models import AugmentedModel
-from gpflow_aaci.schedules import NaturalGradient
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 N, M = 30, 7

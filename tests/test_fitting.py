@@ -11,11 +11,11 @@ import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci import likelihoods
-from gpflow_aaci.coordinates import Coordinates
 from gpflow_aaci.data import Arrays
+from gpflow_aaci.inference.coordinates import Coordinates
+from gpflow_aaci.inference.profile import Profile
 from gpflow_aaci.models import hyperparameters
 from gpflow_aaci.models.shared import prior_q
-from gpflow_aaci.profile import Profile
 
 Data = tuple[np.ndarray, np.ndarray]
 

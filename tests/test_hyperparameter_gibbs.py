@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedVGP, likelihoods, sample_posterior
-from gpflow_aaci.hyperparameter_gibbs import make_sweep, sampled_parameters
+from gpflow_aaci.sampling.hyperparameters import make_sweep, sampled_parameters
 
 tfd = tfp.distributions
 
@@ -134,7 +134,7 @@ def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
         moved.append(model.kernel.variance.numpy() != before["kernel.variance"])
         raise FloatingPointError
 
-    monkeypatch.setattr("gpflow_aaci.sampling._check_finite", fail)
+    monkeypatch.setattr("gpflow_aaci.sampling.posterior._check_finite", fail)
     with pytest.raises(FloatingPointError) as held:
         sample_posterior(model, 5, 1, 0, progress=False, hyperparameters=True)
     assert moved == [True]

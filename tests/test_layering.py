@@ -16,7 +16,6 @@ ORDER = [
     "validation",
     "progress",
     "identity",
-    "coordinates",
     "special",
     "inverse_laplace",
     "distributions.parameters",
@@ -43,6 +42,8 @@ ORDER = [
     "algebra.terms",
     "algebra.statistics",
     "algebra",
+    "data.rows",
+    "data.batches",
     "data",
     "models.posteriors",
     "models.shared",
@@ -50,22 +51,25 @@ ORDER = [
     "models.variables",
     "models.vgp",
     "models",
-    "bound_gradient",
-    "schedules",
-    "optimizers",
-    "alternating",
     "checkpoints",
-    "newton",
-    "profile",
-    "quasi_newton",
-    "climb",
-    "fitting",
-    "training",
+    "inference",
+    "inference.bound_gradient",
+    "inference.schedules",
+    "inference.optimizers",
+    "inference.alternating",
+    "inference.newton",
+    "inference.profile",
+    "inference.quasi_newton",
+    "inference.coordinates",
+    "inference.climb",
+    "inference.fitting",
+    "inference.training",
     "inducing",
     "diagnostics",
-    "gibbs",
-    "hyperparameter_gibbs",
     "sampling",
+    "sampling.gibbs",
+    "sampling.hyperparameters",
+    "sampling.posterior",
     "predictions",
     "monitor",
     "testing",
@@ -126,7 +130,7 @@ def test_the_reader_of_imports_sees_every_kind() -> None:
     source = """
 import numpy
 import gpflow_aaci.models
-from gpflow_aaci import optimizers
+from gpflow_aaci import diagnostics
 from gpflow_aaci.special import log1p_exp
 from . import quadrature
 from .base import SuperGaussianLikelihood
@@ -139,7 +143,7 @@ def late():
 """
     assert set(imports("likelihoods.new", source, is_package=False)) == {
         "models",
-        "optimizers",
+        "diagnostics",
         "special",
         "likelihoods.quadrature",
         "likelihoods.base",

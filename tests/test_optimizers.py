@@ -293,7 +293,7 @@ def test_one_non_finite_part_of_q_stops_the_other_too(
         bad_sqrt[0, 3, 1] = value if which == "q_sqrt" else 0.0
         return Gaussian(2.0 * q_mu + bad_mu, 2.0 * q_sqrt + bad_sqrt)
 
-    monkeypatch.setattr("gpflow_aaci.optimizers.damped", spoilt)
+    monkeypatch.setattr("gpflow_aaci.inference.optimizers.damped", spoilt)
     model = sparse(data)
     before = q_of(model)
     with pytest.raises(FAILURES, match=rf"{which} must be finite.*left as it was.*default_jitter"):

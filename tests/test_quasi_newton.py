@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpflow_aaci.quasi_newton import Curvature, Point, ascend
+from gpflow_aaci.inference.quasi_newton import Curvature, Point, ascend
 
 
 class Quadratic:

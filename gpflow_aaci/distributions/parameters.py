@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.config import default_float
 
-from ..validation import Check
+from ..validation import Check, some
 
 
 def _to_float(value: Any, dtype: tf.DType | None) -> tf.Tensor:
@@ -36,13 +36,11 @@ def check_parameter(
     owner: str, name: str, value: tf.Tensor, condition: tf.Tensor, accepted: str
 ) -> Check:
     """``condition`` must hold of every element."""
-
-    def found() -> tf.Tensor:
-        wrong = tf.broadcast_to(~condition, tf.shape(value))
-        return tf.boolean_mask(tf.reshape(value, [-1]), tf.reshape(wrong, [-1]))[:10]
-
-    message = f"{owner}: {name} must be {accepted}."
-    return Check(tf.reduce_all(condition), message, found)
+    return Check(
+        tf.reduce_all(condition),
+        f"{owner}: {name} must be {accepted}.",
+        lambda: some(value, tf.broadcast_to(~condition, tf.shape(value))),
+    )
 
 
 def as_dependencies(checked: tf.Tensor) -> list[tf.Tensor]:

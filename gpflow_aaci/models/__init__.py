@@ -1,6 +1,7 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
 from .posteriors import refresh_posteriors
+from .shared import check_model
 from .svgp import AugmentedSVGP
 from .variables import hyperparameters, local, strategy_of
 from .vgp import AugmentedVGP
@@ -11,6 +12,7 @@ __all__ = [
     "AugmentedModel",
     "AugmentedSVGP",
     "AugmentedVGP",
+    "check_model",
     "hyperparameters",
     "local",
     "refresh_posteriors",

@@ -186,6 +186,16 @@ class Augmented(gpflow.models.GPModel):
         return posterior
 
 
+def check_model(model: gpflow.models.GPModel) -> None:
+    """
+    :raises ValueError: unless it is one of ours.
+    """
+    if not isinstance(model, Augmented):
+        raise ValueError(
+            f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
+        )
+
+
 def prior_q(M: int, L: int) -> Gaussian:
     """v ~ N(0, I)."""
     eye = tf.eye(M, batch_shape=[L], dtype=default_float())

@@ -11,6 +11,7 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
+from ..data import keeps_data
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_matrix, checked_data
 from .posteriors import handed_out
@@ -64,8 +65,7 @@ class AugmentedVGP(Augmented, gpflow.models.VGP):
     def checked_batch(
         self, data: RegressionData | None = None, num_data: int | None = None
     ) -> Batch:
-        if data is not None:
-            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
+        keeps_data(self, data)
         X, Y = (tf.convert_to_tensor(d) for d in self.data)
         return X, Y, tf.ones([], X.dtype)
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray, RegressionData
 
-from .identity import digest
-from .progress import progress_bar
-from .validation import as_default_float
+from ..identity import digest
+from ..progress import progress_bar
+from ..validation import as_default_float
 
 CHUNK = 50_000  # rows
 
@@ -179,12 +179,34 @@ def as_data(
         the rows; none for ``AugmentedVGP``.
     :raises ValueError: for bad data.
     """
-    if isinstance(data, tf.data.Dataset):
-        if hasattr(model, "data"):
-            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
+    if not keeps_data(model, data) and isinstance(data, tf.data.Dataset):
         return Stream(model, data, progress)
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
     return Arrays(X, Y, float(scale) * len(X))
+
+
+def keeps_data(model: Model, data: Any) -> bool:
+    """
+    Whether the model keeps its data, as ``AugmentedVGP`` does; then none may be given.
+
+    :raises ValueError: where some are.
+    """
+    if not hasattr(model, "data"):
+        return False
+    if data is not None:
+        raise ValueError(
+            f"data must not be given: {type(model).__name__} keeps its own. "
+            f"Found: {type(data).__name__}."
+        )
+    return True
+
+
+def check_pair(name: str, data: Any) -> None:
+    """
+    :raises ValueError: unless it is (X, Y).
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
 
 
 def known_num_data(model: Model) -> int | None:

@@ -1,7 +1,6 @@
 """Closed-form natural gradients on the augmented bound."""
 
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,16 +8,14 @@ from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
-from .algebra.gaussian import Gaussian, damped, optimal_naturals
-from .algebra.projection import marginals, to_q
-from .algebra.terms import site_slopes
-from .models import AugmentedModel, AugmentedSVGP, AugmentedVGP, refresh_posteriors
-from .validation import Check, check_finite, require
+from ..algebra.gaussian import Gaussian, damped, optimal_naturals
+from ..algebra.projection import marginals, to_q
+from ..algebra.terms import site_slopes
+from ..data import StepData, check_step_data, keeps_data, next_batch
+from ..models import AugmentedModel, check_model, refresh_posteriors
+from ..validation import Check, check_finite, require
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
-
-Data: TypeAlias = RegressionData | Iterator[RegressionData] | None
-"""A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
 
 
 class AugmentedNaturalGradient:
@@ -42,7 +39,7 @@ class AugmentedNaturalGradient:
             raise ValueError(f"{_STEP_SIZE_RANGE} Found: {step_size}.")
         self.step_size = step_size
 
-    def minimize(self, model: AugmentedModel, data: Data | tf.data.Dataset = None) -> None:
+    def minimize(self, model: AugmentedModel, data: StepData | tf.data.Dataset = None) -> None:
         """
         One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
 
@@ -52,54 +49,18 @@ class AugmentedNaturalGradient:
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
-        if isinstance(data, tf.data.Dataset) and not isinstance(model, AugmentedVGP):
-            check_model(model)
+        check_model(model)
+        if isinstance(data, tf.data.Dataset) and not keeps_data(model, data):
             if not tf.executing_eagerly():
                 raise ValueError("data must not be a tf.data.Dataset in a tf.function. Found: one.")
             batch: RegressionData | tf.data.Dataset | None = data
         else:
-            check_arguments(model, data)
+            check_step_data(model, data)
             batch = next_batch(data)
         q_mu, q_sqrt = natural_gradient_step(model, batch, self.step_size)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
             refresh_posteriors(model)
-
-
-def check_model(model: AugmentedModel) -> None:
-    """
-    :raises ValueError: unless it is one of ours.
-    """
-    if not isinstance(model, AugmentedSVGP | AugmentedVGP):
-        raise ValueError(
-            f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
-        )
-
-
-def check_arguments(model: AugmentedModel, data: Data, num_data: int | None = None) -> None:
-    """
-    :raises ValueError: unless model and data are what an optimizer's ``minimize`` takes.
-    """
-    check_model(model)
-    if isinstance(model, AugmentedVGP):
-        if data is not None:
-            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
-    elif not isinstance(data, tuple | list | Iterator):
-        raise ValueError(
-            "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
-            f"Found: {type(data).__name__}."
-        )
-    elif isinstance(data, Iterator) and model.num_data is None and num_data is None:
-        # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
-        raise ValueError(
-            "num_data of the model must be the number of rows of all batches together where data "
-            "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."
-        )
-
-
-def next_batch(data: Data) -> RegressionData | None:
-    """The batch itself, or the next one of an iterator."""
-    return next(data) if isinstance(data, Iterator) else data
 
 
 @check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [L, M, M]")

@@ -19,10 +19,10 @@ from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
-from .algebra.projection import Projection
-from .augmentation import auglik_potential_and_precision, aux_sample
-from .likelihoods import AugmentedLikelihood
-from .models import AugmentedSVGP, AugmentedVGP
+from ..algebra.projection import Projection
+from ..augmentation import auglik_potential_and_precision, aux_sample
+from ..likelihoods import AugmentedLikelihood
+from ..models import AugmentedSVGP, AugmentedVGP
 
 OVER_RELAXATION = -0.4
 """

@@ -14,11 +14,11 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kullback_leiblers import gauss_kl
 
-from .algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals
-from .algebra.projection import Projection, marginals
-from .algebra.statistics import Statistics, summed
-from .algebra.terms import augmented, concave, standard
-from .likelihoods import AugmentedLikelihood
+from ..algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals
+from ..algebra.projection import Projection, marginals
+from ..algebra.statistics import Statistics, summed
+from ..algebra.terms import augmented, concave, standard
+from ..likelihoods import AugmentedLikelihood
 
 _LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
 NEWTON, _CONCAVE, _CLOSED_FORM, _NONE = range(4)  # kinds of steps, ever safer

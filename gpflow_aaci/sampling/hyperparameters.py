@@ -20,9 +20,9 @@ from gpflow import Parameter
 from gpflow.optimizers import SamplingHelper
 from gpflow.utilities import parameter_dict
 
-from .augmentation import aux_sample
+from ..augmentation import aux_sample
+from ..models import AugmentedVGP
 from .gibbs import f_given_omega, log_evidence_given_omega, prior_at_data
-from .models import AugmentedVGP
 
 Sweep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 

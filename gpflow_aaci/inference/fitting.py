@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from .checkpoints import describe, latest_checkpoint, save_checkpoint
+from ..checkpoints import describe, latest_checkpoint, save_checkpoint
+from ..data import as_data
+from ..models import AugmentedModel, refresh_posteriors
+from ..progress import progress_bar
 from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, State, schedule
-from .data import as_data
-from .models import AugmentedModel, refresh_posteriors
 from .profile import Profile
-from .progress import progress_bar
 
 _CHECKPOINT_EVERY = 10  # iterations
 
@@ -65,7 +65,7 @@ def fit_collapsed(
     """
     Fit q(u) and every trainable hyperparameter of ``model``: the profile of GPflow's ELBO.
 
-    q is maximised out (:mod:`~gpflow_aaci.profile`), and the hyperparameters climb by a
+    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and the hyperparameters climb by a
     quasi-Newton method in the logarithms of those that are positive: a stretch on a random subset
     that grows fourfold from 1,000 rows (or a hundred for every hyperparameter, where these are
     more), then one on all rows, each until its last three iterations
@@ -159,7 +159,7 @@ def polish(
     Close the augmentation gap of q(u) at fixed hyperparameters.
 
     Safeguarded Newton steps on the standard ELBO, each kept only if it gains; see
-    :mod:`~gpflow_aaci.profile`. Hyperparameters stay as they are.
+    :mod:`~gpflow_aaci.inference.profile`. Hyperparameters stay as they are.
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows, of any length; none for ``AugmentedVGP``.

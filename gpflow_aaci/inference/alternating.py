@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
-from .algebra.gaussian import (
+from ..algebra.gaussian import (
     Gaussian,
     averaged,
     lower_triangular_inverse,
@@ -15,13 +15,21 @@ from .algebra.gaussian import (
     q_to_naturals,
     whiten,
 )
-from .algebra.projection import marginals, project, to_q
-from .algebra.terms import augmented, site_slopes
+from ..algebra.projection import Prior, Projection, marginals, project, to_q
+from ..algebra.terms import augmented, site_slopes
+from ..data import StepData, check_step_data, next_batch
+from ..models import (
+    AugmentedModel,
+    check_model,
+    hyperparameters,
+    local,
+    refresh_posteriors,
+    strategy_of,
+)
+from ..validation import check_finite, require
 from .bound_gradient import bound_gradient, log_prior_gradient
-from .models import AugmentedModel, hyperparameters, local, refresh_posteriors, strategy_of
-from .optimizers import Data, check_arguments, check_step_size, finite_q, next_batch
+from .optimizers import check_step_size, finite_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
-from .validation import check_finite, require
 
 # Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
@@ -35,8 +43,8 @@ class AlternatingOptimizer(tf.Module):
 
     AACI Algorithm 3 with both steps from one batch and one forward pass: the kernel matrices, their
     Cholesky factor and projection are computed once, q(u) moves, and the gradient of the bound at
-    the new q(u) is written out (:mod:`~gpflow_aaci.collapsed`). It manages q itself, so ``q_mu``
-    and ``q_sqrt`` may be trainable or not::
+    the new q(u) is written out (:mod:`~gpflow_aaci.inference.bound_gradient`). It manages q itself,
+    so ``q_mu`` and ``q_sqrt`` may be trainable or not::
 
         optimizer = AlternatingOptimizer()
         batches = iter(tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N).repeat().batch(100))
@@ -85,24 +93,10 @@ class AlternatingOptimizer(tf.Module):
 
         :raises ValueError: where it has slots already, and not for the variables of ``model``.
         """
-        optimizer, variables = self.hyperparameter_optimizer, hyperparameters(model)
-        if optimizer not in _BUILT_FOR:
-            elsewhere = getattr(optimizer, "built", getattr(optimizer, "_built", False))
-            if not elsewhere:
-                with tf.init_scope(), strategy_of(variables).scope():
-                    optimizer.build(variables)
-            _BUILT_FOR[optimizer] = [] if elsewhere else [weakref.ref(v) for v in variables]
-        known = [reference() for reference in _BUILT_FOR[optimizer]]
-        foreign = [v.name for v in variables if not any(v is other for other in known)]
-        if foreign:
-            raise ValueError(
-                "hyperparameter_optimizer must be a new one for each model: this one has been used "
-                "for another, or for other trainable parameters of this one. Make a new "
-                f"AlternatingOptimizer. Found variables that it does not know: {foreign}."
-            )
+        _build(self.hyperparameter_optimizer, hyperparameters(model))
 
     def minimize(
-        self, model: AugmentedModel, data: Data = None, num_data: int | None = None
+        self, model: AugmentedModel, data: StepData = None, num_data: int | None = None
     ) -> None:
         """
         One step on q(u), then one on the trainable hyperparameters. Works inside ``tf.function``.
@@ -114,10 +108,11 @@ class AlternatingOptimizer(tf.Module):
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q or
             a gradient is not finite; the model and the optimizer are then as they were.
         """
-        check_arguments(model, data, num_data)
-        variables = hyperparameters(model)
+        check_model(model)
+        check_step_data(model, data, num_data)
         self.build(model)
         batch = next_batch(data)
+        variables = hyperparameters(model)
         if self.every == 1:
             self._alternate(model, batch, num_data, variables)
             return
@@ -134,12 +129,38 @@ class AlternatingOptimizer(tf.Module):
         num_data: int | None,
         variables: list[tf.Variable],
     ) -> tf.Tensor:
-        X, Y, scale = model.checked_batch(batch, num_data)
+        rows = model.checked_batch(batch, num_data)
         with tf.GradientTape() as tape:
-            prior = model.prior(X)
+            prior = model.prior(rows[0])
         projection = project(prior)
-        term = augmented(model.likelihood)
+        q, step_size = self._moved_q(model, projection, *rows)
+        kept = model.as_kept(q, projection.chol)
+        gradients = _gradients(model, variables, tape, prior, projection, q, kept, *rows)
+        checks = [check_step_size(step_size), *finite_q(*kept)]
+        for variable, gradient in zip(variables, gradients, strict=True):
+            checks.append(check_finite(f"the gradient in {variable.name}", gradient))
+        with tf.control_dependencies([require(checks)]):
+            model.q_mu.assign(kept.mu)
+            model.q_sqrt.assign(kept.sqrt)
+            if variables:
+                descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
+                apply = self.hyperparameter_optimizer.apply_gradients
+                strategy_of(variables).run(lambda: apply(descents))
+            self.step_size.assign(tf.cast(step_size, tf.float64))
+            done = self.step.assign_add(1)
+        with tf.control_dependencies([done]):
+            refresh_posteriors(model)
+            return tf.identity(done)
 
+    def _moved_q(
+        self,
+        model: AugmentedModel,
+        projection: Projection,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        scale: tf.Tensor,
+    ) -> tuple[Gaussian, tf.Tensor]:
+        """q(v) after a step, and the size of that step."""
         q = model.whitened_q(projection.chol)
         Fmu, Fvar = marginals(projection, *q)
         in_mean, in_variance = site_slopes(model.likelihood, Fmu, Fvar, Y)
@@ -150,49 +171,66 @@ class AlternatingOptimizer(tf.Module):
             tf.reduce_sum(tf.square(target[0] - naturals[0])),
             _noise(projection.A, potential, target[0], scale),
         )
-        with tf.control_dependencies(
-            [require([check_finite("the natural gradient", n) for n in gradient])]
-        ):
-            s = self.schedule(self.step, gradient)
-        q = averaged(naturals, target, s)
-        kept = model.as_kept(q, projection.chol)
-
-        checks = [check_step_size(s), *finite_q(*kept)]
-        gradients: list[tf.Tensor] = []
-        if variables:
-            sources, moved = local(variables), q
-            of_bound = bound_gradient(
-                term,
-                sources,
-                tape,
-                prior,
-                projection,
-                moved,
-                X,
-                Y,
-                scale,
-                through_q=None
-                if model.whiten
-                else lambda a, B: _through_whitening(prior.K_ZZ, kept, moved, a, B),
-            )
-            _, of_prior = log_prior_gradient(model, sources)
-            gradients = [x + y for x, y in zip(of_bound, of_prior, strict=True)]
-            checks += [
-                check_finite(f"the gradient in {variable.name}", gradient)
-                for variable, gradient in zip(variables, gradients, strict=True)
-            ]
+        checks = [check_finite("the natural gradient", part) for part in gradient]
         with tf.control_dependencies([require(checks)]):
-            model.q_mu.assign(kept.mu)
-            model.q_sqrt.assign(kept.sqrt)
-            descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
-            if descents:
-                apply = self.hyperparameter_optimizer.apply_gradients
-                strategy_of(variables).run(lambda: apply(descents))
-            self.step_size.assign(tf.cast(s, tf.float64))
-            done = self.step.assign_add(1)
-        with tf.control_dependencies([done]):
-            refresh_posteriors(model)
-            return tf.identity(done)
+            step_size = self.schedule(self.step, gradient)
+        return averaged(naturals, target, step_size), step_size
+
+
+def _build(optimizer: tf_keras.optimizers.Optimizer, variables: list[tf.Variable]) -> None:
+    """
+    :raises ValueError: where it has been built for others.
+    """
+    if optimizer not in _BUILT_FOR:
+        elsewhere = getattr(optimizer, "built", getattr(optimizer, "_built", False))
+        if not elsewhere:
+            with tf.init_scope(), strategy_of(variables).scope():
+                optimizer.build(variables)
+        _BUILT_FOR[optimizer] = [] if elsewhere else [weakref.ref(v) for v in variables]
+    known = [reference() for reference in _BUILT_FOR[optimizer]]
+    foreign = [v.name for v in variables if not any(v is other for other in known)]
+    if foreign:
+        raise ValueError(
+            "hyperparameter_optimizer must be a new one for each model: this one has been used "
+            "for another, or for other trainable parameters of this one. Make a new "
+            f"AlternatingOptimizer. Found variables that it does not know: {foreign}."
+        )
+
+
+def _gradients(
+    model: AugmentedModel,
+    variables: list[tf.Variable],
+    tape: tf.GradientTape,
+    prior: Prior,
+    projection: Projection,
+    q: Gaussian,
+    kept: Gaussian,
+    X: tf.Tensor,
+    Y: tf.Tensor,
+    scale: tf.Tensor,
+) -> list[tf.Tensor]:
+    """Of the objective, in the variables, at q(v); where u is not whitened, at q(u) as kept."""
+    if not variables:
+        return []
+    sources = local(variables)
+
+    def through_q(a: tf.Tensor, B: tf.Tensor) -> tf.Tensor:
+        return _through_whitening(prior.K_ZZ, kept, q, a, B)
+
+    of_bound = bound_gradient(
+        augmented(model.likelihood),
+        sources,
+        tape,
+        prior,
+        projection,
+        q,
+        X,
+        Y,
+        scale,
+        through_q=None if model.whiten else through_q,
+    )
+    _, of_prior = log_prior_gradient(model, sources)
+    return [x + y for x, y in zip(of_bound, of_prior, strict=True)]
 
 
 def _noise(A: tf.Tensor, potential: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:

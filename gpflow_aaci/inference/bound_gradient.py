@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import gpflow
 import tensorflow as tf
 
-from .algebra.gaussian import Gaussian
-from .algebra.projection import Prior, Projection, marginals, to_prior, to_q
-from .algebra.terms import Term
+from ..algebra.gaussian import Gaussian
+from ..algebra.projection import Prior, Projection, marginals, to_prior, to_q
+from ..algebra.terms import Term
 
 Sums = tuple[tf.Tensor, tf.Tensor]
 """scale·(a, B) of :func:`~gpflow_aaci.algebra.projection.to_q`."""

@@ -13,27 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import RegressionData
 from gpflow.monitor import Monitor, MonitorTaskGroup
 
-from .alternating import AlternatingOptimizer
-from .checkpoints import (
+from ..checkpoints import (
     check_objective,
     checkpoint_step,
     describe,
     latest_checkpoint,
     save_checkpoint,
 )
-from .data import check_batches, known_num_data
-from .identity import digest, facts
-from .models import AugmentedModel, AugmentedVGP
-from .optimizers import check_arguments, check_model
-from .progress import progress_bar
+from ..data import Batches, as_batches, check_pair
+from ..identity import facts
+from ..models import AugmentedModel, check_model
+from ..progress import progress_bar
+from .alternating import AlternatingOptimizer
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ELBO_ROWS = 2_000  # on which the ELBO is watched
 _VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
 
 
@@ -100,12 +98,13 @@ def train(
     :raises RuntimeError: where a step fails. The model is as it was before that step.
     """
     _check(num_steps, batch_size, evaluate_every, checkpoint_every, early_stopping, test_data)
-    source = _make_source(model, data, batch_size, seed)
+    check_model(model)
+    batches = as_batches(model, data, batch_size, seed)
     test = None if test_data is None else _checked_test_data(model, test_data)
     optimizer = optimizer or AlternatingOptimizer()
     optimizer.build(model)
-    elbo, nll = _evaluators(model, source, test)
-    kept = _Kept(model, optimizer, source, elbo, checkpoint_dir)
+    elbo, nll = _evaluators(model, batches, test)
+    kept = _Kept(model, optimizer, batches, elbo, checkpoint_dir)
     done, history = kept.restore()
     if done >= num_steps:
         warnings.warn(
@@ -126,15 +125,14 @@ def train(
         while done < num_steps and not (interrupted() or _should_stop(history, early_stopping)):
             began = time.perf_counter()
             try:
-                batch = source.next_batch()
-                if batch is None:
-                    warnings.warn(
-                        f"data ended after {done} of {num_steps} steps: a dataset goes on where "
-                        "it is repeated, dataset.repeat().batch(...).",
-                        stacklevel=2,
-                    )
-                    break
-                step(model, *batch, num_data=source.num_data)
+                step(model, next(batches), num_data=batches.num_data)
+            except StopIteration:
+                warnings.warn(
+                    f"data ended after {done} of {num_steps} steps: a dataset goes on where it is "
+                    "repeated, dataset.repeat().batch(...).",
+                    stacklevel=2,
+                )
+                break
             except (tf.errors.InvalidArgumentError, ValueError) as error:
                 raise RuntimeError(
                     f"step {done + 1} failed, and the model is as it was before it: {error}"
@@ -160,8 +158,7 @@ def train(
 
 
 def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
-    if not isinstance(test_data, tuple | list) or len(test_data) != 2:
-        raise ValueError(f"test_data must be a pair (X, Y). Found: {type(test_data).__name__}.")
+    check_pair("test_data", test_data)
     try:
         return model.checked_rows(test_data)
     except (ValueError, ShapeMismatchError) as error:
@@ -195,136 +192,14 @@ def _check(
             raise ValueError(f"{name} must be an integer of at least 1. Found: {count!r}.")
 
 
-# ---- where batches come from ----
-
-
-class _Source(NamedTuple):
-    """What the loop needs to know of the data."""
-
-    next_batch: Callable[[], tuple[Any, ...] | None]  # what ``minimize`` takes; None at the end
-    go_to: Callable[[int], None]  # the batch of step number, from 0
-    watched: RegressionData | None  # some rows; None for a model that keeps its data
-    num_data: int | None  # rows in all, where the model has been told none
-    iterator: Any  # a checkpointable one, or None
-    run: dict[str, Any]  # what identifies it
-
-
-def _make_source(
-    model: AugmentedModel, data: RegressionData | tf.data.Dataset | None, batch_size: int, seed: int
-) -> _Source:
-    if isinstance(data, tf.data.Dataset):
-        if isinstance(model, AugmentedVGP):
-            raise ValueError("data must not be given: AugmentedVGP keeps its own.")
-        check_model(model)
-        check_batches(data)
-        known = known_num_data(model)
-        rows = _num_rows(data) if known is None else known
-        run = {"data": str(data.element_spec)}
-        return _from_dataset(iter(data), rows, rows if known is None else None, run)
-    check_arguments(model, data)
-    if isinstance(model, AugmentedVGP):
-        run = {"data": digest([np.asarray(d) for d in model.data])}
-        return _Source(lambda: (), lambda step: None, None, None, None, run)
-    X, Y, _ = (np.asarray(value) for value in model.checked_batch(data))
-    return _from_arrays(X, Y, batch_size, seed)
-
-
-def _num_rows(data: tf.data.Dataset) -> int:
-    """
-    Rows of a dataset of batches that is one pass over its data.
-
-    :raises ValueError: where TensorFlow does not know its length, or it repeats its data.
-    """
-    found = None
-    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        found = "without end"
-    elif data.cardinality() == tf.data.UNKNOWN_CARDINALITY:
-        found = "of unknown length"
-    elif _repeats(data):
-        found = "that repeats its data"
-    if found is not None:
-        raise ValueError(
-            "num_data of the model must be given with a dataset that is not one pass over data of "
-            f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {found}."
-        )
-    zero = tf.constant(0, tf.int64)
-    return int(data.reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
-
-
-def _repeats(data: tf.data.Dataset) -> bool:
-    """Whether ``repeat`` is anywhere in the pipeline."""
-    return "Repeat" in type(data).__name__ or any(_repeats(source) for source in data._inputs())
-
-
-def _from_arrays(X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> _Source:
-    batch_size = min(batch_size, len(X))
-    position = 0
-
-    def go_to(step: int) -> None:
-        nonlocal position
-        position = step
-
-    def batches() -> Iterator[tuple[Any, ...]]:
-        nonlocal position
-        a_pass, order = -1, np.arange(len(X))
-        while True:
-            number, within = divmod(position, len(X) // batch_size)
-            if number != a_pass:
-                # A pass has an order of its own, so that any step's batch can be had at once.
-                a_pass, order = number, np.random.default_rng([seed, number]).permutation(len(X))
-            rows = order[within * batch_size : (within + 1) * batch_size]
-            position += 1
-            yield ((tf.constant(X[rows]), tf.constant(Y[rows])),)
-
-    iterator = batches()
-    watched = np.sort(np.random.default_rng(seed).permutation(len(X))[:_ELBO_ROWS])
-    pair = (tf.constant(X[watched]), tf.constant(Y[watched]))
-    run = {"data": digest([X, Y]), "batch_size": batch_size, "seed": seed}
-    return _Source(lambda: next(iterator), go_to, pair, len(X), None, run)
-
-
-def _from_dataset(
-    iterator: Iterator[Any], rows: int, num_data: int | None, run: dict[str, Any]
-) -> _Source:
-    """
-    The batches of one iterator, the first of which are watched, too.
-
-    Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
-    that two of them would make the order a matter of chance.
-    """
-    most = min(_ELBO_ROWS, rows)
-    first: list[tuple[Any, Any]] = []
-    while sum(len(X) for X, _ in first) < most:
-        batch = next(iterator, None)
-        if batch is None:
-            break
-        first.append(batch)
-    if not first:
-        raise ValueError("data must hold at least one batch. Found: an empty dataset.")
-    watched = tuple(tf.concat(part, axis=0)[:most] for part in zip(*first, strict=True))
-    position = 0
-
-    def go_to(step: int) -> None:
-        nonlocal position
-        position = step
-
-    def next_batch() -> tuple[Any, ...] | None:
-        nonlocal position
-        batch = first[position] if position < len(first) else next(iterator, None)
-        position += 1
-        return None if batch is None else (batch,)
-
-    return _Source(next_batch, go_to, watched, num_data, iterator, run)
-
-
 # ---- evaluation ----
 
 
 def _evaluators(
-    model: AugmentedModel, source: _Source, test_data: RegressionData | None
+    model: AugmentedModel, batches: Batches, test_data: RegressionData | None
 ) -> tuple[Callable[[], tf.Tensor], Callable[[], tf.Tensor]]:
     def watched_elbo() -> tf.Tensor:
-        return model.scaled_elbo(*model.checked_batch(source.watched, source.num_data))
+        return model.scaled_elbo(*model.checked_batch(batches.watched, batches.num_data))
 
     elbo = tf.function(watched_elbo, autograph=False)
     if test_data is None:
@@ -380,17 +255,17 @@ class _Kept:
         self,
         model: AugmentedModel,
         optimizer: AlternatingOptimizer,
-        source: _Source,
+        batches: Batches,
         elbo: Callable[[], tf.Tensor],
         directory: str | Path | None,
     ) -> None:
-        self.source, self.elbo = source, elbo
+        self.batches, self.elbo = batches, elbo
         self.directory = None if directory is None else Path(directory)
         slots = optimizer.hyperparameter_optimizer
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
-        if source.iterator is not None:
-            objects["iterator"] = source.iterator
+        if batches.iterator is not None:
+            objects["iterator"] = batches.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}
         if self.directory is not None:
@@ -399,8 +274,8 @@ class _Kept:
             self.run = {
                 "model": describe(model),
                 "optimizer": facts(settings),
-                "num_data": source.num_data,
-                **source.run,
+                "num_data": batches.num_data,
+                **batches.identity,
             }
 
     def save(self, step: int, history: list[_Record]) -> None:
@@ -428,7 +303,7 @@ class _Kept:
         if self.directory is not None:
             path = latest_checkpoint(self.directory, self.run)
         if path is None:
-            self.source.go_to(0)
+            self.batches.go_to(0)
             return 0, []
         before = [variable.numpy() for variable in self.variables]
         self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
@@ -440,5 +315,5 @@ class _Kept:
                 variable.assign(value)
             raise
         step = checkpoint_step(path)
-        self.source.go_to(step)
+        self.batches.go_to(step)
         return step, [_Record(*record) for record in json.loads((path / _HISTORY).read_text())]

@@ -1,8 +1,8 @@
 r"""
 The standard ELBO with q(v) maximised out, as a function of the hyperparameters: its profile.
 
-q is found by :mod:`~gpflow_aaci.newton`. At its maximum the ELBO's gradient in the hyperparameters
-at fixed q(v) is the profile's (envelope theorem).
+q is found by :mod:`~gpflow_aaci.inference.newton`. At its maximum the ELBO's gradient in the
+hyperparameters at fixed q(v) is the profile's (envelope theorem).
 
 Rows that are one chunk are evaluated in one compiled function; more of them in one compiled call
 for each chunk and pass: memory is O(chunk · M) for any number of rows.
@@ -19,13 +19,13 @@ from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
-from .algebra.gaussian import Gaussian
-from .algebra.projection import Projection, marginals, project
-from .algebra.statistics import Statistics
-from .algebra.terms import standard
+from ..algebra.gaussian import Gaussian
+from ..algebra.projection import Projection, marginals, project
+from ..algebra.statistics import Statistics
+from ..algebra.terms import standard
+from ..data import Data
+from ..models import AugmentedModel, local
 from .bound_gradient import bound_gradient, log_prior_gradient
-from .data import Data
-from .models import AugmentedModel, local
 from .newton import NEWTON, Maximum, SumsAt, maximise, sums_for
 
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 
-from .algebra.gaussian import Gaussian
-from .checkpoints import check_objective
+from ..algebra.gaussian import Gaussian
+from ..checkpoints import check_objective
+from ..data import Data
+from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
-from .data import Data
-from .models import AugmentedModel, AugmentedVGP, hyperparameters
 from .profile import Profile
 from .quasi_newton import Curvature, Point, ascend
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 
+from ..likelihoods import AugmentedLikelihood
+from ..models import AugmentedModel, AugmentedVGP
+from ..progress import progress_bar
 from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
-from .hyperparameter_gibbs import make_sweep, sampled_parameters
-from .likelihoods import AugmentedLikelihood
-from .models import AugmentedModel, AugmentedVGP
-from .progress import progress_bar
+from .hyperparameters import make_sweep, sampled_parameters
 
 if TYPE_CHECKING:
     import arviz

@@ -1,0 +1,188 @@
+"""Minibatches: of arrays, shuffled anew in every pass; of a dataset, in its own order."""
+
+import abc
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData
+
+from ..identity import digest
+from .rows import Model, check_batches, keeps_data, known_num_data
+
+WATCHED_ROWS = 2_000
+
+StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
+"""A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
+
+
+def check_step_data(model: Model, data: StepData, num_data: int | None = None) -> None:
+    """
+    :raises ValueError: unless it is what an optimizer's ``minimize`` takes.
+    """
+    if keeps_data(model, data):
+        return
+    if not isinstance(data, tuple | list | Iterator):
+        raise ValueError(
+            "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
+            f"Found: {type(data).__name__}."
+        )
+    if isinstance(data, Iterator) and model.num_data is None and num_data is None:
+        # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
+        raise ValueError(
+            "num_data of the model must be the number of rows of all batches together where data "
+            "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."
+        )
+
+
+def next_batch(data: StepData) -> RegressionData | None:
+    """The batch itself, or the next one of an iterator."""
+    return next(data) if isinstance(data, Iterator) else data
+
+
+class Batches(abc.ABC):
+    """The minibatches of a training run. ``next`` gives None for a model that keeps its data."""
+
+    watched: RegressionData | None = None  # some rows, on which the bound is watched
+    num_data: int | None = None  # rows in all, where the model has been told none
+    iterator: Any = None  # that ``tf.train.Checkpoint`` keeps, where there is one
+    identity: dict[str, Any]  # of the run, for checkpoints; what JSON keeps
+
+    @abc.abstractmethod
+    def go_to(self, step: int) -> None:
+        """The batch of that step, from 0, is the next one."""
+
+    @abc.abstractmethod
+    def __next__(self) -> RegressionData | None:
+        """
+        :raises StopIteration: where the data end.
+        """
+
+
+def as_batches(
+    model: Model, data: RegressionData | tf.data.Dataset | None, batch_size: int, seed: int
+) -> Batches:
+    """
+    What ``train`` steps on.
+
+    :param data: X [N, D], Y [N, P]; a dataset of batches; none for ``AugmentedVGP``.
+    :param batch_size, seed: of the minibatches of arrays.
+    :raises ValueError: for bad data, and a dataset of unknown length for a model that has been
+        told none.
+    """
+    if keeps_data(model, data):
+        return _AllRows(model)
+    if isinstance(data, tf.data.Dataset):
+        return _OfDataset(model, data)
+    check_step_data(model, data)
+    X, Y, _ = (np.asarray(value) for value in model.checked_batch(data))
+    return _OfArrays(X, Y, batch_size, seed)
+
+
+class _AllRows(Batches):
+    """Of a model that keeps its data."""
+
+    def __init__(self, model: Model) -> None:
+        self.identity = {"data": digest([part.numpy() for part in model.checked_batch()[:2]])}
+
+    def go_to(self, step: int) -> None:
+        pass
+
+    def __next__(self) -> None:
+        return None
+
+
+class _OfArrays(Batches):
+    """A pass has an order of its own, so that any step's batch can be had at once."""
+
+    def __init__(self, X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> None:
+        self._X, self._Y, self._seed = X, Y, seed
+        self._size = min(batch_size, len(X))
+        self._step, self._pass, self._order = 0, -1, np.arange(len(X))
+        self.num_data = len(X)
+        watched = np.sort(np.random.default_rng(seed).permutation(len(X))[:WATCHED_ROWS])
+        self.watched = self._rows(watched)
+        self.identity = {"data": digest([X, Y]), "batch_size": batch_size, "seed": seed}
+
+    def go_to(self, step: int) -> None:
+        self._step = step
+
+    def __next__(self) -> RegressionData:
+        number, within = divmod(self._step, len(self._X) // self._size)
+        if number != self._pass:
+            rng = np.random.default_rng([self._seed, number])
+            self._pass, self._order = number, rng.permutation(len(self._X))
+        self._step += 1
+        return self._rows(self._order[within * self._size : (within + 1) * self._size])
+
+    def _rows(self, at: AnyNDArray) -> RegressionData:
+        return tf.constant(self._X[at]), tf.constant(self._Y[at])
+
+
+class _OfDataset(Batches):
+    """
+    The batches of one iterator, the first of which are watched, too.
+
+    Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
+    that two of them would make the order a matter of chance.
+    """
+
+    def __init__(self, model: Model, dataset: tf.data.Dataset) -> None:
+        """
+        :raises ValueError: for what is no dataset of batches, and an empty one.
+        """
+        check_batches(dataset)
+        known = known_num_data(model)
+        rows = _num_rows(dataset) if known is None else known
+        self.num_data = rows if known is None else None
+        self.identity = {"data": str(dataset.element_spec)}
+        self.iterator = iter(dataset)
+        self._step = 0
+        most = min(WATCHED_ROWS, rows)
+        self._first: list[RegressionData] = []
+        while sum(len(X) for X, _ in self._first) < most:
+            batch = next(self.iterator, None)
+            if batch is None:
+                break
+            self._first.append(batch)
+        if not self._first:
+            raise ValueError("data must hold at least one batch. Found: an empty dataset.")
+        parts = zip(*self._first, strict=True)
+        self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
+
+    def go_to(self, step: int) -> None:
+        """The iterator is where a checkpoint has put it; this is about the first batches."""
+        self._step = step
+
+    def __next__(self) -> RegressionData:
+        step = self._step
+        self._step += 1
+        return self._first[step] if step < len(self._first) else next(self.iterator)
+
+
+def _num_rows(data: tf.data.Dataset) -> int:
+    """
+    Rows of a dataset of batches that is one pass over its data.
+
+    :raises ValueError: where TensorFlow does not know its length, or it repeats its data.
+    """
+    found = None
+    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
+        found = "without end"
+    elif data.cardinality() == tf.data.UNKNOWN_CARDINALITY:
+        found = "of unknown length"
+    elif _repeats(data):
+        found = "that repeats its data"
+    if found is not None:
+        raise ValueError(
+            "num_data of the model must be given with a dataset that is not one pass over data of "
+            f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {found}."
+        )
+    zero = tf.constant(0, tf.int64)
+    return int(data.reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
+
+
+def _repeats(data: tf.data.Dataset) -> bool:
+    """Whether ``repeat`` is anywhere in the pipeline."""
+    return "Repeat" in type(data).__name__ or any(_repeats(source) for source in data._inputs())
