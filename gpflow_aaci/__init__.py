@@ -25,7 +25,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ====================================  ============================================================
 """
 
-from . import augmentation, distributions, likelihoods, monitor, predictions
+from . import augmentation, data, distributions, likelihoods, monitor, predictions
 from .diagnostics import importance_weights, psis_khat
 from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from .inducing import kmeans_plusplus
@@ -59,6 +59,7 @@ __all__ = [
     "TiltedDistribution",
     "augmentation",
     "check_likelihood",
+    "data",
     "distributions",
     "fit_collapsed",
     "importance_weights",

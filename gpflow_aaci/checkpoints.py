@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.config import default_float, default_jitter
 
 from .data import known_num_data
@@ -97,6 +99,55 @@ def _difference(key: str, ours: Any, theirs: Any) -> str:
         part = parts[0]
         return f"{key} is another, for {_difference(part, ours.get(part), theirs.get(part))}"
     return f"{key} is {ours!r} here. Found: {theirs!r}."
+
+
+class PassLog:
+    """
+    What every pass over the data since the latest checkpoint has found.
+
+    A run that goes on from there repeats its calls, and finds their results here: no pass is made
+    twice. One file for each, written beside its place and renamed into it.
+    """
+
+    def __init__(self, directory: Path | None = None, run: Run = MappingProxyType({})) -> None:
+        """
+        :param directory: none for a log that keeps nothing.
+        """
+        self._directory, self._run = directory, run
+        self._folder: Path | None = None  # until there is something to follow
+        self._count = 0
+
+    def follow(self, step: int | None) -> None:
+        """Log what comes after the checkpoint of that step; what came before it is dropped."""
+        if self._directory is None:
+            return
+        key = json.dumps([dict(self._run), step], sort_keys=True)
+        self._folder = self._directory / f"passes-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        self._count = 0
+        for other in self._directory.glob("passes-*"):
+            if other != self._folder:
+                shutil.rmtree(other)
+
+    def __call__(self, a_pass: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
+        """
+        The result of a pass, made only if the log has none.
+
+        :raises OSError: where it cannot be written.
+        """
+        if self._folder is None:
+            return list(a_pass())
+        path = self._folder / f"{self._count:06d}.npz"
+        self._count += 1
+        if path.exists():
+            with np.load(path) as arrays:
+                return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
+        found = list(a_pass())
+        self._folder.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".unfinished.npz")
+        np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
+        _flush(unfinished)
+        unfinished.rename(path)
+        return found
 
 
 def checkpoint_step(path: Path) -> int:

@@ -22,9 +22,10 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import parameter_dict, to_default_float
 
+from .data import over_batches
 from .models import AugmentedModel, AugmentedVGP
 from .progress import progress_bar
-from .validation import check_finite, require
+from .validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
     import arviz
@@ -65,15 +66,18 @@ def predict_f_samples(
 def predict_y(
     model: AugmentedModel,
     samples: "arviz.InferenceData",
-    Xnew: TensorType,
+    Xnew: TensorType | tf.data.Dataset,
     *,
     progress: bool = True,
 ) -> MeanAndVariance:
     """
     Mean and variance of y at Xnew [N, D] under the posterior, both [N, P].
 
+    :param Xnew: an array, a frame or a ``tf.data.Dataset`` of batches.
     :param progress: whether a bar shows how many draws have been used.
     """
+    if isinstance(Xnew, tf.data.Dataset):
+        return over_batches(lambda X: predict_y(model, samples, X, progress=progress), Xnew)
     X = _checked_inputs(model, Xnew)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
@@ -91,17 +95,21 @@ def predict_y(
 def predict_log_density(
     model: AugmentedModel,
     samples: "arviz.InferenceData",
-    data: RegressionData,
+    data: RegressionData | tf.data.Dataset,
     *,
     progress: bool = True,
 ) -> tf.Tensor:
     """
     log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
 
-    :param data: Xnew [N, D], Ynew [N, P].
+    :param data: Xnew [N, D], Ynew [N, P]; or a ``tf.data.Dataset`` of such batches.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data.
     """
+    if isinstance(data, tf.data.Dataset):
+        return over_batches(
+            lambda *batch: predict_log_density(model, samples, batch, progress=progress), data
+        )
     X, Y = model.checked_rows(data)
     log_p = []
     with closing(_conditionals(model, samples, X, False, progress)) as conditionals:
@@ -217,7 +225,7 @@ def _coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tenso
 
 
 def _checked_inputs(model: AugmentedModel, Xnew: TensorType) -> tf.Tensor:
-    X = to_default_float(Xnew)
+    X = as_default_float(Xnew)
     if X.shape.rank != 2 or (model.input_dim is not None and X.shape[-1] != model.input_dim):
         raise ValueError(f"Xnew must be [N, {model.input_dim}]. Found: shape {list(X.shape)}.")
     require([check_finite("Xnew", X)])

@@ -130,8 +130,9 @@ def checked_data(
 
 
 def as_matrix(value: TensorType) -> TensorType:
-    """A frame of one column, for a ``Series`` of pandas."""
-    return value.to_frame() if hasattr(value, "to_frame") else value
+    """The numbers of a frame, or as one column those of a ``Series`` of pandas."""
+    value = value.to_frame() if hasattr(value, "to_frame") else value
+    return as_default_float(value) if hasattr(value, "to_numpy") else value
 
 
 def _has_shape(value: tf.Tensor, rows: tf.Tensor | None, columns: int | None) -> tf.Tensor:

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -20,6 +21,8 @@ from gpflow_aaci import (
     fit_collapsed,
     likelihoods,
     polish,
+    predictions,
+    sample_posterior,
 )
 
 Pair = tuple[AnyNDArray, AnyNDArray]
@@ -28,7 +31,7 @@ N, M = 2_300, 8
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "CHUNK", 700)
+    monkeypatch.setattr(data.rows, "CHUNK", 700)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +119,51 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -
     resumed = fit_collapsed(again, stream(rows, 333), checkpoint_dir=tmp_path)
     np.testing.assert_allclose(resumed.objective, expected.objective, rtol=1e-12)
     assert resumed.evaluations == expected.evaluations
+
+
+class CountedPasses:
+    """Of a dataset of 100 rows a batch; stopped in the middle of one of them."""
+
+    def __init__(self, rows: Pair, stop: int | None = None) -> None:
+        self.rows, self.stop, self.count = rows, stop, 0
+
+    def __iter__(self) -> Iterator[Pair]:
+        self.count += 1
+        for start in range(0, N, 100):
+            if self.count == self.stop and start > N / 2:
+                raise RuntimeError("killed")
+            yield self.rows[0][start : start + 100], self.rows[1][start : start + 100]
+
+    def dataset(self) -> tf.data.Dataset:
+        spec = tuple(tf.TensorSpec([None, part.shape[1]], tf.float64) for part in self.rows)
+        return tf.data.Dataset.from_generator(lambda: iter(self), output_signature=spec)
+
+
+@pytest.mark.by_default("3", "17")
+@pytest.mark.parametrize("stop", [2, 3, 5, 9, 13, 17, 21, 24, 27, 30])
+def test_a_killed_fit_loses_the_pass_that_it_was_at(
+    rows: Pair, tmp_path: Any, stop: int, uninterrupted: tuple[int, float]
+) -> None:
+    """Before any checkpoint and after; what was found in whole passes is not sought again."""
+    expected_passes, expected = uninterrupted
+    killed = CountedPasses(rows, stop)
+    with pytest.raises(tf.errors.OpError, match="killed"):
+        fit_collapsed(make(), killed.dataset(), checkpoint_dir=tmp_path)
+    again = CountedPasses(rows)
+    resumed = fit_collapsed(make(), again.dataset(), checkpoint_dir=tmp_path)
+    assert resumed.objective == expected
+    # Beyond them: the broken one, one more that counts, and two that check the checkpoint.
+    assert killed.count + again.count <= expected_passes + 1 + 1 + 2
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(rows: Pair) -> tuple[int, float]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data.rows, "CHUNK", 700)
+        counted = CountedPasses(rows)
+        return_value = fit_collapsed(make(), counted.dataset()).objective
+    assert counted.count > 30
+    return counted.count, return_value
 
 
 def test_what_pandas_gives_is_what_numpy_gives(rows: Pair) -> None:
@@ -234,3 +282,98 @@ def test_memory_does_not_grow_with_the_rows() -> None:
         out = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
         peaks.append(float(out))
     assert peaks[1] < peaks[0] + 30.0, peaks
+
+
+# ---- files ----
+
+
+def from_csv(rows: Pair, folder: Path) -> tf.data.Dataset:
+    path = folder / "rows.csv"
+    pd.DataFrame(np.concatenate(rows, 1)).to_csv(path, index=False, float_format="%.17g")
+    lines = tf.data.experimental.CsvDataset(str(path), [tf.float64] * 3, header=True)
+    return lines.map(lambda *v: (tf.stack(v[:2]), tf.stack(v[2:]))).batch(300)
+
+
+def from_records(rows: Pair, folder: Path) -> tf.data.Dataset:
+    path = str(folder / "rows.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for row in np.concatenate(rows, 1):
+            writer.write(row.tobytes())
+    records = tf.data.TFRecordDataset(path).batch(300)
+    decoded = records.map(lambda record: tf.io.decode_raw(record, tf.float64))
+    return decoded.map(lambda values: (values[:, :2], values[:, 2:]))
+
+
+def from_memmap(rows: Pair, folder: Path) -> tf.data.Dataset:
+    for name, part in zip("XY", rows, strict=True):
+        np.save(folder / f"{name}.npy", part)
+    X, Y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "XY")
+
+    def batches() -> Iterator[Pair]:
+        for start in range(0, len(X), 300):
+            yield X[start : start + 300], Y[start : start + 300]
+
+    spec = tuple(tf.TensorSpec([None, part.shape[1]], part.dtype) for part in (X, Y))
+    return tf.data.Dataset.from_generator(batches, output_signature=spec)
+
+
+def from_parquet(rows: Pair, folder: Path) -> tf.data.Dataset:
+    frame = pd.DataFrame(np.concatenate(rows, 1), columns=["a", "b", "y"])
+    frame[:1_000].to_parquet(folder / "first.parquet")
+    frame[1_000:].to_parquet(folder / "second.parquet")
+    return data.from_parquet(sorted(folder.glob("*.parquet")), ["a", "b"], ["y"], 300)
+
+
+@pytest.mark.parametrize("write", [from_csv, from_records, from_memmap, from_parquet])
+def test_files_are_what_they_hold(
+    rows: Pair, tmp_path: Path, write: Callable[[Pair, Path], tf.data.Dataset]
+) -> None:
+    model = make()
+    dataset = write(rows, tmp_path)
+    np.testing.assert_allclose(model.elbo(dataset), model.elbo(rows), rtol=1e-12)
+
+
+def test_a_parquet_file_without_a_column_or_a_value_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": [1.0, 2.0], "y": [0.5, None]}).to_parquet(path)
+    with pytest.raises(ValueError, match=r"columns of rows.parquet: a, y. Found: b"):
+        data.from_parquet(path, ["a", "b"], ["y"])
+    with pytest.raises(tf.errors.OpError, match="missing values in y"):
+        list(data.from_parquet(path, ["a"], ["y"]))
+
+
+# ---- predictions ----
+
+
+def test_predictions_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
+    model = make()
+    fit = AugmentedNaturalGradient()
+    fit.minimize(model, rows)
+    X = tf.data.Dataset.from_tensor_slices(rows[0]).batch(333)
+    for ours, theirs in (
+        (model.predict_f(X), model.predict_f(rows[0])),
+        (model.predict_y(X), model.predict_y(pd.DataFrame(rows[0]))),
+        ([model.predict_log_density(stream(rows))], [model.predict_log_density(rows)]),
+    ):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+    with pytest.raises(ValueError, match="full_cov must be False"):
+        model.predict_f(X, full_cov=True)
+
+
+def test_predictions_from_draws_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
+    few, new = (rows[0][:12], rows[1][:12]), (rows[0][50:57], rows[1][50:57])
+    model = AugmentedVGP(few, gpflow.kernels.Matern32(), likelihoods.StudentT(0.4, 3.5))
+    samples = sample_posterior(model, 10, 2, 5, progress=False)
+    X = tf.data.Dataset.from_tensor_slices(new[0]).batch(3)
+    for a, b in zip(
+        predictions.predict_y(model, samples, X),
+        predictions.predict_y(model, samples, new[0]),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    np.testing.assert_allclose(
+        predictions.predict_log_density(model, samples, stream(new, 3)),
+        predictions.predict_log_density(model, samples, new),
+        rtol=1e-12,
+    )

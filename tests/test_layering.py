@@ -44,6 +44,7 @@ ORDER = [
     "algebra",
     "data.rows",
     "data.batches",
+    "data.parquet",
     "data",
     "models.posteriors",
     "models.shared",

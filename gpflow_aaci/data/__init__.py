@@ -3,11 +3,23 @@ The only door for data.
 
 ``rows``: all of them, in as many passes as a full-batch method wants; ``batches``: one after the
 other, for steps. Both take arrays, what pandas gives, a ``tf.data.Dataset`` of batches, or None
-for a model that keeps its own.
+for a model that keeps its own; ``parquet`` makes datasets of files.
 """
 
 from .batches import Batches, StepData, as_batches, check_step_data, next_batch
-from .rows import CHUNK, Arrays, Data, Rows, Stream, as_data, check_pair, keeps_data, known_num_data
+from .parquet import from_parquet
+from .rows import (
+    CHUNK,
+    Arrays,
+    Data,
+    Rows,
+    Stream,
+    as_data,
+    check_pair,
+    keeps_data,
+    known_num_data,
+    over_batches,
+)
 
 __all__ = [
     "CHUNK",
@@ -21,7 +33,9 @@ __all__ = [
     "as_data",
     "check_pair",
     "check_step_data",
+    "from_parquet",
     "keeps_data",
     "known_num_data",
     "next_batch",
+    "over_batches",
 ]

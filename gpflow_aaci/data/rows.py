@@ -6,7 +6,7 @@ A pass gives them in chunks, so that what is summed over them needs memory for o
 
 import abc
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +42,7 @@ class Data(abc.ABC):
     num_rows: int
     num_data: float  # that sums over the rows are scaled to
     identity: Any  # for checkpoints; what JSON keeps
+    progress: bool = False  # whether a bar shows each pass
 
     @property
     def scale(self) -> float:
@@ -53,9 +54,20 @@ class Data(abc.ABC):
         """All rows, where they are in memory and fit into one chunk."""
         return None
 
-    @abc.abstractmethod
     def chunks(self) -> Iterator[Rows]:
-        """One pass, at most ``CHUNK`` rows at a time."""
+        """
+        One pass, at most ``CHUNK`` rows at a time.
+
+        :raises ValueError: where this pass has other rows than the first, at its end.
+        """
+        shown = {"total": self.num_rows, "unit": "row", "desc": "pass", "leave": False}
+        with progress_bar(self.progress, **shown) as bar:
+            for X, Y in self._chunks():
+                yield X, Y
+                bar.update(len(X))
+
+    @abc.abstractmethod
+    def _chunks(self) -> Iterator[Rows]: ...
 
     @abc.abstractmethod
     def subset(self, num_rows: int, seed: int) -> "Data":
@@ -68,8 +80,11 @@ class Data(abc.ABC):
 class Arrays(Data):
     """Rows in memory."""
 
-    def __init__(self, X: AnyNDArray, Y: AnyNDArray, num_data: float) -> None:
+    def __init__(
+        self, X: AnyNDArray, Y: AnyNDArray, num_data: float, progress: bool = False
+    ) -> None:
         self.X, self.Y, self.num_rows, self.num_data = X, Y, len(X), num_data
+        self.progress = progress
         self._only = (tf.constant(X), tf.constant(Y)) if len(X) <= CHUNK else None
 
     @property
@@ -80,14 +95,14 @@ class Arrays(Data):
     def only_chunk(self) -> Rows | None:
         return self._only
 
-    def chunks(self) -> Iterator[Rows]:
+    def _chunks(self) -> Iterator[Rows]:
         for start in range(0, self.num_rows, CHUNK):
             rows = slice(start, start + CHUNK)
             yield tf.constant(self.X[rows]), tf.constant(self.Y[rows])
 
     def subset(self, num_rows: int, seed: int) -> Data:
         rows = self._order(seed)[:num_rows]
-        return Arrays(self.X[rows], self.Y[rows], self.num_data)
+        return Arrays(self.X[rows], self.Y[rows], self.num_data, self.progress)
 
 
 class Stream(Data):
@@ -105,7 +120,7 @@ class Stream(Data):
                 "data must be one pass over the rows. Found: a dataset without end, such as "
                 "dataset.repeat() makes."
             )
-        self._model, self._dataset = model, dataset
+        self._model, self._dataset, self.progress = model, dataset, progress
         self.num_rows, hashes = 0, (hashlib.sha256(), hashlib.sha256())  # whatever the batches
         with progress_bar(progress, unit="row", desc="counting") as bar:
             for X, Y in self._checked_batches():
@@ -124,10 +139,7 @@ class Stream(Data):
         self.num_data = float(self.num_rows if known is None else known)
         self.identity = [sha256.hexdigest() for sha256 in hashes]
 
-    def chunks(self) -> Iterator[Rows]:
-        """
-        :raises ValueError: where this pass has other rows than the first, at its end.
-        """
+    def _chunks(self) -> Iterator[Rows]:
         held: list[Rows] = []
         rows = waiting = 0
         for batch in self._batches():
@@ -155,7 +167,7 @@ class Stream(Data):
             start += len(X)
         X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
         as_drawn = np.argsort(np.argsort(order))  # the order that arrays would have them in
-        return Arrays(X[as_drawn], Y[as_drawn], self.num_data)
+        return Arrays(X[as_drawn], Y[as_drawn], self.num_data, self.progress)
 
     def _batches(self) -> Iterator[Rows]:
         for X, Y in self._dataset:
@@ -182,7 +194,22 @@ def as_data(
     if not keeps_data(model, data) and isinstance(data, tf.data.Dataset):
         return Stream(model, data, progress)
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
-    return Arrays(X, Y, float(scale) * len(X))
+    return Arrays(X, Y, float(scale) * len(X), progress)
+
+
+def over_batches(function: Callable[..., Any], dataset: tf.data.Dataset) -> Any:
+    """
+    What ``function`` gives for every batch, X or (X, Y), joined along the first axis.
+
+    :raises ValueError: where there is no batch.
+    """
+    parts = []
+    for batch in dataset:
+        is_pair = isinstance(batch, tuple)
+        parts.append(function(*map(as_default_float, batch if is_pair else (batch,))))
+    if not parts:
+        raise ValueError("a dataset must hold at least one batch. Found: an empty one.")
+    return tf.nest.map_structure(lambda *values: tf.concat(values, 0), *parts)
 
 
 def keeps_data(model: Model, data: Any) -> bool:

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 
 from ..algebra.gaussian import Gaussian
-from ..checkpoints import check_objective
+from ..checkpoints import PassLog, check_objective
 from ..data import Data
 from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
@@ -99,24 +99,27 @@ class State(NamedTuple):
 class Climb:
     """What a fit asks of its model and its rows."""
 
-    def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
+    def __init__(self, model: AugmentedModel, data: Data, seed: int, log: PassLog) -> None:
         self.model, self.data, self.seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
         self.size = len(self.coordinates.pack())
         self.evaluations = 0
-        self._exact = Profile(model, self.variables)
+        self._exact = Profile(model, self.variables, log=log)
         is_fast = data.num_rows >= _FLOAT32_ROWS and default_float() == tf.float64
-        self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
+        self._fast = Profile(model, self.variables, tf.float32, log) if is_fast else self._exact
         self._in_use: tuple[int, Data] = data.num_rows, data
 
     @property
     def tracing_seconds(self) -> float:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
-    def begin(self) -> State:
-        """The model as it is; all that will be needed is compiled."""
+    def trace(self) -> None:
+        """Compile all that will be needed at once."""
         self._fast.trace(self.data)
+
+    def begin(self) -> State:
+        """The model as it is."""
         chol = tf.linalg.cholesky(self.model.prior_covariance())
         q, x = self.model.whitened_q(chol), self.coordinates.pack()
         value = self._value(q)

@@ -9,7 +9,13 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ..checkpoints import describe, latest_checkpoint, save_checkpoint
+from ..checkpoints import (
+    PassLog,
+    checkpoint_step,
+    describe,
+    latest_checkpoint,
+    save_checkpoint,
+)
 from ..data import as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
@@ -84,7 +90,8 @@ def fit_collapsed(
     :param callback: called when all is compiled and, with the model up to date, after every
         iteration. What it raises ends the fit with what has been learnt, as Ctrl-C does.
     :param checkpoint_dir: a checkpoint is kept there after every stretch and every ten iterations,
-        and the same call goes on from it.
+        and the same call goes on from it. Of rows that are passed over in chunks, every pass since
+        then is kept, too: a process killed at any moment loses the pass that it was at.
     :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, and a checkpoint that is damaged or of another run, before
         anything is changed.
@@ -101,13 +108,18 @@ def fit_collapsed(
     }
     resumed = None if directory is None else latest_checkpoint(directory, run)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
-        climb = Climb(model, rows, seed)
+        log = PassLog(directory, run)
+        climb = Climb(model, rows, seed, log)
         stretches = schedule(model, rows.num_rows, climb.size, tolerance)
-        state = climb.begin()
-        if resumed is not None:
+        climb.trace()
+        if resumed is None:
+            log.follow(None)
+            state = climb.begin()
+        else:
             state = State.read(resumed)
             climb.check(resumed, state, stretches)
-        climb.evaluations = state.evaluations
+            climb.evaluations = state.evaluations
+            log.follow(checkpoint_step(resumed))
 
         def say(rows: int) -> None:
             bar.set_description(f"{rows or 'no'} rows", refresh=False)
@@ -119,6 +131,7 @@ def fit_collapsed(
             if directory is not None:
                 number = state.stretch * MOST_ITERATIONS + state.iteration
                 save_checkpoint(directory, number, run, state.write)
+                log.follow(number)
 
         try:
             climb.move_to(state)

@@ -8,6 +8,7 @@ Rows that are one chunk are evaluated in one compiled function; more of them in 
 for each chunk and pass: memory is O(chunk · M) for any number of rows.
 """
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Projection, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import standard
+from ..checkpoints import PassLog
 from ..data import Data
 from ..models import AugmentedModel, local
 from .bound_gradient import bound_gradient, log_prior_gradient
@@ -46,10 +48,13 @@ class Profile:
         model: AugmentedModel,
         variables: Sequence[tf.Variable],
         product_dtype: tf.DType | None = None,
+        log: PassLog | None = None,
     ) -> None:
         """
         :param product_dtype: as of :func:`~gpflow_aaci.algebra.projection.project`.
+        :param log: of what passes in chunks find; none unless given.
         """
+        self._log = log or PassLog()
         self.model, self.variables, self.product_dtype = model, local(variables), product_dtype
         self.tracing_seconds = 0.0
         M, L = model.q_mu.shape
@@ -79,10 +84,9 @@ class Profile:
             best, log_prior, gradient = self._evaluate(*data.only_chunk, scale, q, *limits)
         else:
             best = maximise(self._of(data), q, *limits)
-            log_prior, gradient = self._prior()
-            for chunk in data.chunks():
-                new = self._chunk_gradient(*chunk, scale, best.q)
-                gradient = [a + b for a, b in zip(gradient, new, strict=True)]
+            log_prior, of_prior = self._prior()
+            of_bound = self._summed(data, lambda X, Y: self._chunk_gradient(X, Y, scale, best.q))
+            gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         objective = float(best.elbo) + float(log_prior)
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
 
@@ -95,22 +99,29 @@ class Profile:
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """At ``q``."""
-        worth = sum(float(self._chunk_worth(*chunk, q)) for chunk in data.chunks())
-        return data.scale * worth - float(gauss_kl(*q))
+        (worth,) = self._summed(data, lambda X, Y: [self._chunk_worth(X, Y, q)])
+        return data.scale * float(worth) - float(gauss_kl(*q))
 
     def _of(self, data: Data) -> SumsAt:
         def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
-            total: Statistics | None = None
-            for chunk in data.chunks():
-                if isinstance(kind, int):
-                    sums = self._chunk_sums(*chunk, q)
-                else:
-                    sums = self._chunk_safe_sums(*chunk, q, kind)
-                total = sums if total is None else total.plus(sums)
-            assert total is not None
-            return total.times(to_default_float(data.scale))
+            if isinstance(kind, int):
+                sums = self._summed(data, lambda X, Y: self._chunk_sums(X, Y, q))
+            else:
+                sums = self._summed(data, lambda X, Y: self._chunk_safe_sums(X, Y, q, kind))
+            return Statistics(*sums).times(to_default_float(data.scale))
 
         return sums_at
+
+    def _summed(
+        self, data: Data, of_chunk: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]]
+    ) -> list[tf.Tensor]:
+        """One pass over all chunks."""
+
+        def a_pass() -> Sequence[tf.Tensor]:
+            parts = (of_chunk(*chunk) for chunk in data.chunks())
+            return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
+
+        return self._log(a_pass)
 
     def _compiled(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
         def count(seconds: float) -> None:

@@ -1,13 +1,13 @@
 """What both models share: the augmented bound, and what the pass asks of a model."""
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, SeparateIndependent, SharedIndependent
 from gpflow.kullback_leiblers import gauss_kl
@@ -19,12 +19,14 @@ from ..algebra.projection import Prior, Projection, marginals, project
 from ..algebra.statistics import statistics
 from ..algebra.terms import Term, augmented, augmented_at, standard
 from ..augmentation import aux_posterior_c
-from ..data import Rows, as_data
+from ..data import Rows, as_data, over_batches
 from ..likelihoods import AugmentedLikelihood
-from ..validation import checked_data
+from ..validation import as_matrix, checked_data
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
+
+Inputs: TypeAlias = TensorType | tf.data.Dataset
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 """X [N, D], Y [N, P] and what multiplies a sum over them []."""
@@ -148,6 +150,50 @@ class Augmented(gpflow.models.GPModel):
         q = Gaussian(*map(tf.stop_gradient, naturals_to_q(*optimal_naturals(start.mu, a, B))))
         worth = term.worth(X, *marginals(projection, *q), Y)
         return scale * tf.reduce_sum(worth) - gauss_kl(*q)
+
+    # ---- predictions, which are GPflow's ----
+
+    def predict_f(
+        self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """
+        GPflow's. ``Xnew`` may also be a frame, or a ``tf.data.Dataset`` of batches X [B, D].
+
+        :raises ValueError: for ``full_cov`` with a dataset, whose batches are looked at by turns.
+        """
+        return self._predicted(super().predict_f, Xnew, full_cov, full_output_cov)
+
+    def predict_y(
+        self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """GPflow's, of what :meth:`predict_f` takes."""
+        return self._predicted(super().predict_y, Xnew, full_cov, full_output_cov)
+
+    def predict_log_density(
+        self,
+        data: RegressionData | tf.data.Dataset,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """GPflow's. ``data`` may also be frames, or a ``tf.data.Dataset`` of batches (X, Y)."""
+        predict = super().predict_log_density
+        if isinstance(data, tf.data.Dataset):
+            return over_batches(lambda *batch: predict(batch, full_cov, full_output_cov), data)
+        X, Y = map(as_matrix, data)
+        return predict((X, Y), full_cov, full_output_cov)
+
+    def _predicted(
+        self,
+        predict: Callable[..., MeanAndVariance],
+        Xnew: Inputs,
+        full_cov: bool,
+        full_output_cov: bool,
+    ) -> MeanAndVariance:
+        if isinstance(Xnew, tf.data.Dataset):
+            if full_cov:
+                raise ValueError("full_cov must be False where Xnew is a dataset. Found: True.")
+            return over_batches(lambda X: predict(X, full_cov, full_output_cov), Xnew)
+        return predict(as_matrix(Xnew), full_cov, full_output_cov)
 
     # ---- the pass: q(v), and f at some inputs given it ----
 

@@ -1,0 +1,59 @@
+"""Parquet files as datasets of batches, by ``pyarrow``: ``pip install "gpflow_aaci[parquet]"``."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+
+
+def from_parquet(
+    paths: str | Path | Sequence[str | Path],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    batch_size: int = 10_000,
+) -> tf.data.Dataset:
+    """
+    Batches X [B, D], Y [B, P] of the files one after the other, in the order of their rows::
+
+        dataset = gpflow_aaci.data.from_parquet("rides.parquet", ["lat", "lon"], ["minutes"])
+        gpflow_aaci.fit_collapsed(model, dataset)
+
+    :param inputs, outputs: the names of D and P columns of numbers.
+    :param batch_size: B, at most: a batch ends with its file.
+    :raises ValueError: for columns that a file does not have, and missing values.
+    """
+    import pyarrow.parquet
+
+    files = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
+    columns = [*inputs, *outputs]
+    for path in files:
+        known = pyarrow.parquet.read_schema(path).names
+        missing = [name for name in columns if name not in known]
+        if missing:
+            raise ValueError(
+                f"inputs and outputs must be columns of {path.name}: {', '.join(known)}. "
+                f"Found: {', '.join(missing)}."
+            )
+    dtype = default_float()
+
+    def batches() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
+        for path in files:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size, columns=columns):
+                    parts = [batch.column(name) for name in columns]
+                    empty = [n for n, part in zip(columns, parts, strict=True) if part.null_count]
+                    if empty:
+                        raise ValueError(
+                            f"every row of {path.name} must have a value. Found: missing values "
+                            f"in {', '.join(empty)}."
+                        )
+                    rows = np.stack([part.to_numpy(zero_copy_only=False) for part in parts], -1)
+                    rows = rows.astype(dtype)
+                    yield rows[:, : len(inputs)], rows[:, len(inputs) :]
+
+    shapes = [None, len(inputs)], [None, len(outputs)]
+    signature = tuple(tf.TensorSpec(shape, dtype) for shape in shapes)
+    return tf.data.Dataset.from_generator(batches, output_signature=signature)
