@@ -136,7 +136,7 @@ def test_only_what_is_trainable_moves_whether_q_is_or_not(data: Batch) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.by_default("eager")
+@pytest.mark.by_default("compiled")
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 def test_every_third_step_moves_the_hyperparameters(data: Batch, compiled: bool) -> None:
     model, optimizer = svgp(data), AlternatingOptimizer(0.5, every=3)
@@ -190,6 +190,7 @@ def test_a_failed_step_leaves_model_and_optimizer_as_they_were(data: Batch) -> N
         np.testing.assert_allclose(variable.numpy(), value, rtol=1e-15)
 
 
+@pytest.mark.slow
 def test_its_fixed_point_is_the_optimum(data: Batch) -> None:
     """Alternating to convergence and a stock optimizer of everything at once end at one bound."""
     first = (data[0], data[1][:, :1])

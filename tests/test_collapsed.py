@@ -81,7 +81,7 @@ def test_the_gradient_at_fixed_q_is_that_through_the_best_q(
         np.testing.assert_allclose(ours, autodiff, rtol=1e-6, atol=1e-9 * np.abs(autodiff).max())
 
 
-@pytest.mark.by_default("separate", "ARD")
+@pytest.mark.by_default("True-ARD")
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("whiten", [True, False])
 def test_the_gradient_is_the_finite_difference(kernel: str, whiten: bool) -> None:

@@ -139,7 +139,7 @@ class CountedPasses:
         return tf.data.Dataset.from_generator(lambda: iter(self), output_signature=spec)
 
 
-@pytest.mark.by_default("3", "17")
+@pytest.mark.by_default("17")
 @pytest.mark.parametrize("stop", [2, 3, 5, 9, 13, 17, 21, 24, 27, 30])
 def test_a_killed_fit_loses_the_pass_that_it_was_at(
     rows: Pair, tmp_path: Any, stop: int, uninterrupted: tuple[int, float]

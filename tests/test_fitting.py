@@ -324,7 +324,7 @@ def waves(unit: float, guess: float) -> tuple[float, gpflow_aaci.AugmentedSVGP]:
     return result.objective + len(X) * np.log(unit), model
 
 
-@pytest.mark.by_default("100000000.0")
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e4, 1e8])
 def test_a_fit_is_the_same_in_every_unit_of_y(unit: float) -> None:
     ours, model = waves(unit, unit)

@@ -478,6 +478,7 @@ def server(log_dir: str, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", ["AugmentedSVGP"], indirect=True)
 def test_tensorboard_serves_what_was_written(
     build: Build, log_dir: str, server: Callable[[str], Any]

@@ -43,6 +43,7 @@ def as_batches(data: Batch) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(data).repeat(3).batch(BATCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["arrays", "dataset"])
 def test_train_knows_the_rows_that_the_model_does_not(data: Batch, source: str) -> None:
     """Models told and not told end alike, and neither's ``num_data`` has changed."""

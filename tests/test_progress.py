@@ -106,12 +106,14 @@ def test_no_module_has_a_bar_of_its_own() -> None:
             assert not any(name and name.startswith("tqdm") for name in imported), path
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_bars() -> None:
     shown = in_a_terminal(script(True))
     for end in ENDS:
         assert re.search(end, shown), shown
 
 
+@pytest.mark.slow
 def test_a_pipe_stays_clean() -> None:
     """Also of what is not wanted in a terminal."""
     command = [sys.executable, "-c", script(True)]

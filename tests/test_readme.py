@@ -92,6 +92,7 @@ def test_the_complete_example_and_what_follows_it() -> None:
     np.testing.assert_allclose(names["result"].objective, model.standard_elbo(data), atol=1.0)
 
 
+@pytest.mark.slow
 def test_train_with_tasks_and_checkpoints_and_loops_by_hand() -> None:
     names: dict[str, Any] = {}
     complete, _, training, alternating, by_hand = blocks()[1:6]

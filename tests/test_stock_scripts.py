@@ -142,14 +142,14 @@ def stock_adam(name: str) -> float:
     return adam_script(gpflow.models.SVGP, problem(name))
 
 
-@pytest.mark.by_default("diabetes")
+@pytest.mark.slow
 @every_problem
 def test_minibatch_adam(name: str) -> None:
     assert adam_script(AugmentedSVGP, problem(name)) <= stock_adam(name) + SLACK
 
 
 # Where batches of 64 leave the stock model alive, they are used; elsewhere all data.
-@pytest.mark.by_default("diabetes-1.0-None")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),
     [

@@ -83,7 +83,7 @@ def test_the_built_in_likelihoods_pass(case: Case) -> None:
     check_likelihood(case.make(), LABELS if case.is_binary else REAL)
 
 
-@pytest.mark.by_default("0.0001")
+@pytest.mark.by_default("StudentT-0.0001")
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize(
     "make",
@@ -104,6 +104,7 @@ def test_the_scale_of_the_data_does_not_matter(
     check_likelihood(make(scale), np.array([*tens, [0.0], [0.5 * scale], [-3.0 * scale]]))
 
 
+@pytest.mark.slow
 def test_zero_one_labels_pass() -> None:
     check_likelihood(likelihoods.Logistic(), (LABELS + 1.0) / 2.0)
     check_likelihood(likelihoods.Probit(), (LABELS + 1.0) / 2.0)

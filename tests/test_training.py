@@ -68,6 +68,7 @@ def datasets() -> tf.data.Dataset:
 # ---- what a run is ----
 
 
+@pytest.mark.slow
 def test_history_says_what_the_model_was_worth() -> None:
     model, test = sparse(), wave(seed=1)
     before = -float(tf.reduce_mean(model.predict_log_density(test)))
@@ -110,6 +111,7 @@ def test_a_dataset_that_ends_ends_the_run_and_says_so() -> None:
         assert list(quiet(model, data, num_steps=50, evaluate_every=4).step) == [4, 6]
 
 
+@pytest.mark.slow
 def test_an_optimizer_goes_on_with_its_model_and_every_call_has_its_own_steps() -> None:
     """Two calls of 30 steps are one of 60 by the same optimizer on the same batches."""
     model, once = full(), full()

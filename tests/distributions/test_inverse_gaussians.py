@@ -82,6 +82,7 @@ def test_moments_against_bessel_functions(p: float, a: float, b: float) -> None:
     np.testing.assert_allclose(ours.variance(), float(variance), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_moments_at_the_corners() -> None:
     """Of Gamma and inverse gamma laws; infinite where they do not exist."""
     for p, a, b in CORNERS:
@@ -108,6 +109,7 @@ def test_half_of_it_is_inverse_gaussian() -> None:
     np.testing.assert_allclose(general.cdf(x), special.cdf(x), rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_batches_seeds_graphs_and_float32() -> None:
     a = np.array([0.0, 1.0, 1e4], np.float32)
     distribution = GeneralizedInverseGaussian(np.float32(-1.5), a, np.float32(2.0))

@@ -49,6 +49,7 @@ def test_exact_draws_on_both_sides_of_the_change_of_proposal(c: float) -> None:
     assert scipy.stats.ks_2samp(draws, inverted.numpy()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_sums_and_reflection() -> None:
     """PG(b₁, c) + PG(b₂, c) = PG(b₁ + b₂, c), and c counts by its size alone."""
     summed = PolyaGamma([1.0, 0.4], 2.0).sample(10_000, seed=[1, 1]).numpy().sum(axis=1)
@@ -90,6 +91,7 @@ def test_kl_divergence() -> None:
         tfd.kl_divergence(first, PolyaGamma(1.0, c2))
 
 
+@pytest.mark.slow
 def test_batches_mix_methods_and_seeds_repeat() -> None:
     b = np.array([1.0, 0.5, 5.0, 100.0])[:, None]
     distribution = PolyaGamma(b, np.array([0.0, 1.0, 8.0]), 0.5)
