@@ -19,7 +19,7 @@ import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedVGP, GibbsKernel
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
-from gpflow_aaci.sampling.gibbs import prior_at_data
+from gpflow_aaci.sampling.conditionals import prior_at_data
 
 Kind = Literal[
     "gibbs", "generic_gibbs", "hmc", "nuts", "random_walk", "prior_proposals", "elliptical_slice"

@@ -33,7 +33,8 @@ from .inference.alternating import AlternatingOptimizer
 from .inference.fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
 from .inference.optimizers import AugmentedNaturalGradient
 from .inference.schedules import AdaptiveStepSize, RobbinsMonro
-from .inference.training import EarlyStopping, train
+from .inference.stopping import EarlyStopping
+from .inference.training import train
 from .models import AugmentedSVGP, AugmentedVGP
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior

@@ -1,6 +1,7 @@
 """``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -133,7 +134,9 @@ class AlternatingOptimizer(tf.Module):
         with tf.GradientTape() as tape:
             prior = model.prior(rows[0])
         projection = project(prior)
-        q, step_size = self._moved_q(model, projection, *rows)
+        q, step_size = _moved_q(
+            model, projection, *rows, lambda gradient: self.schedule(self.step, gradient)
+        )
         kept = model.as_kept(q, projection.chol)
         gradients = _gradients(model, variables, tape, prior, projection, q, kept, *rows)
         checks = [check_step_size(step_size), *finite_q(*kept)]
@@ -152,29 +155,30 @@ class AlternatingOptimizer(tf.Module):
             refresh_posteriors(model)
             return tf.identity(done)
 
-    def _moved_q(
-        self,
-        model: AugmentedModel,
-        projection: Projection,
-        X: tf.Tensor,
-        Y: tf.Tensor,
-        scale: tf.Tensor,
-    ) -> tuple[Gaussian, tf.Tensor]:
-        """q(v) after a step, and the size of that step."""
-        q = model.whitened_q(projection.chol)
-        Fmu, Fvar = marginals(projection, *q)
-        in_mean, in_variance = site_slopes(model.likelihood, Fmu, Fvar, Y)
-        a, B = to_q(projection, in_mean, in_variance)
-        naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, scale * a, scale * B)
-        potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
-        gradient = NaturalGradient(
-            tf.reduce_sum(tf.square(target[0] - naturals[0])),
-            _noise(projection.A, potential, target[0], scale),
-        )
-        checks = [check_finite("the natural gradient", part) for part in gradient]
-        with tf.control_dependencies([require(checks)]):
-            step_size = self.schedule(self.step, gradient)
-        return averaged(naturals, target, step_size), step_size
+
+def _moved_q(
+    model: AugmentedModel,
+    projection: Projection,
+    X: tf.Tensor,
+    Y: tf.Tensor,
+    scale: tf.Tensor,
+    choose: Callable[[NaturalGradient], tf.Tensor],
+) -> tuple[Gaussian, tf.Tensor]:
+    """q(v) after a step, and the size of that step."""
+    q = model.whitened_q(projection.chol)
+    Fmu, Fvar = marginals(projection, *q)
+    in_mean, in_variance = site_slopes(model.likelihood, Fmu, Fvar, Y)
+    a, B = to_q(projection, in_mean, in_variance)
+    naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, scale * a, scale * B)
+    potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
+    gradient = NaturalGradient(
+        tf.reduce_sum(tf.square(target[0] - naturals[0])),
+        _noise(projection.A, potential, target[0], scale),
+    )
+    checks = [check_finite("the natural gradient", part) for part in gradient]
+    with tf.control_dependencies([require(checks)]):
+        step_size = choose(gradient)
+    return averaged(naturals, target, step_size), step_size
 
 
 def _build(optimizer: tf_keras.optimizers.Optimizer, variables: list[tf.Variable]) -> None:

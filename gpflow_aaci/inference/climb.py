@@ -96,14 +96,13 @@ class State(NamedTuple):
         )
 
 
-class Climb:
-    """What a fit asks of its model and its rows."""
+class _Objective:
+    """The profile on some of the rows, as a function of the coordinates of the hyperparameters."""
 
     def __init__(self, model: AugmentedModel, data: Data, seed: int, log: PassLog) -> None:
-        self.model, self.data, self.seed = model, data, seed
+        self._model, self._data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
-        self.size = len(self.coordinates.pack())
         self.evaluations = 0
         self._exact = Profile(model, self.variables, log=log)
         is_fast = data.num_rows >= _FLOAT32_ROWS and default_float() == tf.float64
@@ -116,96 +115,9 @@ class Climb:
 
     def trace(self) -> None:
         """Compile all that will be needed at once."""
-        self._fast.trace(self.data)
+        self._fast.trace(self._data)
 
-    def begin(self) -> State:
-        """The model as it is."""
-        chol = tf.linalg.cholesky(self.model.prior_covariance())
-        q, x = self.model.whitened_q(chol), self.coordinates.pack()
-        value = self._value(q)
-        point = Point(x, value, np.zeros(self.size))
-        return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
-
-    def check(self, path: Path, stored: State, stretches: Sequence[Stretch]) -> None:
-        """
-        :raises ValueError: unless the objective at what is ``stored`` is what it was.
-        """
-        before = [variable.numpy() for variable in self.variables]
-        if stored.reason:  # the end, on all rows
-            self.coordinates.unpack(stored.point.x)
-            objective = self._value(stored.q)
-        else:  # in a stretch, or between two
-            at = stored.stretch - (not stored.iteration)
-            point, _ = self._evaluate(stretches[at], stored.point.x, stored.q, max_steps=0)
-            objective = point.value
-        for variable, value in zip(self.variables, before, strict=True):
-            variable.assign(value)  # to the last bit, which unpack(pack()) is not
-        check_objective(path, "objective", stored.point.value, objective)
-
-    def move_to(self, state: State) -> None:
-        """Make it the model's."""
-        self.coordinates.unpack(state.point.x)
-        self.model.assign_whitened_q(state.q)
-
-    def onto(self, stretch: Stretch, state: State) -> State:
-        """The state at the rows of ``stretch``; as it is, where it is in the middle of it."""
-        if state.iteration or state.reason:
-            return state
-        if not self.size:
-            best = self._evaluate(stretch, state.point.x, state.q, 1e-3)
-            return state._replace(point=best[0], q=best[1], reason=_NOTHING_ELSE)
-        point, q = self._evaluate(stretch, state.point.x, state.q)
-        is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
-        return state._replace(
-            point=point,
-            q=q,
-            recent=np.zeros(0),
-            evaluations=self.evaluations,
-            reason="" if is_finite else _NOT_FINITE,
-        )
-
-    def step(self, stretch: Stretch, state: State) -> State:
-        """One iteration."""
-        q = state.q
-
-        def evaluate(x: AnyNDArray) -> Point:
-            nonlocal q
-            point, q = self._evaluate(stretch, x, state.q)
-            return point
-
-        point, curvature = ascend(evaluate, state.point, state.curvature)
-        recent = np.append(state.recent, point.value - state.point.value)[-_LAST:]
-        reason = ""
-        if point is state.point:
-            q = state.q
-            was_unknown = not (len(state.curvature.matrix) or len(state.curvature.steps))
-            reason = _NO_STEP_GAINS if was_unknown else ""
-        elif len(recent) == _LAST and recent.sum() < stretch.tolerance * self.data.num_data:
-            reason = _GAINED_LITTLE
-        elif state.iteration + 1 >= MOST_ITERATIONS:
-            reason = _ITERATIONS_USED
-        return state._replace(
-            point=point,
-            q=q,
-            curvature=curvature,
-            recent=recent,
-            iteration=state.iteration + 1,
-            evaluations=self.evaluations,
-            reason=reason,
-        )
-
-    def end(self, stretch: Stretch, state: State) -> State:
-        """Ready for the next stretch or, after the last, no worse than where it all began."""
-        if not stretch.is_last:
-            return state._replace(stretch=state.stretch + 1, iteration=0, reason="")
-        self.coordinates.unpack(state.point.x)
-        value = self._value(state.q)
-        if np.isfinite(value) and not value <= state.start:
-            return state._replace(point=state.point._replace(value=value))
-        point = Point(state.x_begin, state.start, state.point.gradient)
-        return state._replace(point=point, q=state.q_begin)
-
-    def _evaluate(
+    def evaluate(
         self,
         stretch: Stretch,
         x: AnyNDArray,
@@ -213,26 +125,126 @@ class Climb:
         precision: float = 1.0,
         max_steps: int = 20,
     ) -> tuple[Point, Gaussian]:
+        """At x, on the rows of the stretch; and the best q there, sought from ``q`` on."""
         self.evaluations += 1
         self.coordinates.unpack(x)
         if self._in_use[0] != stretch.rows:
             is_all = stretch.is_last
-            rows = self.data if is_all else self.data.subset(stretch.rows, self.seed)
+            rows = self._data if is_all else self._data.subset(stretch.rows, self._seed)
             self._in_use = stretch.rows, rows
         try:
-            tolerance = precision * INNER_TOLERANCE * self.data.num_data
+            tolerance = precision * INNER_TOLERANCE * self._data.num_data
             found = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, found.gradient)
         return Point(x, found.objective, gradient), found.q
 
-    def _value(self, q: Gaussian) -> float:
-        """The objective on all rows, in full precision."""
+    def value(self, q: Gaussian) -> float:
+        """At the model's hyperparameters and q: on all rows, in full precision."""
         try:
             if self._fast is self._exact:  # which has been compiled, or will be
-                return self._exact.evaluate(self.data, q, 0.0, 0).objective
-            elbo = self._exact.elbo(self.data, q)
+                return self._exact.evaluate(self._data, q, 0.0, 0).objective
+            elbo = self._exact.elbo(self._data, q)
         except tf.errors.InvalidArgumentError:
             return -np.inf
-        return elbo + float(self.model.log_prior_density())
+        return elbo + float(self._model.log_prior_density())
+
+
+class Climb:
+    """From state to state."""
+
+    def __init__(self, model: AugmentedModel, data: Data, seed: int, log: PassLog) -> None:
+        self._model, self._num_data = model, data.num_data
+        self.objective = _Objective(model, data, seed, log)
+        self.size = len(self.objective.coordinates.pack())
+
+    def begin(self) -> State:
+        """The model as it is."""
+        chol = tf.linalg.cholesky(self._model.prior_covariance())
+        q, x = self._model.whitened_q(chol), self.objective.coordinates.pack()
+        value = self.objective.value(q)
+        point = Point(x, value, np.zeros(self.size))
+        return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
+
+    def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
+        """
+        What has been stored.
+
+        :raises ValueError: unless the objective there is what it was.
+        """
+        stored, objective = State.read(path), self.objective
+        before = [variable.numpy() for variable in objective.variables]
+        if stored.reason:  # the end, on all rows
+            objective.coordinates.unpack(stored.point.x)
+            value = objective.value(stored.q)
+        else:  # in a stretch, or between two
+            at = stored.stretch - (not stored.iteration)
+            value = objective.evaluate(stretches[at], stored.point.x, stored.q, 1.0, 0)[0].value
+        for variable, value_before in zip(objective.variables, before, strict=True):
+            variable.assign(value_before)  # to the last bit, which unpack(pack()) is not
+        check_objective(path, "objective", stored.point.value, value)
+        objective.evaluations = stored.evaluations
+        return stored
+
+    def move_to(self, state: State) -> None:
+        """Make it the model's."""
+        self.objective.coordinates.unpack(state.point.x)
+        self._model.assign_whitened_q(state.q)
+
+    def onto(self, stretch: Stretch, state: State) -> State:
+        """The state at the rows of ``stretch``; as it is, where it is in the middle of it."""
+        if state.iteration or state.reason:
+            return state
+        if not self.size:
+            best = self.objective.evaluate(stretch, state.point.x, state.q, 1e-3)
+            return state._replace(point=best[0], q=best[1], reason=_NOTHING_ELSE)
+        point, q = self.objective.evaluate(stretch, state.point.x, state.q)
+        is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
+        return state._replace(
+            point=point,
+            q=q,
+            recent=np.zeros(0),
+            evaluations=self.objective.evaluations,
+            reason="" if is_finite else _NOT_FINITE,
+        )
+
+    def step(self, stretch: Stretch, state: State) -> State:
+        """One iteration."""
+        found = {}  # the best q at every point that is tried
+
+        def evaluate(x: AnyNDArray) -> Point:
+            point, q = self.objective.evaluate(stretch, x, state.q)
+            found[id(point)] = point, q
+            return point
+
+        point, curvature = ascend(evaluate, state.point, state.curvature)
+        recent = np.append(state.recent, point.value - state.point.value)[-_LAST:]
+        reason = ""
+        if point is state.point:
+            was_unknown = not (len(state.curvature.matrix) or len(state.curvature.steps))
+            reason = _NO_STEP_GAINS if was_unknown else ""
+        elif len(recent) == _LAST and recent.sum() < stretch.tolerance * self._num_data:
+            reason = _GAINED_LITTLE
+        elif state.iteration + 1 >= MOST_ITERATIONS:
+            reason = _ITERATIONS_USED
+        return state._replace(
+            point=point,
+            q=state.q if point is state.point else found[id(point)][1],
+            curvature=curvature,
+            recent=recent,
+            iteration=state.iteration + 1,
+            evaluations=self.objective.evaluations,
+            reason=reason,
+        )
+
+    def end(self, stretch: Stretch, state: State) -> State:
+        """Ready for the next stretch or, after the last, no worse than where it all began."""
+        if not stretch.is_last:
+            return state._replace(stretch=state.stretch + 1, iteration=0, reason="")
+        self.objective.coordinates.unpack(state.point.x)
+        value = self.objective.value(state.q)
+        if np.isfinite(value) and not value <= state.start:
+            return state._replace(point=state.point._replace(value=value))
+        point = Point(state.x_begin, state.start, state.point.gradient)
+        return state._replace(point=point, q=state.q_begin)

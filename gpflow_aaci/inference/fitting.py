@@ -19,7 +19,7 @@ from ..checkpoints import (
 from ..data import as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, State, schedule
+from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, schedule
 from .profile import Profile
 
 _CHECKPOINT_EVERY = 10  # iterations
@@ -111,21 +111,20 @@ def fit_collapsed(
         log = PassLog(directory, run)
         climb = Climb(model, rows, seed, log)
         stretches = schedule(model, rows.num_rows, climb.size, tolerance)
-        climb.trace()
+        objective = climb.objective
+        objective.trace()
         if resumed is None:
             log.follow(None)
             state = climb.begin()
         else:
-            state = State.read(resumed)
-            climb.check(resumed, state, stretches)
-            climb.evaluations = state.evaluations
+            state = climb.resume(resumed, stretches)
             log.follow(checkpoint_step(resumed))
 
         def say(rows: int) -> None:
             bar.set_description(f"{rows or 'no'} rows", refresh=False)
             bar.set_postfix(objective=f"{state.point.value:.6g}", refresh=False)
-            bar.update(climb.evaluations - bar.n)
-            callback(FitProgress(rows, state.point.value, climb.evaluations))
+            bar.update(objective.evaluations - bar.n)
+            callback(FitProgress(rows, state.point.value, objective.evaluations))
 
         def keep() -> None:
             if directory is not None:
@@ -149,11 +148,11 @@ def fit_collapsed(
         finally:  # also where the user interrupts: never in the middle of a line search
             climb.move_to(state)
             refresh_posteriors(model)
-        tracing = climb.tracing_seconds
+        tracing = objective.tracing_seconds
         return FitResult(
             state.point.value,
             state.start,
-            climb.evaluations,
+            objective.evaluations,
             state.reason in CONVERGED,
             state.reason,
             tracing,

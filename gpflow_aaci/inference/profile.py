@@ -55,18 +55,18 @@ class Profile:
         :param log: of what passes in chunks find; none unless given.
         """
         self._log = log or PassLog()
-        self.model, self.variables, self.product_dtype = model, local(variables), product_dtype
+        graphs = _Graphs(model, local(variables), product_dtype)
         self.tracing_seconds = 0.0
         M, L = model.q_mu.shape
         X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_latent_gps), _spec()
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
-        self._evaluate = self._compiled(self._evaluation, X, Y, number, q, number, count)
-        self._maximise = self._compiled(self._maximum, X, Y, number, q, number, count)
-        self._chunk_worth = self._compiled(self._worth_of_chunk, X, Y, q)
-        self._chunk_sums = self._compiled(self._sums_of_chunk, X, Y, q)
-        self._chunk_safe_sums = self._compiled(self._sums_of_chunk, X, Y, q, count)
-        self._chunk_gradient = self._compiled(self._gradient_of_chunk, X, Y, number, q)
-        self._prior = self._compiled(self._log_prior)
+        self._evaluate = self._compiled(graphs.evaluation, X, Y, number, q, number, count)
+        self._maximise = self._compiled(graphs.maximum, X, Y, number, q, number, count)
+        self._chunk_worth = self._compiled(graphs.worth, X, Y, q)
+        self._chunk_sums = self._compiled(graphs.sums, X, Y, q)
+        self._chunk_safe_sums = self._compiled(graphs.sums, X, Y, q, count)
+        self._chunk_gradient = self._compiled(graphs.gradient, X, Y, number, q)
+        self._prior = self._compiled(graphs.log_prior)
 
     def trace(self, data: Data) -> None:
         """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
@@ -129,9 +129,18 @@ class Profile:
 
         return _Lazy(tf.function(function, input_signature=signature, autograph=False), count)
 
-    # ---- what is compiled ----
 
-    def _evaluation(
+class _Graphs(NamedTuple):
+    """What is compiled: functions of some rows, at the model's hyperparameters."""
+
+    model: AugmentedModel
+    variables: list[tf.Variable]
+    product_dtype: tf.DType | None
+
+    def projection(self, X: tf.Tensor) -> Projection:
+        return project(self.model.prior(X), self.product_dtype)
+
+    def evaluation(
         self,
         X: tf.Tensor,
         Y: tf.Tensor,
@@ -140,18 +149,19 @@ class Profile:
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
+        """The best q, the log prior, and the gradient of both."""
         with tf.GradientTape() as tape:
             prior = self.model.prior(X)
         projection = project(prior, self.product_dtype)
-        best = maximise(self._in_graph(projection, X, Y, scale), q, least_gain, max_steps)
+        best = maximise(self._sums_at(projection, X, Y, scale), q, least_gain, max_steps)
         term, sums = standard(self.model.likelihood), (best.sums.in_mean, best.sums.in_covariance)
         gradient = bound_gradient(
             term, self.variables, tape, prior, projection, best.q, X, Y, scale, sums
         )
-        log_prior, of_prior = self._log_prior()
+        log_prior, of_prior = self.log_prior()
         return best, log_prior, [a + b for a, b in zip(gradient, of_prior, strict=True)]
 
-    def _maximum(
+    def maximum(
         self,
         X: tf.Tensor,
         Y: tf.Tensor,
@@ -160,27 +170,25 @@ class Profile:
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> Maximum:
-        projection = project(self.model.prior(X), self.product_dtype)
-        return maximise(self._in_graph(projection, X, Y, scale), q, least_gain, max_steps)
+        sums_at = self._sums_at(self.projection(X), X, Y, scale)
+        return maximise(sums_at, q, least_gain, max_steps)
 
-    def _in_graph(
+    def _sums_at(
         self, projection: Projection, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor
     ) -> SumsAt:
-        return lambda q, kind: sums_for(self.model.likelihood, projection, X, Y, q, kind).times(
-            scale
-        )
+        likelihood = self.model.likelihood
+        return lambda q, kind: sums_for(likelihood, projection, X, Y, q, kind).times(scale)
 
-    def _sums_of_chunk(
+    def sums(
         self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = NEWTON
     ) -> Statistics:
-        projection = project(self.model.prior(X), self.product_dtype)
-        return sums_for(self.model.likelihood, projection, X, Y, q, kind)
+        return sums_for(self.model.likelihood, self.projection(X), X, Y, q, kind)
 
-    def _worth_of_chunk(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
-        Fmu, Fvar = marginals(project(self.model.prior(X), self.product_dtype), *q)
+    def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+        Fmu, Fvar = marginals(self.projection(X), *q)
         return tf.reduce_sum(self.model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
 
-    def _gradient_of_chunk(
+    def gradient(
         self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, q: Gaussian
     ) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
@@ -189,7 +197,7 @@ class Profile:
         term = standard(self.model.likelihood)
         return bound_gradient(term, self.variables, tape, prior, projection, q, X, Y, scale)
 
-    def _log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return log_prior_gradient(self.model, self.variables)
 
 

@@ -1,14 +1,11 @@
 """``train``: minibatches, progress, callbacks, early stopping, checkpoints that resume."""
 
 import json
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,28 +25,12 @@ from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
 from .alternating import AlternatingOptimizer
+from .stopping import EarlyStopping, Record, interrupts, should_stop
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
-
-
-class EarlyStopping(NamedTuple):
-    """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
-
-    metric: Literal["elbo", "nll"] = "nll"
-    patience: int = 10
-    min_delta: float = 0.0  # nats; of the whole ELBO, or of the NLL per datum
-
-
-class _Record(NamedTuple):
-    """A row of the history."""
-
-    step: int
-    seconds: float
-    elbo: float
-    nll: float
 
 
 def train(
@@ -115,14 +96,14 @@ def train(
     step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
     seconds = history[-1].seconds if history else 0.0
 
-    def record() -> _Record:
-        return _Record(done, seconds, float(elbo()), float(nll()))
+    def record() -> Record:
+        return Record(done, seconds, float(elbo()), float(nll()))
 
     with (
-        _interrupts() as interrupted,
+        interrupts() as interrupted,
         progress_bar(progress, total=num_steps, initial=done, unit="step") as bar,
     ):
-        while done < num_steps and not (interrupted() or _should_stop(history, early_stopping)):
+        while done < num_steps and not (interrupted() or should_stop(history, early_stopping)):
             began = time.perf_counter()
             try:
                 step(model, next(batches), num_data=batches.num_data)
@@ -154,7 +135,7 @@ def train(
         history.append(record())
     import pandas as pd  # here, as training does without it
 
-    return pd.DataFrame(history, columns=list(_Record._fields))
+    return pd.DataFrame(history, columns=list(Record._fields))
 
 
 def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
@@ -210,42 +191,7 @@ def _evaluators(
     return elbo, nll
 
 
-def _should_stop(history: list[_Record], rule: EarlyStopping | None) -> bool:
-    if rule is None:
-        return False
-    sign = -1.0 if rule.metric == "elbo" else 1.0
-    values = [sign * getattr(record, rule.metric) for record in history]
-    best, since = np.nan, 0
-    for value in values:
-        if np.isnan(best):  # nothing has been measured before, as in a run without test data
-            best = value
-        else:
-            is_better = value < best - rule.min_delta
-            best, since = (value, 0) if is_better else (best, since + 1)
-    return since >= rule.patience
-
-
-# ---- interruption and checkpoints ----
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C has been pressed; pressed again, it is KeyboardInterrupt as usual."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # signals go to the main thread
-        return
-    pressed = False
-
-    def press(number: int, frame: Any) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, press)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
+# ---- checkpoints ----
 
 
 class _Kept:
@@ -278,7 +224,7 @@ class _Kept:
                 **batches.identity,
             }
 
-    def save(self, step: int, history: list[_Record]) -> None:
+    def save(self, step: int, history: list[Record]) -> None:
         if self.directory is None:
             return
 
@@ -292,7 +238,7 @@ class _Kept:
 
         save_checkpoint(self.directory, step, self.run, write)
 
-    def restore(self) -> tuple[int, list[_Record]]:
+    def restore(self) -> tuple[int, list[Record]]:
         """
         Set everything to the latest checkpoint, if there is one.
 
@@ -316,4 +262,4 @@ class _Kept:
             raise
         step = checkpoint_step(path)
         self.batches.go_to(step)
-        return step, [_Record(*record) for record in json.loads((path / _HISTORY).read_text())]
+        return step, [Record(*record) for record in json.loads((path / _HISTORY).read_text())]

@@ -21,11 +21,13 @@ from gpflow.models.util import InducingVariablesLike
 
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_matrix
+from .bounds import WithBounds
 from .posteriors import handed_out
-from .shared import Augmented, Batch, k_diag
+from .predictions import WithPredictions
+from .shared import Batch, k_diag
 
 
-class AugmentedSVGP(Augmented, gpflow.models.SVGP):
+class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
     r"""
     ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.4).
 

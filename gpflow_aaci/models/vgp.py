@@ -14,11 +14,13 @@ from gpflow.mean_functions import MeanFunction
 from ..data import keeps_data
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_matrix, checked_data
+from .bounds import WithBounds
 from .posteriors import handed_out
-from .shared import Augmented, Batch, k_diag
+from .predictions import WithPredictions
+from .shared import Batch, k_diag
 
 
-class AugmentedVGP(Augmented, gpflow.models.VGP):
+class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     r"""
     ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.1).
 

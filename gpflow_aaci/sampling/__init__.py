@@ -1,4 +1,4 @@
 """
-The exact posterior: ``gibbs`` sweeps over f or u and ω, ``hyperparameters`` joins those that are
-trainable, ``posterior`` runs chains and hands them to ArviZ.
+The exact posterior: ``conditionals`` of f or u given ω, ``gibbs`` sweeps over both,
+``hyperparameters`` joins those that are trainable, ``posterior`` runs chains for ArviZ.
 """

@@ -22,7 +22,7 @@ from gpflow.utilities import parameter_dict
 
 from ..augmentation import aux_sample
 from ..models import AugmentedVGP
-from .gibbs import f_given_omega, log_evidence_given_omega, prior_at_data
+from .conditionals import f_given_omega, log_evidence_given_omega, prior_at_data
 
 Sweep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 

@@ -1,186 +1,22 @@
-"""What every augmentation must satisfy; for one's own likelihoods as for the built-in ones."""
+"""What p(y, ω|f) of any augmentation must satisfy; and where quadrature looks for p(y|f)."""
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes
-from gpflow.base import AnyNDArray, TensorType
-from gpflow.config import default_float
+from gpflow.base import AnyNDArray
 
-from .augmentation import (
+from ..augmentation import (
     aug_loglik,
     auglik_potential_and_precision,
     aux_full_conditional,
     logtilt,
     optimal_expected_aug_loglik,
 )
-from .likelihoods import AugmentedLikelihood, BinaryLikelihood, SuperGaussianLikelihood
-from .likelihoods.quadrature import log_expectation
-from .progress import progress_bar
-from .validation import as_default_float, check_finite, require
+from ..likelihoods import AugmentedLikelihood, BinaryLikelihood, SuperGaussianLikelihood
+from ..likelihoods.quadrature import log_expectation
 
-_HIGHEST_DERIVATIVE = 4
-# c² from the floor that inference puts under it, where r is large against any residual.
-_R = np.logspace(-15, 12, 541)
 _MARGINALS = ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0))  # means and standard deviations of f
-
-
-@check_shapes("Y: [N, P]")
-def check_likelihood(
-    likelihood: AugmentedLikelihood, Y: TensorType, *, progress: bool = True
-) -> None:
-    """
-    Check that a likelihood has the augmentation it states, so that inference with it is right.
-
-    Of any ``AugmentedLikelihood``: that ∫ p(y|f) dy = 1 where ``is_density`` says so, and that
-    ``scalar_log_density`` is its expectation; that log Z and E[ω] are finite; that offset, tilt,
-    log Z, E[ω] and the sites belong to one p(y, ω|f); that the augmented bound stays below
-    E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
-
-    Of a ``SuperGaussianLikelihood`` also: that φ(0) = 1 and φ ≤ 1; that φ is completely monotone,
-    by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
-    that β² ≤ 4αγ. In float64::
-
-        check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
-
-    :param Y: observations of the kind the likelihood is for, e.g. some training data.
-    :param progress: whether a bar shows how many checks have been made.
-    :raises ValueError: naming what fails, where, and by how much.
-    """
-    if not isinstance(likelihood, AugmentedLikelihood):
-        raise ValueError(
-            "likelihood must be an AugmentedLikelihood, e.g. your own SuperGaussianLikelihood. "
-            f"Found: {type(likelihood).__name__}."
-        )
-    if default_float() is not np.float64:
-        raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
-    Y = as_default_float(Y)
-    require([check_finite("Y", Y), *likelihood.check_observations(Y)])
-    checks = [
-        _finite_partition(likelihood, Y),
-        _pieces_agree(likelihood, Y),
-        _integrates_to_one(likelihood, Y),
-        _predicts_its_expectation(likelihood, Y),
-        _bound_is_below(likelihood, Y),
-        _obeys_bayes(likelihood, Y),
-    ]
-    if isinstance(likelihood, SuperGaussianLikelihood):
-        checks = [
-            _starts_at_one(likelihood),
-            _finite_everywhere(likelihood),
-            _completely_monotone(likelihood),
-            _analytic(likelihood),
-            _h_squared_non_negative(likelihood, Y),
-            *checks[1:],
-        ]
-    failures: list[str] = []
-    with progress_bar(progress, total=len(checks), unit="check") as bar:
-        for check in checks:
-            failures += check
-            bar.update()
-    if failures:
-        name = type(likelihood).__name__
-        raise ValueError(f"{name} is not a valid likelihood here: " + " ".join(failures))
-
-
-# ---- of φ ----
-
-
-def _starts_at_one(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
-    # log φ(√·) members approach 0 as slowly as √r.
-    log_phi = float(likelihood.log_phi(tf.constant(1e-30, tf.float64)))
-    if not abs(log_phi) < 1e-8:
-        yield f"phi(0) must be 1; log_phi(1e-30) is {log_phi:.3g}."
-    rest = likelihood.log_phi(tf.constant(_R)).numpy()
-    if (rest > max(log_phi, 0.0) + 1e-8).any():
-        at = int(np.nanargmax(rest))
-        yield f"phi must be at most 1; at r = {_R[at]:.3g}, log_phi is {rest[at]:.3g}."
-
-
-def _finite_everywhere(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
-    r = tf.constant(_R)
-    for name, value in (("log_phi", likelihood.log_phi(r)), ("E[ω]", likelihood.omega_mean(r))):
-        wrong = ~np.isfinite(value.numpy())
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            yield f"{name} must be finite; at r = {_R[at]:.3g} it is {value.numpy()[at]}."
-            return
-
-
-def phi_derivatives(likelihood: SuperGaussianLikelihood, r: TensorType) -> list[tf.Tensor]:
-    """φ and its first four derivatives at r [R], each [R], by nested automatic differentiation."""
-
-    def derivative(order: int) -> tf.Tensor:
-        if order == 0:
-            return tf.exp(likelihood.log_phi(r))
-        with tf.GradientTape() as tape:
-            tape.watch(r)
-            lower = derivative(order - 1)
-        gradient = tape.gradient(lower, r)
-        return tf.zeros_like(r) if gradient is None else gradient
-
-    return [derivative(order) for order in range(_HIGHEST_DERIVATIVE + 1)]
-
-
-def _completely_monotone(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
-    """
-    (−1)^k φ^(k)(r) ≥ 0 (AACI Eq. 8, Bernstein).
-
-    If it held, (−1)^k φ^(k)(r) = ∫ ω^k e^{−rω} π(ω) dω ≤ (2k/(e r))^k φ(r/2) would too, which says
-    what rounding is small against, except where φ itself underflows.
-    """
-    r = tf.constant(_R)
-    phi_half = tf.exp(likelihood.log_phi(r / 2.0)).numpy()
-    for k, derivative in enumerate(phi_derivatives(likelihood, r)):
-        signed = (-1) ** k * derivative.numpy()
-        largest = (2.0 * max(k, 0.5) / (np.e * _R)) ** k * phi_half
-        wrong = ~(signed >= -1e-9 * np.maximum(largest, 1e-290))
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            yield (
-                f"phi must be completely monotone; its derivative of order {k} has the wrong sign "
-                f"at r = {_R[at]:.3g}, where it is {derivative.numpy()[at]:.3g}."
-            )
-            return
-
-
-def _analytic(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
-    """A complex step along the imaginary axis must give the derivative that autodiff gives."""
-    r = tf.constant(np.logspace(-2, 2, 9))
-    step = 1e-20
-    try:
-        value = likelihood.log_phi(tf.complex(r, step * r)).numpy()
-    except (TypeError, ValueError, tf.errors.OpError) as error:
-        reason = str(error).splitlines()[0]
-        yield (
-            "log_phi must take complex arguments (write tf.cast(parameter, r.dtype), and log1p, "
-            f"sqrt, log, expm1 rather than softplus or abs); it fails with: {reason}"
-        )
-        return
-    real, omega_mean = likelihood.log_phi(r).numpy(), likelihood.omega_mean(r).numpy()
-    if not np.allclose(value.real, real, rtol=1e-10, atol=1e-14):
-        yield "log_phi must be the same function at complex and at real arguments."
-    elif not np.allclose(-value.imag / (step * r.numpy()), omega_mean, rtol=1e-8):
-        yield "log_phi must be analytic; its derivative along the imaginary axis is not its own."
-
-
-def _h_squared_non_negative(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    alpha, beta, gamma = (
-        tf.broadcast_to(value, tf.shape(Y)).numpy()
-        for value in (likelihood.alpha(Y), likelihood.beta(Y), likelihood.gamma(Y))
-    )
-    wrong = ~((gamma >= 0) & (beta**2 <= 4 * alpha * gamma * (1 + 1e-12) + 1e-300))
-    if wrong.any():
-        y = Y.numpy()[wrong][0]
-        yield (
-            f"h² must be non-negative, so gamma ≥ 0 and beta² ≤ 4 alpha gamma; at y = {y:.4g}, "
-            f"alpha = {alpha[wrong][0]:.4g}, beta = {beta[wrong][0]:.4g}, "
-            f"gamma = {gamma[wrong][0]:.4g}."
-        )
-
-
-# ---- of any augmentation ----
 
 
 def _centre(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
@@ -210,7 +46,7 @@ def _width(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     return tf.constant(steps[np.argmax(fallen, axis=0)])
 
 
-def _finite_partition(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def finite_partition(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log Z and E[ω] > 0 at the tilts of very small and very large f."""
     f = np.logspace(-3, 6, 19)
     F = tf.constant(np.concatenate([-f, f])[:, None, None]) + tf.zeros_like(Y)
@@ -226,7 +62,7 @@ def _finite_partition(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator
             yield f"{name} must be {accepted}; {found}."
 
 
-def _pieces_agree(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def pieces_agree(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """What is stated of p(y, ω|f) = e^{offset + tilt ω} π(ω) more than once must be one thing."""
     c = tf.constant([0.1, 0.3, 2.0, 10.0], Y.dtype)
     eta = likelihood.tilt_at(c)
@@ -278,7 +114,7 @@ def _equal(
         yield f"{statement}; at {variable} = {values.numpy()[wrong][0]:.4g} it is {pair}."
 
 
-def _integrates_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def integrates_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     if not likelihood.is_density:
         return
     for f in (-1.3, 0.0, 0.7):
@@ -307,7 +143,7 @@ def _total_probability(likelihood: AugmentedLikelihood, f: float) -> float:
     return float(np.sum(np.where(both > 0, both * jacobian, 0.0)) * (t[1] - t[0]))
 
 
-def _predicts_its_expectation(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def predicts_its_expectation(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """scalar_log_density against quadrature. (A pseudo-likelihood predicts something else.)"""
     if not likelihood.is_density:
         return
@@ -330,7 +166,7 @@ def _predicts_its_expectation(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> 
             return
 
 
-def _bound_is_below(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def bound_is_below(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """E offset + log Z(E tilt) ≤ E log p(y|f), by quadrature fine enough for kinks."""
     reason = ""
     if isinstance(likelihood, SuperGaussianLikelihood):
@@ -351,7 +187,7 @@ def _bound_is_below(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[s
             return
 
 
-def _obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) at some draws ω of the full conditional."""
     F = _centre(likelihood, Y) + _steps(likelihood, Y)
     law = "e^{ηω} π(ω)/Z(η), η = tilt_at(c)"

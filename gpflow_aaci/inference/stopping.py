@@ -1,0 +1,61 @@
+"""When a training run ends before its last step: early stopping, and Ctrl-C."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+
+class EarlyStopping(NamedTuple):
+    """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
+
+    metric: Literal["elbo", "nll"] = "nll"
+    patience: int = 10
+    min_delta: float = 0.0  # nats; of the whole ELBO, or of the NLL per datum
+
+
+class Record(NamedTuple):
+    """A row of the history."""
+
+    step: int
+    seconds: float
+    elbo: float
+    nll: float
+
+
+def should_stop(history: list[Record], rule: EarlyStopping | None) -> bool:
+    if rule is None:
+        return False
+    sign = -1.0 if rule.metric == "elbo" else 1.0
+    values = [sign * getattr(record, rule.metric) for record in history]
+    best, since = np.nan, 0
+    for value in values:
+        if np.isnan(best):  # nothing has been measured before, as in a run without test data
+            best = value
+        else:
+            is_better = value < best - rule.min_delta
+            best, since = (value, 0) if is_better else (best, since + 1)
+    return since >= rule.patience
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C has been pressed; pressed again, it is KeyboardInterrupt as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # signals go to the main thread
+        return
+    pressed = False
+
+    def press(number: int, frame: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

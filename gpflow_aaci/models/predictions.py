@@ -1,0 +1,59 @@
+"""Predictions are GPflow's, and also take frames and datasets."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
+
+from ..data import over_batches
+from ..validation import as_matrix
+from .shared import Augmented
+
+Inputs: TypeAlias = TensorType | tf.data.Dataset
+
+
+class WithPredictions(Augmented):
+    """``Xnew`` is [N, D], a frame of D columns, or a ``tf.data.Dataset`` of batches X [B, D]."""
+
+    def predict_f(
+        self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """
+        GPflow's. ``Xnew`` may also be a frame, or a ``tf.data.Dataset`` of batches X [B, D].
+
+        :raises ValueError: for ``full_cov`` with a dataset, whose batches are looked at by turns.
+        """
+        return self._predicted(super().predict_f, Xnew, full_cov, full_output_cov)
+
+    def predict_y(
+        self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """GPflow's, of what :meth:`predict_f` takes."""
+        return self._predicted(super().predict_y, Xnew, full_cov, full_output_cov)
+
+    def predict_log_density(
+        self,
+        data: RegressionData | tf.data.Dataset,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """GPflow's. ``data`` may also be frames, or a ``tf.data.Dataset`` of batches (X, Y)."""
+        predict = super().predict_log_density
+        if isinstance(data, tf.data.Dataset):
+            return over_batches(lambda *batch: predict(batch, full_cov, full_output_cov), data)
+        X, Y = map(as_matrix, data)
+        return predict((X, Y), full_cov, full_output_cov)
+
+    def _predicted(
+        self,
+        predict: Callable[..., MeanAndVariance],
+        Xnew: Inputs,
+        full_cov: bool,
+        full_output_cov: bool,
+    ) -> MeanAndVariance:
+        if isinstance(Xnew, tf.data.Dataset):
+            if full_cov:
+                raise ValueError("full_cov must be False where Xnew is a dataset. Found: True.")
+            return over_batches(lambda X: predict(X, full_cov, full_output_cov), Xnew)
+        return predict(as_matrix(Xnew), full_cov, full_output_cov)

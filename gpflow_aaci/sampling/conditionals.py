@@ -1,0 +1,203 @@
+r"""
+The conditionals of the augmented model: f or v given ω, and what ω leaves of the evidence.
+
+Given ω the likelihood is that of Gaussian observations ỹ = potential/precision of variance
+R = 1/precision, in super-Gaussian likelihoods with potential g + βω and precision 2γω (AACI
+Theorem 2): f is a Gaussian process regressed on them. No K⁻¹ is formed; K + R is well conditioned
+where K is not.
+
+Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.utilities import to_default_float
+
+from ..algebra.projection import Projection
+from ..augmentation import auglik_potential_and_precision
+from ..likelihoods import AugmentedLikelihood
+from ..models import AugmentedVGP
+
+
+class Prior(NamedTuple):
+    """f ~ N(mean, K) at the data."""
+
+    mean: tf.Tensor  # [N, broadcast L]
+    K: tf.Tensor  # [N, N], with GPflow's jitter
+    chol: tf.Tensor  # [N, N], of K
+
+
+def prior_at_data(model: AugmentedVGP) -> Prior:
+    """At the hyperparameters as they are."""
+    X, _, _ = model.checked_batch()
+    K = model.prior_covariance()[0]
+    return Prior(model.mean_function(X), K, tf.linalg.cholesky(K))
+
+
+@check_shapes(
+    "omega: [C..., N, L]",
+    "Y: [broadcast C..., N, P]",
+    "return[0]: [C..., L, N]",
+    "return[1]: [C..., L, N]",
+)
+def pseudo_observations(
+    likelihood: AugmentedLikelihood, omega: TensorType, Y: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    ỹ and its variance R: given ω the likelihood is N(ỹ | f, R) up to a factor free of f.
+
+    A precision so small that R would overflow says nothing of f, and is floored.
+    """
+    potential, precision = auglik_potential_and_precision(likelihood, omega, Y)
+    floor = np.finfo(precision.dtype.as_numpy_dtype).tiny ** 0.75
+    precision = tf.linalg.matrix_transpose(tf.maximum(precision, tf.cast(floor, precision.dtype)))
+    return tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision
+
+
+@check_shapes("K: [N, N]", "variance: [C..., L, N]", "return: [C..., L, N, N]")
+def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
+    """chol(K + R)."""
+    shape = tf.concat([tf.shape(variance), tf.shape(K)[-1:]], 0)
+    diagonal = tf.linalg.diag_part(K) + variance
+    return tf.linalg.cholesky(tf.linalg.set_diag(tf.broadcast_to(K, shape), diagonal))
+
+
+@check_shapes(
+    "omega: [C..., N, L]",
+    "Y: [broadcast C..., N, P]",
+    "return[0]: [C..., N, L]",
+    "return[1]: [C..., N, L]",
+)
+def f_given_omega(
+    likelihood: AugmentedLikelihood, prior: Prior, omega: TensorType, Y: TensorType, seed: Any
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The mean of p(f|ω, y), and a draw of f minus it.
+
+    Mean μ₀ + K (K + R)⁻¹ (ỹ − μ₀). The draw is Matheron's: f₀ ~ N(0, K) less what a regression on
+    its own noisy copy would make of it, f₀ − K (K + R)⁻¹ (f₀ + R^½ε).
+    """
+    observed, variance = pseudo_observations(likelihood, omega, Y)
+    prior_mean = tf.transpose(prior.mean)
+    seeds = tfp.random.split_seed(seed, n=2, salt="f_given_omega")
+    # Rows times a shared matrix: one product for all chains.
+    f_0 = tf.tensordot(normal(tf.shape(observed), seeds[0]), prior.chol, [[-1], [1]])
+    noise = tf.sqrt(variance) * normal(tf.shape(observed), seeds[1])
+    residuals = tf.stack([observed - prior_mean, f_0 + noise], axis=-1)  # [C..., L, N, 2]
+    solved = tf.linalg.cholesky_solve(cholesky_of_observations(prior.K, variance), residuals)
+    explained = tf.tensordot(tf.linalg.matrix_transpose(solved), prior.K, 1)  # [C..., L, 2, N]
+    return (
+        tf.linalg.matrix_transpose(prior_mean + explained[..., 0, :]),
+        tf.linalg.matrix_transpose(f_0 - explained[..., 1, :]),
+    )
+
+
+@check_shapes(
+    "mean: [broadcast N, broadcast L]",
+    "K: [N, N]",
+    "omega: [C..., N, L]",
+    "Y: [broadcast C..., N, P]",
+    "return: [C...]",
+)
+def log_evidence_given_omega(
+    likelihood: AugmentedLikelihood,
+    mean: TensorType,
+    K: TensorType,
+    omega: TensorType,
+    Y: TensorType,
+) -> tf.Tensor:
+    """log N(ỹ | mean, K + R), which is log p(y|ω) up to terms free of the prior's parameters."""
+    observed, variance = pseudo_observations(likelihood, omega, Y)
+    chol = cholesky_of_observations(K, variance)
+    residual = (observed - tf.transpose(mean))[..., None]
+    white = tf.linalg.triangular_solve(chol, residual)[..., 0]
+    terms = 0.5 * tf.square(white) + tf.math.log(tf.linalg.diag_part(chol))
+    return -tf.reduce_sum(terms, axis=[-2, -1])
+
+
+@check_shapes(
+    "omega: [C..., N, L]",
+    "Y: [broadcast C..., N, P]",
+    "return[0]: [C..., M, L]",
+    "return[1]: [C..., M, L]",
+)
+def v_given_omega(
+    likelihood: AugmentedLikelihood,
+    prior: Projection,
+    omega: TensorType,
+    Y: TensorType,
+    seed: Any,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The mean of p(v|ω, y), f integrated out, and a draw of v minus it.
+
+    ỹ_i | v ~ N(mean_i + A_iᵀ v, R_i + unexplained_i): S⁻¹ = I + A diag(precision) Aᵀ.
+    """
+    observed, variance = pseudo_observations(likelihood, omega, Y)
+    precision = 1.0 / (variance + prior.unexplained)  # [C..., L, N]
+    A = prior.A
+    weighted = precision * (observed - tf.transpose(prior.mean))
+    rows = tf.concat([A * precision[..., None, :], weighted[..., None, :]], -2)
+    products = _times_shared(rows, tf.transpose(A, [0, 2, 1]))  # [C..., L, M + 1, M]
+    B, lambda_1 = products[..., :-1, :], products[..., -1, :, None]
+    chol = tf.linalg.cholesky(B + tf.eye(tf.shape(A)[-2], dtype=B.dtype))
+    deviation = tf.linalg.triangular_solve(chol, normal(tf.shape(lambda_1), seed), adjoint=True)
+    mean = tf.linalg.cholesky_solve(chol, lambda_1)
+    return (
+        tf.linalg.matrix_transpose(mean[..., 0]),
+        tf.linalg.matrix_transpose(deviation[..., 0]),
+    )
+
+
+@check_shapes(
+    "v: [C..., M, L]", "omega: [C..., N, L]", "Y: [broadcast C..., N, P]", "return: [C..., N, L]"
+)
+def f_given_v_omega(
+    likelihood: AugmentedLikelihood,
+    prior: Projection,
+    v: TensorType,
+    omega: TensorType,
+    Y: TensorType,
+    seed: Any,
+) -> tf.Tensor:
+    """Every f_i is regressed on its own ỹ_i: weight unexplained/(unexplained + R)."""
+    observed, variance = map(tf.linalg.matrix_transpose, pseudo_observations(likelihood, omega, Y))
+    unexplained = tf.transpose(prior.unexplained)
+    weight = unexplained / (unexplained + variance)
+    mean = f_mean(prior, v)
+    return (
+        mean
+        + weight * (observed - mean)
+        + tf.sqrt(weight * variance) * normal(tf.shape(omega), seed)
+    )
+
+
+def f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:
+    """mean + Aᵀ v, [C..., N, L]."""
+    rows = tf.linalg.matrix_transpose(v)[..., None, :]  # [C..., L, 1, M]
+    return prior.mean + tf.linalg.matrix_transpose(_times_shared(rows, prior.A)[..., 0, :])
+
+
+def _times_shared(rows: tf.Tensor, shared: tf.Tensor) -> tf.Tensor:
+    """
+    [C..., L, R, N] times [L, N, K]: one product for each output, whatever the number of chains.
+
+    (TensorFlow's own broadcasting makes many small products; in float32 it can crash in oneDNN.)
+    """
+    shape = tf.shape(rows)
+    P, N, K = shared.shape
+    flat = tf.transpose(tf.reshape(rows, [-1, P, shape[-2], N]), [1, 0, 2, 3])
+    product = tf.matmul(tf.reshape(flat, [P, -1, N]), shared)
+    product = tf.transpose(tf.reshape(product, [P, -1, shape[-2], K]), [1, 0, 2, 3])
+    return tf.reshape(product, tf.concat([shape[:-1], [K]], 0))
+
+
+def normal(shape: Any, seed: Any) -> tf.Tensor:
+    seed = tfp.random.sanitize_seed(seed, salt="gibbs_normal")
+    zero = to_default_float(0.0)
+    return tf.random.stateless_normal(shape, seed, dtype=zero.dtype)

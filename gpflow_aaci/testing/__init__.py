@@ -1,0 +1,83 @@
+"""What every augmentation must satisfy; for one's own likelihoods as for the built-in ones."""
+
+import numpy as np
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
+from ..progress import progress_bar
+from ..validation import as_default_float, check_finite, require
+from .augmented import (
+    bound_is_below,
+    finite_partition,
+    integrates_to_one,
+    obeys_bayes,
+    pieces_agree,
+    predicts_its_expectation,
+)
+from .phi import (
+    analytic,
+    completely_monotone,
+    finite_everywhere,
+    h_squared_non_negative,
+    starts_at_one,
+)
+
+
+@check_shapes("Y: [N, P]")
+def check_likelihood(
+    likelihood: AugmentedLikelihood, Y: TensorType, *, progress: bool = True
+) -> None:
+    """
+    Check that a likelihood has the augmentation it states, so that inference with it is right.
+
+    Of any ``AugmentedLikelihood``: that ∫ p(y|f) dy = 1 where ``is_density`` says so, and that
+    ``scalar_log_density`` is its expectation; that log Z and E[ω] are finite; that offset, tilt,
+    log Z, E[ω] and the sites belong to one p(y, ω|f); that the augmented bound stays below
+    E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
+
+    Of a ``SuperGaussianLikelihood`` also: that φ(0) = 1 and φ ≤ 1; that φ is completely monotone,
+    by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
+    that β² ≤ 4αγ. In float64::
+
+        check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
+
+    :param Y: observations of the kind the likelihood is for, e.g. some training data.
+    :param progress: whether a bar shows how many checks have been made.
+    :raises ValueError: naming what fails, where, and by how much.
+    """
+    if not isinstance(likelihood, AugmentedLikelihood):
+        raise ValueError(
+            "likelihood must be an AugmentedLikelihood, e.g. your own SuperGaussianLikelihood. "
+            f"Found: {type(likelihood).__name__}."
+        )
+    if default_float() is not np.float64:
+        raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
+    Y = as_default_float(Y)
+    require([check_finite("Y", Y), *likelihood.check_observations(Y)])
+    checks = [
+        finite_partition(likelihood, Y),
+        pieces_agree(likelihood, Y),
+        integrates_to_one(likelihood, Y),
+        predicts_its_expectation(likelihood, Y),
+        bound_is_below(likelihood, Y),
+        obeys_bayes(likelihood, Y),
+    ]
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        checks = [
+            starts_at_one(likelihood),
+            finite_everywhere(likelihood),
+            completely_monotone(likelihood),
+            analytic(likelihood),
+            h_squared_non_negative(likelihood, Y),
+            *checks[1:],
+        ]
+    failures: list[str] = []
+    with progress_bar(progress, total=len(checks), unit="check") as bar:
+        for check in checks:
+            failures += check
+            bar.update()
+    if failures:
+        name = type(likelihood).__name__
+        raise ValueError(f"{name} is not a valid likelihood here: " + " ".join(failures))
