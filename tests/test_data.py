@@ -17,6 +17,7 @@ from gpflow_aaci import (
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
+    SparseGibbsKernel,
     data,
     fit_collapsed,
     likelihoods,
@@ -244,6 +245,17 @@ def test_a_model_that_keeps_its_data_takes_no_dataset(rows: Pair) -> None:
     for route in ROUTES.values():
         with pytest.raises(ValueError, match="data must not be given"):
             route(model, stream(few))  # type: ignore[arg-type]
+
+
+def test_what_is_kept_for_every_row_cannot_stream(rows: Pair, tmp_path: Path) -> None:
+    model, dataset = make(), stream(rows)
+    for route in (
+        lambda: model.collapsed_elbo(dataset),
+        lambda: sample_posterior(model, 1, data=dataset, progress=False),
+        lambda: SparseGibbsKernel(model, dataset),
+    ):
+        with pytest.raises(ValueError, match="data must be arrays here"):
+            route()
 
 
 def test_in_a_compiled_step_a_dataset_is_refused(rows: Pair) -> None:

@@ -66,6 +66,7 @@ class WithBounds(Augmented):
         Fmu, Fvar = self.predict_f(X)
         return term.worth(X, Fmu, Fvar, Y)
 
+    @check_shapes("batch[0]: [N, D]", "batch[1]: [N, P]", "c: [N, P]", "return: []")
     def _collapsed_elbo(self, batch: Batch, c: TensorType | None) -> tf.Tensor:
         X, Y, scale = batch
         if c is None:

@@ -92,19 +92,24 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
     ) -> Batch:
         if data is None:
             raise ValueError("data must be given: AugmentedSVGP keeps none.")
+        if isinstance(data, tf.data.Dataset):
+            raise ValueError(
+                "data must be arrays here, (X, Y): what is kept for every row cannot stream. "
+                "Found: a tf.data.Dataset."
+            )
         num_data = num_data if self.num_data is None else self.num_data
         X, Y = self.checked_rows(tuple(map(as_matrix, data)), num_data)
         if num_data is None:
             return X, Y, tf.ones([], X.dtype)
         return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
 
-    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "c: [N, P]", "return: []")
     def collapsed_elbo(self, data: RegressionData, c: TensorType | None = None) -> tf.Tensor:
         """
         The augmented bound with q(u) maximised out, given c; differentiable in the hyperparameters.
 
-        :param c: c > 0 of every datum, any of which gives a bound; that of the current q unless
-            given, from where the bound is at least ``elbo``.
+        :param data: X [N, D], Y [N, P]; no dataset, as every row has a c of its own.
+        :param c: [N, P], c > 0 of every datum, any of which gives a bound; that of the current q
+            unless given, from where the bound is at least ``elbo``.
         """
         return self._collapsed_elbo(self.checked_batch(data), c)
 

@@ -76,7 +76,6 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]."""
         return gauss_kl(self.q_mu, self.q_sqrt)
 
-    @check_shapes("c: [N, P]", "return: []")
     def collapsed_elbo(self, c: TensorType | None = None) -> tf.Tensor:
         """As :meth:`AugmentedSVGP.collapsed_elbo`."""
         return self._collapsed_elbo(self.checked_batch(), c)
