@@ -64,6 +64,7 @@ ORDER = [
     "inference.profile",
     "inference.quasi_newton",
     "inference.coordinates",
+    "inference.units",
     "inference.climb",
     "inference.fitting",
     "inference.stopping",

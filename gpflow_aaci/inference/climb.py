@@ -16,6 +16,7 @@ from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
 from .profile import Profile
 from .quasi_newton import Curvature, Point, ascend
+from .units import STEP, along_units
 
 INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
 MOST_ITERATIONS = 1_000
@@ -24,6 +25,7 @@ _ROWS_PER_COORDINATE = 100  # of the first subset, at least
 _SUBSET_TOLERANCE = 3e-4  # nats per datum that the last iterations on a subset must gain
 _LAST = 3  # iterations that must gain together
 _MOST_IN_MEMORY = 100_000  # rows of a subset
+_FARTHEST = 100.0  # coordinate in which units are tried
 _FLOAT32_ROWS = 4_000  # from which on products of size N·M² are in float32
 
 _GAINED_LITTLE = f"the last {_LAST} iterations gained too little"
@@ -200,6 +202,8 @@ class Climb:
             best = self.objective.evaluate(stretch, state.point.x, state.q, 1e-3)
             return state._replace(point=best[0], q=best[1], reason=_NOTHING_ELSE)
         point, q = self.objective.evaluate(stretch, state.point.x, state.q)
+        if not state.stretch:
+            point, q = self._in_other_units(stretch, point, q)
         is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
         return state._replace(
             point=point,
@@ -208,6 +212,19 @@ class Climb:
             evaluations=self.objective.evaluations,
             reason="" if is_finite else _NOT_FINITE,
         )
+
+    def _in_other_units(
+        self, stretch: Stretch, point: Point, q: Gaussian
+    ) -> tuple[Point, Gaussian]:
+        """From where to climb, if y is in another unit than was guessed."""
+        line = along_units(self._model, self.objective.coordinates)
+        for step in () if line is None else (STEP, -STEP):
+            while np.max(np.abs(point.x[line != 0.0])) < _FARTHEST:
+                there, q_there = self.objective.evaluate(stretch, point.x + step * line, q)
+                if not there.value > point.value or not np.all(np.isfinite(there.gradient)):
+                    break
+                point, q = there, q_there
+        return point, q
 
     def step(self, stretch: Stretch, state: State) -> State:
         """One iteration."""

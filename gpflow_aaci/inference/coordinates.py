@@ -53,6 +53,17 @@ class Coordinates:
         excess, small = self._excess(x)
         return in_variables * np.where(small, 1.0, excess / -np.expm1(-excess))
 
+    def of_logarithms(self, values: Sequence[tuple[Parameter, float]]) -> AnyNDArray | None:
+        """A vector with these values for all of a parameter; None unless its logarithm is here."""
+        x, starts = np.zeros(len(self._in_logarithms)), np.cumsum([0, *self._sizes])
+        at = {id(v): slice(*starts[i : i + 2]) for i, v in enumerate(self.variables)}
+        for parameter, value in values:
+            where = at.get(id(parameter.unconstrained_variable))
+            if where is None or not self._in_logarithms[where].all():
+                return None
+            x[where] = value
+        return x
+
     def _excess(self, x: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
         """e^x where x is a logarithm, 1 elsewhere and where it is too small to matter."""
         small = ~self._in_logarithms | (x < -30.0)
