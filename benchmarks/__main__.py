@@ -9,11 +9,30 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from . import keep_tensorflow_quiet
+from . import (
+    augmentation_gap,
+    convergence,
+    keep_tensorflow_quiet,
+    long_run,
+    omega_throughput,
+    sampling,
+    step_time,
+    streaming,
+)
+from .cache import read_metrics
 from .config import ConfigError, Single, describe_config, load_config, parts
-from .experiments import EXPERIMENTS
-from .kept import read_metrics
-from .report import print_table, read_environment, write_environment, write_report
+from .report import print_table, write_environment, write_report
+
+# Each has ``run(config, data folder, quiet)`` and ``report(metrics)``.
+EXPERIMENTS = {
+    "convergence": convergence,
+    "augmentation_gap": augmentation_gap,
+    "step_time": step_time,
+    "long_run": long_run,
+    "sampling": sampling,
+    "omega_throughput": omega_throughput,
+    "streaming": streaming,
+}
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -45,7 +64,7 @@ def run(
         for part in experiments:
             _make_writable(part.output)
         for part in experiments:
-            metrics = EXPERIMENTS[type(part)].run(part, data_dir, quiet)
+            metrics = EXPERIMENTS[part.experiment].run(part, data_dir, quiet)
             resolved = part.model_dump_json(indent=2, exclude={"output"})
             (part.output / "config.json").write_text(resolved + "\n")
             write_environment(metrics, part.output)
@@ -77,8 +96,8 @@ def _report(part: Single, title: str, quiet: bool) -> None:
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
     _make_writable(part.output)
-    made = EXPERIMENTS[type(part)].report(read_metrics(path))
-    write_report(made, title, part.output, read_environment(part.output))
+    made = EXPERIMENTS[part.experiment].report(read_metrics(path))
+    write_report(made, title, part.output)
     if not quiet:
         for caption, table in made.tables.items():
             print_table(table, caption or title)

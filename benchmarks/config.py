@@ -44,7 +44,7 @@ class _Strict(BaseModel):
         return raw
 
 
-class _Experiment(_Strict):
+class Experiment(_Strict):
     """What every config has."""
 
     output: Path = Field(strict=False, description="the folder of all results")
@@ -100,6 +100,7 @@ class Problem(_Strict):
         None, description="most rows: a random subset, the same always"
     )
     name: str | None = Field(None, description="in tables and figures")
+    full: bool = Field(False, description="a full GP in the place of inducing points")
     likelihood: LikelihoodConfig
 
 
@@ -142,14 +143,14 @@ class Adam(_Strict):
     learning_rate: Grid[PositiveFloat] = [0.03]
 
 
-class Collapsed(_Strict):
-    kind: Literal["collapsed"]
+class Untuned(_Strict):
+    kind: Literal["collapsed", "scipy"]
 
 
-Method = Annotated[Alternating | Collapsed | NatGrad | Adam, Field(discriminator="kind")]
+Method = Annotated[Alternating | NatGrad | Adam | Untuned, Field(discriminator="kind")]
 
 
-class Convergence(_Experiment):
+class Convergence(Experiment):
     experiment: Literal["convergence"]
     problem: list[Problem] = Field(min_length=1)
     method: list[Method] = Field(min_length=1)
@@ -157,9 +158,15 @@ class Convergence(_Experiment):
     num_inducing: PositiveInt = 200
     batch_size: PositiveInt = 100
     steps: PositiveInt = Field(
-        50_000, description="most minibatch steps of one run; collapsed stops when it has converged"
+        50_000, description="most steps or iterations of one run; collapsed counts none"
     )
     seconds: PositiveFloat = Field(45.0, description="most training seconds of one run")
+    tolerance: PositiveFloat | None = Field(
+        None,
+        description="a method that steps has converged where its last 200 steps gain less ELBO, "
+        "in nats per datum; unless given it goes on to its limits",
+    )
+    repeats: PositiveInt = Field(1, description="of every run, with models made anew")
     test_fraction: float = Field(0.1, gt=0, lt=1)
     max_test: PositiveInt = Field(10_000, description="most test rows, as in the paper's scripts")
     seeds: Seeds = Field(
@@ -169,7 +176,7 @@ class Convergence(_Experiment):
     )
 
 
-class AugmentationGap(_Experiment):
+class AugmentationGap(Experiment):
     experiment: Literal["augmentation_gap"]
     problem: list[Problem] = Field(min_length=1)
     kernel_variance: PositiveFloat = 0.1
@@ -180,7 +187,7 @@ class AugmentationGap(_Experiment):
     seeds: Seeds = Field([0, 1, 2], description="of the split")
 
 
-class StepTime(_Experiment):
+class StepTime(Experiment):
     experiment: Literal["step_time"]
     num_inducing: PositiveInt = 200
     batch_size: PositiveInt = 100
@@ -190,7 +197,7 @@ class StepTime(_Experiment):
     steps_per_round: PositiveInt = 40
 
 
-class LongRun(_Experiment):
+class LongRun(Experiment):
     experiment: Literal["long_run"]
     steps: PositiveInt = 100_000
     num_inducing: PositiveInt = 30
@@ -218,7 +225,7 @@ class OtherSampler(_Strict):
 SamplingMethod = Annotated[GibbsMethod | HMCMethod | OtherSampler, Field(discriminator="kind")]
 
 
-class Sampling(_Experiment):
+class Sampling(Experiment):
     experiment: Literal["sampling"]
     problem: list[Problem] = Field(min_length=1)
     method: list[SamplingMethod] = Field(min_length=1)
@@ -230,7 +237,7 @@ class Sampling(_Experiment):
     seed: int = 0
 
 
-class OmegaThroughput(_Experiment):
+class OmegaThroughput(Experiment):
     experiment: Literal["omega_throughput"]
     likelihoods: list[LikelihoodName] = Field(
         [name for name in get_args(LikelihoodName) if name != "Gaussian"],  # its ω is a constant
@@ -242,10 +249,18 @@ class OmegaThroughput(_Experiment):
     rounds: PositiveInt = 15
 
 
-Single = Convergence | AugmentationGap | StepTime | LongRun | Sampling | OmegaThroughput
+class Streaming(Experiment):
+    experiment: Literal["streaming"]
+    rows: list[PositiveInt] = Field([50_000, 500_000, 5_000_000], min_length=1)
+    input_dim: PositiveInt = 18
+    num_inducing: PositiveInt = 200
+    repeats: PositiveInt = 3
 
 
-class Suite(_Experiment):
+Single = Convergence | AugmentationGap | StepTime | LongRun | Sampling | OmegaThroughput | Streaming
+
+
+class Suite(Experiment):
     """Experiments one after the other, their output folders inside its own."""
 
     experiment: Literal["suite"]

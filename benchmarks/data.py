@@ -17,11 +17,20 @@ class Dataset:
 
     name: str
     table: Table
-    is_binary: bool
+    problem: Problem
+
+    @property
+    def is_binary(self) -> bool:
+        return self.problem.likelihood.name in BINARY_LIKELIHOODS
 
     @cached_property
     def sha256(self) -> str:
         return self.table.sha256()
+
+    @property
+    def key(self) -> dict[str, object]:
+        """What a run on it depends on."""
+        return {"problem": self.problem.model_dump(), "data": self.sha256}
 
     def split(self, test_fraction: float, seed: int, max_test: int | None = None) -> "Split":
         """
@@ -96,15 +105,7 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
     name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]
     if table.is_synthetic:  # also where the config has given it another name
         name += " (synthetic)"
-    return Dataset(name, replace(table, y=y), is_binary)
-
-
-def synthetic(num_data: int, input_dim: int) -> Split:
-    """A wave in many dimensions with Student-t noise."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(num_data, input_dim))
-    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.3 * rng.standard_t(3, size=(num_data, 1))
-    return Split("synthetic", X, Y, X[:100], Y[:100])
+    return Dataset(name, replace(table, y=y), problem)
 
 
 def _standardise(train: Array, test: Array) -> tuple[Array, Array]:

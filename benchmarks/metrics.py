@@ -126,10 +126,6 @@ def _noise_cdf(likelihood: SuperGaussianLikelihood, residual: Array) -> Array:
 
 
 def _standard_elbo(model: gpflow.models.GPModel, batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    match model:
-        case gpflow_aaci.AugmentedVGP():
-            return model.standard_elbo()
-        case gpflow_aaci.AugmentedSVGP():
-            return model.standard_elbo(batch)
-        case _:
-            return model.elbo(batch)
+    is_ours = isinstance(model, gpflow_aaci.AugmentedSVGP | gpflow_aaci.AugmentedVGP)
+    elbo = model.standard_elbo if is_ours else model.elbo
+    return elbo() if isinstance(model, gpflow.models.VGP) else elbo(batch)

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tqdm import tqdm
 
 from gpflow_aaci import TiltedDistribution, likelihoods
+from gpflow_aaci.progress import progress_bar
 
 from .config import OmegaThroughput
 from .report import Report
@@ -31,7 +31,7 @@ def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFr
     }
     times: dict[tuple[str, str], list[float]] = {key: [] for key in samplers}
     total = (config.rounds + 1) * len(samplers)
-    with tqdm(total=total, unit="draw", disable=True if quiet else None) as bar:
+    with progress_bar(not quiet, total=total, unit="draw") as bar:
         for turn in range(config.rounds + 1):
             for key, sample in samplers.items():
                 began = time.perf_counter()
