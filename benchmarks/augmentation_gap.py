@@ -17,7 +17,7 @@ from .config import AugmentationGap
 from .data import Dataset, load_datasets
 from .methods import make_likelihood
 from .metrics import Measured, evaluator, metric_names
-from .report import Report, band, one_legend, style, subplots
+from .report import Report, band, one_legend, over_seeds, style, subplots
 
 _TOLERANCE = 1e-9  # nats per datum that one more closed-form step gains
 _MOST_STEPS = 2_000
@@ -139,6 +139,5 @@ def _figure(metrics: pd.DataFrame) -> Figure:
         row[0].set_title(problem.replace("_", " "), loc="left")
         for ax in row:
             ax.set(xlabel="lengthscale [standard deviations]", xscale="log")
-    seeds = metrics.seed.nunique()
-    one_legend(figure, axes, f"median and range over {seeds} seeds" if seeds > 1 else None)
+    one_legend(figure, axes, over_seeds(metrics))
     return figure

@@ -17,32 +17,20 @@ from matplotlib.figure import Figure
 import gpflow_aaci
 from gpflow_aaci.progress import progress_bar
 
+from . import methods
 from .cache import finished
 from .config import Convergence
 from .data import Dataset, load_datasets
-from .methods import (
-    GPFLOWS,
-    LABELS,
-    CountingScipy,
-    Model,
-    Setting,
-    Start,
-    Step,
-    all_rows,
-    clustered,
-    make_method,
-    make_model,
-    make_start,
-    minibatches,
-    settings,
-)
+from .methods import GPFLOWS, LABELS, Model, Setting, Start, Step
 from .metrics import Measured, evaluator, metric_names
-from .report import Report, band, in_order, one_legend, style, subplots
+from .report import Report, band, fixed, in_order, one_legend, over_seeds, style, subplots
 
 _FIRST_EVALUATION, _EVALUATION_RATIO = 0.01, 1.1  # training seconds, and from one to the next
 _WINDOW = 200  # steps that must gain together
 TOLERANCES = (0.05, 0.005)  # nats: the first seconds, and the end
 _OURS = LABELS["collapsed"]
+_TURN = ["problem", "seed", "repeat"]
+_KEYS = ["problem", "method"]
 
 
 def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
@@ -52,26 +40,28 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
     The whole grid at the first seed; at the others only the paper's settings and those of each
     method that ended lowest or were fastest at the first.
     """
-    grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
+    grid = list(dict.fromkeys(s for method in config.method for s in methods.settings(method)))
     # All data first: a wrong path, or too few rows, is said before anything has run.
     datasets = load_datasets(config.problem, folder, quiet)
     for dataset in datasets:
         if not dataset.problem.full:
             split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
-            clustered(split, config.num_inducing)
+            methods.clustered(split, config.num_inducing)
     runs: list[pd.DataFrame] = []
     total = len(grid) * len(datasets) * config.repeats
     with progress_bar(not quiet, total=total, unit="run") as progress:
         for dataset in datasets:
             chosen = grid
             for seed in config.seeds:
-                for repeat, setting in itertools.product(range(config.repeats), chosen):
+                turns = itertools.product(range(config.repeats), chosen)
+                of_seed = []
+                for repeat, setting in turns:
                     progress.set_description(f"{dataset.name}: {LABELS[setting.kind]}, {setting}")
-                    runs.append(_finished(config, dataset, setting, seed, repeat))
+                    of_seed.append(_finished(config, dataset, setting, seed, repeat))
                     progress.update()
+                runs += of_seed
                 if seed == config.seeds[0] and len(config.seeds) > 1:
-                    first = pd.concat(run for run in runs if (run.problem == dataset.name).all())
-                    names = best_and_fastest(first[first.repeat == 0])
+                    names = best_and_fastest(pd.concat(of_seed[: len(grid)]))
                     chosen = [s for s in grid if s.is_papers or (LABELS[s.kind], str(s)) in names]
                     progress.total += len(chosen) * (len(config.seeds) - 1) * config.repeats
     return pd.concat(runs, ignore_index=True)
@@ -79,22 +69,20 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 def report(metrics: pd.DataFrame) -> Report:
     """Each method at its best, how soon it was near the end, and when it returned."""
+    best = best_runs(metrics)
     tolerances = " and ".join(map(str, TOLERANCES))
     tables = {
         "Each method at the grid point that ends lowest, chosen by the test NLL for every method "
         "alike: from the whole grid at the first seed, from its best and soonest there at the "
         "others; medians over seeds.": summary_table(metrics),
+        "When it ended there, and at which ELBO (GPflow's, by one quadrature for all); medians. "
+        "How many times fit_collapsed's seconds, and how much above its ELBO, in the same "
+        "repeat. Tracing: until a first step or evaluation has been made, which is undone.": returns_table(metrics),
         f"Seconds until the test NLL stays within {tolerances} nats of the best final NLL of all "
         "methods, each at its soonest of these grid points; medians over seeds. The speed-up is "
         "over the best of GPflow's methods.": speed_up_table(metrics),
-        "When each method ended, at the grid point of the highest ELBO, and that ELBO (GPflow's, "
-        "by the same quadrature for all); medians. Ratios and differences are to fit_collapsed in "
-        "the same repeat.": returns_table(metrics),
     }
-    pictures = {
-        "convergence": convergence_figure(best_runs(metrics)),
-        "returns": returns_figure(metrics),
-    }
+    pictures = {"convergence": convergence_figure(best), "returns": returns_figure(best)}
     if _OURS in set(metrics.method) and not set(GPFLOWS).isdisjoint(metrics.method):
         caption = (
             f"fit_collapsed's return beside the best tuned GPflow method's seconds to within "
@@ -129,7 +117,7 @@ def _finished(
 
     def run() -> pd.DataFrame:
         split = dataset.split(config.test_fraction, seed, config.max_test)
-        start = make_start(split, dataset.problem, config.num_inducing, seed, config.kernel)
+        start = methods.make_start(split, dataset.problem, config.num_inducing, seed, config.kernel)
         label = {"problem": dataset.name, **of_run, **metric_names(dataset.is_binary)}
         return pd.DataFrame(label | row for row in _run_one(config, setting, start, seed))
 
@@ -150,18 +138,15 @@ class _Run:
     def __init__(self, config: Convergence, start: Start, model: Model) -> None:
         self.config, self.start, self.model = config, start, model
         self.rows: list[dict[str, Any]] = []
-        self.paused = 0.0  # seconds
         self._evaluate = evaluator(model, start.split)
         self._evaluate()  # compiles
         self._step, self._seconds, self._due = 0, 0.0, _FIRST_EVALUATION
 
     def begin(self, tracing_seconds: float) -> None:
         """What was compiled before is not on the clock."""
-        stopped = time.perf_counter()
         self.tracing_seconds = tracing_seconds
         self._record()
         self._began = time.perf_counter()
-        self.paused += self._began - stopped
 
     def watch(
         self, step: int, is_due: bool = False, prepare: Callable[[], None] = lambda: None
@@ -182,13 +167,11 @@ class _Run:
             self._due = self._seconds * _EVALUATION_RATIO
         if is_over:
             raise _EndOfRunError("limit: time")
-        pause = time.perf_counter() - stopped
-        self._began, self.paused = self._began + pause, self.paused + pause
+        self._began += time.perf_counter() - stopped
 
-    def returned(self, step: int, seconds: float | None = None) -> None:
-        """The method has ended by itself, after so many seconds if it says so."""
-        now = time.perf_counter() - self._began if seconds is None else seconds
-        self._step, self._seconds = step, max(now, self._seconds)
+    def returned(self, step: int) -> None:
+        """The method has ended by itself."""
+        self._step, self._seconds = step, time.perf_counter() - self._began
         self._record()
 
     def end(self, status: str) -> list[dict[str, Any]]:
@@ -214,11 +197,11 @@ def _run_one(
 ) -> list[dict[str, Any]]:
     if setting.kind in ("collapsed", "scipy"):
         is_ours = setting.kind == "collapsed"
-        run = _Run(config, start, make_model(start, is_augmented=is_ours))
+        run = _Run(config, start, methods.make_model(start, is_augmented=is_ours))
         train = functools.partial(_fit_collapsed if is_ours else _minimize, run)
     else:
-        batches = minibatches(start, config.batch_size, seed)
-        model, step, variables = make_method(setting, start, batches)
+        batches = methods.minibatches(start, config.batch_size, seed)
+        model, step, variables = methods.make_method(setting, start, batches)
         run = _Run(config, start, model)
         train = functools.partial(_take_steps, run, step, variables)
     try:
@@ -258,10 +241,10 @@ def _trace(step: Step, variables: Sequence[tf.Variable]) -> float:
 
 def _minimize(run: _Run) -> str:
     """``gpflow.optimizers.Scipy()`` as notebooks call it, on all rows."""
-    data = all_rows(run.start)
+    data = methods.all_rows(run.start)
     arguments = () if data is None else (data,)
     closure = run.model.training_loss_closure(*arguments)
-    optimizer, variables = CountingScipy(), run.model.trainable_variables
+    optimizer, variables = methods.CountingScipy(), run.model.trainable_variables
     x = optimizer.initial_parameters(variables).numpy()
     # Autograph parses the sources once in a process, for seconds that are not this model's.
     tf.function(run.model.training_loss_closure(*arguments, compile=False))()
@@ -288,7 +271,7 @@ def _minimize(run: _Run) -> str:
 
 
 def _fit_collapsed(run: _Run) -> str:
-    """Compiling is tracing; at the end what the package itself says was tracing."""
+    """Tracing: until a first evaluation, as for ``Scipy()``; what is compiled later is not."""
     began = time.perf_counter()
 
     def callback(progress: gpflow_aaci.FitProgress) -> None:
@@ -297,10 +280,9 @@ def _fit_collapsed(run: _Run) -> str:
         else:
             run.watch(progress.evaluations)
 
-    data = all_rows(run.start)
+    data = methods.all_rows(run.start)
     found = gpflow_aaci.fit_collapsed(run.model, data, callback=callback, progress=False)
-    run.tracing_seconds = found.tracing_seconds
-    run.returned(found.evaluations, found.fitting_seconds - run.paused)
+    run.returned(found.evaluations)
     return "converged" if found.converged else f"returned: {found.reason}"
 
 
@@ -314,7 +296,7 @@ def smooth_nll(run: pd.DataFrame) -> np.ndarray:
 
 def time_to(run: pd.DataFrame, nll: float) -> float:
     """Training seconds from which on the smoothed test NLL stays at or below ``nll``; or inf."""
-    if len(run) < 3 or _failed(run):
+    if len(run) < 3 or run.status.iloc[-1].startswith("failed"):
         return np.inf
     above = np.flatnonzero(smooth_nll(run) > nll)
     if len(above) == 0:
@@ -322,40 +304,30 @@ def time_to(run: pd.DataFrame, nll: float) -> float:
     return np.inf if above[-1] + 1 == len(run) else float(run.seconds.iloc[above[-1] + 1])
 
 
-def _failed(run: pd.DataFrame) -> bool:
-    return run.status.iloc[-1].startswith("failed")
+def _judged(metrics: pd.DataFrame) -> pd.DataFrame:
+    """A row for every run: its smoothed final NLL, and seconds to near the lowest of its turn."""
+    rows = []
+    for _, run in metrics.groupby([*_TURN, "method", "setting"], sort=False):
+        end = run.iloc[-1]
+        final = np.inf if end.status.startswith("failed") else smooth_nll(run)[-1]
+        rows.append({**end, "final": final, "run": run})
+    each = pd.DataFrame(rows)
+    each["lowest"] = each.groupby(_TURN).final.transform("min")
+    for tolerance in TOLERANCES:
+        goals = zip(each.run, each.lowest + tolerance, strict=True)
+        each[tolerance] = [time_to(run, nll) for run, nll in goals]
+    return each
 
 
 def best_and_fastest(metrics: pd.DataFrame) -> set[tuple[str, str]]:
     """(method, setting) of each method that end lowest, or are soonest near the best of all."""
-    runs = dict(iter(metrics.groupby(["method", "setting"], sort=False)))
-    final = {name: smooth_nll(r)[-1] for name, r in runs.items() if not _failed(r)}
-    lowest = min(final.values(), default=np.nan)
-    chosen: set[tuple[str, str]] = set()
-    for method in metrics.method.unique():
-        names = [name for name in final if name[0] == method]
-        if not names:  # all failed: say so at every seed
-            chosen.update(name for name in runs if name[0] == method)
-            continue
-        chosen.add(min(names, key=final.__getitem__))
-        for tolerance in TOLERANCES:
-            times = {name: time_to(runs[name], lowest + tolerance) for name in names}
-            fastest = min(names, key=times.__getitem__)
-            if np.isfinite(times[fastest]):
-                chosen.add(fastest)
+    chosen = set()
+    for method, runs in _judged(metrics).groupby("method"):
+        for column in ("final", *TOLERANCES):
+            first = runs.loc[runs[column].idxmin()]
+            if np.isfinite(first[column]) or column == "final":  # all failed: say so at every seed
+                chosen.add((method, first.setting))
     return chosen
-
-
-def _turns(metrics: pd.DataFrame) -> Any:
-    """For every problem, seed and repeat: its name, its finished runs, and their lowest NLL."""
-    for (problem, *_), turn in metrics.groupby(["problem", "seed", "repeat"], sort=False):
-        runs = [run for _, run in turn.groupby(["method", "setting"], sort=False)]
-        runs = [run for run in runs if not _failed(run)]
-        yield problem, runs, min((smooth_nll(run)[-1] for run in runs), default=np.nan)
-
-
-def _soonest(runs: list[pd.DataFrame], methods: Sequence[str], nll: float) -> float:
-    return min((time_to(run, nll) for run in runs if run.method.iloc[0] in methods), default=np.inf)
 
 
 def speed_up_table(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -366,57 +338,49 @@ def speed_up_table(metrics: pd.DataFrame) -> pd.DataFrame:
     lowest) in that seed; and how many times sooner than the best of GPflow's methods, where that
     never got there: than its time limit, at least.
     """
-    rows = []
-    for problem, runs, lowest in _turns(metrics):
-        for method in metrics[metrics.problem == problem].method.unique():
-            ends = [smooth_nll(run)[-1] for run in runs if run.method.iloc[0] == method]
-            row = {"problem": problem, "method": method, "final NLL": min(ends, default=np.inf)}
-            rows.append(row | {t: _soonest(runs, [method], lowest + t) for t in TOLERANCES})
-    keys = ["problem", "method"]
-    medians = pd.DataFrame(rows).groupby(keys, sort=False).median().reset_index()
+    columns = [*TOLERANCES, "final"]
+    soonest = _judged(metrics).groupby([*_TURN, "method"], sort=False)[columns].min()
+    medians = soonest.groupby(_KEYS, sort=False).median().reset_index()
     is_gpflows = medians.method.isin(GPFLOWS)
-    limits = _limits(metrics)
-    table = medians[keys].copy()
+    best = medians[is_gpflows].groupby("problem")[columns].min().reindex(medians.problem)
+    limits = _limits(metrics).reindex(medians.problem)
+    table = medians[_KEYS].copy()
     for tolerance in TOLERANCES:
-        best = medians[is_gpflows].groupby("problem")[tolerance].min()
+        ratios = map(_ratio, best[tolerance], medians[tolerance], limits)
         table[f"to {tolerance} [s]"] = medians[tolerance].map(_reached)
-        table[f"speed-up to {tolerance}"] = [
-            "" if gpflows or p not in best else _ratio(best[p], own, limits[p])
-            for gpflows, p, own in zip(is_gpflows, medians.problem, medians[tolerance], strict=True)
-        ]
-    table["final NLL"] = medians["final NLL"].map("{:.4f}".format)
-    return table
+        table[f"speed-up to {tolerance}"] = np.where(is_gpflows, "", list(ratios))
+    return table.assign(**{"final NLL": fixed(medians.final, 4)})
 
 
 def beside_gpflow_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """When fit_collapsed returned and was near its end, beside the soonest of GPflow's methods."""
-    rows = []
-    for problem, runs, lowest in _turns(metrics):
-        ours = next((run for run in runs if run.method.iloc[0] == _OURS), None)
-        if ours is not None:
-            end = ours.iloc[-1]
-            own, best = end.nll + TOLERANCES[-1], lowest + TOLERANCES[-1]
-            times = [end.seconds, end.seconds + end.tracing_seconds, time_to(ours, own)]
-            gpflows = [_soonest(runs, GPFLOWS, own), _soonest(runs, GPFLOWS, best)]
-            rows.append([problem, end.nll, end.nll - lowest, *times, *gpflows])
-    columns = ["problem", "nll", "excess", "returned", "with_tracing", "near", "own", "best"]
-    each = pd.DataFrame(rows, columns=columns).groupby("problem", sort=False).median().reset_index()
-    limits = _limits(metrics)
-    return pd.DataFrame(
-        {
-            "problem": row.problem,
-            "returned [s]": f"{row.returned:.2f}",
-            "with tracing [s]": f"{row.with_tracing:.2f}",
-            "its NLL": f"{row.nll:.4f}",
-            "above the best": f"{row.excess:.4f}",
-            "GPflow near its NLL [s]": _reached(row.own),
-            "GPflow near the best [s]": _reached(row.best),
-            "returned sooner": _ratio(row.own, row.returned, limits[row.problem]),
-            "itself near its NLL [s]": _reached(row.near),
-            "near sooner": _ratio(row.own, row.near, limits[row.problem]),
-        }
-        for row in each.itertuples()
+    each = _judged(metrics)
+    near = TOLERANCES[-1]
+    ours = each[each.method == _OURS].drop_duplicates(_TURN).set_index(_TURN)
+    rivals = each[each.method.isin(GPFLOWS)].set_index(_TURN)
+    to_own = [time_to(run, ours.nll.get(turn, np.nan) + near) for turn, run in rivals.run.items()]
+    times = ours.assign(
+        total=ours.seconds + ours.tracing_seconds,
+        near=[time_to(end.run, end.nll + near) for end in ours.itertuples()],
+        own=rivals.assign(own=to_own).own.groupby(_TURN).min(),
+        best=rivals[near].groupby(_TURN).min(),
+        excess=ours.final - ours.lowest,
     )
+    columns = ["seconds", "total", "nll", "excess", "near", "own", "best"]
+    m = times[columns].groupby("problem", sort=False).median()
+    limits = _limits(metrics).reindex(m.index)
+    table = {
+        "returned [s]": m.seconds.map(_reached),
+        "with tracing [s]": m.total.map(_reached),
+        "its NLL": fixed(m.nll, 4),
+        "above the best": fixed(m.excess, 4),
+        "GPflow near its NLL [s]": m.own.map(_reached),
+        "GPflow near the best [s]": m.best.map(_reached),
+        "returned sooner": list(map(_ratio, m.own, m.seconds, limits)),
+        "itself near its NLL [s]": m.near.map(_reached),
+        "near sooner": list(map(_ratio, m.own, m.near, limits)),
+    }
+    return pd.DataFrame(table).reset_index()
 
 
 def _limits(metrics: pd.DataFrame) -> "pd.Series[float]":
@@ -429,7 +393,7 @@ def _reached(seconds: float) -> str:
 
 
 def _ratio(gpflows: float, own: float, limit: float) -> str:
-    if not np.isfinite(own) or own == 0.0:  # there before the first step
+    if not np.isfinite(own) or own == 0.0 or np.isnan(gpflows):  # 0: there before the first step
         return ""
     if np.isfinite(gpflows):
         return f"{gpflows / own:.1f}"
@@ -438,83 +402,68 @@ def _ratio(gpflows: float, own: float, limit: float) -> str:
 
 # ---- ends ----
 
-_RUN = ["problem", "method", "setting"]  # and seed and repeat
-
 
 def _ends(metrics: pd.DataFrame) -> pd.DataFrame:
     """The last evaluation of every run."""
-    return metrics.groupby([*_RUN, "seed", "repeat"], sort=False).tail(1)
+    return metrics.groupby([*_TURN, "method", "setting"], sort=False).tail(1)
 
 
-def best_runs(metrics: pd.DataFrame, by: str = "nll", sign: float = 1.0) -> pd.DataFrame:
-    """The rows of each problem and method's grid point that ends with the lowest sign · ``by``."""
+def best_runs(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each problem and method's grid point that ends with the lowest test NLL."""
     ends = _ends(metrics)
-    ends = ends.assign(failed=ends.status.str.startswith("failed"), value=sign * ends[by])
-    each = ends.groupby(_RUN, sort=False)
-    ranked = each.agg(failed=("failed", "sum"), seeds=("seed", "size"), value=("value", "mean"))
     # A failed run is last in line even where its NLL had been low; one of all seeds comes first.
-    order = ranked.sort_values(
-        ["seeds", "failed", "value"], ascending=[False, True, True], kind="stable"
+    value = ends.nll.where(~ends.status.str.startswith("failed"), np.inf)
+    each = ends.assign(value=value).groupby([*_KEYS, "setting"], sort=False).value
+    order = each.agg(["size", "mean"]).sort_values(
+        ["size", "mean"], ascending=[False, True], kind="stable"
     )
-    best = order.reset_index().groupby(["problem", "method"], sort=False).head(1)[_RUN]
-    return metrics.merge(best, on=_RUN)
+    return metrics.merge(order.reset_index().drop_duplicates(_KEYS)[[*_KEYS, "setting"]])
 
 
 def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """The end of each method's best grid point, medians over seeds; how many runs failed."""
-    keys = ["problem", "method"]
-    ends = _ends(metrics)
-    failed = ends.status.str.startswith("failed").groupby([ends.problem, ends.method])
-    failed = failed.agg(["sum", "size"])
-    rows = []
-    for (problem, method), best in _ends(best_runs(metrics)).groupby(keys, sort=False):
-        bad = failed.loc[(problem, method)]
-        error, calibration = best.error_metric.iloc[0], best.calibration_metric.iloc[0]
-        rows.append(
-            {
-                "problem": problem,
-                "method": method,
-                "test NLL": f"{best.nll.median():.4f}",
-                "plug-in NLL": f"{best.plugin_nll.median():.4f}",
-                "error or RMSE": f"{best.error.median():.3f} ({error})",
-                "calibration": f"{best.calibration.median():.3f} ({calibration})",
-                "seconds": f"{best.seconds.median():.1f}",
-                "tracing [s]": f"{best.tracing_seconds.median():.1f}",
-                "steps": int(best.step.median()),
-                "best setting": best.setting.iloc[0],
-                "runs failed": f"{bad['sum']} of {bad['size']}",
-            }
-        )
-    return pd.DataFrame(rows)
+    best = _ends(best_runs(metrics)).groupby(_KEYS, sort=False)
+    median, first = best.median(numeric_only=True), best.first()
+    failed = (
+        _ends(metrics)
+        .groupby(_KEYS)
+        .status.agg(lambda status: f"{status.str.startswith('failed').sum()} of {len(status)}")
+    )
+    table = {
+        "test NLL": fixed(median.nll, 4),
+        "plug-in NLL": fixed(median.plugin_nll, 4),
+        "error or RMSE": fixed(median.error, 3) + " (" + first.error_metric + ")",
+        "calibration": fixed(median.calibration, 3) + " (" + first.calibration_metric + ")",
+        "best setting": first.setting,
+        "runs failed": failed.reindex(median.index),
+    }
+    return pd.DataFrame(table).reset_index()
 
 
 def returns_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """When each method ended and why, with and without tracing; beside fit_collapsed's end."""
-    rows = []
-    ends = _ends(best_runs(metrics, "elbo", -1.0))
+    ends = _ends(best_runs(metrics)).set_index(_TURN)
     ends = ends.assign(total=ends.seconds + ends.tracing_seconds)
-    for problem, of_problem in ends.groupby("problem", sort=False):
-        each = {m: r.set_index(["seed", "repeat"]) for m, r in of_problem.groupby("method")}
-        for method in in_order(each):
-            own, ours = each[method], each.get(_OURS, each[method])
-            rows.append(
-                {
-                    "problem": problem,
-                    "method": method,
-                    "setting": own.setting.iloc[0],
-                    "with tracing [s]": f"{own.total.median():.2f}",
-                    "tracing [s]": f"{own.tracing_seconds.median():.2f}",
-                    "without [s]": f"{own.seconds.median():.2f}",
-                    "evaluations": int(own.step.median()),
-                    "ELBO": f"{own.elbo.median():.2f}",
-                    "test NLL": f"{own.nll.median():.4f}",
-                    "end": ", ".join(own.status.unique()),
-                    "times, with tracing": f"{(own.total / ours.total).median():.2f}",
-                    "times, without": f"{(own.seconds / ours.seconds).median():.2f}",
-                    "ELBO above": f"{(own.elbo - ours.elbo).median():.2f}",
-                }
-            )
-    return pd.DataFrame(rows)
+    ours = ends[ends.method == _OURS].reindex(ends.index)
+    ends = ends.assign(
+        times=ends.total / ours.total,
+        bare_times=ends.seconds / ours.seconds,
+        above=ends.elbo - ours.elbo,
+    )
+    groups = ends.groupby(_KEYS, sort=False)
+    median = groups.median(numeric_only=True)
+    table = {
+        "with tracing [s]": fixed(median.total, 2),
+        "tracing [s]": fixed(median.tracing_seconds, 2),
+        "without [s]": fixed(median.seconds, 2),
+        "times": fixed(median.times, 2),
+        "times, without": fixed(median.bare_times, 2),
+        "steps": median.step.astype(int),
+        "ELBO": fixed(median.elbo, 2),
+        "above": fixed(median.above, 2),
+        "end": groups.status.agg(lambda status: ", ".join(status.unique())),
+    }
+    return pd.DataFrame(table).reset_index()
 
 
 # ---- figures ----
@@ -524,35 +473,33 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
     """Test NLL and error against training seconds: median and range over seeds."""
     problems = list(dict.fromkeys(runs.problem))
     # A run that failed at once has no curve.
-    of_run = ["problem", "method", "setting", "seed", "repeat"]
-    runs = runs[runs.groupby(of_run).seconds.transform("max") > 0]
+    of_run = runs.groupby([*_TURN, "method", "setting"])
+    runs = runs[of_run.seconds.transform("max") > 0]
     figure, axes = subplots(2, len(problems), 4.4, 2.9)
     for column, problem in zip(axes.T, problems, strict=True):
-        of_problem = runs[runs.problem == problem]
+        rows = runs[runs.problem == problem]
         column[0].set_title(problem.replace("_", " "))
         column[0].set_ylabel("test NLL [nats per datum]")
-        is_error = of_problem.error_metric.iloc[0] == "error"
+        is_error = rows.error_metric.iloc[0] == "error"
         column[1].set_ylabel("test error rate" if is_error else "test RMSE [standard deviations]")
         column[1].set_xlabel("training time [s]")
         for ax, metric in zip(column, ("nll", "error"), strict=True):
-            for method in in_order(of_problem.method):
-                seconds, *values = _over_seeds(of_problem[of_problem.method == method], metric)
-                options = style(method) | {"marker": ""}
-                band(ax, seconds, values, **options, label=method)
-            ax.set_xscale("log")
-            shown = of_problem[of_problem.step > 0][metric]
+            for method in in_order(rows.method):
+                seconds, *values = _over_seeds(rows[rows.method == method], metric)
+                band(ax, seconds, values, **style(method) | {"marker": ""}, label=method)
+            shown = rows[rows.step > 0][metric]
             low, high = shown.min(), shown.quantile(0.9)
-            ax.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
-    seeds = runs.seed.nunique()
-    one_legend(figure, axes, f"median and range over {seeds} seeds" if seeds > 1 else None)
+            room = max(high - low, 1e-3)
+            ax.set(xscale="log", ylim=(low - 0.05 * room, high + 0.1 * room))
+    one_legend(figure, axes, over_seeds(runs))
     return figure
 
 
-def returns_figure(metrics: pd.DataFrame) -> Figure:
-    """Seconds until each method ended, at the grid point of the highest ELBO; medians."""
-    ends = _ends(best_runs(metrics, "elbo", -1.0))
+def returns_figure(runs: pd.DataFrame) -> Figure:
+    """Seconds until each method ended; medians."""
+    ends = _ends(runs)
     ends = ends[ends.seconds > 0].assign(total=ends.seconds + ends.tracing_seconds)
-    problems = list(dict.fromkeys(metrics.problem))[::-1]
+    problems = list(dict.fromkeys(runs.problem))[::-1]
     figure, axes = subplots(1, 1, 6.4, 1.4 + 0.4 * len(problems))
     ax = axes[0, 0]
     for method in in_order(ends.method):
@@ -562,24 +509,20 @@ def returns_figure(metrics: pd.DataFrame) -> Figure:
         ax.plot(medians.total, height, **points, label=method)
         ax.plot(medians.seconds, height, **points, markerfacecolor="none")
     ax.set_yticks(range(len(problems)), [problem.replace("_", " ") for problem in problems])
-    ax.set_ylim(-0.5, len(problems) - 0.5)
     ax.set(xscale="log", xlabel="seconds until the end (hollow: without tracing)")
+    ax.set_ylim(-0.5, len(problems) - 0.5)
     one_legend(figure, axes)
     return figure
 
 
 def _over_seeds(runs: pd.DataFrame, metric: str) -> tuple[np.ndarray, ...]:
     """Seconds, and median, least and largest of ``metric`` over the seeds then."""
-    runs = runs[runs.seconds > 0.0]
-    each = [run for _, run in runs.groupby(["seed", "repeat"])]
+    each = [run for _, run in runs[runs.seconds > 0.0].groupby(["seed", "repeat"])]
     first = max(run.seconds.iloc[0] for run in each)
     last = max(run.seconds.iloc[-1] for run in each)
     seconds = np.geomspace(first, max(last, 1.01 * first), 120)
-    # What a run had reached by then: the last evaluation before it.
-    values = np.stack(
-        [
-            run[metric].to_numpy()[np.searchsorted(run.seconds, seconds * (1 + 1e-9)) - 1]
-            for run in each
-        ]
-    )
-    return seconds, np.median(values, 0), values.min(0), values.max(0)
+    values = []
+    for run in each:  # what it had reached by then: the last evaluation before it
+        reached = np.searchsorted(run.seconds, seconds * (1 + 1e-9)) - 1
+        values.append(run[metric].to_numpy()[reached])
+    return seconds, *(reduce(values, axis=0) for reduce in (np.median, np.min, np.max))

@@ -76,6 +76,17 @@ def subplots(rows: int, columns: int, width: float, height: float) -> tuple[Figu
     return figure, axes
 
 
+def fixed(values: pd.Series, digits: int) -> pd.Series:
+    """With so many digits after the point; nothing where there is no value."""
+    return values.map(lambda value: "" if np.isnan(value) else f"{value:.{digits}f}")
+
+
+def over_seeds(metrics: pd.DataFrame) -> str | None:
+    """What a legend says of bands."""
+    seeds = metrics.seed.nunique()
+    return f"median and range over {seeds} seeds" if seeds > 1 else None
+
+
 def band(ax: Any, x: Any, values: Any, **options: Any) -> None:
     """Median, least and largest: a line in a band."""
     median, low, high = values

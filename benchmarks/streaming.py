@@ -2,6 +2,7 @@
 
 import multiprocessing
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -57,17 +58,15 @@ def report(metrics: pd.DataFrame) -> Report:
 def rows_made(num_rows: int, input_dim: int) -> tf.data.Dataset:
     """A wave with odds exp(4 f) in batches that are made when they are asked for."""
 
-    def batch(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        size = tf.minimum(CHUNK, num_rows - start)
-        seed = tf.stack([start, 0])
-        X = tf.random.stateless_normal([size, input_dim], seed, tf.float64)
-        odds = tf.exp(4.0 * tf.sin(tf.reduce_sum(X, 1, keepdims=True)))
-        u = tf.random.stateless_uniform(
-            tf.shape(odds), seed + tf.constant([0, 1], tf.int64), dtype=tf.float64
-        )
-        return X, tf.cast(u * (1.0 + odds) < odds, tf.float64)
+    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        rng = np.random.default_rng(0)
+        for start in range(0, num_rows, CHUNK):
+            X = rng.normal(size=(min(CHUNK, num_rows - start), input_dim))
+            odds = np.exp(4.0 * np.sin(X.sum(axis=1, keepdims=True)))
+            yield X, (rng.uniform(size=odds.shape) * (1.0 + odds) < odds).astype(float)
 
-    return tf.data.Dataset.range(0, num_rows, CHUNK).map(batch)
+    spec = tuple(tf.TensorSpec([None, columns], tf.float64) for columns in (input_dim, 1))
+    return tf.data.Dataset.from_generator(batches, output_signature=spec)
 
 
 def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
@@ -91,7 +90,7 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
             new = products(X, Y)
             B, a = B + new[0], a + new[1]
 
-    def seconds(function: object) -> float:
+    def seconds(function: Callable[[], object]) -> float:
         began = time.perf_counter()
         function()
         return time.perf_counter() - began
