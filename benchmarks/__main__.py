@@ -1,6 +1,7 @@
 """Command line: ``python -m benchmarks run configs/quickstart.toml``."""
 
 import contextlib
+import importlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,30 +10,13 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from . import (
-    augmentation_gap,
-    convergence,
-    keep_tensorflow_quiet,
-    long_run,
-    omega_throughput,
-    sampling,
-    step_time,
-    streaming,
-)
+from . import keep_tensorflow_quiet
 from .cache import read_metrics
-from .config import ConfigError, Single, describe_config, load_config, parts
+from .config import EXPERIMENT_NAMES, ConfigError, Single, describe_config, load_config, parts
 from .report import print_table, write_environment, write_report
 
-# Each has ``run(config, data folder, quiet)`` and ``report(metrics)``.
-EXPERIMENTS = {
-    "convergence": convergence,
-    "augmentation_gap": augmentation_gap,
-    "step_time": step_time,
-    "long_run": long_run,
-    "sampling": sampling,
-    "omega_throughput": omega_throughput,
-    "streaming": streaming,
-}
+# The module of each has ``run(config, data folder, quiet)`` and ``report(metrics)``.
+EXPERIMENTS = {name: importlib.import_module(f"benchmarks.{name}") for name in EXPERIMENT_NAMES}
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 

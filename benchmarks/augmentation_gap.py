@@ -14,7 +14,7 @@ from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
 from .config import AugmentationGap
-from .data import Dataset, load_datasets
+from .datasets import Dataset, load_datasets
 from .methods import make_likelihood
 from .metrics import Measured, evaluator, metric_names
 from .report import Report, band, one_legend, over_seeds, style, subplots

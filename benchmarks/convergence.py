@@ -20,7 +20,7 @@ from gpflow_aaci.progress import progress_bar
 from . import methods
 from .cache import finished
 from .config import Convergence
-from .data import Dataset, load_datasets
+from .datasets import Dataset, load_datasets
 from .methods import GPFLOWS, LABELS, Model, Setting, Start, Step
 from .metrics import Measured, evaluator, metric_names
 from .report import Report, band, fixed, in_order, one_legend, over_seeds, style, subplots
@@ -76,8 +76,8 @@ def report(metrics: pd.DataFrame) -> Report:
         "alike: from the whole grid at the first seed, from its best and soonest there at the "
         "others; medians over seeds.": summary_table(metrics),
         "When it ended there, and at which ELBO (GPflow's, by one quadrature for all); medians. "
-        "How many times fit_collapsed's seconds, and how much above its ELBO, in the same "
-        "repeat. Tracing: until a first step or evaluation has been made, which is undone.": returns_table(metrics),
+        "How many times fit_collapsed's seconds, and how much above its ELBO, in the same repeat. "
+        "Tracing: until a first step or evaluation, which is undone.": returns_table(metrics),
         f"Seconds until the test NLL stays within {tolerances} nats of the best final NLL of all "
         "methods, each at its soonest of these grid points; medians over seeds. The speed-up is "
         "over the best of GPflow's methods.": speed_up_table(metrics),

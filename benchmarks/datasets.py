@@ -1,9 +1,10 @@
-"""Where the data come from: scikit-learn, OpenML, files, or a generator of the same shape."""
+"""Data sets, split and standardised: of scikit-learn, OpenML, files, or made of their shape."""
 
 import hashlib
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -30,19 +31,12 @@ class Table:
     positive: str | float | None = None  # the class that counts as 1
     is_synthetic: bool = False
 
-    def sha256(self) -> str:
-        """Of the shape and the numbers, whatever file they came from."""
-        digest = hashlib.sha256(str(self.X.shape).encode())
-        for values in (self.X, self.y):
-            digest.update(np.ascontiguousarray(values, np.float64).data)
-        return digest.hexdigest()
-
     def take(self, rows: int | None) -> "Table":
         """A random subset of so many rows, the same always."""
         if rows is None or rows >= len(self.X):
             return self
         chosen = np.sort(np.random.default_rng(0).choice(len(self.X), rows, replace=False))
-        return Table(self.X[chosen], self.y[chosen], self.positive, self.is_synthetic)
+        return replace(self, X=self.X[chosen], y=self.y[chosen])
 
 
 @dataclass(frozen=True)
@@ -64,15 +58,12 @@ class Source:
     fetch: Callable[[], Table] | None = None
 
 
-def _openml(name: str, positive: str | None = None) -> Callable[[], Table]:
-    def fetch() -> Table:
-        # version=1: names alone are not unique. Cached in scikit-learn's data folder.
-        bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
-        X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are filed as categories
-        y = bunch.target.astype(str).to_numpy()
-        return Table(X.to_numpy(float), y if positive else y.astype(float), positive)
-
-    return fetch
+def _openml(name: str, positive: str | None = None) -> Table:
+    # version=1: names alone are not unique. Cached in scikit-learn's data folder.
+    bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
+    X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are filed as categories
+    y = bunch.target.astype(str).to_numpy()
+    return Table(X.to_numpy(float), y if positive else y.astype(float), positive)
 
 
 def _covtype() -> Table:
@@ -92,20 +83,20 @@ SOURCES = {
         where="heart.csv: no header, the class (+1, -1) first (Statlog heart, UCI)",
         shape=(270, 13),
         files=_names("heart"),
-        fetch=_openml("heart-statlog", positive="present"),
+        fetch=partial(_openml, "heart-statlog", "present"),
     ),
     "housing": Source(
         where="housing.csv: no header, the price first (Boston housing)",
         shape=(506, 13),
         files=_names("housing"),
-        fetch=_openml("boston"),
+        fetch=partial(_openml, "boston"),
     ),
     "protein": Source(
         where="protein.csv.gz: no header, the target last (CASP, UCI)",
         shape=(45_730, 9),
         files=_names("protein"),
         target=9,
-        fetch=_openml("physiochemical_protein"),
+        fetch=partial(_openml, "physiochemical_protein"),
     ),
     "covtype": Source(
         where=f"covtype.data.gz from {_UCI}/covtype/",
@@ -137,6 +128,138 @@ _EMBEDDED = {
 _SYNTHETIC = "synthetic:"
 
 
+@dataclass(frozen=True)
+class Dataset:
+    """A problem's data under the name that tables and figures give it."""
+
+    name: str
+    table: Table
+    problem: Problem
+
+    @property
+    def is_binary(self) -> bool:
+        return self.problem.likelihood.name in BINARY_LIKELIHOODS
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the shape and the numbers, whatever file they came from."""
+        digest = hashlib.sha256(str(self.table.X.shape).encode())
+        for values in (self.table.X, self.table.y):
+            digest.update(np.ascontiguousarray(values, np.float64).data)
+        return digest.hexdigest()
+
+    @property
+    def key(self) -> dict[str, object]:
+        """What a run on it depends on."""
+        return {"problem": self.problem.model_dump(), "data": self.sha256}
+
+    def split(self, test_fraction: float, seed: int, max_test: int | None = None) -> "Split":
+        """
+        Shuffled by ``seed``; inputs (and a real target) standardised by the training part.
+
+        :param max_test: most rows of the test part; what is more is in neither.
+        """
+        num_data = len(self.table.X)
+        order = np.random.default_rng(seed).permutation(num_data)
+        num_test = max(1, round(test_fraction * num_data))
+        return self._parts(order[num_test:], order[:num_test][:max_test])
+
+    def whole(self) -> "Split":
+        """All rows, in their order, in the training part."""
+        rows = np.arange(len(self.table.X))
+        return self._parts(rows, rows[:0])
+
+    def _parts(self, train: Array, test: Array) -> "Split":
+        X, y = self.table.X, self.table.y
+        X, X_test = _standardise(X[train], X[test])
+        Y, Y_test = y[train, None], y[test, None]
+        if not self.is_binary:
+            Y, Y_test = _standardise(Y, Y_test)
+        return Split(self.name, X, Y, X_test, Y_test, self.is_binary)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test part of a data set: X [N, D], Y [N, 1]."""
+
+    name: str
+    X: Array
+    Y: Array
+    X_test: Array
+    Y_test: Array
+    is_binary: bool = False
+
+
+def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False) -> list[Dataset]:
+    """
+    The data of every problem, as :func:`load_dataset` has them.
+
+    :raises ConfigError: as it does, and where two have one name: results go by it.
+    """
+    datasets: list[Dataset] = []
+    for i, problem in enumerate(problems):
+        try:
+            dataset = load_dataset(problem, folder, quiet)
+        except ConfigError as error:
+            raise ConfigError(f"problem.{i}: {error}") from error
+        if dataset.name in [other.name for other in datasets]:
+            raise ConfigError(
+                f"problem.{i}.name must be another one than those before it. "
+                f"Found: {dataset.name!r} again."
+            )
+        datasets.append(dataset)
+    return datasets
+
+
+def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset:
+    """
+    The data of ``problem``, y in {0, 1} where its likelihood is binary.
+
+    :param folder: where relative paths begin.
+    :param quiet: no progress bar while a large file is read.
+    :raises ConfigError: for an unknown data set, a missing file, column or class, or values that
+        are missing or not numbers.
+    """
+    table = load_table(problem, folder, quiet)
+    is_binary = problem.likelihood.name in BINARY_LIKELIHOODS
+    y = _labels(problem, table) if is_binary else _numbers(problem, table.y)
+    name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]
+    if table.is_synthetic:  # also where the config has given it another name
+        name += " (synthetic)"
+    return Dataset(name, replace(table, y=y), problem)
+
+
+def _standardise(train: Array, test: Array) -> tuple[Array, Array]:
+    mean, sd = train.mean(axis=0), train.std(axis=0)
+    # A constant column carries nothing; dividing by 1 keeps it at 0.
+    sd = np.where(sd > 0, sd, 1.0)
+    return (train - mean) / sd, (test - mean) / sd
+
+
+def _numbers(problem: Problem, y: Array) -> Array:
+    if y.dtype.kind not in "biuf":
+        raise ConfigError(f"{problem.data}: target must hold numbers. Found: {y[:3]}.")
+    return y.astype(float)
+
+
+def _labels(problem: Problem, table: Table) -> Array:
+    """Two classes as {0, 1}, in sorted order."""
+    y = table.y
+    positive = table.positive if problem.positive is None else problem.positive
+    if positive is not None:
+        is_positive = y == positive
+        if not is_positive.any() or is_positive.all():
+            raise ConfigError(
+                f"{problem.data}: positive must be one of the target's classes, "
+                f"{', '.join(map(str, np.unique(y)[:10]))}. Found: {positive!r}."
+            )
+        return is_positive.astype(float)
+    classes = np.unique(y)
+    if len(classes) != 2:
+        raise ConfigError(f"{problem.data}: target must have two classes. Found: {classes[:10]}.")
+    return (y == classes[1]).astype(float)
+
+
 def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
     """
     The data of that name, path or address.
@@ -159,7 +282,7 @@ def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
         return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
     if data in SOURCES:
         return _load_source(data, target, folder, quiet).take(rows)
-    path = data if _is_address(data) else folder / data
+    path = data if data.startswith(("https://", "http://")) else folder / data
     if isinstance(path, Path) and not path.is_file():
         known = ", ".join([*_EMBEDDED, *SOURCES])
         raise ConfigError(
@@ -220,7 +343,7 @@ def _load_source(name: str, target: str | int | None, folder: Path, quiet: bool)
         if (folder / file).is_file():
             target = source.target if target is None else target
             table = _read_csv(folder / file, target, source.columns, quiet).take(source.rows)
-            return Table(table.X, table.y, source.positive)
+            return replace(table, positive=source.positive)
     instead = (
         f"Put {source.where} into --data-dir, or take made-up data of its shape: "
         f'data = "{_SYNTHETIC}{name}".'
@@ -257,20 +380,12 @@ def _read_csv(
             # Of chosen columns of a raw file, incomplete rows are left out (cancelled flights).
             part = chunk if columns is None else chunk.dropna()
             X = part.drop(columns=target)
-            _check_numbers(path, part, X)
+            numeric = X.select_dtypes("number").columns
+            if len(numeric) < X.shape[1] or part.isna().any(axis=None):
+                odd = [c for c in X if c not in numeric] or list(part.columns[part.isna().any()])
+                raise ConfigError(f"{path} must hold numbers only. Found others, or gaps: {odd}.")
             Xs.append(X.to_numpy(float))
             ys.append(part[target].to_numpy())
     except (OSError, ValueError, EOFError, zlib.error) as error:  # the last two: cut off, damaged
         raise ConfigError(f"{path}: cannot be read ({error}).") from error
     return Table(np.concatenate(Xs), np.concatenate(ys))
-
-
-def _check_numbers(path: Path | str, part: pd.DataFrame, X: pd.DataFrame) -> None:
-    numeric = X.select_dtypes("number").columns
-    if len(numeric) < X.shape[1] or part.isna().any(axis=None):
-        odd = [c for c in X if c not in numeric] or list(part.columns[part.isna().any()])
-        raise ConfigError(f"{path} must hold numbers only. Found other or missing values: {odd}.")
-
-
-def _is_address(data: str) -> bool:
-    return data.startswith(("https://", "http://"))

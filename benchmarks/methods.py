@@ -16,18 +16,8 @@ from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import (
-    Adam,
-    Alternating,
-    ConfigError,
-    KernelConfig,
-    LikelihoodConfig,
-    Method,
-    NatGrad,
-    Problem,
-)
-from .data import Split
-from .datasets import Array
+from .config import ConfigError, KernelConfig, LikelihoodConfig, Method, Problem
+from .datasets import Array, Split
 
 LABELS = {
     "collapsed": "AACI, collapsed",
@@ -71,17 +61,10 @@ _PAPERS = (
 
 def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
-    match method:
-        case Alternating():
-            steps = itertools.product(method.learning_rate, method.step_size)
-            return [Setting(method.kind, *point) for point in steps]
-        case NatGrad():
-            gammas = itertools.product(method.learning_rate, method.gamma, [method.ramp])
-            return [Setting(method.kind, *point) for point in gammas]
-        case Adam():
-            return [Setting(method.kind, rate) for rate in method.learning_rate]
-        case _:
-            return [Setting(method.kind)]
+    rates = getattr(method, "learning_rate", [None])
+    gammas = getattr(method, "gamma", getattr(method, "step_size", [None]))
+    ramp = getattr(method, "ramp", False)
+    return [Setting(method.kind, *point, ramp) for point in itertools.product(rates, gammas)]
 
 
 @dataclass(frozen=True)
@@ -96,6 +79,7 @@ class Start:
 
 
 _CLUSTERED = 100_000
+_KERNEL = KernelConfig()
 
 
 def clustered(split: Split, num_inducing: int) -> Array:
@@ -115,11 +99,7 @@ def clustered(split: Split, num_inducing: int) -> Array:
 
 
 def make_start(
-    split: Split,
-    problem: Problem,
-    num_inducing: int,
-    seed: int,
-    kernel: KernelConfig | None = None,
+    split: Split, problem: Problem, num_inducing: int, seed: int, kernel: KernelConfig = _KERNEL
 ) -> Start:
     """
     k-means++ centres for Z, the root mean squared distance for a lengthscale not given.
@@ -129,7 +109,6 @@ def make_start(
     Z = None
     if not problem.full:
         Z = gpflow_aaci.kmeans_plusplus(clustered(split, num_inducing), num_inducing, seed)
-    kernel = kernel or KernelConfig()
     lengthscale = kernel.lengthscale or root_mean_squared_distance(split.X)
     return Start(kernel, problem, split, Z, lengthscale)
 
@@ -184,6 +163,9 @@ def all_rows(start: Start) -> Batch:
     return None if is_full else (tf.constant(start.split.X), tf.constant(start.split.Y))
 
 
+_SCHEDULES = {"adaptive": gpflow_aaci.AdaptiveStepSize, "robbins-monro": gpflow_aaci.RobbinsMonro}
+_FIRST_GAMMA = 1e-5
+
 Step = Callable[[], None]
 """One step of training; raises ``tf.errors.InvalidArgumentError`` where it cannot be taken."""
 
@@ -199,7 +181,8 @@ def make_method(
     model = make_model(start, is_augmented=setting.kind == "alternating")
     adam = tf_keras.optimizers.Adam(setting.learning_rate)
     if setting.kind == "alternating":
-        optimizer = gpflow_aaci.AlternatingOptimizer(_step_size(setting), adam)
+        size = _SCHEDULES[setting.gamma]() if setting.gamma in _SCHEDULES else setting.gamma
+        optimizer = gpflow_aaci.AlternatingOptimizer(size, adam)
         optimizer.build(model)
         data = None if start.Z is None else batches
         alternate = tf.function(lambda: optimizer.minimize(model, data), autograph=False)
@@ -227,19 +210,6 @@ def make_method(
 
     variables = [*model.variables, *adam.variables, gamma]
     return model, _ramp(step, gamma, setting.gamma) if setting.ramp else step, variables
-
-
-def _step_size(setting: Setting) -> float | gpflow_aaci.schedules.Schedule:
-    match setting.gamma:
-        case "adaptive":
-            return gpflow_aaci.AdaptiveStepSize()
-        case "robbins-monro":
-            return gpflow_aaci.RobbinsMonro()
-        case number:
-            return number
-
-
-_FIRST_GAMMA = 1e-5
 
 
 def _ramp(step: Step, gamma: tf.Variable, largest: float) -> Step:

@@ -14,12 +14,11 @@ from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
 from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
-from .chains import LAGS, diagnostics, draw
 from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
-from .data import Dataset, load_datasets
+from .datasets import Dataset, load_datasets
 from .methods import make_likelihood, root_mean_squared_distance
 from .report import Report, in_order, one_legend, style, subplots
-from .samplers import Kind, Setting, make_sampler
+from .samplers import LAGS, Kind, Setting, diagnostics, draw, make_sampler
 from .step_time import interleaved
 
 _TURNS = 30  # of a draw and a Cholesky factorisation

@@ -79,7 +79,7 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
     optimizer = gpflow_aaci.AugmentedNaturalGradient()
     L = tf.linalg.cholesky(model.prior_covariance()[0])
 
-    @tf.function(autograph=False, reduce_retracing=True)
+    @tf.function(autograph=False, input_signature=dataset.element_spec)
     def products(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         A = tf.linalg.triangular_solve(L, kernel(Z, X))
         return tf.matmul(A * Y[:, 0], A, transpose_b=True), tf.matmul(A, Y)
@@ -95,7 +95,7 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
         function()
         return time.perf_counter() - began
 
-    for batch in rows_made(1_000, D):  # what is compiled or loaded at the first call
+    for batch in rows_made(min(1_000, num_rows), D):  # what is compiled or loaded at the first call
         optimizer.minimize(model, batch)
         products(*batch)
     before = _peak_mb()

@@ -20,7 +20,7 @@ from benchmarks import cache, convergence
 from benchmarks.__main__ import EXPERIMENTS, app
 from benchmarks.config import ConfigError, StepTime, load_config
 from benchmarks.convergence import convergence_figure, summary_table
-from benchmarks.data import load_dataset
+from benchmarks.datasets import load_dataset
 from benchmarks.methods import make_model, make_start
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from benchmarks.convergence import speed_up_table
-from benchmarks.data import Split
+from benchmarks.datasets import Split
 from benchmarks.metrics import coverage, evaluator, expected_calibration_error, predictive_cdf
 from gpflow_aaci import AugmentedSVGP, likelihoods
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from benchmarks import sampling
 from benchmarks.__main__ import app
 from benchmarks.config import LikelihoodConfig, OmegaThroughput, Problem
-from benchmarks.data import load_dataset
+from benchmarks.datasets import load_dataset
 from benchmarks.sampling import best_settings
 from gpflow_aaci import likelihoods
 
