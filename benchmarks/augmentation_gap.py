@@ -1,5 +1,6 @@
 """What the augmentation costs: converged bounds and held-out NLL over lengthscales."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ def run(config: AugmentationGap, folder: Path, quiet: bool = False) -> pd.DataFr
             return {f"{name}-{b}": rows[columns].reset_index(drop=True) for b, rows in of_bound}
 
         key = {**dataset.key, "seed": seed}
-        of_split = (config, dataset, seed)
-        table = finished(config, name, key, lambda args=of_split: _over_lengthscales(*args), curves)
+        table = finished(
+            config, name, key, partial(_over_lengthscales, config, dataset, seed), curves
+        )
         runs.append(table.assign(sha256=dataset.sha256))
     return pd.concat(runs, ignore_index=True)
 

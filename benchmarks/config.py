@@ -320,7 +320,7 @@ def _override(raw: dict[str, Any], text: str) -> None:
                 raise ConfigError(f"--set {key}: {where} has entries 0 to {last}. Found: {name!r}.")
         elif not isinstance(at, dict):
             raise ConfigError(f"--set {key}: {where} is {at!r} and has no keys. Found: {name!r}.")
-        entry = int(name) if isinstance(at, list) else name
+        entry: Any = int(name) if isinstance(at, list) else name
         if depth == len(names) - 1:
             at[entry] = parsed
         else:

@@ -215,6 +215,7 @@ def _run_one(
 def _take_steps(run: _Run, step: Step, variables: Sequence[tf.Variable]) -> str:
     """Adam and its like."""
     config, best = run.config, -np.inf
+    least_gain = (config.tolerance or 0.0) * len(run.start.split.X)
     run.begin(_trace(step, variables))
     for done in range(1, config.steps + 1):
         step()
@@ -222,7 +223,7 @@ def _take_steps(run: _Run, step: Step, variables: Sequence[tf.Variable]) -> str:
         run.watch(done, is_due=is_judged or done == config.steps)
         if is_judged:
             before, best = best, max(best, run.rows[-1]["elbo"])
-            if best - before < config.tolerance * len(run.start.split.X):
+            if best - before < least_gain:
                 return "converged"
     return "limit: steps"
 
@@ -496,9 +497,11 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
 
 
 def returns_figure(runs: pd.DataFrame) -> Figure:
-    """Seconds until each method ended; medians."""
+    """Seconds until each method ended, those left out that failed; medians."""
     ends = _ends(runs)
-    ends = ends[ends.seconds > 0].assign(total=ends.seconds + ends.tracing_seconds)
+    ends = ends[~ends.status.str.startswith("failed")].assign(
+        total=ends.seconds + ends.tracing_seconds
+    )
     problems = list(dict.fromkeys(runs.problem))[::-1]
     figure, axes = subplots(1, 1, 6.4, 1.4 + 0.4 * len(problems))
     ax = axes[0, 0]

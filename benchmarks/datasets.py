@@ -1,6 +1,7 @@
 """Data sets, split and standardised: of scikit-learn, OpenML, files, or made of their shape."""
 
 import hashlib
+import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ Array = np.ndarray
 
 _CHUNK = 200_000  # rows of a file read, or of synthetic data made, at a time
 _FEATURES = 100  # cosines of the random-feature GP
-_SUFFIXES = (".csv", ".csv.gz", ".csv.bz2")
+_SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".data.gz")
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ class Source:
     """
     A data set known by name.
 
-    ``files`` are looked for in --data-dir, then ``fetch`` is tried where there is one. ``shape`` is
-    that of its synthetic twin, too.
+    A file of its name or ``stems`` is looked for in --data-dir, then ``fetch`` is tried where there
+    is one. ``shape`` is that of its synthetic twin, too.
     """
 
     where: str  # what to tell who has no file
     shape: tuple[int, int]
-    files: tuple[str, ...] = ()
+    stems: tuple[str, ...] = ()
     target: str | int = 0
     columns: tuple[str, ...] | None = None  # of X, where not all but the target
     rows: int | None = None  # of the paper, where the file has more
@@ -71,10 +72,6 @@ def _covtype() -> Table:
     return Table(X.astype(float), y, positive=2)
 
 
-def _names(*stems: str) -> tuple[str, ...]:
-    return tuple(stem + suffix for stem in stems for suffix in _SUFFIXES)
-
-
 _FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 
@@ -82,26 +79,22 @@ SOURCES = {
     "heart": Source(
         where="heart.csv: no header, the class (+1, -1) first (Statlog heart, UCI)",
         shape=(270, 13),
-        files=_names("heart"),
         fetch=partial(_openml, "heart-statlog", "present"),
     ),
     "housing": Source(
         where="housing.csv: no header, the price first (Boston housing)",
         shape=(506, 13),
-        files=_names("housing"),
         fetch=partial(_openml, "boston"),
     ),
     "protein": Source(
         where="protein.csv.gz: no header, the target last (CASP, UCI)",
         shape=(45_730, 9),
-        files=_names("protein"),
         target=9,
         fetch=partial(_openml, "physiochemical_protein"),
     ),
     "covtype": Source(
         where=f"covtype.data.gz from {_UCI}/covtype/",
         shape=(581_012, 54),
-        files=("covtype.data.gz", *_names("covtype")),
         target=54,
         positive=2,
         fetch=_covtype,
@@ -109,12 +102,12 @@ SOURCES = {
     "susy": Source(
         where=f"SUSY.csv.gz from {_UCI}/00279/",
         shape=(5_000_000, 18),
-        files=_names("SUSY", "susy"),
+        stems=("SUSY",),
     ),
     "airline": Source(
         where="2008.csv.bz2 (Data Expo 2009) from https://doi.org/10.7910/DVN/HG7NV7",
         shape=(190_000, 7),
-        files=_names("2008", "airline"),
+        stems=("2008",),
         target="ArrDelay",
         columns=_FLIGHT,
         rows=190_000,
@@ -269,19 +262,19 @@ def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
     :raises ConfigError: where there is no such thing, with what to do; for a missing column, or
         values that are missing or not numbers.
     """
-    data, target, rows = problem.data, problem.target, problem.rows
+    data, rows = problem.data, problem.rows
     if data in _EMBEDDED:
         X, y = _EMBEDDED[data](return_X_y=True)
         return Table(X, y.astype(float)).take(rows)
-    if data.startswith(_SYNTHETIC):
-        name = data.removeprefix(_SYNTHETIC)
-        if name not in SOURCES:
-            raise ConfigError(
-                f"data must be synthetic: and one of {', '.join(SOURCES)}. Found: {data!r}."
-            )
-        return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
-    if data in SOURCES:
-        return _load_source(data, target, folder, quiet).take(rows)
+    name = data.removeprefix(_SYNTHETIC)
+    if name in SOURCES:
+        if name != data:
+            return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
+        return _load_source(name, problem.target, folder, quiet).take(rows)
+    if name != data:
+        raise ConfigError(
+            f"data must be synthetic: and one of {', '.join(SOURCES)}. Found: {data!r}."
+        )
     path = data if data.startswith(("https://", "http://")) else folder / data
     if isinstance(path, Path) and not path.is_file():
         known = ", ".join([*_EMBEDDED, *SOURCES])
@@ -289,7 +282,7 @@ def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
             f"data must be one of {known}, synthetic: and one of these, the address of a CSV file, "
             f"or the path of one, relative to --data-dir. Found: {data!r}."
         )
-    return _read_csv(path, target, quiet=quiet).take(rows)
+    return _read_csv(path, problem.target, quiet=quiet).take(rows)
 
 
 def synthetic_table(source: Source, likelihood: str, rows: int | None = None) -> Table:
@@ -339,10 +332,11 @@ def _residuals(likelihood: str, size: int, rng: np.random.Generator) -> Array:
 
 def _load_source(name: str, target: str | int | None, folder: Path, quiet: bool) -> Table:
     source = SOURCES[name]
-    for file in source.files:
-        if (folder / file).is_file():
+    for stem, suffix in itertools.product((*source.stems, name), _SUFFIXES):
+        path = folder / (stem + suffix)
+        if path.is_file():
             target = source.target if target is None else target
-            table = _read_csv(folder / file, target, source.columns, quiet).take(source.rows)
+            table = _read_csv(path, target, source.columns, quiet).take(source.rows)
             return replace(table, positive=source.positive)
     instead = (
         f"Put {source.where} into --data-dir, or take made-up data of its shape: "

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,6 +20,7 @@ def run(config: LongRun, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """A row for every hundredth of the steps: megabytes resident, traces, milliseconds a step."""
     start = synthetic_start(config.num_data, config.input_dim, config.num_inducing)
     batches = minibatches(start, config.batch_size, seed=0)
+    step: Any
     _, step, _ = make_method(Setting("alternating", 0.03, "adaptive"), start, batches)
     rows = []
     each = max(1, config.steps // _SAMPLES)

@@ -163,7 +163,10 @@ def all_rows(start: Start) -> Batch:
     return None if is_full else (tf.constant(start.split.X), tf.constant(start.split.Y))
 
 
-_SCHEDULES = {"adaptive": gpflow_aaci.AdaptiveStepSize, "robbins-monro": gpflow_aaci.RobbinsMonro}
+_SCHEDULES: dict[Any, Any] = {
+    "adaptive": gpflow_aaci.AdaptiveStepSize,
+    "robbins-monro": gpflow_aaci.RobbinsMonro,
+}
 _FIRST_GAMMA = 1e-5
 
 Step = Callable[[], None]
@@ -181,7 +184,7 @@ def make_method(
     model = make_model(start, is_augmented=setting.kind == "alternating")
     adam = tf_keras.optimizers.Adam(setting.learning_rate)
     if setting.kind == "alternating":
-        size = _SCHEDULES[setting.gamma]() if setting.gamma in _SCHEDULES else setting.gamma
+        size: Any = _SCHEDULES[setting.gamma]() if setting.gamma in _SCHEDULES else setting.gamma
         optimizer = gpflow_aaci.AlternatingOptimizer(size, adam)
         optimizer.build(model)
         data = None if start.Z is None else batches
@@ -212,7 +215,7 @@ def make_method(
     return model, _ramp(step, gamma, setting.gamma) if setting.ramp else step, variables
 
 
-def _ramp(step: Step, gamma: tf.Variable, largest: float) -> Step:
+def _ramp(step: Step, gamma: tf.Variable, largest: Any) -> Step:
     """gamma from 1e-5 by 10^0.1 a step up to ``largest``; times 1e-3 where a step fails."""
 
     def ramped() -> None:

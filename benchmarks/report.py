@@ -101,8 +101,8 @@ def one_legend(figure: Figure, axes: np.ndarray, title: str | None = None) -> No
         handles, labels = ax.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
     columns = min(len(entries) or 1, max(3, 2 * axes.shape[1]))
-    where = {"loc": "outside lower center", "ncols": columns, "frameon": False, "title": title}
-    figure.legend(entries.values(), entries.keys(), **where)
+    options = {"ncols": columns, "frameon": False, "title": title}
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", **options)
 
 
 def print_table(table: pd.DataFrame, title: str) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import gpflow
@@ -17,9 +18,9 @@ from .cache import finished
 from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
 from .datasets import Dataset, load_datasets
 from .methods import make_likelihood, root_mean_squared_distance
-from .report import Report, in_order, one_legend, style, subplots
+from .report import Report, fixed, in_order, one_legend, style, subplots
 from .samplers import LAGS, Kind, Setting, diagnostics, draw, make_sampler
-from .step_time import interleaved
+from .step_time import compiled, interleaved
 
 _TURNS = 30  # of a draw and a Cholesky factorisation
 
@@ -54,7 +55,7 @@ def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
     with progress_bar(not quiet, total=len(datasets) * len(grid), unit="run") as bar:
         for dataset in datasets:
             name = f"{dataset.name}-cholesky"
-            cost = finished(config, name, dataset.key, lambda data=dataset: _cost(config, data))
+            cost = finished(config, name, dataset.key, partial(_cost, config, dataset))
             for setting in grid:
                 bar.set_description(f"{dataset.name}: {setting.method}, {setting}")
                 result = _finished(config, dataset, setting)
@@ -147,8 +148,8 @@ def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
     B = root * K * tf.linalg.matrix_transpose(root) + tf.eye(len(K), dtype=K.dtype)
     seed = tf.Variable([0, 2])  # what is drawn from a constant could be folded into one
     steps = {
-        "gibbs_ms": lambda: kernel.one_step(f, results, seed=seed.read_value())[0],
-        "cholesky_ms": lambda: tf.linalg.cholesky(B),
+        "gibbs_ms": compiled(lambda: kernel.one_step(f, results, seed=seed.read_value())[0]),
+        "cholesky_ms": compiled(lambda: tf.linalg.cholesky(B)),
     }
     times = interleaved(steps, _TURNS, 1, quiet=True)
     row = pd.DataFrame([{name: float(np.median(each)) for name, each in times.items()}])
@@ -199,57 +200,49 @@ def best_settings(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(rows: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "problem": rows.problem,
-            "method": rows.method,
-            "setting": rows.setting,
-            "ms/draw": 1e3 * rows.seconds_per_draw,
-            "lag 1": rows.lag_1.map("{:.3f}".format),
-            "R-hat": rows.rhat.map("{:.3f}".format),
-            "ESS/s, f": rows.min_ess_per_second,
-            "ESS/s, f²": rows.min_ess_squared_per_second,
-            "median ESS, f": rows.median_ess.round().astype(int),
-            "median ESS, f²": rows.median_ess_squared.round().astype(int),
-            "draws": rows.num_samples,
-            "acceptance": rows.acceptance,
-            "warm-up [s]": rows.warmup_seconds,
-            "tracing [s]": rows.tracing_seconds,
-        }
-    )
+    columns = {
+        "problem": rows.problem,
+        "method": rows.method,
+        "setting": rows.setting,
+        "ms/draw": 1e3 * rows.seconds_per_draw,
+        "lag 1": fixed(rows.lag_1, 3),
+        "R-hat": fixed(rows.rhat, 3),
+        "ESS/s, f": rows.min_ess_per_second,
+        "ESS/s, f²": rows.min_ess_squared_per_second,
+        "median ESS, f": rows.median_ess.round().astype(int),
+        "median ESS, f²": rows.median_ess_squared.round().astype(int),
+        "draws": rows.num_samples,
+        "acceptance": fixed(rows.acceptance, 3),
+        "warm-up [s]": rows.warmup_seconds,
+        "tracing [s]": rows.tracing_seconds,
+    }
+    return pd.DataFrame(columns)
 
 
 def _beside_the_paper(best: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for row in best.itertuples():
-        paper = _PAPER.get((row.likelihood, row.method))
-        is_papers_data = row.num_data == _PAPERS_ROWS.get(row.likelihood)
-        if paper is not None and is_papers_data and "(synthetic)" not in row.problem:
-            rows.append(
-                {
-                    "problem": row.problem,
-                    "method": row.method,
-                    "s/draw": row.seconds_per_draw,
-                    "s/draw, paper": paper[0],
-                    "lag 1": f"{row.lag_1:.3f}",
-                    "lag 1, paper": f"{paper[1]:.3f}",
-                    "R-hat": f"{row.rhat:.2f}",
-                    "R-hat, paper": f"{paper[2]:.2f}",
-                }
-            )
-    return pd.DataFrame(rows)
+    is_papers = best.num_data == best.likelihood.map(_PAPERS_ROWS)
+    pairs = pd.Series(zip(best.likelihood, best.method, strict=True), best.index)
+    is_synthetic = best.problem.str.contains("(synthetic)", regex=False)
+    rows = best[is_papers & pairs.isin(_PAPER) & ~is_synthetic]
+    papers = [_PAPER[pair] for pair in pairs[rows.index]]
+    seconds, lag, rhat = np.reshape(papers, (-1, 3)).T
+    columns = {
+        "problem": rows.problem,
+        "method": rows.method,
+        "s/draw": rows.seconds_per_draw,
+        "s/draw, paper": seconds,
+        "lag 1": fixed(rows.lag_1, 3),
+        "lag 1, paper": [f"{value:.3f}" for value in lag],
+        "R-hat": fixed(rows.rhat, 2),
+        "R-hat, paper": [f"{value:.2f}" for value in rhat],
+    }
+    return pd.DataFrame(columns)
 
 
 def _cost_table(metrics: pd.DataFrame) -> pd.DataFrame:
-    columns = {
-        "problem": "problem",
-        "num_data": "N",
-        "num_chains": "chains",
-        "gibbs_ms": "Gibbs draw",
-        "cholesky_ms": "Cholesky",
-        "gibbs_over_cholesky": "ratio",
-    }
-    return metrics.drop_duplicates("problem")[list(columns)].rename(columns=columns)
+    old = ["problem", "num_data", "num_chains", "gibbs_ms", "cholesky_ms", "gibbs_over_cholesky"]
+    new = ["problem", "N", "chains", "Gibbs draw", "Cholesky", "ratio"]
+    return metrics.drop_duplicates("problem")[old].set_axis(new, axis=1)
 
 
 def _hmc_grid(grid: pd.DataFrame) -> pd.DataFrame:

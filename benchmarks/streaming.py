@@ -4,6 +4,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import gpflow
@@ -28,7 +29,7 @@ def run(config: Streaming, folder: Path, quiet: bool = False) -> pd.DataFrame:
     parts = []
     for rows in progress_bar(not quiet, iterable=config.rows, unit="size"):
         key = {"rows": rows, "repeats": config.repeats}
-        parts.append(finished(config, f"{rows}", key, lambda rows=rows: _apart(config, rows)))
+        parts.append(finished(config, f"{rows}", key, partial(_apart, config, rows)))
     return pd.concat(parts, ignore_index=True)
 
 
