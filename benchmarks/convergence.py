@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -144,7 +145,7 @@ class _Run:
 
     def begin(self, tracing_seconds: float) -> None:
         """What was compiled before is not on the clock."""
-        self.tracing_seconds = tracing_seconds
+        self._tracing = tracing_seconds
         self._record()
         self._began = time.perf_counter()
 
@@ -175,21 +176,18 @@ class _Run:
         self._record()
 
     def end(self, status: str) -> list[dict[str, Any]]:
-        """All rows."""
+        """All rows; of a failure, one more of what was last measured."""
         if status.startswith("failed"):
-            self.rows.append(self.rows[-1] | self._times())
+            self._record(Measured(**{name: self.rows[-1][name] for name in Measured._fields}))
         self.rows[-1]["status"] = status
         return self.rows
 
-    def _record(self) -> None:
-        measured = self._evaluate()
+    def _record(self, measured: Measured | None = None) -> None:
+        measured = measured or self._evaluate()
         if not np.isfinite(measured.nll):
             raise _EndOfRunError("failed: not finite")
-        self.rows.append(self._times() | measured._asdict() | {"status": "running"})
-
-    def _times(self) -> dict[str, Any]:
-        times = {"step": self._step, "seconds": self._seconds}
-        return times | {"tracing_seconds": self.tracing_seconds}
+        times = {"step": self._step, "seconds": self._seconds, "tracing_seconds": self._tracing}
+        self.rows.append(times | measured._asdict() | {"status": "running"})
 
 
 def _run_one(
@@ -251,11 +249,7 @@ def _minimize(run: _Run) -> str:
     tf.function(run.model.training_loss_closure(*arguments, compile=False))()
     # What is compiled here is found again by ``minimize``: it looks for closure and variables.
     evaluate = optimizer.eval_func(closure, variables, tf_fun_args={})
-    times = []
-    for _ in range(2):
-        began = time.perf_counter()
-        evaluate(x)
-        times.append(time.perf_counter() - began)
+    times = timeit.repeat(lambda: evaluate(x), number=1, repeat=2)
     optimizer.evaluations = 0
     run.begin(max(0.0, times[0] - times[1]))
 

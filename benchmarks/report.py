@@ -1,7 +1,7 @@
 """What is shown of an experiment: tables, figures, and the summary that holds them."""
 
 import json
-import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 
 from .cache import environment
 from .config import ConfigError
 
-_WIDE = 400  # characters, more than any table has
 _ENVIRONMENT = "environment.json"
 
 # Colour (Okabe and Ito's), line and marker of every method: told apart without colour, too.
@@ -107,14 +104,11 @@ def one_legend(figure: Figure, axes: np.ndarray, title: str | None = None) -> No
 
 def print_table(table: pd.DataFrame, title: str) -> None:
     """The table in the terminal."""
-    shown = Table(title=title)
-    for column in table:
-        number = pd.api.types.is_numeric_dtype(table[column])
-        shown.add_column(str(column), justify="right" if number else "left")
-    for row in _cells(table):
-        shown.add_row(*row)
-    # A terminal has a width to keep to; a file does not.
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(shown)
+    rows = [list(map(str, table.columns)), *_cells(table)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print(f"\n{textwrap.fill(title, 100)}\n")
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def write_environment(metrics: pd.DataFrame, folder: Path) -> None:

@@ -280,21 +280,21 @@ def diagnostics(draws: Draws) -> dict[str, float]:
     ess, ess_squared = bulk_ess(f), bulk_ess(np.square(f))
     rho = autocorrelations(f)
     return {
-        "rhat": float(_values(arviz.rhat(_dataset(f), method="split")).max()),
+        "rhat": float(_values(arviz.rhat, f, "split").max()),
         "min_ess": ess.min(),
         "median_ess": np.median(ess),
         "min_ess_squared": ess_squared.min(),
         "median_ess_squared": np.median(ess_squared),
         "min_ess_per_second": ess.min() / seconds,
         "min_ess_squared_per_second": ess_squared.min() / seconds,
-        **_by_lag("lag", np.abs(rho).mean(axis=1)),
-        **_by_lag("signed_lag", rho.mean(axis=1)),
+        **{f"lag_{k + 1}": np.abs(of_lag).mean() for k, of_lag in enumerate(rho)},
+        **{f"signed_lag_{k + 1}": of_lag.mean() for k, of_lag in enumerate(rho)},
     }
 
 
 def bulk_ess(x: Array) -> Array:
     """ArviZ's, [N] for [C, S, N]."""
-    return _values(arviz.ess(_dataset(x), method="bulk"))
+    return _values(arviz.ess, x, "bulk")
 
 
 def autocorrelations(f: Array) -> Array:
@@ -311,13 +311,5 @@ def autocorrelations(f: Array) -> Array:
     return rho
 
 
-def _by_lag(name: str, values: Array) -> dict[str, float]:
-    return {f"{name}_{k}": value for k, value in enumerate(values, start=1)}
-
-
-def _dataset(x: Array) -> Any:
-    return arviz.convert_to_dataset({"x": x})
-
-
-def _values(dataset: Any) -> Array:
-    return np.asarray(dataset["x"])
+def _values(statistic: Callable[..., Any], x: Array, method: str) -> Array:
+    return np.asarray(statistic(arviz.convert_to_dataset({"x": x}), method=method)["x"])

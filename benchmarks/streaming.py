@@ -1,8 +1,8 @@
 """One exact pass over rows that are never in memory together: seconds a row, and peak memory."""
 
 import multiprocessing
-import time
-from collections.abc import Callable, Iterator
+import timeit
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -91,20 +91,15 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
             new = products(X, Y)
             B, a = B + new[0], a + new[1]
 
-    def seconds(function: Callable[[], object]) -> float:
-        began = time.perf_counter()
-        function()
-        return time.perf_counter() - began
-
     for batch in rows_made(min(1_000, num_rows), D):  # what is compiled or loaded at the first call
         optimizer.minimize(model, batch)
         products(*batch)
     before = _peak_mb()
     rows, peak = [], 0.0
     for repeat in range(config.repeats):
-        exact = seconds(lambda: optimizer.minimize(model, dataset))
+        exact = timeit.timeit(lambda: optimizer.minimize(model, dataset), number=1)
         peak = peak or _peak_mb()
-        times = {"exact": exact, "products": seconds(pass_of_products)}
+        times = {"exact": exact, "products": timeit.timeit(pass_of_products, number=1)}
         rows.append({"rows": num_rows, "repeat": repeat, "before_mb": before, **times})
     return [row | {"peak_mb": peak} for row in rows]
 
