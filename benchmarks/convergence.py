@@ -76,7 +76,7 @@ def report(metrics: pd.DataFrame) -> Report:
         "Each method at the grid point that ends lowest, chosen by the test NLL for every method "
         "alike: from the whole grid at the first seed, from its best and soonest there at the "
         "others; medians over seeds.": summary_table(metrics),
-        "When it ended there, and at which ELBO (GPflow's, by one quadrature for all); medians. "
+        "When it ended there, and at which ELBO (GPflow's, by one formula for all); medians. "
         "How many times fit_collapsed's seconds, and how much above its ELBO, in the same repeat. "
         "Tracing: until a first step or evaluation, which is undone.": returns_table(metrics),
         f"Seconds until the test NLL stays within {tolerances} nats of the best final NLL of all "
@@ -453,7 +453,8 @@ def returns_table(metrics: pd.DataFrame) -> pd.DataFrame:
         "without [s]": fixed(median.seconds, 2),
         "times": fixed(median.times, 2),
         "times, without": fixed(median.bare_times, 2),
-        "steps": median.step.astype(int),
+        "evaluations": median.step.astype(int),
+        "test NLL": fixed(median.nll, 4),
         "ELBO": fixed(median.elbo, 2),
         "above": fixed(median.above, 2),
         "end": groups.status.agg(lambda status: ", ".join(status.unique())),

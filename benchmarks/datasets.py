@@ -213,9 +213,13 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
     :raises ConfigError: for an unknown data set, a missing file, column or class, or values that
         are missing or not numbers.
     """
-    table = load_table(problem, folder, quiet)
-    is_binary = problem.likelihood.name in BINARY_LIKELIHOODS
-    y = _labels(problem, table) if is_binary else _numbers(problem, table.y)
+    table = _load_table(problem, folder, quiet)
+    if problem.likelihood.name in BINARY_LIKELIHOODS:
+        y = _labels(problem, table)
+    elif table.y.dtype.kind in "biuf":
+        y = table.y.astype(float)
+    else:
+        raise ConfigError(f"{problem.data}: target must hold numbers. Found: {table.y[:3]}.")
     name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]
     if table.is_synthetic:  # also where the config has given it another name
         name += " (synthetic)"
@@ -229,39 +233,22 @@ def _standardise(train: Array, test: Array) -> tuple[Array, Array]:
     return (train - mean) / sd, (test - mean) / sd
 
 
-def _numbers(problem: Problem, y: Array) -> Array:
-    if y.dtype.kind not in "biuf":
-        raise ConfigError(f"{problem.data}: target must hold numbers. Found: {y[:3]}.")
-    return y.astype(float)
-
-
 def _labels(problem: Problem, table: Table) -> Array:
     """Two classes as {0, 1}, in sorted order."""
-    y = table.y
     positive = table.positive if problem.positive is None else problem.positive
-    if positive is not None:
-        is_positive = y == positive
-        if not is_positive.any() or is_positive.all():
-            raise ConfigError(
-                f"{problem.data}: positive must be one of the target's classes, "
-                f"{', '.join(map(str, np.unique(y)[:10]))}. Found: {positive!r}."
-            )
-        return is_positive.astype(float)
-    classes = np.unique(y)
-    if len(classes) != 2:
+    classes = np.unique(table.y)
+    if len(classes) < 2 or (positive is None and len(classes) > 2):
         raise ConfigError(f"{problem.data}: target must have two classes. Found: {classes[:10]}.")
-    return (y == classes[1]).astype(float)
+    is_positive = table.y == (classes[1] if positive is None else positive)
+    if not is_positive.any():
+        raise ConfigError(
+            f"{problem.data}: positive must be one of the target's classes, "
+            f"{', '.join(map(str, classes[:10]))}. Found: {positive!r}."
+        )
+    return is_positive.astype(float)
 
 
-def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
-    """
-    The data of that name, path or address.
-
-    :param folder: where files are looked for.
-    :param quiet: no progress bar while a large file is read.
-    :raises ConfigError: where there is no such thing, with what to do; for a missing column, or
-        values that are missing or not numbers.
-    """
+def _load_table(problem: Problem, folder: Path, quiet: bool) -> Table:
     data, rows = problem.data, problem.rows
     if data in _EMBEDDED:
         X, y = _EMBEDDED[data](return_X_y=True)

@@ -10,7 +10,8 @@ import pytest
 from benchmarks import convergence, streaming
 from benchmarks.config import Convergence, LikelihoodConfig, Problem, Streaming
 from benchmarks.datasets import load_dataset
-from benchmarks.methods import LABELS, Setting, make_start
+from benchmarks.methods import LABELS, Setting, make_model, make_start
+from benchmarks.metrics import evaluator
 from benchmarks.report import STYLES, style
 from benchmarks.samplers import Setting as SamplerSetting
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, likelihoods
@@ -70,6 +71,25 @@ def test_adam_has_converged_where_two_hundred_steps_gain_too_little() -> None:
     assert end < strict.step.iloc[-1] == 1_000
     before = loose[loose.step <= end - 200].elbo.max()
     assert loose.elbo.iloc[-1] - before < 1e-2 * 36  # rows that are not for the test
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_elbo_of_ours_and_of_gpflow_is_one_number(full: bool) -> None:
+    problem = Problem(
+        data="diabetes", rows=30, full=full, likelihood=LikelihoodConfig(name="Laplace")
+    )
+    split = load_dataset(problem, Path()).split(0.1, 0)
+    start = make_start(split, problem, 5, 0)
+    measured = []
+    for is_augmented in (True, False):
+        model = make_model(start, is_augmented)
+        shape = model.q_mu.shape
+        model.q_mu.assign(np.random.default_rng(0).normal(size=shape))
+        measured.append(evaluator(model, split)().elbo)
+        if not full:
+            elbo = model.standard_elbo if is_augmented else model.elbo
+            assert measured[-1] == pytest.approx(float(elbo((split.X, split.Y))), rel=1e-9)
+    assert measured[0] == pytest.approx(measured[1], rel=1e-9)
 
 
 def curve(method: str, nll: list[float], scale: float, tracing: float, elbo: float) -> pd.DataFrame:
