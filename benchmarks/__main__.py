@@ -1,6 +1,7 @@
 """Command line: ``python -m benchmarks run configs/quickstart.toml``."""
 
 import contextlib
+import importlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ import pandas as pd
 import typer
 
 from . import keep_tensorflow_quiet
-from .config import ConfigError, Single, describe_config, load_config, parts
-from .experiments import EXPERIMENTS
-from .kept import read_metrics
-from .report import print_table, read_environment, write_environment, write_report
+from .cache import read_metrics
+from .config import EXPERIMENT_NAMES, ConfigError, Single, describe_config, load_config, parts
+from .report import print_table, write_environment, write_report
+
+# The module of each has ``run(config, data folder, quiet)`` and ``report(metrics)``.
+EXPERIMENTS = {name: importlib.import_module(f"benchmarks.{name}") for name in EXPERIMENT_NAMES}
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -45,7 +48,7 @@ def run(
         for part in experiments:
             _make_writable(part.output)
         for part in experiments:
-            metrics = EXPERIMENTS[type(part)].run(part, data_dir, quiet)
+            metrics = EXPERIMENTS[part.experiment].run(part, data_dir, quiet)
             resolved = part.model_dump_json(indent=2, exclude={"output"})
             (part.output / "config.json").write_text(resolved + "\n")
             write_environment(metrics, part.output)
@@ -77,8 +80,8 @@ def _report(part: Single, title: str, quiet: bool) -> None:
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
     _make_writable(part.output)
-    made = EXPERIMENTS[type(part)].report(read_metrics(path))
-    write_report(made, title, part.output, read_environment(part.output))
+    made = EXPERIMENTS[part.experiment].report(read_metrics(path))
+    write_report(made, title, part.output)
     if not quiet:
         for caption, table in made.tables.items():
             print_table(table, caption or title)

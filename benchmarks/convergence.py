@@ -1,200 +1,526 @@
 """Test NLL and error against training time, for every problem, method, grid point and seed."""
 
 import contextlib
+import functools
+import itertools
 import time
-from collections.abc import Callable, Iterator
+import timeit
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+from matplotlib.figure import Figure
 
 import gpflow_aaci
 from gpflow_aaci.progress import progress_bar
 
-from .config import Convergence, Problem
-from .curves import write_curves
-from .data import Dataset, Split, load_datasets
-from .kept import kept
-from .methods import (
-    LABELS,
-    Setting,
-    Start,
-    clustered,
-    make_method,
-    make_model,
-    make_start,
-    minibatches,
-    settings,
-)
+from . import methods
+from .cache import finished
+from .config import Convergence
+from .datasets import Dataset, load_datasets
+from .methods import GPFLOWS, LABELS, Model, Setting, Start, Step
 from .metrics import Measured, evaluator, metric_names
-from .time_to import best_and_fastest
+from .report import Report, band, fixed, in_order, one_legend, over_seeds, style, subplots
 
 _FIRST_EVALUATION, _EVALUATION_RATIO = 0.01, 1.1  # training seconds, and from one to the next
+_WINDOW = 200  # steps that must gain together
+TOLERANCES = (0.05, 0.005)  # nats: the first seconds, and the end
+_OURS = LABELS["collapsed"]
+_TURN = ["problem", "seed", "repeat"]
+_KEYS = ["problem", "method"]
 
 
 def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """
-    One row per evaluation of a run.
+    One row per evaluation of a run; the last one's status says how it ended.
 
     The whole grid at the first seed; at the others only the paper's settings and those of each
-    method that ended lowest or were fastest at the first. A finished run is kept in
-    ``output/runs`` and not run again; its curves are in ``output/tensorboard``.
+    method that ended lowest or were fastest at the first.
     """
-    grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
+    grid = list(dict.fromkeys(s for method in config.method for s in methods.settings(method)))
     # All data first: a wrong path, or too few rows, is said before anything has run.
     datasets = load_datasets(config.problem, folder, quiet)
     for dataset in datasets:
-        first_split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
-        clustered(first_split, config.num_inducing)
+        if not dataset.problem.full:
+            split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
+            methods.clustered(split, config.num_inducing)
     runs: list[pd.DataFrame] = []
-    with progress_bar(not quiet, total=len(grid) * len(datasets), unit="run") as progress:
-        for problem, dataset in zip(config.problem, datasets, strict=True):
+    total = len(grid) * len(datasets) * config.repeats
+    with progress_bar(not quiet, total=total, unit="run") as progress:
+        for dataset in datasets:
             chosen = grid
             for seed in config.seeds:
-                split = dataset.split(config.test_fraction, seed, config.max_test)
-                for setting in chosen:
-                    progress.set_description(f"{split.name}: {LABELS[setting.kind]}, {setting}")
-                    runs.append(_kept_run(config, problem, dataset, split, setting, seed))
+                turns = itertools.product(range(config.repeats), chosen)
+                of_seed = []
+                for repeat, setting in turns:
+                    progress.set_description(f"{dataset.name}: {LABELS[setting.kind]}, {setting}")
+                    of_seed.append(_finished(config, dataset, setting, seed, repeat))
                     progress.update()
+                runs += of_seed
                 if seed == config.seeds[0] and len(config.seeds) > 1:
-                    first = pd.concat(run for run in runs if (run.problem == split.name).all())
-                    names = best_and_fastest(first)
+                    names = best_and_fastest(pd.concat(of_seed[: len(grid)]))
                     chosen = [s for s in grid if s.is_papers or (LABELS[s.kind], str(s)) in names]
-                    progress.total += len(chosen) * (len(config.seeds) - 1)
+                    progress.total += len(chosen) * (len(config.seeds) - 1) * config.repeats
     return pd.concat(runs, ignore_index=True)
 
 
-Row = dict[str, object]
-
-
-def _kept_run(
-    config: Convergence,
-    problem: Problem,
-    dataset: Dataset,
-    split: Split,
-    setting: Setting,
-    seed: int,
-) -> pd.DataFrame:
-    """The run, read from where it was kept if it was finished before."""
-    depends_on = {
-        "problem": problem.model_dump(),
-        "setting": asdict(setting),
-        "seed": seed,
-        "data": dataset.sha256,
-        "config": config.model_dump(exclude={"output", "minutes", "problem", "method", "seeds"}),
+def report(metrics: pd.DataFrame) -> Report:
+    """Each method at its best, how soon it was near the end, and when it returned."""
+    best = best_runs(metrics)
+    tolerances = " and ".join(map(str, TOLERANCES))
+    tables = {
+        "Each method at the grid point that ends lowest, chosen by the test NLL for every method "
+        "alike: from the whole grid at the first seed, from its best and soonest there at the "
+        "others; medians over seeds.": summary_table(metrics),
+        "When it ended there, and at which ELBO (GPflow's, by one formula for all); medians. "
+        "How many times fit_collapsed's seconds, and how much above its ELBO, in the same repeat. "
+        "Tracing: until a first step or evaluation, which is undone.": returns_table(metrics),
+        f"Seconds until the test NLL stays within {tolerances} nats of the best final NLL of all "
+        "methods, each at its soonest of these grid points; medians over seeds. The speed-up is "
+        "over the best of GPflow's methods.": speed_up_table(metrics),
     }
-    name = f"{split.name}-{setting.kind}-{seed}"
+    pictures = {"convergence": convergence_figure(best), "returns": returns_figure(best)}
+    if _OURS in set(metrics.method) and not set(GPFLOWS).isdisjoint(metrics.method):
+        caption = (
+            f"fit_collapsed's return beside the best tuned GPflow method's seconds to within "
+            f"{TOLERANCES[-1]} nats of the NLL that it returned with, and of the best final NLL "
+            "of all methods; medians over seeds. Tracing is left out unless said."
+        )
+        tables[caption] = beside_gpflow_table(metrics)
+    failed = _ends(metrics)[lambda ends: ends.status.str.startswith("failed")]
+    if len(failed):
+        columns = ["problem", "method", "setting", "seed", "step", "status"]
+        tables["Runs that failed, and the step after which they did."] = failed[columns]
+    papers = metrics[metrics.is_papers]
+    if papers.method.nunique() > 1:
+        caption = (
+            "The same at the settings of the paper's scripts alone (learning rate 0.001, "
+            "Robbins-Monro steps, the ramp), to the best final NLL among them."
+        )
+        tables[caption] = speed_up_table(papers)
+        pictures["convergence_papers_settings"] = convergence_figure(papers)
+    return Report(tables, pictures)
+
+
+# ---- one run ----
+
+
+def _finished(
+    config: Convergence, dataset: Dataset, setting: Setting, seed: int, repeat: int
+) -> pd.DataFrame:
+    name = f"{dataset.name}-{setting.kind}-{seed}" + (f"-{repeat}" if repeat else "")
+    of_run = {"method": LABELS[setting.kind], "setting": str(setting), "seed": seed}
+    of_run |= {"repeat": repeat, "is_papers": setting.is_papers}
 
     def run() -> pd.DataFrame:
-        rows = pd.DataFrame(_run_one(config, problem, split, setting, seed))
-        curves = rows[["step", "seconds", *Measured._fields]]
-        write_curves(curves, "step", config.output, f"{name}-{setting}")
-        return rows
+        split = dataset.split(config.test_fraction, seed, config.max_test)
+        start = methods.make_start(split, dataset.problem, config.num_inducing, seed, config.kernel)
+        label = {"problem": dataset.name, **of_run, **metric_names(dataset.is_binary)}
+        return pd.DataFrame(label | row for row in _run_one(config, setting, start, seed))
 
-    return kept(config.output / "runs", name, depends_on, run).assign(sha256=dataset.sha256)
+    def curves(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        return {f"{name}-{setting}": rows.set_index("step")[["seconds", *Measured._fields]]}
 
-
-def _run_one(
-    config: Convergence, problem: Problem, split: Split, setting: Setting, seed: int
-) -> list[dict[str, object]]:
-    start = make_start(split, problem.likelihood, config.num_inducing, seed, config.kernel)
-    label = {
-        "problem": split.name,
-        "method": LABELS[setting.kind],
-        "setting": str(setting),
-        "seed": seed,
-        **metric_names(split.is_binary),
-    }
-    method_run = _collapsed_run if setting.kind == "collapsed" else _minibatch_run
-    return [label | row for row in method_run(config, setting, start, split, seed)]
-
-
-def _minibatch_run(
-    config: Convergence, setting: Setting, start: Start, split: Split, seed: int
-) -> Iterator[Row]:
-    batches = minibatches(split, config.batch_size, seed)
-    model, step, kept_variables = make_method(setting, start, batches)
-    evaluate = evaluator(model, split)
-    measured = evaluate()
-    tracing = time.perf_counter()
-    _trace(step, [*model.variables, *kept_variables])
-    tracing = time.perf_counter() - tracing
-
-    def row(step: int, seconds: float, status: str = "ok") -> Row:
-        times = {"step": step, "seconds": seconds, "tracing_seconds": tracing}
-        return times | measured._asdict() | {"status": status}
-
-    yield row(0, 0.0)
-    seconds, done, until = 0.0, 0, _FIRST_EVALUATION
-    while seconds < config.seconds and done < config.steps:
-        began = time.perf_counter()
-        try:
-            step()
-        except tf.errors.InvalidArgumentError:
-            yield row(done, seconds, "failed: Cholesky")
-            return
-        seconds += time.perf_counter() - began
-        done += 1
-        if seconds < min(until, config.seconds) and done < config.steps:
-            continue
-        until = seconds * _EVALUATION_RATIO
-        try:
-            measured = evaluate()
-        except tf.errors.InvalidArgumentError:
-            yield row(done, seconds, "failed: Cholesky")
-            return
-        if not np.isfinite(measured.nll):
-            yield row(done, seconds, "failed: not finite")
-            return
-        yield row(done, seconds)
+    key = {**dataset.key, "setting": asdict(setting), "seed": seed, "repeat": repeat}
+    return finished(config, name, key, run, curves).assign(sha256=dataset.sha256)
 
 
 class _EndOfRunError(Exception):
-    pass
+    """Its message is the status that the run ends with."""
 
 
-def _collapsed_run(
-    config: Convergence, setting: Setting, start: Start, split: Split, seed: int
-) -> list[Row]:
-    """``fit_collapsed``, evaluated off the clock whenever it reports. Compiling is tracing."""
-    model = make_model(start, gpflow_aaci.AugmentedSVGP)
-    evaluate = evaluator(model, split)
-    evaluate()
-    rows: list[Row] = []
+class _Run:
+    """The rows of a run, and its clock, which stands still while the model is evaluated."""
+
+    def __init__(self, config: Convergence, start: Start, model: Model) -> None:
+        self.config, self.start, self.model = config, start, model
+        self.rows: list[dict[str, Any]] = []
+        self._evaluate = evaluator(model, start.split)
+        self._evaluate()  # compiles
+        self._step, self._seconds, self._due = 0, 0.0, _FIRST_EVALUATION
+
+    def begin(self, tracing_seconds: float) -> None:
+        """What was compiled before is not on the clock."""
+        self._tracing = tracing_seconds
+        self._record()
+        self._began = time.perf_counter()
+
+    def watch(
+        self, step: int, is_due: bool = False, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        """
+        Called after every step: evaluates the model from time to time.
+
+        :param is_due: whether that is now.
+        :param prepare: called before an evaluation, off the clock, too.
+        :raises _EndOfRunError: where the run has had its time.
+        """
+        stopped = time.perf_counter()
+        self._step, self._seconds = step, stopped - self._began
+        is_over = self._seconds >= self.config.seconds
+        if is_due or is_over or self._seconds >= self._due:
+            prepare()
+            self._record()
+            self._due = self._seconds * _EVALUATION_RATIO
+        if is_over:
+            raise _EndOfRunError("limit: time")
+        self._began += time.perf_counter() - stopped
+
+    def returned(self, step: int) -> None:
+        """The method has ended by itself."""
+        self._step, self._seconds = step, time.perf_counter() - self._began
+        self._record()
+
+    def end(self, status: str) -> list[dict[str, Any]]:
+        """All rows; of a failure, one more of what was last measured."""
+        if status.startswith("failed"):
+            self._record(Measured(**{name: self.rows[-1][name] for name in Measured._fields}))
+        self.rows[-1]["status"] = status
+        return self.rows
+
+    def _record(self, measured: Measured | None = None) -> None:
+        measured = measured or self._evaluate()
+        if not np.isfinite(measured.nll):
+            raise _EndOfRunError("failed: not finite")
+        times = {"step": self._step, "seconds": self._seconds, "tracing_seconds": self._tracing}
+        self.rows.append(times | measured._asdict() | {"status": "running"})
+
+
+def _run_one(
+    config: Convergence, setting: Setting, start: Start, seed: int
+) -> list[dict[str, Any]]:
+    if setting.kind in ("collapsed", "scipy"):
+        is_ours = setting.kind == "collapsed"
+        run = _Run(config, start, methods.make_model(start, is_augmented=is_ours))
+        train = functools.partial(_fit_collapsed if is_ours else _minimize, run)
+    else:
+        batches = methods.minibatches(start, config.batch_size, seed)
+        model, step, variables = methods.make_method(setting, start, batches)
+        run = _Run(config, start, model)
+        train = functools.partial(_take_steps, run, step, variables)
+    try:
+        return run.end(train())
+    except _EndOfRunError as end:
+        return run.end(str(end))
+    except tf.errors.InvalidArgumentError:
+        return run.end("failed: Cholesky")
+
+
+def _take_steps(run: _Run, step: Step, variables: Sequence[tf.Variable]) -> str:
+    """Adam and its like."""
+    config, best = run.config, -np.inf
+    least_gain = (config.tolerance or 0.0) * len(run.start.split.X)
+    run.begin(_trace(step, variables))
+    for done in range(1, config.steps + 1):
+        step()
+        is_judged = config.tolerance is not None and done % _WINDOW == 0
+        run.watch(done, is_due=is_judged or done == config.steps)
+        if is_judged:
+            before, best = best, max(best, run.rows[-1]["elbo"])
+            if best - before < least_gain:
+                return "converged"
+    return "limit: steps"
+
+
+def _trace(step: Step, variables: Sequence[tf.Variable]) -> float:
+    """Seconds of the first step, which compiles, and is undone: it is not on the clock."""
+    before = [tf.identity(variable) for variable in variables]
     began = time.perf_counter()
-    tracing, off_clock, last = 0.0, 0.0, -1.0
-
-    def record(progress: gpflow_aaci.FitProgress) -> None:
-        nonlocal tracing, off_clock, began, last
-        now = time.perf_counter()
-        if progress.rows == 0:
-            tracing, began = now - began, now
-        seconds = now - began - off_clock
-        if seconds >= config.seconds:  # what is reached after the limit does not count
-            raise _EndOfRunError
-        if seconds > last * _EVALUATION_RATIO:
-            times = {"step": progress.evaluations, "seconds": seconds, "tracing_seconds": tracing}
-            measured = evaluate()
-            is_finite = np.isfinite(measured.nll)
-            status = "ok" if is_finite else "failed: not finite"
-            rows.append(times | measured._asdict() | {"status": status})
-            last = seconds
-            if not is_finite:
-                raise _EndOfRunError
-        off_clock += time.perf_counter() - now
-
-    with contextlib.suppress(_EndOfRunError):
-        data = split.X, split.Y
-        gpflow_aaci.fit_collapsed(model, data, callback=record, progress=False)
-    return rows
-
-
-def _trace(step: Callable[[], None], variables: list[tf.Variable]) -> None:
-    """Take the first step, which compiles, and undo it: tracing is not on the clock."""
-    before = {id(variable): tf.identity(variable) for variable in variables}
     with contextlib.suppress(tf.errors.InvalidArgumentError):  # it will fail on the clock, too
         step()
-    for variable in variables:
-        variable.assign(before[id(variable)])
+    seconds = time.perf_counter() - began
+    for variable, value in zip(variables, before, strict=True):
+        variable.assign(value)
+    return seconds
+
+
+def _minimize(run: _Run) -> str:
+    """``gpflow.optimizers.Scipy()`` as notebooks call it, on all rows."""
+    data = methods.all_rows(run.start)
+    arguments = () if data is None else (data,)
+    closure = run.model.training_loss_closure(*arguments)
+    optimizer, variables = methods.CountingScipy(), run.model.trainable_variables
+    x = optimizer.initial_parameters(variables).numpy()
+    # Autograph parses the sources once in a process, for seconds that are not this model's.
+    tf.function(run.model.training_loss_closure(*arguments, compile=False))()
+    # What is compiled here is found again by ``minimize``: it looks for closure and variables.
+    evaluate = optimizer.eval_func(closure, variables, tf_fun_args={})
+    times = timeit.repeat(lambda: evaluate(x), number=1, repeat=2)
+    optimizer.evaluations = 0
+    run.begin(max(0.0, times[0] - times[1]))
+
+    def callback(x: np.ndarray) -> None:  # SciPy's: GPflow's unpacks x at every iteration
+        def move() -> None:
+            optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, x))
+
+        run.watch(optimizer.evaluations, prepare=move)
+
+    options = {"maxiter": run.config.steps}
+    found = optimizer.minimize(closure, variables, callback=callback, options=options)
+    run.returned(optimizer.evaluations)
+    return "converged" if found.success else f"returned: {found.message}"
+
+
+def _fit_collapsed(run: _Run) -> str:
+    """Tracing: until a first evaluation, as for ``Scipy()``; what is compiled later is not."""
+    began = time.perf_counter()
+
+    def callback(progress: gpflow_aaci.FitProgress) -> None:
+        if progress.rows == 0:
+            run.begin(time.perf_counter() - began)
+        else:
+            run.watch(progress.evaluations)
+
+    data = methods.all_rows(run.start)
+    found = gpflow_aaci.fit_collapsed(run.model, data, callback=callback, progress=False)
+    run.returned(found.evaluations)
+    return "converged" if found.converged else f"returned: {found.reason}"
+
+
+# ---- how soon a run is as good as it or another will ever be ----
+
+
+def smooth_nll(run: pd.DataFrame) -> np.ndarray:
+    """The median of three consecutive evaluations of one run, in its order."""
+    return run.nll.rolling(3, center=True, min_periods=2).median().to_numpy()
+
+
+def time_to(run: pd.DataFrame, nll: float) -> float:
+    """Training seconds from which on the smoothed test NLL stays at or below ``nll``; or inf."""
+    if len(run) < 3 or run.status.iloc[-1].startswith("failed"):
+        return np.inf
+    above = np.flatnonzero(smooth_nll(run) > nll)
+    if len(above) == 0:
+        return float(run.seconds.iloc[0])
+    return np.inf if above[-1] + 1 == len(run) else float(run.seconds.iloc[above[-1] + 1])
+
+
+def _judged(metrics: pd.DataFrame) -> pd.DataFrame:
+    """A row for every run: its smoothed final NLL, and seconds to near the lowest of its turn."""
+    rows = []
+    for _, run in metrics.groupby([*_TURN, "method", "setting"], sort=False):
+        end = run.iloc[-1]
+        final = np.inf if end.status.startswith("failed") else smooth_nll(run)[-1]
+        rows.append({**end, "final": final, "run": run})
+    each = pd.DataFrame(rows)
+    each["lowest"] = each.groupby(_TURN).final.transform("min")
+    for tolerance in TOLERANCES:
+        goals = zip(each.run, each.lowest + tolerance, strict=True)
+        each[tolerance] = [time_to(run, nll) for run, nll in goals]
+    return each
+
+
+def best_and_fastest(metrics: pd.DataFrame) -> set[tuple[str, str]]:
+    """(method, setting) of each method that end lowest, or are soonest near the best of all."""
+    chosen = set()
+    for method, runs in _judged(metrics).groupby("method"):
+        for column in ("final", *TOLERANCES):
+            first = runs.loc[runs[column].idxmin()]
+            if np.isfinite(first[column]) or column == "final":  # all failed: say so at every seed
+                chosen.add((method, first.setting))
+    return chosen
+
+
+def speed_up_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """
+    Seconds to within ``TOLERANCES`` of the best final NLL of all methods, for every problem.
+
+    Medians over the seeds, each method at whatever setting is soonest (and, for the final NLL,
+    lowest) in that seed; and how many times sooner than the best of GPflow's methods, where that
+    never got there: than its time limit, at least.
+    """
+    columns = [*TOLERANCES, "final"]
+    soonest = _judged(metrics).groupby([*_TURN, "method"], sort=False)[columns].min()
+    medians = soonest.groupby(_KEYS, sort=False).median().reset_index()
+    is_gpflows = medians.method.isin(GPFLOWS)
+    best = medians[is_gpflows].groupby("problem")[columns].min().reindex(medians.problem)
+    limits = _limits(metrics).reindex(medians.problem)
+    table = medians[_KEYS].copy()
+    for tolerance in TOLERANCES:
+        ratios = map(_ratio, best[tolerance], medians[tolerance], limits)
+        table[f"to {tolerance} [s]"] = medians[tolerance].map(_reached)
+        table[f"speed-up to {tolerance}"] = np.where(is_gpflows, "", list(ratios))
+    return table.assign(**{"final NLL": fixed(medians.final, 4)})
+
+
+def beside_gpflow_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """When fit_collapsed returned and was near its end, beside the soonest of GPflow's methods."""
+    each = _judged(metrics)
+    near = TOLERANCES[-1]
+    ours = each[each.method == _OURS].drop_duplicates(_TURN).set_index(_TURN)
+    rivals = each[each.method.isin(GPFLOWS)].set_index(_TURN)
+    to_own = [time_to(run, ours.nll.get(turn, np.nan) + near) for turn, run in rivals.run.items()]
+    times = ours.assign(
+        total=ours.seconds + ours.tracing_seconds,
+        near=[time_to(end.run, end.nll + near) for end in ours.itertuples()],
+        own=rivals.assign(own=to_own).own.groupby(_TURN).min(),
+        best=rivals[near].groupby(_TURN).min(),
+        excess=ours.final - ours.lowest,
+    )
+    columns = ["seconds", "total", "nll", "excess", "near", "own", "best"]
+    m = times[columns].groupby("problem", sort=False).median()
+    limits = _limits(metrics).reindex(m.index)
+    table = {
+        "returned [s]": m.seconds.map(_reached),
+        "with tracing [s]": m.total.map(_reached),
+        "its NLL": fixed(m.nll, 4),
+        "above the best": fixed(m.excess, 4),
+        "GPflow near its NLL [s]": m.own.map(_reached),
+        "GPflow near the best [s]": m.best.map(_reached),
+        "returned sooner": list(map(_ratio, m.own, m.seconds, limits)),
+        "itself near its NLL [s]": m.near.map(_reached),
+        "near sooner": list(map(_ratio, m.own, m.near, limits)),
+    }
+    return pd.DataFrame(table).reset_index()
+
+
+def _limits(metrics: pd.DataFrame) -> "pd.Series[float]":
+    """Of every problem: the longest that one of GPflow's methods had."""
+    return metrics[metrics.method.isin(GPFLOWS)].groupby("problem").seconds.max()
+
+
+def _reached(seconds: float) -> str:
+    return f"{seconds:.2f}" if np.isfinite(seconds) else "not reached"
+
+
+def _ratio(gpflows: float, own: float, limit: float) -> str:
+    if not np.isfinite(own) or own == 0.0 or np.isnan(gpflows):  # 0: there before the first step
+        return ""
+    if np.isfinite(gpflows):
+        return f"{gpflows / own:.1f}"
+    return f"> {limit / own:.1f}" if limit > own else ""
+
+
+# ---- ends ----
+
+
+def _ends(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The last evaluation of every run."""
+    return metrics.groupby([*_TURN, "method", "setting"], sort=False).tail(1)
+
+
+def best_runs(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each problem and method's grid point that ends with the lowest test NLL."""
+    ends = _ends(metrics)
+    # A failed run is last in line even where its NLL had been low; one of all seeds comes first.
+    value = ends.nll.where(~ends.status.str.startswith("failed"), np.inf)
+    each = ends.assign(value=value).groupby([*_KEYS, "setting"], sort=False).value
+    order = each.agg(["size", "mean"]).sort_values(
+        ["size", "mean"], ascending=[False, True], kind="stable"
+    )
+    return metrics.merge(order.reset_index().drop_duplicates(_KEYS)[[*_KEYS, "setting"]])
+
+
+def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The end of each method's best grid point, medians over seeds; how many runs failed."""
+    best = _ends(best_runs(metrics)).groupby(_KEYS, sort=False)
+    median, first = best.median(numeric_only=True), best.first()
+    failed = (
+        _ends(metrics)
+        .groupby(_KEYS)
+        .status.agg(lambda status: f"{status.str.startswith('failed').sum()} of {len(status)}")
+    )
+    table = {
+        "test NLL": fixed(median.nll, 4),
+        "plug-in NLL": fixed(median.plugin_nll, 4),
+        "error or RMSE": fixed(median.error, 3) + " (" + first.error_metric + ")",
+        "calibration": fixed(median.calibration, 3) + " (" + first.calibration_metric + ")",
+        "best setting": first.setting,
+        "runs failed": failed.reindex(median.index),
+    }
+    return pd.DataFrame(table).reset_index()
+
+
+def returns_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """When each method ended and why, with and without tracing; beside fit_collapsed's end."""
+    ends = _ends(best_runs(metrics)).set_index(_TURN)
+    ends = ends.assign(total=ends.seconds + ends.tracing_seconds)
+    ours = ends[ends.method == _OURS].reindex(ends.index)
+    ends = ends.assign(
+        times=ends.total / ours.total,
+        bare_times=ends.seconds / ours.seconds,
+        above=ends.elbo - ours.elbo,
+    )
+    groups = ends.groupby(_KEYS, sort=False)
+    median = groups.median(numeric_only=True)
+    table = {
+        "with tracing [s]": fixed(median.total, 2),
+        "tracing [s]": fixed(median.tracing_seconds, 2),
+        "without [s]": fixed(median.seconds, 2),
+        "times": fixed(median.times, 2),
+        "times, without": fixed(median.bare_times, 2),
+        "evaluations": median.step.astype(int),
+        "test NLL": fixed(median.nll, 4),
+        "ELBO": fixed(median.elbo, 2),
+        "above": fixed(median.above, 2),
+        "end": groups.status.agg(lambda status: ", ".join(status.unique())),
+    }
+    return pd.DataFrame(table).reset_index()
+
+
+# ---- figures ----
+
+
+def convergence_figure(runs: pd.DataFrame) -> Figure:
+    """Test NLL and error against training seconds: median and range over seeds."""
+    problems = list(dict.fromkeys(runs.problem))
+    # A run that failed at once has no curve.
+    of_run = runs.groupby([*_TURN, "method", "setting"])
+    runs = runs[of_run.seconds.transform("max") > 0]
+    figure, axes = subplots(2, len(problems), 4.4, 2.9)
+    for column, problem in zip(axes.T, problems, strict=True):
+        rows = runs[runs.problem == problem]
+        column[0].set_title(problem.replace("_", " "))
+        column[0].set_ylabel("test NLL [nats per datum]")
+        is_error = rows.error_metric.iloc[0] == "error"
+        column[1].set_ylabel("test error rate" if is_error else "test RMSE [standard deviations]")
+        column[1].set_xlabel("training time [s]")
+        for ax, metric in zip(column, ("nll", "error"), strict=True):
+            for method in in_order(rows.method):
+                seconds, *values = _over_seeds(rows[rows.method == method], metric)
+                band(ax, seconds, values, **style(method) | {"marker": ""}, label=method)
+            shown = rows[rows.step > 0][metric]
+            low, high = shown.min(), shown.quantile(0.9)
+            room = max(high - low, 1e-3)
+            ax.set(xscale="log", ylim=(low - 0.05 * room, high + 0.1 * room))
+    one_legend(figure, axes, over_seeds(runs))
+    return figure
+
+
+def returns_figure(runs: pd.DataFrame) -> Figure:
+    """Seconds until each method ended, those left out that failed; medians."""
+    ends = _ends(runs)
+    ends = ends[~ends.status.str.startswith("failed")].assign(
+        total=ends.seconds + ends.tracing_seconds
+    )
+    problems = list(dict.fromkeys(runs.problem))[::-1]
+    figure, axes = subplots(1, 1, 6.4, 1.4 + 0.4 * len(problems))
+    ax = axes[0, 0]
+    for method in in_order(ends.method):
+        medians = ends[ends.method == method].groupby("problem")[["seconds", "total"]].median()
+        height = [problems.index(problem) for problem in medians.index]
+        points = style(method) | {"linestyle": ""}
+        ax.plot(medians.total, height, **points, label=method)
+        ax.plot(medians.seconds, height, **points, markerfacecolor="none")
+    ax.set_yticks(range(len(problems)), [problem.replace("_", " ") for problem in problems])
+    ax.set(xscale="log", xlabel="seconds until the end (hollow: without tracing)")
+    ax.set_ylim(-0.5, len(problems) - 0.5)
+    one_legend(figure, axes)
+    return figure
+
+
+def _over_seeds(runs: pd.DataFrame, metric: str) -> tuple[np.ndarray, ...]:
+    """Seconds, and median, least and largest of ``metric`` over the seeds then."""
+    each = [run for _, run in runs[runs.seconds > 0.0].groupby(["seed", "repeat"])]
+    first = max(run.seconds.iloc[0] for run in each)
+    last = max(run.seconds.iloc[-1] for run in each)
+    seconds = np.geomspace(first, max(last, 1.01 * first), 120)
+    values = []
+    for run in each:  # what it had reached by then: the last evaluation before it
+        reached = np.searchsorted(run.seconds, seconds * (1 + 1e-9)) - 1
+        values.append(run[metric].to_numpy()[reached])
+    return seconds, *(reduce(values, axis=0) for reduce in (np.median, np.min, np.max))

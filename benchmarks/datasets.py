@@ -1,9 +1,11 @@
-"""Where the data come from: scikit-learn, OpenML, files, or a generator of the same shape."""
+"""Data sets, split and standardised: of scikit-learn, OpenML, files, or made of their shape."""
 
 import hashlib
+import itertools
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ Array = np.ndarray
 
 _CHUNK = 200_000  # rows of a file read, or of synthetic data made, at a time
 _FEATURES = 100  # cosines of the random-feature GP
-_SUFFIXES = (".csv", ".csv.gz", ".csv.bz2")
+_SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".data.gz")
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,12 @@ class Table:
     positive: str | float | None = None  # the class that counts as 1
     is_synthetic: bool = False
 
-    def sha256(self) -> str:
-        """Of the shape and the numbers, whatever file they came from."""
-        digest = hashlib.sha256(str(self.X.shape).encode())
-        for values in (self.X, self.y):
-            digest.update(np.ascontiguousarray(values, np.float64).data)
-        return digest.hexdigest()
-
     def take(self, rows: int | None) -> "Table":
         """A random subset of so many rows, the same always."""
         if rows is None or rows >= len(self.X):
             return self
         chosen = np.sort(np.random.default_rng(0).choice(len(self.X), rows, replace=False))
-        return Table(self.X[chosen], self.y[chosen], self.positive, self.is_synthetic)
+        return replace(self, X=self.X[chosen], y=self.y[chosen])
 
 
 @dataclass(frozen=True)
@@ -50,13 +45,13 @@ class Source:
     """
     A data set known by name.
 
-    ``files`` are looked for in --data-dir, then ``fetch`` is tried where there is one. ``shape`` is
-    that of its synthetic twin, too.
+    A file of its name or ``stems`` is looked for in --data-dir, then ``fetch`` is tried where there
+    is one. ``shape`` is that of its synthetic twin, too.
     """
 
     where: str  # what to tell who has no file
     shape: tuple[int, int]
-    files: tuple[str, ...] = ()
+    stems: tuple[str, ...] = ()
     target: str | int = 0
     columns: tuple[str, ...] | None = None  # of X, where not all but the target
     rows: int | None = None  # of the paper, where the file has more
@@ -64,24 +59,17 @@ class Source:
     fetch: Callable[[], Table] | None = None
 
 
-def _openml(name: str, positive: str | None = None) -> Callable[[], Table]:
-    def fetch() -> Table:
-        # version=1: names alone are not unique. Cached in scikit-learn's data folder.
-        bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
-        X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are filed as categories
-        y = bunch.target.astype(str).to_numpy()
-        return Table(X.to_numpy(float), y if positive else y.astype(float), positive)
-
-    return fetch
+def _openml(name: str, positive: str | None = None) -> Table:
+    # version=1: names alone are not unique. Cached in scikit-learn's data folder.
+    bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
+    X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are filed as categories
+    y = bunch.target.astype(str).to_numpy()
+    return Table(X.to_numpy(float), y if positive else y.astype(float), positive)
 
 
 def _covtype() -> Table:
     X, y = sklearn.datasets.fetch_covtype(return_X_y=True)
     return Table(X.astype(float), y, positive=2)
-
-
-def _names(*stems: str) -> tuple[str, ...]:
-    return tuple(stem + suffix for stem in stems for suffix in _SUFFIXES)
 
 
 _FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
@@ -91,26 +79,22 @@ SOURCES = {
     "heart": Source(
         where="heart.csv: no header, the class (+1, -1) first (Statlog heart, UCI)",
         shape=(270, 13),
-        files=_names("heart"),
-        fetch=_openml("heart-statlog", positive="present"),
+        fetch=partial(_openml, "heart-statlog", "present"),
     ),
     "housing": Source(
         where="housing.csv: no header, the price first (Boston housing)",
         shape=(506, 13),
-        files=_names("housing"),
-        fetch=_openml("boston"),
+        fetch=partial(_openml, "boston"),
     ),
     "protein": Source(
         where="protein.csv.gz: no header, the target last (CASP, UCI)",
         shape=(45_730, 9),
-        files=_names("protein"),
         target=9,
-        fetch=_openml("physiochemical_protein"),
+        fetch=partial(_openml, "physiochemical_protein"),
     ),
     "covtype": Source(
         where=f"covtype.data.gz from {_UCI}/covtype/",
         shape=(581_012, 54),
-        files=("covtype.data.gz", *_names("covtype")),
         target=54,
         positive=2,
         fetch=_covtype,
@@ -118,12 +102,12 @@ SOURCES = {
     "susy": Source(
         where=f"SUSY.csv.gz from {_UCI}/00279/",
         shape=(5_000_000, 18),
-        files=_names("SUSY", "susy"),
+        stems=("SUSY",),
     ),
     "airline": Source(
         where="2008.csv.bz2 (Data Expo 2009) from https://doi.org/10.7910/DVN/HG7NV7",
         shape=(190_000, 7),
-        files=_names("2008", "airline"),
+        stems=("2008",),
         target="ArrDelay",
         columns=_FLIGHT,
         rows=190_000,
@@ -137,36 +121,155 @@ _EMBEDDED = {
 _SYNTHETIC = "synthetic:"
 
 
-def load_table(problem: Problem, folder: Path, quiet: bool = False) -> Table:
-    """
-    The data of that name, path or address.
+@dataclass(frozen=True)
+class Dataset:
+    """A problem's data under the name that tables and figures give it."""
 
-    :param folder: where files are looked for.
-    :param quiet: no progress bar while a large file is read.
-    :raises ConfigError: where there is no such thing, with what to do; for a missing column, or
-        values that are missing or not numbers.
+    name: str
+    table: Table
+    problem: Problem
+
+    @property
+    def is_binary(self) -> bool:
+        return self.problem.likelihood.name in BINARY_LIKELIHOODS
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the shape and the numbers, whatever file they came from."""
+        digest = hashlib.sha256(str(self.table.X.shape).encode())
+        for values in (self.table.X, self.table.y):
+            digest.update(np.ascontiguousarray(values, np.float64).data)
+        return digest.hexdigest()
+
+    @property
+    def key(self) -> dict[str, object]:
+        """What a run on it depends on."""
+        return {"problem": self.problem.model_dump(), "data": self.sha256}
+
+    def split(self, test_fraction: float, seed: int, max_test: int | None = None) -> "Split":
+        """
+        Shuffled by ``seed``; inputs (and a real target) standardised by the training part.
+
+        :param max_test: most rows of the test part; what is more is in neither.
+        """
+        num_data = len(self.table.X)
+        order = np.random.default_rng(seed).permutation(num_data)
+        num_test = max(1, round(test_fraction * num_data))
+        return self._parts(order[num_test:], order[:num_test][:max_test])
+
+    def whole(self) -> "Split":
+        """All rows, in their order, in the training part."""
+        rows = np.arange(len(self.table.X))
+        return self._parts(rows, rows[:0])
+
+    def _parts(self, train: Array, test: Array) -> "Split":
+        X, y = self.table.X, self.table.y
+        X, X_test = _standardise(X[train], X[test])
+        Y, Y_test = y[train, None], y[test, None]
+        if not self.is_binary:
+            Y, Y_test = _standardise(Y, Y_test)
+        return Split(self.name, X, Y, X_test, Y_test, self.is_binary)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test part of a data set: X [N, D], Y [N, 1]."""
+
+    name: str
+    X: Array
+    Y: Array
+    X_test: Array
+    Y_test: Array
+    is_binary: bool = False
+
+
+def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False) -> list[Dataset]:
     """
-    data, target, rows = problem.data, problem.target, problem.rows
+    The data of every problem, as :func:`load_dataset` has them.
+
+    :raises ConfigError: as it does, and where two have one name: results go by it.
+    """
+    datasets: list[Dataset] = []
+    for i, problem in enumerate(problems):
+        try:
+            dataset = load_dataset(problem, folder, quiet)
+        except ConfigError as error:
+            raise ConfigError(f"problem.{i}: {error}") from error
+        if dataset.name in [other.name for other in datasets]:
+            raise ConfigError(
+                f"problem.{i}.name must be another one than those before it. "
+                f"Found: {dataset.name!r} again."
+            )
+        datasets.append(dataset)
+    return datasets
+
+
+def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset:
+    """
+    The data of ``problem``, y in {0, 1} where its likelihood is binary.
+
+    :param folder: where relative paths begin.
+    :param quiet: no progress bar while a large file is read.
+    :raises ConfigError: for an unknown data set, a missing file, column or class, or values that
+        are missing or not numbers.
+    """
+    table = _load_table(problem, folder, quiet)
+    if problem.likelihood.name in BINARY_LIKELIHOODS:
+        y = _labels(problem, table)
+    elif table.y.dtype.kind in "biuf":
+        y = table.y.astype(float)
+    else:
+        raise ConfigError(f"{problem.data}: target must hold numbers. Found: {table.y[:3]}.")
+    name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]
+    if table.is_synthetic:  # also where the config has given it another name
+        name += " (synthetic)"
+    return Dataset(name, replace(table, y=y), problem)
+
+
+def _standardise(train: Array, test: Array) -> tuple[Array, Array]:
+    mean, sd = train.mean(axis=0), train.std(axis=0)
+    # A constant column carries nothing; dividing by 1 keeps it at 0.
+    sd = np.where(sd > 0, sd, 1.0)
+    return (train - mean) / sd, (test - mean) / sd
+
+
+def _labels(problem: Problem, table: Table) -> Array:
+    """Two classes as {0, 1}, in sorted order."""
+    positive = table.positive if problem.positive is None else problem.positive
+    classes = np.unique(table.y)
+    if len(classes) < 2 or (positive is None and len(classes) > 2):
+        raise ConfigError(f"{problem.data}: target must have two classes. Found: {classes[:10]}.")
+    is_positive = table.y == (classes[1] if positive is None else positive)
+    if not is_positive.any():
+        raise ConfigError(
+            f"{problem.data}: positive must be one of the target's classes, "
+            f"{', '.join(map(str, classes[:10]))}. Found: {positive!r}."
+        )
+    return is_positive.astype(float)
+
+
+def _load_table(problem: Problem, folder: Path, quiet: bool) -> Table:
+    data, rows = problem.data, problem.rows
     if data in _EMBEDDED:
         X, y = _EMBEDDED[data](return_X_y=True)
         return Table(X, y.astype(float)).take(rows)
-    if data.startswith(_SYNTHETIC):
-        name = data.removeprefix(_SYNTHETIC)
-        if name not in SOURCES:
-            raise ConfigError(
-                f"data must be synthetic: and one of {', '.join(SOURCES)}. Found: {data!r}."
-            )
-        return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
-    if data in SOURCES:
-        return _load_source(data, target, folder, quiet).take(rows)
-    path = data if _is_address(data) else folder / data
+    name = data.removeprefix(_SYNTHETIC)
+    if name in SOURCES:
+        if name != data:
+            return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
+        return _load_source(name, problem.target, folder, quiet).take(rows)
+    if name != data:
+        raise ConfigError(
+            f"data must be synthetic: and one of {', '.join(SOURCES)}. Found: {data!r}."
+        )
+    path = data if data.startswith(("https://", "http://")) else folder / data
     if isinstance(path, Path) and not path.is_file():
         known = ", ".join([*_EMBEDDED, *SOURCES])
         raise ConfigError(
             f"data must be one of {known}, synthetic: and one of these, the address of a CSV file, "
             f"or the path of one, relative to --data-dir. Found: {data!r}."
         )
-    return _read_csv(path, target, quiet=quiet).take(rows)
+    return _read_csv(path, problem.target, quiet=quiet).take(rows)
 
 
 def synthetic_table(source: Source, likelihood: str, rows: int | None = None) -> Table:
@@ -216,11 +319,12 @@ def _residuals(likelihood: str, size: int, rng: np.random.Generator) -> Array:
 
 def _load_source(name: str, target: str | int | None, folder: Path, quiet: bool) -> Table:
     source = SOURCES[name]
-    for file in source.files:
-        if (folder / file).is_file():
+    for stem, suffix in itertools.product((*source.stems, name), _SUFFIXES):
+        path = folder / (stem + suffix)
+        if path.is_file():
             target = source.target if target is None else target
-            table = _read_csv(folder / file, target, source.columns, quiet).take(source.rows)
-            return Table(table.X, table.y, source.positive)
+            table = _read_csv(path, target, source.columns, quiet).take(source.rows)
+            return replace(table, positive=source.positive)
     instead = (
         f"Put {source.where} into --data-dir, or take made-up data of its shape: "
         f'data = "{_SYNTHETIC}{name}".'
@@ -257,20 +361,12 @@ def _read_csv(
             # Of chosen columns of a raw file, incomplete rows are left out (cancelled flights).
             part = chunk if columns is None else chunk.dropna()
             X = part.drop(columns=target)
-            _check_numbers(path, part, X)
+            numeric = X.select_dtypes("number").columns
+            if len(numeric) < X.shape[1] or part.isna().any(axis=None):
+                odd = [c for c in X if c not in numeric] or list(part.columns[part.isna().any()])
+                raise ConfigError(f"{path} must hold numbers only. Found others, or gaps: {odd}.")
             Xs.append(X.to_numpy(float))
             ys.append(part[target].to_numpy())
     except (OSError, ValueError, EOFError, zlib.error) as error:  # the last two: cut off, damaged
         raise ConfigError(f"{path}: cannot be read ({error}).") from error
     return Table(np.concatenate(Xs), np.concatenate(ys))
-
-
-def _check_numbers(path: Path | str, part: pd.DataFrame, X: pd.DataFrame) -> None:
-    numeric = X.select_dtypes("number").columns
-    if len(numeric) < X.shape[1] or part.isna().any(axis=None):
-        odd = [c for c in X if c not in numeric] or list(part.columns[part.isna().any()])
-        raise ConfigError(f"{path} must hold numbers only. Found other or missing values: {odd}.")
-
-
-def _is_address(data: str) -> bool:
-    return data.startswith(("https://", "http://"))

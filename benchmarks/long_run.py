@@ -3,31 +3,28 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-import tensorflow as tf
-from tqdm import tqdm
 
-import gpflow_aaci
+from gpflow_aaci.progress import progress_bar
 
-from .config import LikelihoodConfig, LongRun
-from .data import synthetic
-from .methods import make_model, make_start, minibatches
+from .config import LongRun
+from .methods import Setting, make_method, minibatches, synthetic_start
+from .report import Report, style, subplots
 
 _SAMPLES = 100
 
 
 def run(config: LongRun, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """A row for every hundredth of the steps: megabytes resident, traces, milliseconds a step."""
-    split = synthetic(config.num_data, config.input_dim)
-    start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)
-    model = make_model(start, gpflow_aaci.AugmentedSVGP)
-    optimizer = gpflow_aaci.AlternatingOptimizer()
-    batches = minibatches(split, config.batch_size, seed=0)
-    step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
+    start = synthetic_start(config.num_data, config.input_dim, config.num_inducing)
+    batches = minibatches(start, config.batch_size, seed=0)
+    step: Any
+    _, step, _ = make_method(Setting("alternating", 0.03, "adaptive"), start, batches)
     rows = []
     each = max(1, config.steps // _SAMPLES)
-    for done in tqdm(range(each, config.steps + 1, each), disable=True if quiet else None):
+    for done in progress_bar(not quiet, iterable=range(each, config.steps + 1, each)):
         began = time.perf_counter()
         for _ in range(each):
             step()
@@ -39,20 +36,21 @@ def run(config: LongRun, folder: Path, quiet: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def summary(metrics: pd.DataFrame) -> pd.DataFrame:
+def report(metrics: pd.DataFrame) -> Report:
     """Growth of memory from a tenth of the steps (warm-up) to the end."""
     warm = metrics[metrics.step >= metrics.step.iloc[-1] / 10].MB
-    return pd.DataFrame(
-        [
-            {
-                "steps": metrics.step.iloc[-1],
-                "MB after warm-up": round(warm.iloc[0], 1),
-                "MB at the end": round(warm.iloc[-1], 1),
-                "growth in %": round(100 * (warm.iloc[-1] / warm.iloc[0] - 1), 2),
-                "traces after the first part": metrics.traces.iloc[-1] - metrics.traces.iloc[0],
-            }
-        ]
-    )
+    row = {
+        "steps": metrics.step.iloc[-1],
+        "MB after warm-up": f"{warm.iloc[0]:.1f}",
+        "MB at the end": f"{warm.iloc[-1]:.1f}",
+        "growth in %": f"{100 * (warm.iloc[-1] / warm.iloc[0] - 1):.2f}",
+        "traces after the first part": metrics.traces.iloc[-1] - metrics.traces.iloc[0],
+    }
+    figure, axes = subplots(1, 1, 5.0, 3.0)
+    axes[0, 0].plot(metrics.step, metrics.MB, **style("AACI") | {"marker": ""})
+    limits = (0, 1.2 * metrics.MB.max())
+    axes[0, 0].set(xlabel="step", ylabel="resident memory [MB]", ylim=limits)
+    return Report({"": pd.DataFrame([row])}, {"memory": figure})
 
 
 def _resident() -> float:

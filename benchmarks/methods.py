@@ -1,13 +1,13 @@
 """
 The contestants: same likelihood object, kernel, inducing points and batches for each.
 
-A method is a model and one compiled training step on the next minibatch.
+``LABELS`` has a name for every kind, ``settings`` the points of its grid.
 """
 
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import gpflow
 import numpy as np
@@ -16,26 +16,17 @@ from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import (
-    Adam,
-    Alternating,
-    Collapsed,
-    ConfigError,
-    KernelConfig,
-    LikelihoodConfig,
-    Method,
-    NatGrad,
-)
-from .data import Split
-from .datasets import Array
+from .config import ConfigError, KernelConfig, LikelihoodConfig, Method, Problem
+from .datasets import Array, Split
 
 LABELS = {
     "collapsed": "AACI, collapsed",
     "alternating": "AACI",
     "natgrad": "NatGrad + Adam",
     "adam": "Adam",
+    "scipy": "Scipy L-BFGS",
 }
-GPFLOWS = (LABELS["natgrad"], LABELS["adam"])
+GPFLOWS = (LABELS["natgrad"], LABELS["adam"], LABELS["scipy"])
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class Setting:
     @property
     def is_papers(self) -> bool:
         """Whether the paper's scripts ran it."""
-        return self in PAPERS
+        return self in _PAPERS
 
     def __str__(self) -> str:
         parts = [
@@ -61,7 +52,7 @@ class Setting:
         return ", ".join(part for part in parts if part) or "nothing to tune"
 
 
-PAPERS = (
+_PAPERS = (
     Setting("alternating", 1e-3, "robbins-monro"),
     Setting("natgrad", 1e-3, 0.1, ramp=True),
     Setting("adam", 1e-3),
@@ -70,17 +61,10 @@ PAPERS = (
 
 def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
-    match method:
-        case Alternating():
-            steps = itertools.product(method.learning_rate, method.step_size)
-            return [Setting(method.kind, *point) for point in steps]
-        case NatGrad():
-            gammas = itertools.product(method.learning_rate, method.gamma, [method.ramp])
-            return [Setting(method.kind, *point) for point in gammas]
-        case Adam():
-            return [Setting(method.kind, rate) for rate in method.learning_rate]
-        case Collapsed():
-            return [Setting(method.kind)]
+    rates = getattr(method, "learning_rate", [None])
+    gammas = getattr(method, "gamma", getattr(method, "step_size", [None]))
+    ramp = getattr(method, "ramp", False)
+    return [Setting(method.kind, *point, ramp) for point in itertools.product(rates, gammas)]
 
 
 @dataclass(frozen=True)
@@ -88,13 +72,14 @@ class Start:
     """Where every method starts."""
 
     kernel: KernelConfig
-    likelihood: LikelihoodConfig
-    Z: Array  # [M, D]
+    problem: Problem
+    split: Split
+    Z: Array | None  # [M, D]; none for a full GP
     lengthscale: float
-    num_data: int
 
 
 _CLUSTERED = 100_000
+_KERNEL = KernelConfig()
 
 
 def clustered(split: Split, num_inducing: int) -> Array:
@@ -114,21 +99,27 @@ def clustered(split: Split, num_inducing: int) -> Array:
 
 
 def make_start(
-    split: Split,
-    likelihood: LikelihoodConfig,
-    num_inducing: int,
-    seed: int,
-    kernel: KernelConfig | None = None,
+    split: Split, problem: Problem, num_inducing: int, seed: int, kernel: KernelConfig = _KERNEL
 ) -> Start:
     """
     k-means++ centres for Z, the root mean squared distance for a lengthscale not given.
 
     :raises ConfigError: for more inducing points than distinct training inputs.
     """
-    Z = gpflow_aaci.kmeans_plusplus(clustered(split, num_inducing), num_inducing, seed)
-    kernel = kernel or KernelConfig()
+    Z = None
+    if not problem.full:
+        Z = gpflow_aaci.kmeans_plusplus(clustered(split, num_inducing), num_inducing, seed)
     lengthscale = kernel.lengthscale or root_mean_squared_distance(split.X)
-    return Start(kernel, likelihood, Z, lengthscale, len(split.X))
+    return Start(kernel, problem, split, Z, lengthscale)
+
+
+def synthetic_start(num_data: int, input_dim: int, num_inducing: int) -> Start:
+    """Of a wave in many dimensions with Student-t noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(num_data, input_dim))
+    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.3 * rng.standard_t(3, size=(num_data, 1))
+    problem = Problem(data="wave", likelihood=LikelihoodConfig(name="StudentT"))
+    return make_start(Split("wave", X, Y, X[:100], Y[:100]), problem, num_inducing, seed=0)
 
 
 def root_mean_squared_distance(X: Array) -> float:
@@ -136,73 +127,95 @@ def root_mean_squared_distance(X: Array) -> float:
     return float(np.sqrt(2.0 * X.var(axis=0).sum()))
 
 
-def make_likelihood(config: LikelihoodConfig) -> gpflow_aaci.likelihoods.SuperGaussianLikelihood:
+def make_likelihood(config: LikelihoodConfig) -> gpflow_aaci.likelihoods.AugmentedLikelihood:
     """The likelihood of that name."""
-    return getattr(gpflow_aaci.likelihoods, config.name)(**config.parameters)
+    likelihood = getattr(gpflow_aaci.likelihoods, config.name)(**config.parameters)
+    gpflow.set_trainable(likelihood, config.trainable)
+    return likelihood
 
 
-def make_model(start: Start, model_class: type[gpflow.models.SVGP]) -> gpflow.models.SVGP:
-    """An SVGP at the start; Z is fixed, as in the paper."""
-    lengthscales = [start.lengthscale] * start.Z.shape[1] if start.kernel.ard else start.lengthscale
+Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
+
+
+def make_model(start: Start, is_augmented: bool) -> Model:
+    """Ours or GPflow's at the start: a full GP or an SVGP, its Z fixed as in the paper."""
+    X, Y = start.split.X, start.split.Y
+    lengthscales = [start.lengthscale] * X.shape[1] if start.kernel.ard else start.lengthscale
     make_kernel = getattr(gpflow.kernels, start.kernel.name)
     kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
-    likelihood = make_likelihood(start.likelihood)
-    gpflow.set_trainable(likelihood, start.likelihood.trainable)
-    model = model_class(kernel, likelihood, start.Z.copy(), num_data=start.num_data)
+    likelihood = make_likelihood(start.problem.likelihood)
+    if start.Z is None:
+        full = gpflow_aaci.AugmentedVGP if is_augmented else gpflow.models.VGP
+        return full((X, Y), kernel, likelihood)
+    sparse = gpflow_aaci.AugmentedSVGP if is_augmented else gpflow.models.SVGP
+    model = sparse(kernel, likelihood, start.Z.copy(), num_data=len(X))
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 
+
+Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor] | None
+"""X and Y; None for a model that keeps its data."""
+
+
+def all_rows(start: Start) -> Batch:
+    """In one batch."""
+    is_full = start.Z is None
+    return None if is_full else (tf.constant(start.split.X), tf.constant(start.split.Y))
+
+
+_SCHEDULES: dict[Any, Any] = {
+    "adaptive": gpflow_aaci.AdaptiveStepSize,
+    "robbins-monro": gpflow_aaci.RobbinsMonro,
+}
+_FIRST_GAMMA = 1e-5
 
 Step = Callable[[], None]
 """One step of training; raises ``tf.errors.InvalidArgumentError`` where it cannot be taken."""
 
 
 def make_method(
-    setting: Setting, start: Start, batches: Iterator[tuple[tf.Tensor, tf.Tensor]]
-) -> tuple[gpflow.models.SVGP, Step, list[tf.Variable]]:
+    setting: Setting, start: Start, batches: Iterator[Batch]
+) -> tuple[Model, Step, list[tf.Variable]]:
     """
-    A fresh model, one step of training on the next batch, and the variables it keeps.
+    Of a method that steps: a fresh model, one step on the next batch, all variables of both.
 
     The first step compiles.
     """
+    model = make_model(start, is_augmented=setting.kind == "alternating")
     adam = tf_keras.optimizers.Adam(setting.learning_rate)
     if setting.kind == "alternating":
-        model = make_model(start, gpflow_aaci.AugmentedSVGP)
-        optimizer = gpflow_aaci.AlternatingOptimizer(_step_size(setting), adam)
+        size: Any = _SCHEDULES[setting.gamma]() if setting.gamma in _SCHEDULES else setting.gamma
+        optimizer = gpflow_aaci.AlternatingOptimizer(size, adam)
         optimizer.build(model)
-        alternate = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
-        return model, alternate, [*optimizer.variables, *adam.variables]
+        data = None if start.Z is None else batches
+        alternate = tf.function(lambda: optimizer.minimize(model, data), autograph=False)
+        return model, alternate, [*model.variables, *optimizer.variables, *adam.variables]
 
-    model = make_model(start, gpflow.models.SVGP)
+    natural = None
     gamma = tf.Variable(_FIRST_GAMMA if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)
-    update_q = _q_update(setting, model, gamma)
+    q = [(model.q_mu, model.q_sqrt)]
+    if setting.kind == "natgrad":
+        gpflow.set_trainable(model.q_mu, False)
+        gpflow.set_trainable(model.q_sqrt, False)
+        natural = gpflow.optimizers.NaturalGradient(gamma)
     adam.build(model.trainable_variables)
 
     @tf.function(autograph=False)
     def step() -> None:
         batch = next(batches)
-        update_q(batch)
-        adam.minimize(lambda: model.training_loss(batch), model.trainable_variables)
 
-    if not setting.ramp:
-        return model, step, adam.variables
-    return model, _ramp(step, gamma, setting.gamma), [*adam.variables, gamma]
+        def loss() -> tf.Tensor:
+            return model.training_loss() if batch is None else model.training_loss(batch)
 
+        if natural is not None:  # else q is among the variables of Adam
+            natural.minimize(loss, q)
+        adam.minimize(loss, model.trainable_variables)
 
-def _step_size(setting: Setting) -> float | gpflow_aaci.inference.schedules.Schedule:
-    match setting.gamma:
-        case "adaptive":
-            return gpflow_aaci.AdaptiveStepSize()
-        case "robbins-monro":
-            return gpflow_aaci.RobbinsMonro()
-        case _:
-            return setting.gamma
+    variables = [*model.variables, *adam.variables, gamma]
+    return model, _ramp(step, gamma, setting.gamma) if setting.ramp else step, variables
 
 
-_FIRST_GAMMA = 1e-5
-
-
-def _ramp(step: Step, gamma: tf.Variable, largest: float) -> Step:
+def _ramp(step: Step, gamma: tf.Variable, largest: Any) -> Step:
     """gamma from 1e-5 by 10^0.1 a step up to ``largest``; times 1e-3 where a step fails."""
 
     def ramped() -> None:
@@ -220,25 +233,30 @@ def _ramp(step: Step, gamma: tf.Variable, largest: float) -> Step:
     return ramped
 
 
-def _q_update(
-    setting: Setting, model: gpflow.models.SVGP, gamma: tf.Variable
-) -> Callable[[tuple[tf.Tensor, tf.Tensor]], None]:
-    """The step on q(u) that precedes Adam's; Adam alone has q among its variables."""
-    if setting.kind == "adam":
-        return lambda batch: None
-    for parameter in (model.q_mu, model.q_sqrt):
-        gpflow.set_trainable(parameter, False)
-    natural = gpflow.optimizers.NaturalGradient(gamma)
-    q = [(model.q_mu, model.q_sqrt)]
-    return lambda batch: natural.minimize(lambda: model.training_loss(batch), q)
-
-
 _SHUFFLED = 100_000
 
 
-def minibatches(split: Split, batch_size: int, seed: int) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Shuffled batches without end, the same for every method."""
-    dataset = tf.data.Dataset.from_tensor_slices((split.X, split.Y))
+def minibatches(start: Start, batch_size: int, seed: int) -> Iterator[Batch]:
+    """Shuffled batches without end, the same for every method; or all rows again and again."""
+    X, Y = start.split.X, start.split.Y
+    if start.Z is None or batch_size >= len(X):
+        return itertools.repeat(all_rows(start))
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y))
     # The rows are in random order as they are: a buffer of millions would only cost memory.
-    dataset = dataset.shuffle(min(len(split.X), _SHUFFLED), seed=seed).repeat()
-    return iter(dataset.batch(min(batch_size, len(split.X))).prefetch(1))
+    dataset = dataset.shuffle(min(len(X), _SHUFFLED), seed=seed).repeat()
+    return iter(dataset.batch(batch_size).prefetch(1))
+
+
+class CountingScipy(gpflow.optimizers.Scipy):
+    """GPflow's own, which also counts its evaluations."""
+
+    evaluations = 0
+
+    def eval_func(self, *args: Any, **kwargs: Any) -> Callable[[Array], tuple[Array, Array]]:
+        evaluate = super().eval_func(*args, **kwargs)
+
+        def counted(x: Array) -> tuple[Array, Array]:
+            self.evaluations += 1
+            return evaluate(x)
+
+        return counted

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tqdm import tqdm
 
 from gpflow_aaci import TiltedDistribution, likelihoods
 
 from .config import OmegaThroughput
 from .report import Report
+from .step_time import compiled, interleaved
 
 _PACKAGE = "polyagamma"  # optional: a sampler in C to compare with
 
@@ -29,17 +28,8 @@ def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFr
         for name in config.likelihoods
         for way, sample in _samplers(getattr(likelihoods, name)(), c).items()
     }
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in samplers}
-    total = (config.rounds + 1) * len(samplers)
-    with tqdm(total=total, unit="draw", disable=True if quiet else None) as bar:
-        for turn in range(config.rounds + 1):
-            for key, sample in samplers.items():
-                began = time.perf_counter()
-                sample()
-                if turn > 0:  # the first traces
-                    times[key].append(time.perf_counter() - began)
-                bar.update()
-    rates = pd.Series({key: 1e-3 * config.size / np.median(t) for key, t in times.items()})
+    times = interleaved(samplers, config.rounds, 1, quiet)
+    rates = pd.Series({key: config.size / np.median(ms) for key, ms in times.items()})
     return rates.unstack(sort=False).rename_axis("likelihood").reset_index()
 
 
@@ -57,15 +47,13 @@ def _samplers(
     seed = tf.Variable([0, 0])  # what is drawn from a constant could be folded into one
     tilts = tf.constant(c)
 
-    def compiled(make: Callable[[], tfp.distributions.Distribution]) -> Callable[[], object]:
-        return tf.function(lambda: make().sample(seed=seed.assign_add([0, 1])), autograph=False)
+    def sampler(make: Callable[[], tfp.distributions.Distribution]) -> Callable[[], object]:
+        return compiled(lambda: make().sample(seed=seed.assign_add([0, 1])))
 
-    samplers: dict[str, Callable[[], object]] = {
-        "closed form": compiled(lambda: likelihood.tilted(tilts))
-    }
+    samplers = {"closed form": sampler(lambda: likelihood.tilted(tilts))}
     if isinstance(likelihood, likelihoods.SuperGaussianLikelihood):
         log_phi = likelihood.log_phi
-        samplers["from log φ"] = compiled(lambda: TiltedDistribution(log_phi, tilts))
+        samplers["from log φ"] = sampler(lambda: TiltedDistribution(log_phi, tilts))
     if isinstance(likelihood, likelihoods.Logistic) and importlib.util.find_spec(_PACKAGE):
         draw = importlib.import_module(_PACKAGE).random_polyagamma
         samplers[_PACKAGE] = lambda: draw(1.0, c)

@@ -1,23 +1,59 @@
-"""Tables and the summary of a run."""
+"""What is shown of an experiment: tables, figures, and the summary that holds them."""
 
 import json
-import sys
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 
+from .cache import environment
 from .config import ConfigError
-from .environment import environment
-from .methods import LABELS, PAPERS
 
-_RUN = ["problem", "method", "setting"]  # and seed
-_WIDE = 400  # characters, more than any table has
 _ENVIRONMENT = "environment.json"
+
+# Colour (Okabe and Ito's), line and marker of every method: told apart without colour, too.
+STYLES: dict[str, tuple[str, Any, str]] = {
+    "AACI, collapsed": ("#D55E00", "-", "o"),
+    "AACI": ("#CC79A7", (0, (5, 1)), "D"),
+    "NatGrad + Adam": ("#0072B2", "--", "^"),
+    "Adam": ("#009E73", "-.", "v"),
+    "Scipy L-BFGS": ("#000000", ":", "s"),
+    "augmented": ("#D55E00", "-", "o"),
+    "standard": ("#0072B2", "--", "x"),
+    "Gibbs": ("#D55E00", "-", "o"),
+    "Gibbs, over-relaxed": ("#CC79A7", "-", "D"),
+    "Gibbs, ω from log φ": ("#E69F00", (0, (2, 3)), "s"),
+    "HMC": ("#0072B2", "--", "^"),
+    "NUTS": ("#56B4E9", "--", "v"),
+    "elliptical slice": ("#009E73", "-.", "P"),
+    "random walk": ("#666666", ":", "X"),
+    "MH, prior proposals": ("#000000", ":", "*"),
+    "exact pass": ("#D55E00", "-", "o"),
+    "products alone": ("#0072B2", "--", "^"),
+}
+
+
+def style(method: str) -> dict[str, Any]:
+    """
+    Of its line, for ``plot``.
+
+    :raises KeyError: where ``STYLES`` has none.
+    """
+    if method not in STYLES:
+        raise KeyError(f"STYLES must have every method. Found none for {method!r}.")
+    return dict(zip(("color", "linestyle", "marker"), STYLES[method], strict=True))
+
+
+def in_order(methods: Iterable[str]) -> list[str]:
+    """As in ``STYLES``, so that every figure lists them alike."""
+    present = set(methods)
+    for method in present:
+        style(method)
+    return [method for method in STYLES if method in present]
 
 
 class Report(NamedTuple):
@@ -27,70 +63,52 @@ class Report(NamedTuple):
     figures: dict[str, Figure]  # under the names of their files
 
 
-def _ends(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The last evaluation of every run."""
-    return metrics.groupby([*_RUN, "seed"], sort=False).tail(1)
+def subplots(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
+    """A figure of panels, each of that size in inches."""
+    # Not pyplot's, which would keep it and need a display or a backend.
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.grid(alpha=0.3)
+    return figure, axes
 
 
-def best_runs(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each problem and method's grid point that ends with the lowest test NLL."""
-    ends = _ends(metrics)
-    ends = ends.assign(failed=ends.status != "ok")
-    each = ends.groupby(_RUN, sort=False)
-    ranked = each.agg(failed=("failed", "sum"), seeds=("seed", "size"), nll=("nll", "mean"))
-    # A failed run is last in line even where its NLL had been low; one of all seeds comes first.
-    order = ranked.sort_values(
-        ["seeds", "failed", "nll"], ascending=[False, True, True], kind="stable"
-    )
-    best = order.reset_index().groupby(["problem", "method"], sort=False).head(1)[_RUN]
-    return metrics.merge(best, on=_RUN)
+def fixed(values: pd.Series, digits: int) -> pd.Series:
+    """With so many digits after the point; nothing where there is no value."""
+    return values.map(lambda value: "" if np.isnan(value) else f"{value:.{digits}f}")
 
 
-def papers_runs(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the settings that the paper's scripts ran."""
-    papers = pd.DataFrame(
-        [(LABELS[setting.kind], str(setting)) for setting in PAPERS], columns=["method", "setting"]
-    )
-    return metrics.merge(papers)
+def over_seeds(metrics: pd.DataFrame) -> str | None:
+    """What a legend says of bands."""
+    seeds = metrics.seed.nunique()
+    return f"median and range over {seeds} seeds" if seeds > 1 else None
 
 
-def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The end of each method's best grid point, medians over seeds; how many runs failed."""
-    keys = ["problem", "method"]
-    ends = _ends(metrics)
-    failed = (ends.status != "ok").groupby([ends.problem, ends.method]).agg(["sum", "size"])
-    rows = []
-    for (problem, method), best in _ends(best_runs(metrics)).groupby(keys, sort=False):
-        bad = failed.loc[(problem, method)]
-        error, calibration = best.error_metric.iloc[0], best.calibration_metric.iloc[0]
-        rows.append(
-            {
-                "problem": problem,
-                "method": method,
-                "test NLL": f"{best.nll.median():.4f}",
-                "plug-in NLL": f"{best.plugin_nll.median():.4f}",
-                "error or RMSE": f"{best.error.median():.3f} ({error})",
-                "calibration": f"{best.calibration.median():.3f} ({calibration})",
-                "seconds": f"{best.seconds.median():.1f}",
-                "tracing [s]": f"{best.tracing_seconds.median():.1f}",
-                "steps": int(best.step.median()),
-                "best setting": best.setting.iloc[0],
-                "runs failed": f"{bad['sum']} of {bad['size']}",
-            }
-        )
-    return pd.DataFrame(rows)
+def band(ax: Any, x: Any, values: Any, **options: Any) -> None:
+    """Median, least and largest: a line in a band."""
+    median, low, high = values
+    ax.plot(x, median, **options)
+    ax.fill_between(x, low, high, color=options["color"], alpha=0.15, lw=0)
+
+
+def one_legend(figure: Figure, axes: np.ndarray, title: str | None = None) -> None:
+    """That of all panels, below them."""
+    entries: dict[str, Any] = {}
+    for ax in axes.flat:
+        handles, labels = ax.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    columns = min(len(entries) or 1, max(3, 2 * axes.shape[1]))
+    options = {"ncols": columns, "frameon": False, "title": title}
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", **options)
 
 
 def print_table(table: pd.DataFrame, title: str) -> None:
     """The table in the terminal."""
-    shown = Table(title=title)
-    for column in table:
-        number = pd.api.types.is_numeric_dtype(table[column])
-        shown.add_column(str(column), justify="right" if number else "left")
-    for row in table.itertuples(index=False):
-        shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
-    # A terminal has a width to keep to; a file does not.
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(shown)
+    rows = [list(map(str, table.columns)), *_cells(table)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print(f"\n{textwrap.fill(title, 100)}\n")
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def write_environment(metrics: pd.DataFrame, folder: Path) -> None:
@@ -103,20 +121,16 @@ def write_environment(metrics: pd.DataFrame, folder: Path) -> None:
     (folder / _ENVIRONMENT).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_environment(folder: Path) -> dict[str, Any]:
+def write_report(report: Report, title: str, folder: Path) -> None:
     """
-    What :func:`write_environment` wrote.
+    ``summary.md``, and every figure as PNG and PDF.
 
-    :raises ConfigError: where there is no such file.
+    :raises ConfigError: where :func:`write_environment` has not written there.
     """
     path = folder / _ENVIRONMENT
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
-    return json.loads(path.read_text())
-
-
-def write_report(report: Report, title: str, folder: Path, made_with: dict[str, Any]) -> None:
-    """``summary.md``, and every figure as PNG and PDF."""
+    made_with = json.loads(path.read_text())
     lines = [f"# {title}", ""]
     for caption, table in report.tables.items():
         lines += [caption, "", _markdown(table), ""] if caption else [_markdown(table), ""]
@@ -139,9 +153,15 @@ def write_report(report: Report, title: str, folder: Path, made_with: dict[str, 
 
 
 def _markdown(table: pd.DataFrame) -> str:
-    def line(cells: Any) -> str:
-        return "| " + " | ".join(str(cell) for cell in np.atleast_1d(cells)) + " |"
+    rows = [list(map(str, table.columns)), ["---"] * table.shape[1], *_cells(table)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
-    shown = table.map(lambda v: f"{v:.3g}" if isinstance(v, float) else v)
-    rows = [line(row) for row in shown.to_numpy()]
-    return "\n".join([line(table.columns), line(["---"] * table.shape[1]), *rows])
+
+def _cells(table: pd.DataFrame) -> list[list[str]]:
+    return [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.3g}"
+    return str(value)

@@ -7,11 +7,14 @@ f = μ₀ + L z, z ~ N(0, I) a priori (elliptical slices f − μ₀, which is t
 Shapes: [C] chains, [N] data, [P] latent GPs.
 """
 
+import itertools
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import arviz
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -21,12 +24,13 @@ from gpflow_aaci import AugmentedVGP, GibbsKernel
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 from gpflow_aaci.sampling.conditionals import prior_at_data
 
+Array = np.ndarray
+
 Kind = Literal[
     "gibbs", "generic_gibbs", "hmc", "nuts", "random_walk", "prior_proposals", "elliptical_slice"
 ]
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 
-_HMC_ACCEPTANCE, _NUTS_ACCEPTANCE, _WALK_ACCEPTANCE = 0.75, 0.8, 0.25
 _TUNED_PART = 0.8  # of the warm-up; the rest of it forgets the steps that were tried
 
 
@@ -101,53 +105,37 @@ def make_sampler(
     def log_posterior(z: tf.Tensor) -> tf.Tensor:
         return log_likelihood(to_f(z)) - 0.5 * tf.reduce_sum(tf.square(z), axis=[-2, -1])
 
-    def fixed_or_tuned(
-        make: Callable[[tf.Tensor], Any], first_step: float, acceptance: float
-    ) -> tfp.mcmc.TransitionKernel:
-        if not setting.is_tuned:
-            return make(tf.constant(setting.step_size, z.dtype))
-        return tfp.mcmc.DualAveragingStepSizeAdaptation(
-            make(tf.constant(first_step, z.dtype)),
+    if "gibbs" in setting.kind:
+        ours = without_closed_form(model) if setting.kind == "generic_gibbs" else model
+        return Sampler(GibbsKernel(ours, setting.over_relaxation), to_f(z), tf.identity)
+    if setting.kind == "elliptical_slice":
+        kernel = tfp.experimental.mcmc.EllipticalSliceSampler(
+            lambda seed: correlated(_normal_like(z, seed)),
+            lambda centred: log_likelihood(prior.mean + centred),
+        )
+        return Sampler(kernel, correlated(z), lambda centred: prior.mean + centred)
+    if setting.kind == "prior_proposals":
+        # In the ratio the prior cancels against the proposal's density, which leaves the
+        # likelihood: a symmetric proposal would leave the same of the likelihood alone.
+        kernel = tfp.mcmc.RandomWalkMetropolis(
+            lambda z: log_likelihood(to_f(z)),
+            new_state_fn=lambda state_parts, seed: [_normal_like(state_parts[0], seed)],
+        )
+        return Sampler(kernel, z, to_f)
+    # Tuning is drawn towards ten times its first step: for the walk, to what is best for a normal.
+    walk, leapfrogs = 0.238 / float(np.sqrt(np.prod(Y.shape))), setting.leapfrog_steps
+    make, first_step, acceptance = {
+        "hmc": (lambda e: tfp.mcmc.HamiltonianMonteCarlo(log_posterior, e, leapfrogs), 0.1, 0.75),
+        "nuts": (lambda e: tfp.mcmc.NoUTurnSampler(log_posterior, e), 0.1, 0.8),
+        "random_walk": (lambda e: RandomWalk(log_posterior, e), walk, 0.25),
+    }[setting.kind]
+    kernel = make(tf.constant(setting.step_size or first_step, z.dtype))
+    if setting.is_tuned:
+        kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
+            kernel,
             num_adaptation_steps=int(_TUNED_PART * num_burnin),
             target_accept_prob=tf.constant(acceptance, z.dtype),
         )
-
-    match setting.kind:
-        case "gibbs" | "generic_gibbs":
-            if setting.kind == "generic_gibbs":
-                model = without_closed_form(model)
-            return Sampler(GibbsKernel(model, setting.over_relaxation), to_f(z), tf.identity)
-        case "hmc":
-            kernel = fixed_or_tuned(
-                lambda step: tfp.mcmc.HamiltonianMonteCarlo(
-                    log_posterior, step, setting.leapfrog_steps
-                ),
-                0.1,
-                _HMC_ACCEPTANCE,
-            )
-        case "nuts":
-            kernel = fixed_or_tuned(
-                lambda step: tfp.mcmc.NoUTurnSampler(log_posterior, step), 0.1, _NUTS_ACCEPTANCE
-            )
-        case "random_walk":
-            # Tuning is drawn towards ten times its first step: here, to what is best for a normal.
-            first_step = 0.238 / float(np.sqrt(np.prod(Y.shape)))
-            kernel = fixed_or_tuned(
-                lambda step: RandomWalk(log_posterior, step), first_step, _WALK_ACCEPTANCE
-            )
-        case "prior_proposals":
-            # In the ratio the prior cancels against the proposal's density, which leaves the
-            # likelihood: a symmetric proposal would leave the same of the likelihood alone.
-            kernel = tfp.mcmc.RandomWalkMetropolis(
-                lambda z: log_likelihood(to_f(z)),
-                new_state_fn=lambda state_parts, seed: [_normal_like(state_parts[0], seed)],
-            )
-        case "elliptical_slice":
-            kernel = tfp.experimental.mcmc.EllipticalSliceSampler(
-                lambda seed: correlated(_normal_like(z, seed)),
-                lambda centred: log_likelihood(prior.mean + centred),
-            )
-            return Sampler(kernel, correlated(z), lambda centred: prior.mean + centred)
     return Sampler(kernel, z, to_f)
 
 
@@ -211,3 +199,117 @@ class RandomWalk(tfp.mcmc.TransitionKernel):
 def _normal_like(x: tf.Tensor, seed: Any) -> tf.Tensor:
     seed = tfp.random.sanitize_seed(seed, salt="normal_like")
     return tf.random.stateless_normal(tf.shape(x), seed, dtype=x.dtype)
+
+
+# ---- chains drawn against the clock, and how much they are worth ----
+
+_DRAWS_AT_ONCE = 25  # between two looks at the clock
+LAGS = 10
+
+
+class Draws(NamedTuple):
+    """What a sampler has drawn, and in how many seconds."""
+
+    f: Array  # [C, S, N], the outputs of multi-output models side by side
+    acceptance: float  # mean probability after the warm-up; NaN where all is accepted
+    seconds: float  # after the warm-up
+    warmup_seconds: float
+    tracing_seconds: float
+    traces: int
+
+
+def draw(sampler: Sampler, num_burnin: int, num_samples: int, seconds: float, seed: int) -> Draws:
+    """``num_burnin`` draws that are dropped, then ``num_samples`` or what ``seconds`` allow."""
+
+    @tf.function(autograph=False)
+    def block(state: Any, results: Any, number: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
+        run = tfp.mcmc.sample_chain(
+            number,
+            state,
+            kernel=sampler.kernel,
+            previous_kernel_results=results,
+            trace_fn=lambda _, results: acceptance(results),
+            return_final_kernel_results=True,
+            seed=seed,
+        )
+        return sampler.to_f(run.all_states), run.trace, run.all_states[-1], run.final_kernel_results
+
+    seeds = (tf.constant([seed, number]) for number in itertools.count())
+    began = time.perf_counter()
+    state, results = sampler.initial_state, sampler.kernel.bootstrap_results(sampler.initial_state)
+    # Twice, the second time from the first's results, as always later. The draws are not used.
+    _, _, *after = block(state, results, tf.constant(1), next(seeds))
+    block(*after, tf.constant(1), next(seeds))
+    tracing_seconds = time.perf_counter() - began
+
+    def run(total: int, limit: float) -> tuple[list[Array], list[Array], float]:
+        nonlocal state, results
+        fs, accepted, elapsed = [], [], 0.0
+        while total > 0 and elapsed < limit:
+            number = min(_DRAWS_AT_ONCE, total)
+            began = time.perf_counter()
+            f, rate, state, results = block(state, results, tf.constant(number), next(seeds))
+            fs.append(f.numpy())
+            elapsed += time.perf_counter() - began
+            accepted.append(rate.numpy())
+            total -= number
+        return fs, accepted, elapsed
+
+    _, _, warmup_seconds = run(num_burnin, np.inf)
+    fs, accepted, elapsed = run(num_samples, seconds)
+    f = np.swapaxes(np.concatenate(fs), 0, 1)
+    return Draws(
+        f.reshape(*f.shape[:2], -1),
+        float(np.mean(np.concatenate(accepted))),
+        elapsed,
+        warmup_seconds,
+        tracing_seconds,
+        block.experimental_get_tracing_count(),
+    )
+
+
+def diagnostics(draws: Draws) -> dict[str, float]:
+    """
+    Of f and f² of every datum: ArviZ's bulk ESS and split R-hat; autocorrelations, chains pooled.
+
+    ESS per second counts the seconds of the warm-up, too, and none of tracing. ``lag_k`` is the
+    mean over the data of |ρ_k|, as in the paper, ``signed_lag_k`` that of ρ_k.
+    """
+    f = draws.f
+    seconds = draws.warmup_seconds + draws.seconds
+    ess, ess_squared = bulk_ess(f), bulk_ess(np.square(f))
+    rho = autocorrelations(f)
+    return {
+        "rhat": float(_values(arviz.rhat, f, "split").max()),
+        "min_ess": ess.min(),
+        "median_ess": np.median(ess),
+        "min_ess_squared": ess_squared.min(),
+        "median_ess_squared": np.median(ess_squared),
+        "min_ess_per_second": ess.min() / seconds,
+        "min_ess_squared_per_second": ess_squared.min() / seconds,
+        **{f"lag_{k + 1}": np.abs(of_lag).mean() for k, of_lag in enumerate(rho)},
+        **{f"signed_lag_{k + 1}": of_lag.mean() for k, of_lag in enumerate(rho)},
+    }
+
+
+def bulk_ess(x: Array) -> Array:
+    """ArviZ's, [N] for [C, S, N]."""
+    return _values(arviz.ess, x, "bulk")
+
+
+def autocorrelations(f: Array) -> Array:
+    """
+    ρ_k for k = 1, ..., 10, NaN beyond the draws; [10, N] for [C, S, N].
+
+    Around the mean of all chains, so that chains apart from each other count as correlated.
+    """
+    f = f - f.mean(axis=(0, 1))
+    variance = np.einsum("csn,csn->n", f, f)
+    rho = np.full((LAGS, f.shape[2]), np.nan)
+    for k in range(1, min(LAGS, f.shape[1] - 1) + 1):
+        rho[k - 1] = np.einsum("csn,csn->n", f[:, :-k], f[:, k:]) / variance
+    return rho
+
+
+def _values(statistic: Callable[..., Any], x: Array, method: str) -> Array:
+    return np.asarray(statistic(arviz.convert_to_dataset({"x": x}), method=method)["x"])

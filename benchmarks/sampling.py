@@ -2,45 +2,63 @@
 
 import itertools
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import gpflow
 import numpy as np
 import pandas as pd
 import tensorflow as tf
-from tqdm import tqdm
+from matplotlib.figure import Figure
 
 from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
+from gpflow_aaci.progress import progress_bar
 
-from .chains import LAGS, diagnostics, draw
+from .cache import finished
 from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
-from .curves import write_curves
-from .data import Dataset, load_datasets
-from .kept import kept
+from .datasets import Dataset, load_datasets
 from .methods import make_likelihood, root_mean_squared_distance
-from .samplers import Kind, Setting, make_sampler
-from .step_time import interleaved
+from .report import Report, fixed, in_order, one_legend, style, subplots
+from .samplers import LAGS, Kind, Setting, diagnostics, draw, make_sampler
+from .step_time import compiled, interleaved
 
 _TURNS = 30  # of a draw and a Cholesky factorisation
+
+# The rows of the paper's data, by which they are known.
+_PAPERS_ROWS = {"Logistic": 270, "StudentT": 506, "Laplace": 506, "Matern32": 506}
+# The paper's Table 2: seconds per draw of one chain, lag-1 autocorrelation, Gelman's statistic.
+_PAPER = {
+    ("Logistic", "MH, prior proposals"): (0.001, 0.996, 1.38),
+    ("Logistic", "HMC"): (0.041, 0.53, 1.00),
+    ("Logistic", "Gibbs"): (0.010, 0.11, 1.00),
+    ("StudentT", "MH, prior proposals"): (0.003, 1.0, 1.51),
+    ("StudentT", "HMC"): (0.573, 0.857, 1.00),
+    ("StudentT", "Gibbs"): (0.028, 0.04, 1.00),
+    ("Laplace", "MH, prior proposals"): (0.002, 0.995, 1.44),
+    ("Laplace", "HMC"): (0.082, 0.931, 1.01),
+    ("Laplace", "Gibbs"): (0.028, 0.26, 1.00),
+    ("Matern32", "MH, prior proposals"): (0.005, 0.997, 1.59),
+    ("Matern32", "HMC"): (0.150, 0.995, 1.10),
+    ("Matern32", "Gibbs"): (0.029, 0.05, 1.00),
+}
 
 
 def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """
     One row per problem and setting; also writes autocorrelation.csv, with a row for every lag.
 
-    A finished run is kept in ``output/runs`` and not run again; its autocorrelations against the
-    lag are in ``output/tensorboard``.
+    In ``output/tensorboard`` are the autocorrelations against the lag.
     """
     grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
     datasets = load_datasets(config.problem, folder, quiet)
     runs = []
-    # tqdm's disable=None: silent where the output is not a terminal.
-    with tqdm(total=len(datasets) * len(grid), unit="run", disable=True if quiet else None) as bar:
-        for problem, dataset in zip(config.problem, datasets, strict=True):
-            cost = _kept_cost(config, problem, dataset)
+    with progress_bar(not quiet, total=len(datasets) * len(grid), unit="run") as bar:
+        for dataset in datasets:
+            name = f"{dataset.name}-cholesky"
+            cost = finished(config, name, dataset.key, partial(_cost, config, dataset))
             for setting in grid:
                 bar.set_description(f"{dataset.name}: {setting.method}, {setting}")
-                result = _kept_run(config, problem, dataset, setting)
+                result = _finished(config, dataset, setting)
                 runs.append(result.join(cost).assign(sha256=dataset.sha256))
                 bar.update()
     metrics = pd.concat(runs, ignore_index=True)
@@ -81,27 +99,22 @@ def make_model(problem: Problem, dataset: Dataset) -> AugmentedVGP:
     return AugmentedVGP((data.X, data.Y), kernel, make_likelihood(problem.likelihood))
 
 
-def _kept_run(
-    config: Sampling, problem: Problem, dataset: Dataset, setting: Setting
-) -> pd.DataFrame:
+def _finished(config: Sampling, dataset: Dataset, setting: Setting) -> pd.DataFrame:
     """One row."""
-    depends_on: dict[str, object] = {
-        "problem": problem.model_dump(),
-        "data": dataset.sha256,
-        "setting": asdict(setting),
-        "config": config.model_dump(exclude={"output", "minutes", "problem", "method"}),
-    }
+    name = f"{dataset.name}-{setting.method}-{setting}"
 
     def run() -> pd.DataFrame:
         num_burnin = config.num_tuning if setting.is_tuned else config.num_burnin
-        model = make_model(problem, dataset)
+        model = make_model(dataset.problem, dataset)
         sampler = make_sampler(setting, model, config.num_chains, num_burnin, config.seed)
         draws = draw(sampler, num_burnin, config.num_samples, config.seconds, config.seed)
         row = {
             "problem": dataset.name,
-            "likelihood": problem.likelihood.name,
+            "likelihood": dataset.problem.likelihood.name,
             "method": setting.method,
             "setting": str(setting),
+            "step_size": setting.step_size,
+            "leapfrog_steps": setting.leapfrog_steps,
             "seed": config.seed,
             "num_data": len(dataset.table.X),
             "num_chains": config.num_chains,
@@ -113,33 +126,19 @@ def _kept_run(
             "tracing_seconds": draws.tracing_seconds,
             "acceptance": draws.acceptance,
         }
-        table = pd.DataFrame([row | diagnostics(draws)])
-        curves = autocorrelation(table)[["lag", "autocorrelation", "signed"]]
-        write_curves(curves, "lag", config.output, name)
-        return table
+        return pd.DataFrame([row | diagnostics(draws)])
 
-    name = f"{dataset.name}-{setting.method}-{setting}"
-    return kept(config.output / "runs", name, depends_on, run)
+    def curves(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        return {name: autocorrelation(table).set_index("lag")[["autocorrelation", "signed"]]}
 
-
-def _kept_cost(config: Sampling, problem: Problem, dataset: Dataset) -> pd.DataFrame:
-    """A Gibbs draw beside the Cholesky factorisation that it cannot do without; one row."""
-    depends_on: dict[str, object] = {
-        "problem": problem.model_dump(),
-        "data": dataset.sha256,
-        "num_chains": config.num_chains,
-    }
-
-    def run() -> pd.DataFrame:
-        return pd.DataFrame([_cost(make_model(problem, dataset), config.num_chains)])
-
-    return kept(config.output / "runs", f"{dataset.name}-cholesky", depends_on, run)
+    return finished(config, name, {**dataset.key, "setting": asdict(setting)}, run, curves)
 
 
-def _cost(model: AugmentedVGP, num_chains: int) -> dict[str, float]:
-    """Median milliseconds of both, all chains in a batch, taking turns."""
+def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
+    """Median milliseconds of a Gibbs draw of all chains, and of a Cholesky factorisation alone."""
+    model = make_model(dataset.problem, dataset)
     kernel = GibbsKernel(model, over_relaxation=0.0)
-    f = kernel.initial_state(num_chains, seed=[0, 0])
+    f = kernel.initial_state(config.num_chains, seed=[0, 0])
     f, results = kernel.one_step(f, kernel.bootstrap_results(f), seed=[0, 1])
     _, Y, _ = model.checked_batch()
     precision = augmentation.auglik_precision(model.likelihood, results.omega, Y)
@@ -149,9 +148,139 @@ def _cost(model: AugmentedVGP, num_chains: int) -> dict[str, float]:
     B = root * K * tf.linalg.matrix_transpose(root) + tf.eye(len(K), dtype=K.dtype)
     seed = tf.Variable([0, 2])  # what is drawn from a constant could be folded into one
     steps = {
-        "draw": lambda: kernel.one_step(f, results, seed=seed.read_value())[0],
-        "cholesky": lambda: tf.linalg.cholesky(B),
+        "gibbs_ms": compiled(lambda: kernel.one_step(f, results, seed=seed.read_value())[0]),
+        "cholesky_ms": compiled(lambda: tf.linalg.cholesky(B)),
     }
     times = interleaved(steps, _TURNS, 1, quiet=True)
-    draw, cholesky = (float(np.median(times[name])) for name in steps)
-    return {"gibbs_ms": draw, "cholesky_ms": cholesky, "gibbs_over_cholesky": draw / cholesky}
+    row = pd.DataFrame([{name: float(np.median(each)) for name, each in times.items()}])
+    return row.assign(gibbs_over_cholesky=row.gibbs_ms / row.cholesky_ms)
+
+
+# ---- what is shown ----
+
+
+def report(metrics: pd.DataFrame) -> Report:
+    """Every method at its best; beside the paper's; what a draw costs at least; HMC's grid."""
+    best = best_settings(metrics)
+    chains = metrics.num_chains.iloc[0]
+    beside = _beside_the_paper(best)
+    tables = {
+        f"A draw is one of all {chains} chains, which are one batch. Lag 1: mean over the data of "
+        "|ρ_1| of f. R-hat: split, the largest of all f_i. ESS/s: the smallest bulk ESS of all f_i "
+        "(and all f_i²), of all chains together, per second of warm-up and sampling; tracing is "
+        "apart. Each method at its setting of most ESS/s, the smaller of f's and f²'s.": _summary(
+            best
+        ),
+        "A plain Gibbs draw of all chains beside the Cholesky factorisations of "
+        "I + Λ^½KΛ^½ alone, in turns; median milliseconds.": _cost_table(metrics),
+    }
+    if len(beside):
+        tables[
+            "Ours beside Table 2 of the paper: seconds per draw (the paper's is of one chain, on "
+            "another machine), lag 1 and R-hat. The paper's MH and HMC have them of the whitened f."
+        ] = beside
+    if len(best) < len(metrics):
+        tables["Every setting."] = _summary(metrics)
+    grid = metrics[(metrics.method == "HMC") & metrics.step_size.notna()]
+    if len(grid) > 1:
+        tables[
+            "HMC with a fixed step (Tables 3-5): seconds per draw of all chains / lag 1 / R-hat."
+        ] = _hmc_grid(grid)
+    return Report(tables, {"autocorrelation": _figure(best)})
+
+
+def best_settings(metrics: pd.DataFrame) -> pd.DataFrame:
+    """
+    The row of each problem and method that has most effective draws a second.
+
+    Of f or f², whichever has fewer: draws that alternate are good for means alone.
+    """
+    fewer = metrics[["min_ess_per_second", "min_ess_squared_per_second"]].min(axis=1)
+    return metrics.loc[fewer.groupby([metrics.problem, metrics.method], sort=False).idxmax()]
+
+
+def _summary(rows: pd.DataFrame) -> pd.DataFrame:
+    columns = {
+        "problem": rows.problem,
+        "method": rows.method,
+        "setting": rows.setting,
+        "ms/draw": 1e3 * rows.seconds_per_draw,
+        "lag 1": fixed(rows.lag_1, 3),
+        "R-hat": fixed(rows.rhat, 3),
+        "ESS/s, f": rows.min_ess_per_second,
+        "ESS/s, f²": rows.min_ess_squared_per_second,
+        "median ESS, f": rows.median_ess.round().astype(int),
+        "median ESS, f²": rows.median_ess_squared.round().astype(int),
+        "draws": rows.num_samples,
+        "acceptance": fixed(rows.acceptance, 3),
+        "warm-up [s]": rows.warmup_seconds,
+        "tracing [s]": rows.tracing_seconds,
+    }
+    return pd.DataFrame(columns)
+
+
+def _beside_the_paper(best: pd.DataFrame) -> pd.DataFrame:
+    is_papers = best.num_data == best.likelihood.map(_PAPERS_ROWS)
+    pairs = pd.Series(zip(best.likelihood, best.method, strict=True), best.index)
+    is_synthetic = best.problem.str.contains("(synthetic)", regex=False)
+    rows = best[is_papers & pairs.isin(_PAPER) & ~is_synthetic]
+    papers = [_PAPER[pair] for pair in pairs[rows.index]]
+    seconds, lag, rhat = np.reshape(papers, (-1, 3)).T
+    columns = {
+        "problem": rows.problem,
+        "method": rows.method,
+        "s/draw": rows.seconds_per_draw,
+        "s/draw, paper": seconds,
+        "lag 1": fixed(rows.lag_1, 3),
+        "lag 1, paper": [f"{value:.3f}" for value in lag],
+        "R-hat": fixed(rows.rhat, 2),
+        "R-hat, paper": [f"{value:.2f}" for value in rhat],
+    }
+    return pd.DataFrame(columns)
+
+
+def _cost_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    old = ["problem", "num_data", "num_chains", "gibbs_ms", "cholesky_ms", "gibbs_over_cholesky"]
+    new = ["problem", "N", "chains", "Gibbs draw", "Cholesky", "ratio"]
+    return metrics.drop_duplicates("problem")[old].set_axis(new, axis=1)
+
+
+def _hmc_grid(grid: pd.DataFrame) -> pd.DataFrame:
+    """As the paper prints it: a row for every step, a column for every number of leapfrogs."""
+    cells = [
+        f"{row.seconds_per_draw:.3g} / {row.lag_1:.3f} / {row.rhat:.2f}"
+        for row in grid.itertuples()
+    ]
+    table = grid.rename(columns={"step_size": "step"}).assign(cell=cells)
+    wide = table.pivot(index=["problem", "step"], columns="leapfrog_steps", values="cell")
+    wide.columns = [f"{int(n)} leapfrogs" for n in wide.columns]
+    return wide.fillna("").reset_index()
+
+
+def _figure(runs: pd.DataFrame) -> Figure:
+    """
+    Mean |ρ| over the data against the lag, a panel for every problem and a line for every method.
+
+    Markers are hollow where the mean of ρ is negative: draws that undo each other's errors.
+    """
+    problems = list(dict.fromkeys(runs.problem))
+    columns = min(len(problems), 2)
+    figure, axes = subplots(-(-len(problems) // columns), columns, 4.4, 3.1)
+    for ax in axes.flat[len(problems) :]:
+        ax.set_visible(False)
+    names = [[f"{kind}lag_{k}" for k in range(1, LAGS + 1)] for kind in ("", "signed_")]
+    for ax, problem in zip(axes.flat, problems, strict=False):
+        of_problem = runs[runs.problem == problem].set_index("method")
+        for method in in_order(of_problem.index):
+            lags, signed = (of_problem.loc[method, each].to_numpy(float) for each in names)
+            rho = np.concatenate([[1.0], lags])
+            ax.plot(rho, **style(method), markersize=4, label=method)
+            negative = np.flatnonzero(signed < 0.0) + 1
+            points = style(method) | {"linestyle": "", "markerfacecolor": "white"}
+            ax.plot(negative, rho[negative], **points, markersize=4)
+        ax.set(title=problem, xlabel="lag [draws]", ylim=(0, 1.03))
+        ax.set_ylabel("mean |autocorrelation| of f")
+        ax.set_xticks(range(0, LAGS + 1, 2))
+    one_legend(figure, axes)
+    figure.suptitle("Hollow markers: the mean autocorrelation is negative", fontsize="medium")
+    return figure

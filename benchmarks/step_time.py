@@ -3,30 +3,29 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import gpflow
 import numpy as np
 import pandas as pd
 import tensorflow as tf
 from gpflow.keras import tf_keras
-from tqdm import tqdm
 
 import gpflow_aaci
+from gpflow_aaci.progress import progress_bar
 
-from .config import LikelihoodConfig, StepTime
-from .data import synthetic
-from .methods import make_model, make_start
+from .config import StepTime
+from .methods import make_model, synthetic_start
+from .report import Report
 
 
 def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """One row per contestant: median milliseconds of a step, and the ratio to the closed form."""
-    split = synthetic(config.num_data, config.input_dim)
-    start = make_start(split, LikelihoodConfig(name="StudentT"), config.num_inducing, seed=0)
-    batch = (tf.constant(split.X[: config.batch_size]), tf.constant(split.Y[: config.batch_size]))
-
-    augmented = make_model(start, gpflow_aaci.AugmentedSVGP)
-    natgrad = make_model(start, gpflow.models.SVGP)
-    adam_all, adam_hyper = (make_model(start, gpflow.models.SVGP) for _ in range(2))
+    start = synthetic_start(config.num_data, config.input_dim, config.num_inducing)
+    rows = slice(config.batch_size)
+    batch = tf.constant(start.split.X[rows]), tf.constant(start.split.Y[rows])
+    augmented = make_model(start, is_augmented=True)
+    natgrad, adam_all, adam_hyper = (make_model(start, is_augmented=False) for _ in range(3))
     for q in (adam_hyper.q_mu, adam_hyper.q_sqrt):
         gpflow.set_trainable(q, False)
     closed_form = gpflow_aaci.AugmentedNaturalGradient(0.1)
@@ -36,7 +35,7 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
         adam = tf_keras.optimizers.Adam(1e-3)
         return lambda: adam.minimize(lambda: model.training_loss(batch), model.trainable_variables)
 
-    steps: dict[str, Callable[[], None]] = {
+    steps: dict[str, Callable[[], object]] = {
         "closed-form step": lambda: closed_form.minimize(augmented, batch),
         "GPflow NatGrad step": lambda: natural.minimize(
             lambda: natgrad.training_loss(batch), [(natgrad.q_mu, natgrad.q_sqrt)]
@@ -44,27 +43,33 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
         "GPflow Adam step, hyperparameters": adam_step(adam_hyper),
         "GPflow Adam step, everything": adam_step(adam_all),
     }
-    milliseconds = interleaved(steps, config.rounds, config.steps_per_round, quiet)
-    medians = {name: float(np.median(times)) for name, times in milliseconds.items()}
-    fastest = medians["closed-form step"]
-    return pd.DataFrame(
-        {"step": name, "milliseconds": median, "ratio to closed form": median / fastest}
-        for name, median in medians.items()
-    )
+    steps = {name: compiled(step) for name, step in steps.items()}
+    times = interleaved(steps, config.rounds, config.steps_per_round, quiet)
+    table = pd.DataFrame({"step": list(times), "milliseconds": map(np.median, times.values())})
+    return table.assign(**{"ratio to closed form": table.milliseconds / table.milliseconds[0]})
+
+
+def report(metrics: pd.DataFrame) -> Report:
+    """The table as it is."""
+    return Report({"": metrics}, {})
 
 
 def interleaved(
-    steps: Mapping[str, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
-) -> dict[str, list[float]]:
-    """Milliseconds of every call, the contestants taking turns."""
-    compiled = {name: tf.function(step, autograph=False) for name, step in steps.items()}
-    for step in compiled.values():
+    steps: Mapping[Any, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
+) -> dict[Any, list[float]]:
+    """Milliseconds of every call, the contestants taking turns, each once before."""
+    for step in steps.values():
         step()  # tracing is not timed
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in tqdm(range(rounds), unit="round", disable=True if quiet else None):
-        for name, step in compiled.items():
+    times: dict[Any, list[float]] = {name: [] for name in steps}
+    for _ in progress_bar(not quiet, iterable=range(rounds), unit="round"):
+        for name, step in steps.items():
             for _ in range(steps_per_round):
                 began = time.perf_counter()
                 step()
                 times[name].append(1e3 * (time.perf_counter() - began))
     return times
+
+
+def compiled(step: Callable[[], object]) -> Callable[[], object]:
+    """In TensorFlow, as it is."""
+    return tf.function(step, autograph=False)

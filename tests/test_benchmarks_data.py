@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 
 from benchmarks import datasets
 from benchmarks.config import ConfigError, LikelihoodConfig, Problem
-from benchmarks.data import load_dataset
+from benchmarks.datasets import load_dataset
 from gpflow_aaci import likelihoods
 
 

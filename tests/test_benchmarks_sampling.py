@@ -10,11 +10,11 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from benchmarks import sampling, sampling_report
+from benchmarks import sampling
 from benchmarks.__main__ import app
 from benchmarks.config import LikelihoodConfig, OmegaThroughput, Problem
-from benchmarks.data import load_dataset
-from benchmarks.sampling_report import best_settings
+from benchmarks.datasets import load_dataset
+from benchmarks.sampling import best_settings
 from gpflow_aaci import likelihoods
 
 CONFIG = """
@@ -122,12 +122,12 @@ def test_the_paper_s_numbers_stand_beside_its_data_alone(output: Path) -> None:
     metrics = pd.read_csv(output / "metrics.csv")
 
     def shows(rows: pd.DataFrame) -> bool:
-        table = sampling_report.report(rows).tables
+        table = sampling.report(rows).tables
         return any("Table 2" in caption for caption in table)
 
     assert not shows(metrics)
     housing = metrics.assign(num_data=506, problem="Boston housing")
-    table = next(t for c, t in sampling_report.report(housing).tables.items() if "Table 2" in c)
+    table = next(t for c, t in sampling.report(housing).tables.items() if "Table 2" in c)
     assert table.set_index("method").loc["HMC", "s/draw, paper"] == 0.573
     assert not shows(housing.assign(problem="housing (synthetic)"))
 

@@ -6,8 +6,15 @@ import pytest
 import scipy.stats
 import sklearn.datasets
 
-from benchmarks.chains import Draws, bulk_ess, diagnostics, draw
-from benchmarks.samplers import Setting, make_sampler, without_closed_form
+from benchmarks.samplers import (
+    Draws,
+    Setting,
+    bulk_ess,
+    diagnostics,
+    draw,
+    make_sampler,
+    without_closed_form,
+)
 from gpflow_aaci import AugmentedVGP, likelihoods
 
 SETTINGS = [

@@ -1,0 +1,195 @@
+"""When methods return, how that is told, and one pass over rows that are never in memory."""
+
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks import convergence, streaming
+from benchmarks.config import Convergence, LikelihoodConfig, Problem, Streaming
+from benchmarks.datasets import load_dataset
+from benchmarks.methods import LABELS, Setting, make_model, make_start
+from benchmarks.metrics import evaluator
+from benchmarks.report import STYLES, style
+from benchmarks.samplers import Setting as SamplerSetting
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, likelihoods
+from gpflow_aaci.data import CHUNK
+
+
+def run_one(kind: str, full: bool = False, **options: float) -> pd.DataFrame:
+    """On forty rows of diabetes."""
+    likelihood = LikelihoodConfig(name="StudentT")
+    problem = Problem(data="diabetes", rows=40, full=full, likelihood=likelihood)
+    config = Convergence(
+        experiment="convergence",
+        output=Path(),
+        problem=[problem],
+        method=[{"kind": kind}],
+        batch_size=1_000,
+        **options,
+    )
+    start = make_start(load_dataset(problem, Path()).split(0.1, 0), problem, 5, 0)
+    rate = 0.1 if kind == "adam" else None
+    return pd.DataFrame(convergence._run_one(config, Setting(kind, rate), start, 0))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_scipy_says_when_it_returned_and_why(full: bool) -> None:
+    rows = run_one("scipy", full, steps=15)
+    assert set(rows.status[:-1]) == {"running"}
+    assert rows.status.iloc[-1].startswith("returned: STOP")  # SciPy's word on the iterations
+    assert rows.step.iloc[-1] >= 15  # evaluations, of which an iteration takes at least one
+    assert rows.seconds.is_monotonic_increasing
+    assert rows.elbo.iloc[-1] > rows.elbo.iloc[0] + 1.0
+    assert rows.elbo.iloc[-1] == pytest.approx(rows.elbo.max())  # every iteration gains
+    # Tracing takes far longer than an evaluation, and is not on the clock.
+    assert rows.tracing_seconds.iloc[-1] > 3.0 * rows.seconds.iloc[-1] / rows.step.iloc[-1]
+
+
+def test_a_method_is_cut_at_its_time() -> None:
+    for kind in ("scipy", "collapsed", "adam"):
+        rows = run_one(kind, seconds=1e-6)
+        assert rows.status.tolist() == ["running", "limit: time"]
+        assert rows.seconds.iloc[0] == 0.0
+
+
+def test_both_full_batch_methods_end_at_the_same_elbo_by_their_own_tests() -> None:
+    ends = {kind: run_one(kind, seconds=60.0).iloc[-1] for kind in ("scipy", "collapsed")}
+    assert {end.status for end in ends.values()} == {"converged"}
+    assert ends["collapsed"].elbo > ends["scipy"].elbo - 0.5
+    assert ends["collapsed"].step < ends["scipy"].step
+
+
+def test_adam_has_converged_where_two_hundred_steps_gain_too_little() -> None:
+    loose, strict = (run_one("adam", steps=1_000, tolerance=t) for t in (1e-2, 1e-9))
+    assert loose.status.iloc[-1] == "converged"
+    assert strict.status.iloc[-1] == "limit: steps"
+    end = loose.step.iloc[-1]
+    assert end % 200 == 0
+    assert end < strict.step.iloc[-1] == 1_000
+    before = loose[loose.step <= end - 200].elbo.max()
+    assert loose.elbo.iloc[-1] - before < 1e-2 * 36  # rows that are not for the test
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_elbo_of_ours_and_of_gpflow_is_one_number(full: bool) -> None:
+    problem = Problem(
+        data="diabetes", rows=30, full=full, likelihood=LikelihoodConfig(name="Laplace")
+    )
+    split = load_dataset(problem, Path()).split(0.1, 0)
+    start = make_start(split, problem, 5, 0)
+    measured = []
+    for is_augmented in (True, False):
+        model = make_model(start, is_augmented)
+        shape = model.q_mu.shape
+        model.q_mu.assign(np.random.default_rng(0).normal(size=shape))
+        measured.append(evaluator(model, split)().elbo)
+        if not full:
+            elbo = model.standard_elbo if is_augmented else model.elbo
+            assert measured[-1] == pytest.approx(float(elbo((split.X, split.Y))), rel=1e-9)
+    assert measured[0] == pytest.approx(measured[1], rel=1e-9)
+
+
+def curve(method: str, nll: list[float], scale: float, tracing: float, elbo: float) -> pd.DataFrame:
+    times = scale * np.arange(1.0, len(nll) + 1.0)
+    of_run = {"problem": "p", "method": method, "setting": "s", "seed": 0, "repeat": 0}
+    measured = {"nll": nll, "plugin_nll": 1.0, "error": 0.5, "calibration": 0.1, "elbo": elbo}
+    names = {"error_metric": "RMSE", "calibration_metric": "coverage", "is_papers": False}
+    rows = {"step": range(len(nll)), "seconds": times, "tracing_seconds": tracing}
+    return pd.DataFrame(of_run | measured | names | rows | {"status": "running"})
+
+
+FALLING = [3.0, 2.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_returns_are_told_with_and_without_tracing() -> None:
+    runs = [
+        curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0),
+        curve(LABELS["scipy"], FALLING, 5.0, 1.0, -12.0),
+    ]
+    table = convergence.returns_table(pd.concat(runs)).set_index("method")
+    ours, scipy = table.loc[LABELS["collapsed"]], table.loc[LABELS["scipy"]]
+    assert (ours["with tracing [s]"], scipy["with tracing [s]"]) == ("5.00", "31.00")
+    assert (scipy["times"], scipy["times, without"]) == ("6.20", "10.00")
+    assert (ours["times"], ours["above"], scipy["above"]) == ("1.00", "0.00", "-2.00")
+
+
+def test_a_return_stands_beside_the_soonest_of_gpflow() -> None:
+    lower = [3.0, 2.0, 1.0, 0.9, 0.9, 0.9]
+    runs = [
+        curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0),
+        curve(LABELS["adam"], lower, 6.0, 1.0, -12.0),
+        curve(LABELS["natgrad"], FALLING, 9.0, 1.0, -12.0),
+    ]
+    row = convergence.beside_gpflow_table(pd.concat(runs)).iloc[0]
+    assert (row["returned [s]"], row["with tracing [s]"], row["its NLL"]) == (
+        "3.00",
+        "5.00",
+        "1.0000",
+    )
+    assert row["above the best"] == "0.1000"
+    assert row["GPflow near its NLL [s]"] == "18.00"  # the third evaluation of Adam
+    assert row["GPflow near the best [s]"] == "24.00"
+    assert (row["returned sooner"], row["near sooner"]) == ("6.0", "12.0")
+    slow = [runs[0], curve(LABELS["adam"], [3.0, 2.9, 2.8, 2.7], 6.0, 1.0, -12.0)]
+    row = convergence.beside_gpflow_table(pd.concat(slow)).iloc[0]
+    assert (row["GPflow near its NLL [s]"], row["returned sooner"]) == ("not reached", "> 8.0")
+
+
+def test_a_failed_run_is_in_a_table_of_its_own() -> None:
+    failed = curve(LABELS["natgrad"], [3.0], 0.0, 1.0, -12.0)
+    failed = failed.assign(setting="step 1.0", status="failed: Cholesky")
+    runs = [curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0), failed]
+    tables = convergence.report(pd.concat(runs)).tables
+    (table,) = [table for caption, table in tables.items() if "failed" in caption.split(",")[0]]
+    assert table[["setting", "status"]].to_numpy().tolist() == [["step 1.0", "failed: Cholesky"]]
+
+
+def test_every_method_has_a_style_and_one_that_has_none_is_named() -> None:
+    kinds = ("gibbs", "generic_gibbs", "hmc", "nuts", "random_walk", "elliptical_slice")
+    samplers = [SamplerSetting(kind).method for kind in (*kinds, "prior_proposals")]
+    for method in (*LABELS.values(), *samplers, SamplerSetting("gibbs", -0.8).method):
+        assert style(method).keys() == {"color", "linestyle", "marker"}
+    of_one_figure = [STYLES[method] for method in LABELS.values()]
+    for part in zip(*of_one_figure, strict=True):
+        assert len(set(part)) == len(LABELS)  # told apart by each alone
+    with pytest.raises(KeyError, match="SGD"):
+        style("SGD")
+
+
+def test_a_stream_is_the_same_rows_every_time_a_chunk_at_a_time() -> None:
+    N = 2 * CHUNK + 7
+    sizes = [len(X) for X, _ in streaming.rows_made(N, 2)]
+    assert sizes == [CHUNK, CHUNK, 7]
+    first, again = (next(iter(streaming.rows_made(N, 2))) for _ in range(2))
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert set(np.unique(first[1])) == {0.0, 1.0}
+
+
+def test_the_pass_that_is_timed_is_that_of_all_rows_at_once() -> None:
+    parts = list(streaming.rows_made(CHUNK + 50, 2))
+    X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    models = [
+        AugmentedSVGP(
+            gpflow.kernels.SquaredExponential(), likelihoods.Logistic(), X[:4], num_data=len(X)
+        )
+        for _ in range(2)
+    ]
+    AugmentedNaturalGradient().minimize(models[0], streaming.rows_made(len(X), 2))
+    AugmentedNaturalGradient().minimize(models[1], (X, Y))
+    np.testing.assert_allclose(models[0].q_mu.numpy(), models[1].q_mu.numpy(), rtol=1e-8)
+
+
+def test_a_stream_is_measured_in_turns_and_told_per_row() -> None:
+    config = Streaming(
+        experiment="streaming", output=Path(), rows=[500], num_inducing=5, input_dim=2, repeats=2
+    )
+    metrics = pd.DataFrame(streaming.measure(config, 500))
+    assert metrics.repeat.tolist() == [0, 1]
+    assert (metrics.peak_mb >= metrics.before_mb).all()
+    (table,) = streaming.report(metrics).tables.values()
+    seconds = metrics.exact.median()
+    assert table["exact pass [µs/row]"][0] == pytest.approx(1e6 * seconds / 500)
