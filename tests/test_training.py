@@ -275,6 +275,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 import numpy as np
+import tensorflow as tf
 import gpflow_aaci
 from test_training import quiet, sparse, wave, datasets, values
 folder = Path(sys.argv[1])
@@ -292,11 +293,15 @@ for name, data in (("arrays", wave()), ("dataset", datasets())):
     )
     kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
     kept[name + "history"] = history.drop(columns="seconds").to_numpy()
-if "collapsed" in routes:
+streamed = tf.data.Dataset.from_tensor_slices(wave()).batch(25)
+gpflow_aaci.data.rows.CHUNK = 40  # and so in chunks, whose passes are logged
+for name, data in (("collapsed", wave()), ("streamed", streamed)):
+    if name not in routes:
+        continue
     model = sparse()
-    result = gpflow_aaci.fit_collapsed(model, wave(), checkpoint_dir=folder / "collapsed")
-    kept |= {f"collapsed{i}": value for i, value in enumerate(values(model))}
-    kept["collapsed"] = np.asarray(result[:4])  # not how long it took
+    result = gpflow_aaci.fit_collapsed(model, data, checkpoint_dir=folder / name)
+    kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
+    kept[name] = np.asarray(result[:4])  # not how long it took
 np.savez(folder / "unfinished.npz", **kept)
 (folder / "unfinished.npz").rename(folder / "end.npz")
 """
@@ -310,13 +315,9 @@ def _start(folder: Path, routes: str) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("times", "routes"),
-    [
-        (1, "collapsed"),
-        pytest.param(10, "arrays collapsed", marks=pytest.mark.slow),
-        pytest.param(3, "dataset", marks=pytest.mark.slow),
-    ],
+    ("times", "routes"), [(10, "arrays"), (10, "streamed"), (3, "dataset collapsed")]
 )
 def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(
     tmp_path: Path, times: int, routes: str
