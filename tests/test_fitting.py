@@ -336,8 +336,20 @@ def test_a_fit_is_the_same_in_every_unit_of_y(unit: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-4, 1e4, 1e8])
 def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
-    """Where noise explains all that a kernel of variance 1 cannot, the bound is flat in it."""
+    """
+    Where noise explains all that a kernel of variance 1 cannot, the bound is flat in it.
+
+    (GPflow's jitter is absolute: in a small unit it must be small.)
+    """
+    jitter = gpflow.config.default_jitter()
+    gpflow.config.set_default_jitter(jitter * min(1.0, unit**2))
     np.testing.assert_allclose(waves(unit, 1.0)[0], waves(1.0, 1.0)[0], atol=0.05)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_drowns_in_the_jitter_is_not_passed_over() -> None:
+    with pytest.warns(UserWarning, match="the kernel's variance is .* after the fit.*jitter"):
+        waves(1e-5, 1e-5)
 
 
 def test_with_nothing_else_to_learn_q_is_fitted() -> None:

@@ -1,6 +1,7 @@
 """``fit_collapsed`` and ``polish``: full-batch routes that leave minibatches behind."""
 
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.config import default_jitter
 
 from ..checkpoints import (
     PassLog,
@@ -23,6 +25,7 @@ from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, schedule
 from .profile import Profile
 
 _CHECKPOINT_EVERY = 10  # iterations
+_MANY = 100.0
 
 
 class FitProgress(NamedTuple):
@@ -148,6 +151,7 @@ def fit_collapsed(
         finally:  # also where the user interrupts: never in the middle of a line search
             climb.move_to(state)
             refresh_posteriors(model)
+        _check_jitter(model)
         tracing = objective.tracing_seconds
         return FitResult(
             state.point.value,
@@ -157,6 +161,19 @@ def fit_collapsed(
             state.reason,
             tracing,
             time.perf_counter() - began - tracing,
+        )
+
+
+def _check_jitter(model: AugmentedModel) -> None:
+    """Warn where the jitter, which has a unit, is no small part of the kernel's variance."""
+    jitter = default_jitter()
+    variance = float(tf.reduce_max(tf.linalg.diag_part(model.prior_covariance()))) - jitter
+    if variance < _MANY * jitter:
+        warnings.warn(
+            f"the kernel's variance is {variance:.2g} after the fit, no more than {_MANY:g} times "
+            f"default_jitter, {jitter:.2g}: the kernel is not itself. Give Y another unit, or "
+            "lower gpflow.config.default_jitter().",
+            stacklevel=3,
         )
 
 
