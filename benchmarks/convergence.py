@@ -38,8 +38,8 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """
     One row per evaluation of a run; the last one's status says how it ended.
 
-    The whole grid at the first seed; at the others only the paper's settings and those of each
-    method that ended lowest or were fastest at the first.
+    The whole grid in the first turn, a turn being a seed and a repeat; in the others only the
+    paper's settings and those of each method that ended lowest or were fastest in the first.
     """
     grid = list(dict.fromkeys(s for method in config.method for s in methods.settings(method)))
     # All data first: a wrong path, or too few rows, is said before anything has run.
@@ -48,23 +48,25 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
         if not dataset.problem.full:
             split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
             methods.clustered(split, config.num_inducing)
+    first, *later = itertools.product(config.seeds, range(config.repeats))
     runs: list[pd.DataFrame] = []
-    total = len(grid) * len(datasets) * config.repeats
-    with progress_bar(not quiet, total=total, unit="run") as progress:
+    with progress_bar(not quiet, total=len(grid) * len(datasets), unit="run") as progress:
+
+        def turn(dataset: Dataset, settings: list[Setting], seed: int, repeat: int) -> None:
+            for setting in settings:
+                progress.set_description(f"{dataset.name}: {LABELS[setting.kind]}, {setting}")
+                runs.append(_finished(config, dataset, setting, seed, repeat))
+                progress.update()
+
         for dataset in datasets:
-            chosen = grid
-            for seed in config.seeds:
-                turns = itertools.product(range(config.repeats), chosen)
-                of_seed = []
-                for repeat, setting in turns:
-                    progress.set_description(f"{dataset.name}: {LABELS[setting.kind]}, {setting}")
-                    of_seed.append(_finished(config, dataset, setting, seed, repeat))
-                    progress.update()
-                runs += of_seed
-                if seed == config.seeds[0] and len(config.seeds) > 1:
-                    names = best_and_fastest(pd.concat(of_seed[: len(grid)]))
-                    chosen = [s for s in grid if s.is_papers or (LABELS[s.kind], str(s)) in names]
-                    progress.total += len(chosen) * (len(config.seeds) - 1) * config.repeats
+            turn(dataset, grid, *first)
+            if not later:
+                continue
+            names = best_and_fastest(pd.concat(runs[-len(grid) :]))
+            chosen = [s for s in grid if s.is_papers or (LABELS[s.kind], str(s)) in names]
+            progress.total += len(chosen) * len(later)
+            for seed, repeat in later:
+                turn(dataset, chosen, seed, repeat)
     return pd.concat(runs, ignore_index=True)
 
 

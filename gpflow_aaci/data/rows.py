@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray, RegressionData, TensorType
 
 from ..identity import digest
 from ..progress import progress_bar
@@ -105,14 +105,12 @@ class Arrays(Data):
         return Arrays(self.X[rows], self.Y[rows], self.num_data, self.progress)
 
 
-class Stream(Data):
-    """The batches of a ``tf.data.Dataset``, which is one pass over the rows."""
+class OnePass:
+    """The rows of a dataset, once, in chunks; they are checked and counted on the way."""
 
-    def __init__(self, model: Model, dataset: tf.data.Dataset, progress: bool) -> None:
+    def __init__(self, model: Model, dataset: tf.data.Dataset, progress: bool = False) -> None:
         """
-        Passes over it once, to count and check the rows.
-
-        :raises ValueError: for what is no pass over batches (X, Y), and for a batch that is bad.
+        :raises ValueError: for what is no pass over batches (X, Y).
         """
         check_batches(dataset)
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
@@ -120,37 +118,64 @@ class Stream(Data):
                 "data must be one pass over the rows. Found: a dataset without end, such as "
                 "dataset.repeat() makes."
             )
-        self._model, self._dataset, self.progress = model, dataset, progress
-        self.num_rows, hashes = 0, (hashlib.sha256(), hashlib.sha256())  # whatever the batches
-        with progress_bar(progress, unit="row", desc="counting") as bar:
-            for X, Y in self._checked_batches():
-                for part, sha256 in zip((X, Y), hashes, strict=True):
-                    sha256.update(np.ascontiguousarray(part).tobytes())
-                self.num_rows += len(X)
-                bar.update(len(X))
+        self._model, self._dataset, self._progress = model, dataset, progress
+        self.num_rows = 0
+
+    def __iter__(self) -> Iterator[Rows]:
+        """
+        :raises ValueError: for a batch that is bad; at the end, where there is none, or more rows
+            than ``num_data``.
+        """
+        with progress_bar(self._progress, unit="row", desc="pass", leave=False) as bar:
+            for chunk in _in_chunks(self._checked()):
+                yield chunk
+                bar.update(len(chunk[0]))
         if not self.num_rows:
             raise ValueError("data must hold at least one batch. Found: an empty dataset.")
-        known = known_num_data(model)
-        if known is not None and known < self.num_rows:
+        if self.num_data < self.num_rows:
             raise ValueError(
                 "num_data must be at least the number of rows of data. "
-                f"Found: {known}, and {self.num_rows} rows."
+                f"Found: {self.num_data:.0f}, and {self.num_rows} rows."
             )
-        self.num_data = float(self.num_rows if known is None else known)
+
+    @property
+    def num_data(self) -> float:
+        known = known_num_data(self._model)
+        return float(self.num_rows if known is None else known)
+
+    def _checked(self) -> Iterator[Rows]:
+        self.num_rows = 0
+        for number, batch in enumerate(self._dataset):
+            try:
+                X, Y = self._model.checked_rows(batch)
+            except (ValueError, ShapeMismatchError) as error:
+                raise ValueError(f"batch {number} of data: {error}") from error
+            self.num_rows += len(X)
+            yield X, Y
+
+
+class Stream(Data):
+    """The batches of a ``tf.data.Dataset``, which is one pass over the rows."""
+
+    def __init__(self, model: Model, dataset: tf.data.Dataset, progress: bool) -> None:
+        """
+        Passes over it once, to count and check the rows.
+
+        :raises ValueError: as :class:`OnePass`.
+        """
+        self._dataset, self.progress = dataset, progress
+        first, hashes = OnePass(model, dataset, progress), (hashlib.sha256(), hashlib.sha256())
+        for chunk in first:
+            for part, sha256 in zip(chunk, hashes, strict=True):
+                sha256.update(np.ascontiguousarray(part).tobytes())  # whatever the batches
+        self.num_rows, self.num_data = first.num_rows, first.num_data
         self.identity = [sha256.hexdigest() for sha256 in hashes]
 
     def _chunks(self) -> Iterator[Rows]:
-        held: list[Rows] = []
-        rows = waiting = 0
-        for batch in self._batches():
-            held.append(batch)
-            rows, waiting = rows + len(batch[0]), waiting + len(batch[0])
-            while waiting >= CHUNK:
-                X, Y = _joined(held)
-                yield X[:CHUNK], Y[:CHUNK]
-                held, waiting = [(X[CHUNK:], Y[CHUNK:])], waiting - CHUNK
-        if waiting:
-            yield _joined(held)
+        rows = 0
+        for chunk in _in_chunks(map(_as_rows, self._dataset)):
+            rows += len(chunk[0])
+            yield chunk
         if rows != self.num_rows:
             raise ValueError(
                 "data must have the same rows in every pass. "
@@ -169,16 +194,29 @@ class Stream(Data):
         as_drawn = np.argsort(np.argsort(order))  # the order that arrays would have them in
         return Arrays(X[as_drawn], Y[as_drawn], self.num_data, self.progress)
 
-    def _batches(self) -> Iterator[Rows]:
-        for X, Y in self._dataset:
-            yield as_default_float(X), as_default_float(Y)
 
-    def _checked_batches(self) -> Iterator[Rows]:
-        for number, batch in enumerate(self._dataset):
-            try:
-                yield self._model.checked_rows(batch)
-            except (ValueError, ShapeMismatchError) as error:
-                raise ValueError(f"batch {number} of data: {error}") from error
+def _in_chunks(batches: Iterator[Rows]) -> Iterator[Rows]:
+    """The same rows, ``CHUNK`` at a time."""
+    held: list[Rows] = []
+    waiting = 0
+    for batch in batches:
+        held.append(batch)
+        waiting += len(batch[0])
+        while waiting >= CHUNK:
+            X, Y = _joined(held)
+            yield X[:CHUNK], Y[:CHUNK]
+            held, waiting = [(X[CHUNK:], Y[CHUNK:])], waiting - CHUNK
+    if waiting:
+        yield _joined(held)
+
+
+def _as_rows(batch: tuple[TensorType, TensorType]) -> Rows:
+    X, Y = map(as_default_float, batch)
+    return X, Y
+
+
+def _joined(rows: list[Rows]) -> Rows:
+    return rows[0] if len(rows) == 1 else tuple(tf.concat(p, 0) for p in zip(*rows, strict=True))
 
 
 def as_data(
@@ -251,7 +289,3 @@ def check_batches(dataset: tf.data.Dataset) -> None:
             "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
             f"{spec}. Dataset.map makes pairs of them."
         )
-
-
-def _joined(rows: list[Rows]) -> Rows:
-    return tuple(tf.concat(part, 0) for part in zip(*rows, strict=True))

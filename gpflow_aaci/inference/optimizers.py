@@ -39,13 +39,20 @@ class AugmentedNaturalGradient:
             raise ValueError(f"{_STEP_SIZE_RANGE} Found: {step_size}.")
         self.step_size = step_size
 
-    def minimize(self, model: AugmentedModel, data: StepData | tf.data.Dataset = None) -> None:
+    def minimize(
+        self,
+        model: AugmentedModel,
+        data: StepData | tf.data.Dataset = None,
+        *,
+        progress: bool = True,
+    ) -> None:
         """
         One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
 
         :param data: (X [N, D], Y [N, P]) or, for a model with ``num_data``, an iterator of such
             batches for ``AugmentedSVGP``; or a ``tf.data.Dataset`` of batches, one pass over the
             rows, for one step on all of them; none for ``AugmentedVGP``.
+        :param progress: whether a bar shows a pass over a dataset that takes long.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
@@ -57,7 +64,7 @@ class AugmentedNaturalGradient:
         else:
             check_step_data(model, data)
             batch = next_batch(data)
-        q_mu, q_sqrt = natural_gradient_step(model, batch, self.step_size)
+        q_mu, q_sqrt = natural_gradient_step(model, batch, self.step_size, progress)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
             refresh_posteriors(model)
@@ -68,6 +75,7 @@ def natural_gradient_step(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None,
     step_size: TensorType,
+    progress: bool = False,
 ) -> Gaussian:
     """
     The (q_mu, q_sqrt) that a step of size ``step_size`` leads to; both finite, or an error.
@@ -75,7 +83,7 @@ def natural_gradient_step(
     step_size = to_default_float(step_size)
     with tf.control_dependencies([require([check_step_size(step_size)])]):
         step_size = tf.identity(step_size)
-    chol, q, sums = _sums_at_q(model, data)
+    chol, q, sums = _sums_at_q(model, data, progress)
     target = optimal_naturals(q.mu, *sums)
     q = model.as_kept(damped(*q, *target, step_size), chol)
     with tf.control_dependencies([require(finite_q(*q))]):
@@ -83,10 +91,10 @@ def natural_gradient_step(
 
 
 def _sums_at_q(
-    model: AugmentedModel, data: RegressionData | tf.data.Dataset | None
+    model: AugmentedModel, data: RegressionData | tf.data.Dataset | None, progress: bool
 ) -> tuple[tf.Tensor, Gaussian, tuple[tf.Tensor, tf.Tensor]]:
     """chol(K_ZZ), q(v), and the bound's gradients in its mean and covariance, over all rows."""
-    rows, scale = model.rows_and_scale(data)
+    rows, scale = model.rows_and_scale(data, progress)
     a: Any = 0.0
     B: Any = 0.0
     for X, Y in rows:
@@ -95,7 +103,7 @@ def _sums_at_q(
         Fmu, Fvar = marginals(projection, *q)
         new = to_q(projection, *site_slopes(model.likelihood, Fmu, Fvar, Y))
         a, B = a + new[0], B + new[1]
-    return projection.chol, q, (scale * a, scale * B)
+    return projection.chol, q, (scale() * a, scale() * B)
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

@@ -18,19 +18,19 @@ class WithBounds(Augmented):
     """
     ``data`` is X [N, D], Y [N, P] for ``AugmentedSVGP``, and none for ``AugmentedVGP``.
 
-    Bounds and gap also take a ``tf.data.Dataset`` of such batches, one pass over the rows. They
-    pass over it twice, with one chunk in memory.
+    Bounds and gap also take a ``tf.data.Dataset`` of such batches that is one pass over the rows,
+    with one chunk in memory, and a bar where it takes long (``progress=False`` for none).
     """
 
-    def elbo(self, data: AnyData = None) -> tf.Tensor:
+    def elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """
         The augmented bound [], below :meth:`standard_elbo`.
 
         :raises ValueError: for bad data, see :meth:`checked_batch`.
         """
-        return self._bound(augmented(self.likelihood), data)
+        return self._bound(augmented(self.likelihood), data, progress)
 
-    def standard_elbo(self, data: AnyData = None) -> tf.Tensor:
+    def standard_elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """
         GPflow's ELBO [], with ``likelihood.variational_expectations``.
 
@@ -40,7 +40,7 @@ class WithBounds(Augmented):
         Student-t or Matérn noise well below sd(f). A likelihood given a ``quadrature`` of other
         than 20 Gauss-Hermite nodes uses that one here too.
         """
-        return self._bound(standard(self.likelihood), data)
+        return self._bound(standard(self.likelihood), data, progress)
 
     @check_shapes("X: [N, D]", "Y: [N, P]", "scale: []", "return: []")
     def scaled_elbo(self, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
@@ -48,19 +48,19 @@ class WithBounds(Augmented):
         worths = self._worths(augmented(self.likelihood), X, Y)
         return scale * tf.reduce_sum(worths) - self.prior_kl()
 
-    def augmentation_gap(self, data: AnyData = None) -> tf.Tensor:
+    def augmentation_gap(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
         ordinary, bound = standard(self.likelihood), augmented(self.likelihood)
         gaps = [
             self._worths(ordinary, X, Y) - self._worths(bound, X, Y)
-            for X, Y in self.rows_and_scale(data)[0]
+            for X, Y in self.rows_and_scale(data, progress)[0]
         ]
         return tf.concat(gaps, 0)
 
-    def _bound(self, term: Term, data: AnyData) -> tf.Tensor:
-        rows, scale = self.rows_and_scale(data)
+    def _bound(self, term: Term, data: AnyData, progress: bool) -> tf.Tensor:
+        rows, scale = self.rows_and_scale(data, progress)
         total = sum(tf.reduce_sum(self._worths(term, X, Y)) for X, Y in rows)
-        return scale * total - self.prior_kl()
+        return scale() * total - self.prior_kl()
 
     def _worths(self, term: Term, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         Fmu, Fvar = self.predict_f(X)

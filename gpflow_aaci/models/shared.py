@@ -1,7 +1,7 @@
 """What both models share: what they state of themselves, and what the pass asks of them."""
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import gpflow
@@ -15,7 +15,7 @@ from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
-from ..data import Rows, as_data
+from ..data import OnePass, Rows, keeps_data
 from ..likelihoods import AugmentedLikelihood
 from ..validation import checked_data
 from .posteriors import handed_out
@@ -72,13 +72,15 @@ class Augmented(gpflow.models.GPModel):
     def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """K_ZX [broadcast L, M, N] and k(x_i, x_i) [broadcast L, N], for X [N, D]."""
 
-    def rows_and_scale(self, data: AnyData) -> tuple[Iterable[Rows], TensorType]:
-        """Chunks, and what multiplies a sum over them."""
-        if isinstance(data, tf.data.Dataset):
-            stream = as_data(self, data)
-            return stream.chunks(), to_default_float(stream.scale)
+    def rows_and_scale(
+        self, data: AnyData, progress: bool = False
+    ) -> tuple[Iterable[Rows], Callable[[], tf.Tensor]]:
+        """Chunks and, once they have been passed over, what multiplies a sum over them."""
+        if isinstance(data, tf.data.Dataset) and not keeps_data(self, data):
+            one = OnePass(self, data, progress)
+            return one, lambda: to_default_float(one.num_data / one.num_rows)
         X, Y, scale = self.checked_batch(data)
-        return [(X, Y)], scale
+        return [(X, Y)], lambda: scale
 
     # ---- the pass: q(v), and f at some inputs given it ----
 
