@@ -84,6 +84,7 @@ def arguments(model: AugmentedModel, data: Batch) -> tuple[Any, ...]:
     return () if isinstance(model, AugmentedVGP) else (data,)
 
 
+@pytest.mark.by_default("Student-t", "Laplace", "unwhitened", "mean function", "VGP")
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("step_size", [1.0, 0.3])
 def test_a_step_is_the_closed_form_step_and_then_the_gradient_by_autodiff(
@@ -136,7 +137,7 @@ def test_only_what_is_trainable_moves_whether_q_is_or_not(data: Batch) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.by_default("compiled")
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 def test_every_third_step_moves_the_hyperparameters(data: Batch, compiled: bool) -> None:
     model, optimizer = svgp(data), AlternatingOptimizer(0.5, every=3)
@@ -240,6 +241,7 @@ def test_adaptive_steps_forget_the_beginning() -> None:
     assert sizes[-1] == pytest.approx(299.0**-0.51)
 
 
+@pytest.mark.slow
 def test_the_noise_is_the_variance_of_the_optimum_over_batches(data: Batch) -> None:
     """tr Var λ̂₁ over all ways to draw a batch without replacement, and its estimate's mean."""
     model, rng, size = svgp(data), np.random.default_rng(1), 10

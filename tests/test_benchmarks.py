@@ -68,6 +68,7 @@ def run(config: Path, *options: str) -> tuple[int, str]:
     return command("run", config, *options)
 
 
+@pytest.mark.slow
 def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> None:
     output = tmp_path / "out"
     (tmp_path / "c.toml").write_text(CONFIG.format(output=output, data=csv))
@@ -96,6 +97,7 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
     np.testing.assert_allclose(values, aaci.nll, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_report_needs_no_training_and_finished_runs_are_kept(
     tmp_path: Path, csv: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_the_chains(output: Path) -> None:
     metrics = pd.read_csv(output / "metrics.csv")
     assert len(metrics) == 2 + 6 + 1

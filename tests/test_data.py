@@ -155,7 +155,7 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -
     assert resumed.evaluations == expected.evaluations
 
 
-@pytest.mark.by_default("17")
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [2, 3, 5, 9, 13, 17, 21, 24, 27, 30])
 def test_a_killed_fit_loses_the_pass_that_it_was_at(
     rows: Pair, tmp_path: Any, stop: int, uninterrupted: tuple[int, FitResult]
@@ -232,6 +232,7 @@ ROUTES: dict[str, Callable[[AugmentedSVGP, tf.data.Dataset], Any]] = {
 }
 
 
+@pytest.mark.by_default("natural gradient", "NaN")
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("route", ROUTES)
 def test_bad_datasets_are_named_and_leave_the_model(rows: Pair, bad: str, route: str) -> None:

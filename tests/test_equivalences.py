@@ -281,7 +281,7 @@ def exact_log_evidence(known: Known, K: AnyNDArray, Y: AnyNDArray) -> float:
     return float(np.log(total))
 
 
-@pytest.mark.by_default("2-0", "StudentT-2")
+@pytest.mark.by_default("2-0")
 @pytest.mark.parametrize("steps", [0, 15])
 @pytest.mark.parametrize("num_data", [1, 2])
 @pytest.mark.parametrize("make_known", KNOWN.values(), ids=KNOWN)

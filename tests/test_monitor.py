@@ -115,6 +115,7 @@ def test_bounds_of_a_batch_are_scaled_to_num_data(
     np.testing.assert_allclose(tags["elbo/gap"][0], standard - augmented, rtol=1e-5)
 
 
+@pytest.mark.by_default("AugmentedVGP")
 def test_tasks_compile_once(build: Build, log_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, args, data = build()
     calls, predict_f = [], type(model).predict_f
@@ -341,6 +342,7 @@ def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -
     assert set(written(f"{log_dir}/all")) == common | {"test/nll", "step_size"}
 
 
+@pytest.mark.by_default("AugmentedVGP")
 def test_tasks_mix_with_gpflows_in_one_monitor(build: Build, log_dir: str) -> None:
     """One log directory, each group at its period."""
     model, args, _ = build()
@@ -362,7 +364,7 @@ def test_tasks_mix_with_gpflows_in_one_monitor(build: Build, log_dir: str) -> No
     assert list(tags["one"]) == list(tags["step_size"]) == [0, 3]
 
 
-@pytest.mark.by_default("AugmentedSVGP")
+@pytest.mark.slow
 def test_tasks_work_in_a_compiled_step(build: Build, log_dir: str) -> None:
     """As GPflow's, but for images: a step of optimisation and its monitoring in one graph."""
     model, args, data = build()

@@ -73,7 +73,7 @@ def eager_path(data: Batch) -> AugmentedSVGP:
     return model
 
 
-@pytest.mark.by_default("compiled")
+@pytest.mark.by_default("iterator as argument-compiled")
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("source", ["tuple", "iterator in a closure", "iterator as argument"])
 def test_minibatch_steps_are_the_same_from_tuples_and_iterators(

@@ -71,7 +71,6 @@ def z_scores(f: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarra
     "gibbs, a 0",
     "gibbs, a -0.8",
     "elliptical_slice, -",
-    "hmc, step 0.3, 5 leapfrog",
     "random_walk, step 1.5",
 )
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s.kind}, {s}")
@@ -86,7 +85,7 @@ def test_moments_are_the_quadrature_s(setting: Setting) -> None:
     assert np.abs(z_scores(draws.f, *quadrature_moments(model))).max() < 4.0
 
 
-@pytest.mark.by_default("hmc")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "leapfrog_steps", "lowest", "highest"),
     [("hmc", 5, 0.6, 0.9), ("nuts", None, 0.6, 0.95), ("random_walk", None, 0.15, 0.4)],

@@ -170,7 +170,7 @@ def test_natural_gradient(name: str, gamma: float, batch_size: int | None) -> No
     assert ours <= stock + SLACK
 
 
-@pytest.mark.by_default("diabetes")
+@pytest.mark.slow
 @every_problem
 def test_scipy(name: str) -> None:
     ours, stock = (

@@ -104,6 +104,7 @@ def test_every_pass_sees_every_row_once_in_an_order_of_its_own() -> None:
     assert np.any(other.q_mu.numpy() != model.q_mu.numpy())
 
 
+@pytest.mark.slow
 def test_a_dataset_that_ends_ends_the_run_and_says_so() -> None:
     data = tf.data.Dataset.from_tensor_slices(wave()).batch(20)
     model = sparse()
@@ -157,7 +158,7 @@ def test_a_metric_that_was_not_measured_stops_nothing(tmp_path: Path) -> None:
     assert list(history.nll.isna()) == [True, True, False, False]
 
 
-@pytest.mark.by_default("nll")
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["elbo", "nll"])
 def test_early_stopping_waits_for_its_patience(metric: Any) -> None:
     """With an unreachable min_delta nothing is ever better than the first evaluation."""
@@ -233,7 +234,7 @@ def test_labels_that_training_data_may_not_have_test_data_may_not_have() -> None
 # ---- stopping and going on ----
 
 
-@pytest.mark.by_default("dataset")
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["arrays", "dataset", "VGP"])
 def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None:
     data = {"arrays": wave, "dataset": datasets, "VGP": lambda: None}[source]

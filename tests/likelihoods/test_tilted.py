@@ -26,6 +26,7 @@ CLOSED_FORMS = {
 every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
 
 
+@pytest.mark.by_default("StudentT", "Laplace")
 @every_case
 def test_the_closed_form_is_that_of_log_phi(case: Case) -> None:
     likelihood, c = case.make(), np.array([[0.0, 1e-3, 0.2], [1.7, 20.0, 1e3]])
@@ -55,6 +56,7 @@ def test_tilting_by_c(case: Case) -> None:
     np.testing.assert_allclose(ratio, exact, rtol=0, atol=1e-6)
 
 
+@pytest.mark.by_default("StudentT")
 @every_case
 def test_draws_in_a_graph_and_their_seed(case: Case) -> None:
     likelihood, c = case.make(), tf.constant([0.1, 1.0, 10.0], tf.float64)
