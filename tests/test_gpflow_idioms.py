@@ -350,7 +350,7 @@ def adam_losses(model: Any, args: tuple[Any, ...], optimizer: Any) -> list[float
     return losses
 
 
-@pytest.mark.by_default("AugmentedSVGP")
+@pytest.mark.slow
 def test_keras_2_and_keras_3_optimizers_descend_alike(pair: Pair) -> None:
     """By apply_gradients with either, by minimize with tf_keras."""
     by_tf_keras = adam_losses(pair.remake(), pair.args, tf_keras.optimizers.Adam(0.05))

@@ -391,7 +391,7 @@ def test_tasks_work_in_a_compiled_step(build: Build, log_dir: str) -> None:
     np.testing.assert_allclose(tags["elbo/augmented"][2], model.elbo(*args), rtol=1e-6)
 
 
-@pytest.mark.by_default("AugmentedSVGP-1")
+@pytest.mark.slow
 @pytest.mark.parametrize("D", [1, 2])
 def test_float32(build: Build, log_dir: str, D: int) -> None:
     gpflow.config.set_default_float(np.float32)

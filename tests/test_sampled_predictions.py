@@ -107,6 +107,7 @@ def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
     assert model.kernel.lengthscales.numpy() == before
 
 
+@pytest.mark.slow
 def test_the_variance_of_y_does_not_cancel() -> None:
     """Far from 0 the variance is what it is near it; all of Xnew at once or in pieces."""
     results = []

@@ -83,6 +83,7 @@ def test_history_says_what_the_model_was_worth() -> None:
     assert after < before - 0.1
 
 
+@pytest.mark.slow
 def test_no_test_data_no_nll() -> None:
     assert quiet(full(), num_steps=10).nll.isna().all()
 
@@ -425,6 +426,7 @@ def test_a_foreign_checkpoint_is_refused(
     assert_same(other, fresh)
 
 
+@pytest.mark.slow
 def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     _run(sparse(), tmp_path, checkpoint_every=3)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
