@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow.config import default_float, default_jitter
 
 from .data import known_num_data
-from .identity import facts
+from .identity import digest, facts
 from .models import AugmentedModel
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
@@ -103,41 +103,36 @@ def _difference(key: str, ours: Any, theirs: Any) -> str:
 
 class PassLog:
     """
-    What every pass over the data since the latest checkpoint has found.
+    What the passes over the data since the latest checkpoint have found, by what they were of.
 
-    A run that goes on from there repeats its calls, and finds their results here: no pass is made
-    twice. One file for each, written beside its place and renamed into it.
+    A run that goes on from there makes the same passes again, and finds their results here. One
+    file for each, written beside its place and renamed into it.
     """
 
     def __init__(self, directory: Path | None = None, run: Run = MappingProxyType({})) -> None:
         """
         :param directory: none for a log that keeps nothing.
         """
-        self._directory, self._run = directory, run
-        self._folder: Path | None = None  # until there is something to follow
-        self._count = 0
+        key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
+        self._folder = None if directory is None else directory / f"passes-{key}"
 
-    def follow(self, step: int | None) -> None:
-        """Log what comes after the checkpoint of that step; what came before it is dropped."""
-        if self._directory is None:
-            return
-        key = json.dumps([dict(self._run), step], sort_keys=True)
-        self._folder = self._directory / f"passes-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        self._count = 0
-        for other in self._directory.glob("passes-*"):
-            if other != self._folder:
-                shutil.rmtree(other)
+    def clear(self) -> None:
+        """Where a checkpoint has been written, which makes the log superfluous."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __call__(self, a_pass: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
+    def __call__(
+        self, of: Sequence[Any], a_pass: Callable[[], Sequence[tf.Tensor]]
+    ) -> list[tf.Tensor]:
         """
         The result of a pass, made only if the log has none.
 
+        :param of: all that it depends on beside the run: names, numbers, arrays.
         :raises OSError: where it cannot be written.
         """
         if self._folder is None:
             return list(a_pass())
-        path = self._folder / f"{self._count:06d}.npz"
-        self._count += 1
+        path = self._folder / f"{digest([np.asarray(part) for part in of])}.npz"
         if path.exists():
             with np.load(path) as arrays:
                 return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]

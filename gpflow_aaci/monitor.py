@@ -28,7 +28,7 @@ from gpflow.monitor import (
 )
 
 from .augmentation import aux_posterior_c, aux_posterior_mean
-from .data import check_pair, keeps_data
+from .data import check_pair, refuse_where_kept
 from .models import AugmentedModel, check_model
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ def _is_scalar(value: TensorType) -> bool:
 def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tuple[Any, ...]:
     """What ``model.elbo`` takes: ((X, Y),) as tensors, or () where the model keeps its data."""
     check_model(model)
-    if keeps_data(model, data):
+    refuse_where_kept(model, data)
+    if model.keeps_data:
         return ()
     check_pair("data", data)
     return (model.checked_batch(data)[:2],)

@@ -1,5 +1,5 @@
 """
-f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.sample_posterior`.
+f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.posterior.sample_posterior`.
 
 f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
 with its own hyperparameters where they were sampled. Those that were not, and inducing points, must
@@ -22,7 +22,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import parameter_dict, to_default_float
 
-from .data import over_batches
+from .data import check_batches, check_inputs, over_batches
 from .models import AugmentedModel, AugmentedVGP
 from .progress import progress_bar
 from .validation import as_default_float, check_finite, require
@@ -77,7 +77,8 @@ def predict_y(
     :param progress: whether a bar shows how many draws have been used.
     """
     if isinstance(Xnew, tf.data.Dataset):
-        return over_batches(lambda X: predict_y(model, samples, X, progress=progress), Xnew)
+        check_inputs(Xnew)
+        return over_batches("Xnew", lambda X: predict_y(model, samples, X, progress=progress), Xnew)
     X = _checked_inputs(model, Xnew)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
@@ -107,8 +108,11 @@ def predict_log_density(
     :raises ValueError: as for training data.
     """
     if isinstance(data, tf.data.Dataset):
+        check_batches(data)
         return over_batches(
-            lambda *batch: predict_log_density(model, samples, batch, progress=progress), data
+            "data",
+            lambda *batch: predict_log_density(model, samples, batch, progress=progress),
+            data,
         )
     X, Y = model.checked_rows(data)
     log_p = []

@@ -33,7 +33,7 @@ N, M = 2_300, 8
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data.rows, "CHUNK", 700)
+    monkeypatch.setattr(data.datasets, "CHUNK", 700)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ class CountedPasses:
 def uninterrupted(rows: Pair) -> tuple[int, FitResult]:
     """How many passes a fit to the stream makes, and its result."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data.rows, "CHUNK", 700)
+        patch.setattr(data.datasets, "CHUNK", 700)
         counted = CountedPasses(rows)
         result = fit_collapsed(make(), counted.dataset())
     assert counted.count > 30
@@ -119,7 +119,7 @@ def test_a_fit_ends_where_that_of_the_arrays_does(
     rows: Pair, uninterrupted: tuple[int, FitResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A subset of 1,000 rows first, the same ones at the same seed; then in four chunks or one."""
-    monkeypatch.setattr(data.rows, "CHUNK", N)
+    monkeypatch.setattr(data.datasets, "CHUNK", N)
     _, ours = uninterrupted
     whole = make()
     theirs = fit_collapsed(whole, rows)
@@ -163,13 +163,35 @@ def test_a_killed_fit_loses_the_pass_that_it_was_at(
     """Before any checkpoint and after; what was found in whole passes is not sought again."""
     expected_passes, expected = uninterrupted
     killed = CountedPasses(rows, stop)
-    with pytest.raises(tf.errors.OpError, match="killed"):
+    with pytest.raises(RuntimeError, match=r"batch \d+ of data cannot be read: .*killed"):
         fit_collapsed(make(), killed.dataset(), checkpoint_dir=tmp_path)
     again = CountedPasses(rows)
     resumed = fit_collapsed(make(), again.dataset(), checkpoint_dir=tmp_path)
     assert resumed.objective == expected.objective
     # Beyond them: the broken one, one more that counts, and two that check the checkpoint.
     assert killed.count + again.count <= expected_passes + 1 + 1 + 2
+
+
+@pytest.mark.slow
+def test_what_a_broken_fit_has_logged_is_not_taken_for_another_start(
+    rows: Pair, tmp_path: Path
+) -> None:
+    """No checkpoint yet; the model goes on from where it was, or from elsewhere."""
+    few = tuple(part[:1_500] for part in rows)  # one stretch, in three chunks
+
+    def stop(progress: Any) -> None:
+        if progress.evaluations > 4:
+            raise KeyboardInterrupt
+
+    model = make()
+    with pytest.raises(KeyboardInterrupt):
+        fit_collapsed(model, few, checkpoint_dir=tmp_path, callback=stop)
+    assert list(tmp_path.glob("passes-*/*.npz"))
+    other = gpflow.utilities.deepcopy(model)
+    ours = fit_collapsed(model, few, checkpoint_dir=tmp_path)
+    assert ours == fit_collapsed(other, few)._replace(
+        tracing_seconds=ours.tracing_seconds, fitting_seconds=ours.fitting_seconds
+    )
 
 
 def test_what_pandas_gives_is_what_numpy_gives(rows: Pair) -> None:
@@ -262,6 +284,14 @@ def test_what_is_kept_for_every_row_cannot_stream(rows: Pair, tmp_path: Path) ->
     ):
         with pytest.raises(ValueError, match="data must be arrays here"):
             route()
+
+
+def test_an_attribute_of_the_user_s_own_is_not_the_model_s_data(rows: Pair) -> None:
+    model = make()
+    model.data = "of June"
+    before = float(model.elbo(rows))
+    AugmentedNaturalGradient().minimize(model, rows)
+    assert float(model.elbo(rows)) > before
 
 
 def test_in_a_compiled_step_a_dataset_is_refused(rows: Pair) -> None:
@@ -377,6 +407,12 @@ def test_predictions_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-12)
     with pytest.raises(ValueError, match="full_cov must be False"):
         model.predict_f(X, full_cov=True)
+    with pytest.raises(ValueError, match=r"Xnew must be a dataset of batches X \[B, D\]"):
+        model.predict_y(stream(rows))
+    with pytest.raises(ValueError, match="data must be a dataset of batches"):
+        model.predict_log_density(X)
+    with pytest.raises(ValueError, match="Xnew must be one pass over the rows"):
+        model.predict_f(X.repeat())
 
 
 def test_predictions_from_draws_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:

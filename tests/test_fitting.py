@@ -309,13 +309,13 @@ def test_a_fitted_probit_is_gpflows() -> None:
     assert abs(float(ours.standard_elbo()) - float(stock.elbo())) < 0.1
 
 
-def waves(unit: float, guess: float) -> tuple[float, gpflow_aaci.AugmentedSVGP]:
+def waves(unit: float, guess: float, noise: float = 0.3) -> tuple[float, gpflow_aaci.AugmentedSVGP]:
     """log p per unit of y after a fit to noisy waves in another unit, from guesses in that."""
     X = np.linspace(-2.0, 2.0, 50)[:, None]
     Y = np.sin(2.0 * X) + 0.2 * np.random.default_rng(0).standard_t(3, size=X.shape)
     model = gpflow_aaci.AugmentedSVGP(
         gpflow.kernels.SquaredExponential(variance=guess**2),
-        likelihoods.StudentT(scale=0.3 * guess),
+        likelihoods.StudentT(scale=noise * guess),
         X[::5].copy(),
     )
     gpflow.set_trainable(model.inducing_variable, False)
@@ -344,6 +344,12 @@ def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
     jitter = gpflow.config.default_jitter()
     gpflow.config.set_default_jitter(jitter * min(1.0, unit**2))
     np.testing.assert_allclose(waves(unit, 1.0)[0], waves(1.0, 1.0)[0], atol=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [1e-3, 100.0])
+def test_a_wrong_guess_of_the_noise_alone_moves_no_unit(noise: float) -> None:
+    np.testing.assert_allclose(waves(1.0, 1.0, noise)[0], waves(1.0, 1.0)[0], atol=0.05)
 
 
 @pytest.mark.slow

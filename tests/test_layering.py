@@ -42,6 +42,7 @@ ORDER = [
     "algebra.terms",
     "algebra.statistics",
     "algebra",
+    "data.datasets",
     "data.rows",
     "data.batches",
     "data.parquet",

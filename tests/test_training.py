@@ -296,7 +296,7 @@ for name, data in (("arrays", wave()), ("dataset", datasets())):
     kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
     kept[name + "history"] = history.drop(columns="seconds").to_numpy()
 streamed = tf.data.Dataset.from_tensor_slices(wave()).batch(25)
-gpflow_aaci.data.rows.CHUNK = 40  # and so in chunks, whose passes are logged
+gpflow_aaci.data.datasets.CHUNK = 40  # and so in chunks, whose passes are logged
 for name, data in (("collapsed", wave()), ("streamed", streamed)):
     if name not in routes:
         continue

@@ -3,13 +3,13 @@ The only door for data.
 
 ``rows``: all of them, in as many passes as a full-batch method wants; ``batches``: one after the
 other, for steps. Both take arrays, what pandas gives, a ``tf.data.Dataset`` of batches, or None
-for a model that keeps its own; ``parquet`` makes datasets of files.
+for a model that keeps its own. ``datasets`` reads the last kind; ``parquet`` makes it of files.
 """
 
 from .batches import Batches, StepData, as_batches, check_step_data, next_batch
+from .datasets import CHUNK, check_batches, check_inputs, over_batches
 from .parquet import from_parquet
 from .rows import (
-    CHUNK,
     Arrays,
     Data,
     OnePass,
@@ -17,9 +17,8 @@ from .rows import (
     Stream,
     as_data,
     check_pair,
-    keeps_data,
     known_num_data,
-    over_batches,
+    refuse_where_kept,
 )
 
 __all__ = [
@@ -33,11 +32,13 @@ __all__ = [
     "Stream",
     "as_batches",
     "as_data",
+    "check_batches",
+    "check_inputs",
     "check_pair",
     "check_step_data",
     "from_parquet",
-    "keeps_data",
     "known_num_data",
     "next_batch",
     "over_batches",
+    "refuse_where_kept",
 ]

@@ -9,7 +9,8 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
-from .rows import Model, check_batches, keeps_data, known_num_data
+from .datasets import check_batches
+from .rows import Model, known_num_data, refuse_where_kept
 
 WATCHED_ROWS = 2_000
 
@@ -21,9 +22,8 @@ def check_step_data(model: Model, data: StepData, num_data: int | None = None) -
     """
     :raises ValueError: unless it is what an optimizer's ``minimize`` takes.
     """
-    if keeps_data(model, data):
-        return
-    if not isinstance(data, tuple | list | Iterator):
+    refuse_where_kept(model, data)
+    if not model.keeps_data and not isinstance(data, tuple | list | Iterator):
         raise ValueError(
             "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
             f"Found: {type(data).__name__}."
@@ -45,7 +45,7 @@ class Batches(abc.ABC):
     """The minibatches of a training run. ``next`` gives None for a model that keeps its data."""
 
     watched: RegressionData | None = None  # some rows, on which the bound is watched
-    num_data: int | None = None  # rows in all, where the model has been told none
+    num_data: int | None = None  # rows in all, for a model that has been told none
     iterator: Any = None  # that ``tf.train.Checkpoint`` keeps, where there is one
     identity: dict[str, Any]  # of the run, for checkpoints; what JSON keeps
 
@@ -71,7 +71,8 @@ def as_batches(
     :raises ValueError: for bad data, and a dataset of unknown length for a model that has been
         told none.
     """
-    if keeps_data(model, data):
+    refuse_where_kept(model, data)
+    if model.keeps_data:
         return _AllRows(model)
     if isinstance(data, tf.data.Dataset):
         return _OfDataset(model, data)

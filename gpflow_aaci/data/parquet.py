@@ -23,7 +23,8 @@ def from_parquet(
 
     :param inputs, outputs: the names of D and P columns of numbers.
     :param batch_size: B, at most: a batch ends with its file.
-    :raises ValueError: for columns that a file does not have, and missing values.
+    :raises ValueError: for columns that a file does not have. Missing values are found when the
+        dataset is read, which then raises.
     """
     import pyarrow.parquet
 

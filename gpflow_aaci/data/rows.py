@@ -6,19 +6,18 @@ A pass gives them in chunks, so that what is summed over them needs memory for o
 
 import abc
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
-from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
 from ..progress import progress_bar
-from ..validation import as_default_float
-
-CHUNK = 50_000  # rows
+from . import datasets
+from .datasets import as_rows, check_batches, check_ends, in_chunks, read
 
 Rows = tuple[tf.Tensor, tf.Tensor]
 """X [N, D] and Y [N, P]."""
@@ -28,6 +27,7 @@ class Model(Protocol):
     """What is asked of one."""
 
     num_data: Any
+    keeps_data: bool
 
     def checked_rows(self, data: RegressionData) -> Rows: ...
 
@@ -85,7 +85,7 @@ class Arrays(Data):
     ) -> None:
         self.X, self.Y, self.num_rows, self.num_data = X, Y, len(X), num_data
         self.progress = progress
-        self._only = (tf.constant(X), tf.constant(Y)) if len(X) <= CHUNK else None
+        self._only = (tf.constant(X), tf.constant(Y)) if len(X) <= datasets.CHUNK else None
 
     @property
     def identity(self) -> Any:
@@ -96,8 +96,8 @@ class Arrays(Data):
         return self._only
 
     def _chunks(self) -> Iterator[Rows]:
-        for start in range(0, self.num_rows, CHUNK):
-            rows = slice(start, start + CHUNK)
+        for start in range(0, self.num_rows, datasets.CHUNK):
+            rows = slice(start, start + datasets.CHUNK)
             yield tf.constant(self.X[rows]), tf.constant(self.Y[rows])
 
     def subset(self, num_rows: int, seed: int) -> Data:
@@ -113,11 +113,7 @@ class OnePass:
         :raises ValueError: for what is no pass over batches (X, Y).
         """
         check_batches(dataset)
-        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            raise ValueError(
-                "data must be one pass over the rows. Found: a dataset without end, such as "
-                "dataset.repeat() makes."
-            )
+        check_ends("data", dataset)
         self._model, self._dataset, self._progress = model, dataset, progress
         self.num_rows = 0
 
@@ -127,7 +123,7 @@ class OnePass:
             than ``num_data``.
         """
         with progress_bar(self._progress, unit="row", desc="pass", leave=False) as bar:
-            for chunk in _in_chunks(self._checked()):
+            for chunk in in_chunks(self._checked()):
                 yield chunk
                 bar.update(len(chunk[0]))
         if not self.num_rows:
@@ -145,7 +141,7 @@ class OnePass:
 
     def _checked(self) -> Iterator[Rows]:
         self.num_rows = 0
-        for number, batch in enumerate(self._dataset):
+        for number, batch in enumerate(read("data", self._dataset)):
             try:
                 X, Y = self._model.checked_rows(batch)
             except (ValueError, ShapeMismatchError) as error:
@@ -173,7 +169,7 @@ class Stream(Data):
 
     def _chunks(self) -> Iterator[Rows]:
         rows = 0
-        for chunk in _in_chunks(map(_as_rows, self._dataset)):
+        for chunk in in_chunks(map(as_rows, read("data", self._dataset))):
             rows += len(chunk[0])
             yield chunk
         if rows != self.num_rows:
@@ -195,30 +191,6 @@ class Stream(Data):
         return Arrays(X[as_drawn], Y[as_drawn], self.num_data, self.progress)
 
 
-def _in_chunks(batches: Iterator[Rows]) -> Iterator[Rows]:
-    """The same rows, ``CHUNK`` at a time."""
-    held: list[Rows] = []
-    waiting = 0
-    for batch in batches:
-        held.append(batch)
-        waiting += len(batch[0])
-        while waiting >= CHUNK:
-            X, Y = _joined(held)
-            yield X[:CHUNK], Y[:CHUNK]
-            held, waiting = [(X[CHUNK:], Y[CHUNK:])], waiting - CHUNK
-    if waiting:
-        yield _joined(held)
-
-
-def _as_rows(batch: tuple[TensorType, TensorType]) -> Rows:
-    X, Y = map(as_default_float, batch)
-    return X, Y
-
-
-def _joined(rows: list[Rows]) -> Rows:
-    return rows[0] if len(rows) == 1 else tuple(tf.concat(p, 0) for p in zip(*rows, strict=True))
-
-
 def as_data(
     model: Model, data: RegressionData | tf.data.Dataset | None, progress: bool = False
 ) -> Data:
@@ -229,41 +201,22 @@ def as_data(
         the rows; none for ``AugmentedVGP``.
     :raises ValueError: for bad data.
     """
-    if not keeps_data(model, data) and isinstance(data, tf.data.Dataset):
+    refuse_where_kept(model, data)
+    if isinstance(data, tf.data.Dataset):
         return Stream(model, data, progress)
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
     return Arrays(X, Y, float(scale) * len(X), progress)
 
 
-def over_batches(function: Callable[..., Any], dataset: tf.data.Dataset) -> Any:
+def refuse_where_kept(model: Model, data: Any) -> None:
     """
-    What ``function`` gives for every batch, X or (X, Y), joined along the first axis.
-
-    :raises ValueError: where there is no batch.
+    :raises ValueError: where data are given to a model that keeps its own.
     """
-    parts = []
-    for batch in dataset:
-        is_pair = isinstance(batch, tuple)
-        parts.append(function(*map(as_default_float, batch if is_pair else (batch,))))
-    if not parts:
-        raise ValueError("a dataset must hold at least one batch. Found: an empty one.")
-    return tf.nest.map_structure(lambda *values: tf.concat(values, 0), *parts)
-
-
-def keeps_data(model: Model, data: Any) -> bool:
-    """
-    Whether the model keeps its data, as ``AugmentedVGP`` does; then none may be given.
-
-    :raises ValueError: where some are.
-    """
-    if not hasattr(model, "data"):
-        return False
-    if data is not None:
+    if model.keeps_data and data is not None:
         raise ValueError(
             f"data must not be given: {type(model).__name__} keeps its own. "
             f"Found: {type(data).__name__}."
         )
-    return True
 
 
 def check_pair(name: str, data: Any) -> None:
@@ -277,15 +230,3 @@ def check_pair(name: str, data: Any) -> None:
 def known_num_data(model: Model) -> int | None:
     """``model.num_data``, which may be a number, a variable or None."""
     return None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
-
-
-def check_batches(dataset: tf.data.Dataset) -> None:
-    """
-    :raises ValueError: unless its elements are pairs.
-    """
-    spec = dataset.element_spec
-    if not (isinstance(spec, tuple) and len(spec) == 2):
-        raise ValueError(
-            "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
-            f"{spec}. Dataset.map makes pairs of them."
-        )

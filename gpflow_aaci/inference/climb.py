@@ -25,7 +25,7 @@ _ROWS_PER_COORDINATE = 100  # of the first subset, at least
 _SUBSET_TOLERANCE = 3e-4  # nats per datum that the last iterations on a subset must gain
 _LAST = 3  # iterations that must gain together
 _MOST_IN_MEMORY = 100_000  # rows of a subset
-_FARTHEST = 100.0  # coordinate in which units are tried
+_FARTHEST = 50.0  # logarithm of a unit that is tried
 _FLOAT32_ROWS = 4_000  # from which on products of size N·M² are in float32
 
 _GAINED_LITTLE = f"the last {_LAST} iterations gained too little"
@@ -177,14 +177,16 @@ class Climb:
         """
         stored, objective = State.read(path), self.objective
         before = [variable.numpy() for variable in objective.variables]
-        if stored.reason:  # the end, on all rows
-            objective.coordinates.unpack(stored.point.x)
-            value = objective.value(stored.q)
-        else:  # in a stretch, or between two
-            at = stored.stretch - (not stored.iteration)
-            value = objective.evaluate(stretches[at], stored.point.x, stored.q, 1.0, 0)[0].value
-        for variable, value_before in zip(objective.variables, before, strict=True):
-            variable.assign(value_before)  # to the last bit, which unpack(pack()) is not
+        try:
+            if stored.reason:  # the end, on all rows
+                objective.coordinates.unpack(stored.point.x)
+                value = objective.value(stored.q)
+            else:  # in a stretch, or between two
+                at = stretches[stored.stretch - (not stored.iteration)]
+                value = objective.evaluate(at, stored.point.x, stored.q, 1.0, 0)[0].value
+        finally:
+            for variable, value_before in zip(objective.variables, before, strict=True):
+                variable.assign(value_before)  # to the last bit, which unpack(pack()) is not
         check_objective(path, "objective", stored.point.value, value)
         objective.evaluations = stored.evaluations
         return stored
@@ -217,14 +219,24 @@ class Climb:
         self, stretch: Stretch, point: Point, q: Gaussian
     ) -> tuple[Point, Gaussian]:
         """From where to climb, if y is in another unit than was guessed."""
-        line = along_units(self._model, self.objective.coordinates)
-        for step in () if line is None else (STEP, -STEP):
-            while np.max(np.abs(point.x[line != 0.0])) < _FARTHEST:
-                there, q_there = self.objective.evaluate(stretch, point.x + step * line, q)
-                if not there.value > point.value or not np.all(np.isfinite(there.gradient)):
+        lines = along_units(self._model, self.objective.coordinates)
+        if lines is None:
+            return point, q
+        best, q_best, far = point, q, 0.0
+        for step in (STEP, -STEP):
+            while abs(far) < _FARTHEST:
+                x = point.x + (far + step) * lines.both
+                there, q_there = self.objective.evaluate(stretch, x, q_best)
+                if not (there.value > best.value and np.all(np.isfinite(there.gradient))):
                     break
-                point, q = there, q_there
-        return point, q
+                best, q_best, far = there, q_there, far + step
+            if far:
+                break
+        if far:  # unless it was the noise alone that was guessed wrong
+            noise, _ = self.objective.evaluate(stretch, point.x + far * lines.noise, q)
+            if noise.value >= best.value:
+                return point, q
+        return best, q_best
 
     def step(self, stretch: Stretch, state: State) -> State:
         """One iteration."""

@@ -13,7 +13,6 @@ from gpflow.config import default_jitter
 
 from ..checkpoints import (
     PassLog,
-    checkpoint_step,
     describe,
     latest_checkpoint,
     save_checkpoint,
@@ -31,7 +30,7 @@ _MANY = 100.0
 class FitProgress(NamedTuple):
     """Where ``fit_collapsed`` is: passed to its callback."""
 
-    rows: int  # in use; 0 when all is compiled and nothing has been learnt
+    rows: int  # in use; 0 at the first call, before the first iteration
     objective: float  # on these rows, scaled to all of them
     evaluations: int
 
@@ -81,8 +80,9 @@ def fit_collapsed(
     together gain too little. What curvature one has found, the next begins with. Kernel, mean
     function, likelihood and, where they are trainable, inducing points are fitted; priors count.
     ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is trainable they
-    alone are fitted. An evaluation that fails is survived, and the model never ends below where it
-    began::
+    alone are fitted. An evaluation that fails counts as a step too far, and the model never ends
+    below where it began. Where y is in another unit than the first guess of noise and signal, one
+    is looked for along which both fit it::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -99,6 +99,7 @@ def fit_collapsed(
     :raises ValueError: for bad data, and a checkpoint that is damaged or of another run, before
         anything is changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
+    :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
     began = time.perf_counter()
     rows = as_data(model, data, progress)
@@ -116,12 +117,8 @@ def fit_collapsed(
         stretches = schedule(model, rows.num_rows, climb.size, tolerance)
         objective = climb.objective
         objective.trace()
-        if resumed is None:
-            log.follow(None)
-            state = climb.begin()
-        else:
-            state = climb.resume(resumed, stretches)
-            log.follow(checkpoint_step(resumed))
+        state = climb.begin() if resumed is None else climb.resume(resumed, stretches)
+        is_finished = bool(state.reason)
 
         def say(rows: int) -> None:
             bar.set_description(f"{rows or 'no'} rows", refresh=False)
@@ -133,12 +130,12 @@ def fit_collapsed(
             if directory is not None:
                 number = state.stretch * MOST_ITERATIONS + state.iteration
                 save_checkpoint(directory, number, run, state.write)
-                log.follow(number)
+                log.clear()
 
         try:
             climb.move_to(state)
             say(0)
-            for stretch in stretches[state.stretch :]:
+            for stretch in () if is_finished else stretches[state.stretch :]:
                 state = climb.onto(stretch, state)
                 while not state.reason:
                     state = climb.step(stretch, state)
@@ -171,8 +168,8 @@ def _check_jitter(model: AugmentedModel) -> None:
     if variance < _MANY * jitter:
         warnings.warn(
             f"the kernel's variance is {variance:.2g} after the fit, no more than {_MANY:g} times "
-            f"default_jitter, {jitter:.2g}: the kernel is not itself. Give Y another unit, or "
-            "lower gpflow.config.default_jitter().",
+            f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
+            "for that jitter: give it another, or lower gpflow.config.default_jitter().",
             stacklevel=3,
         )
 

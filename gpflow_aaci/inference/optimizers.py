@@ -11,7 +11,7 @@ from gpflow.utilities import to_default_float
 from ..algebra.gaussian import Gaussian, damped, optimal_naturals
 from ..algebra.projection import marginals, to_q
 from ..algebra.terms import site_slopes
-from ..data import StepData, check_step_data, keeps_data, next_batch
+from ..data import StepData, check_step_data, next_batch, refuse_where_kept
 from ..models import AugmentedModel, check_model, refresh_posteriors
 from ..validation import Check, check_finite, require
 
@@ -57,7 +57,8 @@ class AugmentedNaturalGradient:
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
         check_model(model)
-        if isinstance(data, tf.data.Dataset) and not keeps_data(model, data):
+        refuse_where_kept(model, data)
+        if isinstance(data, tf.data.Dataset):
             if not tf.executing_eagerly():
                 raise ValueError("data must not be a tf.data.Dataset in a tf.function. Found: one.")
             batch: RegressionData | tf.data.Dataset | None = data

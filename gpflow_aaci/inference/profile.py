@@ -56,6 +56,7 @@ class Profile:
         """
         self._log = log or PassLog()
         graphs = _Graphs(model, local(variables), product_dtype)
+        self._variables, self._precision = graphs.variables, str(product_dtype)
         self.tracing_seconds = 0.0
         M, L = model.q_mu.shape
         X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_latent_gps), _spec()
@@ -85,7 +86,9 @@ class Profile:
         else:
             best = maximise(self._of(data), q, *limits)
             log_prior, of_prior = self._prior()
-            of_bound = self._summed(data, lambda X, Y: self._chunk_gradient(X, Y, scale, best.q))
+            of_bound = self._summed(
+                "gradient", data, best.q, lambda X, Y: self._chunk_gradient(X, Y, scale, best.q)
+            )
             gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         objective = float(best.elbo) + float(log_prior)
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
@@ -99,29 +102,37 @@ class Profile:
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """At ``q``."""
-        (worth,) = self._summed(data, lambda X, Y: [self._chunk_worth(X, Y, q)])
+        (worth,) = self._summed("worth", data, q, lambda X, Y: [self._chunk_worth(X, Y, q)])
         return data.scale * float(worth) - float(gauss_kl(*q))
 
     def _of(self, data: Data) -> SumsAt:
         def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
             if isinstance(kind, int):
-                sums = self._summed(data, lambda X, Y: self._chunk_sums(X, Y, q))
+                sums = self._summed("sums", data, q, lambda X, Y: self._chunk_sums(X, Y, q))
             else:
-                sums = self._summed(data, lambda X, Y: self._chunk_safe_sums(X, Y, q, kind))
+                name = f"sums {int(kind)}"
+                sums = self._summed(
+                    name, data, q, lambda X, Y: self._chunk_safe_sums(X, Y, q, kind)
+                )
             return Statistics(*sums).times(to_default_float(data.scale))
 
         return sums_at
 
     def _summed(
-        self, data: Data, of_chunk: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]]
+        self,
+        name: str,
+        data: Data,
+        q: Gaussian,
+        of_chunk: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
     ) -> list[tf.Tensor]:
-        """One pass over all chunks."""
+        """One pass over all chunks, of what is named."""
 
         def a_pass() -> Sequence[tf.Tensor]:
             parts = (of_chunk(*chunk) for chunk in data.chunks())
             return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
 
-        return self._log(a_pass)
+        values = [value.numpy() for value in (*self._variables, *q)]
+        return self._log([name, data.num_rows, self._precision, *values], a_pass)
 
     def _compiled(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
         def count(seconds: float) -> None:

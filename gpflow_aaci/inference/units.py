@@ -6,6 +6,8 @@ and the bound is flat in what the signal could: a fit would end there. y, the no
 kernel's standard deviation change together with the unit, and along that line a good one is found.
 """
 
+from typing import NamedTuple
+
 import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -16,33 +18,44 @@ from .coordinates import Coordinates
 
 STEP = np.log(100.0)  # a factor that no careful guess is wrong by
 
+_Powers = list[tuple[gpflow.Parameter, float]]
 
-def along_units(model: AugmentedModel, coordinates: Coordinates) -> AnyNDArray | None:
-    """
-    How each coordinate grows with the logarithm of the unit of y; None where y has no unit.
 
-    It has none for the model where the noise's scale or the kernel's variance is not to be learnt.
-    """
-    of_noise = {"scale": 1.0, "variance": 2.0}
-    exponents = [
-        (getattr(model.likelihood, name), power)
-        for name, power in of_noise.items()
-        if isinstance(getattr(model.likelihood, name, None), gpflow.Parameter)
+class Lines(NamedTuple):
+    """How each coordinate grows with the logarithm of the unit of y."""
+
+    both: AnyNDArray  # noise and signal
+    noise: AnyNDArray  # alone
+
+
+def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
+    """None where the noise has no scale, or that or the signal's are not searched as logarithms."""
+    of_noise = [
+        (parameter, power)
+        for name, power in (("scale", 1.0), ("variance", 2.0))
+        if isinstance(parameter := getattr(model.likelihood, name, None), gpflow.Parameter)
     ]
     of_signal = _of_variances(model.kernel, 2.0)
-    if not exponents or not of_signal:
+    if not of_noise or not of_signal:
         return None
-    return coordinates.of_logarithms([*exponents, *of_signal])
+    noise = coordinates.of_logarithms(of_noise)
+    both = coordinates.of_logarithms([*of_noise, *of_signal])
+    return None if noise is None or both is None else Lines(both, noise)
 
 
-def _of_variances(kernel: Kernel, power: float) -> list[tuple[gpflow.Parameter, float]]:
-    """Parameters by which the kernel is multiplied, and how each must grow for it to do so."""
+def _of_variances(kernel: Kernel, power: float) -> _Powers:
+    """Trainable parameters that multiply the kernel, and how each must grow for it to do so."""
     if isinstance(kernel, gpflow.kernels.Product):
-        power /= len(kernel.kernels)
+        factors = [found for part in kernel.kernels if (found := _of_variances(part, 1.0))]
+        return [(p, power * each / len(factors)) for found in factors for p, each in found]
+    if isinstance(kernel, gpflow.kernels.Polynomial):
+        of_each = power / float(kernel.degree)
+        return [(p, of_each) for p in (kernel.variance, kernel.offset) if p.trainable]
     parts = getattr(kernel, "kernels", None) or [
         part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
     ]
     if parts:
         return [pair for part in parts for pair in _of_variances(part, power)]
     variance = getattr(kernel, "variance", None)
-    return [(variance, power)] if isinstance(variance, gpflow.Parameter) else []
+    is_learnt = isinstance(variance, gpflow.Parameter) and variance.trainable
+    return [(variance, power)] if is_learnt else []

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-from ..data import over_batches
+from ..data import check_batches, check_inputs, over_batches
 from ..validation import as_matrix
 from .shared import Augmented
 
@@ -41,7 +41,10 @@ class WithPredictions(Augmented):
         """GPflow's. ``data`` may also be frames, or a ``tf.data.Dataset`` of batches (X, Y)."""
         predict = super().predict_log_density
         if isinstance(data, tf.data.Dataset):
-            return over_batches(lambda *batch: predict(batch, full_cov, full_output_cov), data)
+            check_batches(data)
+            return over_batches(
+                "data", lambda *batch: predict(batch, full_cov, full_output_cov), data
+            )
         X, Y = map(as_matrix, data)
         return predict((X, Y), full_cov, full_output_cov)
 
@@ -55,5 +58,6 @@ class WithPredictions(Augmented):
         if isinstance(Xnew, tf.data.Dataset):
             if full_cov:
                 raise ValueError("full_cov must be False where Xnew is a dataset. Found: True.")
-            return over_batches(lambda X: predict(X, full_cov, full_output_cov), Xnew)
+            check_inputs(Xnew)
+            return over_batches("Xnew", lambda X: predict(X, full_cov, full_output_cov), Xnew)
         return predict(as_matrix(Xnew), full_cov, full_output_cov)

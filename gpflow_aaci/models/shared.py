@@ -15,9 +15,9 @@ from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
-from ..data import OnePass, Rows, keeps_data
+from ..data import OnePass, Rows, refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
-from ..validation import checked_data
+from ..validation import as_matrix, checked_data
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
@@ -30,6 +30,7 @@ class Augmented(gpflow.models.GPModel):
     """A model of ours; ``bounds`` and ``predictions`` add what is asked of it."""
 
     likelihood: AugmentedLikelihood
+    keeps_data = False
 
     # ---- what each of them states ----
 
@@ -52,7 +53,7 @@ class Augmented(gpflow.models.GPModel):
         :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
         """
         return checked_data(
-            *data,
+            *map(as_matrix, data),
             num_outputs=self.num_latent_gps,
             input_dim=self.input_dim,
             num_data=num_data,
@@ -76,7 +77,8 @@ class Augmented(gpflow.models.GPModel):
         self, data: AnyData, progress: bool = False
     ) -> tuple[Iterable[Rows], Callable[[], tf.Tensor]]:
         """Chunks and, once they have been passed over, what multiplies a sum over them."""
-        if isinstance(data, tf.data.Dataset) and not keeps_data(self, data):
+        refuse_where_kept(self, data)
+        if isinstance(data, tf.data.Dataset):
             one = OnePass(self, data, progress)
             return one, lambda: to_default_float(one.num_data / one.num_rows)
         X, Y, scale = self.checked_batch(data)

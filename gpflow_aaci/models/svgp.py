@@ -20,7 +20,6 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
 
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_matrix
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
@@ -98,7 +97,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
                 "Found: a tf.data.Dataset."
             )
         num_data = num_data if self.num_data is None else self.num_data
-        X, Y = self.checked_rows(tuple(map(as_matrix, data)), num_data)
+        X, Y = self.checked_rows(data, num_data)
         if num_data is None:
             return X, Y, tf.ones([], X.dtype)
         return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)

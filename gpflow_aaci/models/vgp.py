@@ -11,7 +11,7 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
-from ..data import keeps_data
+from ..data import refuse_where_kept
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_matrix, checked_data
 from .bounds import WithBounds
@@ -33,6 +33,8 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     """
 
     likelihood: AugmentedLikelihood
+
+    keeps_data = True
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     def checked_batch(
         self, data: RegressionData | None = None, num_data: int | None = None
     ) -> Batch:
-        keeps_data(self, data)
+        refuse_where_kept(self, data)
         X, Y = (tf.convert_to_tensor(d) for d in self.data)
         return X, Y, tf.ones([], X.dtype)
 

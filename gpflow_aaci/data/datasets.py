@@ -1,0 +1,96 @@
+"""Datasets of batches: what one may be, and its rows a chunk at a time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..validation import as_default_float
+
+CHUNK = 50_000  # rows
+
+Parts = tuple[tf.Tensor, ...]
+"""X, or X and Y."""
+
+
+def check_batches(dataset: tf.data.Dataset) -> None:
+    """
+    :raises ValueError: unless its elements are pairs.
+    """
+    spec = dataset.element_spec
+    if not (isinstance(spec, tuple) and len(spec) == 2):
+        raise ValueError(
+            "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
+            f"{spec}. Dataset.map makes pairs of them."
+        )
+
+
+def check_inputs(dataset: tf.data.Dataset) -> None:
+    """
+    :raises ValueError: unless its elements are batches X [B, D].
+    """
+    if not isinstance(dataset.element_spec, tf.TensorSpec):
+        raise ValueError(
+            "Xnew must be a dataset of batches X [B, D]. Found: elements of "
+            f"{dataset.element_spec}. Dataset.map makes X of them."
+        )
+
+
+def check_ends(name: str, dataset: tf.data.Dataset) -> None:
+    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            f"{name} must be one pass over the rows. Found: a dataset without end, such as "
+            "dataset.repeat() makes."
+        )
+
+
+def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
+    """
+    Its batches.
+
+    :raises RuntimeError: where one cannot be read.
+    """
+    number = 0
+    try:
+        for batch in dataset:
+            yield batch
+            number += 1
+    except tf.errors.OpError as error:
+        raise RuntimeError(f"batch {number} of {name} cannot be read: {error.message}") from error
+
+
+def in_chunks(batches: Iterator[Parts]) -> Iterator[Parts]:
+    """The same rows, ``CHUNK`` at a time."""
+    held: list[Parts] = []
+    waiting = 0
+    for batch in batches:
+        held.append(batch)
+        waiting += len(batch[0])
+        while waiting >= CHUNK:
+            joined = _joined(held)
+            yield tuple(part[:CHUNK] for part in joined)
+            held, waiting = [tuple(part[CHUNK:] for part in joined)], waiting - CHUNK
+    if waiting:
+        yield _joined(held)
+
+
+def as_rows(batch: TensorType | tuple[TensorType, ...]) -> Parts:
+    return tuple(map(as_default_float, batch if isinstance(batch, tuple) else (batch,)))
+
+
+def _joined(rows: list[Parts]) -> Parts:
+    return rows[0] if len(rows) == 1 else tuple(tf.concat(p, 0) for p in zip(*rows, strict=True))
+
+
+def over_batches(name: str, function: Callable[..., Any], dataset: tf.data.Dataset) -> Any:
+    """
+    What ``function`` gives for X or (X, Y), a chunk at a time, joined along the first axis.
+
+    :raises ValueError: for a dataset without batches, or without end.
+    """
+    check_ends(name, dataset)
+    parts = [function(*chunk) for chunk in in_chunks(map(as_rows, read(name, dataset)))]
+    if not parts:
+        raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
+    return tf.nest.map_structure(lambda *values: tf.concat(values, 0), *parts)
