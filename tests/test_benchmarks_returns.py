@@ -57,6 +57,7 @@ def test_a_method_is_cut_at_its_time() -> None:
         assert rows.seconds.iloc[0] == 0.0
 
 
+@pytest.mark.slow
 def test_both_full_batch_methods_end_at_the_same_elbo_by_their_own_tests() -> None:
     ends = {kind: run_one(kind, seconds=60.0).iloc[-1] for kind in ("scipy", "collapsed")}
     assert {end.status for end in ends.values()} == {"converged"}

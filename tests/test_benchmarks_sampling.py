@@ -82,6 +82,7 @@ def test_metrics_are_those_of_the_chains(output: Path) -> None:
     assert (metrics.gibbs_over_cholesky > 1.0).all()
 
 
+@pytest.mark.slow
 def test_autocorrelations_are_in_rows(output: Path) -> None:
     metrics = pd.read_csv(output / "metrics.csv").set_index(["method", "setting"])
     long = pd.read_csv(output / "autocorrelation.csv")
@@ -96,6 +97,7 @@ def test_autocorrelations_are_in_rows(output: Path) -> None:
         assert metrics.loc[(row.method, row.setting), f"lag_{row.lag}"] == row.autocorrelation
 
 
+@pytest.mark.slow
 def test_tensorboard_has_the_autocorrelations(output: Path) -> None:
     long = pd.read_csv(output / "autocorrelation.csv")
     own = long[long.method == "MH, prior proposals"]
@@ -107,6 +109,7 @@ def test_tensorboard_has_the_autocorrelations(output: Path) -> None:
     np.testing.assert_allclose(values, own.autocorrelation, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_summary_shows_best_settings_the_paper_and_the_grid(output: Path) -> None:
     metrics = pd.read_csv(output / "metrics.csv")
     best = best_settings(metrics).set_index("method")
@@ -119,6 +122,7 @@ def test_the_summary_shows_best_settings_the_paper_and_the_grid(output: Path) ->
     assert (output / "autocorrelation.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_paper_s_numbers_stand_beside_its_data_alone(output: Path) -> None:
     metrics = pd.read_csv(output / "metrics.csv")
 
@@ -133,6 +137,7 @@ def test_the_paper_s_numbers_stand_beside_its_data_alone(output: Path) -> None:
     assert not shows(housing.assign(problem="housing (synthetic)"))
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_run_again(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = (output / "metrics.csv").read_bytes()
     summary = (output / "summary.md").read_bytes()

@@ -207,7 +207,7 @@ def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, flo
     return mean, weights @ (v - mean) ** 2
 
 
-@pytest.mark.by_default("StudentT--0.8")
+@pytest.mark.slow
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_sparse_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float

@@ -265,6 +265,7 @@ class UnnormalisedLogistic(likelihoods.Logistic):
         return super().log_C(Y) + math.log(1.1)
 
 
+@pytest.mark.slow
 def test_class_probabilities_must_sum_to_one() -> None:
     assert "integrates to 1.1" in refusal(UnnormalisedLogistic(), LABELS)
 
