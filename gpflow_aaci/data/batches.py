@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
-from .datasets import check_batches
+from .datasets import check_batches, check_not_empty
 from .rows import Model, known_num_data, refuse_where_kept
 
 WATCHED_ROWS = 2_000
@@ -147,8 +147,7 @@ class _OfDataset(Batches):
             if batch is None:
                 break
             self._first.append(batch)
-        if not self._first:
-            raise ValueError("data must hold at least one batch. Found: an empty dataset.")
+        check_not_empty("data", len(self._first))
         parts = zip(*self._first, strict=True)
         self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
 

@@ -45,6 +45,14 @@ def check_ends(name: str, dataset: tf.data.Dataset) -> None:
         )
 
 
+def check_not_empty(name: str, num_batches_or_rows: int) -> None:
+    """
+    :raises ValueError: where there is none.
+    """
+    if not num_batches_or_rows:
+        raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
+
+
 def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
     """
     Its batches.
@@ -91,6 +99,5 @@ def over_batches(name: str, function: Callable[..., Any], dataset: tf.data.Datas
     """
     check_ends(name, dataset)
     parts = [function(*chunk) for chunk in in_chunks(map(as_rows, read(name, dataset)))]
-    if not parts:
-        raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
+    check_not_empty(name, len(parts))
     return tf.nest.map_structure(lambda *values: tf.concat(values, 0), *parts)

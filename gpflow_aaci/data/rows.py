@@ -17,7 +17,7 @@ from gpflow.base import AnyNDArray, RegressionData
 from ..identity import digest
 from ..progress import progress_bar
 from . import datasets
-from .datasets import as_rows, check_batches, check_ends, in_chunks, read
+from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, read
 
 Rows = tuple[tf.Tensor, tf.Tensor]
 """X [N, D] and Y [N, P]."""
@@ -126,8 +126,7 @@ class OnePass:
             for chunk in in_chunks(self._checked()):
                 yield chunk
                 bar.update(len(chunk[0]))
-        if not self.num_rows:
-            raise ValueError("data must hold at least one batch. Found: an empty dataset.")
+        check_not_empty("data", self.num_rows)
         if self.num_data < self.num_rows:
             raise ValueError(
                 "num_data must be at least the number of rows of data. "

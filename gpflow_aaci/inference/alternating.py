@@ -111,9 +111,9 @@ class AlternatingOptimizer(tf.Module):
         """
         check_model(model)
         check_step_data(model, data, num_data)
-        self.build(model)
-        batch = next_batch(data)
         variables = hyperparameters(model)
+        _build(self.hyperparameter_optimizer, variables)
+        batch = next_batch(data)
         if self.every == 1:
             self._alternate(model, batch, num_data, variables)
             return
