@@ -205,7 +205,8 @@ def _in_pieces(
     for start in range(0, mean.shape[1], rows):
         here = slice(start, start + rows)
         Fmu = mean[:, here]
-        rest = (tf.broadcast_to(value[here], Fmu.shape) for value in (variance, *of_data))
+        rest = [tf.broadcast_to(variance[here], Fmu.shape)]
+        rest += [tf.broadcast_to(v[here], [*Fmu.shape[:-1], v.shape[-1]]) for v in of_data]
         pieces.append(function(X[here], Fmu, *rest))
     return [tf.concat(parts, 1) for parts in zip(*pieces, strict=True)]
 

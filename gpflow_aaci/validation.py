@@ -79,6 +79,7 @@ def checked_data(
     X: TensorType,
     Y: TensorType,
     *,
+    num_observed: int,
     num_outputs: int,
     input_dim: int | None = None,
     num_data: TensorType | None = None,
@@ -90,6 +91,7 @@ def checked_data(
     The returned tensors depend on the checks, so that nothing computed from them (an assignment
     least of all) runs before the checks have passed.
 
+    :param num_observed, num_outputs: columns of Y, and of the f that they are observations of.
     :raises ValueError: for non-finite or empty data, dimensions that disagree, more rows than
         ``num_data``, or labels that ``check_labels`` refuses. Values are checked when a compiled
         function runs, which raises ``tf.errors.InvalidArgumentError`` with the same message.
@@ -99,6 +101,10 @@ def checked_data(
         if value.shape.rank not in (2, None):
             raise ValueError(f"{name} must be a matrix, one row per datum. Found: {value.shape}.")
     N = tf.shape(X)[0]
+    of_latents = num_observed == num_outputs
+    wording = (
+        "as many columns as latent GPs" if of_latents else "the likelihood's number of columns"
+    )
     checks = [
         Check(
             _has_shape(X, None, input_dim),
@@ -106,8 +112,8 @@ def checked_data(
             lambda: tf.shape(X)[-1],
         ),
         Check(
-            _has_shape(Y, N, num_outputs),
-            f"Y must have as many rows as X, and as many columns as latent GPs, {num_outputs}.",
+            _has_shape(Y, N, num_observed),
+            f"Y must have as many rows as X, and {wording}, {num_observed}.",
             lambda: tf.shape(Y),
         ),
         Check(N > 0, "X must have at least one row.", lambda: tf.shape(X)),
@@ -126,7 +132,7 @@ def checked_data(
         )
     with tf.control_dependencies([require(checks)]):
         # What the checks have found out, tracing may now know.
-        return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_outputs])
+        return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_observed])
 
 
 def as_matrix(value: TensorType) -> TensorType:

@@ -98,6 +98,15 @@ def averaged(naturals: Naturals, target: Naturals, step_size: TensorType) -> Gau
     return naturals_to_q(*((1.0 - step_size) * old + step_size * new for old, new in pairs))
 
 
+def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
+    """``q`` with one latent GP as in ``moved``."""
+    is_moved = tf.equal(tf.range(tf.shape(q.mu)[1]), latent)
+    return Gaussian(
+        tf.where(is_moved[None, :], moved.mu, q.mu),
+        tf.where(is_moved[:, None, None], moved.sqrt, q.sqrt),
+    )
+
+
 @check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")
 def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
     """C⁻¹ of a lower triangular C."""

@@ -76,6 +76,17 @@ def marginals(
     return Fmu, tf.transpose(projection.unexplained + explained)
 
 
+def at_latent(projection: Projection, latent: int) -> Projection:
+    """Of one latent GP alone, L = 1."""
+    chol, A, unexplained = (
+        part if part.shape[0] == 1 else part[latent : latent + 1] for part in projection[:3]
+    )
+    mean = projection.mean
+    return Projection(
+        chol, A, unexplained, mean if mean.shape[1] == 1 else mean[:, latent : latent + 1]
+    )
+
+
 @check_shapes(
     "in_mean: [N, L]",
     "in_variance: [N, L]",

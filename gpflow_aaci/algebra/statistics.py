@@ -9,8 +9,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from .gaussian import Gaussian
-from .projection import Projection, marginals, to_q
+from .gaussian import Gaussian, damped, optimal_naturals
+from .projection import Projection, at_latent, marginals, to_q
 from .terms import Slopes, Term
 
 
@@ -37,3 +37,31 @@ def statistics(
 
 def summed(projection: Projection, slopes: Slopes) -> Statistics:
     return Statistics(slopes.value, *to_q(projection, slopes.in_mean, slopes.in_variance))
+
+
+def stepped_in_turn(
+    projection: Projection,
+    term: Term,
+    q: Gaussian,
+    X: TensorType,
+    Y: TensorType,
+    scale: TensorType,
+    step_size: TensorType,
+) -> Gaussian:
+    """
+    A natural-gradient step on one latent GP after the other, each at the marginals of the last.
+
+    Where the term couples them, a step of size 1 of all at once need not raise it; each of these
+    does, if it is an augmented bound. The products are those of one step of all.
+    """
+    Fmu, Fvar = (tf.unstack(part, axis=1) for part in marginals(projection, *q))
+    mu, sqrt = tf.split(q.mu, q.mu.shape[1], 1), tf.split(q.sqrt, q.mu.shape[1], 0)
+    for latent in range(q.mu.shape[1]):
+        own = at_latent(projection, latent)
+        _, *slopes = term.slopes(X, tf.stack(Fmu, 1), tf.stack(Fvar, 1), Y)
+        a, B = to_q(own, *(slope[:, latent : latent + 1] for slope in slopes))
+        target = optimal_naturals(mu[latent], scale * a, scale * B)
+        moved = damped(mu[latent], sqrt[latent], *target, step_size)
+        mu[latent], sqrt[latent] = moved
+        Fmu[latent], Fvar[latent] = (part[:, 0] for part in marginals(own, *moved))
+    return Gaussian(tf.concat(mu, 1), tf.concat(sqrt, 0))

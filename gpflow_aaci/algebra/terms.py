@@ -11,13 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..augmentation import (
-    aux_posterior_c,
-    expected_aug_loglik,
-    expected_auglik_potential_and_precision,
-    optimal_expected_aug_loglik,
-)
-from ..likelihoods import AugmentedLikelihood
+from ..augmentation import expected_aug_loglik
+from ..likelihoods import AugmentedLikelihood, TiltedLikelihood
 
 Worth = Callable[[TensorType, TensorType, TensorType, TensorType], tf.Tensor]
 """(X [N, D], Fmu [N, L], Fvar [N, L], Y [N, P]) → [N]."""
@@ -52,33 +47,50 @@ def standard(likelihood: AugmentedLikelihood) -> Term:
 
 
 def augmented(likelihood: AugmentedLikelihood) -> Term:
-    """The augmented bound of it, q(ω) being optimal."""
-
-    def worth(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y), -1)
+    """The augmented bound of it, the auxiliary variables' q being optimal."""
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
-        value = tf.reduce_sum(worth(X, Fmu, Fvar, Y))
-        return Slopes(value, *site_slopes(likelihood, Fmu, Fvar, Y))
+        value = tf.reduce_sum(likelihood.bound(X, Fmu, Fvar, Y))
+        return Slopes(value, *likelihood.bound_slopes(X, Fmu, Fvar, Y))
 
-    return Term(worth, slopes)
-
-
-def site_slopes(
-    likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Those of the augmented bound, in closed form, for steps that do not ask for its value."""
-    return _of_sites(likelihood, aux_posterior_c(likelihood, Fmu, Fvar, Y), Fmu, Y)
+    return Term(likelihood.bound, slopes)
 
 
-def augmented_at(likelihood: AugmentedLikelihood, c: TensorType) -> Term:
+def augmented_at(likelihood: TiltedLikelihood, c: TensorType) -> Term:
     """The augmented bound at the q(ω) of c [N, L], any c > 0."""
 
     def worth(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(expected_aug_loglik(likelihood, c, Fmu, Fvar, Y), -1)
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
-        return Slopes(tf.reduce_sum(worth(X, Fmu, Fvar, Y)), *_of_sites(likelihood, c, Fmu, Y))
+        potential, precision = likelihood.sites_at(c, Y)
+        in_mean, in_variance = potential - precision * Fmu, -0.5 * precision
+        return Slopes(tf.reduce_sum(worth(X, Fmu, Fvar, Y)), in_mean, in_variance)
+
+    return Term(worth, slopes)
+
+
+def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) -> Term:
+    """
+    The term as a function of the latent GPs g that the outputs are mixed of, f = μ₀ + W g.
+
+    Fmu = μ₀ + W Gmu and Fvar = W² Gvar, elementwise square; slopes go back by the transposed maps.
+
+    :param W: [P, L].
+    :param mean: μ₀(X) [N, broadcast P] of the outputs.
+    """
+
+    def outputs(X: TensorType, Gmu: TensorType, Gvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        W_squared = tf.square(W)
+        Fmu = mean(X) + tf.matmul(Gmu, W, transpose_b=True)
+        return Fmu, tf.matmul(Gvar, W_squared, transpose_b=True)
+
+    def worth(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return term.worth(X, *outputs(X, Gmu, Gvar), Y)
+
+    def slopes(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> Slopes:
+        value, in_mean, in_variance = term.slopes(X, *outputs(X, Gmu, Gvar), Y)
+        return Slopes(value, tf.matmul(in_mean, W), tf.matmul(in_variance, tf.square(W)))
 
     return Term(worth, slopes)
 
@@ -87,10 +99,3 @@ def concave(slopes: Slopes, least_precision: float) -> Slopes:
     """With the precision of every site at least that."""
     highest = tf.cast(-0.5 * least_precision, slopes.in_variance.dtype)
     return slopes._replace(in_variance=tf.minimum(slopes.in_variance, highest))
-
-
-def _of_sites(
-    likelihood: AugmentedLikelihood, c: TensorType, Fmu: TensorType, Y: TensorType
-) -> tuple[tf.Tensor, tf.Tensor]:
-    potential, precision = expected_auglik_potential_and_precision(likelihood, c, Y)
-    return potential - precision * Fmu, -0.5 * precision

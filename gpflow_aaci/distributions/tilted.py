@@ -1,6 +1,6 @@
 """The tilted family of any φ, from log φ alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,16 +27,18 @@ class TiltedDistribution(InvertedDistribution):
 
     def __init__(
         self,
-        log_phi: Callable[[tf.Tensor], tf.Tensor],
+        log_phi: Callable[..., tf.Tensor],
         c: Any,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "TiltedDistribution",
+        phi_parameters: Sequence[Any] = (),
     ) -> None:
         """
-        :param log_phi: log φ(r), elementwise; of float64 for the moments, of complex128 with
-            Re r > 0 for all else.
+        :param log_phi: log φ(r, *phi_parameters), elementwise; of float64 for the moments, of
+            complex128 with Re r > 0 for all else.
         :param c: [batch...], finite and non-negative; its dtype is that of the draws.
+        :param phi_parameters: what else φ depends on, each to be broadcast to [batch...].
         :raises ValueError: for c outside of that, or where log φ is not that of a completely
             monotone function there: E[ω] must be positive, Var[ω] not negative.
         """
@@ -46,6 +48,7 @@ class TiltedDistribution(InvertedDistribution):
         with tf.name_scope(name):
             self._c = parameters_of_one_dtype(c=c)["c"]
             self._log_phi = log_phi
+            self._phi_parameters = [tf.convert_to_tensor(p) for p in phi_parameters]
             super().__init__(
                 dtype=self._c.dtype,
                 reparameterization_type=tfd.NOT_REPARAMETERIZED,
@@ -61,15 +64,19 @@ class TiltedDistribution(InvertedDistribution):
         c = self._c
         accepted = tf.math.is_finite(c) & (c >= 0.0)
         r = tf.square(tf.cast(tf.where(accepted, c, tf.ones_like(c)), tf.float64))
-        mean, variance = cumulants(self._log_phi, r, 2)
-        monotone = (mean > 0.0) & (variance >= -1e-9 * tf.square(mean)) & (self._log_phi(r) <= 0.0)
+        parameters = self._law_parameters()[1:]
+        log_phi, (mean, variance) = (
+            self._log_phi(r, *parameters),
+            cumulants(self._log_phi, r, 2, *parameters),
+        )
+        monotone = (mean > 0.0) & (variance >= -1e-9 * tf.square(mean)) & (log_phi <= 0.0)
         checked = require(
             [
                 check_parameter(self.name, "c", c, accepted, "finite and non-negative"),
                 check_parameter(
                     self.name,
                     "log_phi",
-                    tf.stack([r, self._log_phi(r), mean, variance], axis=-1),
+                    tf.stack([r, log_phi, mean, variance], axis=-1),
                     monotone[..., None],
                     "the logarithm of a completely monotone function, φ(0) = 1: log φ ≤ 0, "
                     "E[ω] = −(log φ)' > 0, Var[ω] = (log φ)'' ≥ 0; compare c², log φ, E, Var",
@@ -93,7 +100,8 @@ class TiltedDistribution(InvertedDistribution):
         return self._log_phi
 
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        return (tf.square(tf.cast(self._c, tf.float64)),)
+        parameters = [tf.cast(parameter, tf.float64) for parameter in self._phi_parameters]
+        return (tf.square(tf.cast(self._c, tf.float64)), *parameters)
 
     def _law_at(self, *parameters: tf.Tensor) -> TiltedLaw:
         return TiltedLaw.at(self._log_phi, *parameters)
@@ -108,11 +116,15 @@ def _kl_tilted_tilted(
 
     :raises ValueError: unless both are tilts of one φ.
     """
-    if a.log_phi != b.log_phi:
+    same = len(a._phi_parameters) == len(b._phi_parameters) and all(
+        x is y for x, y in zip(a._phi_parameters, b._phi_parameters, strict=True)
+    )
+    if a.log_phi != b.log_phi or not same:
         raise ValueError(
             "The KL divergence is known between two tilts of one φ: log_phi must be the same "
             f"function. Found: {a.log_phi} and {b.log_phi}."
         )
     with tf.name_scope(name or "kl_tilted_tilted"):
-        kl = kl_of_tilts(a.log_phi, a._law_parameters()[0], b._law_parameters()[0])
+        (r1, *parameters), (r2, *_) = a._law_parameters(), b._law_parameters()
+        kl = kl_of_tilts(a.log_phi, r1, r2, *parameters)
         return tf.cast(kl, a.dtype)

@@ -17,7 +17,8 @@ from ..algebra.gaussian import (
     whiten,
 )
 from ..algebra.projection import Prior, Projection, marginals, project, to_q
-from ..algebra.terms import augmented, site_slopes
+from ..algebra.statistics import stepped_in_turn
+from ..algebra.terms import augmented
 from ..data import StepData, check_step_data, next_batch
 from ..models import (
     AugmentedModel,
@@ -167,7 +168,8 @@ def _moved_q(
     """q(v) after a step, and the size of that step."""
     q = model.whitened_q(projection.chol)
     Fmu, Fvar = marginals(projection, *q)
-    in_mean, in_variance = site_slopes(model.likelihood, Fmu, Fvar, Y)
+    term = model.term(augmented)
+    _, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
     a, B = to_q(projection, in_mean, in_variance)
     naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, scale * a, scale * B)
     potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
@@ -178,6 +180,8 @@ def _moved_q(
     checks = [check_finite("the natural gradient", part) for part in gradient]
     with tf.control_dependencies([require(checks)]):
         step_size = choose(gradient)
+    if model.in_turn:
+        return stepped_in_turn(projection, term, q, X, Y, scale, step_size), step_size
     return averaged(naturals, target, step_size), step_size
 
 
@@ -222,7 +226,7 @@ def _gradients(
         return _through_whitening(prior.K_ZZ, kept, q, a, B)
 
     of_bound = bound_gradient(
-        augmented(model.likelihood),
+        model.term(augmented),
         sources,
         tape,
         prior,

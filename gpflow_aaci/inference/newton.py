@@ -14,14 +14,15 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kullback_leiblers import gauss_kl
 
-from ..algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals
+from ..algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals, with_latent
 from ..algebra.projection import Projection, marginals
 from ..algebra.statistics import Statistics, summed
 from ..algebra.terms import augmented, concave, standard
-from ..likelihoods import AugmentedLikelihood
+from ..models import AugmentedModel
 
 _LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
-NEWTON, _CONCAVE, _CLOSED_FORM, _NONE = range(4)  # kinds of steps, ever safer
+# Kinds of steps, ever safer; where latent GPs are stepped in turn, a closed-form one for each.
+NEWTON, _CONCAVE, _CLOSED_FORM = range(3)
 
 
 class Maximum(NamedTuple):
@@ -48,7 +49,11 @@ class _Search(NamedTuple):
 
 
 def maximise(
-    sums_at: SumsAt, q: Gaussian, least_gain: TensorType, max_steps: TensorType
+    sums_at: SumsAt,
+    q: Gaussian,
+    least_gain: TensorType,
+    max_steps: TensorType,
+    in_turn: bool = False,
 ) -> Maximum:
     """
     Steps from ``q``, each kept only if it raises the ELBO, else a safer one is taken in its place.
@@ -58,10 +63,11 @@ def maximise(
     zero = tf.zeros([], q.mu.dtype)
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
     infinity = tf.constant(np.inf, zero.dtype)
+    none = _CLOSED_FORM + (q.mu.shape[1] if in_turn else 1)  # no kind is left
     start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), infinity)
 
     def goes_on(search: _Search) -> tf.Tensor:
-        unfinished = (search.kind < _NONE) & (search.gain >= least_gain)
+        unfinished = (search.kind < none) & (search.gain >= least_gain)
         return (search.steps < 0) | (unfinished & (search.steps < max_steps))
 
     def step(search: _Search) -> tuple[_Search]:
@@ -75,15 +81,20 @@ def maximise(
         )
         kind = tf.where(is_kept, NEWTON, search.kind + 1)
         ahead = tf.cond(
-            (kind == NEWTON) | (kind == _NONE), lambda: sums, lambda: sums_at(best, kind)
+            (kind == NEWTON) | (kind == none), lambda: sums, lambda: sums_at(best, kind)
         )
-        target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
+        candidate = naturals_to_q(*optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance))
+        if in_turn:
+            of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
+            candidate = tf.nest.map_structure(
+                lambda one, every: tf.where(kind >= _CLOSED_FORM, one, every), of_one, candidate
+            )
         return (
             _Search(
                 best,
                 sums,
                 best_elbo,
-                naturals_to_q(*target),
+                candidate,
                 kind,
                 search.steps + tf.cast(is_kept, search.steps.dtype),
                 tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
@@ -95,7 +106,7 @@ def maximise(
 
 
 def sums_for(
-    likelihood: AugmentedLikelihood,
+    model: AugmentedModel,
     projection: Projection,
     X: tf.Tensor,
     Y: tf.Tensor,
@@ -104,11 +115,11 @@ def sums_for(
 ) -> Statistics:
     """Of the rows X [N, D], Y [N, P], for a step of that kind."""
     Fmu, Fvar = marginals(projection, *q)
-    ordinary, safe = standard(likelihood), augmented(likelihood)
+    ordinary, safe = model.term(standard), model.term(augmented)
     if isinstance(kind, int):  # the usual step, without the branches of the others
         return summed(projection, ordinary.slopes(X, Fmu, Fvar, Y))
     slopes = tf.cond(
-        kind == _CLOSED_FORM,
+        kind >= _CLOSED_FORM,
         lambda: safe.slopes(X, Fmu, Fvar, Y),
         lambda: concave(ordinary.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
     )

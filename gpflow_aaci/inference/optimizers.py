@@ -1,6 +1,6 @@
 """Closed-form natural gradients on the augmented bound."""
 
-from typing import Any
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -8,9 +8,9 @@ from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
-from ..algebra.gaussian import Gaussian, damped, optimal_naturals
-from ..algebra.projection import marginals, to_q
-from ..algebra.terms import site_slopes
+from ..algebra.gaussian import Gaussian, damped, optimal_naturals, with_latent
+from ..algebra.statistics import Statistics, statistics, stepped_in_turn
+from ..algebra.terms import augmented
 from ..data import StepData, check_step_data, next_batch, refuse_where_kept
 from ..models import AugmentedModel, check_model, refresh_posteriors
 from ..validation import Check, check_finite, require
@@ -84,27 +84,52 @@ def natural_gradient_step(
     step_size = to_default_float(step_size)
     with tf.control_dependencies([require([check_step_size(step_size)])]):
         step_size = tf.identity(step_size)
-    chol, q, sums = _sums_at_q(model, data, progress)
-    target = optimal_naturals(q.mu, *sums)
-    q = model.as_kept(damped(*q, *target, step_size), chol)
+    chol, q = _step(model, data, step_size, progress)
+    q = model.as_kept(q, chol)
     with tf.control_dependencies([require(finite_q(*q))]):
         return Gaussian(tf.identity(q.mu), tf.identity(q.sqrt))
 
 
+def _step(
+    model: AugmentedModel,
+    data: RegressionData | tf.data.Dataset | None,
+    step_size: tf.Tensor,
+    progress: bool,
+) -> tuple[tf.Tensor, Gaussian]:
+    """chol(K_ZZ), and the q(v) that a step leads to."""
+    if model.in_turn and not isinstance(data, tf.data.Dataset):
+        X, Y, scale = model.checked_batch(data)
+        projection, term = model.project(X), model.term(augmented)
+        q = model.whitened_q(projection.chol)
+        moved = stepped_in_turn(projection, term, q, X, Y, scale, step_size)
+        return projection.chol, moved
+    chol, q, sums = _sums_at_q(model, data, progress)
+    if not model.in_turn:
+        return chol, damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size)
+    for latent in range(model.num_latent_gps):
+        if latent:
+            _, _, sums = _sums_at_q(model, data, progress, q)
+        moved = damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size)
+        q = with_latent(q, latent, moved)
+    return chol, q
+
+
 def _sums_at_q(
-    model: AugmentedModel, data: RegressionData | tf.data.Dataset | None, progress: bool
-) -> tuple[tf.Tensor, Gaussian, tuple[tf.Tensor, tf.Tensor]]:
-    """chol(K_ZZ), q(v), and the bound's gradients in its mean and covariance, over all rows."""
+    model: AugmentedModel,
+    data: RegressionData | tf.data.Dataset | None,
+    progress: bool,
+    q: Gaussian | None = None,
+) -> tuple[tf.Tensor, Gaussian, Statistics]:
+    """chol(K_ZZ), q(v), the model's unless given, and the bound's statistics over all rows."""
     rows, scale = model.rows_and_scale(data, progress)
-    a: Any = 0.0
-    B: Any = 0.0
+    term = model.term(augmented)
+    parts: list[Statistics] = []
     for X, Y in rows:
         projection = model.project(X)
-        q = model.whitened_q(projection.chol)
-        Fmu, Fvar = marginals(projection, *q)
-        new = to_q(projection, *site_slopes(model.likelihood, Fmu, Fvar, Y))
-        a, B = a + new[0], B + new[1]
-    return projection.chol, q, (scale() * a, scale() * B)
+        q = model.whitened_q(projection.chol) if q is None else q
+        parts = [functools.reduce(Statistics.plus, parts, statistics(projection, term, q, X, Y))]
+    assert q is not None  # there is a row
+    return projection.chol, q, parts[0].times(scale())
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

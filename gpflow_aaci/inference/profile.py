@@ -58,8 +58,9 @@ class Profile:
         graphs = _Graphs(model, local(variables), product_dtype)
         self._variables, self._precision = graphs.variables, str(product_dtype)
         self.tracing_seconds = 0.0
+        self._in_turn = model.in_turn
         M, L = model.q_mu.shape
-        X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_latent_gps), _spec()
+        X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_observed), _spec()
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
         self._evaluate = self._compiled(graphs.evaluation, X, Y, number, q, number, count)
         self._maximise = self._compiled(graphs.maximum, X, Y, number, q, number, count)
@@ -84,7 +85,7 @@ class Profile:
         if data.only_chunk is not None:
             best, log_prior, gradient = self._evaluate(*data.only_chunk, scale, q, *limits)
         else:
-            best = maximise(self._of(data), q, *limits)
+            best = maximise(self._of(data), q, *limits, self._in_turn)
             log_prior, of_prior = self._prior()
             of_bound = self._summed(
                 "gradient", data, best.q, lambda X, Y: self._chunk_gradient(X, Y, scale, best.q)
@@ -98,7 +99,7 @@ class Profile:
         limits = to_default_float(least_gain), tf.constant(max_steps)
         if data.only_chunk is not None:
             return self._maximise(*data.only_chunk, to_default_float(data.scale), q, *limits)
-        return maximise(self._of(data), q, *limits)
+        return maximise(self._of(data), q, *limits, self._in_turn)
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """At ``q``."""
@@ -164,8 +165,9 @@ class _Graphs(NamedTuple):
         with tf.GradientTape() as tape:
             prior = self.model.prior(X)
         projection = project(prior, self.product_dtype)
-        best = maximise(self._sums_at(projection, X, Y, scale), q, least_gain, max_steps)
-        term, sums = standard(self.model.likelihood), (best.sums.in_mean, best.sums.in_covariance)
+        sums_at = self._sums_at(projection, X, Y, scale)
+        best = maximise(sums_at, q, least_gain, max_steps, self.model.in_turn)
+        term, sums = self.model.term(standard), (best.sums.in_mean, best.sums.in_covariance)
         gradient = bound_gradient(
             term, self.variables, tape, prior, projection, best.q, X, Y, scale, sums
         )
@@ -182,22 +184,21 @@ class _Graphs(NamedTuple):
         max_steps: tf.Tensor,
     ) -> Maximum:
         sums_at = self._sums_at(self.projection(X), X, Y, scale)
-        return maximise(sums_at, q, least_gain, max_steps)
+        return maximise(sums_at, q, least_gain, max_steps, self.model.in_turn)
 
     def _sums_at(
         self, projection: Projection, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor
     ) -> SumsAt:
-        likelihood = self.model.likelihood
-        return lambda q, kind: sums_for(likelihood, projection, X, Y, q, kind).times(scale)
+        return lambda q, kind: sums_for(self.model, projection, X, Y, q, kind).times(scale)
 
     def sums(
         self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = NEWTON
     ) -> Statistics:
-        return sums_for(self.model.likelihood, self.projection(X), X, Y, q, kind)
+        return sums_for(self.model, self.projection(X), X, Y, q, kind)
 
     def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)
-        return tf.reduce_sum(self.model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
+        return tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))
 
     def gradient(
         self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, q: Gaussian
@@ -205,7 +206,7 @@ class _Graphs(NamedTuple):
         with tf.GradientTape() as tape:
             prior = self.model.prior(X)
         projection = project(prior, self.product_dtype)
-        term = standard(self.model.likelihood)
+        term = self.model.term(standard)
         return bound_gradient(term, self.variables, tape, prior, projection, q, X, Y, scale)
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:

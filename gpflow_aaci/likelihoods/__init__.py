@@ -5,6 +5,7 @@ from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .conversion import augmented
 from .regression import Gaussian, Laplace, Matern32, Matern52, ResidualLikelihood, StudentT
 from .super_gaussian import SuperGaussianLikelihood
+from .tilted import TiltedLikelihood
 
 __all__ = [
     "AugmentedLikelihood",
@@ -19,5 +20,6 @@ __all__ = [
     "ResidualLikelihood",
     "StudentT",
     "SuperGaussianLikelihood",
+    "TiltedLikelihood",
     "augmented",
 ]

@@ -1,4 +1,4 @@
-"""What an augmentation is, and all that follows from it whichever it is."""
+"""What every likelihood with an augmentation states, however many latent GPs it is of."""
 
 import abc
 from collections.abc import Sequence
@@ -7,185 +7,138 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
-from gpflow.likelihoods import ScalarLikelihood
-from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
-from gpflow.quadrature import NDiagGHQuadrature
+from gpflow.likelihoods import Likelihood
 from gpflow.utilities import positive
 
-from ..distributions.parameters import check_parameter, parameters_of_one_dtype
-from ..validation import Check, as_default_float, require
-from .quadrature import expectation, lifted
+from ..validation import Check, as_default_float
+
+_NO_GIBBS = "{} has no Gibbs sampler: it does not define {}."
+
+Site = tuple[tf.Tensor, tf.Tensor]
+"""Potential and precision [..., N, L]: exp(potential f − ½ precision f²) of every f."""
 
 
-class AugmentedLikelihood(ScalarLikelihood, abc.ABC):
+class AugmentedLikelihood(Likelihood, abc.ABC):
     r"""
-    p(y|f) = ∫ p(y|ω, f) π(ω) dω with an ω > 0 given which the likelihood is Gaussian in f:
+    p(y|f) of L latent GPs that auxiliary variables make Gaussian in f.
 
-        log p(y|ω, f) = offset(f, y) + tilt(f, y) ω,  both at most quadratic in f.
+    For variational inference its ``bound`` is all that is needed: closed-form steps are natural
+    gradients on it, so they follow from its slopes. For Gibbs sampling it also says how to draw
+    its auxiliary variables and which site of f they leave.
 
-    So all laws of ω are exponential tilts of one, π(ω|η) = e^{ηω} π(ω) / Z(η): the full
-    conditional is that of η = tilt(f, y), the optimal q(ω) that of η = E_q tilt, and
-    p(y|f) = e^offset Z(tilt). A law is called by its c > 0 (c ≥ 0, if that is η = 0), of which η
-    is a monotone function.
+    One ω per output, of a law that is tilted exponentially, is a
+    :class:`~gpflow_aaci.likelihoods.TiltedLikelihood`; own likelihoods rather derive from
+    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood`, which states all this from φ.
 
-    Own likelihoods rather derive from :class:`SuperGaussianLikelihood`, which states all this
-    from φ. ``Y`` is [..., P] throughout, and so is what the methods return unless they say
-    otherwise.
+    Shapes: X [..., N, D], f [..., N, L], Y [..., N, P].
     """
 
     is_density: bool = True
     """Whether ∫ p(y|f) dy = 1; False for a pseudo-likelihood."""
 
     labels: Sequence[float] | None = None
-    """The values that y takes, or None where y is real."""
+    """The values that y takes, or None where y is real or a count."""
 
-    prior_c: float
-    """c of π itself, η = 0."""
+    in_turn: bool = False
+    """
+    Whether the latent GPs must be stepped one after the other, each with fresh marginals or
+    auxiliary variables: where these do not make them independent, a step of all at once need not
+    raise the bound.
+    """
 
     # ---- what an augmentation states ----
 
     @abc.abstractmethod
-    def tilt_at(self, c: TensorType) -> tf.Tensor:
-        """η(c)."""
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """The augmented bound [..., N] of E log p(y|f): equal to it where Fvar = 0."""
 
-    @abc.abstractmethod
-    def c_at(self, tilt: TensorType) -> tf.Tensor:
-        """c(η), the inverse."""
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """
+        p(auxiliary|f, y): of a tensor, or of a dictionary of some.
 
-    @abc.abstractmethod
-    def log_partition(self, tilt: TensorType) -> tf.Tensor:
-        """log Z(η) = log ∫ e^{ηω} π(ω) dω."""
+        :param X: needed only by likelihoods whose parameters are functions of it.
+        :raises NotImplementedError: where the likelihood does not say.
+        """
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "full_conditional"))
 
-    @abc.abstractmethod
-    def tilted_mean(self, tilt: TensorType) -> tf.Tensor:
-        """E[ω] = d log Z/dη."""
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        log p(y, auxiliary|f), of the batch shape of ``full_conditional``.
 
-    @abc.abstractmethod
-    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """E offset(f, y) under f ~ N(Fmu, Fvar)."""
+        :raises NotImplementedError: where the likelihood does not say.
+        """
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "log_joint"))
 
-    @abc.abstractmethod
-    def expected_tilt(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """E tilt(f, y) under f ~ N(Fmu, Fvar)."""
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """
+        The factor exp(potential f − ½ precision f²) of every f that the auxiliary variables leave.
 
-    @abc.abstractmethod
-    def site_potential(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        """The coefficient of f in log p(y|ω, f), affine in ω."""
-
-    @abc.abstractmethod
-    def site_precision(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        """That of −½ f², affine in ω and not negative."""
-
-    @abc.abstractmethod
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
-        """``tilted`` for c that has been checked."""
-
-    @abc.abstractmethod
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """log ∫ p(y|f) N(f | Fmu, Fvar) df, one value for every output."""
+        :return: potential and precision, both [..., N, L].
+        :raises NotImplementedError: where the likelihood does not say.
+        """
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "site"))
 
     # ---- what follows ----
 
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
+    @check_shapes(
+        "X: [broadcast batch..., N, D]",
+        "Fmu: [batch..., N, L]",
+        "Fvar: [batch..., N, L]",
+        "Y: [broadcast batch..., N, P]",
+        "return[0]: [batch..., N, L]",
+        "return[1]: [batch..., N, L]",
+    )
+    def bound_slopes(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        E log p(y|f) under f ~ N(Fmu, Fvar), one value for every output.
+        ∂bound/∂Fmu and ∂bound/∂Fvar of every datum, by automatic differentiation.
 
-        What ``variational_expectations`` sums, unless the user gave the likelihood a
-        ``quadrature`` other than GPflow's default of 20 Gauss-Hermite nodes, which then is used
-        as in GPflow. Here by a rule that is fine about f = 0.
+        The site that a closed-form step moves to has precision −2∂bound/∂Fvar and potential
+        ∂bound/∂Fmu + precision · Fmu.
         """
-        return expectation(
-            lambda F: self.expected_log_prob_bound(F, tf.zeros_like(F), Y),
-            Fmu + tf.zeros_like(Y),
-            Fvar,
-        )
+        with tf.GradientTape() as tape:
+            tape.watch([Fmu, Fvar])
+            bound = self.bound(X, Fmu, Fvar, Y)
+        return tuple(tape.gradient(bound, [Fmu, Fvar], unconnected_gradients="zero"))
 
-    def conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """c of the full conditional p(ω|f, y)."""
-        return self.c_at(self.expected_tilt(F, tf.zeros_like(F), Y))
+    def num_observed(self, num_outputs: int) -> int:
+        """How many columns of Y go with so many columns of f."""
+        return num_outputs if self.observation_dim is None else self.observation_dim
 
-    def expected_log_prob_bound(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """
-        max over q(ω) of E log p(y, ω|f) − E log q(ω): E offset + log Z(E tilt) ≤ E log p(y|f).
+    def num_outputs(self, num_observed: int) -> int:
+        """How many columns of f go with so many columns of Y: the inverse."""
+        return num_observed if self.latent_dim is None else self.latent_dim
 
-        At Fvar = 0 it is log p(y|f) itself.
-        """
-        tilt = self.expected_tilt(Fmu, Fvar, Y)
-        return self.expected_offset(Fmu, Fvar, Y) + self.log_partition(tilt)
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(y|f) of what is observed independently given f: [..., N, 1] unless more are."""
+        return self.log_prob(X, F, Y)[..., None]
 
-    def tilted(self, c: TensorType) -> tfp.distributions.Distribution:
-        """
-        π(ω|c), a distribution of batch shape c.shape.
-
-        :param c: [...], finite and positive; or zero, where that is the prior (super-Gaussian
-            likelihoods, π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), AACI Eq. 7).
-        :raises ValueError: for c outside of that.
-        """
-        c = parameters_of_one_dtype(c=c)["c"]
-        zero_too = self.prior_c == 0.0
-        accepted = tf.math.is_finite(c) & ((c >= 0.0) if zero_too else (c > 0.0))
-        wording = f"finite and {'non-negative' if zero_too else 'positive'}"
-        check = check_parameter("tilted", "c", c, accepted, wording)
-        with tf.control_dependencies([require([check])]):
-            return self._tilted(tf.identity(c))
+    @inherit_check_shapes
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self.bound(X, F, tf.zeros_like(F), Y)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """
-        A draw of p(y|f) for every f, [...].
+        A draw of p(y|f) for every f.
 
         :param seed: as of ``tf.random.stateless_uniform``.
         :raises NotImplementedError: where the likelihood does not say how.
         """
         raise NotImplementedError(f"{type(self).__name__} must define draw_y(F, seed).")
 
-    def scalar_log_prob(self, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """log p(y|f), one value for every output."""
-        return self.expected_log_prob_bound(F, tf.zeros_like(F), Y)
-
-    @inherit_check_shapes
-    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.scalar_log_prob(F, Y)
-
-    @inherit_check_shapes
-    def _predict_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return tf.reduce_sum(self.scalar_log_density(Fmu, Fvar, Y), axis=-1)
-
-    @inherit_check_shapes
-    def _variational_expectations(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        # Quadrature differentiates √Fvar: below eps its rounding takes over.
-        eps = float(np.finfo(Fvar.dtype.as_numpy_dtype).eps)
-        Fvar = lifted(Fvar, eps)
-        if not self._has_default_quadrature():
-            return super()._variational_expectations(X, Fmu, Fvar, Y)
-        return tf.reduce_sum(self.scalar_variational_expectations(Fmu, Fvar, Y), axis=-1)
-
-    def _has_default_quadrature(self) -> bool:
-        """Whether ``quadrature`` is what GPflow sets where a user gives none."""
-        return (
-            type(self.quadrature) is NDiagGHQuadrature
-            and self.quadrature.n_gh == DEFAULT_NUM_GAUSS_HERMITE_POINTS
-        )
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        raise NotImplementedError(f"{type(self).__name__} must define _conditional_mean(X, F).")
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        raise NotImplementedError(f"{type(self).__name__} must define _conditional_variance(X, F).")
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        """As :meth:`draw_y`, at data where X and part of Y (the trials of a binomial) are given."""
+        return self.draw_y(F, seed)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         """What Y must satisfy beyond being finite."""

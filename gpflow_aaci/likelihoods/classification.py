@@ -18,9 +18,10 @@ from ..special import (
     positive_normal_mean,
 )
 from ..validation import Check
-from .base import AugmentedLikelihood, as_float
+from .base import as_float
 from .quadrature import expectation, log_expectation, safe_sqrt
 from .super_gaussian import SuperGaussianLikelihood
+from .tilted import TiltedLikelihood
 
 
 def signs(Y: TensorType) -> tf.Tensor:
@@ -28,7 +29,7 @@ def signs(Y: TensorType) -> tf.Tensor:
     return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
 
 
-class BinaryLikelihood(AugmentedLikelihood, abc.ABC):
+class BinaryLikelihood(TiltedLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
     labels = (-1.0, 1.0)

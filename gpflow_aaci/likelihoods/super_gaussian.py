@@ -1,6 +1,8 @@
 """The super-Gaussian likelihood: six statements from which everything else is derived once."""
 
 import abc
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,8 +11,8 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..distributions import TiltedDistribution
-from .base import AugmentedLikelihood
 from .quadrature import expectation, log_expectation, safe_sqrt
+from .tilted import TiltedLikelihood, of_y, takes_y
 
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
@@ -24,7 +26,7 @@ def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
     return tf.constant(np.finfo(dtype.as_numpy_dtype).eps, dtype)
 
 
-class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
+class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
     r"""
     p(y|f) = C(y) exp(g(y) f) φ(h²), h² = α(y) − β(y) f + γ(y) f² ≥ 0 (AACI Eq. 4-5).
 
@@ -63,9 +65,11 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         """γ(y) ≥ 0."""
 
     @abc.abstractmethod
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, *args: Any, **kwargs: Any) -> tf.Tensor:
         """
-        log φ(r), elementwise, at real r ≥ 0 and at complex r with positive real part.
+        ``(r)``: log φ(r), elementwise, at real r ≥ 0 and at complex r with positive real part.
+
+        ``(r, Y)`` where φ depends on y, which is cosh^{−n}(√r/2) of a binomial y of n trials, say.
 
         TensorFlow does not mix dtypes: write ``tf.cast(self.scale, r.dtype)``. ``log1p``,
         ``sqrt``, ``log`` and ``expm1`` take complex arguments, ``tf.math.softplus`` does not.
@@ -73,7 +77,7 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
 
     # ---- what follows ----
 
-    @check_shapes("Y: [broadcast batch...]", "return[0]: [batch...]", "return[1]: [batch...]")
+    @check_shapes("Y: [batch..., P]", "return[0]: [batch..., L]", "return[1]: [batch..., L]")
     def complete_square(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """
         The centre β/2γ and the remainder α − β²/4γ of h² = γ (f − centre)² + remainder.
@@ -90,10 +94,10 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         return centre, tf.where(remainder <= rounding, tf.zeros_like(remainder), remainder)
 
     @check_shapes(
-        "Fmu: [broadcast batch...]",
-        "Fvar: [broadcast batch...]",
-        "Y: [broadcast batch...]",
-        "return: [batch...]",
+        "Fmu: [broadcast batch..., L]",
+        "Fvar: [broadcast batch..., L]",
+        "Y: [broadcast batch..., P]",
+        "return: [batch..., L]",
     )
     def expected_h_squared(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """E h² = α − β Fmu + γ (Fmu² + Fvar) under f ~ N(Fmu, Fvar) (AACI Alg. 1)."""
@@ -101,16 +105,16 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         return self.gamma(Y) * (tf.square(Fmu - centre) + Fvar) + remainder
 
     @check_shapes("r: [batch...]", "return: [batch...]")
-    def omega_mean(self, r: TensorType) -> tf.Tensor:
+    def omega_mean(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         """E[ω] = −d log φ/dr under π_φ(ω|c), at r = c² (AACI Sec. 3.3.1)."""
         r = tf.convert_to_tensor(r)
         with tf.GradientTape() as tape:
             tape.watch(r)
-            log_phi = self.log_phi(r)
+            log_phi = of_y(self.log_phi, r, Y)
         return -tape.gradient(log_phi, r)
 
     @check_shapes("r: [batch...]", "return: [batch...]")
-    def floored_log_phi(self, r: TensorType) -> tf.Tensor:
+    def floored_log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         """
         log φ(r), continued below the floor on c² by its tangent there.
 
@@ -119,7 +123,9 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         """
         floor = c_squared_floor(r.dtype)
         below = -tf.nn.relu(floor - r)  # without slope at the floor, where log φ has its own
-        return self.log_phi(tf.maximum(r, floor)) - self.omega_mean(floor) * below
+        at_floor = floor if Y is None else floor + tf.zeros_like(r)
+        log_phi = of_y(self.log_phi, tf.maximum(r, floor), Y)
+        return log_phi - self.omega_mean(at_floor, Y) * below
 
     # ---- the augmentation: offset log C + g f, tilt −h², Z(η) = φ(−η), c² = −η ----
 
@@ -136,11 +142,11 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         """|h|, not floored: π_φ(ω|0) is a law like any other."""
         return tf.sqrt(self.expected_h_squared(F, tf.zeros_like(F), Y))
 
-    def log_partition(self, tilt: TensorType) -> tf.Tensor:
-        return self.floored_log_phi(-tilt)
+    def log_partition(self, tilt: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return self.floored_log_phi(-tilt, Y)
 
-    def tilted_mean(self, tilt: TensorType) -> tf.Tensor:
-        return self.omega_mean(-tilt)
+    def tilted_mean(self, tilt: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return self.omega_mean(-tilt, Y)
 
     def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return self.log_C(Y) + self.g(Y) * Fmu
@@ -156,26 +162,31 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         """2γω."""
         return 2.0 * self.gamma(Y) * omega
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, *args: Any, **kwargs: Any) -> tfp.distributions.Distribution:
         """From log φ alone; override it where there is a closed form."""
-        return TiltedDistribution(self.log_phi, c)
+        c, *Y = args
+        phi_parameters = Y if takes_y(self.log_phi) else ()
+        return TiltedDistribution(self.log_phi, c, phi_parameters=phi_parameters)
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""
+        return [self.complete_square(Y)[0]]
 
     @check_shapes(
-        "Fmu: [broadcast batch..., P]",
-        "Fvar: [broadcast batch..., P]",
+        "Fmu: [broadcast batch..., L]",
+        "Fvar: [broadcast batch..., L]",
         "Y: [broadcast batch..., P]",
-        "return: [batch..., P]",
+        "return: [batch..., L]",
     )
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """log ∫ p(y|f) N(f | Fmu, Fvar) df, one value for every output."""
-        centre, _ = self.complete_square(Y)
-        return log_expectation(lambda F: self._scalar_log_prob(Fmu, F, Y), Fmu, Fvar, [centre])
+        return log_expectation(lambda F: self._scalar_log_prob(Fmu, F, Y), Fmu, Fvar, self.peaks(Y))
 
     @check_shapes(
-        "Fmu: [broadcast batch..., P]",
-        "Fvar: [broadcast batch..., P]",
+        "Fmu: [broadcast batch..., L]",
+        "Fvar: [broadcast batch..., L]",
         "Y: [broadcast batch..., P]",
-        "return: [batch..., P]",
+        "return: [batch..., L]",
     )
     def scalar_variational_expectations(
         self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -186,7 +197,7 @@ class SuperGaussianLikelihood(AugmentedLikelihood, abc.ABC):
         remainder = tf.maximum(remainder, np.sqrt(np.finfo(remainder.dtype.as_numpy_dtype).tiny))
         gamma = self.gamma(Y)
         log_phi = expectation(
-            lambda h: self.log_phi(tf.square(h) + remainder),
+            lambda h: of_y(self.log_phi, tf.square(h) + remainder, Y),
             safe_sqrt(gamma) * (Fmu - centre),
             gamma * Fvar,
         )

@@ -11,6 +11,7 @@ from ..algebra.projection import marginals
 from ..algebra.statistics import statistics
 from ..algebra.terms import Term, augmented, augmented_at, standard
 from ..augmentation import aux_posterior_c
+from ..likelihoods import TiltedLikelihood
 from .shared import AnyData, Augmented, Batch, prior_q
 
 
@@ -66,13 +67,21 @@ class WithBounds(Augmented):
         Fmu, Fvar = self.predict_f(X)
         return term.worth(X, Fmu, Fvar, Y)
 
-    @check_shapes("batch[0]: [N, D]", "batch[1]: [N, P]", "c: [N, P]", "return: []")
+    @check_shapes("batch[0]: [N, D]", "batch[1]: [N, P]", "c: [N, L]", "return: []")
     def _collapsed_elbo(self, batch: Batch, c: TensorType | None) -> tf.Tensor:
         X, Y, scale = batch
+        if self.in_turn:
+            raise ValueError(
+                "collapsed_elbo must be of latent GPs that are independent given c, or the best q "
+                f"is not known in closed form. Found: {type(self.kernel).__name__} kernel and "
+                f"{type(self.likelihood).__name__}."
+            )
         if c is None:
             Fmu, Fvar = self.predict_f(X)
             c = tf.stop_gradient(aux_posterior_c(self.likelihood, Fmu, Fvar, Y))
-        term = augmented_at(self.likelihood, to_default_float(c))
+        likelihood = self.likelihood
+        assert isinstance(likelihood, TiltedLikelihood)  # or it has no c
+        term = augmented_at(likelihood, to_default_float(c))
         projection = self.project(X)
         start = prior_q(*self.q_mu.shape)
         _, a, B = statistics(projection, term, start, X, Y).times(scale)

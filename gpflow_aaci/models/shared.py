@@ -9,12 +9,19 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, SeparateIndependent, SharedIndependent
+from gpflow.kernels import (
+    Combination,
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+    SharedIndependent,
+)
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
+from ..algebra.terms import Term, mixed
 from ..data import OnePass, Rows, refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
 from ..validation import as_matrix, checked_data
@@ -54,7 +61,8 @@ class Augmented(gpflow.models.GPModel):
         """
         return checked_data(
             *map(as_matrix, data),
-            num_outputs=self.num_latent_gps,
+            num_observed=self.num_observed,
+            num_outputs=self.num_outputs,
             input_dim=self.input_dim,
             num_data=num_data,
             check_labels=self.likelihood.check_observations,
@@ -84,12 +92,40 @@ class Augmented(gpflow.models.GPModel):
         X, Y, scale = self.checked_batch(data)
         return [(X, Y)], lambda: scale
 
-    # ---- the pass: q(v), and f at some inputs given it ----
+    # ---- latent GPs and outputs ----
+
+    @property
+    def mixing(self) -> gpflow.Parameter | None:
+        """W [P, L] of f = μ₀ + W g, where the kernel mixes its latent GPs g."""
+        return self.kernel.W if isinstance(self.kernel, LinearCoregionalization) else None
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns of f."""
+        return self.num_latent_gps if self.mixing is None else int(self.mixing.shape[0])
+
+    @property
+    def num_observed(self) -> int:
+        """Columns of Y."""
+        return self.likelihood.num_observed(self.num_outputs)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether latent GPs are coupled given the auxiliary variables: a step is of one."""
+        return self.num_latent_gps > 1 and (self.likelihood.in_turn or self.mixing is not None)
+
+    def term(self, of: Callable[[AugmentedLikelihood], Term]) -> Term:
+        """``of(likelihood)`` as a function of the latent GPs, mixed or not."""
+        term = of(self.likelihood)
+        return term if self.mixing is None else mixed(term, self.mixing, self.mean_function)
+
+    # ---- the pass: q(v), and the latent GPs at some inputs given it ----
 
     @check_shapes("X: [N, D]")
     def prior(self, X: TensorType) -> Prior:
-        """That of u and of f at X."""
-        return Prior(self.prior_covariance(), *self.cross_covariance(X), self.mean_function(X))
+        """That of u and of the latent GPs at X; the mean function is of the outputs they make."""
+        mean = self.mean_function(X) if self.mixing is None else tf.zeros_like(X[:, :1])
+        return Prior(self.prior_covariance(), *self.cross_covariance(X), mean)
 
     def project(self, X: TensorType) -> Projection:
         """What q(v) needs in order to speak about f at X [N, D]."""
@@ -131,6 +167,24 @@ def check_model(model: gpflow.models.GPModel) -> None:
         )
 
 
+def check_latents(kernel: Kernel, likelihood: AugmentedLikelihood, num_latent_gps: int) -> None:
+    """
+    :raises ValueError: unless there are as many latent GPs as kernel and likelihood are of.
+    """
+    mixed_of = kernel.num_latent_gps if isinstance(kernel, LinearCoregionalization) else None
+    if mixed_of not in (None, num_latent_gps):
+        raise ValueError(
+            f"num_latent_gps must be that of the kernel, {mixed_of}. Found: {num_latent_gps}."
+        )
+    outputs = num_latent_gps if mixed_of is None else int(kernel.W.shape[0])
+    if likelihood.latent_dim not in (None, outputs):
+        name = "num_latent_gps" if mixed_of is None else "the rows of the kernel's W"
+        raise ValueError(
+            f"{name} must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
+            f"Found: {outputs}."
+        )
+
+
 def prior_q(M: int, L: int) -> Gaussian:
     """v ~ N(0, I)."""
     eye = tf.eye(M, batch_shape=[L], dtype=default_float())
@@ -139,7 +193,7 @@ def prior_q(M: int, L: int) -> Gaussian:
 
 def k_diag(kernel: Kernel, X: TensorType) -> tf.Tensor:
     """k(x_i, x_i), [broadcast L, N]."""
-    if isinstance(kernel, SeparateIndependent):
+    if isinstance(kernel, MultioutputKernel) and isinstance(kernel, Combination):
         return tf.stack([k(X, full_cov=False) for k in kernel.kernels])
     if isinstance(kernel, SharedIndependent):
         kernel = kernel.kernel

@@ -14,7 +14,13 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
-from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.kernels import (
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+    SeparateIndependent,
+    SharedIndependent,
+)
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
@@ -23,7 +29,7 @@ from ..likelihoods import AugmentedLikelihood, augmented
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import Batch, k_diag
+from .shared import Batch, check_latents, k_diag
 
 
 class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
@@ -37,8 +43,10 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         model = AugmentedSVGP(kernel, gpflow.likelihoods.StudentT(), Z, num_data=N)
         AugmentedNaturalGradient(step_size=1.0).minimize(model, (X, Y))
 
-    Kernels: single-output ones, or ``SharedIndependent``/``SeparateIndependent`` with
-    ``SharedIndependentInducingVariables``/``SeparateIndependentInducingVariables``.
+    Kernels: single-output ones, or ``SharedIndependent``, ``SeparateIndependent`` and
+    ``LinearCoregionalization`` with
+    ``SharedIndependentInducingVariables``/``SeparateIndependentInducingVariables``. The latent GPs
+    that the last one mixes, and those of a likelihood that couples them, are stepped in turn.
     """
 
     likelihood: AugmentedLikelihood
@@ -64,17 +72,20 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             ``Gaussian``, ``Bernoulli()`` or ``Bernoulli(invlink=tf.sigmoid)``, whose Parameters
             are shared.
         :raises ValueError: for a likelihood without augmentation, ``q_diag=True`` (the optimal
-            q(u) is not diagonal) and kernels that mix latent GPs.
+            q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
+            the likelihood's or the kernel's.
         """
         if q_diag:
             raise ValueError(
                 "q_diag must be False: the closed-form update needs a full covariance. Found: True."
             )
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
-        _check_independent(kernel, inducing_variable)
+        _check_kernel(kernel, inducing_variable)
+        likelihood = augmented(likelihood)
+        check_latents(kernel, likelihood, num_latent_gps)
         super().__init__(
             kernel,
-            augmented(likelihood),
+            likelihood,
             inducing_variable,
             mean_function=mean_function,
             num_latent_gps=num_latent_gps,
@@ -107,7 +118,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         The augmented bound with q(u) maximised out, given c; differentiable in the hyperparameters.
 
         :param data: X [N, D], Y [N, P]; no dataset, as every row has a c of its own.
-        :param c: [N, P], c > 0 of every datum, any of which gives a bound; that of the current q
+        :param c: [N, L], c > 0 of every datum, any of which gives a bound; that of the current q
             unless given, from where the bound is at least ``elbo``.
         """
         return self._collapsed_elbo(self.checked_batch(data), c)
@@ -129,15 +140,14 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         return (K if len(K.shape) == 3 else K[None]), k_diag(self.kernel, X)
 
 
-def _check_independent(kernel: Kernel, inducing_variable: InducingVariables) -> None:
-    """A closed-form step is simultaneous in all latent GPs, so they must be independent."""
+def _check_kernel(kernel: Kernel, inducing_variable: InducingVariables) -> None:
+    """Inducing variables must be of latent GPs that are independent a priori: K_ZZ is [L, M, M]."""
     if not isinstance(kernel, MultioutputKernel):
         return
-    if not isinstance(kernel, SharedIndependent | SeparateIndependent):
+    if not isinstance(kernel, SharedIndependent | SeparateIndependent | LinearCoregionalization):
         raise ValueError(
-            "kernel must keep the latent GPs independent (a simultaneous closed-form step diverges "
-            "where it mixes them): a single-output kernel, SharedIndependent or "
-            f"SeparateIndependent. Found: {type(kernel).__name__}."
+            "kernel must be a single-output kernel, SharedIndependent, SeparateIndependent or "
+            f"LinearCoregionalization. Found: {type(kernel).__name__}."
         )
     if not isinstance(
         inducing_variable,

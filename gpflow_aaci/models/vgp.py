@@ -17,7 +17,7 @@ from ..validation import as_matrix, checked_data
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import Batch, k_diag
+from .shared import Batch, check_latents, k_diag
 
 
 class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
@@ -57,9 +57,15 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
             )
         likelihood = augmented(likelihood)
         X, Y = map(as_matrix, data)
-        num_outputs = num_latent_gps if num_latent_gps is not None else int(np.shape(Y)[-1])
+        if num_latent_gps is None:
+            num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))
+        check_latents(kernel, likelihood, num_latent_gps)
         X, Y = checked_data(
-            X, Y, num_outputs=num_outputs, check_labels=likelihood.check_observations
+            X,
+            Y,
+            num_observed=likelihood.num_observed(num_latent_gps),
+            num_outputs=num_latent_gps,
+            check_labels=likelihood.check_observations,
         )
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
         kept = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)

@@ -19,7 +19,6 @@ from gpflow.base import TensorType
 from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection
-from ..augmentation import auglik_potential_and_precision
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedVGP
 
@@ -39,24 +38,26 @@ def prior_at_data(model: AugmentedVGP) -> Prior:
     return Prior(model.mean_function(X), K, tf.linalg.cholesky(K))
 
 
-@check_shapes(
-    "omega: [C..., N, L]",
-    "Y: [broadcast C..., N, P]",
-    "return[0]: [C..., L, N]",
-    "return[1]: [C..., L, N]",
-)
+class Observed(NamedTuple):
+    """ỹ and its variance R: given ω the likelihood is N(ỹ | f, R) up to a factor free of f."""
+
+    value: tf.Tensor  # [C..., L, N]
+    variance: tf.Tensor  # [C..., L, N]
+
+
+@check_shapes("Y: [broadcast C..., N, P]", "return[0]: [C..., L, N]", "return[1]: [C..., L, N]")
 def pseudo_observations(
-    likelihood: AugmentedLikelihood, omega: TensorType, Y: TensorType
-) -> tuple[tf.Tensor, tf.Tensor]:
+    likelihood: AugmentedLikelihood, X: TensorType, auxiliary: Any, Y: TensorType
+) -> Observed:
     """
-    ỹ and its variance R: given ω the likelihood is N(ỹ | f, R) up to a factor free of f.
+    Those of the auxiliary variables' site.
 
     A precision so small that R would overflow says nothing of f, and is floored.
     """
-    potential, precision = auglik_potential_and_precision(likelihood, omega, Y)
+    potential, precision = likelihood.site(X, auxiliary, Y)
     floor = np.finfo(precision.dtype.as_numpy_dtype).tiny ** 0.75
     precision = tf.linalg.matrix_transpose(tf.maximum(precision, tf.cast(floor, precision.dtype)))
-    return tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision
+    return Observed(tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision)
 
 
 @check_shapes("K: [N, N]", "variance: [C..., L, N]", "return: [C..., L, N, N]")
@@ -67,22 +68,15 @@ def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
     return tf.linalg.cholesky(tf.linalg.set_diag(tf.broadcast_to(K, shape), diagonal))
 
 
-@check_shapes(
-    "omega: [C..., N, L]",
-    "Y: [broadcast C..., N, P]",
-    "return[0]: [C..., N, L]",
-    "return[1]: [C..., N, L]",
-)
-def f_given_omega(
-    likelihood: AugmentedLikelihood, prior: Prior, omega: TensorType, Y: TensorType, seed: Any
-) -> tuple[tf.Tensor, tf.Tensor]:
+@check_shapes("return[0]: [C..., N, L]", "return[1]: [C..., N, L]")
+def f_given_omega(prior: Prior, of_omega: Observed, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """
     The mean of p(f|ω, y), and a draw of f minus it.
 
     Mean μ₀ + K (K + R)⁻¹ (ỹ − μ₀). The draw is Matheron's: f₀ ~ N(0, K) less what a regression on
     its own noisy copy would make of it, f₀ − K (K + R)⁻¹ (f₀ + R^½ε).
     """
-    observed, variance = pseudo_observations(likelihood, omega, Y)
+    observed, variance = of_omega
     prior_mean = tf.transpose(prior.mean)
     seeds = tfp.random.split_seed(seed, n=2, salt="f_given_omega")
     # Rows times a shared matrix: one product for all chains.
@@ -97,22 +91,10 @@ def f_given_omega(
     )
 
 
-@check_shapes(
-    "mean: [broadcast N, broadcast L]",
-    "K: [N, N]",
-    "omega: [C..., N, L]",
-    "Y: [broadcast C..., N, P]",
-    "return: [C...]",
-)
-def log_evidence_given_omega(
-    likelihood: AugmentedLikelihood,
-    mean: TensorType,
-    K: TensorType,
-    omega: TensorType,
-    Y: TensorType,
-) -> tf.Tensor:
+@check_shapes("mean: [broadcast N, broadcast L]", "K: [N, N]", "return: [C...]")
+def log_evidence_given_omega(mean: TensorType, K: TensorType, of_omega: Observed) -> tf.Tensor:
     """log N(ỹ | mean, K + R), which is log p(y|ω) up to terms free of the prior's parameters."""
-    observed, variance = pseudo_observations(likelihood, omega, Y)
+    observed, variance = of_omega
     chol = cholesky_of_observations(K, variance)
     residual = (observed - tf.transpose(mean))[..., None]
     white = tf.linalg.triangular_solve(chol, residual)[..., 0]
@@ -120,25 +102,14 @@ def log_evidence_given_omega(
     return -tf.reduce_sum(terms, axis=[-2, -1])
 
 
-@check_shapes(
-    "omega: [C..., N, L]",
-    "Y: [broadcast C..., N, P]",
-    "return[0]: [C..., M, L]",
-    "return[1]: [C..., M, L]",
-)
-def v_given_omega(
-    likelihood: AugmentedLikelihood,
-    prior: Projection,
-    omega: TensorType,
-    Y: TensorType,
-    seed: Any,
-) -> tuple[tf.Tensor, tf.Tensor]:
+@check_shapes("return[0]: [C..., M, L]", "return[1]: [C..., M, L]")
+def v_given_omega(prior: Projection, of_omega: Observed, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """
     The mean of p(v|ω, y), f integrated out, and a draw of v minus it.
 
     ỹ_i | v ~ N(mean_i + A_iᵀ v, R_i + unexplained_i): S⁻¹ = I + A diag(precision) Aᵀ.
     """
-    observed, variance = pseudo_observations(likelihood, omega, Y)
+    observed, variance = of_omega
     precision = 1.0 / (variance + prior.unexplained)  # [C..., L, N]
     A = prior.A
     weighted = precision * (observed - tf.transpose(prior.mean))
@@ -154,27 +125,33 @@ def v_given_omega(
     )
 
 
-@check_shapes(
-    "v: [C..., M, L]", "omega: [C..., N, L]", "Y: [broadcast C..., N, P]", "return: [C..., N, L]"
-)
-def f_given_v_omega(
-    likelihood: AugmentedLikelihood,
-    prior: Projection,
-    v: TensorType,
-    omega: TensorType,
-    Y: TensorType,
-    seed: Any,
-) -> tf.Tensor:
+@check_shapes("v: [C..., M, L]", "return: [C..., N, L]")
+def f_given_v_omega(prior: Projection, v: TensorType, of_omega: Observed, seed: Any) -> tf.Tensor:
     """Every f_i is regressed on its own ỹ_i: weight unexplained/(unexplained + R)."""
-    observed, variance = map(tf.linalg.matrix_transpose, pseudo_observations(likelihood, omega, Y))
+    observed, variance = map(tf.linalg.matrix_transpose, of_omega)
     unexplained = tf.transpose(prior.unexplained)
     weight = unexplained / (unexplained + variance)
     mean = f_mean(prior, v)
     return (
         mean
         + weight * (observed - mean)
-        + tf.sqrt(weight * variance) * normal(tf.shape(omega), seed)
+        + tf.sqrt(weight * variance) * normal(tf.shape(mean), seed)
     )
+
+
+def of_latent(observed: Observed, latent: int) -> Observed:
+    """Of one latent GP, [C..., 1, N]."""
+    return Observed(*(part[..., latent : latent + 1, :] for part in observed))
+
+
+def latent_column(values: tf.Tensor, latent: int) -> tf.Tensor:
+    """[..., broadcast L] → that of one latent GP, [..., 1]."""
+    return values if values.shape[-1] == 1 else values[..., latent : latent + 1]
+
+
+def with_column(values: tf.Tensor, latent: int, column: tf.Tensor) -> tf.Tensor:
+    """``values`` [..., L] with that column in the place of its own."""
+    return tf.concat([values[..., :latent], column, values[..., latent + 1 :]], -1)
 
 
 def f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:

@@ -15,15 +15,21 @@ import tensorflow_probability as tfp
 from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
-from ..augmentation import aux_sample
+from ..algebra.projection import Projection, at_latent
+from ..likelihoods import AugmentedLikelihood, TiltedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
 from .conditionals import (
+    Observed,
     f_given_omega,
     f_given_v_omega,
     f_mean,
+    latent_column,
     normal,
+    of_latent,
     prior_at_data,
+    pseudo_observations,
     v_given_omega,
+    with_column,
 )
 
 OVER_RELAXATION = -0.4
@@ -39,13 +45,30 @@ a third of it.
 class GibbsResults(NamedTuple):
     """What a step leaves beside f."""
 
-    omega: tf.Tensor  # [C..., N, L], that f was drawn given
+    omega: Any  # [C..., N, L], that f was drawn given; a dictionary where there are several
 
 
 class _OneSweep(tfp.mcmc.TransitionKernel):
     """What the kernels share: every step is accepted, and nothing is tuned."""
 
     _parameters: dict[str, Any]
+    _likelihood: AugmentedLikelihood
+    _X: tf.Tensor
+    _Y: tf.Tensor
+
+    def _auxiliary(self, f: tf.Tensor, seed: Any) -> Any:
+        """A draw given f."""
+        return self._likelihood.full_conditional(self._X, f, self._Y).sample(seed=seed)
+
+    def _observed(self, auxiliary: Any) -> Observed:
+        return pseudo_observations(self._likelihood, self._X, auxiliary, self._Y)
+
+    def _nothing(self, f: tf.Tensor) -> GibbsResults:
+        """Of the shapes that a step's results have."""
+        f = to_default_float(f)
+        if isinstance(self._likelihood, TiltedLikelihood):
+            return GibbsResults(tf.zeros_like(f))
+        return GibbsResults(tf.nest.map_structure(tf.zeros_like, self._auxiliary(f, [0, 0])))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -81,27 +104,38 @@ class GibbsKernel(_OneSweep):
         self.over_relaxation = _checked_relaxation(over_relaxation)
         self._parameters = {"model": model, "over_relaxation": over_relaxation}
         self._likelihood = model.likelihood
-        _, self._Y, _ = model.checked_batch()
+        self._X, self._Y, _ = model.checked_batch()
+        self._in_turn, self._shape = model.in_turn, (model.num_latent_gps, len(self._X))
         self._prior = prior_at_data(model)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> tf.Tensor:
         """Draws from the prior, [num_chains, N, L]."""
-        prior, shape = self._prior, [num_chains, *reversed(self._Y.shape)]
+        prior, shape = self._prior, [num_chains, *self._shape]
         return tf.linalg.matrix_transpose(
             tf.transpose(prior.mean) + tf.tensordot(normal(shape, seed), prior.chol, [[-1], [1]])
         )
 
     def bootstrap_results(self, init_state: TensorType) -> GibbsResults:
-        return GibbsResults(tf.zeros_like(to_default_float(init_state)))
+        return self._nothing(init_state)
 
     def one_step(
         self, current_state: tf.Tensor, previous_kernel_results: GibbsResults, seed: Any = None
     ) -> tuple[tf.Tensor, GibbsResults]:
         """One sweep."""
-        seeds = tfp.random.split_seed(seed, n=2, salt="gibbs")
-        omega = aux_sample(self._likelihood, current_state, self._Y, seeds[0])
-        mean, deviation = f_given_omega(self._likelihood, self._prior, omega, self._Y, seeds[1])
-        f = over_relaxed(current_state, mean, deviation, self.over_relaxation)
+        f = current_state
+        if not self._in_turn:
+            seeds = tfp.random.split_seed(seed, n=2, salt="gibbs")
+            omega = self._auxiliary(f, seeds[0])
+            mean, deviation = f_given_omega(self._prior, self._observed(omega), seeds[1])
+            return over_relaxed(f, mean, deviation, self.over_relaxation), GibbsResults(omega)
+        seeds = tfp.random.split_seed(seed, n=2 * f.shape[-1], salt="gibbs_in_turn")
+        for latent in range(f.shape[-1]):
+            omega = self._auxiliary(f, seeds[2 * latent])
+            observed = of_latent(self._observed(omega), latent)
+            prior = self._prior._replace(mean=latent_column(self._prior.mean, latent))
+            mean, deviation = f_given_omega(prior, observed, seeds[2 * latent + 1])
+            old = latent_column(f, latent)
+            f = with_column(f, latent, over_relaxed(old, mean, deviation, self.over_relaxation))
         return f, GibbsResults(omega)
 
 
@@ -130,25 +164,31 @@ class SparseGibbsKernel(_OneSweep):
         self.over_relaxation = _checked_relaxation(over_relaxation)
         self._parameters = {"model": model, "data": data, "over_relaxation": over_relaxation}
         self._likelihood = model.likelihood
-        X, self._Y, scale = model.checked_batch(data)
+        if model.mixing is not None:
+            raise ValueError(
+                "kernel must not mix the latent GPs that are to be sampled. Found: "
+                f"{type(model.kernel).__name__}."
+            )
+        self._X, self._Y, scale = model.checked_batch(data)
+        self._in_turn = model.in_turn
         if scale != 1.0:
             raise ValueError(
-                f"data must be all num_data = {model.num_data} rows. Found: {len(X)} rows."
+                f"data must be all num_data = {model.num_data} rows. Found: {len(self._X)} rows."
             )
-        prior = model.project(X)
-        A = tf.broadcast_to(prior.A, [self._Y.shape[-1], *prior.A.shape[1:]])
+        prior = model.project(self._X)
+        A = tf.broadcast_to(prior.A, [model.num_latent_gps, *prior.A.shape[1:]])
         self._prior = prior._replace(A=A)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> list[tf.Tensor]:
         """Draws from the prior."""
         seeds = tfp.random.split_seed(seed, n=2, salt="sparse_gibbs_initial")
-        (N, P), M = self._Y.shape, self._prior.A.shape[-2]
-        v = normal([num_chains, M, P], seeds[0])
-        e = tf.sqrt(tf.transpose(self._prior.unexplained)) * normal([num_chains, N, P], seeds[1])
+        L, M, N = self._prior.A.shape
+        v = normal([num_chains, M, L], seeds[0])
+        e = tf.sqrt(tf.transpose(self._prior.unexplained)) * normal([num_chains, N, L], seeds[1])
         return [v, f_mean(self._prior, v) + e]
 
     def bootstrap_results(self, init_state: list[TensorType]) -> GibbsResults:
-        return GibbsResults(tf.zeros_like(to_default_float(init_state[1])))
+        return self._nothing(init_state[1])
 
     def one_step(
         self,
@@ -158,12 +198,27 @@ class SparseGibbsKernel(_OneSweep):
     ) -> tuple[list[tf.Tensor], GibbsResults]:
         """One sweep."""
         v, f = current_state
-        seeds = tfp.random.split_seed(seed, n=3, salt="sparse_gibbs")
-        omega = aux_sample(self._likelihood, f, self._Y, seeds[0])
-        mean, deviation = v_given_omega(self._likelihood, self._prior, omega, self._Y, seeds[1])
-        v = over_relaxed(v, mean, deviation, self.over_relaxation)
-        f = f_given_v_omega(self._likelihood, self._prior, v, omega, self._Y, seeds[2])
+        if not self._in_turn:
+            seeds = tfp.random.split_seed(seed, n=3, salt="sparse_gibbs")
+            omega = self._auxiliary(f, seeds[0])
+            v, f = self._moved(self._prior, v, self._observed(omega), seeds[1], seeds[2])
+            return [v, f], GibbsResults(omega)
+        seeds = tfp.random.split_seed(seed, n=3 * f.shape[-1], salt="sparse_gibbs_in_turn")
+        for latent in range(f.shape[-1]):
+            first, *others = seeds[3 * latent : 3 * latent + 3]
+            omega = self._auxiliary(f, first)
+            observed = of_latent(self._observed(omega), latent)
+            own = at_latent(self._prior, latent)
+            v_own, f_own = self._moved(own, latent_column(v, latent), observed, *others)
+            v, f = with_column(v, latent, v_own), with_column(f, latent, f_own)
         return [v, f], GibbsResults(omega)
+
+    def _moved(
+        self, prior: Projection, v: tf.Tensor, observed: Observed, seed_v: Any, seed_f: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, deviation = v_given_omega(prior, observed, seed_v)
+        v = over_relaxed(v, mean, deviation, self.over_relaxation)
+        return v, f_given_v_omega(prior, v, observed, seed_f)
 
 
 def over_relaxed(current: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, a: float) -> tf.Tensor:

@@ -20,9 +20,13 @@ from gpflow import Parameter
 from gpflow.optimizers import SamplingHelper
 from gpflow.utilities import parameter_dict
 
-from ..augmentation import aux_sample
 from ..models import AugmentedVGP
-from .conditionals import f_given_omega, log_evidence_given_omega, prior_at_data
+from .conditionals import (
+    f_given_omega,
+    log_evidence_given_omega,
+    prior_at_data,
+    pseudo_observations,
+)
 
 Sweep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
@@ -67,6 +71,11 @@ def make_sweep(model: AugmentedVGP) -> Sweep:
     :raises ValueError: as :func:`sampled_parameters`, and for parameters that the likelihood shares
         with the prior of f.
     """
+    if model.in_turn:
+        raise ValueError(
+            "hyperparameters can be sampled where the latent GPs are independent given the "
+            f"auxiliary variables. Found: {type(model.likelihood).__name__}, which couples them."
+        )
     own = {id(parameter) for parameter in model.likelihood.parameters}
     parameters = sampled_parameters(model)
     priors = {id(p) for part in (model.kernel, model.mean_function) for p in part.parameters}
@@ -88,14 +97,15 @@ def make_sweep(model: AugmentedVGP) -> Sweep:
             return tf.reduce_sum(likelihood.log_prob(X, f[0], Y))
 
         _slice(log_likelihood, of_likelihood, seeds[0])
-        omega = aux_sample(likelihood, f, Y, seeds[1])
+        omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
+        observed = pseudo_observations(likelihood, X, omega, Y)
 
         def log_evidence() -> tf.Tensor:
             K = model.prior_covariance()[0]
-            return log_evidence_given_omega(likelihood, model.mean_function(X), K, omega, Y)[0]
+            return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
 
         _slice(log_evidence, of_prior, seeds[2])
-        mean, deviation = f_given_omega(likelihood, prior_at_data(model), omega, Y, seeds[3])
+        mean, deviation = f_given_omega(prior_at_data(model), observed, seeds[3])
         return mean + deviation, omega
 
     return tf.function(sweep, autograph=False)

@@ -1,5 +1,6 @@
 """Draws from the exact posterior as ArviZ knows them."""
 
+import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import arviz
 
 _DRAWS_AT_ONCE = 100  # between two updates of the progress bar
+_AUXILIARY = "auxiliary "  # begins the names of what Gibbs draws besides
 _OF_Y = 1  # folded into the seed of f: draws of y leave those of f as they are
 
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
@@ -110,16 +112,20 @@ def sample_posterior(
             with closing(chain):  # which puts the model's parameters back, whatever happens
                 for block in chain:
                     _check_finite(block)
-                    names = [name for name in block if keep_omega or name != "omega"]
+                    names = [n for n in block if keep_omega or not n.startswith(_AUXILIARY)]
                     blocks.append({name: block[name] for name in names})
                     bar.update(len(block["log_likelihood"]))
             kept.append(_joined(blocks, axis=0, start=num_burnin))
-    draws = {name: np.swapaxes(v, 0, 1) for name, v in _joined(kept, axis=1).items()}
-    one_output = model.num_latent_gps == 1
+    draws = {
+        name.removeprefix(_AUXILIARY): np.swapaxes(v, 0, 1)
+        for name, v in _joined(kept, axis=1).items()
+    }
     names = ["log_likelihood", "y"]
     of_y: Draws = {name: draws.pop(name) for name in names if name in draws}
     total = of_y["log_likelihood"].sum((-2, -1))
-    of_y["observed"] = Y.numpy()
+    columns = of_y["log_likelihood"].shape[-1]  # of y; what is left of Y is given
+    of_y["observed"] = Y.numpy()[:, :columns]
+    one_output = columns == 1
     if one_output:
         of_y = {name: values[..., 0] for name, values in of_y.items()}
     return arviz.from_dict(
@@ -138,13 +144,19 @@ def sample_posterior(
 
 
 def _of_y(
-    likelihood: AugmentedLikelihood, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
+    likelihood: AugmentedLikelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """log p(y|f) and, where the likelihood draws, y ~ p(y|f), [..., N, P]."""
-    of_y = {"log_likelihood": likelihood.scalar_log_prob(f, Y)}
-    if type(likelihood).draw_y is not AugmentedLikelihood.draw_y:
-        of_y["y"] = likelihood.draw_y(f, seed)
+    of_y = {"log_likelihood": likelihood.pointwise_log_prob(X, f, Y)}
+    with contextlib.suppress(NotImplementedError):
+        of_y["y"] = likelihood.draw_y_like(X, f, Y, seed)
     return of_y
+
+
+def _named(auxiliary: Any) -> dict[str, tf.Tensor]:
+    """One ω, or several variables by their names."""
+    several = auxiliary if isinstance(auxiliary, Mapping) else {"omega": auxiliary}
+    return {_AUXILIARY + name: value for name, value in several.items()}
 
 
 def _blocks(
@@ -164,9 +176,9 @@ def _blocks(
 
     def trace(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
         if not is_sparse:
-            return {"f": state, "omega": results.omega}
+            return {"f": state, **_named(results.omega)}
         u = tf.linalg.matrix_transpose(tf.linalg.matvec(chol, tf.linalg.matrix_transpose(state[0])))
-        return {"u": u, "omega": results.omega, "f": state[1]}
+        return {"u": u, **_named(results.omega), "f": state[1]}
 
     @tf.function(autograph=False, reduce_retracing=True)
     def draw(state: Any, number: tf.Tensor, seed: tf.Tensor) -> tuple[Any, dict[str, tf.Tensor]]:
@@ -181,7 +193,7 @@ def _blocks(
         traced = dict(run.trace)
         f = traced.pop("f") if is_sparse else traced["f"]
         traced |= _of_y(
-            model.likelihood, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y)
+            model.likelihood, X, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y)
         )
         return tf.nest.map_structure(lambda s: s[-1], run.all_states), traced
 
@@ -197,16 +209,20 @@ def _hyperparameter_draws(
     """(f [1, N, L], seeds [S, 2]) → S draws of one chain; compiled once for all chains."""
     sweep, parameters = make_sweep(model), sampled_parameters(model)
 
-    def described(f: tf.Tensor, omega: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        of_y = _of_y(model.likelihood, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y))
+    X, _, _ = model.checked_batch()
+
+    def described(f: tf.Tensor, omega: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        of_y = _of_y(
+            model.likelihood, X, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y)
+        )
         values = {name: tf.identity(p)[None] for name, p in parameters.items()}
-        return {"f": f, "omega": omega, **of_y, **values}
+        return {"f": f, **_named(omega), **of_y, **values}
 
     def draws(f: tf.Tensor, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
         return tf.scan(
             lambda last, seed: described(*sweep(last["f"], Y, seed), seed),
             seeds,
-            initializer=described(f, tf.zeros_like(f), seeds[0]),
+            initializer=described(f, GibbsKernel(model).bootstrap_results(f).omega, seeds[0]),
         )
 
     return tf.function(draws, autograph=False, reduce_retracing=True)
