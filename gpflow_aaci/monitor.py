@@ -29,6 +29,7 @@ from gpflow.monitor import (
 
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import check_pair, refuse_where_kept
+from .likelihoods import TiltedLikelihood
 from .models import AugmentedModel, check_model
 
 if TYPE_CHECKING:
@@ -111,9 +112,15 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
     ) -> None:
         """
         :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
-        :raises ValueError: for another model, or bad data.
+        :raises ValueError: for another model, a likelihood of more than one ω per output, or bad
+            data.
         """
         self.model, self.args = model, _checked_arguments(model, data)
+        if not isinstance(model.likelihood, TiltedLikelihood):
+            raise ValueError(
+                "model must have a likelihood of one ω per output. Found: "
+                f"{type(model.likelihood).__name__}."
+            )
         self._compiled = tf.function(self._auxiliary, autograph=False)
         super().__init__(log_dir)
 
@@ -121,7 +128,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
         X, Y, _ = self.model.checked_batch(*self.args)
         Fmu, Fvar = self.model.predict_f(X)
         c = aux_posterior_c(self.model.likelihood, Fmu, Fvar, Y)
-        return {"c": c, "omega_mean": aux_posterior_mean(self.model.likelihood, c)}
+        return {"c": c, "omega_mean": aux_posterior_mean(self.model.likelihood, c, Y)}
 
     def run(self, **unused_kwargs: Any) -> None:
         for name, value in self._compiled().items():
@@ -167,7 +174,7 @@ class FitToTensorBoard(ImageToTensorBoard):
         :raises ValueError: for another model, bad data or another D.
         """
         self.model, self.args = model, _checked_arguments(model, data)
-        D, P = _num_inputs(model, self.args), model.num_latent_gps
+        D, P = _num_inputs(model, self.args), model.num_outputs
         if D not in (1, 2):
             raise ValueError(
                 f"data must have 1 or 2 input dimensions, columns of X, to be drawn. Found: {D}."
@@ -256,13 +263,14 @@ def standard_tasks(
     tasks: list[MonitorTask] = [
         ModelToTensorBoard(log_dir, model),
         BoundsToTensorBoard(log_dir, model, *args),
-        AuxiliaryToTensorBoard(log_dir, model, *args),
     ]
+    if isinstance(model.likelihood, TiltedLikelihood):
+        tasks.append(AuxiliaryToTensorBoard(log_dir, model, *args))
     if test_data is not None:
         tasks.append(HeldOutToTensorBoard(log_dir, model, test_data))
     if step_size is not None:
         tasks.append(StepSizeToTensorBoard(log_dir, step_size))
-    if _num_inputs(model, args) in (1, 2):
+    if _num_inputs(model, args) in (1, 2) and model.num_observed == model.num_outputs:
         tasks.append(FitToTensorBoard(log_dir, model, *args))
     return MonitorTaskGroup(tasks, period)
 

@@ -41,6 +41,11 @@ def log_sech_sqrt(x: TensorType) -> tf.Tensor:
     return tf.where(small, series, log_2 - s - tf.math.log1p(tf.exp(-2.0 * s)))
 
 
+def log_2cosh_half_sqrt(x: TensorType) -> tf.Tensor:
+    """log 2cosh(√x/2), with derivatives of every order at x = 0."""
+    return np.log(2.0) - log_sech_sqrt(x / 4.0)
+
+
 _LOG1P_SERIES_BELOW = 0.25
 _ATANH_COEFFICIENTS = [1.0 / (2 * k + 3) for k in range(12)]
 

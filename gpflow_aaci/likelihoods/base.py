@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow import Parameter
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.likelihoods import Likelihood
@@ -139,6 +139,10 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         """As :meth:`draw_y`, at data where X and part of Y (the trials of a binomial) are given."""
         return self.draw_y(F, seed)
+
+    def outcomes(self) -> AnyNDArray | None:
+        """All rows that Y may have [K, P], counts up to improbable ones; None where y is real."""
+        return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         """What Y must satisfy beyond being finite."""

@@ -14,12 +14,27 @@ from ..special import log_ndtr
 from .base import AugmentedLikelihood
 from .classification import Logistic, Probit
 from .regression import Gaussian, StudentT
+from .switched import Switched
+from .tilted import TiltedLikelihood
+from .transformed import Scaled
 
 _AUGMENTED = (
-    "gpflow_aaci.likelihoods.{Gaussian, StudentT, Laplace, Matern32, Matern52, Logistic, "
-    "Probit, BayesianSVM} or your own SuperGaussianLikelihood, and GPflow's StudentT, Gaussian, "
-    "Bernoulli() and Bernoulli(invlink=tf.sigmoid)"
+    "one of gpflow_aaci.likelihoods or your own SuperGaussianLikelihood, and GPflow's StudentT, "
+    "Gaussian, Bernoulli(), Bernoulli(invlink=tf.sigmoid) and SwitchedLikelihood of these"
 )
+_OF_CLASSES = "LogisticSoftmax(num_classes)"
+_OF_COUNTS = "Poisson(max_rate), of rate max_rate·σ(f), or NegativeBinomial(total_count)"
+_OF_POSITIVE = "Warped(base, warps.Log()), a noise model of log y"
+_NEAREST = {
+    "MultiClass": _OF_CLASSES,
+    "Softmax": _OF_CLASSES,
+    "Poisson": _OF_COUNTS,
+    "Exponential": _OF_POSITIVE,
+    "Gamma": _OF_POSITIVE,
+    "Beta": "Binomial(total_count), where y is a share of so many trials",
+    "Ordinal": f"{_OF_CLASSES}, without the order",
+    "HeteroskedasticTFPConditional": "HeteroscedasticGaussian(max_precision)",
+}
 
 
 def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
@@ -28,7 +43,8 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
 
     Parameters are shared: what trains the one trains the other. GPflow's ``StudentT`` keeps its
     ``df`` fixed, as there. Its ``Bernoulli()`` becomes ``Probit``, whose probabilities are Φ(±f):
-    GPflow's ``inv_probit`` squeezes them into [0.001, 0.999].
+    GPflow's ``inv_probit`` squeezes them into [0.001, 0.999]. A ``StudentT`` or ``Gaussian`` whose
+    scale is a ``Function`` of X becomes ``Scaled``, a ``SwitchedLikelihood`` ``Switched``.
 
     :raises ValueError: where there is no augmentation; the message lists what has one.
     """
@@ -36,14 +52,20 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         return likelihood
     # Exact types: a subclass may have overridden anything.
     if type(likelihood) is gpflow.likelihoods.StudentT:
-        _refuse_function("StudentT", "scale", likelihood.scale)
+        if isinstance(likelihood.scale, Function):
+            unit = StudentT(1.0, quadrature=likelihood.quadrature)
+            gpflow.set_trainable(unit, False)
+            unit.df = likelihood.df
+            return Scaled(unit, likelihood, quadrature=likelihood.quadrature)
         student_t = StudentT(likelihood.scale, quadrature=likelihood.quadrature)
         del student_t.df  # first, or checkpoints would go on to look for the Parameter
         student_t.df = likelihood.df
         return student_t
     if type(likelihood) is gpflow.likelihoods.Gaussian:
-        _refuse_function("Gaussian", "variance", likelihood.variance)
-        _refuse_function("Gaussian", "scale", likelihood.scale)
+        if isinstance(likelihood.variance, Function) or isinstance(likelihood.scale, Function):
+            unit = Gaussian(1.0, quadrature=likelihood.quadrature)
+            gpflow.set_trainable(unit, False)
+            return Scaled(unit, likelihood, quadrature=likelihood.quadrature)
         return Gaussian(
             likelihood.variance, scale=likelihood.scale, quadrature=likelihood.quadrature
         )
@@ -57,18 +79,21 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
             "neither GPflow's default, the probit link, nor the logistic sigmoid. "
             f"Accepted: {_AUGMENTED}."
         )
+    if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
+        parts = [augmented(part) for part in likelihood.likelihoods]
+        tilted = [part for part in parts if isinstance(part, TiltedLikelihood)]
+        if len(tilted) < len(parts):
+            raise ValueError(
+                "likelihood: the parts of a SwitchedLikelihood must have one ω per output. "
+                f"Found: {', '.join(type(part).__name__ for part in parts)}."
+            )
+        return Switched(tilted)
+    nearest = _NEAREST.get(type(likelihood).__name__)
+    hint = f" The nearest here is gpflow_aaci.likelihoods.{nearest}." if nearest else ""
     raise ValueError(
-        f"likelihood must have an augmentation. Found: {type(likelihood).__name__}. "
+        f"likelihood must have an augmentation. Found: {type(likelihood).__name__}.{hint} "
         f"Accepted: {_AUGMENTED}."
     )
-
-
-def _refuse_function(owner: str, name: str, value: object) -> None:
-    if isinstance(value, Function):
-        raise ValueError(
-            f"likelihood: {name} of {owner} must be one number for all data. Found: {value!r}, a "
-            "Function of X, for which there is no augmentation here."
-        )
 
 
 def _exact_probit(f: tf.Tensor) -> tf.Tensor:

@@ -1,13 +1,16 @@
 """What every augmentation must satisfy; for one's own likelihoods as for the built-in ones."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
+from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood, TiltedLikelihood
 from ..progress import progress_bar
 from ..validation import as_default_float, check_finite, require
+from . import several
 from .augmented import (
     bound_is_below,
     finite_partition,
@@ -19,6 +22,7 @@ from .augmented import (
 from .phi import (
     analytic,
     completely_monotone,
+    every_phi,
     finite_everywhere,
     h_squared_non_negative,
     starts_at_one,
@@ -36,6 +40,10 @@ def check_likelihood(
     ``scalar_log_density`` is its expectation; that log Z and E[ω] are finite; that offset, tilt,
     log Z, E[ω] and the sites belong to one p(y, ω|f); that the augmented bound stays below
     E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
+
+    Of a likelihood of several latent GPs or auxiliary variables: that the bound is log p(y|f) at
+    Fvar = 0 and below E log p(y|f) elsewhere, its slopes its own, Σ_y p(y|f) = 1 where y is
+    discrete, and Bayes' rule again.
 
     Of a ``SuperGaussianLikelihood`` also: that φ(0) = 1 and φ ≤ 1; that φ is completely monotone,
     by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
@@ -56,6 +64,9 @@ def check_likelihood(
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = as_default_float(Y)
     require([check_finite("Y", Y), *likelihood.check_observations(Y)])
+    if not isinstance(likelihood, TiltedLikelihood):
+        _run(likelihood, [check(likelihood, Y) for check in _OF_SEVERAL], progress)
+        return
     checks = [
         finite_partition(likelihood, Y),
         pieces_agree(likelihood, Y),
@@ -65,14 +76,24 @@ def check_likelihood(
         obeys_bayes(likelihood, Y),
     ]
     if isinstance(likelihood, SuperGaussianLikelihood):
-        checks = [
-            starts_at_one(likelihood),
-            finite_everywhere(likelihood),
-            completely_monotone(likelihood),
-            analytic(likelihood),
-            h_squared_non_negative(likelihood, Y),
-            *checks[1:],
+        of_phi = [
+            check(phi)
+            for phi in every_phi(likelihood, Y)
+            for check in (starts_at_one, finite_everywhere, completely_monotone, analytic)
         ]
+        checks = [*of_phi, h_squared_non_negative(likelihood, Y), *checks[1:]]
+    _run(likelihood, checks, progress)
+
+
+_OF_SEVERAL = (
+    several.bound_touches,
+    several.slopes_are_the_bounds,
+    several.outcomes_sum_to_one,
+    several.obeys_bayes,
+)
+
+
+def _run(likelihood: AugmentedLikelihood, checks: Sequence[Iterator[str]], progress: bool) -> None:
     failures: list[str] = []
     with progress_bar(progress, total=len(checks), unit="check") as bar:
         for check in checks:

@@ -1,5 +1,6 @@
 """What p(y, ω|f) of any augmentation must satisfy; and where quadrature looks for p(y|f)."""
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -13,29 +14,30 @@ from ..augmentation import (
     logtilt,
     optimal_expected_aug_loglik,
 )
-from ..likelihoods import AugmentedLikelihood, BinaryLikelihood, SuperGaussianLikelihood
+from ..likelihoods import BinaryLikelihood, SuperGaussianLikelihood, TiltedLikelihood
 from ..likelihoods.quadrature import log_expectation
+from ..likelihoods.tilted import of_y
 
 _MARGINALS = ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0))  # means and standard deviations of f
 
 
-def _centre(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+def _centre(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     """An f about which p(y|f) may be kinked or narrow."""
     if isinstance(likelihood, SuperGaussianLikelihood):
-        return likelihood.complete_square(Y)[0]
+        return likelihood.peaks(Y)[0]
     return tf.zeros_like(Y) if isinstance(likelihood, BinaryLikelihood) else Y
 
 
-def _steps(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+def _steps(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     """Three steps from the centre [3, N, P]; where super-Gaussian, of h² about 1."""
-    unit = tf.ones_like(Y)
+    unit = tf.ones_like(_centre(likelihood, Y))
     if isinstance(likelihood, SuperGaussianLikelihood):
         gamma = likelihood.gamma(Y) * unit
         unit = 1.0 / tf.sqrt(tf.where(gamma > 0.0, gamma, unit))
     return unit * tf.constant([[[0.3]], [[-1.0]], [[2.5]]], Y.dtype)
 
 
-def _width(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+def _width(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     """How far from its centre log p(y|f) has fallen by 1, on one side at least."""
     log_prob, centre = _log_prob(likelihood, Y), _centre(likelihood, Y)
     steps = np.logspace(-12, 12, 97)
@@ -46,12 +48,15 @@ def _width(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     return tf.constant(steps[np.argmax(fallen, axis=0)])
 
 
-def finite_partition(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def finite_partition(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log Z and E[ω] > 0 at the tilts of very small and very large f."""
     f = np.logspace(-3, 6, 19)
-    F = tf.constant(np.concatenate([-f, f])[:, None, None]) + tf.zeros_like(Y)
-    tilt = likelihood.expected_tilt(F, tf.zeros_like(F), tf.broadcast_to(Y, tf.shape(F)))
-    log_Z, omega_mean = likelihood.log_partition(tilt), likelihood.tilted_mean(tilt)
+    F = tf.constant(np.concatenate([-f, f])[:, None, None])
+    F += tf.zeros_like(_centre(likelihood, Y))
+    Y = _repeated(Y, F)
+    tilt = likelihood.expected_tilt(F, tf.zeros_like(F), Y)
+    log_Z = of_y(likelihood.log_partition, tilt, Y)
+    omega_mean = of_y(likelihood.tilted_mean, tilt, Y)
     for name, accepted, value in (
         ("log_partition", "finite", log_Z.numpy()),
         ("tilted_mean", "finite and positive", omega_mean.numpy()),
@@ -62,19 +67,20 @@ def finite_partition(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[
             yield f"{name} must be {accepted}; {found}."
 
 
-def pieces_agree(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def pieces_agree(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """What is stated of p(y, ω|f) = e^{offset + tilt ω} π(ω) more than once must be one thing."""
-    c = tf.constant([0.1, 0.3, 2.0, 10.0], Y.dtype)
-    eta = likelihood.tilt_at(c)
+    c = tf.constant([[[0.1]], [[0.3]], [[2.0]], [[10.0]]], Y.dtype)
+    c += tf.zeros_like(_centre(likelihood, Y[:1]))
+    eta, of_first = likelihood.tilt_at(c), _repeated(Y[:1], c)
     yield from _equal("c_at must be the inverse of tilt_at", "c", c, likelihood.c_at(eta), c, c)
     step = 1e-4 * tf.abs(eta)
-    slope = likelihood.log_partition(eta + step) - likelihood.log_partition(eta - step)
-    slope /= 2.0 * step
-    mean = likelihood.tilted_mean(eta)
+    log_Z_at = functools.partial(of_y, likelihood.log_partition, Y=of_first)
+    slope = (log_Z_at(eta + step) - log_Z_at(eta - step)) / (2.0 * step)
+    mean = of_y(likelihood.tilted_mean, eta, of_first)
     yield from _equal("tilted_mean must be d log_partition/dη", "η", eta, mean, slope, slope)
 
     F = _steps(likelihood, Y)  # small against a large Y, so that rounding is, too
-    Y = tf.broadcast_to(Y, tf.shape(F))
+    Y = _repeated(Y, F)
     zero, one = tf.zeros_like(F), tf.ones_like(F)
     for name in ("expected_offset", "expected_tilt"):
         expected = getattr(likelihood, name)
@@ -86,7 +92,7 @@ def pieces_agree(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]
 
     variance = tf.square(F)
     offset = likelihood.expected_offset(F, variance, Y)
-    log_Z = likelihood.log_partition(likelihood.expected_tilt(F, variance, Y))
+    log_Z = of_y(likelihood.log_partition, likelihood.expected_tilt(F, variance, Y), Y)
     statement = "expected_log_prob_bound must be expected_offset + log_partition(expected_tilt)"
     bound = likelihood.expected_log_prob_bound(F, variance, Y)
     yield from _equal(statement, "f", F, bound, offset + log_Z, offset, log_Z)
@@ -114,7 +120,7 @@ def _equal(
         yield f"{statement}; at {variable} = {values.numpy()[wrong][0]:.4g} it is {pair}."
 
 
-def integrates_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def integrates_to_one(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     if not likelihood.is_density:
         return
     for f in (-1.3, 0.0, 0.7):
@@ -127,23 +133,23 @@ def integrates_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator
             return
 
 
-def _total_probability(likelihood: AugmentedLikelihood, f: float) -> float:
+def _total_probability(likelihood: TiltedLikelihood, f: float) -> float:
     def density(y: AnyNDArray) -> AnyNDArray:
-        Y = tf.constant(y[:, None])
-        F = tf.fill(tf.shape(Y), tf.constant(f, tf.float64))
-        return np.exp(likelihood._scalar_log_prob(F, F, Y).numpy()[:, 0])
+        F = tf.fill([len(y), 1], tf.constant(f, tf.float64))
+        return np.exp(likelihood._scalar_log_prob(F, F, tf.constant(y)).numpy()[:, 0])
 
-    if likelihood.labels is not None:
-        return float(np.sum(density(np.asarray(likelihood.labels, dtype=np.float64))))
+    outcomes = likelihood.outcomes()
+    if outcomes is not None:
+        return float(np.sum(density(outcomes)))
     # y = f + sinh(t)·…: doubly exponential nodes reach any scale and a kink at y = f, both sides.
     t = np.linspace(-6.5, 6.5, 4001)
     distance = np.exp(np.pi / 2.0 * np.sinh(t))
     jacobian = distance * np.pi / 2.0 * np.cosh(t)
-    both = density(f + distance) + density(f - distance)
+    both = density((f + distance)[:, None]) + density((f - distance)[:, None])
     return float(np.sum(np.where(both > 0, both * jacobian, 0.0)) * (t[1] - t[0]))
 
 
-def predicts_its_expectation(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def predicts_its_expectation(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """scalar_log_density against quadrature. (A pseudo-likelihood predicts something else.)"""
     if not likelihood.is_density:
         return
@@ -160,25 +166,25 @@ def predicts_its_expectation(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> I
             mean, variance = Fmu.numpy()[at], Fvar.numpy()[at]
             yield (
                 "scalar_log_density must be log E p(y|f) (or set is_density = False); "
-                f"at y = {Y.numpy()[at]:.4g}, f ~ N({mean:.4g}, {variance:.4g}) "
+                f"at y = {Y.numpy()[at[0], 0]:.4g}, f ~ N({mean:.4g}, {variance:.4g}) "
                 f"it is {found[at]:.8g} against {exact[at]:.8g}."
             )
             return
 
 
-def bound_is_below(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def bound_is_below(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """E offset + log Z(E tilt) ≤ E log p(y|f), by quadrature fine enough for kinks."""
     reason = ""
     if isinstance(likelihood, SuperGaussianLikelihood):
         reason = ", as it does where log_phi is convex"
     for Fmu_value, sd in _MARGINALS:
-        Fmu = tf.fill(tf.shape(Y), tf.constant(Fmu_value, tf.float64))
-        Fvar = tf.fill(tf.shape(Y), tf.constant(sd**2, tf.float64))
+        Fmu = Fmu_value + tf.zeros_like(_centre(likelihood, Y))
+        Fvar = sd**2 + tf.zeros_like(Fmu)
         bound = optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y).numpy()
         exact = _expected_log_prob(likelihood, Fmu, Fvar, Y)
         wrong = ~(bound <= exact + 1e-8 * np.maximum(1.0, np.abs(exact)))
         if wrong.any():
-            y = Y.numpy()[wrong][0]
+            y = Y.numpy()[wrong.any(-1)][0, 0]
             yield (
                 f"the augmented bound must stay below E log p(y|f){reason}; at y = {y:.4g}, "
                 f"f ~ N({Fmu_value}, {sd}²) it is {bound[wrong][0]:.8g} "
@@ -187,7 +193,7 @@ def bound_is_below(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[st
             return
 
 
-def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def obeys_bayes(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) at some draws ω of the full conditional."""
     F = _centre(likelihood, Y) + _steps(likelihood, Y)
     law = "e^{ηω} π(ω)/Z(η), η = tilt_at(c)"
@@ -210,7 +216,7 @@ def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     wrong = ~point & ~(np.abs(difference - log_p) <= 1e-5 * np.maximum(1.0, size))
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
-        f, y = F.numpy()[at[1:]], Y.numpy()[at[2:]]
+        f, y = F.numpy()[at[1:]], Y.numpy()[at[2], 0]
         yield (
             f"tilted(c) must be {law}, so that log p(y, ω|f) − log p(ω|f, y) is "
             f"log p(y|f) whatever ω is; at y = {y:.4g}, f = {f:.4g}, ω = {omega.numpy()[at]:.4g} "
@@ -219,7 +225,7 @@ def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
 
 
 def _expected_log_prob(
-    likelihood: AugmentedLikelihood, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor
+    likelihood: TiltedLikelihood, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor
 ) -> AnyNDArray:
     """E log p(y|f) = d/dt log E p(y|f)^t at t = 0."""
     log_prob, kinks = _log_prob(likelihood, Y), _kinks(likelihood, Y)
@@ -230,12 +236,20 @@ def _expected_log_prob(
     return tape.gradient(log_mean, t).numpy()
 
 
-def _log_prob(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+def _log_prob(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
     """log p(y|f) of f [..., N, P]."""
-    return lambda F: likelihood._scalar_log_prob(F, F, tf.broadcast_to(Y, tf.shape(F)))
+    return lambda F: likelihood._scalar_log_prob(F, F, _repeated(Y, F))
 
 
-def _kinks(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> list[tf.Tensor]:
+def _repeated(Y: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+    """[..., N, P] with the leading dimensions of F."""
+    return tf.broadcast_to(Y, tf.concat([tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0))
+
+
+def _kinks(likelihood: TiltedLikelihood, Y: tf.Tensor) -> list[tf.Tensor]:
     """The f about which log p(y|f) may be kinked or narrow, for quadrature."""
     kinks = likelihood.kinks if isinstance(likelihood, BinaryLikelihood) else ()
-    return [_centre(likelihood, Y), *(tf.constant(kink, Y.dtype) for kink in kinks)]
+    peaks = [_centre(likelihood, Y)]
+    if isinstance(likelihood, SuperGaussianLikelihood):
+        peaks = list(likelihood.peaks(Y))
+    return [*peaks, *(tf.constant(kink, Y.dtype) for kink in kinks)]

@@ -1,32 +1,59 @@
 """What φ and h² of a super-Gaussian likelihood must satisfy (AACI Eq. 4, 5 and 8)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..likelihoods import SuperGaussianLikelihood
+from ..likelihoods.tilted import takes_y
 
 _HIGHEST_DERIVATIVE = 4
 # c² from the floor that inference puts under it, where r is large against any residual.
 _R = np.logspace(-15, 12, 541)
 
 
-def starts_at_one(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
+class Phi(NamedTuple):
+    """φ of a likelihood, at one y where it depends on that."""
+
+    log_phi: Callable[[tf.Tensor], tf.Tensor]
+    omega_mean: Callable[[tf.Tensor], tf.Tensor]
+
+
+def every_phi(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> list[Phi]:
+    """The one, or those of the first, a middle and the last y [1, P] of all that differ."""
+    if not takes_y(likelihood.log_phi):
+        return [Phi(likelihood.log_phi, likelihood.omega_mean)]
+    rows = np.unique(Y.numpy(), axis=0)
+
+    def at(y: tf.Tensor) -> Phi:
+        def log_phi(r: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(likelihood.log_phi(tf.reshape(r, [-1, 1]), y)[:, 0], tf.shape(r))
+
+        def omega_mean(r: tf.Tensor) -> tf.Tensor:
+            return likelihood.omega_mean(tf.reshape(r, [-1, 1]), y)[:, 0]
+
+        return Phi(log_phi, omega_mean)
+
+    return [at(tf.constant(rows[[row]])) for row in {0, len(rows) // 2, len(rows) - 1}]
+
+
+def starts_at_one(phi: Phi) -> Iterator[str]:
     # log φ(√·) members approach 0 as slowly as √r.
-    log_phi = float(likelihood.log_phi(tf.constant(1e-30, tf.float64)))
+    log_phi = float(phi.log_phi(tf.constant(1e-30, tf.float64)))
     if not abs(log_phi) < 1e-8:
         yield f"phi(0) must be 1; log_phi(1e-30) is {log_phi:.3g}."
-    rest = likelihood.log_phi(tf.constant(_R)).numpy()
+    rest = phi.log_phi(tf.constant(_R)).numpy()
     if (rest > max(log_phi, 0.0) + 1e-8).any():
         at = int(np.nanargmax(rest))
         yield f"phi must be at most 1; at r = {_R[at]:.3g}, log_phi is {rest[at]:.3g}."
 
 
-def finite_everywhere(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
+def finite_everywhere(phi: Phi) -> Iterator[str]:
     r = tf.constant(_R)
-    for name, value in (("log_phi", likelihood.log_phi(r)), ("E[ω]", likelihood.omega_mean(r))):
+    for name, value in (("log_phi", phi.log_phi(r)), ("E[ω]", phi.omega_mean(r))):
         wrong = ~np.isfinite(value.numpy())
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -34,12 +61,12 @@ def finite_everywhere(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
             return
 
 
-def phi_derivatives(likelihood: SuperGaussianLikelihood, r: TensorType) -> list[tf.Tensor]:
+def phi_derivatives(phi: Phi, r: TensorType) -> list[tf.Tensor]:
     """φ and its first four derivatives at r [R], each [R], by nested automatic differentiation."""
 
     def derivative(order: int) -> tf.Tensor:
         if order == 0:
-            return tf.exp(likelihood.log_phi(r))
+            return tf.exp(phi.log_phi(r))
         with tf.GradientTape() as tape:
             tape.watch(r)
             lower = derivative(order - 1)
@@ -49,7 +76,7 @@ def phi_derivatives(likelihood: SuperGaussianLikelihood, r: TensorType) -> list[
     return [derivative(order) for order in range(_HIGHEST_DERIVATIVE + 1)]
 
 
-def completely_monotone(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
+def completely_monotone(phi: Phi) -> Iterator[str]:
     """
     (−1)^k φ^(k)(r) ≥ 0 (AACI Eq. 8, Bernstein).
 
@@ -57,8 +84,8 @@ def completely_monotone(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
     what rounding is small against, except where φ itself underflows.
     """
     r = tf.constant(_R)
-    phi_half = tf.exp(likelihood.log_phi(r / 2.0)).numpy()
-    for k, derivative in enumerate(phi_derivatives(likelihood, r)):
+    phi_half = tf.exp(phi.log_phi(r / 2.0)).numpy()
+    for k, derivative in enumerate(phi_derivatives(phi, r)):
         signed = (-1) ** k * derivative.numpy()
         largest = (2.0 * max(k, 0.5) / (np.e * _R)) ** k * phi_half
         wrong = ~(signed >= -1e-9 * np.maximum(largest, 1e-290))
@@ -71,12 +98,12 @@ def completely_monotone(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
             return
 
 
-def analytic(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
+def analytic(phi: Phi) -> Iterator[str]:
     """A complex step along the imaginary axis must give the derivative that autodiff gives."""
     r = tf.constant(np.logspace(-2, 2, 9))
     step = 1e-20
     try:
-        value = likelihood.log_phi(tf.complex(r, step * r)).numpy()
+        value = phi.log_phi(tf.complex(r, step * r)).numpy()
     except (TypeError, ValueError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
         yield (
@@ -84,7 +111,7 @@ def analytic(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
             f"sqrt, log, expm1 rather than softplus or abs); it fails with: {reason}"
         )
         return
-    real, omega_mean = likelihood.log_phi(r).numpy(), likelihood.omega_mean(r).numpy()
+    real, omega_mean = phi.log_phi(r).numpy(), phi.omega_mean(r).numpy()
     if not np.allclose(value.real, real, rtol=1e-10, atol=1e-14):
         yield "log_phi must be the same function at complex and at real arguments."
     elif not np.allclose(-value.imag / (step * r.numpy()), omega_mean, rtol=1e-8):
@@ -92,13 +119,12 @@ def analytic(likelihood: SuperGaussianLikelihood) -> Iterator[str]:
 
 
 def h_squared_non_negative(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    alpha, beta, gamma = (
-        tf.broadcast_to(value, tf.shape(Y)).numpy()
-        for value in (likelihood.alpha(Y), likelihood.beta(Y), likelihood.gamma(Y))
-    )
+    statements = likelihood.alpha(Y), likelihood.beta(Y), likelihood.gamma(Y)
+    like = sum(tf.zeros_like(value) for value in statements)
+    alpha, beta, gamma = (tf.broadcast_to(v, tf.shape(like)).numpy() for v in statements)
     wrong = ~((gamma >= 0) & (beta**2 <= 4 * alpha * gamma * (1 + 1e-12) + 1e-300))
     if wrong.any():
-        y = Y.numpy()[wrong][0]
+        y = Y.numpy()[wrong.any(-1)][0, 0]
         yield (
             f"h² must be non-negative, so gamma ≥ 0 and beta² ≤ 4 alpha gamma; at y = {y:.4g}, "
             f"alpha = {alpha[wrong][0]:.4g}, beta = {beta[wrong][0]:.4g}, "

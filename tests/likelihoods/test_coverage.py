@@ -3,6 +3,7 @@
 import inspect
 
 from cases import AUGMENTED
+from zoo import ZOO
 
 import gpflow_aaci
 from gpflow_aaci.likelihoods import AugmentedLikelihood
@@ -19,8 +20,8 @@ def concrete_subclasses(base: type) -> set[type]:
 
 
 def test_every_likelihood_is_a_case() -> None:
-    """A new likelihood must join ``cases.AUGMENTED``, which every other test here runs over."""
-    tested = {type(case.make()) for case in AUGMENTED}
+    """A new likelihood must join ``cases.AUGMENTED`` or ``zoo.ZOO``, which tests here run over."""
+    tested = {type(case.make()) for case in AUGMENTED} | {type(m.make()) for m in ZOO}
     assert concrete_subclasses(AugmentedLikelihood) == tested
 
 

@@ -1,0 +1,338 @@
+"""Likelihoods of counts; all but one are powers of cosh in f, whose ω is Pólya-Gamma."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.likelihoods import ScalarLikelihood
+
+from ..distributions import PolyaGamma
+from ..special import log_2cosh_half_sqrt, log_sech_sqrt
+from ..validation import Check, some
+from .base import AugmentedLikelihood, Site, positive_parameter
+from .quadrature import expectation, log_expectation
+from .super_gaussian import SuperGaussianLikelihood
+
+_MOST_OUTCOMES = 4_000  # of a count that has no largest value
+
+
+class _PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
+    """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
+
+    @abc.abstractmethod
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        """b(y), [..., L]."""
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.exponent(Y))
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.exponent(Y))
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(self.exponent(Y))
+
+    def log_phi(self, r: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.cast(self.exponent(Y), r.dtype) * log_sech_sqrt(r / 4.0)
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType) -> tfp.distributions.Distribution:
+        """PG(b(y), c)/2."""
+        return PolyaGamma(tf.cast(self.exponent(Y), c.dtype), c, tf.constant(0.5, c.dtype))
+
+
+class NegativeBinomial(_PowerOfCosh):
+    """
+    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: how often σ(f) before σ(−f) has happened r times.
+
+    The parameters of ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``: mean r e^f,
+    variance r e^f (1 + e^f). Over-dispersed, and as r → ∞ a Poisson count. r is real, learnable.
+    g = (y − r)/2, b = y + r.
+    """
+
+    def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param total_count: r, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.total_count = positive_parameter("NegativeBinomial", "total_count", total_count)
+
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        return Y + self.total_count
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        r, lgamma = self.total_count, tf.math.lgamma
+        return lgamma(Y + r) - lgamma(Y + 1.0) - lgamma(r) - np.log(2.0) * (Y + r)
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return (Y - self.total_count) / 2.0
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """e^f = y/r, or thereabouts where y = 0."""
+        return [tf.math.log((Y + 0.5) / self.total_count)]
+
+    def outcomes(self) -> AnyNDArray:
+        return np.arange(float(_MOST_OUTCOMES))[:, None]
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return [are_counts(Y, type(self).__name__)]
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """Poisson, of a rate that is Gamma(r) e^f."""
+        seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial")
+        shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
+        rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
+        return tf.random.stateless_poisson(shape, seeds[1], rate, F.dtype)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.total_count * tf.exp(F)
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.total_count * tf.exp(F) * (1.0 + tf.exp(F))
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        r, of_odds = self.total_count, tf.exp(Fmu + Fvar / 2.0)  # E e^f, E e^{2f} = of_odds² e^v
+        within = of_odds + tf.square(of_odds) * tf.exp(Fvar)
+        return r * of_odds, r * within + tf.square(r * of_odds) * tf.math.expm1(Fvar)
+
+
+class Binomial(_PowerOfCosh):
+    """
+    C(n, y) σ(f)^y σ(−f)^{n−y}: successes among n trials; ``tfp.distributions.Binomial``'s.
+
+    g = y − n/2, b = n. With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
+    """
+
+    def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
+        """
+        :param total_count: n, at least 1; or None, where every datum has its own: Y [N, 2] is of
+            successes and trials, and f of one column. (A prediction of y is of one trial then.)
+        :raises ValueError: for a number that is not whole and positive.
+        """
+        super().__init__(**kwargs)
+        if total_count is not None and not (total_count >= 1 and float(total_count).is_integer()):
+            raise ValueError(
+                "Binomial: total_count must be a whole number of at least 1, or None for a column "
+                f"of Y. Found: {total_count!r}."
+            )
+        self.total_count = None if total_count is None else int(total_count)
+
+    def num_observed(self, num_outputs: int) -> int:
+        return num_outputs if self.total_count is not None else 2
+
+    def num_outputs(self, num_observed: int) -> int:
+        return num_observed if self.total_count is not None else 1
+
+    def successes(self, Y: TensorType) -> tf.Tensor:
+        """y, [..., L]."""
+        return Y if self.total_count is not None else Y[..., :1]
+
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        """The trials, [..., L]."""
+        if self.total_count is None:
+            return Y[..., 1:2]
+        return tf.fill(tf.shape(Y), tf.constant(self.total_count, Y.dtype))
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        y, n, lgamma = self.successes(Y), self.exponent(Y), tf.math.lgamma
+        of_orders = lgamma(n + 1.0) - lgamma(y + 1.0) - lgamma(n - y + 1.0)
+        return of_orders - np.log(2.0) * n
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return self.successes(Y) - self.exponent(Y) / 2.0
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """σ(f) = y/n, or thereabouts where that is 0 or 1."""
+        y = self.successes(Y)
+        return [tf.math.log((y + 0.5) / (self.exponent(Y) - y + 0.5))]
+
+    def outcomes(self) -> AnyNDArray:
+        n = self.total_count or 5
+        successes = np.arange(n + 1.0)[:, None]
+        trials = np.full_like(successes, n)
+        return successes if self.total_count else np.hstack([successes, trials])
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        y, n = self.successes(Y), self.exponent(Y)
+        accepted = "from 0 to the number of trials"
+        if self.total_count is not None:
+            accepted = f"from 0 to total_count = {self.total_count}"
+        too_many = Check(
+            tf.reduce_all(y <= n),
+            f"Y must be {accepted}.",
+            lambda: tf.boolean_mask(tf.concat([y, n], -1), tf.reduce_any(y > n, -1))[:10],
+        )
+        return [are_counts(Y, type(self).__name__), too_many]
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """Of ``total_count`` trials, or of one."""
+        return self._drawn(F, tf.constant(self.total_count or 1, F.dtype), seed)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        return self._drawn(F, self.exponent(Y), seed)
+
+    def _drawn(self, F: tf.Tensor, trials: tf.Tensor, seed: Any) -> tf.Tensor:
+        shape = tf.shape(F)
+        return tf.random.stateless_binomial(shape, seed, trials, tf.sigmoid(F), F.dtype)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return (self.total_count or 1) * tf.sigmoid(F)
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return (self.total_count or 1) * tf.sigmoid(F) * tf.sigmoid(-F)
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        n = float(self.total_count or 1)
+        mean = expectation(tf.sigmoid, Fmu, Fvar)
+        spread = expectation(lambda F: tf.square(tf.sigmoid(F) - mean), Fmu, Fvar)
+        return n * mean, n * (mean - tf.square(mean) - spread) + n**2 * spread
+
+
+class Poisson(AugmentedLikelihood, ScalarLikelihood):
+    r"""
+    Poisson counts of rate λσ(f), λ the largest possible (Donner and Opper 2018).
+
+    e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of σ(−f)^n, and the powers of σ
+    are Pólya-Gamma mixtures in turn: given n and ω ~ PG(y + n, ·)/2 the likelihood is Gaussian.
+    λ is learnable; at given marginals of f the bound is largest at :meth:`optimal_max_rate`.
+    """
+
+    def __init__(self, max_rate: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param max_rate: λ, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.max_rate: Parameter = positive_parameter("Poisson", "max_rate", max_rate)
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """y log λ − log y! + y (m/2 − log 2cosh(c/2)) − λ (1 − s), c² = m² + v, for every y."""
+        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
+        shared = Y * tf.math.log(self.max_rate) - tf.math.lgamma(Y + 1.0)
+        bound = shared + Y * (Fmu / 2.0 - lc) - self.max_rate * one_minus_s(Fmu, lc)
+        return tf.reduce_sum(bound, -1)
+
+    def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """The λ [] at which Σ bound is largest: Σ y / Σ (1 − s)."""
+        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
+        return tf.reduce_sum(Y) / tf.reduce_sum(one_minus_s(Fmu, lc))
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """n ~ Poisson(λσ(−f)), and given it omega ~ PG(y + n, f)/2; both [..., N, P]."""
+        F, half = tf.convert_to_tensor(F), tf.constant(0.5, F.dtype)
+        return tfp.distributions.JointDistributionNamed(
+            {
+                "n": tfp.distributions.Poisson(self.max_rate * tf.sigmoid(-F)),
+                "omega": lambda n: PolyaGamma(Y + n, F, half),
+            }
+        )
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        n, omega = auxiliary["n"], auxiliary["omega"]
+        log_n = tfp.distributions.Poisson(self.max_rate).log_prob(n)
+        of_y = Y * tf.math.log(self.max_rate) - tf.math.lgamma(Y + 1.0)
+        return of_y + log_n + log_powers_of_sigmoid(Y, n, omega, F)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """Potential (y − n)/2, precision 2ω."""
+        return (Y - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._scalar_log_prob(X, F, Y)
+
+    @inherit_check_shapes
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        log_rate = tf.math.log(self.max_rate) + tf.math.log_sigmoid(F)
+        return Y * log_rate - self.max_rate * tf.sigmoid(F) - tf.math.lgamma(Y + 1.0)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_rate = tf.math.log(self.max_rate) + expectation(tf.math.log_sigmoid, Fmu, Fvar)
+        rate = self.max_rate * expectation(tf.sigmoid, Fmu, Fvar)
+        return tf.reduce_sum(Y * log_rate - rate - tf.math.lgamma(Y + 1.0), -1)
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        share = tf.clip_by_value((Y + 0.5) / self.max_rate, 1e-6, 1.0 - 1e-6)
+        peak = tf.math.log(share) - tf.math.log1p(-share)
+        log_p = log_expectation(lambda F: self._scalar_log_prob(F, F, Y), Fmu, Fvar, [peak])
+        return tf.reduce_sum(log_p, -1)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.max_rate * tf.sigmoid(F)
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.max_rate * tf.sigmoid(F)
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        share = expectation(tf.sigmoid, Fmu, Fvar)
+        spread = expectation(lambda F: tf.square(tf.sigmoid(F) - share), Fmu, Fvar)
+        mean = self.max_rate * share
+        return mean, mean + tf.square(self.max_rate) * spread
+
+    def outcomes(self) -> AnyNDArray:
+        return np.arange(float(_MOST_OUTCOMES))[:, None]
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return [are_counts(Y, type(self).__name__)]
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        rate = self.max_rate * tf.sigmoid(F)
+        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+
+
+def one_minus_s(Fmu: TensorType, lc: TensorType) -> tf.Tensor:
+    """1 − s, s = e^{−m/2 − lc} ≤ E σ(−f), lc = log 2cosh(c/2) (DESIGN's letters)."""
+    return -tf.math.expm1(-Fmu / 2.0 - lc)
+
+
+def log_powers_of_sigmoid(
+    plus: TensorType, minus: TensorType, omega: TensorType, F: TensorType
+) -> tf.Tensor:
+    """
+    log of what σ(f)^plus σ(−f)^minus is the integral of over ω, with its law PG(plus + minus, 0)/2.
+
+    2^{−b} e^{(plus − minus) f/2 − f²ω} PG(ω), b = plus + minus.
+    """
+    b = plus + minus
+    log_law = PolyaGamma(b, tf.zeros_like(b), tf.constant(0.5, b.dtype)).log_prob(omega)
+    return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
+
+
+def are_counts(Y: tf.Tensor, owner: str) -> Check:
+    wrong = ~((Y >= 0.0) & tf.equal(Y, tf.round(Y)))
+    message = f"Y must hold whole numbers from 0 up for {owner}."
+    return Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))

@@ -1,0 +1,145 @@
+"""Gaussian noise whose precision is a second latent GP."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow import Parameter
+from gpflow.base import MeanAndVariance, TensorType
+
+from ..distributions import PolyaGamma
+from ..special import log_2cosh_half_sqrt
+from .base import AugmentedLikelihood, Site, positive_parameter
+from .counts import log_powers_of_sigmoid, one_minus_s
+from .quadrature import expectation, log_expectation
+
+
+class HeteroscedasticGaussian(AugmentedLikelihood):
+    r"""
+    N(y | f, 1/(λσ(g))) of two latent GPs, f and g in this order; Y is [N, 1].
+
+    e^{−λσ(g)R} = e^{−λR} e^{λσ(−g)R}, R = (y − f)²/2, is a mixture over n ~ Poisson(λR) of σ(−g)^n,
+    so that given n and ω ~ PG(½ + n, ·)/2 it is Gaussian in g; given g it is Gaussian in f. The two
+    are stepped in turn. λ, the largest precision, is learnable::
+
+        model = AugmentedSVGP(
+            kernel, HeteroscedasticGaussian(max_precision=100.0), Z, num_latent_gps=2, num_data=N
+        )
+    """
+
+    in_turn = True
+
+    def __init__(self, max_precision: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param max_precision: λ, positive, in units of 1/y².
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(input_dim=None, latent_dim=2, observation_dim=1, **kwargs)
+        self.max_precision: Parameter = positive_parameter(
+            "HeteroscedasticGaussian", "max_precision", max_precision
+        )
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """½ log(λ/2π) + ½ (m_g/2 − lc_g) − ½ λ E(y − f)² (1 − s_g)."""
+        mean = Fmu[..., 1]
+        lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
+        expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s(mean, lc)
+        return self._log_C() + 0.5 * (mean / 2.0 - lc) - expected
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """
+        n ~ Poisson(λσ(−g)(y − f)²/2) and given it omega ~ PG(½ + n, g)/2, both [..., N, 1].
+
+        ``precision`` is λσ(g), all that f depends on: n and ω are for g alone.
+        """
+        f, g = F[..., :1], F[..., 1:]
+        half_residual = 0.5 * self.max_precision * tf.square(Y - f)
+        half = tf.constant(0.5, g.dtype)
+        return tfp.distributions.JointDistributionNamed(
+            {
+                "precision": tfp.distributions.Deterministic(self.max_precision * tf.sigmoid(g)),
+                "n": tfp.distributions.Poisson(tf.sigmoid(-g) * half_residual),
+                "omega": lambda n: PolyaGamma(0.5 + n, g, half),
+            }
+        )
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """[..., N, 1]."""
+        f, g = F[..., :1], F[..., 1:]
+        n, half = auxiliary["n"], tf.constant(0.5, g.dtype)
+        log_n = tfp.distributions.Poisson(0.5 * self.max_precision * tf.square(Y - f)).log_prob(n)
+        plus = half + tf.zeros_like(n)
+        return self._log_C() + log_n + log_powers_of_sigmoid(plus, n, auxiliary["omega"], g)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """Of f: λσ(g) y and λσ(g); of g: (½ − n)/2 and 2ω."""
+        precision, n = auxiliary["precision"], auxiliary["n"]
+        potential = tf.concat([precision * Y, (0.5 - n) / 2.0], -1)
+        return potential, tf.concat([precision, 2.0 * auxiliary["omega"]], -1)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        mean, variance = Fmu[..., 1], Fvar[..., 1]
+        log_share = expectation(tf.math.log_sigmoid, mean, variance)
+        share = expectation(tf.sigmoid, mean, variance)
+        return self._log_C() + 0.5 * log_share - self._half_residual(Fmu, Fvar, Y) * share
+
+    @inherit_check_shapes
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        log_share, share = tf.math.log_sigmoid(F[..., 1]), tf.sigmoid(F[..., 1])
+        residual = self._half_residual(F, tf.zeros_like(F), Y)
+        return self._log_C() + 0.5 * log_share - residual * share
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """N(y | m_f, v_f + (1 + e^{−g})/λ), averaged over g."""
+        residual = tf.square(Y[..., 0] - Fmu[..., 0])
+
+        def log_normal(g: tf.Tensor) -> tf.Tensor:
+            variance = Fvar[..., 0] + self.noise_variance(g)
+            return -0.5 * (tf.math.log(2.0 * np.pi * variance) + residual / variance)
+
+        # Where noise alone explains the residual.
+        excess = tf.maximum(self.max_precision * residual - 1.0, 1e-6)
+        return log_expectation(log_normal, Fmu[..., 1], Fvar[..., 1], [-tf.math.log(excess)])
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.identity(F[..., :1])
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.noise_variance(F[..., 1:])
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        expected_noise = self.noise_variance(Fmu[..., 1:] - Fvar[..., 1:] / 2.0)
+        return tf.identity(Fmu[..., :1]), Fvar[..., :1] + expected_noise
+
+    def noise_variance(self, g: TensorType) -> tf.Tensor:
+        """1/(λσ(g)) = (1 + e^{−g})/λ; its expectation is that at E g − ½ Var g."""
+        return (1.0 + tf.exp(-g)) / self.max_precision
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        noise = tfp.distributions.Normal(F[..., :1], tf.sqrt(self.noise_variance(F[..., 1:])))
+        return noise.sample(seed=seed)
+
+    def _log_C(self) -> tf.Tensor:
+        return 0.5 * tf.math.log(self.max_precision / (2.0 * np.pi))
+
+    def _half_residual(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """½ λ E(y − f)², [..., N]."""
+        expected = tf.square(Y[..., 0] - Fmu[..., 0]) + Fvar[..., 0]
+        return 0.5 * self.max_precision * expected

@@ -1,0 +1,141 @@
+"""A likelihood of its own for every datum."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.likelihoods import ScalarLikelihood
+
+from ..validation import Check, some
+from .base import AugmentedLikelihood, Site
+from .tilted import TiltedLikelihood
+
+_STAND_IN = 1.0  # a y that every likelihood knows, for data that are another's
+
+
+class Switched(AugmentedLikelihood, ScalarLikelihood):
+    """
+    GPflow's ``SwitchedLikelihood`` of parts that have an augmentation.
+
+    The last column of Y [N, P + 1] says which of them a datum is of. Every part is evaluated at
+    every datum, at a stand-in for the y that are not its own, and the right one is taken.
+    """
+
+    def __init__(self, likelihoods: Sequence[TiltedLikelihood], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.likelihoods = list(likelihoods)
+
+    def num_observed(self, num_outputs: int) -> int:
+        return num_outputs + 1
+
+    def num_outputs(self, num_observed: int) -> int:
+        return num_observed - 1
+
+    def _own(self, k: int, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Whether a datum is of part k [..., N, 1], and its y for that."""
+        is_own = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype))
+        return is_own, tf.where(is_own, Y[..., :-1], tf.cast(_STAND_IN, Y.dtype))
+
+    def _taken(self, of: Callable[[TiltedLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
+        """``of(part, y)`` [..., N, P] of the part that each datum is of."""
+        taken: Any = None
+        for k, part in enumerate(self.likelihoods):
+            is_own, y = self._own(k, Y)
+            value = of(part, y)
+            taken = (
+                value
+                if taken is None
+                else tf.nest.map_structure(
+                    lambda new, old, is_own=is_own: tf.where(is_own, new, old), value, taken
+                )
+            )
+        return taken
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        def of(part: TiltedLikelihood, y: tf.Tensor) -> tf.Tensor:
+            return part.expected_log_prob_bound(Fmu, Fvar, y)
+
+        return tf.reduce_sum(self._taken(of, Y), -1)
+
+    def bound_slopes(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._taken(lambda part, y: part.bound_slopes(X, Fmu, Fvar, y), Y)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """``omega_k`` of every part k [..., N, P], though a datum only has that of its own."""
+        laws = {
+            f"omega_{k}": part.full_conditional(X, F, self._own(k, Y)[1])
+            for k, part in enumerate(self.likelihoods)
+        }
+        return tfp.distributions.JointDistributionNamed(laws)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        total: Any = 0.0
+        for k, part in enumerate(self.likelihoods):
+            is_own, y = self._own(k, Y)
+            omega = auxiliary[f"omega_{k}"]
+            joint = part.log_joint(X, omega, F, y)
+            total += tf.where(is_own, joint, part.full_conditional(X, F, y).log_prob(omega))
+        return total
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        omegas = iter(auxiliary[f"omega_{k}"] for k in range(len(self.likelihoods)))
+        return self._taken(lambda part, y: part.site(X, next(omegas), y), Y)
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._scalar_log_prob(X, F, Y)
+
+    @inherit_check_shapes
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._taken(lambda part, y: part.scalar_log_prob(F, y), Y)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        def of(part: TiltedLikelihood, y: tf.Tensor) -> tf.Tensor:
+            return part._variational_expectations(X, Fmu, Fvar, y)[..., None]
+
+        return self._taken(of, Y)[..., 0]
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        def of(part: TiltedLikelihood, y: tf.Tensor) -> tf.Tensor:
+            return part._predict_log_density(X, Fmu, Fvar, y)[..., None]
+
+        return self._taken(of, Y)[..., 0]
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        """Of every part, one beside the other, as GPflow has it."""
+        moments = [part._predict_mean_and_var(X, Fmu, Fvar) for part in self.likelihoods]
+        means, variances = zip(*moments, strict=True)
+        return tf.concat(means, -1), tf.concat(variances, -1)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        index, number = Y[..., -1:], len(self.likelihoods)
+        wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
+        message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
+        checks = [Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))]
+        for k, part in enumerate(self.likelihoods):
+            checks += part.check_observations(self._own(k, Y)[1])
+        return checks

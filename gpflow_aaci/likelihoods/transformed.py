@@ -1,0 +1,238 @@
+"""Likelihoods whose y, or whose unit of y and f, is a function of the data: scaled and warped."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.likelihoods import ScalarLikelihood
+
+from ..validation import Check
+from .base import AugmentedLikelihood, Site
+from .tilted import TiltedLikelihood
+from .warps import Warp
+
+
+class TransformedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
+    """
+    p(y|f, x) = t′(y) p_base(t(y) | f/unit): the augmentation is the base's.
+
+    ``Y`` is [..., N, P] and so is f.
+    """
+
+    base: TiltedLikelihood
+
+    @abc.abstractmethod
+    def unit(self, X: TensorType | None) -> TensorType:
+        """Of f, broadcast to [..., N, P]."""
+
+    @abc.abstractmethod
+    def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
+        """t(y), [..., N, P]."""
+
+    @abc.abstractmethod
+    def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
+        """log t′(y), [..., N, P]."""
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        of_base = self.base.bound(X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y))
+        return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
+
+    def bound_slopes(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
+        return in_mean / self.unit(X), in_variance / tf.square(self.unit(X))
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        return self.base.full_conditional(X, F / self.unit(X), self.in_base(X, Y))
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        of_base = self.base.log_joint(X, auxiliary, F / self.unit(X), self.in_base(X, Y))
+        return of_base + self.log_slope(X, Y)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        potential, precision = self.base.site(X, auxiliary, self.in_base(X, Y))
+        return potential / self.unit(X), precision / tf.square(self.unit(X))
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._scalar_log_prob(X, F, Y)
+
+    @inherit_check_shapes
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        of_base = self.base.scalar_log_prob(F / self.unit(X), self.in_base(X, Y))
+        return of_base + self.log_slope(X, Y)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        of_base = self.base._variational_expectations(X, *marginals, self.in_base(X, Y))
+        return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        of_base = self.base._predict_log_density(X, *marginals, self.in_base(X, Y))
+        return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
+
+    def _f_in_base(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        unit = self.unit(X)
+        return Fmu / unit, Fvar / tf.square(unit)
+
+
+class Scaled(TransformedLikelihood):
+    """
+    Gaussian or Student-t noise whose scale is a function of X: what GPflow's own is converted to.
+
+    p(y|f, x) = p_base(y/σ(x) | f/σ(x))/σ(x), the base having scale 1.
+    """
+
+    def __init__(
+        self,
+        base: TiltedLikelihood,
+        of_x: gpflow.likelihoods.Gaussian | gpflow.likelihoods.StudentT,
+        **kwargs: Any,
+    ) -> None:
+        """
+        :param of_x: whose scale it is; its Parameters are shared.
+        """
+        super().__init__(**kwargs)
+        self.base, self.of_x = base, of_x
+
+    def unit(self, X: TensorType | None) -> tf.Tensor:
+        """σ(x), [..., N, broadcast P]."""
+        if X is None:
+            raise ValueError("X must be given: the scale of the noise is a function of it.")
+        if isinstance(self.of_x, gpflow.likelihoods.Gaussian):
+            return tf.sqrt(self.of_x._variance(X))
+        return self.of_x._scale(X)
+
+    def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
+        return Y / self.unit(X)
+
+    def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
+        return -tf.math.log(self.unit(X)) + tf.zeros_like(Y)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        unit = self.unit(X)
+        return unit * self.base._conditional_mean(X, F / unit)
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        unit = self.unit(X)
+        return tf.square(unit) * self.base._conditional_variance(X, F / unit)
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        mean, variance = self.base._predict_mean_and_var(X, *self._f_in_base(X, Fmu, Fvar))
+        return self.unit(X) * mean, tf.square(self.unit(X)) * variance
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        return self.unit(X) * self.base.draw_y(F / self.unit(X), seed)
+
+
+class Warped(TransformedLikelihood):
+    r"""
+    p(y|f) = t′(y) p_base(t(y)|f): a warped GP (Snelson, Rasmussen and Ghahramani 2004).
+
+    t is increasing, and its parameters are learnt with all others; the noise that is added to f is
+    in units of t(y). Densities are of y, with the Jacobian::
+
+        likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
+    """
+
+    def __init__(self, base: TiltedLikelihood, warp: Warp, **kwargs: Any) -> None:
+        """
+        :param base: a likelihood of a real y.
+        :param warp: of :mod:`~gpflow_aaci.likelihoods.warps`.
+        :raises ValueError: for another base or warp.
+        """
+        super().__init__(**kwargs)
+        if not isinstance(base, TiltedLikelihood) or base.outcomes() is not None:
+            raise ValueError(
+                "Warped: base must be a likelihood of a real y with one ω per output, such as "
+                f"StudentT. Found: {type(base).__name__}."
+            )
+        if not isinstance(warp, Warp):
+            raise ValueError(f"Warped: warp must be a Warp. Found: {type(warp).__name__}.")
+        self.base, self.warp = base, warp
+        self.is_density = base.is_density
+
+    def unit(self, X: TensorType | None) -> float:
+        return 1.0
+
+    def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
+        return self.warp.forward(Y)
+
+    def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
+        return self.warp.log_slope(Y)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return self.warp.check_observations(Y)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return self.warp.inverse(self.base.draw_y(F, seed))
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._moments(F, tf.zeros_like(F))[0]
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._moments(F, tf.zeros_like(F))[1]
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self._moments(Fmu, Fvar)
+
+    def _moments(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> MeanAndVariance:
+        """
+        Of t⁻¹(z), z by the base's predictive density: double-exponential quadrature over z.
+
+        Where they are infinite (heavy tails and a logarithm), what comes out is only large.
+        """
+
+        def density(z: tf.Tensor) -> tf.Tensor:
+            return tf.exp(self.base.scalar_log_density(Fmu, Fvar, z))
+
+        width = 0.4 / density(Fmu)
+        column = [-1] + [1] * len(Fmu.shape)
+        z, jacobian = (tf.reshape(tf.cast(v, Fmu.dtype), column) for v in _DOUBLE_EXPONENTIAL)
+        z = Fmu + width * z
+        weight = jacobian * tf.map_fn(density, z)
+        weight /= tf.reduce_sum(weight, 0)
+        y = self.warp.inverse(z)
+        mean = tf.reduce_sum(weight * y, 0)
+        return mean, tf.reduce_sum(weight * tf.square(y - mean), 0)
+
+
+_T = np.linspace(-3.0, 3.0, 121)
+_DOUBLE_EXPONENTIAL = (
+    np.sinh(np.pi / 2.0 * np.sinh(_T)),
+    np.pi / 2.0 * np.cosh(_T) * np.cosh(np.pi / 2.0 * np.sinh(_T)),
+)

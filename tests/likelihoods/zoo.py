@@ -1,0 +1,192 @@
+"""Likelihoods of several latent GPs, auxiliary variables or columns of Y, beside SciPy's densities.
+
+What one ω per output and one y per f describe is in ``cases``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gpflow
+import numpy as np
+import scipy.special
+import scipy.stats
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from gpflow_aaci import likelihoods
+from gpflow_aaci.likelihoods import AugmentedLikelihood, augmented, warps
+
+Rows = AnyNDArray
+
+
+@dataclass(frozen=True)
+class Member:
+    """A likelihood, and what it is supposed to be."""
+
+    name: str
+    make: Callable[[], AugmentedLikelihood]
+    num_latents: int
+    observe: Callable[[np.random.Generator, int], Rows]  # Y [N, P], N of them
+    log_density: Callable[[Rows, Rows, Rows], Rows]  # of x, f [..., L] and y [..., P]: [...]
+    outcomes: Rows | None = None  # all y that matter, where they are discrete
+
+
+def sigmoid(f: Rows) -> Rows:
+    return scipy.special.expit(f)
+
+
+def _softmax(x: Rows, f: Rows, y: Rows) -> Rows:
+    own = np.take_along_axis(f, y.astype(int), -1)[..., 0]
+    return scipy.special.log_expit(own) - np.log(np.sum(sigmoid(f), -1))
+
+
+def _scale_at(x: Rows) -> Rows:
+    return 0.5 + 0.2 * x[..., 0]
+
+
+class ScaleOfX(gpflow.functions.Function):
+    """0.5 + 0.2 x, the first number a Parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_zero = gpflow.Parameter(0.5)
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        return self.at_zero + 0.2 * X[..., :1]
+
+
+def _tanh_warp(y: Rows) -> tuple[Rows, Rows]:
+    a, b, c = (np.array(v) for v in _TANH)
+    inner = b * (y[..., None] + c)
+    slope = 1.0 + np.sum(a * b / np.cosh(inner) ** 2, -1)
+    return y + np.sum(a * np.tanh(inner), -1), slope
+
+
+_TANH = ([0.5, 0.3], [1.5, 0.7], [-0.4, 0.8])
+
+
+def _warped_student_t(x: Rows, f: Rows, y: Rows) -> Rows:
+    z, slope = _tanh_warp(y[..., 0])
+    return scipy.stats.t.logpdf(z, 4.0, f[..., 0], 0.5) + np.log(slope)
+
+
+def _switched(x: Rows, f: Rows, y: Rows) -> Rows:
+    f, label, value = f[..., 0], y[..., 1], y[..., 0]
+    parts = [
+        scipy.stats.norm.logpdf(value, f, 0.5),
+        scipy.special.log_expit(np.where(value > 0, f, -f)),
+        scipy.stats.t.logpdf(value, 3.0, f, 0.4),
+    ]
+    return np.choose(label.astype(int), parts)
+
+
+def _observe_switched(rng: np.random.Generator, N: int) -> Rows:
+    label = np.arange(N) % 3
+    value = rng.normal(size=N)
+    return np.stack([np.where(label == 1, value > 0, value), label], -1)
+
+
+def _make_switched() -> AugmentedLikelihood:
+    return augmented(
+        gpflow.likelihoods.SwitchedLikelihood(
+            [
+                gpflow.likelihoods.Gaussian(0.25),
+                gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid),
+                gpflow.likelihoods.StudentT(0.4, df=3.0),
+            ]
+        )
+    )
+
+
+def _counts(mean: float) -> Callable[[np.random.Generator, int], Rows]:
+    return lambda rng, N: rng.poisson(mean * rng.gamma(2.0, 0.5, size=(N, 1))).astype(float)
+
+
+def _with_trials(rng: np.random.Generator, N: int) -> Rows:
+    trials = rng.integers(1, 9, size=(N, 1))
+    return np.hstack([rng.binomial(trials, 0.6), trials]).astype(float)
+
+
+def _real(rng: np.random.Generator, N: int) -> Rows:
+    return rng.normal(size=(N, 1))
+
+
+ZOO = [
+    Member(
+        "NegativeBinomial",
+        lambda: likelihoods.NegativeBinomial(3.3),
+        1,
+        _counts(4.0),
+        lambda x, f, y: scipy.stats.nbinom.logpmf(y, 3.3, sigmoid(-f))[..., 0],
+        np.arange(3000.0)[:, None],
+    ),
+    Member(
+        "Binomial",
+        lambda: likelihoods.Binomial(7),
+        1,
+        lambda rng, N: rng.binomial(7, 0.6, size=(N, 1)).astype(float),
+        lambda x, f, y: scipy.stats.binom.logpmf(y, 7, sigmoid(f))[..., 0],
+        np.arange(8.0)[:, None],
+    ),
+    Member(
+        "Binomial with trials",
+        likelihoods.Binomial,
+        1,
+        _with_trials,
+        lambda x, f, y: scipy.stats.binom.logpmf(y[..., 0], y[..., 1], sigmoid(f[..., 0])),
+    ),
+    Member(
+        "Poisson",
+        lambda: likelihoods.Poisson(9.0),
+        1,
+        _counts(4.0),
+        lambda x, f, y: scipy.stats.poisson.logpmf(y, 9.0 * sigmoid(f))[..., 0],
+        np.arange(200.0)[:, None],
+    ),
+    Member(
+        "LogisticSoftmax",
+        lambda: likelihoods.LogisticSoftmax(3),
+        3,
+        lambda rng, N: rng.integers(3, size=(N, 1)).astype(float),
+        _softmax,
+        np.arange(3.0)[:, None],
+    ),
+    Member(
+        "HeteroscedasticGaussian",
+        lambda: likelihoods.HeteroscedasticGaussian(5.0),
+        2,
+        _real,
+        lambda x, f, y: scipy.stats.norm.logpdf(
+            y[..., 0], f[..., 0], (5.0 * sigmoid(f[..., 1])) ** -0.5
+        ),
+    ),
+    Member(
+        "Scaled Gaussian",
+        lambda: augmented(gpflow.likelihoods.Gaussian(scale=ScaleOfX())),
+        1,
+        _real,
+        lambda x, f, y: scipy.stats.norm.logpdf(y[..., 0], f[..., 0], _scale_at(x)),
+    ),
+    Member(
+        "Scaled StudentT",
+        lambda: augmented(gpflow.likelihoods.StudentT(scale=ScaleOfX(), df=4.0)),
+        1,
+        _real,
+        lambda x, f, y: scipy.stats.t.logpdf(y[..., 0], 4.0, f[..., 0], _scale_at(x)),
+    ),
+    Member(
+        "Warped StudentT",
+        lambda: likelihoods.Warped(likelihoods.StudentT(0.5, df=4.0), warps.Tanh(2, *_TANH)),
+        1,
+        _real,
+        _warped_student_t,
+    ),
+    Member(
+        "Warped Gaussian, Log",
+        lambda: likelihoods.Warped(likelihoods.Gaussian(scale=0.5), warps.Log()),
+        1,
+        lambda rng, N: np.exp(rng.normal(size=(N, 1))),
+        lambda x, f, y: scipy.stats.lognorm.logpdf(y, 0.5, scale=np.exp(f))[..., 0],
+    ),
+    Member("Switched", _make_switched, 1, _observe_switched, _switched),
+]
