@@ -218,4 +218,6 @@ def _kl_polya_gamma(a: PolyaGamma, b: PolyaGamma, name: str | None = None) -> tf
             for key, one, other in zip(("b", "scale"), of_a, of_b, strict=True)
         ]
         with tf.control_dependencies([require(checks)]):
+            shape = tf.broadcast_dynamic_shape(a.batch_shape_tensor(), b.batch_shape_tensor())
+            r1, r2, *of_a = (tf.broadcast_to(value, shape) for value in (r1, r2, *of_a))
             return tf.cast(kl_of_tilts(_log_phi, r1, r2, *of_a), a.dtype)

@@ -87,6 +87,8 @@ def test_kl_divergence() -> None:
     x = first.quantile((np.arange(4000) + 0.5)[:, None] / 4000)
     estimate = np.mean(first.log_prob(x) - second.log_prob(x), axis=0)
     np.testing.assert_allclose(tfd.kl_divergence(first, second), estimate, rtol=2e-3)
+    twice = tfd.kl_divergence(PolyaGamma([b, 2 * b], 0.4), PolyaGamma([b, 2 * b], c2))
+    np.testing.assert_allclose(twice, estimate[1] * np.array([1.0, 2.0]), rtol=2e-3)
     with pytest.raises(ValueError, match="b must be the same for both"):
         tfd.kl_divergence(first, PolyaGamma(1.0, c2))
 
