@@ -20,6 +20,7 @@ from gpflow.kernels import (
 )
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.likelihoods import warps
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
@@ -238,11 +239,68 @@ def test_diagonal_q_sqrt(data: Batch) -> None:
         sparse(data, q_sqrt=np.ones((M, 1)))
 
 
-def test_kernel_that_mixes_latent_gps(data: Batch) -> None:
-    kernel = LinearCoregionalization([Matern32(), Matern32()], W=np.eye(2))
+def test_kernel_of_another_number_of_latent_gps(data: Batch) -> None:
+    kernel = LinearCoregionalization([Matern32(), Matern32()], W=np.ones((3, 2)))
     inducing = SharedIndependentInducingVariables(InducingPoints(data[0][:M]))
-    with pytest.raises(ValueError, match=r"kernel.*Found: LinearCoregionalization"):
-        AugmentedSVGP(kernel, likelihoods.Laplace(), inducing, num_latent_gps=2)
+    with pytest.raises(ValueError, match=r"num_latent_gps must be.*kernel, 2. Found: 3"):
+        AugmentedSVGP(kernel, likelihoods.Laplace(), inducing, num_latent_gps=3)
+
+
+@pytest.mark.parametrize("num_latent_gps", [1, 4])
+def test_likelihood_of_another_number_of_latent_gps(data: Batch, num_latent_gps: int) -> None:
+    for likelihood, right in (
+        (likelihoods.LogisticSoftmax(3), 3),
+        (likelihoods.HeteroscedasticGaussian(), 2),
+    ):
+        message = f"num_latent_gps must be {right} for {type(likelihood).__name__}. Found: "
+        with pytest.raises(ValueError, match=f"{message}{num_latent_gps}"):
+            AugmentedSVGP(Matern32(), likelihood, data[0][:M], num_latent_gps=num_latent_gps)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "message"),
+    [
+        (likelihoods.NegativeBinomial(), [-1.0], "whole numbers from 0 up.*-1"),
+        (likelihoods.Poisson(), [2.5], r"whole numbers from 0 up.*2\.5"),
+        (likelihoods.Binomial(4), [5.0], "from 0 to total_count = 4.*5"),
+        (likelihoods.Binomial(), [3.0, 2.0], "from 0 to the number of trials.*3"),
+        (likelihoods.LogisticSoftmax(3), [3.0], "labels from 0 to num_classes - 1 = 2.*3"),
+        (likelihoods.LogisticSoftmax(3), [-1.0], "labels from 0.*-1"),
+        (likelihoods.LogisticSoftmax(3), [0.5], r"labels from 0.*0\.5"),
+        (likelihoods.Warped(likelihoods.Laplace(), warps.Log()), [0.0], "positive.*warp Log.*0"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, gpflow.Module) else str(value),
+)
+def test_observations_that_a_likelihood_does_not_know(
+    data: Batch, likelihood: likelihoods.AugmentedLikelihood, y: list[float], message: str
+) -> None:
+    Y = np.tile(np.ones(len(y)), (N, 1))
+    Y[3] = y
+    L = likelihood.latent_dim or 1
+    model = AugmentedSVGP(Matern32(), likelihood, data[0][:M], num_latent_gps=L, num_data=N)
+    assert_refused(model, (data[0], Y), message)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: likelihoods.Binomial(0),
+        lambda: likelihoods.Binomial(2.5),
+        lambda: likelihoods.LogisticSoftmax(1),
+        lambda: likelihoods.NegativeBinomial(-1.0),
+        lambda: likelihoods.Poisson(0.0),
+        lambda: likelihoods.HeteroscedasticGaussian(np.nan),
+        lambda: likelihoods.Warped(likelihoods.Logistic(), warps.Log()),
+        lambda: likelihoods.Warped(likelihoods.Laplace(), np.log),
+        lambda: warps.BoxCox(np.inf),
+        lambda: warps.Tanh(0),
+        lambda: warps.Tanh(2, a=[1.0, -1.0]),
+        lambda: warps.Tanh(2, b=[1.0]),
+    ],
+)
+def test_parameters_of_likelihoods_that_are_none(make: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be.*Found"):
+        make()
 
 
 @pytest.mark.parametrize(

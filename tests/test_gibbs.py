@@ -22,7 +22,7 @@ from gpflow_aaci import (
     sample_posterior,
 )
 from gpflow_aaci.likelihoods.quadrature import log_expectation
-from gpflow_aaci.sampling.conditionals import f_given_omega, prior_at_data
+from gpflow_aaci.sampling.conditionals import f_given_omega, prior_at_data, pseudo_observations
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 
@@ -108,9 +108,8 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
     X = model.data[0]
     expected, covariance = gpr.predict_f(X, full_cov=True)
     omega = tf.fill([20_000, 5, 1], tf.constant(1.0 / 0.8, tf.float64))
-    mean, deviation = f_given_omega(
-        model.likelihood, prior_at_data(model), omega, model.data[1], seed=[0, 1]
-    )
+    observed = pseudo_observations(model.likelihood, X, omega, model.data[1])
+    mean, deviation = f_given_omega(prior_at_data(model), observed, seed=[0, 1])
     np.testing.assert_allclose(mean[0], expected, atol=1e-5)  # the jitter's
     empirical = np.cov(deviation[:, :, 0].numpy().T)
     np.testing.assert_allclose(empirical, covariance[0], atol=0.02)

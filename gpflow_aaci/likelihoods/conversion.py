@@ -19,8 +19,10 @@ from .tilted import TiltedLikelihood
 from .transformed import Scaled
 
 _AUGMENTED = (
-    "one of gpflow_aaci.likelihoods or your own SuperGaussianLikelihood, and GPflow's StudentT, "
-    "Gaussian, Bernoulli(), Bernoulli(invlink=tf.sigmoid) and SwitchedLikelihood of these"
+    "gpflow_aaci.likelihoods.{Gaussian, StudentT, Laplace, Matern32, Matern52, Logistic, Probit, "
+    "BayesianSVM, NegativeBinomial, Binomial, Poisson, LogisticSoftmax, HeteroscedasticGaussian, "
+    "Warped} or your own SuperGaussianLikelihood, and GPflow's StudentT, Gaussian, Bernoulli(), "
+    "Bernoulli(invlink=tf.sigmoid) and SwitchedLikelihood of these"
 )
 _OF_CLASSES = "LogisticSoftmax(num_classes)"
 _OF_COUNTS = "Poisson(max_rate), of rate max_rate·σ(f), or NegativeBinomial(total_count)"
@@ -54,6 +56,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
     if type(likelihood) is gpflow.likelihoods.StudentT:
         if isinstance(likelihood.scale, Function):
             unit = StudentT(1.0, quadrature=likelihood.quadrature)
+            del unit.df
             gpflow.set_trainable(unit, False)
             unit.df = likelihood.df
             return Scaled(unit, likelihood, quadrature=likelihood.quadrature)

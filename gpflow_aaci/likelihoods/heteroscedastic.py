@@ -22,7 +22,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
 
     e^{−λσ(g)R} = e^{−λR} e^{λσ(−g)R}, R = (y − f)²/2, is a mixture over n ~ Poisson(λR) of σ(−g)^n,
     so that given n and ω ~ PG(½ + n, ·)/2 it is Gaussian in g; given g it is Gaussian in f. The two
-    are stepped in turn. λ, the largest precision, is learnable::
+    are stepped in turn. λ, the largest precision, is learnable; at given
+    marginals the bound is largest at :meth:`optimal_max_precision`::
 
         model = AugmentedSVGP(
             kernel, HeteroscedasticGaussian(max_precision=100.0), Z, num_latent_gps=2, num_data=N
@@ -47,6 +48,13 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
         expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s(mean, lc)
         return self._log_C() + 0.5 * (mean / 2.0 - lc) - expected
+
+    def optimal_max_precision(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """The λ [] at which Σ bound is largest: N / Σ E(y − f)² (1 − s_g)."""
+        mean = Fmu[..., 1]
+        lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
+        expected = 2.0 * self._half_residual(Fmu, Fvar, Y) / self.max_precision
+        return 1.0 / tf.reduce_mean(expected * one_minus_s(mean, lc))
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType

@@ -222,6 +222,7 @@ def in_chunks_of_rows(
             for part in flat
         ]
         shape = tf.TensorSpec([rows, *function(*[p[:1] for p in flat]).shape[1:]], Fmu.dtype)
-        values = tf.map_fn(lambda part: of_chunk(*part), tuple(padded), fn_output_signature=shape)
+        of_part = tf.autograph.experimental.do_not_convert(lambda part: of_chunk(*part))
+        values = tf.map_fn(of_part, tuple(padded), fn_output_signature=shape)
         values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]
     return tf.reshape(values, tf.concat([tf.shape(Fmu)[:-1], tf.shape(values)[1:]], 0))

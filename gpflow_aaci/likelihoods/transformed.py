@@ -48,7 +48,8 @@ class TransformedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         marginals = self._f_in_base(X, Fmu, Fvar)
         in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
-        return in_mean / self.unit(X), in_variance / tf.square(self.unit(X))
+        unit = self.unit(X)
+        return in_mean / unit, in_variance / unit**2
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
@@ -63,7 +64,8 @@ class TransformedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         potential, precision = self.base.site(X, auxiliary, self.in_base(X, Y))
-        return potential / self.unit(X), precision / tf.square(self.unit(X))
+        unit = self.unit(X)
+        return potential / unit, precision / unit**2
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._scalar_log_prob(X, F, Y)
@@ -97,7 +99,7 @@ class TransformedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         unit = self.unit(X)
-        return Fmu / unit, Fvar / tf.square(unit)
+        return Fmu / unit, Fvar / unit**2
 
 
 class Scaled(TransformedLikelihood):
@@ -217,6 +219,7 @@ class Warped(TransformedLikelihood):
         Where they are infinite (heavy tails and a logarithm), what comes out is only large.
         """
 
+        @tf.autograph.experimental.do_not_convert
         def density(z: tf.Tensor) -> tf.Tensor:
             return tf.exp(self.base.scalar_log_density(Fmu, Fvar, z))
 

@@ -181,18 +181,59 @@ def linear() -> gpflow.functions.Function:
     return gpflow.functions.Linear(A=np.ones([1, 1]), b=np.ones([1]))
 
 
+OF_X: dict[str, Callable[[], Stock]] = {
+    "StudentT": lambda: gpflow.likelihoods.StudentT(scale=linear(), df=5.0),
+    "Gaussian-variance": lambda: gpflow.likelihoods.Gaussian(linear()),
+    "Gaussian-scale": lambda: gpflow.likelihoods.Gaussian(scale=linear()),
+}
+
+
+@pytest.mark.parametrize("name", OF_X)
+def test_noise_that_depends_on_x_is_gpflows(name: str) -> None:
+    """Densities and moments; its Parameters are the user's, and the only trainable ones."""
+    stock = OF_X[name]()
+    converted = augmented(stock)
+    F, Y = column(0.3, -1.2, 2.0, 0.0), column(0.5, -3.0, 2.0, 7.0)
+    X = column(0.0, 0.5, 2.0, 1.0)
+    np.testing.assert_allclose(converted.log_prob(X, F, Y), stock.log_prob(X, F, Y), rtol=1e-12)
+    moments = zip(
+        converted.predict_mean_and_var(X, F, tf.ones_like(F)),
+        stock.predict_mean_and_var(X, F, tf.ones_like(F)),
+        strict=True,
+    )
+    for found, expected in moments:
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+    theirs = {id(parameter) for parameter in stock.trainable_parameters}
+    assert {id(parameter) for parameter in converted.trainable_parameters} == theirs
+
+
+def test_parts_of_a_switched_likelihood_share_their_parameters() -> None:
+    parts = [STOCK["StudentT"](), STOCK["Gaussian-scale"]()]
+    converted = augmented(gpflow.likelihoods.SwitchedLikelihood(parts))
+    theirs = {id(p) for part in parts for p in part.trainable_parameters}
+    assert {id(p) for p in converted.trainable_parameters} == theirs
+
+
+def test_a_part_of_a_switched_likelihood_may_be_refused() -> None:
+    parts = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Beta()]
+    with pytest.raises(ValueError, match=r"Found: Beta.*nearest.*Binomial"):
+        augmented(gpflow.likelihoods.SwitchedLikelihood(parts))
+
+
 @pytest.mark.parametrize(
-    ("stock", "name"),
+    ("stock", "nearest"),
     [
-        (lambda: gpflow.likelihoods.StudentT(scale=linear()), "scale of StudentT"),
-        (lambda: gpflow.likelihoods.Gaussian(linear()), "variance of Gaussian"),
-        (lambda: gpflow.likelihoods.Gaussian(scale=linear()), "scale of Gaussian"),
+        (gpflow.likelihoods.MultiClass(3), "LogisticSoftmax"),
+        (gpflow.likelihoods.Softmax(3), "LogisticSoftmax"),
+        (gpflow.likelihoods.Poisson(), "Poisson(max_rate)"),
+        (gpflow.likelihoods.Ordinal(np.array([0.0, 1.0])), "LogisticSoftmax"),
+        (gpflow.likelihoods.HeteroskedasticTFPConditional(), "HeteroscedasticGaussian"),
     ],
-    ids=["StudentT", "Gaussian-variance", "Gaussian-scale"],
+    ids=lambda value: type(value).__name__ if isinstance(value, Stock) else value,
 )
-def test_noise_that_depends_on_x_is_refused(stock: Callable[[], Stock], name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}.*Linear.*Function of X"):
-        augmented(stock())
+def test_a_refusal_names_the_nearest_relative(stock: Stock, nearest: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(nearest)):
+        augmented(stock)
 
 
 # ---- constructors ----

@@ -2,17 +2,34 @@
 
 from collections.abc import Iterator
 
+import arviz
 import gpflow
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 from gpflow.optimizers import NaturalGradient
 from scipy.special import logsumexp
 from zoo import ZOO, Member
 
 import gpflow_aaci
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, check_likelihood
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    GibbsKernel,
+    check_likelihood,
+    sample_posterior,
+)
+from gpflow_aaci.likelihoods import (
+    AugmentedLikelihood,
+    Laplace,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_sample
 
 N = 12
@@ -253,3 +270,204 @@ def test_vgp_is_svgp_at_all_inputs(member: Member) -> None:
     AugmentedNaturalGradient(0.8).minimize(sparse, (X, Y))
     np.testing.assert_allclose(full.q_mu, sparse.q_mu, rtol=1e-6, atol=1e-8)
     assert float(full.elbo()) == pytest.approx(float(sparse.elbo((X, Y))), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["Poisson", "HeteroscedasticGaussian"])
+def test_the_closed_form_parameter_is_the_bounds_best(name: str) -> None:
+    (member,) = [member for member in ZOO if member.name == name]
+    likelihood, data = member.make(), data_of(member)
+    X, Fmu, Fvar, Y = map(tf.constant, (data[0], *marginals_of(member, 0.8), data[1]))
+    if isinstance(likelihood, Poisson):
+        parameter, optimal = likelihood.max_rate, likelihood.optimal_max_rate
+    else:
+        parameter, optimal = likelihood.max_precision, likelihood.optimal_max_precision
+    parameter.assign(optimal(Fmu, Fvar, Y))
+    with tf.GradientTape() as tape:
+        bound = tf.reduce_sum(likelihood.bound(X, Fmu, Fvar, Y))
+    slope = tape.gradient(bound, parameter.unconstrained_variable)
+    assert abs(float(slope)) < 1e-9 * N
+    at_best = float(bound)
+    parameter.assign(1.05 * parameter)
+    assert float(tf.reduce_sum(likelihood.bound(X, Fmu, Fvar, Y))) < at_best
+
+
+@pytest.mark.slow
+def test_negative_binomial_recovers_its_total_count() -> None:
+    """r = 3 ± 0.5 from 2,000 counts."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-3.0, 3.0, size=(2000, 1))
+    odds = np.exp(1.0 + np.sin(2.0 * X))
+    Y = rng.negative_binomial(3.0, 1.0 / (1.0 + odds)).astype(float)
+    model = AugmentedSVGP(
+        gpflow.kernels.SquaredExponential(),
+        NegativeBinomial(1.0),
+        gpflow_aaci.kmeans_plusplus(X, 20),
+        num_data=len(X),
+    )
+    gpflow_aaci.fit_collapsed(model, (X, Y), progress=False)
+    assert float(model.likelihood.total_count) == pytest.approx(3.0, abs=0.5)
+
+
+# ---- latent GPs that a kernel mixes ----
+
+
+def make_mixed(model_class: type, likelihood: AugmentedLikelihood) -> gpflow.models.SVGP:
+    kernel = gpflow.kernels.LinearCoregionalization(
+        [gpflow.kernels.Matern32(), gpflow.kernels.SquaredExponential()],
+        W=np.array([[1.0, 0.5], [-0.5, 1.0], [0.8, 0.8]]),
+    )
+    Z = gpflow.inducing_variables.InducingPoints(np.linspace(-2.0, 2.0, 6)[:, None])
+    return model_class(
+        kernel,
+        likelihood,
+        gpflow.inducing_variables.SharedIndependentInducingVariables(Z),
+        num_latent_gps=2,
+        mean_function=gpflow.functions.Constant(np.array([0.1, -0.2, 0.3])),
+        num_data=30,
+    )
+
+
+def mixed_data() -> tuple[AnyNDArray, AnyNDArray]:
+    rng = np.random.default_rng(2)
+    X = np.linspace(-2.0, 2.0, 30)[:, None]
+    latents = np.hstack([np.sin(3.0 * X), np.cos(2.0 * X)])
+    W = np.array([[1.0, 0.3], [-0.5, 1.0], [0.8, 0.5]])
+    return X, latents @ W.T + 0.2 * rng.standard_t(3, size=(30, 3))
+
+
+def test_mixed_latents_have_gpflows_elbo_and_predictions() -> None:
+    data = mixed_data()
+    ours = make_mixed(AugmentedSVGP, StudentT(0.3))
+    AugmentedNaturalGradient(0.7).minimize(ours, data)
+    theirs = make_mixed(gpflow.models.SVGP, ours.likelihood)
+    theirs.q_mu.assign(ours.q_mu)
+    theirs.q_sqrt.assign(ours.q_sqrt)
+    assert float(ours.standard_elbo(data)) == pytest.approx(float(theirs.elbo(data)), rel=1e-9)
+    for found, expected in zip(ours.predict_y(data[0]), theirs.predict_y(data[0]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_steps_on_mixed_latents_never_lower_the_bound() -> None:
+    data, model = mixed_data(), make_mixed(AugmentedSVGP, Laplace(0.3))
+    optimizer = AugmentedNaturalGradient(1.0)
+
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
+        optimizer.minimize(model, data)
+        return model.elbo(data)
+
+    bounds = np.array([step() for _ in range(50)])
+    assert np.all(np.diff(bounds) >= -1e-9 * np.abs(bounds[1:]))
+
+
+def test_a_step_on_mixed_latents_is_a_natural_gradient_step_of_each() -> None:
+    data = mixed_data()
+    ours, theirs = (make_mixed(AugmentedSVGP, StudentT(0.3)) for _ in range(2))
+    AugmentedNaturalGradient(0.6).minimize(ours, data)
+    loss, q = theirs.training_loss_closure(data, compile=False), (theirs.q_mu, theirs.q_sqrt)
+    for latent in range(2):
+        before = [part.numpy() for part in q]
+        NaturalGradient(0.6).minimize(loss, [q])
+        before[0][:, latent] = theirs.q_mu.numpy()[:, latent]
+        before[1][latent] = theirs.q_sqrt.numpy()[latent]
+        for part, value in zip(q, before, strict=True):
+            part.assign(value)
+    np.testing.assert_allclose(ours.q_mu, theirs.q_mu, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
+
+
+def test_fit_collapsed_learns_what_the_latents_are_mixed_by() -> None:
+    """Where GPflow's L-BFGS, begun there, gains next to nothing."""
+    data, model = mixed_data(), make_mixed(AugmentedSVGP, StudentT(0.3))
+    gpflow.set_trainable(model.inducing_variable, False)
+    gpflow_aaci.fit_collapsed(model, data, progress=False)
+    ended = float(model.standard_elbo(data))
+    stock = make_mixed(gpflow.models.SVGP, model.likelihood)
+    gpflow.utilities.multiple_assign(stock, gpflow.utilities.read_values(model))
+    gpflow.set_trainable(stock.inducing_variable, False)
+    assert float(stock.elbo(data)) == pytest.approx(ended, rel=1e-6)
+    gpflow.optimizers.Scipy().minimize(
+        stock.training_loss_closure(data), stock.trainable_variables, options={"maxiter": 200}
+    )
+    assert float(stock.elbo(data)) - ended < 0.5
+
+
+# ---- sampling ----
+
+
+def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
+    kernel = gpflow.kernels.Matern32(variance=1.5, lengthscales=0.7)
+    data, L = data_of(member, num_data), member.num_latents
+    return AugmentedVGP(data, kernel, member.make(), num_latent_gps=L)
+
+
+@pytest.mark.by_default("HeteroscedasticGaussian")
+def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> None:
+    """
+    Simulation-based calibration (Talts et al. 2018), 500 replicates at once as one model's chains.
+
+    f and y from the model; the rank of f_i among thinned draws from p(f|y) is uniform.
+    """
+    replicates, num_data, thinned = 500, 15, 19
+    model = make_full_model(member, num_data)
+    rng = np.random.default_rng(5)
+    chol = np.linalg.cholesky(model.prior_covariance()[0].numpy())
+    F = np.einsum("nm,rml->rnl", chol, rng.normal(size=(replicates, num_data, member.num_latents)))
+    X, Y, _ = model.checked_batch()
+    X, Y = (tf.repeat(part[None], replicates, 0) for part in (X, Y))
+    drawn = model.likelihood.draw_y_like(X, tf.constant(F), Y, seed=[8, 9])
+    kernel = GibbsKernel(model, over_relaxation=0.0)
+    kernel._X, kernel._Y = X, tf.concat([drawn, Y[..., drawn.shape[-1] :]], -1)
+
+    @tf.function(autograph=False)
+    def run() -> tf.Tensor:
+        return tfp.mcmc.sample_chain(
+            thinned,
+            tf.constant(F),  # the truth is a draw from p(f|y): in equilibrium from the start
+            kernel=kernel,
+            num_burnin_steps=15,
+            num_steps_between_results=14,
+            trace_fn=None,
+            seed=[1, 2],
+        )
+
+    draws = run().numpy()
+    for latent in range(member.num_latents):
+        for i in (0, 7):
+            ranks = (draws[:, :, i, latent] < F[:, i, latent]).sum(0)
+            counts = np.bincount(ranks, minlength=thinned + 1)
+            assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.slow
+def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
+    """Within four standard errors of both, by their effective sample sizes."""
+    model = make_full_model(member, 6)
+    gibbs = sample_posterior(model, 4000, 4, 100, progress=False).posterior["f"].values
+    X, Y, _ = model.checked_batch()
+    chol = tf.linalg.cholesky(model.prior_covariance()[0])
+
+    def log_p(v: tf.Tensor) -> tf.Tensor:
+        log_likelihood = model.likelihood.log_prob(X, tf.einsum("nm,cml->cnl", chol, v), Y)
+        return tf.reduce_sum(log_likelihood, -1) - 0.5 * tf.reduce_sum(tf.square(v), [-2, -1])
+
+    @tf.function(autograph=False)
+    def run() -> tf.Tensor:
+        kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
+            tfp.mcmc.NoUTurnSampler(log_p, step_size=0.3), num_adaptation_steps=300
+        )
+        start = tf.zeros([4, 6, member.num_latents], tf.float64)
+        return tfp.mcmc.sample_chain(
+            1500, start, kernel=kernel, num_burnin_steps=400, trace_fn=None, seed=[2, 3]
+        )
+
+    nuts = np.einsum("nm,scml->csnl", chol, run())
+    for i in range(6):
+        for latent in range(member.num_latents):
+            for power in (1, 2):
+                means, errors = [], []
+                for draws in (gibbs, nuts):
+                    values = draws[:, :, i, latent] ** power
+                    means.append(values.mean())
+                    errors.append(values.std() / np.sqrt(arviz.ess(values)))
+                assert abs(means[0] - means[1]) < 4.5 * np.hypot(*errors)
