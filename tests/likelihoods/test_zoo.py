@@ -23,6 +23,7 @@ from gpflow_aaci import (
     check_likelihood,
     sample_posterior,
 )
+from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_sample
 from gpflow_aaci.likelihoods import (
     AugmentedLikelihood,
     Laplace,
@@ -30,7 +31,6 @@ from gpflow_aaci.likelihoods import (
     Poisson,
     StudentT,
 )
-from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_sample
 
 N = 12
 
