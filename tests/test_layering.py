@@ -33,6 +33,8 @@ ORDER = [
     "likelihoods.base",
     "likelihoods.super_gaussian",
     "likelihoods.regression",
+    "likelihoods.matern",
+    "likelihoods.noise",
     "likelihoods.classification",
     "likelihoods.conversion",
     "likelihoods",

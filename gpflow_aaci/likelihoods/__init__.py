@@ -3,16 +3,22 @@
 from .base import AugmentedLikelihood
 from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .conversion import augmented
-from .regression import Gaussian, Laplace, Matern32, Matern52, ResidualLikelihood, StudentT
+from .matern import Matern, Matern32, Matern52
+from .noise import AsymmetricLaplace, Cauchy, LogisticNoise
+from .regression import Gaussian, Laplace, ResidualLikelihood, StudentT
 from .super_gaussian import SuperGaussianLikelihood
 
 __all__ = [
+    "AsymmetricLaplace",
     "AugmentedLikelihood",
     "BayesianSVM",
     "BinaryLikelihood",
+    "Cauchy",
     "Gaussian",
     "Laplace",
     "Logistic",
+    "LogisticNoise",
+    "Matern",
     "Matern32",
     "Matern52",
     "Probit",

@@ -30,6 +30,7 @@ class Case:
     make: Callable[[], likelihoods.AugmentedLikelihood]
     phi: Callable[[mp.mpf], mp.mpf] | None  # φ(r), for real and complex r, if super-Gaussian
     log_density: LogDensity
+    trained: int = 1  # parameters that learn; of a real y
 
     @property
     def is_binary(self) -> bool:
@@ -65,14 +66,40 @@ def _matern_log_normaliser(nu: float) -> float:
         return float(mp.log(2 * mp.quad(kernel, [0, 0.5, 1, 2, 4, 8, 16, 32, 64])))
 
 
+# The polynomial in s of half-integer orders, after its constant 1 (Rasmussen and Williams, 4.16).
+_MATERN_COEFFICIENTS = {
+    0.5: [],
+    1.5: [1],
+    2.5: [1, 1 / 3],
+    3.5: [1, 2 / 5, 1 / 15],
+    4.5: [1, 3 / 7, 2 / 21, 1 / 105],
+}
+
+
 def matern_log_density(scale: float, nu: float) -> LogDensity:
     log_c = -_matern_log_normaliser(nu) - math.log(scale)
 
     def log_density(y: float, f: float) -> float:
         s = math.sqrt(2 * nu) * abs(y - f) / scale
-        return log_c - s + math.log1p(s if nu == 1.5 else s + s * s / 3)
+        terms = (a * s**k for k, a in enumerate(_MATERN_COEFFICIENTS[nu], start=1))
+        return log_c - s + math.log1p(sum(terms))
 
     return log_density
+
+
+def asymmetric_laplace_log_density(scale: float, quantile: float) -> LogDensity:
+    """The check function of Koenker and Bassett, normalised: rates τ/s above, (1−τ)/s below."""
+    log_c = math.log(quantile * (1 - quantile) / scale)
+
+    def log_density(y: float, f: float) -> float:
+        u = (y - f) / scale
+        return log_c - (quantile * u if u > 0 else (quantile - 1) * u)
+
+    return log_density
+
+
+def logistic_noise_log_density(scale: float) -> LogDensity:
+    return lambda y, f: float(scipy.stats.logistic.logpdf((y - f) / scale)) - math.log(scale)
 
 
 def logistic_log_density(y: float, f: float) -> float:
@@ -93,6 +120,24 @@ def probit_log_density(y: float, f: float) -> float:
 
 def _student_t_phi(df: float) -> Callable[[mp.mpf], mp.mpf]:
     return lambda r: (1 + r / mp.mpf(df)) ** (-(mp.mpf(df) + 1) / 2)
+
+
+def _matern_phi(scale: float, nu: float) -> Callable[[mp.mpf], mp.mpf]:
+    """A polynomial of order ν − ½ in s (Rasmussen and Williams 2006, Eq. 4.16)."""
+
+    def phi(r: mp.mpf) -> mp.mpf:
+        order = int(nu - 0.5)
+        s = mp.sqrt(2 * mp.mpf(nu) * r) / mp.mpf(scale)
+        ratio = mp.factorial(order) / mp.factorial(2 * order)
+        terms = (
+            mp.factorial(order + i)
+            / (mp.factorial(i) * mp.factorial(order - i))
+            * (2 * s) ** (order - i)
+            for i in range(order + 1)
+        )
+        return ratio * mp.fsum(terms) * mp.exp(-s)
+
+    return phi
 
 
 def _matern32_phi(scale: float) -> Callable[[mp.mpf], mp.mpf]:
@@ -130,18 +175,44 @@ CASES = [
         lambda: likelihoods.StudentT(0.6, 4.3),
         _student_t_phi(4.3),
         student_t_log_density(0.6, 4.3),
+        trained=2,
     ),
     Case(
         "StudentT-heavy",
         lambda: likelihoods.StudentT(2.0, 0.8),
         _student_t_phi(0.8),
         student_t_log_density(2.0, 0.8),
+        trained=2,
+    ),
+    Case(
+        "Cauchy",
+        lambda: likelihoods.Cauchy(0.6),
+        _student_t_phi(1.0),
+        lambda y, f: float(scipy.stats.cauchy.logpdf(y, f, 0.6)),
     ),
     Case(
         "Laplace",
         lambda: likelihoods.Laplace(0.7),
         lambda r: mp.exp(-mp.sqrt(r) / mp.mpf(0.7)),
         laplace_log_density(0.7),
+    ),
+    Case(
+        "AsymmetricLaplace",
+        lambda: likelihoods.AsymmetricLaplace(0.4, 0.2),
+        lambda r: mp.exp(-mp.sqrt(r) / (2 * mp.mpf(0.4))),
+        asymmetric_laplace_log_density(0.4, 0.2),
+    ),
+    Case(
+        "LogisticNoise",
+        lambda: likelihoods.LogisticNoise(0.3),
+        lambda r: mp.sech(mp.sqrt(r) / (2 * mp.mpf(0.3))) ** 2,
+        logistic_noise_log_density(0.3),
+    ),
+    Case(
+        "Matern72",
+        lambda: likelihoods.Matern(3.5, 1.3),
+        _matern_phi(1.3, 3.5),
+        matern_log_density(1.3, 3.5),
     ),
     Case(
         "Matern32",

@@ -17,6 +17,10 @@ tfd = tfp.distributions
 CLOSED_FORMS = {
     likelihoods.Gaussian: tfd.Deterministic,
     likelihoods.StudentT: tfd.Gamma,
+    likelihoods.Cauchy: tfd.Gamma,
+    likelihoods.AsymmetricLaplace: tfd.InverseGaussian,
+    likelihoods.LogisticNoise: PolyaGamma,
+    likelihoods.Matern: GeneralizedInverseGaussian,
     likelihoods.Laplace: tfd.InverseGaussian,
     likelihoods.Matern32: GeneralizedInverseGaussian,
     likelihoods.Matern52: GeneralizedInverseGaussian,

@@ -13,6 +13,7 @@ from cases import (
     laplace_log_density,
     log_mean_exp,
     logistic_log_density,
+    logistic_noise_log_density,
     matern_log_density,
     mean_of,
     student_t_log_density,
@@ -58,6 +59,11 @@ REGRESSION: dict[str, Makers] = {
     ),
     "Laplace": (likelihoods.Laplace, laplace_log_density),
     "Hinged": (Hinged, laplace_log_density),
+    "LogisticNoise": (likelihoods.LogisticNoise, logistic_noise_log_density),
+    "Matern72": (
+        lambda s: likelihoods.Matern(3.5, s),
+        lambda s: matern_log_density(s, 3.5),
+    ),
     "Matern32": (likelihoods.Matern32, lambda s: matern_log_density(s, 1.5)),
     "Matern52": (likelihoods.Matern52, lambda s: matern_log_density(s, 2.5)),
 }
