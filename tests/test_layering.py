@@ -35,6 +35,8 @@ ORDER = [
     "likelihoods.regression",
     "likelihoods.matern",
     "likelihoods.noise",
+    "likelihoods.numerical",
+    "likelihoods.generalized_gaussian",
     "likelihoods.classification",
     "likelihoods.conversion",
     "likelihoods",

@@ -3,6 +3,7 @@
 from .base import AugmentedLikelihood
 from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .conversion import augmented
+from .generalized_gaussian import GeneralizedGaussian
 from .matern import Matern, Matern32, Matern52
 from .noise import AsymmetricLaplace, Cauchy, LogisticNoise
 from .regression import Gaussian, Laplace, ResidualLikelihood, StudentT
@@ -15,6 +16,7 @@ __all__ = [
     "BinaryLikelihood",
     "Cauchy",
     "Gaussian",
+    "GeneralizedGaussian",
     "Laplace",
     "Logistic",
     "LogisticNoise",

@@ -98,8 +98,17 @@ def asymmetric_laplace_log_density(scale: float, quantile: float) -> LogDensity:
     return log_density
 
 
+def generalized_gaussian_log_density(scale: float, power: float) -> LogDensity:
+    log_c = float(scipy.stats.gennorm.logpdf(0.0, power)) - math.log(scale)
+    return lambda y, f: log_c - (abs(y - f) / scale) ** power
+
+
 def logistic_noise_log_density(scale: float) -> LogDensity:
-    return lambda y, f: float(scipy.stats.logistic.logpdf((y - f) / scale)) - math.log(scale)
+    def log_density(y: float, f: float) -> float:
+        u = abs(y - f) / scale
+        return -u - 2.0 * math.log1p(math.exp(-u)) - math.log(scale)
+
+    return log_density
 
 
 def logistic_log_density(y: float, f: float) -> float:
@@ -120,6 +129,10 @@ def probit_log_density(y: float, f: float) -> float:
 
 def _student_t_phi(df: float) -> Callable[[mp.mpf], mp.mpf]:
     return lambda r: (1 + r / mp.mpf(df)) ** (-(mp.mpf(df) + 1) / 2)
+
+
+def _stretched_phi(scale: float, power: float) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda r: mp.exp(-((r / mp.mpf(scale) ** 2) ** (mp.mpf(power) / 2)))
 
 
 def _matern_phi(scale: float, nu: float) -> Callable[[mp.mpf], mp.mpf]:
@@ -201,6 +214,20 @@ CASES = [
         lambda: likelihoods.AsymmetricLaplace(0.4, 0.2),
         lambda r: mp.exp(-mp.sqrt(r) / (2 * mp.mpf(0.4))),
         asymmetric_laplace_log_density(0.4, 0.2),
+    ),
+    Case(
+        "GeneralizedGaussian",
+        lambda: likelihoods.GeneralizedGaussian(0.8, 1.3),
+        _stretched_phi(0.8, 1.3),
+        generalized_gaussian_log_density(0.8, 1.3),
+        trained=2,
+    ),
+    Case(
+        "GeneralizedGaussian-cusp",
+        lambda: likelihoods.GeneralizedGaussian(0.3, 0.7),
+        _stretched_phi(0.3, 0.7),
+        generalized_gaussian_log_density(0.3, 0.7),
+        trained=2,
     ),
     Case(
         "LogisticNoise",

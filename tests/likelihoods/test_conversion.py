@@ -205,6 +205,7 @@ OF_PARAMETER: dict[str, Callable[[Any], likelihoods.SuperGaussianLikelihood]] = 
     "Cauchy: scale": likelihoods.Cauchy,
     "Laplace: scale": likelihoods.Laplace,
     "AsymmetricLaplace: scale": likelihoods.AsymmetricLaplace,
+    "GeneralizedGaussian: scale": likelihoods.GeneralizedGaussian,
     "LogisticNoise: scale": likelihoods.LogisticNoise,
     "Matern: scale": lambda value: likelihoods.Matern(3.5, value),
     "Matern32: scale": likelihoods.Matern32,

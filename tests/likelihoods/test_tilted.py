@@ -19,6 +19,7 @@ CLOSED_FORMS = {
     likelihoods.StudentT: tfd.Gamma,
     likelihoods.Cauchy: tfd.Gamma,
     likelihoods.AsymmetricLaplace: tfd.InverseGaussian,
+    likelihoods.GeneralizedGaussian: TiltedDistribution,
     likelihoods.LogisticNoise: PolyaGamma,
     likelihoods.Matern: GeneralizedInverseGaussian,
     likelihoods.Laplace: tfd.InverseGaussian,

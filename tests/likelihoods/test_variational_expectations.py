@@ -10,6 +10,7 @@ import tensorflow as tf
 from cases import (
     LogDensity,
     column,
+    generalized_gaussian_log_density,
     laplace_log_density,
     log_mean_exp,
     logistic_log_density,
@@ -59,6 +60,13 @@ REGRESSION: dict[str, Makers] = {
     ),
     "Laplace": (likelihoods.Laplace, laplace_log_density),
     "Hinged": (Hinged, laplace_log_density),
+    **{
+        f"GeneralizedGaussian-{p}": (
+            lambda s, p=p: likelihoods.GeneralizedGaussian(s, p),
+            lambda s, p=p: generalized_gaussian_log_density(s, p),
+        )
+        for p in (0.3, 0.6, 1.3, 1.9)
+    },
     "LogisticNoise": (likelihoods.LogisticNoise, logistic_noise_log_density),
     "Matern72": (
         lambda s: likelihoods.Matern(3.5, s),
