@@ -106,6 +106,28 @@ def log_matern(x: TensorType, order: int) -> tf.Tensor:
     return -tf.sqrt(x) if order == 0 else of_square(x)
 
 
+def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
+    """
+    log Σ p_k φ_k of probabilities [] and functions that are 1 at 0, real or complex.
+
+    Near there it is log1p Σ p_k (φ_k − 1), which is exact as φ_k → 1.
+    """
+    r_dtype = log_phis[0].dtype
+    log_p = [tf.cast(each, r_dtype) for each in log_p]
+    terms = [tf.exp(a) * tf.math.expm1(b) for a, b in zip(log_p, log_phis, strict=True)]
+    fallen = tf.add_n(terms)
+    near = tf.abs(fallen) < 0.5
+    inner = tf.math.log1p(tf.where(near, fallen, tf.zeros_like(fallen)))
+
+    # Far out: relative to the largest, a constant that has no slope.
+    exponents = [a + b for a, b in zip(log_p, log_phis, strict=True)]
+    largest = tf.reduce_max(tf.stack([tf.math.real(e) for e in exponents]), axis=0)
+    largest = tf.cast(tf.stop_gradient(largest), r_dtype)
+    total = tf.add_n([tf.exp(e - largest) for e in exponents])
+    outer = largest + tf.math.log(tf.where(near, tf.ones_like(total), total))
+    return tf.where(near, inner, outer)
+
+
 # ---- N(z, 1) cut off at 0, far into both tails ----
 
 _TAIL_BEYOND = 6.0

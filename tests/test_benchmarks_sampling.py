@@ -185,7 +185,16 @@ def test_omega_is_drawn_faster_in_closed_form(tmp_path: Path) -> None:
 
 
 # Nearest relatives of those that are, by law of ω.
-NEVER_TIMED = {"AsymmetricLaplace", "Cauchy", "GeneralizedGaussian", "LogisticNoise", "Matern"}
+NEVER_TIMED = {
+    "AsymmetricLaplace",
+    "Cauchy",
+    "GeneralizedGaussian",
+    "KernelNoise",
+    "LogisticNoise",
+    "Matern",
+    "NoiseMixture",
+    "NoiseProduct",
+}
 
 
 def test_every_likelihood_is_timed_unless_some_are_chosen() -> None:

@@ -2,7 +2,9 @@
 
 from .base import AugmentedLikelihood
 from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
+from .closure import NoiseMixture, NoiseProduct
 from .conversion import augmented
+from .from_kernel import KernelNoise
 from .generalized_gaussian import GeneralizedGaussian
 from .matern import Matern, Matern32, Matern52
 from .noise import AsymmetricLaplace, Cauchy, LogisticNoise
@@ -17,12 +19,15 @@ __all__ = [
     "Cauchy",
     "Gaussian",
     "GeneralizedGaussian",
+    "KernelNoise",
     "Laplace",
     "Logistic",
     "LogisticNoise",
     "Matern",
     "Matern32",
     "Matern52",
+    "NoiseMixture",
+    "NoiseProduct",
     "Probit",
     "ResidualLikelihood",
     "StudentT",

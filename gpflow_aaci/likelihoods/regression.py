@@ -18,11 +18,11 @@ from .quadrature import safe_sqrt
 from .super_gaussian import SuperGaussianLikelihood
 
 
-class _Gamma(CheckedSampling, tfp.distributions.Gamma):
+class Gamma(CheckedSampling, tfp.distributions.Gamma):
     """TFP's."""
 
 
-class _Deterministic(CheckedSampling, tfp.distributions.Deterministic):
+class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
     """TFP's."""
 
 
@@ -98,7 +98,7 @@ class Gaussian(ResidualLikelihood):
 
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """The constant 1/2σ²."""
-        return _Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
+        return Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         variance = Fvar + self.noise_variance()
@@ -161,7 +161,7 @@ class StudentT(ResidualLikelihood):
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """Gamma((ν+1)/2, rate ν + c²)."""
         df = self._df(c.dtype)
-        return _Gamma((df + 1.0) / 2.0, df + tf.square(c))
+        return Gamma((df + 1.0) / 2.0, df + tf.square(c))
 
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import gpflow
 import mpmath as mp
 import numpy as np
 import scipy.integrate
@@ -103,6 +104,36 @@ def generalized_gaussian_log_density(scale: float, power: float) -> LogDensity:
     return lambda y, f: log_c - (abs(y - f) / scale) ** power
 
 
+def mixture_log_density(y: float, f: float) -> float:
+    """0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
+    parts = logistic_noise_log_density(0.3)(y, f), student_t_log_density(1.2, 5.0)(y, f)
+    return float(np.logaddexp(math.log(0.7) + parts[0], math.log(0.3) + parts[1]))
+
+
+@cache
+def _product_log_normaliser() -> float:
+    with mp.workdps(25):
+        return float(mp.log(2 * mp.quad(lambda x: _product_phi(x * x), [0, 0.3, 1, 3, 9, 30, 200])))
+
+
+def product_log_density(y: float, f: float) -> float:
+    """∝ Laplace(0.9) Student-t(1, 4)."""
+    r = (y - f) ** 2
+    return -math.sqrt(r) / 0.9 - 2.5 * math.log1p(r / 4.0) - _product_log_normaliser()
+
+
+@cache
+def _kernel_log_normaliser() -> float:
+    edges = [0, 0.3, 1, 3, 9, 30, 200, 1e4, 1e7]
+    with mp.workdps(25):
+        return float(mp.log(2 * mp.quad(lambda x: _kernel_phi(x * x), edges)))
+
+
+def kernel_log_density(y: float, f: float) -> float:
+    """Matern32(0.7) · SE(1) + 0.2 RationalQuadratic(0.5, α = 2.5), as a density."""
+    return math.log(float(_kernel_phi(mp.mpf((y - f) ** 2)))) - _kernel_log_normaliser()
+
+
 def logistic_noise_log_density(scale: float) -> LogDensity:
     def log_density(y: float, f: float) -> float:
         u = abs(y - f) / scale
@@ -129,6 +160,26 @@ def probit_log_density(y: float, f: float) -> float:
 
 def _student_t_phi(df: float) -> Callable[[mp.mpf], mp.mpf]:
     return lambda r: (1 + r / mp.mpf(df)) ** (-(mp.mpf(df) + 1) / 2)
+
+
+def _mixture_phi(r: mp.mpf) -> mp.mpf:
+    """Σ w_k C_k φ_k over Σ w_k C_k, of 0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
+    logistic = mp.mpf(0.7) / (4 * mp.mpf(0.3))
+    student = mp.mpf(0.3) * mp.gamma(3) / (mp.gamma(2.5) * mp.sqrt(5 * mp.pi) * mp.mpf(1.2))
+    total = logistic * mp.sech(mp.sqrt(r) / (2 * mp.mpf(0.3))) ** 2
+    total += student * _student_t_phi(5.0)(r / mp.mpf(1.2) ** 2)
+    return total / (logistic + student)
+
+
+def _product_phi(r: mp.mpf) -> mp.mpf:
+    return mp.exp(-mp.sqrt(r) / mp.mpf(0.9)) * _student_t_phi(4.0)(r)
+
+
+def _kernel_phi(r: mp.mpf) -> mp.mpf:
+    product = _matern32_phi(0.7)(r) * mp.exp(-r / 2)
+    rational = (1 + r / (5 * mp.mpf(0.25))) ** mp.mpf(-2.5)
+    weight = mp.mpf(0.2)
+    return (product + weight * rational) / (1 + weight)
 
 
 def _stretched_phi(scale: float, power: float) -> Callable[[mp.mpf], mp.mpf]:
@@ -228,6 +279,34 @@ CASES = [
         _stretched_phi(0.3, 0.7),
         generalized_gaussian_log_density(0.3, 0.7),
         trained=2,
+    ),
+    Case(
+        "NoiseMixture",
+        lambda: likelihoods.NoiseMixture(
+            [likelihoods.LogisticNoise(0.3), likelihoods.StudentT(1.2, 5.0)], [0.7, 0.3]
+        ),
+        _mixture_phi,
+        mixture_log_density,
+        trained=4,
+    ),
+    Case(
+        "NoiseProduct",
+        lambda: likelihoods.NoiseProduct(
+            [likelihoods.Laplace(0.9), likelihoods.StudentT(1.0, 4.0)]
+        ),
+        _product_phi,
+        product_log_density,
+        trained=3,
+    ),
+    Case(
+        "KernelNoise",
+        lambda: likelihoods.KernelNoise(
+            gpflow.kernels.Matern32(lengthscales=0.7) * gpflow.kernels.SquaredExponential()
+            + gpflow.kernels.RationalQuadratic(0.2, lengthscales=0.5, alpha=2.5)
+        ),
+        _kernel_phi,
+        kernel_log_density,
+        trained=5,
     ),
     Case(
         "LogisticNoise",

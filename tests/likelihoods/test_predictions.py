@@ -426,8 +426,8 @@ def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
 
         with tf.GradientTape() as tape:
             total = value()
-        gradient = float(tape.gradient(total, variable))
-        start, step = float(variable), 1e-5
+        gradient = float(tf.reduce_sum(tape.gradient(total, variable)))
+        start, step = variable.numpy(), 1e-5
         variable.assign(start + step)
         above = float(value())
         variable.assign(start - step)

@@ -12,6 +12,7 @@ from gpflow_aaci import (
     TiltedDistribution,
     likelihoods,
 )
+from gpflow_aaci.distributions.mixture import TiltedMixture, TiltedSum
 
 tfd = tfp.distributions
 CLOSED_FORMS = {
@@ -20,6 +21,9 @@ CLOSED_FORMS = {
     likelihoods.Cauchy: tfd.Gamma,
     likelihoods.AsymmetricLaplace: tfd.InverseGaussian,
     likelihoods.GeneralizedGaussian: TiltedDistribution,
+    likelihoods.KernelNoise: TiltedMixture,
+    likelihoods.NoiseMixture: TiltedMixture,
+    likelihoods.NoiseProduct: TiltedSum,
     likelihoods.LogisticNoise: PolyaGamma,
     likelihoods.Matern: GeneralizedInverseGaussian,
     likelihoods.Laplace: tfd.InverseGaussian,
