@@ -38,6 +38,7 @@ ORDER = [
     "likelihoods.noise",
     "likelihoods.numerical",
     "likelihoods.generalized_gaussian",
+    "likelihoods.monotone",
     "likelihoods.closure",
     "likelihoods.from_kernel",
     "likelihoods.classification",

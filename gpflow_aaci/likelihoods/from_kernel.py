@@ -19,6 +19,7 @@ from ..distributions import GeneralizedInverseGaussian, TiltedDistribution
 from ..distributions.mixture import TiltedMixture
 from ..special import log_matern, log_mixture
 from .closure import law_of_sum
+from .monotone import first_wrong_sign
 from .numerical import NumericalNoise, log_integral, width_of
 from .regression import Deterministic, Gamma
 
@@ -45,7 +46,12 @@ class KernelNoise(NumericalNoise):
         super().__init__(**kwargs)
         _check_kind(kernel)
         self.kernel = kernel
-        _check_positive_definite(self.log_phi, kernel)
+        _check_positive_definite(kernel)
+        if not np.isfinite(log_integral(self.log_phi, 0)):
+            raise ValueError(
+                "KernelNoise: kernel must have a finite integral over the line (RationalQuadratic: "
+                f"alpha > 1/2). Found: {type(kernel).__name__}."
+            )
         _hold_fixed(kernel, keep=False)
 
     def log_phi(self, r: TensorType) -> tf.Tensor:
@@ -125,7 +131,14 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
         nu, stretch = _MATERN_ORDERS[kind]
         b = tf.constant(nu, c.dtype) / tf.square(stretch * scale)
         return GeneralizedInverseGaussian(tf.constant(-nu, c.dtype), 2.0 * tf.square(c), b)
-    return TiltedDistribution(log_phi, c)
+    nearest = 4.0 * _NEAREST * tf.square(tf.cast(scale, tf.float64))
+
+    def log_phi_from_there(r: tf.Tensor) -> tf.Tensor:
+        """Of the law's tilt by a little: where log φ is a chord, it would be of no variance."""
+        start = tf.cast(nearest, r.dtype)
+        return _log_phi(kernel, r + start) - _log_phi(kernel, start)
+
+    return TiltedDistribution(log_phi_from_there, c)
 
 
 # ν, and a length in units of the kernel's lengthscale.
@@ -140,25 +153,34 @@ _GRID = np.concatenate([np.logspace(-20, 30, 1001), np.logspace(31, 290, 260)])
 _SMALLEST = 1e-100
 
 
+_NEAREST = 1e-8
+
+
 def _log_phi_of_own(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
     """
-    log φ of a user's kernel by its own function, as far as that is above 1e-100.
+    log φ of a user's kernel by its own function, where that has digits.
 
-    Beyond, where it would underflow, by the tangent: log φ is convex, and stays so.
+    Beyond, where it is below 1e-100 and would underflow, by the tangent; and below x = 1e-8, where
+    1 − φ and its slope are small differences, by the chord from 0. So log φ remains convex.
     """
     grid = tf.constant(_GRID)
     height = _value(kernel, tf.zeros([], grid.dtype))
     high = tf.stop_gradient(_value(kernel, grid)) > _SMALLEST * height
     last = tf.reduce_sum(tf.math.cumprod(tf.cast(high, tf.int32))) - 1
-    far = tf.gather(grid, tf.maximum(last, 0))
+    far, near = tf.gather(grid, tf.maximum(last, 0)), tf.constant(_NEAREST, grid.dtype)
     with tf.GradientTape() as tape:
         tape.watch(far)
         log_far = tf.math.log(_value(kernel, far) / height)
     slope = tape.gradient(log_far, far)
-    far, log_far, slope, height = (tf.cast(v, x.dtype) for v in (far, log_far, slope, height))
-    inside = tf.math.real(x) <= tf.math.real(far)
-    value = _value(kernel, tf.where(inside, x, far)) / height
-    return tf.where(inside, tf.math.log(value), log_far + slope * (x - far))
+    chord = tf.math.log(_value(kernel, near) / height) / near
+    far, log_far, slope, chord, height = (
+        tf.cast(v, x.dtype) for v in (far, log_far, slope, chord, height)
+    )
+    real = tf.math.real(x)
+    beyond, inside = real > tf.math.real(far), tf.abs(x) >= _NEAREST
+    value = _value(kernel, tf.where(inside & ~beyond, x, tf.ones_like(x) * _NEAREST)) / height
+    log_phi = tf.where(inside, tf.math.log(value), chord * x)
+    return tf.where(beyond, log_far + slope * (x - far), log_phi)
 
 
 def _value(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
@@ -210,73 +232,41 @@ def _check_kind(kernel: Any) -> None:
         raise ValueError(f"{_ACCEPTED}. Found: lengthscales of shape {kernel.lengthscales.shape}.")
 
 
-_HIGHEST_DERIVATIVE = 4
 _DISTANCES = np.logspace(-4, 4, 161)  # in widths of the kernel
 
 
-def _check_positive_definite(log_phi: Callable[[tf.Tensor], tf.Tensor], kernel: Kernel) -> None:
+def _check_positive_definite(kernel: Kernel) -> None:
     """
-    (−1)ᵏ φ⁽ᵏ⁾ ≥ 0 (Bernstein), φ(2r) ≥ φ(r)², and that k has an integral.
-
-    If φ is a Laplace transform, (−1)ᵏ φ⁽ᵏ⁾(r) ≤ (2k/(e r))ᵏ φ(r/2) too, which says what rounding is
-    small against.
+    φ(2r) ≥ φ(r)² and (−1)ᵏ φ⁽ᵏ⁾ ≥ 0 (Bernstein) of every part that is a user's own.
 
     :raises ValueError: where one of them fails.
     """
+    if isinstance(kernel, Sum | Product):
+        for part in kernel.kernels:
+            _check_positive_definite(part)
+    if isinstance(kernel, Sum | Product) or type(kernel) in _KNOWN:
+        return
+    log_phi = partial(_log_phi, kernel)
     name = "KernelNoise: kernel must be positive definite in every dimension, a mixture of squared "
     name += f"exponentials. Found: {type(kernel).__name__}"
-    values = kernel(tf.zeros([1, 1], tf.float64), tf.constant(np.r_[0.0, _DISTANCES][:, None]))
-    if not (np.all(np.isfinite(values)) and float(values[0, 0]) > 0.0):
+    values = _value(kernel, tf.constant(np.r_[0.0, _DISTANCES])).numpy()
+    if not (np.all(np.isfinite(values)) and values[0] > 0.0):
         raise ValueError(f"{name}, which is not finite, or not positive at 0.")
-    width = width_of(log_phi)
-    x = width * tf.constant(_DISTANCES)
-
-    def phi(x: tf.Tensor) -> np.ndarray:
-        """As the kernel itself says, by its matrix."""
-        value = kernel(tf.zeros([1, 1], x.dtype), x[:, None])
-        return (value[0] / kernel(tf.zeros([1, 1], x.dtype))[0, 0]).numpy()
-
-    near, far = phi(x), phi(np.sqrt(2.0) * x)
+    x = width_of(log_phi) * tf.constant(_DISTANCES)
+    # As the kernel's own function says: log φ goes on where that ends.
+    scaled = tf.square(x / tf.cast(tf.reshape(kernel.lengthscales, []), x.dtype))
+    near, far = (_value(kernel, a * scaled).numpy() / values[0] for a in (1.0, 2.0))
     wrong = ~(far >= near**2 * (1.0 - 1e-6)) & (near > 1e-45)
     if wrong.any():
         at = float(x[int(np.argmax(wrong))])
         raise ValueError(f"{name}, which falls too fast at a distance of {at:.3g}.")
-    r = tf.square(x)
-    bound = tf.exp(log_phi(r / 2.0)).numpy()
-    for k, derivative in enumerate(_phi_derivatives(log_phi, r)):
-        signed = (-1) ** k * derivative.numpy()
-        largest = (2.0 * max(k, 0.5) / (np.e * r.numpy())) ** k * bound
-        wrong = ~(signed >= -1e-9 * np.maximum(largest, 1e-290))
-        if wrong.any():
-            at = float(x[int(np.argmax(wrong))])
-            raise ValueError(
-                f"{name}, whose derivative of order {k} in the squared distance has the wrong sign "
-                f"at a distance of {at:.3g}."
-            )
-    if not np.isfinite(log_integral(log_phi, 0)):
+    wrong_sign = first_wrong_sign(log_phi, tf.square(x))
+    if wrong_sign:
+        order, r = wrong_sign
         raise ValueError(
-            "KernelNoise: kernel must have a finite integral over the line (RationalQuadratic: "
-            f"alpha > 1/2). Found: {type(kernel).__name__}."
+            f"{name}, whose derivative of order {order} in the squared distance has the wrong sign "
+            f"at a distance of {np.sqrt(r):.3g}."
         )
-
-
-def _phi_derivatives(log_phi: Callable[[tf.Tensor], tf.Tensor], r: tf.Tensor) -> list[tf.Tensor]:
-    """φ and its derivatives at r, by nested automatic differentiation."""
-    derivatives: list[tf.Tensor] = []
-
-    def derivative(order: int) -> tf.Tensor:
-        if order == 0:
-            derivatives.append(tf.exp(log_phi(r)))
-            return derivatives[-1]
-        with tf.GradientTape() as tape:
-            tape.watch(r)
-            lower = derivative(order - 1)
-        gradient = tape.gradient(lower, r)
-        derivatives.append(tf.zeros_like(r) if gradient is None else gradient)
-        return derivatives[-1]
-
-    derivative(_HIGHEST_DERIVATIVE)
-    return derivatives
 
 
 def _hold_fixed(kernel: Kernel, keep: bool) -> None:

@@ -1,5 +1,6 @@
 """Noise of density e^{−|y − f|^p}: Laplace's, the normal law's, and all between and beyond."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def expected_power(mean: TensorType, variance: TensorType, power: TensorType) ->
     k = np.arange(_TERMS)
     # Γ((p+1)/2 + k) / (Γ(½ + k) k!)
     log_gamma = tf.math.lgamma((power + 1.0) / 2.0 + tf.cast(k, power.dtype))
-    below = [float(tf.math.lgamma(0.5 + j) + tf.math.lgamma(1.0 + j)) for j in k.astype(float)]
+    below = [math.lgamma(0.5 + j) + math.lgamma(1.0 + j) for j in k]
     coefficients = tf.exp(log_gamma - tf.cast(np.array(below), power.dtype))
     series = tf.math.polyval(tf.unstack(coefficients)[::-1], x)
     # 2^{p/2} sd^p: in logarithms neither factor underflows alone.

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
+from gpflow.config import default_float
 
 from ..distributions.rejection import rejection_sample
 from .quadrature import log_expectation
@@ -36,7 +37,8 @@ class NumericalNoise(ResidualLikelihood, abc.ABC):
 
     def noise_variance(self) -> tf.Tensor:
         """∫ x² φ(x²) dx / ∫ φ(x²) dx, by quadrature; infinite where it does not exist."""
-        return tf.exp(log_integral(self.log_phi, 2) - log_integral(self.log_phi, 0))
+        variance = tf.exp(log_integral(self.log_phi, 2) - log_integral(self.log_phi, 0))
+        return tf.cast(variance, default_float())
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """f ± a draw by rejection, exact whatever φ is."""

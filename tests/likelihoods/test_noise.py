@@ -67,6 +67,14 @@ def test_a_special_case_is_the_other_likelihood(name: str) -> None:
         np.testing.assert_allclose(ours[key], value, rtol=tolerance, atol=tolerance, err_msg=key)
 
 
+@pytest.mark.parametrize("name", ["AsymmetricLaplace", "GeneralizedGaussian-1", "Matern52"])
+def test_compiled_it_is_the_same(name: str) -> None:
+    likelihood = PAIRS[name][0]()
+    compiled = tf.function(lambda: everything(likelihood))()
+    for key, value in everything(likelihood).items():
+        np.testing.assert_allclose(compiled[key], value, rtol=1e-10, atol=1e-12, err_msg=key)
+
+
 def test_matern_of_order_one_half_is_laplace() -> None:
     """Of expectations, which Laplace has in closed form, to the accuracy of quadrature."""
     ours, theirs = everything(likelihoods.Matern(0.5, 0.7)), everything(likelihoods.Laplace(0.7))
