@@ -61,34 +61,76 @@ def _log1p_minus(w: TensorType) -> tf.Tensor:
     return -w * t + 2.0 * t**3 * tf.math.polyval(coefficients, t * t)
 
 
-@tf.custom_gradient
-def log_matern32(x: TensorType) -> tuple[tf.Tensor, object]:
-    """log[(1 + √x) e^{−√x}]; its derivative is −1/(2(1 + √x)), free of cancellation."""
-    s = tf.sqrt(x)
+def _log_matern32(s: TensorType) -> tf.Tensor:
+    """log1p(s) − s: a series near 0, where it is a small difference."""
     small = tf.abs(s) < _LOG1P_SERIES_BELOW
     series = _log1p_minus(tf.where(small, s, tf.zeros_like(s)))
-
-    def grad(dy: tf.Tensor) -> tf.Tensor:
-        # TensorFlow's gradient of an analytic function is the conjugate of its derivative.
-        return -dy * tf.math.conj(1.0 / (2.0 * (1.0 + tf.sqrt(x))))
-
-    return tf.where(small, series, tf.math.log1p(s) - s), grad
+    return tf.where(small, series, tf.math.log1p(s) - s)
 
 
-@tf.custom_gradient
-def log_matern52(x: TensorType) -> tuple[tf.Tensor, object]:
-    """log[(1 + √x + x/3) e^{−√x}]; its derivative is −(1 + √x)/(6(1 + √x + x/3))."""
-    s = tf.sqrt(x)
-    small = tf.abs(s) < _LOG1P_SERIES_BELOW
-    s_small = tf.where(small, s, tf.zeros_like(s))
-    x_small = tf.where(small, x, tf.zeros_like(x))
-    series = _log1p_minus(s_small + x_small / 3.0) + x_small / 3.0
+def _matern_ratios(s: TensorType, x: TensorType, order: int) -> list[tf.Tensor]:
+    """
+    R_ν = K_{ν−1}(s)/(s K_ν(s)) for ν = 3/2, 5/2, …, order + ½; x = s².
 
-    def grad(dy: tf.Tensor) -> tf.Tensor:
-        s_ = tf.sqrt(x)
-        return -dy * tf.math.conj((1.0 + s_) / (6.0 * (1.0 + s_) + 2.0 * x))
+    As K_{ν+1}(s) = K_{ν−1}(s) + (2ν/s) K_ν(s), R_{ν+1} = 1/(2ν + x R_ν), from R_{3/2} = 1/(1 + s):
+    all of one sign. The next derivative in x exists at 0 for ν > 3/2, although that of s does not.
+    """
+    ratios = [1.0 / (1.0 + s)]
+    for k in range(1, order):
+        ratios.append(1.0 / ((2 * k + 1) + x * ratios[-1]))
+    return ratios[:order]
 
-    return tf.where(small, series, tf.math.log1p(s + x / 3.0) - s), grad
+
+def log_matern_of_distance(s: TensorType, order: int) -> tf.Tensor:
+    """
+    log [2^{1−ν}/Γ(ν) s^ν K_ν(s)] for ν = order + ½, real s ≥ 0 or complex: −s for order 0.
+
+    log1p(s) − s + Σ log1p(s² R_ν/2ν) over ν = 3/2 … order − ½, with the ratios above.
+    """
+    if order == 0:
+        return -s
+    x = tf.square(s)
+    steps = [
+        tf.math.log1p(x * ratio / (2 * k + 1))
+        for k, ratio in enumerate(_matern_ratios(s, x, order - 1), start=1)
+    ]
+    return tf.add_n([_log_matern32(s), *steps])
+
+
+def log_matern(x: TensorType, order: int) -> tf.Tensor:
+    """The same of x = s²; its derivative is −R_ν/2, free of cancellation."""
+
+    @tf.custom_gradient
+    def of_square(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def grad(dy: tf.Tensor) -> tf.Tensor:
+            # TensorFlow's gradient of an analytic function is the conjugate of its derivative.
+            return -0.5 * dy * tf.math.conj(_matern_ratios(tf.sqrt(x), x, order)[-1])
+
+        return log_matern_of_distance(tf.sqrt(x), order), grad
+
+    return -tf.sqrt(x) if order == 0 else of_square(x)
+
+
+def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
+    """
+    log Σ p_k φ_k of probabilities [] and functions that are 1 at 0, real or complex.
+
+    Near there it is log1p Σ p_k (φ_k − 1), which is exact as φ_k → 1.
+    """
+    r_dtype = log_phis[0].dtype
+    log_p = [tf.cast(each, r_dtype) for each in log_p]
+    terms = [tf.exp(a) * tf.math.expm1(b) for a, b in zip(log_p, log_phis, strict=True)]
+    fallen = tf.add_n(terms)
+    near = tf.abs(fallen) < 0.5
+    inner = tf.math.log1p(tf.where(near, fallen, tf.zeros_like(fallen)))
+
+    # Far out: relative to the largest, a constant that has no slope.
+    exponents = [a + b for a, b in zip(log_p, log_phis, strict=True)]
+    largest = tf.reduce_max(tf.stack([tf.math.real(e) for e in exponents]), axis=0)
+    largest = tf.cast(tf.stop_gradient(largest), r_dtype)
+    total = tf.add_n([tf.exp(e - largest) for e in exponents])
+    outer = largest + tf.math.log(tf.where(near, tf.ones_like(total), total))
+    return tf.where(near, inner, outer)
 
 
 # ---- N(z, 1) cut off at 0, far into both tails ----

@@ -32,11 +32,14 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
-    Marks as slow what ``by_default`` does not name; the longest test first.
+    Marks as slow what ``by_default`` does not name, and slow cases; the longest test first.
 
     (Or at the end all workers but one would wait for it.)
     """
     for item in items:
+        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        if getattr(case, "slow", False):
+            item.add_marker(pytest.mark.slow)
         for marker in item.iter_markers("by_default"):
             case = item.name.partition("[")[2].rstrip("]")
             parts = set(case.split("-"))

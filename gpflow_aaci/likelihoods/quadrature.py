@@ -11,8 +11,7 @@ from gpflow.base import TensorType
 # 1e-3 sd is resolved, whatever its shape.
 _ABOUT_MEAN = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9.5, 12, 15, 19, 25, 38])
 _ABOUT_MEAN = np.concatenate([-_ABOUT_MEAN[:0:-1], _ABOUT_MEAN])
-_ABOUT_CENTRE = 2.0 ** np.arange(-13, 6)
-_ABOUT_CENTRE = np.concatenate([-_ABOUT_CENTRE[::-1], [0.0], _ABOUT_CENTRE])
+_HALVINGS, _FARTHEST_PANEL = 13, 6
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 # x/sd = κ asinh(q sinh t) at equidistant t: nodes spaced geometrically from 1e-3 sd about 0 to
@@ -63,6 +62,7 @@ def log_expectation(
     Fmu: TensorType,
     Fvar: TensorType,
     centres: Sequence[TensorType],
+    halvings: int = _HALVINGS,
 ) -> tf.Tensor:
     """
     log ∫ exp(log_integrand(f)) N(f | Fmu, Fvar) df by composite Gauss-Legendre quadrature.
@@ -71,16 +71,19 @@ def log_expectation(
     :param Fmu: [...], mean of f.
     :param Fvar: [...], variance of f; rounding below zero is taken as zero.
     :param centres: where the integrand may be kinked or peaked, each broadcastable to [...].
+    :param halvings: of the panels towards a centre, from 1 sd; more for a cusp such as |f|^0.3.
     :return: [...].
     """
     sd = safe_sqrt(Fvar)
+    outwards = 2.0 ** np.arange(-halvings, _FARTHEST_PANEL)
+    about_centre = np.concatenate([-outwards[::-1], [0.0], outwards])
 
     def column(values: np.ndarray) -> tf.Tensor:  # [K, 1...]
         return tf.reshape(tf.cast(values, sd.dtype), [-1] + [1] * len(sd.shape))
 
     edges = [column(_ABOUT_MEAN) + tf.zeros_like(sd)]
     for centre in centres:
-        edges.append((centre - Fmu) / sd + column(_ABOUT_CENTRE))
+        edges.append((centre - Fmu) / sd + column(about_centre))
     z_edges = _sort_first_axis(tf.concat(edges, axis=0))
     mid, half = (z_edges[1:] + z_edges[:-1]) / 2.0, (z_edges[1:] - z_edges[:-1]) / 2.0
     z = tf.concat([mid + half * x for x in _NODES], axis=0)

@@ -1,7 +1,6 @@
 """Likelihoods of a real y = f + noise: h² is a squared residual."""
 
 import abc
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,18 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities import to_default_float
 
-from ..distributions import GeneralizedInverseGaussian, InverseGaussian
+from ..distributions import InverseGaussian
 from ..distributions.parameters import CheckedSampling
-from ..special import log_matern32, log_matern52
 from .base import positive_parameter
-from .quadrature import expectation, safe_sqrt
+from .quadrature import safe_sqrt
 from .super_gaussian import SuperGaussianLikelihood
 
 
-class _Gamma(CheckedSampling, tfp.distributions.Gamma):
+class Gamma(CheckedSampling, tfp.distributions.Gamma):
     """TFP's."""
 
 
-class _Deterministic(CheckedSampling, tfp.distributions.Deterministic):
+class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
     """TFP's."""
 
 
@@ -100,7 +98,7 @@ class Gaussian(ResidualLikelihood):
 
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """The constant 1/2σ²."""
-        return _Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
+        return Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         variance = Fvar + self.noise_variance()
@@ -163,7 +161,7 @@ class StudentT(ResidualLikelihood):
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """Gamma((ν+1)/2, rate ν + c²)."""
         df = self._df(c.dtype)
-        return _Gamma((df + 1.0) / 2.0, df + tf.square(c))
+        return Gamma((df + 1.0) / 2.0, df + tf.square(c))
 
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""
@@ -215,121 +213,42 @@ class Laplace(ResidualLikelihood):
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E|y − f| = d erf(d/√(2v)) + √(2v/π) e^{−d²/2v}, d = y − Fmu."""
-        d, sd = Y - Fmu, safe_sqrt(Fvar)
-        z = d / sd
-        expected_abs = d * tf.math.erf(z / np.sqrt(2.0)) + np.sqrt(2.0 / np.pi) * sd * tf.exp(
-            -0.5 * tf.square(z)
-        )
-        return tf.reduce_sum(self.log_C(Y) - expected_abs / self.scale, axis=-1)
+        d = Y - Fmu
+        return tf.reduce_sum(self.log_C(Y) - expected_absolute(d, Fvar) / self.scale, axis=-1)
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """
-        (1/4β) e^{−z²/2} [erfcx((s/β + z)/√2) + erfcx((s/β − z)/√2)], s² = Fvar, z = (y − Fmu)/s.
-
-        Written with erfcx, the exponents e^{s²/2β² ± sz/β} of the textbook form cancel exactly.
-        """
-        d, sd = Y - Fmu, safe_sqrt(Fvar)
-
-        def log_tail(d: tf.Tensor) -> tf.Tensor:
-            z, ratio = d / sd, sd / self.scale
-            x = (ratio + z) / np.sqrt(2.0)
-            right = x > 0
-            # Where x ≤ 0, erfcx(x) e^{−z²/2} = e^{ratio²/2 + d/β} erfc(x), and z² has cancelled.
-            far = tfp.math.logerfcx(tf.where(right, x, tf.zeros_like(x))) - 0.5 * tf.square(
-                tf.where(right, z, tf.zeros_like(x))
-            )
-            near = (
-                0.5 * tf.square(ratio)
-                + d / self.scale
-                + tf.math.log(tf.math.erfc(tf.where(right, tf.zeros_like(x), x)))
-            )
-            return tf.where(right, far, near)
-
-        return tfp.math.log_add_exp(log_tail(d), log_tail(-d)) - tf.math.log(4.0 * self.scale)
+        """(1/2β) E e^{−|y − f|/β}, one side of the kink after the other."""
+        d = Y - Fmu
+        above, below = (log_exponential_side(each, Fvar, self.scale) for each in (-d, d))
+        return tfp.math.log_add_exp(above, below) - tf.math.log(2.0 * self.scale)
 
 
-class _Matern(ResidualLikelihood, abc.ABC):
-    """A density of the shape of a Matérn kernel: h² = (2ν/ρ²)(y − f)²."""
-
-    two_nu: float
-    gamma_weights: Sequence[float]  # of Gamma(1, 1), Gamma(2, 1), ... in the law of s
-
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: ρ, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.scale = positive_parameter(type(self).__name__, "scale", scale)
-
-    @abc.abstractmethod
-    def _log_phi_of(self, s: TensorType) -> tf.Tensor:
-        """log φ as a function of s = √(2ν) |y − f|/ρ; ``log_phi`` holds more digits at s = 0."""
-
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """log C + E log φ, the latter by quadrature over s."""
-        unit = np.sqrt(self.two_nu) / self.scale
-        return self.log_C(Y) + expectation(
-            lambda x: self._log_phi_of(tf.abs(x)), unit * (Fmu - Y), tf.square(unit) * Fvar
-        )
-
-    def _scaled(self, r: TensorType) -> tf.Tensor:
-        return r * tf.cast(self.two_nu / tf.square(self.scale), r.dtype)
-
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
-        """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
-        nu = tf.constant(self.two_nu / 2.0, c.dtype)
-        scale = tf.cast(self.scale, c.dtype)
-        return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), nu / tf.square(scale))
-
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """f ± ρ s/√2ν: a term sᵏe⁻ˢ of φ is a Gamma(k + 1, 1) density, up to its weight."""
-        seeds = tfp.random.split_seed(seed, n=3, salt="matern_noise")
-        shape, dtype = tf.shape(F), F.dtype
-        u = tf.random.stateless_uniform(shape, seeds[0], dtype=dtype)
-        cumulated = np.cumsum(self.gamma_weights)[:-1]
-        order = 1.0 + tf.add_n([tf.cast(u > tf.cast(w, dtype), dtype) for w in cumulated])
-        s = tf.random.stateless_gamma(shape, seeds[1], order, dtype=dtype)
-        sign = tf.sign(tf.random.stateless_uniform(shape, seeds[2], -1.0, 1.0, dtype))
-        return F + sign * s * self.scale / tf.cast(np.sqrt(self.two_nu), dtype)
+def expected_absolute(mean: TensorType, variance: TensorType) -> tf.Tensor:
+    """E|x| = d erf(d/√(2v)) + √(2v/π) e^{−d²/2v} under x ~ N(d, v), [...]."""
+    sd = safe_sqrt(variance)
+    z = mean / sd
+    density = np.sqrt(2.0 / np.pi) * sd * tf.exp(-0.5 * tf.square(z))
+    return mean * tf.math.erf(z / np.sqrt(2.0)) + density
 
 
-class Matern32(_Matern):
-    """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ. (The paper's A.6 inverts the constant.)"""
+def log_exponential_side(mean: TensorType, variance: TensorType, scale: TensorType) -> tf.Tensor:
+    """
+    log E e^{x/scale} [x < 0] under x ~ N(mean, variance), [...].
 
-    two_nu = 3.0
-    gamma_weights = (1 / 2, 1 / 2)
-
-    def log_C(self, Y: TensorType) -> tf.Tensor:
-        return tf.math.log(np.sqrt(3.0) / (4.0 * self.scale)) + tf.zeros_like(Y)
-
-    def log_phi(self, r: TensorType) -> tf.Tensor:
-        return log_matern32(self._scaled(r))
-
-    def _log_phi_of(self, s: TensorType) -> tf.Tensor:
-        return tf.math.log1p(s) - s
-
-    def noise_variance(self) -> tf.Tensor:
-        return 4.0 / 3.0 * tf.square(self.scale)
-
-
-class Matern52(_Matern):
-    """3√5/(16ρ) (1 + s + s²/3) e^{−s}, s = √5 |y − f|/ρ."""
-
-    two_nu = 5.0
-    gamma_weights = (3 / 8, 3 / 8, 2 / 8)
-
-    def log_C(self, Y: TensorType) -> tf.Tensor:
-        return tf.math.log(3.0 * np.sqrt(5.0) / (16.0 * self.scale)) + tf.zeros_like(Y)
-
-    def log_phi(self, r: TensorType) -> tf.Tensor:
-        return log_matern52(self._scaled(r))
-
-    def _log_phi_of(self, s: TensorType) -> tf.Tensor:
-        return tf.math.log1p(s + tf.square(s) / 3.0) - s
-
-    def noise_variance(self) -> tf.Tensor:
-        return 6.0 / 5.0 * tf.square(self.scale)
+    It is ½ e^{−z²/2} erfcx((s/scale + z)/√2), s² = variance, z = mean/s. Written with erfcx, the
+    exponents of the textbook form e^{s²/2scale² + mean/scale} Φ(−s/scale − z) cancel exactly.
+    """
+    sd = safe_sqrt(variance)
+    z, ratio = mean / sd, sd / scale
+    x = (ratio + z) / np.sqrt(2.0)
+    right = x > 0
+    # Where x ≤ 0, erfcx(x) e^{−z²/2} = e^{ratio²/2 + mean/scale} erfc(x), and z² has cancelled.
+    far = tfp.math.logerfcx(tf.where(right, x, tf.zeros_like(x))) - 0.5 * tf.square(
+        tf.where(right, z, tf.zeros_like(x))
+    )
+    near = (
+        0.5 * tf.square(ratio)
+        + mean / scale
+        + tf.math.log(tf.math.erfc(tf.where(right, tf.zeros_like(x), x)))
+    )
+    return tf.where(right, far, near) - np.log(2.0)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import gpflow
 import mpmath as mp
 import numpy as np
 import scipy.integrate
@@ -30,6 +31,8 @@ class Case:
     make: Callable[[], likelihoods.AugmentedLikelihood]
     phi: Callable[[mp.mpf], mp.mpf] | None  # φ(r), for real and complex r, if super-Gaussian
     log_density: LogDensity
+    trained: int = 1  # parameters that learn; of a real y
+    slow: bool = False  # run by -m slow alone: what it is made of runs by default
 
     @property
     def is_binary(self) -> bool:
@@ -65,12 +68,77 @@ def _matern_log_normaliser(nu: float) -> float:
         return float(mp.log(2 * mp.quad(kernel, [0, 0.5, 1, 2, 4, 8, 16, 32, 64])))
 
 
+# The polynomial in s of half-integer orders, after its constant 1 (Rasmussen and Williams, 4.16).
+_MATERN_COEFFICIENTS = {
+    0.5: [],
+    1.5: [1],
+    2.5: [1, 1 / 3],
+    3.5: [1, 2 / 5, 1 / 15],
+    4.5: [1, 3 / 7, 2 / 21, 1 / 105],
+}
+
+
 def matern_log_density(scale: float, nu: float) -> LogDensity:
     log_c = -_matern_log_normaliser(nu) - math.log(scale)
 
     def log_density(y: float, f: float) -> float:
         s = math.sqrt(2 * nu) * abs(y - f) / scale
-        return log_c - s + math.log1p(s if nu == 1.5 else s + s * s / 3)
+        terms = (a * s**k for k, a in enumerate(_MATERN_COEFFICIENTS[nu], start=1))
+        return log_c - s + math.log1p(sum(terms))
+
+    return log_density
+
+
+def asymmetric_laplace_log_density(scale: float, quantile: float) -> LogDensity:
+    """The check function of Koenker and Bassett, normalised: rates τ/s above, (1−τ)/s below."""
+    log_c = math.log(quantile * (1 - quantile) / scale)
+
+    def log_density(y: float, f: float) -> float:
+        u = (y - f) / scale
+        return log_c - (quantile * u if u > 0 else (quantile - 1) * u)
+
+    return log_density
+
+
+def generalized_gaussian_log_density(scale: float, power: float) -> LogDensity:
+    log_c = float(scipy.stats.gennorm.logpdf(0.0, power)) - math.log(scale)
+    return lambda y, f: log_c - (abs(y - f) / scale) ** power
+
+
+def mixture_log_density(y: float, f: float) -> float:
+    """0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
+    parts = logistic_noise_log_density(0.3)(y, f), student_t_log_density(1.2, 5.0)(y, f)
+    return float(np.logaddexp(math.log(0.7) + parts[0], math.log(0.3) + parts[1]))
+
+
+@cache
+def _product_log_normaliser() -> float:
+    with mp.workdps(25):
+        return float(mp.log(2 * mp.quad(lambda x: _product_phi(x * x), [0, 0.3, 1, 3, 9, 30, 200])))
+
+
+def product_log_density(y: float, f: float) -> float:
+    """∝ Laplace(0.9) Student-t(1, 4)."""
+    r = (y - f) ** 2
+    return -math.sqrt(r) / 0.9 - 2.5 * math.log1p(r / 4.0) - _product_log_normaliser()
+
+
+@cache
+def _kernel_log_normaliser() -> float:
+    edges = [0, 0.3, 1, 3, 9, 30, 200, 1e4, 1e7]
+    with mp.workdps(25):
+        return float(mp.log(2 * mp.quad(lambda x: _kernel_phi(x * x), edges)))
+
+
+def kernel_log_density(y: float, f: float) -> float:
+    """Matern32(0.7) · RQ(1, α = 1) + 0.2 RQ(0.5, α = 2.5), rational quadratic, normalised."""
+    return math.log(float(_kernel_phi(mp.mpf((y - f) ** 2)))) - _kernel_log_normaliser()
+
+
+def logistic_noise_log_density(scale: float) -> LogDensity:
+    def log_density(y: float, f: float) -> float:
+        u = abs(y - f) / scale
+        return -u - 2.0 * math.log1p(math.exp(-u)) - math.log(scale)
 
     return log_density
 
@@ -93,6 +161,48 @@ def probit_log_density(y: float, f: float) -> float:
 
 def _student_t_phi(df: float) -> Callable[[mp.mpf], mp.mpf]:
     return lambda r: (1 + r / mp.mpf(df)) ** (-(mp.mpf(df) + 1) / 2)
+
+
+def _mixture_phi(r: mp.mpf) -> mp.mpf:
+    """Σ w_k C_k φ_k over Σ w_k C_k, of 0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
+    logistic = mp.mpf(0.7) / (4 * mp.mpf(0.3))
+    student = mp.mpf(0.3) * mp.gamma(3) / (mp.gamma(2.5) * mp.sqrt(5 * mp.pi) * mp.mpf(1.2))
+    total = logistic * mp.sech(mp.sqrt(r) / (2 * mp.mpf(0.3))) ** 2
+    total += student * _student_t_phi(5.0)(r / mp.mpf(1.2) ** 2)
+    return total / (logistic + student)
+
+
+def _product_phi(r: mp.mpf) -> mp.mpf:
+    return mp.exp(-mp.sqrt(r) / mp.mpf(0.9)) * _student_t_phi(4.0)(r)
+
+
+def _kernel_phi(r: mp.mpf) -> mp.mpf:
+    product = _matern32_phi(0.7)(r) / (1 + r / 2)
+    rational = (1 + r / (5 * mp.mpf(0.25))) ** mp.mpf(-2.5)
+    weight = mp.mpf(0.2)
+    return (product + weight * rational) / (1 + weight)
+
+
+def _stretched_phi(scale: float, power: float) -> Callable[[mp.mpf], mp.mpf]:
+    return lambda r: mp.exp(-((r / mp.mpf(scale) ** 2) ** (mp.mpf(power) / 2)))
+
+
+def _matern_phi(scale: float, nu: float) -> Callable[[mp.mpf], mp.mpf]:
+    """A polynomial of order ν − ½ in s (Rasmussen and Williams 2006, Eq. 4.16)."""
+
+    def phi(r: mp.mpf) -> mp.mpf:
+        order = int(nu - 0.5)
+        s = mp.sqrt(2 * mp.mpf(nu) * r) / mp.mpf(scale)
+        ratio = mp.factorial(order) / mp.factorial(2 * order)
+        terms = (
+            mp.factorial(order + i)
+            / (mp.factorial(i) * mp.factorial(order - i))
+            * (2 * s) ** (order - i)
+            for i in range(order + 1)
+        )
+        return ratio * mp.fsum(terms) * mp.exp(-s)
+
+    return phi
 
 
 def _matern32_phi(scale: float) -> Callable[[mp.mpf], mp.mpf]:
@@ -130,18 +240,91 @@ CASES = [
         lambda: likelihoods.StudentT(0.6, 4.3),
         _student_t_phi(4.3),
         student_t_log_density(0.6, 4.3),
+        trained=2,
     ),
     Case(
         "StudentT-heavy",
         lambda: likelihoods.StudentT(2.0, 0.8),
         _student_t_phi(0.8),
         student_t_log_density(2.0, 0.8),
+        trained=2,
+    ),
+    Case(
+        "Cauchy",
+        lambda: likelihoods.Cauchy(0.6),
+        _student_t_phi(1.0),
+        lambda y, f: float(scipy.stats.cauchy.logpdf(y, f, 0.6)),
+        slow=True,
     ),
     Case(
         "Laplace",
         lambda: likelihoods.Laplace(0.7),
         lambda r: mp.exp(-mp.sqrt(r) / mp.mpf(0.7)),
         laplace_log_density(0.7),
+    ),
+    Case(
+        "AsymmetricLaplace",
+        lambda: likelihoods.AsymmetricLaplace(0.4, 0.2),
+        lambda r: mp.exp(-mp.sqrt(r) / (2 * mp.mpf(0.4))),
+        asymmetric_laplace_log_density(0.4, 0.2),
+    ),
+    Case(
+        "GeneralizedGaussian",
+        lambda: likelihoods.GeneralizedGaussian(0.8, 1.3),
+        _stretched_phi(0.8, 1.3),
+        generalized_gaussian_log_density(0.8, 1.3),
+        trained=2,
+    ),
+    Case(
+        "GeneralizedGaussian-cusp",
+        lambda: likelihoods.GeneralizedGaussian(0.3, 0.7),
+        _stretched_phi(0.3, 0.7),
+        generalized_gaussian_log_density(0.3, 0.7),
+        trained=2,
+        slow=True,
+    ),
+    Case(
+        "NoiseMixture",
+        lambda: likelihoods.NoiseMixture(
+            [likelihoods.LogisticNoise(0.3), likelihoods.StudentT(1.2, 5.0)], [0.7, 0.3]
+        ),
+        _mixture_phi,
+        mixture_log_density,
+        trained=4,
+    ),
+    Case(
+        "NoiseProduct",
+        lambda: likelihoods.NoiseProduct(
+            [likelihoods.Laplace(0.9), likelihoods.StudentT(1.0, 4.0)]
+        ),
+        _product_phi,
+        product_log_density,
+        trained=3,
+        slow=True,
+    ),
+    Case(
+        "KernelNoise",
+        lambda: likelihoods.KernelNoise(
+            gpflow.kernels.Matern32(lengthscales=0.7) * gpflow.kernels.RationalQuadratic()
+            + gpflow.kernels.RationalQuadratic(0.2, lengthscales=0.5, alpha=2.5)
+        ),
+        _kernel_phi,
+        kernel_log_density,
+        trained=6,
+        slow=True,
+    ),
+    Case(
+        "LogisticNoise",
+        lambda: likelihoods.LogisticNoise(0.3),
+        lambda r: mp.sech(mp.sqrt(r) / (2 * mp.mpf(0.3))) ** 2,
+        logistic_noise_log_density(0.3),
+    ),
+    Case(
+        "Matern72",
+        lambda: likelihoods.Matern(3.5, 1.3),
+        _matern_phi(1.3, 3.5),
+        matern_log_density(1.3, 3.5),
+        slow=True,
     ),
     Case(
         "Matern32",

@@ -243,7 +243,12 @@ OF_PARAMETER: dict[str, Callable[[Any], likelihoods.SuperGaussianLikelihood]] = 
     "Gaussian: scale": lambda value: likelihoods.Gaussian(scale=value),
     "StudentT: scale": likelihoods.StudentT,
     "StudentT: df": lambda value: likelihoods.StudentT(df=value),
+    "Cauchy: scale": likelihoods.Cauchy,
     "Laplace: scale": likelihoods.Laplace,
+    "AsymmetricLaplace: scale": likelihoods.AsymmetricLaplace,
+    "GeneralizedGaussian: scale": likelihoods.GeneralizedGaussian,
+    "LogisticNoise: scale": likelihoods.LogisticNoise,
+    "Matern: scale": lambda value: likelihoods.Matern(3.5, value),
     "Matern32: scale": likelihoods.Matern32,
     "Matern52: scale": likelihoods.Matern52,
 }

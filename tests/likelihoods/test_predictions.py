@@ -16,11 +16,14 @@ from cases import (
     CONTINUOUS,
     Case,
     LogDensity,
+    asymmetric_laplace_log_density,
     case_id,
     column,
+    generalized_gaussian_log_density,
     laplace_log_density,
     log_mean_exp,
     logistic_log_density,
+    logistic_noise_log_density,
     matern_log_density,
     mean_of,
     normal_log_density,
@@ -49,10 +52,28 @@ OF_SCALE: dict[
         lambda s: student_t_log_density(s, 0.8),
     ),
     "Laplace": (likelihoods.Laplace, laplace_log_density),
+    "AsymmetricLaplace": (
+        lambda s: likelihoods.AsymmetricLaplace(s, 0.2),
+        lambda s: asymmetric_laplace_log_density(s, 0.2),
+    ),
+    **{
+        f"GeneralizedGaussian-{p}": (
+            lambda s, p=p: likelihoods.GeneralizedGaussian(s, p),
+            lambda s, p=p: generalized_gaussian_log_density(s, p),
+        )
+        for p in (0.3, 0.6, 1.3, 1.9)
+    },
+    "LogisticNoise": (likelihoods.LogisticNoise, logistic_noise_log_density),
+    "Matern72": (
+        lambda s: likelihoods.Matern(3.5, s),
+        lambda s: matern_log_density(s, 3.5),
+    ),
     "Matern32": (likelihoods.Matern32, lambda s: matern_log_density(s, 1.5)),
     "Matern52": (likelihoods.Matern52, lambda s: matern_log_density(s, 2.5)),
 }
 every_scaled = pytest.mark.parametrize("name", OF_SCALE)
+
+HEAVY = {"StudentT-heavy", "Cauchy"}  # of which y has no mean
 
 
 def inputs(Y: tf.Tensor) -> tf.Tensor:
@@ -87,6 +108,8 @@ def test_log_prob_is_the_textbook_density(case: Case) -> None:
         (likelihoods.StudentT(0.6, 4.3), scipy.stats.t(4.3, 0.4, 0.6)),
         (likelihoods.StudentT(2.0, 0.8), scipy.stats.t(0.8, 0.4, 2.0)),
         (likelihoods.Laplace(0.7), scipy.stats.laplace(0.4, 0.7)),
+        (likelihoods.Cauchy(0.7), scipy.stats.cauchy(0.4, 0.7)),
+        (likelihoods.LogisticNoise(0.7), scipy.stats.logistic(0.4, 0.7)),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -104,7 +127,8 @@ def test_log_prob_at_zero_residual(case: Case) -> None:
     Y = column(1.0)
     actual = float(case.make().log_prob(inputs(Y), Y, Y)[0])
     expected = case.log_density(1.0, 1.0)
-    assert expected - 1e-7 < actual < expected + 1e-13
+    cost = 1e-5 if case.name == "GeneralizedGaussian-cusp" else 1e-7  # (√eps/s)^p
+    assert expected - cost < actual < expected + 1e-13
 
 
 @every_case
@@ -163,7 +187,7 @@ def test_predict_log_density_of_a_class(case: Case, sd: float) -> None:
 def test_cauchy_predictive_is_the_voigt_profile(ratio: float) -> None:
     """StudentT of one degree of freedom, in closed form."""
     Y = column(0.0, 0.7, 5.0, 200.0)
-    actual = likelihoods.StudentT(ratio, 1.0).predict_log_density(
+    actual = likelihoods.Cauchy(ratio).predict_log_density(
         inputs(Y), tf.zeros_like(Y), tf.ones_like(Y), Y
     )
     expected = np.log(scipy.special.voigt_profile(Y[:, 0].numpy(), 1.0, ratio))
@@ -225,23 +249,30 @@ def test_student_t_has_no_mean_below_one_degree_of_freedom(df: float) -> None:
     assert np.all(np.isinf(variance))
 
 
-@pytest.mark.parametrize("case", [c for c in CONTINUOUS if c.name != "StudentT-heavy"], ids=case_id)
-def test_noise_variance_is_the_second_moment_of_the_density(case: Case) -> None:
-    """Var[y|f] = ∫ (y − f)² p(y|f) dy, and the predictive variance adds Var f."""
-    with mp.workdps(20):
-        half = mp.quad(
-            lambda y: y * y * mp.exp(case.log_density(float(y), 0.0)),
-            [0, 0.3, 1, 3, 10, 30, 100, 1e3, 1e4, 1e6, 1e9],
-        )
+@pytest.mark.parametrize("case", [c for c in CONTINUOUS if c.name not in HEAVY], ids=case_id)
+def test_moments_of_y_are_those_of_the_density(case: Case) -> None:
+    """E[y|f] and Var[y|f] = ∫ (y − f)ᵏ p(y|f) dy, and the predictive variance adds Var f."""
+    edges = [0, 0.3, 1, 3, 10, 30, 100, 1e3, 1e4, 1e6, 1e9]
+
+    def side(power: int, sign: float) -> mp.mpf:
+        def integrand(y: mp.mpf) -> mp.mpf:
+            return y**power * mp.exp(case.log_density(sign * float(y), 0.0))
+
+        with mp.workdps(20):
+            return mp.quad(integrand, edges)
+
+    shift = float(side(1, 1.0) - side(1, -1.0))
+    noise_variance = float(side(2, 1.0) + side(2, -1.0)) - shift**2
     F, Fvar = column(0.3, -4.0), column(0.5, 2.0)
     likelihood = case.make()
-    np.testing.assert_allclose(
-        likelihood.conditional_variance(inputs(F), F), float(2 * half) * np.ones([2, 1]), rtol=1e-7
-    )
-    np.testing.assert_array_equal(likelihood.conditional_mean(inputs(F), F), F)
+    if case.name != "AsymmetricLaplace":
+        np.testing.assert_array_equal(likelihood.conditional_mean(inputs(F), F), F)
+    np.testing.assert_allclose(likelihood.conditional_mean(inputs(F), F), F + shift, rtol=1e-7)
+    variance = likelihood.conditional_variance(inputs(F), F)
+    np.testing.assert_allclose(variance, noise_variance * np.ones([2, 1]), rtol=1e-7)
     mean, variance = likelihood.predict_mean_and_var(inputs(F), F, Fvar)
-    np.testing.assert_array_equal(mean, F)
-    np.testing.assert_allclose(variance, Fvar + float(2 * half), rtol=1e-7)
+    np.testing.assert_array_equal(mean, likelihood.conditional_mean(inputs(F), F))
+    np.testing.assert_allclose(variance, Fvar + noise_variance, rtol=1e-7)
 
 
 @every_binary_case
@@ -301,10 +332,12 @@ def test_class_probabilities_sum_to_one(case: Case) -> None:
 
 # ---- expectations of log p ----
 
+CLOSED = ("Gaussian", "Gaussian-scale", "Laplace", "AsymmetricLaplace", "BayesianSVM")
+
 
 @pytest.mark.parametrize(
     "case",
-    [c for c in CASES if c.name in ("Gaussian", "Gaussian-scale", "Laplace", "BayesianSVM")],
+    [c for c in CASES if c.name in CLOSED],
     ids=case_id,
 )
 @pytest.mark.parametrize("sd", [1e-3, 0.1, 1.0, 50.0])
@@ -364,6 +397,8 @@ def test_log_prob_has_a_finite_gradient_at_zero_residual(case: Case) -> None:
 def test_gradients_are_those_of_the_value(case: Case, method: str) -> None:
     """In Fmu and Fvar, by central differences: Newton steps on the ordinary ELBO need them."""
     likelihood, Y = case.make(), column(1.0, 1.0, -1.0)
+    # Quadrature of a mixture jumps by 1e-8 from one set of nodes to the next.
+    rtol = 1e-3 if case.name in ("NoiseMixture", "KernelNoise") else 1e-6
 
     def value(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
         return getattr(likelihood, method)(inputs(Y), Fmu, Fvar, Y)
@@ -374,9 +409,9 @@ def test_gradients_are_those_of_the_value(case: Case, method: str) -> None:
         total = value(Fmu, Fvar)
     by_mean, by_variance = tape.gradient(total, [Fmu, Fvar])
     differences = (value(Fmu + step, Fvar) - value(Fmu - step, Fvar)) / (2 * step)
-    np.testing.assert_allclose(by_mean[:, 0], differences, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(by_mean[:, 0], differences, rtol=rtol, atol=rtol / 10.0)
     differences = (value(Fmu, Fvar + step) - value(Fmu, Fvar - step)) / (2 * step)
-    np.testing.assert_allclose(by_variance[:, 0], differences, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(by_variance[:, 0], differences, rtol=rtol, atol=rtol / 10.0)
 
 
 @pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
@@ -384,7 +419,7 @@ def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
     """Each has a gradient through log p, and it is that of the value."""
     likelihood, Y = case.make(), column(1.0, -2.0)
     parameters = likelihood.trainable_parameters
-    assert len(parameters) == (2 if case.name.startswith("StudentT") else 1)
+    assert len(parameters) == case.trained
     for parameter in parameters:
         variable = parameter.unconstrained_variable
 
@@ -393,8 +428,8 @@ def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
 
         with tf.GradientTape() as tape:
             total = value()
-        gradient = float(tape.gradient(total, variable))
-        start, step = float(variable), 1e-5
+        gradient = float(tf.reduce_sum(tape.gradient(total, variable)))
+        start, step = variable.numpy(), 1e-5
         variable.assign(start + step)
         above = float(value())
         variable.assign(start - step)

@@ -12,11 +12,20 @@ from gpflow_aaci import (
     TiltedDistribution,
     likelihoods,
 )
+from gpflow_aaci.distributions.mixture import TiltedMixture, TiltedSum
 
 tfd = tfp.distributions
 CLOSED_FORMS = {
     likelihoods.Gaussian: tfd.Deterministic,
     likelihoods.StudentT: tfd.Gamma,
+    likelihoods.Cauchy: tfd.Gamma,
+    likelihoods.AsymmetricLaplace: tfd.InverseGaussian,
+    likelihoods.GeneralizedGaussian: TiltedDistribution,
+    likelihoods.KernelNoise: TiltedMixture,
+    likelihoods.NoiseMixture: TiltedMixture,
+    likelihoods.NoiseProduct: TiltedSum,
+    likelihoods.LogisticNoise: PolyaGamma,
+    likelihoods.Matern: GeneralizedInverseGaussian,
     likelihoods.Laplace: tfd.InverseGaussian,
     likelihoods.Matern32: GeneralizedInverseGaussian,
     likelihoods.Matern52: GeneralizedInverseGaussian,

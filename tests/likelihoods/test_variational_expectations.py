@@ -10,9 +10,11 @@ import tensorflow as tf
 from cases import (
     LogDensity,
     column,
+    generalized_gaussian_log_density,
     laplace_log_density,
     log_mean_exp,
     logistic_log_density,
+    logistic_noise_log_density,
     matern_log_density,
     mean_of,
     student_t_log_density,
@@ -58,6 +60,18 @@ REGRESSION: dict[str, Makers] = {
     ),
     "Laplace": (likelihoods.Laplace, laplace_log_density),
     "Hinged": (Hinged, laplace_log_density),
+    **{
+        f"GeneralizedGaussian-{p}": (
+            lambda s, p=p: likelihoods.GeneralizedGaussian(s, p),
+            lambda s, p=p: generalized_gaussian_log_density(s, p),
+        )
+        for p in (0.3, 0.6, 1.3, 1.9)
+    },
+    "LogisticNoise": (likelihoods.LogisticNoise, logistic_noise_log_density),
+    "Matern72": (
+        lambda s: likelihoods.Matern(3.5, s),
+        lambda s: matern_log_density(s, 3.5),
+    ),
     "Matern32": (likelihoods.Matern32, lambda s: matern_log_density(s, 1.5)),
     "Matern52": (likelihoods.Matern52, lambda s: matern_log_density(s, 2.5)),
 }

@@ -1,0 +1,239 @@
+"""Mixtures and products of laws of noise: of completely monotone φ, both are one again."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+from ..distributions.mixture import TiltedMixture, TiltedSum
+from ..special import log_mixture
+from .numerical import LogPhi, NumericalNoise
+from .regression import Deterministic, ResidualLikelihood
+from .super_gaussian import SuperGaussianLikelihood
+
+
+class _OfComponents(ResidualLikelihood, abc.ABC):
+    """Of members with g = 0 and h² = a_k (y − f)², each a function of (y − f)² alone."""
+
+    def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.components = _checked(type(self).__name__, components)
+
+    def _scale(self, component: ResidualLikelihood, dtype: tf.DType) -> tf.Tensor:
+        """a_k, []."""
+        zero = tf.zeros([], default_float())
+        return tf.cast(component.gamma(zero), dtype)
+
+    def _log_phis(self, r: TensorType) -> list[tf.Tensor]:
+        """log φ_k(a_k r)."""
+        return [
+            component.log_phi(self._scale(component, r.dtype) * r) for component in self.components
+        ]
+
+    def _tilts(self, c: tf.Tensor) -> tuple[list[tfp.distributions.Distribution], list[tf.Tensor]]:
+        """The laws of ω_k at √a_k c, and a_k: together, the law of a_k ω_k at c."""
+        scales = [self._scale(component, c.dtype) for component in self.components]
+        laws = [
+            component.tilted(tf.sqrt(scale) * c)
+            for component, scale in zip(self.components, scales, strict=True)
+        ]
+        return laws, scales
+
+
+class NoiseMixture(_OfComponents):
+    """
+    Σ w_k p_k(y|f), e.g. of a narrow and a wide normal law (the contaminated normal).
+
+    With r = (y − f)², φ(r) = Σ w_k C_k φ_k(a_k r)/C and C = Σ w_k C_k. ω is a mixture too::
+
+        NoiseMixture([Gaussian(scale=0.1), Gaussian(scale=1.0)], weights=[0.9, 0.1])
+    """
+
+    def __init__(
+        self,
+        components: Sequence[SuperGaussianLikelihood],
+        weights: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """
+        :param components: at least two densities of y − f that are symmetric about 0, of this
+            package or one's own; shared, with their Parameters.
+        :param weights: as many positive numbers that sum to 1, learnable; equal unless given. A
+            ``Parameter`` is shared, with its own transform.
+        :raises ValueError: for components that are not of that kind, or other weights.
+        """
+        super().__init__(components, **kwargs)
+        self.weights = _simplex("NoiseMixture", "weights", weights, len(self.components))
+
+    def _log_heights(self, dtype: tf.DType) -> tf.Tensor:
+        """log w_k C_k, [K]."""
+        zero = tf.zeros([], default_float())
+        log_C = tf.stack([component.log_C(zero) for component in self.components])
+        return tf.cast(tf.math.log(self.weights) + log_C, dtype)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_logsumexp(self._log_heights(Y.dtype)) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        """log Σ p_k φ_k, p_k = w_k C_k/C."""
+        r = tf.convert_to_tensor(r)
+        log_p = tf.nn.log_softmax(self._log_heights(tf.math.real(r).dtype))
+        return log_mixture(tf.unstack(log_p), self._log_phis(r))
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """The mixture of the components' laws, with their probabilities at c."""
+        laws, scales = self._tilts(c)
+        r = tf.square(c)
+        log_heights = tf.unstack(self._log_heights(c.dtype))
+        log_p = tf.stack([a + b for a, b in zip(log_heights, self._log_phis(r), strict=True)])
+        log_p = tf.unstack(tf.nn.log_softmax(log_p, axis=0))
+        return TiltedMixture(self.log_phi, c, log_p, laws, scales)
+
+    def noise_variance(self) -> tf.Tensor:
+        """Σ w_k Var_k."""
+        return tf.reduce_sum(
+            self.weights * tf.stack([component.noise_variance() for component in self.components])
+        )
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """A draw of one of them, by its weight."""
+        seeds = tfp.random.split_seed(seed, n=1 + len(self.components), salt="noise_mixture")
+        u = tf.random.stateless_uniform(tf.shape(F), seeds[0], dtype=F.dtype)
+        cumulated = tf.unstack(tf.cast(tf.cumsum(self.weights), F.dtype))[:-1]
+        chosen = tf.add_n([tf.cast(u >= each, tf.int32) for each in cumulated])
+        draws = tf.zeros_like(F)
+        for k, component in enumerate(self.components):
+            draws = tf.where(chosen == k, component.draw_y(F, seeds[1 + k]), draws)
+        return draws
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """log Σ w_k E p_k(y|f), each by what its component knows."""
+        log_weights = tf.unstack(tf.math.log(self.weights))
+        parts = [
+            log_w + component.scalar_log_density(Fmu, Fvar, Y)
+            for log_w, component in zip(log_weights, self.components, strict=True)
+        ]
+        return tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return SuperGaussianLikelihood.scalar_variational_expectations(self, Fmu, Fvar, Y)
+
+
+class NoiseProduct(_OfComponents, NumericalNoise):
+    """
+    C Π φ_k(a_k (y − f)²), e.g. of Laplace's and the normal law: sharp, with light tails.
+
+    φ is the product, ω the sum of independent a_k ω_k; C and the variance are by quadrature.
+    """
+
+    def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
+        """
+        :param components: at least two densities of y − f that are symmetric about 0, of this
+            package or one's own; shared, with their Parameters.
+        :raises ValueError: for components that are not of that kind.
+        """
+        super().__init__(components, **kwargs)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return tf.add_n(self._log_phis(tf.convert_to_tensor(r)))
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """From log φ, with draws that are sums of the components'; constants are a shift."""
+        log_phis = [component.log_phi for component in self.components]
+        return law_of_sum(c, log_phis, *self._tilts(c))
+
+
+def law_of_sum(
+    c: tf.Tensor,
+    log_phis: Sequence[LogPhi],
+    laws: Sequence[tfp.distributions.Distribution],
+    scales: Sequence[tf.Tensor],
+) -> tfp.distributions.Distribution:
+    """
+    The law at c of Σ a_k ω_k, independent.
+
+    :param log_phis: of every ω_k.
+    :param laws: of every ω_k, at √a_k c.
+    :param scales: a_k.
+    """
+    shift, rest = tf.zeros_like(c), []
+    for log_phi, law, scale in zip(log_phis, laws, scales, strict=True):
+        if isinstance(law, tfp.distributions.Deterministic):
+            shift += scale * law.loc
+        elif isinstance(law, TiltedSum):  # with a shift of its own
+            shift += scale * law.shift
+            rest.append((law.log_phi, law, scale))
+        else:
+            rest.append((log_phi, law, scale))
+    if not rest:
+        return Deterministic(shift)
+
+    def log_phi_of_rest(r: tf.Tensor) -> tf.Tensor:
+        return tf.add_n([each(tf.cast(scale, r.dtype) * r) for each, _, scale in rest])
+
+    _, laws, scales = zip(*rest, strict=True)
+    return TiltedSum(log_phi_of_rest, c, laws, scales, shift)
+
+
+def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[ResidualLikelihood]:
+    """
+    The components, if each is a density of (y − f)² alone.
+
+    :raises ValueError: saying which is not, and why.
+    """
+    accepted = "two or more likelihoods of y − f, with h² ∝ (y − f)² and g = 0, in a list"
+    if not isinstance(components, list | tuple) or len(components) < 2:
+        raise ValueError(f"{owner}: components must be {accepted}. Found: {components!r}.")
+    for component in components:
+        reason = _why_not(component)
+        if reason:
+            raise ValueError(
+                f"{owner}: components must be {accepted}. Found: {type(component).__name__}, "
+                f"{reason}."
+            )
+    return list(components)
+
+
+def _why_not(component: Any) -> str:
+    """What is wrong with it, or nothing."""
+    if not isinstance(component, SuperGaussianLikelihood):
+        return "which is no SuperGaussianLikelihood"
+    if not component.is_density or component.labels is not None:
+        return "which is no density of a real y"
+    Y = tf.constant([-3.0, 0.0, 0.7, 20.0], default_float())
+    if np.any(component.g(Y) != 0.0):
+        return "whose g is not 0"
+    centre, remainder = component.complete_square(Y)
+    gamma, log_C = component.gamma(Y).numpy(), component.log_C(Y).numpy()
+    if not np.allclose(centre, Y, rtol=1e-6) or np.any(np.abs(remainder) > 1e-6 * gamma):
+        return "whose h² is not proportional to (y − f)²"
+    if not (np.ptp(gamma) <= 1e-6 * gamma[0] and np.ptp(log_C) <= 1e-6):
+        return "whose scale depends on y"
+    if not hasattr(component, "noise_variance"):
+        return "which states no noise_variance()"
+    return ""
+
+
+def _simplex(owner: str, name: str, value: Any, size: int) -> Parameter:
+    """
+    ``value`` as a ``Parameter`` on the simplex; a ``Parameter`` is shared, not copied.
+
+    :raises ValueError: unless it is ``size`` positive numbers that sum to 1.
+    """
+    array = np.full(size, 1.0 / size) if value is None else np.asarray(value, dtype=float)
+    proper = array.shape == (size,) and bool(np.all(array > 0.0))
+    if not (proper and abs(array.sum() - 1.0) < 1e-6):
+        raise ValueError(
+            f"{owner}: {name} must be {size} positive numbers that sum to 1. Found: {value}."
+        )
+    if isinstance(value, Parameter):
+        return value
+    return Parameter(array / array.sum(), transform=tfp.bijectors.SoftmaxCentered())

@@ -1,0 +1,175 @@
+"""Noise of density e^{−|y − f|^p}: Laplace's, the normal law's, and all between and beyond."""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.config import default_float
+from gpflow.functions import Function
+
+from ..distributions import InverseGaussian, TiltedDistribution
+from .base import positive_parameter
+from .numerical import log_density_by_quadrature
+from .quadrature import expectation, safe_sqrt
+from .regression import ResidualLikelihood
+
+
+class GeneralizedGaussian(ResidualLikelihood):
+    """
+    p/(2 s Γ(1/p)) · e^{−(|y − f|/s)^p}, 0 < p ≤ 2 (Subbotin 1923; West 1987).
+
+    φ(r) = e^{−(r/s²)^{p/2}}, so ω is positive stable of index p/2 at c = 0, and exponentially
+    tilted elsewhere. p = 1 is ``Laplace(s)``, p = 2 is ``Gaussian(scale=s/√2)``; a smaller p has
+    the sharper peak and the heavier tails, all of whose moments exist.
+    """
+
+    def __init__(self, scale: Any = 1.0, power: Any = 1.5, **kwargs: Any) -> None:
+        """
+        :param scale: s, positive.
+        :param power: p, learnable within (0, 2); 2 itself is held fixed. A ``Parameter`` is
+            shared, with its own transform, which should keep it within (0, 2].
+        :raises ValueError: for values outside of that.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("GeneralizedGaussian", "scale", scale)
+        self.power = _power_parameter(power)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        inverse = 1.0 / self.power
+        log_C = -tf.math.log(2.0 * self.scale) - tf.math.lgamma(1.0 + inverse)
+        return log_C + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        unit = tf.cast(tf.square(self.scale), r.dtype)
+        return -_real_power(r / unit, tf.cast(self.power, r.dtype) / 2.0)
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        return _TiltedStable(self, c)
+
+    def noise_variance(self) -> tf.Tensor:
+        """s² Γ(3/p)/Γ(1/p)."""
+        inverse = 1.0 / self.power
+        log_ratio = tf.math.lgamma(3.0 * inverse) - tf.math.lgamma(inverse)
+        return tf.square(self.scale) * tf.exp(log_ratio)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f ± s G^{1/p}, G ~ Gamma(1/p, 1)."""
+        seeds = tfp.random.split_seed(seed, n=2, salt="generalized_gaussian")
+        power = tf.cast(self.power, F.dtype)
+        gamma = tf.random.stateless_gamma(tf.shape(F), seeds[0], 1.0 / power, dtype=F.dtype)
+        uniform = tf.random.stateless_uniform(tf.shape(F), seeds[1], -1.0, 1.0, F.dtype)
+        return F + tf.sign(uniform) * tf.cast(self.scale, F.dtype) * gamma ** (1.0 / power)
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C − E|y − f|^p/s^p."""
+        moment = expected_power(
+            (Y - Fmu) / self.scale, Fvar / tf.square(self.scale), tf.convert_to_tensor(self.power)
+        )
+        return self.log_C(Y) - moment
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """By quadrature, finer than that of others: a small p has a cusp at y = f."""
+        return log_density_by_quadrature(self, Fmu, Fvar, Y, halvings=22)
+
+
+_TERMS = 48  # of the series below: what follows is 1e-17 of it
+_SERIES_BELOW = 4.0  # standard deviations
+
+
+def expected_power(mean: TensorType, variance: TensorType, power: TensorType) -> tf.Tensor:
+    """
+    E|x|^p under x ~ N(mean, variance), [...], p a scalar: to 1e-9, at the kink and away from it.
+
+    With z = mean/sd it is sd^p 2^{p/2} Γ((p+1)/2)/√π · ₁F₁(−p/2; ½; −z²/2) (Winkelbauer 2012),
+    which near 0 is e^{−z²/2} ₁F₁((p+1)/2; ½; z²/2), a series of positive terms. Further out, where
+    the cusp has no weight, by quadrature.
+    """
+    sd = safe_sqrt(variance)
+    mean = mean + tf.zeros_like(sd)
+    near = tf.abs(mean) < _SERIES_BELOW * sd
+
+    x = 0.5 * tf.square(tf.where(near, mean / sd, tf.zeros_like(mean)))
+    k = np.arange(_TERMS)
+    # Γ((p+1)/2 + k) / (Γ(½ + k) k!)
+    log_gamma = tf.math.lgamma((power + 1.0) / 2.0 + tf.cast(k, power.dtype))
+    below = [math.lgamma(0.5 + j) + math.lgamma(1.0 + j) for j in k]
+    coefficients = tf.exp(log_gamma - tf.cast(np.array(below), power.dtype))
+    series = tf.math.polyval(tf.unstack(coefficients)[::-1], x)
+    # 2^{p/2} sd^p: in logarithms neither factor underflows alone.
+    scale = tf.exp(power * (0.5 * np.log(2.0) + tf.math.log(sd)))
+    inner = scale * tf.exp(-x) * series
+
+    outer = expectation(
+        lambda x: tf.pow(tf.abs(x), power), tf.where(near, _SERIES_BELOW * sd, mean), variance
+    )
+    return tf.where(near, inner, outer)
+
+
+def _real_power(x: TensorType, a: tf.Tensor) -> tf.Tensor:
+    """x^a for real x ≥ 0, or complex of positive real part; x itself, and its slope, for a = 1."""
+    if not x.dtype.is_complex:
+        linear = tf.equal(a, 1.0)
+        power = tf.pow(tf.where(linear, tf.ones_like(x), x), a)
+        return tf.where(linear, x, power)
+    return tf.exp(a * tf.math.log(x))
+
+
+class _TiltedStable(TiltedDistribution):
+    """From log φ alone; but draws at p = 1 are those of the inverse Gaussian law, which it is."""
+
+    def __init__(
+        self,
+        likelihood: GeneralizedGaussian,
+        c: tf.Tensor,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "TiltedStable",
+    ) -> None:
+        parameters = dict(locals())
+        self._likelihood = likelihood
+        super().__init__(likelihood.log_phi, c, validate_args, allow_nan_stats, name)
+        self._parameters = parameters
+
+    @classmethod
+    def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
+        return super()._parameter_properties(dtype, num_classes)
+
+    def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
+        seed = tfp.random.sanitize_seed(seed, salt="TiltedStable")
+        scale = tf.cast(self._likelihood.scale, self.dtype)
+        closed = InverseGaussian(0.5 / (scale * self.c), 0.5 / tf.square(scale))
+        by_inversion = super()._sample_n
+        return tf.cond(
+            tf.equal(tf.convert_to_tensor(self._likelihood.power), 1.0),
+            lambda: closed.sample(n, seed=seed),
+            lambda: by_inversion(n, seed),
+        )
+
+
+def _power_parameter(value: Any) -> Parameter:
+    """
+    p as a ``Parameter``.
+
+    :raises ValueError: where it is not one number in (0, 2].
+    """
+    accepted = "one number in (0, 2]"
+    if isinstance(value, Function):
+        raise ValueError(
+            f"GeneralizedGaussian: power must be {accepted} for all data. Found: {value!r}, a "
+            "Function of X."
+        )
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 0 or not 0.0 < array <= 2.0:
+        raise ValueError(f"GeneralizedGaussian: power must be {accepted}. Found: {value}.")
+    if isinstance(value, Parameter):
+        return value
+    if array == 2.0:
+        return Parameter(value, trainable=False)
+    low, high = (tf.cast(bound, default_float()) for bound in (0.0, 2.0))
+    return Parameter(value, transform=tfp.bijectors.Sigmoid(low, high))

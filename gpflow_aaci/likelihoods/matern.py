@@ -1,0 +1,116 @@
+"""Noise whose density has the shape of a Matérn kernel."""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import TensorType
+
+from ..distributions import GeneralizedInverseGaussian
+from ..special import log_matern, log_matern_of_distance
+from .base import positive_parameter
+from .quadrature import expectation
+from .regression import ResidualLikelihood
+
+
+class Matern(ResidualLikelihood):
+    r"""
+    C · 2^{1−ν}/Γ(ν) s^ν K_ν(s), s = √(2ν) |y − f|/ρ, of any half-integer ν = ½, 3/2, 5/2, …
+
+    C = √(2ν) Γ(ν) / (2√π Γ(ν + ½) ρ). ν = ½ is ``Laplace(ρ)``; ν → ∞ is normal, of variance ρ².
+    φ(r) is a polynomial of order ν − ½ in s = √(2νr)/ρ times e^{−s}, positive whatever its
+    coefficients; it is the kernel's own mixture of squared exponentials (AACI App. A.6).
+    """
+
+    def __init__(self, nu: float = 1.5, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param nu: ν, a positive half-integer; a constant of the class of noise, not learnt.
+        :param scale: ρ, positive.
+        :raises ValueError: for another ν, or a scale that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        order = np.asarray(nu, dtype=float) - 0.5
+        if order.ndim > 0 or not (np.isfinite(order) and order >= 0.0 and order == np.round(order)):
+            raise ValueError(f"{owner}: nu must be one of 1/2, 3/2, 5/2, … Found: {nu}.")
+        self.order = int(order)  # of the polynomial
+        self.nu = self.order + 0.5
+        self.scale = positive_parameter(owner, "scale", scale)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        total = 2.0 * math.sqrt(math.pi / (2.0 * self.nu))  # ∫ k(x) dx at ρ = 1
+        total *= math.exp(math.lgamma(self.nu + 0.5) - math.lgamma(self.nu))
+        return -tf.math.log(total * self.scale) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        unit = tf.cast(2.0 * self.nu / tf.square(self.scale), r.dtype)
+        return log_matern(r * unit, self.order)
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C + E log φ, the latter by quadrature over s."""
+        unit = np.sqrt(2.0 * self.nu) / self.scale
+        log_phi = expectation(
+            lambda x: log_matern_of_distance(tf.abs(x), self.order),
+            unit * (Fmu - Y),
+            tf.square(unit) * Fvar,
+        )
+        return self.log_C(Y) + log_phi
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
+        nu = tf.constant(self.nu, c.dtype)
+        scale = tf.cast(self.scale, c.dtype)
+        return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), nu / tf.square(scale))
+
+    def noise_variance(self) -> tf.Tensor:
+        """ρ² (2ν + 1)/2ν."""
+        return (1.0 + 0.5 / self.nu) * tf.square(self.scale)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f ± ρ s/√2ν: a term sⁱe⁻ˢ of φ is a Gamma(i + 1, 1) density, up to its weight."""
+        seeds = tfp.random.split_seed(seed, n=3, salt="matern_noise")
+        shape, dtype = tf.shape(F), F.dtype
+        u = tf.random.stateless_uniform(shape, seeds[0], dtype=dtype)
+        cumulated = np.cumsum(_gamma_weights(self.order))[:-1]
+        order = tf.ones_like(F)
+        for weight in cumulated:
+            order += tf.cast(u > tf.cast(weight, dtype), dtype)
+        s = tf.random.stateless_gamma(shape, seeds[1], order, dtype=dtype)
+        sign = tf.sign(tf.random.stateless_uniform(shape, seeds[2], -1.0, 1.0, dtype))
+        return F + sign * s * self.scale / tf.cast(np.sqrt(2.0 * self.nu), dtype)
+
+
+class Matern32(Matern):
+    """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ. (The paper's A.6 inverts the constant.)"""
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: ρ, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(1.5, scale, **kwargs)
+
+
+class Matern52(Matern):
+    """3√5/(16ρ) (1 + s + s²/3) e^{−s}, s = √5 |y − f|/ρ."""
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: ρ, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(2.5, scale, **kwargs)
+
+
+def _gamma_weights(order: int) -> np.ndarray:
+    """Of Gamma(1, 1), …, Gamma(order + 1, 1) in the law of s."""
+    log_weights = [
+        math.lgamma(2 * order - i + 1) - math.lgamma(order - i + 1) + i * math.log(2.0)
+        for i in range(order + 1)  # of sⁱ/i! in the polynomial, up to a factor
+    ]
+    weights = np.exp(np.array(log_weights) - max(log_weights))
+    return weights / weights.sum()

@@ -1,0 +1,184 @@
+"""More laws of an additive noise: a skewed one for quantiles, Cauchy's and the logistic."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.functions import Function
+
+from ..distributions import InverseGaussian, PolyaGamma
+from ..special import log_sech_sqrt
+from .base import positive_parameter
+from .quadrature import expectation
+from .regression import (
+    ResidualLikelihood,
+    StudentT,
+    expected_absolute,
+    log_exponential_side,
+)
+
+
+class AsymmetricLaplace(ResidualLikelihood):
+    """
+    The law whose τ-quantile is f: τ(1−τ)/s · e^{−ρ((y−f)/s)}, ρ(u) = u(τ − [u < 0]).
+
+    For quantile regression (Yu and Moyeed 2001). ρ(u) = |u|/2 + (τ − ½) u, of which the straight
+    line goes into C(y) = τ(1−τ)/s · e^{−(τ−½) y/s} and g = (τ−½)/s; h² = (y − f)² and
+    φ(r) = e^{−√r/2s} are those of ``Laplace(2s)``, which it is at τ = ½.
+    """
+
+    def __init__(self, scale: Any = 1.0, quantile: Any = 0.5, **kwargs: Any) -> None:
+        """
+        :param scale: s, positive.
+        :param quantile: τ in (0, 1), held fixed; a ``Parameter`` is shared, and trained if it is
+            trainable.
+        :raises ValueError: for values outside of that.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("AsymmetricLaplace", "scale", scale)
+        self.quantile = _probability("AsymmetricLaplace", "quantile", quantile)
+
+    def _skew(self) -> tf.Tensor:
+        """(τ − ½)/s, the slope of the straight line."""
+        return (self.quantile - 0.5) / self.scale
+
+    def _log_height(self) -> tf.Tensor:
+        """log p(f|f)."""
+        tau = tf.convert_to_tensor(self.quantile)
+        return tf.math.log(tau * (1.0 - tau) / self.scale)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return self._log_height() - self._skew() * Y
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return self._skew() + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return -tf.sqrt(r) / tf.cast(2.0 * self.scale, r.dtype)
+
+    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """log C + g Fmu, of the difference y − Fmu alone."""
+        return self._log_height() - self._skew() * (Y - Fmu)
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """InverseGaussian(mean 1/4sc, shape 1/8s²); at c = 0 a Lévy law, of infinite mean."""
+        scale = tf.cast(2.0 * self.scale, c.dtype)
+        return InverseGaussian(0.5 / (scale * c), 0.5 / tf.square(scale))
+
+    def noise_mean(self) -> tf.Tensor:
+        """E[y|f] − f = s(1−2τ)/τ(1−τ), []."""
+        tau = tf.convert_to_tensor(self.quantile)
+        return self.scale * (1.0 - 2.0 * tau) / (tau * (1.0 - tau))
+
+    def noise_variance(self) -> tf.Tensor:
+        """s²(τ² + (1−τ)²)/(τ(1−τ))²."""
+        tau = tf.convert_to_tensor(self.quantile)
+        sides = tf.square(tau) + tf.square(1.0 - tau)
+        return sides * tf.square(self.scale / (tau * (1.0 - tau)))
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return F + self.noise_mean()
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f + s (E/τ − E'/(1−τ)), E and E' standard exponential."""
+        u = tf.random.stateless_uniform(
+            tf.concat([[2], tf.shape(F)], axis=0), seed, np.finfo(np.float32).tiny, 1.0, F.dtype
+        )
+        above, below = tf.unstack(-tf.math.log(u))
+        return F + self.scale * (above / self.quantile - below / (1.0 - self.quantile))
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log τ(1−τ)/s − (τ−½)(y − Fmu)/s − E|y − f|/2s."""
+        size = expected_absolute(Y - Fmu, Fvar) / (2.0 * self.scale)
+        return self.expected_offset(Fmu, Fvar, Y) - size
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """log C + log E e^{−ρ}, one side of the kink after the other."""
+        d = Y - Fmu
+        above = log_exponential_side(-d, Fvar, self.scale / self.quantile)
+        below = log_exponential_side(d, Fvar, self.scale / (1.0 - self.quantile))
+        return tfp.math.log_add_exp(above, below) + self._log_height()
+
+
+class Cauchy(StudentT):
+    """1/(πσ (1 + ((y − f)/σ)²)): Student's t of one degree of freedom; y has no mean."""
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: σ, positive: half the width at half height.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super(StudentT, self).__init__(**kwargs)  # which would make a Parameter of df
+        self.scale = positive_parameter("Cauchy", "scale", scale)
+        self.df = 1.0
+
+
+class LogisticNoise(ResidualLikelihood):
+    """
+    1/(4s cosh²((y − f)/2s)): between a normal law and a Laplace one, smooth at its centre.
+
+    φ(r) = 1/cosh²(√r/2s). (Not ``Logistic``, which is for classes: there cosh is of f alone.)
+    """
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: s, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("LogisticNoise", "scale", scale)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return -tf.math.log(4.0 * self.scale) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType) -> tf.Tensor:
+        return 2.0 * log_sech_sqrt(r / tf.cast(4.0 * tf.square(self.scale), r.dtype))
+
+    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+        """PG(2, c/s)/2s²."""
+        scale = tf.cast(self.scale, c.dtype)
+        return PolyaGamma(2.0 * tf.ones([], c.dtype), c / scale, 0.5 / tf.square(scale))
+
+    def noise_variance(self) -> tf.Tensor:
+        """π²s²/3."""
+        return np.pi**2 / 3.0 * tf.square(self.scale)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.Logistic(F, self.scale).sample(seed=seed)
+
+    def scalar_variational_expectations(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """E[log σ(u) + log σ(−u)] − log s, u = (y − f)/s."""
+        log_p = expectation(
+            lambda u: 2.0 * tf.math.log_sigmoid(u) - u,
+            (Y - Fmu) / self.scale,
+            Fvar / tf.square(self.scale),
+        )
+        return log_p - tf.math.log(self.scale)
+
+
+def _probability(owner: str, name: str, value: Any) -> Parameter:
+    """
+    ``value`` as a ``Parameter`` that is not trained; a ``Parameter`` is shared, not copied.
+
+    :raises ValueError: where it is not one number in (0, 1).
+    """
+    if isinstance(value, Function):
+        raise ValueError(
+            f"{owner}: {name} must be one number in (0, 1) for all data. Found: {value!r}, a "
+            "Function of X."
+        )
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 0 or not 0.0 < array < 1.0:
+        raise ValueError(f"{owner}: {name} must be one number in (0, 1). Found: {value}.")
+    if isinstance(value, Parameter):
+        return value
+    return Parameter(value, transform=tfp.bijectors.Sigmoid(), trainable=False)

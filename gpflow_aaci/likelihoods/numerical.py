@@ -1,0 +1,133 @@
+"""What is computed of noise of which only log φ is known: its normaliser, variance and draws."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+from ..distributions.rejection import rejection_sample
+from .quadrature import log_expectation
+from .regression import ResidualLikelihood
+
+LogPhi = Callable[[tf.Tensor], tf.Tensor]
+"""log φ(r), elementwise, of float64."""
+
+# x = width · e^{(π/2) sinh t} at equidistant t: a doubly exponential rule on (0, ∞), for which
+# powers at 0 and at ∞ are as good as exponentials (Takahasi and Mori 1974).
+_STEP = 1.0 / 32.0
+_T = np.arange(-4.5, 5.5, _STEP)
+_NODES = np.exp(np.pi / 2.0 * np.sinh(_T))
+_WEIGHTS = _STEP * np.pi / 2.0 * np.cosh(_T) * _NODES
+
+_WIDTHS = np.logspace(-40, 40, 321)
+_FAR = np.array([1e60, 1e70])  # widths, where a power of x is seen for what it is
+
+
+class NumericalNoise(ResidualLikelihood, abc.ABC):
+    """C φ((y − f)²) of a decreasing φ: a subclass states ``log_phi``, and C follows."""
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        """−log ∫ φ(x²) dx, by quadrature."""
+        return tf.cast(-log_integral(self.log_phi, 0), Y.dtype) + tf.zeros_like(Y)
+
+    def noise_variance(self) -> tf.Tensor:
+        """∫ x² φ(x²) dx / ∫ φ(x²) dx, by quadrature; infinite where it does not exist."""
+        variance = tf.exp(log_integral(self.log_phi, 2) - log_integral(self.log_phi, 0))
+        return tf.cast(variance, default_float())
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f ± a draw by rejection, exact whatever φ is."""
+        seeds = tfp.random.split_seed(seed, n=2, salt="numerical_noise")
+        x = tf.reshape(draw_distance(self.log_phi, tf.size(F), seeds[0]), tf.shape(F))
+        sign = tf.sign(tf.random.stateless_uniform(tf.shape(F), seeds[1], -1.0, 1.0, F.dtype))
+        return F + sign * tf.cast(x, F.dtype)
+
+    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return log_density_by_quadrature(self, Fmu, Fvar, Y)
+
+
+def width_of(log_phi: LogPhi) -> tf.Tensor:
+    """x at which φ(x²) has fallen to 1/e, to within a factor of 2; a constant, []."""
+    log_phi_at = log_phi(tf.constant(_WIDTHS**2))
+    fallen = tf.where(tf.stop_gradient(log_phi_at) < -1.0)[:, 0]
+    at = tf.concat([fallen, [len(_WIDTHS) - 1]], axis=0)[0]
+    return tf.gather(tf.constant(_WIDTHS), at)
+
+
+def log_integral(log_phi: LogPhi, power: int) -> tf.Tensor:
+    """
+    log ∫ |x|^power φ(x²) dx over the real line, [], infinite where the tails are too heavy.
+
+    To 1e-12 for any φ that is smooth in log x; differentiable in what φ is made of.
+    """
+    width = width_of(log_phi)
+    x = width * tf.constant(_NODES)
+    log_terms = log_phi(tf.square(x)) + tf.constant(np.log(2.0 * _WEIGHTS)) + tf.math.log(width)
+    value = tf.reduce_logsumexp(log_terms + power * tf.math.log(x))
+    near, far = tf.unstack(tf.stop_gradient(log_phi(tf.square(width * tf.constant(_FAR)))))
+    decay = (near - far) / np.log(_FAR[1] / _FAR[0])  # of x^−decay
+    infinity = tf.constant(np.inf, value.dtype)
+    return tf.where(decay > power + 1.0 + 1e-6, value, infinity)
+
+
+# Between two of these φ falls but little: its value at the nearer one is an envelope.
+_PANELS = np.concatenate([[0.0], np.logspace(-6, 30, 1801)])
+
+
+def draw_distance(log_phi: LogPhi, num_draws: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """
+    Draws of x > 0 of density ∝ φ(x²), [num_draws], float64, by rejection from a staircase.
+
+    φ decreases, so a panel's first value is above it. What lies beyond 1e30 widths is not drawn.
+    """
+    width = width_of(log_phi)
+    edges = width * tf.constant(_PANELS)
+    # φ(0) = 1, but √r of a user's log φ is better not taken there.
+    log_height = tf.concat([[tf.zeros([], edges.dtype)], log_phi(tf.square(edges[1:-1]))], axis=0)
+    log_mass = log_height + tf.math.log(edges[1:] - edges[:-1])
+
+    def propose(seed: tf.Tensor, row: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        panel_seed, seed = tf.unstack(tfp.random.split_seed(seed, n=2))
+        panel = tf.random.stateless_categorical(log_mass[None], tf.size(row), panel_seed)[0]
+        u = tf.random.stateless_uniform([2, tf.size(row)], seed, 1e-300, 1.0, tf.float64)
+        lower, upper = tf.gather(edges, panel), tf.gather(edges, panel + 1)
+        x = lower + u[0] * (upper - lower)
+        return x, tf.math.log(u[1]) + tf.gather(log_height, panel) <= log_phi(tf.square(x))
+
+    return rejection_sample(propose, [tf.zeros([num_draws], tf.float64)], seed)
+
+
+def log_density_by_quadrature(
+    likelihood: ResidualLikelihood,
+    Fmu: TensorType,
+    Fvar: TensorType,
+    Y: TensorType,
+    **options: int,
+) -> tf.Tensor:
+    """
+    log ∫ p(y|f) N(f | Fmu, Fvar) df, fine about y and about the largest value of the integrand.
+
+    Where noise has the tails of a normal law, that is far from both y and Fmu for an outlier.
+    """
+    Fmu = Fmu + tf.zeros_like(Y)
+    residual = tf.stop_gradient(Y - Fmu)
+    distance = tf.abs(residual) + tf.zeros_like(Fvar)
+    variance = tf.stop_gradient(Fvar) + tf.zeros_like(distance)
+
+    def halve(lower: tf.Tensor, upper: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Towards u in (0, distance) with −d log φ(u²)/du = (distance − u)/variance."""
+        u = (lower + upper) / 2.0
+        steep = 2.0 * u * likelihood.omega_mean(tf.square(u)) * variance > distance - u
+        return tf.where(steep, lower, u), tf.where(steep, u, upper)
+
+    start = (tf.zeros_like(distance), distance)
+    lower, _ = tf.while_loop(lambda *_: True, halve, start, maximum_iterations=30)
+    mode = Y - tf.sign(residual) * tf.stop_gradient(lower)
+    return log_expectation(
+        lambda F: likelihood.scalar_log_prob(F, Y), Fmu, Fvar, [Y, mode], **options
+    )
