@@ -68,12 +68,17 @@ class Switched(AugmentedLikelihood, ScalarLikelihood):
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """``omega_k`` of every part k [..., N, P], though a datum only has that of its own."""
-        laws = {
-            f"omega_{k}": part.full_conditional(X, F, self._own(k, Y)[1])
-            for k, part in enumerate(self.likelihoods)
-        }
-        return tfp.distributions.JointDistributionNamed(laws)
+        """``omega_k`` of every part k [..., N, P]; a datum of another part has one that is idle."""
+        return tfp.distributions.JointDistributionNamed(
+            {f"omega_{k}": self._law(k, X, F, Y) for k in range(len(self.likelihoods))}
+        )
+
+    def _law(
+        self, k: int, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """That of f = 0 where it is idle: of any f, but not of this one."""
+        is_own, y = self._own(k, Y)
+        return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, 0.0 * F), y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -83,7 +88,7 @@ class Switched(AugmentedLikelihood, ScalarLikelihood):
             is_own, y = self._own(k, Y)
             omega = auxiliary[f"omega_{k}"]
             joint = part.log_joint(X, omega, F, y)
-            total += tf.where(is_own, joint, part.full_conditional(X, F, y).log_prob(omega))
+            total += tf.where(is_own, joint, self._law(k, X, F, Y).log_prob(omega))
         return total
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:

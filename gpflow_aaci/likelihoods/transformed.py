@@ -216,7 +216,7 @@ class Warped(TransformedLikelihood):
         """
         Of t⁻¹(z), z by the base's predictive density: double-exponential quadrature over z.
 
-        Where they are infinite (heavy tails and a logarithm), what comes out is only large.
+        Where they are infinite (heavy tails and a logarithm), so is what comes out, or very large.
         """
 
         @tf.autograph.experimental.do_not_convert
@@ -229,7 +229,8 @@ class Warped(TransformedLikelihood):
         z = Fmu + width * z
         weight = jacobian * tf.map_fn(density, z)
         weight /= tf.reduce_sum(weight, 0)
-        y = self.warp.inverse(z)
+        # Where the density has underflowed y may be infinite, but counts for nothing.
+        y = tf.where(weight > 0.0, self.warp.inverse(z), Fmu)
         mean = tf.reduce_sum(weight * y, 0)
         return mean, tf.reduce_sum(weight * tf.square(y - mean), 0)
 
