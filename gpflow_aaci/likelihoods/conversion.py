@@ -19,9 +19,10 @@ from .tilted import TiltedLikelihood
 from .transformed import Scaled
 
 _AUGMENTED = (
-    "gpflow_aaci.likelihoods.{Gaussian, StudentT, Laplace, Matern32, Matern52, Logistic, Probit, "
-    "BayesianSVM, NegativeBinomial, Binomial, Poisson, LogisticSoftmax, HeteroscedasticGaussian, "
-    "Warped} or your own SuperGaussianLikelihood, and GPflow's StudentT, Gaussian, Bernoulli(), "
+    "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
+    "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, KernelNoise, "
+    "Logistic, Probit, BayesianSVM, NegativeBinomial, Binomial, Poisson, LogisticSoftmax, "
+    "HeteroscedasticGaussian, Warped} or your own SuperGaussianLikelihood, and GPflow's StudentT, Gaussian, Bernoulli(), "
     "Bernoulli(invlink=tf.sigmoid) and SwitchedLikelihood of these"
 )
 _OF_CLASSES = "LogisticSoftmax(num_classes)"

@@ -1,5 +1,7 @@
 """Whether a function is completely monotone, by the signs of its derivatives."""
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
@@ -8,9 +10,17 @@ from .numerical import LogPhi
 _HIGHEST_DERIVATIVE = 4
 
 
-def first_wrong_sign(log_phi: LogPhi, r: tf.Tensor) -> tuple[int, float] | None:
+class WrongSign(NamedTuple):
+    """(−1)ᵏ φ⁽ᵏ⁾(r) < 0."""
+
+    order: int  # k
+    r: float
+    value: float  # φ⁽ᵏ⁾(r)
+
+
+def first_wrong_sign(log_phi: LogPhi, r: tf.Tensor) -> WrongSign | None:
     """
-    The order k and the r of the first (−1)ᵏ φ⁽ᵏ⁾(r) < 0, or None (AACI Eq. 8, Bernstein).
+    The first (−1)ᵏ φ⁽ᵏ⁾(r) < 0, or None (AACI Eq. 8, Bernstein).
 
     If φ is a Laplace transform, (−1)ᵏ φ⁽ᵏ⁾(r) ≤ (2k/(e r))ᵏ φ(r/2) too, which says what rounding is
     small against.
@@ -23,7 +33,8 @@ def first_wrong_sign(log_phi: LogPhi, r: tf.Tensor) -> tuple[int, float] | None:
         largest = (2.0 * max(order, 0.5) / (np.e * r.numpy())) ** order * half
         wrong = ~(signed >= -1e-9 * np.maximum(largest, 1e-290))
         if wrong.any():
-            return order, float(r[int(np.argmax(wrong))])
+            at = int(np.argmax(wrong))
+            return WrongSign(order, float(r[at]), float(derivative[at]))
     return None
 
 

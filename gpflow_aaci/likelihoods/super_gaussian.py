@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from gpflow.kernels import Kernel
 
 from ..distributions import TiltedDistribution
 from .quadrature import expectation, log_expectation, safe_sqrt
@@ -41,6 +42,19 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
     """
 
     prior_c = 0.0
+
+    @staticmethod
+    def from_kernel(kernel: Kernel) -> "SuperGaussianLikelihood":
+        """
+        Noise of the shape of a kernel: p(y|f) ∝ k(y, f) (AACI Sec. 3.1).
+
+        :param kernel: an isotropic stationary one of GPflow or your own, positive definite in
+            every dimension, whose lengthscales are learnt; sums and products of such.
+        :raises ValueError: for any other.
+        """
+        from .from_kernel import KernelNoise  # which derives from this class
+
+        return KernelNoise(kernel)
 
     # ---- what a member states (Eq. 4-5) ----
 
