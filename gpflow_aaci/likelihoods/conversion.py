@@ -20,10 +20,11 @@ from .transformed import Scaled
 
 _AUGMENTED = (
     "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
-    "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, KernelNoise, "
-    "Logistic, Probit, BayesianSVM, NegativeBinomial, Binomial, Poisson, LogisticSoftmax, "
-    "HeteroscedasticGaussian, Warped} or your own SuperGaussianLikelihood, and GPflow's StudentT, Gaussian, Bernoulli(), "
-    "Bernoulli(invlink=tf.sigmoid) and SwitchedLikelihood of these"
+    "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, "
+    "KernelNoise, Logistic, Probit, BayesianSVM, NegativeBinomial, Binomial, Poisson, "
+    "LogisticSoftmax, HeteroscedasticGaussian, Warped} or your own SuperGaussianLikelihood, and "
+    "GPflow's StudentT, Gaussian, Bernoulli(), Bernoulli(invlink=tf.sigmoid) and "
+    "SwitchedLikelihood of these"
 )
 _OF_CLASSES = "LogisticSoftmax(num_classes)"
 _OF_COUNTS = "Poisson(max_rate), of rate max_rate·σ(f), or NegativeBinomial(total_count)"

@@ -261,11 +261,10 @@ def _check_positive_definite(kernel: Kernel) -> None:
         at = float(x[int(np.argmax(wrong))])
         raise ValueError(f"{name}, which falls too fast at a distance of {at:.3g}.")
     wrong_sign = first_wrong_sign(log_phi, tf.square(x))
-    if wrong_sign:
-        order, r = wrong_sign
+    if wrong_sign is not None:
         raise ValueError(
-            f"{name}, whose derivative of order {order} in the squared distance has the wrong sign "
-            f"at a distance of {np.sqrt(r):.3g}."
+            f"{name}, whose derivative of order {wrong_sign.order} in the squared distance has the "
+            f"wrong sign at a distance of {np.sqrt(wrong_sign.r):.3g}."
         )
 
 
