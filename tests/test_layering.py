@@ -32,6 +32,7 @@ ORDER = [
     "distributions",
     "likelihoods.quadrature",
     "likelihoods.base",
+    "likelihoods.tilted",
     "likelihoods.super_gaussian",
     "likelihoods.regression",
     "likelihoods.matern",
@@ -42,6 +43,12 @@ ORDER = [
     "likelihoods.closure",
     "likelihoods.from_kernel",
     "likelihoods.classification",
+    "likelihoods.counts",
+    "likelihoods.heteroscedastic",
+    "likelihoods.multiclass",
+    "likelihoods.warps",
+    "likelihoods.transformed",
+    "likelihoods.switched",
     "likelihoods.conversion",
     "likelihoods",
     "augmentation",
@@ -87,6 +94,7 @@ ORDER = [
     "sampling.posterior",
     "predictions",
     "monitor",
+    "testing.several",
     "testing.phi",
     "testing.augmented",
     "testing",
@@ -104,6 +112,9 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
+
+# A way to make a subclass from its base, imported where it is called.
+FACTORIES = {("likelihoods.super_gaussian", "likelihoods.from_kernel")}
 
 
 def imports(module: str, source: str, is_package: bool) -> Iterator[str]:
@@ -138,6 +149,7 @@ def test_every_module_has_its_place() -> None:
 def test_a_module_imports_only_modules_above_it(module: str) -> None:
     path = MODULES[module]
     imported = set(imports(module, path.read_text(), path.name == "__init__.py"))
+    imported -= {made for maker, made in FACTORIES if maker == module}
     above = ORDER[: ORDER.index(module)]
     assert imported <= set(above), f"{module} imports {sorted(imported - set(above))}"
 

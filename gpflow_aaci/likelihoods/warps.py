@@ -131,17 +131,23 @@ class Tanh(Warp):
         Z = tf.convert_to_tensor(Z)
         most = tf.reduce_sum(self.a)
 
+        enough = 4.0 * np.finfo(Z.dtype.as_numpy_dtype).eps
+
+        def goes_on(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor, moved: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_any(moved > enough * (1.0 + tf.abs(y)))
+
         def step(
-            low: tf.Tensor, high: tf.Tensor, y: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            low: tf.Tensor, high: tf.Tensor, y: tf.Tensor, moved: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
             excess = self.forward(y) - Z
             low, high = tf.where(excess < 0.0, y, low), tf.where(excess < 0.0, high, y)
             newton = y - excess * tf.exp(-self.log_slope(y))
             inside = (newton > low) & (newton < high)
-            return low, high, tf.where(inside, newton, (low + high) / 2.0)
+            new = tf.where(inside, newton, (low + high) / 2.0)
+            return low, high, new, tf.abs(new - y)
 
-        start = (Z - most, Z + most, Z)
-        return tf.while_loop(lambda *_: True, step, start, maximum_iterations=60)[2]
+        start = (Z - most, Z + most, Z, tf.ones_like(Z) + tf.abs(Z))
+        return tf.while_loop(goes_on, step, start, maximum_iterations=60)[2]
 
     def _inner(self, Y: TensorType) -> tf.Tensor:
         """b_k (y + c_k), [..., num_terms]."""

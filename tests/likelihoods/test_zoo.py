@@ -26,10 +26,13 @@ from gpflow_aaci import (
 from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_sample
 from gpflow_aaci.likelihoods import (
     AugmentedLikelihood,
+    Gaussian,
     Laplace,
     NegativeBinomial,
     Poisson,
     StudentT,
+    Warped,
+    warps,
 )
 
 N = 12
@@ -151,6 +154,9 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
     assert np.max(np.abs(error)) < 6.0
 
 
+@pytest.mark.by_default(
+    "Poisson", "NegativeBinomial", "LogisticSoftmax", "HeteroscedasticGaussian", "Scaled Gaussian"
+)
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) whatever the auxiliary variables are."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
@@ -164,6 +170,9 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     np.testing.assert_allclose(difference, np.tile(expected, (7, 1)), rtol=1e-8, atol=1e-7)
 
 
+@pytest.mark.by_default(
+    "Poisson", "NegativeBinomial", "LogisticSoftmax", "HeteroscedasticGaussian", "Scaled Gaussian"
+)
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) as a function of each f is potential f − ½ precision f² + a constant."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
@@ -184,6 +193,7 @@ def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member
         np.testing.assert_allclose(values[2], values[0], rtol=1e-7, atol=1e-6)
 
 
+@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "Warped Gaussian, Log")
 def test_it_passes_its_own_checks(member: Member) -> None:
     check_likelihood(member.make(), data_of(member)[1], progress=False)
 
@@ -208,6 +218,7 @@ def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.by_default("LogisticSoftmax", "HeteroscedasticGaussian", "Poisson")
 def test_full_batch_steps_never_lower_the_bound(member: Member) -> None:
     data, model = data_of(member, 30), make_model(member, 30)
     optimizer = AugmentedNaturalGradient(1.0)
@@ -238,6 +249,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
     assert bound == pytest.approx(float(whole.elbo(data)), rel=1e-10)
 
 
+@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
     """Its ELBO, of fixed kernels, is that to which GPflow's own L-BFGS climbs in q."""
     data, model = data_of(member, 20), make_model(member, 20)
@@ -377,6 +389,7 @@ def test_a_step_on_mixed_latents_is_a_natural_gradient_step_of_each() -> None:
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_fit_collapsed_learns_what_the_latents_are_mixed_by() -> None:
     """Where GPflow's L-BFGS, begun there, gains next to nothing."""
     data, model = mixed_data(), make_mixed(AugmentedSVGP, StudentT(0.3))
@@ -402,7 +415,7 @@ def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
     return AugmentedVGP(data, kernel, member.make(), num_latent_gps=L)
 
 
-@pytest.mark.by_default("HeteroscedasticGaussian")
+@pytest.mark.slow
 def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> None:
     """
     Simulation-based calibration (Talts et al. 2018), 500 replicates at once as one model's chains.
@@ -472,3 +485,57 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
                     means.append(values.mean())
                     errors.append(values.std() / np.sqrt(arviz.ess(values)))
                 assert abs(means[0] - means[1]) < 4.5 * np.hypot(*errors)
+
+
+# ---- warps ----
+
+
+@pytest.mark.parametrize(
+    "warp",
+    [
+        warps.Identity(),
+        warps.Log(),
+        warps.BoxCox(0.3),
+        warps.BoxCox(-1.5),
+        warps.Tanh(3, [2.0, 0.5, 8.0], [3.0, 0.2, 9.0], [-1.0, 0.3, -2.0]),
+    ],
+    ids=["Identity", "Log", "BoxCox", "BoxCox, inverse", "Tanh"],
+)
+def test_a_warp_is_inverted_and_has_its_slope(warp: warps.Warp) -> None:
+    y = tf.constant(np.linspace(0.05, 4.0, 200)[:, None])
+    np.testing.assert_allclose(warp.inverse(warp.forward(y)), y, rtol=1e-10)
+    with tf.GradientTape() as tape:
+        tape.watch(y)
+        z = warp.forward(y)
+    slope = tape.gradient(z, y)
+    np.testing.assert_allclose(warp.log_slope(y), np.log(slope), rtol=1e-10, atol=1e-12)
+
+
+def test_gaussian_noise_warped_by_the_identity_is_gaussian() -> None:
+    plain, warped = Gaussian(0.3), Warped(Gaussian(0.3), warps.Identity())
+    rng = np.random.default_rng(0)
+    X, Fmu, Y = rng.normal(size=(3, N, 1))
+    Fvar = rng.uniform(0.1, 2.0, size=(N, 1))
+    for of in (
+        lambda likelihood: likelihood.log_prob(X, Fmu, Y),
+        lambda likelihood: likelihood.variational_expectations(X, Fmu, Fvar, Y),
+        lambda likelihood: likelihood.predict_log_density(X, Fmu, Fvar, Y),
+        lambda likelihood: likelihood.bound(*map(tf.constant, (X, Fmu, Fvar, Y))),
+    ):
+        np.testing.assert_allclose(of(warped), of(plain), rtol=1e-12)
+    for found, expected in zip(
+        warped.predict_mean_and_var(X, Fmu, Fvar),
+        plain.predict_mean_and_var(X, Fmu, Fvar),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_moments_of_a_log_normal_law() -> None:
+    """E y = e^{m + s²/2}, Var y = (e^{s²} − 1) (E y)², s² = v + σ²."""
+    Fmu, Fvar = np.array([[0.3], [-1.0]]), np.array([[0.2], [0.5]])
+    likelihood = Warped(Gaussian(0.3), warps.Log())
+    mean, variance = likelihood.predict_mean_and_var(Fmu, Fmu, Fvar)
+    expected = np.exp(Fmu + (Fvar + 0.3) / 2.0)
+    np.testing.assert_allclose(mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(variance, expected**2 * np.expm1(Fvar + 0.3), rtol=1e-6)
