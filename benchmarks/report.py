@@ -97,7 +97,7 @@ def one_legend(figure: Figure, axes: np.ndarray, title: str | None = None) -> No
     for ax in axes.flat:
         handles, labels = ax.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    columns = min(len(entries) or 1, max(3, 2 * axes.shape[1]))
+    columns = min(len(entries) or 1, 2 * axes.shape[1])
     options = {"ncols": columns, "frameon": False, "title": title}
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", **options)
 

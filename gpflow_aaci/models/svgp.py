@@ -68,9 +68,10 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         """
         Arguments as ``gpflow.models.SVGP``.
 
-        :param likelihood: a ``SuperGaussianLikelihood`` or ``Probit``, or GPflow's ``StudentT``,
-            ``Gaussian``, ``Bernoulli()`` or ``Bernoulli(invlink=tf.sigmoid)``, whose Parameters
-            are shared.
+        :param likelihood: one of :mod:`gpflow_aaci.likelihoods` or your own
+            ``SuperGaussianLikelihood``, or GPflow's ``StudentT``, ``Gaussian``, ``Bernoulli()``,
+            ``Bernoulli(invlink=tf.sigmoid)`` or a ``SwitchedLikelihood`` of these, whose
+            Parameters are shared.
         :raises ValueError: for a likelihood without augmentation, ``q_diag=True`` (the optimal
             q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
             the likelihood's or the kernel's.

@@ -487,6 +487,66 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
                 assert abs(means[0] - means[1]) < 4.5 * np.hypot(*errors)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["HeteroscedasticGaussian", "LogisticSoftmax"])
+def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
+    """Means of f and f², within their errors."""
+    (member,) = [member for member in ZOO if member.name == name]
+    full = make_full_model(member, 6)
+    X, Y = (part.numpy() for part in full.data)
+    L = member.num_latents
+    sparse = AugmentedSVGP(full.kernel, member.make(), X.copy(), num_latent_gps=L, num_data=6)
+    of_full = sample_posterior(full, 4000, 4, 100, progress=False).posterior["f"].values
+    # With Z = X, u is f at X less the mean function, here 0.
+    of_sparse = sample_posterior(sparse, 4000, 4, 100, data=(X, Y), progress=False)
+    for power in (1, 2):
+        for i in range(6):
+            for latent in range(L):
+                one, other = (
+                    values[:, :, i, latent] ** power
+                    for values in (of_full, of_sparse.posterior["u"].values)
+                )
+                errors = [v.std() / np.sqrt(arviz.ess(v)) for v in (one, other)]
+                assert abs(one.mean() - other.mean()) < 4.5 * np.hypot(*errors) + 1e-3
+
+
+@pytest.mark.by_default("Poisson", "Binomial with trials", "LogisticSoftmax")
+def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
+    model = make_full_model(member, 5)
+    samples = sample_posterior(model, 3, 2, 1, keep_omega=True, progress=False)
+    L, several = member.num_latents, ("Poisson", "LogisticSoftmax", "HeteroscedasticGaussian")
+    assert samples.posterior["f"].shape == (2, 3, 5, L)
+    named = {"n", "omega"} if member.name in several else set()
+    assert named <= set(samples.posterior)
+    if member.name not in ("Switched", "HeteroscedasticGaussian"):
+        assert samples.posterior["omega"].shape == (2, 3, 5, L)
+    log_likelihood = samples.log_likelihood["y"]
+    assert log_likelihood.shape == samples.posterior_predictive["y"].shape == (2, 3, 5)
+    np.testing.assert_array_equal(samples.observed_data["y"], model.data[1][:, 0])
+    X, Y, _ = model.checked_batch()
+    expected = member.log_density(X.numpy(), samples.posterior["f"].values, Y.numpy())
+    np.testing.assert_allclose(log_likelihood, expected, rtol=1e-8, atol=1e-10)
+    mean, variance = gpflow_aaci.predictions.predict_y(model, samples, X, progress=False)
+    assert np.all(np.isfinite(mean))
+    assert np.all(variance >= 0.0)
+    density = gpflow_aaci.predictions.predict_log_density(model, samples, (X, Y), progress=False)
+    assert density.shape == (5,)
+
+
+@pytest.mark.by_default("NegativeBinomial", "LogisticSoftmax", "Warped StudentT")
+def test_float32_is_close_to_float64(member: Member) -> None:
+    values = []
+    for dtype in (np.float64, np.float32):
+        with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
+            data, model = data_of(member), make_model(member)
+            AugmentedNaturalGradient(1.0).minimize(model, data)
+            mean, _ = model.predict_y(data[0])
+            assert mean.dtype == dtype
+            bounds = [model.elbo(data), model.standard_elbo(data)]
+            values.append([*bounds, *np.ravel(mean)])
+    np.testing.assert_allclose(values[1], values[0], rtol=5e-3, atol=5e-3)
+
+
 # ---- warps ----
 
 
