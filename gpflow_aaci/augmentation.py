@@ -40,7 +40,7 @@ from .likelihoods.tilted import of_y
 @check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]", "return: [batch..., N, L]")
 def aux_full_conditional_c(likelihood: TiltedLikelihood, F: TensorType, Y: TensorType) -> tf.Tensor:
     """c of p(ω|f, y); |h(f, y)| where it is super-Gaussian (AACI Thm 2)."""
-    return _with_one_omega(likelihood).conditional_c(F, Y)
+    return with_one_omega(likelihood).conditional_c(F, Y)
 
 
 @check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -72,7 +72,7 @@ def aux_posterior_c(
 
     √(E_q h²), floored, where the likelihood is super-Gaussian (AACI Alg. 1).
     """
-    likelihood = _with_one_omega(likelihood)
+    likelihood = with_one_omega(likelihood)
     return likelihood.c_at(likelihood.expected_tilt(Fmu, Fvar, Y))
 
 
@@ -87,7 +87,7 @@ def aux_posterior(
 @check_shapes("Y: [batch..., N, P]")
 def aux_prior(likelihood: TiltedLikelihood, Y: TensorType) -> tfp.distributions.Distribution:
     """π(ω), one for every datum; it may have no moments."""
-    likelihood = _with_one_omega(likelihood)
+    likelihood = with_one_omega(likelihood)
     like = likelihood.site_potential(tf.ones([], Y.dtype), Y)  # as many columns as f has
     return likelihood.tilted(likelihood.prior_c * tf.ones_like(like), Y)
 
@@ -96,7 +96,7 @@ def init_aux_posterior(
     likelihood: TiltedLikelihood, shape: tuple[int, ...], Y: TensorType | None = None
 ) -> tfp.distributions.Distribution:
     """q(ω) of c = 1, of batch ``shape``: somewhere to start, for every c is valid."""
-    return _with_one_omega(likelihood).tilted(tf.ones(shape, default_float()), Y)
+    return with_one_omega(likelihood).tilted(tf.ones(shape, default_float()), Y)
 
 
 def init_aux_variables(
@@ -114,7 +114,7 @@ def aux_posterior_mean(
     likelihood: TiltedLikelihood, c: TensorType, Y: TensorType | None = None
 ) -> tf.Tensor:
     """ω̄ = E_q ω = d log Z/dη (AACI Sec. 3.3.1), at a floored c where it may be infinite."""
-    likelihood = _with_one_omega(likelihood)
+    likelihood = with_one_omega(likelihood)
     return of_y(likelihood.tilted_mean, likelihood.tilt_at(c), Y)
 
 
@@ -123,7 +123,7 @@ def aux_kldivergence(
     likelihood: TiltedLikelihood, c: TensorType, Y: TensorType | None = None
 ) -> tf.Tensor:
     """KL[q ‖ π] = η ω̄ − log Z(η); −c² ω̄ − log φ(c²) where the likelihood is super-Gaussian."""
-    tilt = _with_one_omega(likelihood).tilt_at(c)
+    tilt = with_one_omega(likelihood).tilt_at(c)
     log_Z = of_y(likelihood.log_partition, tilt, Y)
     return tilt * of_y(likelihood.tilted_mean, tilt, Y) - log_Z
 
@@ -180,7 +180,7 @@ def expected_auglik_potential_and_precision(
     likelihood: TiltedLikelihood, c: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Both expectations, with ω̄ computed once."""
-    return _with_one_omega(likelihood).sites_at(c, Y)
+    return with_one_omega(likelihood).sites_at(c, Y)
 
 
 # ---- likelihoods and bounds ----
@@ -200,7 +200,7 @@ def logtilt(
 
     log C + g f − h² ω where super-Gaussian (AACI Eq. 10, its sign of g f mended: ERRATA.md).
     """
-    return _expected_logtilt(_with_one_omega(likelihood), omega, F, tf.zeros_like(F), Y)
+    return _expected_logtilt(with_one_omega(likelihood), omega, F, tf.zeros_like(F), Y)
 
 
 @check_shapes("F: [broadcast batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -275,13 +275,14 @@ def optimal_expected_aug_loglik(
     return likelihood.bound(X, Fmu, Fvar, Y)[..., None]
 
 
-def _with_one_omega(likelihood: AugmentedLikelihood) -> TiltedLikelihood:
+def with_one_omega(likelihood: AugmentedLikelihood) -> TiltedLikelihood:
     """
     :raises ValueError: for a likelihood whose q(ω) is not known by one c per output.
     """
     if not isinstance(likelihood, TiltedLikelihood):
         raise ValueError(
             "likelihood must be a TiltedLikelihood here, with one ω per output and so a c of its "
-            f"own. Found: {type(likelihood).__name__}."
+            "own, and no parameter that is a function of X. "
+            f"Found: {type(likelihood).__name__}."
         )
     return likelihood

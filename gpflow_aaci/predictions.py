@@ -155,7 +155,8 @@ def _conditionals(
             f"outputs, from sample_posterior(model). Found: "
             f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
         )
-    unknown = [key for key in draws if key not in ("f", "u", "omega") and "." + key not in known]
+    # Names of parameters have dots; f, u and auxiliary variables have none.
+    unknown = [key for key in draws if "." in key and "." + key not in known]
     if unknown:
         raise ValueError(
             f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."

@@ -86,11 +86,12 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         )
     if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
         parts = [augmented(part) for part in likelihood.likelihoods]
-        tilted = [part for part in parts if isinstance(part, TiltedLikelihood)]
+        tilted = [p for p in parts if isinstance(p, TiltedLikelihood) and p.num_observed(1) == 1]
         if len(tilted) < len(parts):
             raise ValueError(
-                "likelihood: the parts of a SwitchedLikelihood must have one ω per output. "
-                f"Found: {', '.join(type(part).__name__ for part in parts)}."
+                "likelihood: the parts of a SwitchedLikelihood must have one ω and one column of Y "
+                "per output, and no scale that is a Function of X. "
+                f"Found: {', '.join(type(part).__name__ for part in likelihood.likelihoods)}."
             )
         return Switched(tilted)
     nearest = _NEAREST.get(type(likelihood).__name__)

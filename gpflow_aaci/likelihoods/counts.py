@@ -19,8 +19,6 @@ from .base import AugmentedLikelihood, Site, positive_parameter
 from .quadrature import expectation, log_expectation
 from .super_gaussian import SuperGaussianLikelihood
 
-_MOST_OUTCOMES = 4_000  # of a count that has no largest value
-
 
 class _PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
     """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
@@ -78,7 +76,9 @@ class NegativeBinomial(_PowerOfCosh):
         return [tf.math.log((Y + 0.5) / self.total_count)]
 
     def outcomes(self) -> AnyNDArray:
-        return np.arange(float(_MOST_OUTCOMES))[:, None]
+        """For f up to 1."""
+        r = float(self.total_count)
+        return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         return [are_counts(Y, type(self).__name__)]
@@ -127,6 +127,8 @@ class Binomial(_PowerOfCosh):
                 f"of Y. Found: {total_count!r}."
             )
         self.total_count = None if total_count is None else int(total_count)
+        if total_count is None:
+            self.latent_dim = 1
 
     def num_observed(self, num_outputs: int) -> int:
         return num_outputs if self.total_count is not None else 2
@@ -304,7 +306,8 @@ class Poisson(AugmentedLikelihood, ScalarLikelihood):
         return mean, mean + tf.square(self.max_rate) * spread
 
     def outcomes(self) -> AnyNDArray:
-        return np.arange(float(_MOST_OUTCOMES))[:, None]
+        rate = float(self.max_rate)
+        return np.arange(np.ceil(rate + 12.0 * np.sqrt(rate) + 60.0))[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         return [are_counts(Y, type(self).__name__)]

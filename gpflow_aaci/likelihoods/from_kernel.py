@@ -207,7 +207,8 @@ class _OfOneDtype:
         if isinstance(found, property) and found.fget is not None:
             return found.fget(self)
         value = getattr(self._kernel, name)
-        return tf.cast(value, self._dtype) if isinstance(value, Parameter) else value
+        is_number = isinstance(value, Parameter) or tf.is_tensor(value)  # the latter where frozen
+        return tf.cast(value, self._dtype) if is_number else value
 
 
 # ---- which kernels ----

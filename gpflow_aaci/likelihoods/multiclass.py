@@ -166,16 +166,20 @@ def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return u, weight * tf.cast([0.5, *[1.0] * (_NODES - 2), 0.5], end.dtype)
 
 
+_LARGEST = 6.5  # of log tσ: e^{−tσ} is 0 for all that counts
+
+
 def _transforms(
-    Fmu: tf.Tensor, Fvar: tf.Tensor, u: tf.Tensor, of_share: Callable[[tf.Tensor], tf.Tensor]
+    Fmu: tf.Tensor, Fvar: tf.Tensor, u: tf.Tensor, of_exponent: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor:
-    """E of_share(σ) e^{−tσ}, [..., K, T]: it falls where f is about −log(1 + t)."""
+    """E of_exponent(tσ) e^{−tσ}, [..., K, T]: it falls where f is about −log(1 + t)."""
     shift = tf.math.softplus(u)[..., None, :]
-    t = tf.exp(u)[..., None, :]
+    log_t = u[..., None, :]
 
     def function(x: tf.Tensor) -> tf.Tensor:
-        share = tf.sigmoid(x - shift)
-        return of_share(share) * tf.exp(-t * share)
+        largest = tf.constant(_LARGEST, x.dtype)
+        exponent = tf.exp(tf.minimum(log_t + tf.math.log_sigmoid(x - shift), largest))
+        return of_exponent(exponent) * tf.exp(-exponent)
 
     return expectation(function, Fmu[..., None] + shift, Fvar[..., None])
 
@@ -189,14 +193,14 @@ def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def _expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """E σ(f_k)/S, [..., K]: ∫ E[σ_k e^{−tσ_k}] Π_{j≠k} E e^{−tσ_j} dt."""
+    """E σ(f_k)/S, [..., K]: ∫ E[tσ_k e^{−tσ_k}] Π_{j≠k} E e^{−tσ_j} du."""
     u, weight = _nodes(Fmu, Fvar)
     tiny = tf.constant(np.finfo(Fmu.dtype.as_numpy_dtype).tiny, Fmu.dtype)
     logs = tf.math.log(tf.maximum(_transforms(Fmu, Fvar, u, tf.ones_like), tiny))
     others = tf.exp(tf.reduce_sum(logs, -2, keepdims=True) - logs)
     own = _transforms(Fmu, Fvar, u, tf.identity)
     below = math.exp(_LOWEST) * expectation(tf.sigmoid, Fmu, Fvar)
-    p = below + tf.reduce_sum((weight * tf.exp(u))[..., None, :] * own * others, -1)
+    p = below + tf.reduce_sum(weight[..., None, :] * own * others, -1)
     return p / tf.reduce_sum(p, -1, keepdims=True)
 
 

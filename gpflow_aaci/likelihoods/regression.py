@@ -48,7 +48,7 @@ class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
 
     @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.noise_variance() + tf.zeros_like(F)
+        return tf.cast(self.noise_variance(), F.dtype) + tf.zeros_like(F)
 
     @inherit_check_shapes
     def _predict_mean_and_var(

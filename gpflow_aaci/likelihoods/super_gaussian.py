@@ -13,7 +13,7 @@ from gpflow.kernels import Kernel
 
 from ..distributions import TiltedDistribution
 from .quadrature import expectation, log_expectation, safe_sqrt
-from .tilted import TiltedLikelihood, of_y, takes_y
+from .tilted import TiltedLikelihood, named_y, of_y, takes_y
 
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
@@ -139,7 +139,7 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         below = -tf.nn.relu(floor - r)  # without slope at the floor, where log φ has its own
         at_floor = floor if Y is None else floor + tf.zeros_like(r)
         log_phi = of_y(self.log_phi, tf.maximum(r, floor), Y)
-        return log_phi - self.omega_mean(at_floor, Y) * below
+        return log_phi - of_y(self.omega_mean, at_floor, Y) * below
 
     # ---- the augmentation: offset log C + g f, tilt −h², Z(η) = φ(−η), c² = −η ----
 
@@ -157,10 +157,10 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         return tf.sqrt(self.expected_h_squared(F, tf.zeros_like(F), Y))
 
     def log_partition(self, tilt: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return self.floored_log_phi(-tilt, Y)
+        return of_y(self.floored_log_phi, -tilt, Y)
 
     def tilted_mean(self, tilt: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return self.omega_mean(-tilt, Y)
+        return of_y(self.omega_mean, -tilt, Y)
 
     def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return self.log_C(Y) + self.g(Y) * Fmu
@@ -176,11 +176,15 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         """2γω."""
         return 2.0 * self.gamma(Y) * omega
 
+    @named_y
     def _tilted(self, *args: Any, **kwargs: Any) -> tfp.distributions.Distribution:
         """From log φ alone; override it where there is a closed form."""
-        c, *Y = args
-        phi_parameters = Y if takes_y(self.log_phi) else ()
-        return TiltedDistribution(self.log_phi, c, phi_parameters=phi_parameters)
+        c, *rest = args
+        Y = rest[0] if rest else None
+        if takes_y(self.log_phi):
+            of_y(self.log_phi, tf.ones_like(c), Y)  # or it says that Y must be given
+            return TiltedDistribution(self.log_phi, c, phi_parameters=[Y])
+        return TiltedDistribution(self.log_phi, c)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""

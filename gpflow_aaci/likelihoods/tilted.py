@@ -34,7 +34,7 @@ class TiltedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
 
     π may depend on y: then ``log_partition``, ``tilted_mean`` and ``_tilted`` (and ``log_phi``,
     from which super-Gaussian ones derive these) take Y as a second argument. A class whose law
-    does not need not name it. :func:`of_y` calls either.
+    does not need not name it. :func:`of_y` calls either: it goes by the argument's name, ``Y``.
 
     Own likelihoods rather derive from :class:`SuperGaussianLikelihood`, which states all this
     from φ. One f goes with one y: ``Y`` is [..., P] and f is, throughout, and so is what the
@@ -233,23 +233,27 @@ def of_y(method: Callable[..., Any], value: TensorType, Y: TensorType | None) ->
 
 
 def takes_y(method: Callable[..., Any]) -> bool:
-    """Whether it has a second argument."""
-    return any(p.kind is p.VAR_POSITIONAL for p in _parameters(method)) or bool(_second(method))
+    """Whether it has an argument of the name ``Y``."""
+    return _argument_y(getattr(method, "__func__", method)) is not None
 
 
 def _needs_y(method: Callable[..., Any]) -> bool:
-    return any(p.default is p.empty for p in _second(method))
+    argument = _argument_y(getattr(method, "__func__", method))
+    return argument is not None and argument.default is inspect.Parameter.empty
 
 
-def _second(method: Callable[..., Any]) -> list[inspect.Parameter]:
-    return [p for p in _parameters(method) if p.kind is p.POSITIONAL_OR_KEYWORD][1:2]
+_OPTIONAL_Y = inspect.Parameter("Y", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+_NAMED: set[Callable[..., Any]] = set()
 
 
-def _parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
-    function = getattr(method, "__func__", method)
-    return _parameters_of(function)[function is not method :]  # without self
+def named_y(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function(*args)``, which an override may narrow to one argument, takes Y as the second."""
+    _NAMED.add(function)
+    return function
 
 
 @functools.cache  # of the function, not of the method: that would keep its likelihood alive
-def _parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(function).parameters.values())
+def _argument_y(function: Callable[..., Any]) -> inspect.Parameter | None:
+    if function in _NAMED:
+        return _OPTIONAL_Y
+    return inspect.signature(function).parameters.get("Y")

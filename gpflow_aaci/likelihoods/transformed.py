@@ -152,6 +152,9 @@ class Scaled(TransformedLikelihood):
         mean, variance = self.base._predict_mean_and_var(X, *self._f_in_base(X, Fmu, Fvar))
         return self.unit(X) * mean, tf.square(self.unit(X)) * variance
 
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        raise NotImplementedError("Scaled draws y where X is known: draw_y_like(X, F, Y, seed).")
+
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self.unit(X) * self.base.draw_y(F / self.unit(X), seed)
 
@@ -181,7 +184,7 @@ class Warped(TransformedLikelihood):
         if not isinstance(warp, Warp):
             raise ValueError(f"Warped: warp must be a Warp. Found: {type(warp).__name__}.")
         self.base, self.warp = base, warp
-        self.is_density = base.is_density
+        self.is_density = base.is_density and warp.is_onto
 
     def unit(self, X: TensorType | None) -> float:
         return 1.0
@@ -232,7 +235,10 @@ class Warped(TransformedLikelihood):
         # Where the density has underflowed y may be infinite, but counts for nothing.
         y = tf.where(weight > 0.0, self.warp.inverse(z), Fmu)
         mean = tf.reduce_sum(weight * y, 0)
-        return mean, tf.reduce_sum(weight * tf.square(y - mean), 0)
+        is_finite = tf.math.is_finite(mean)
+        spread = tf.square(y - tf.where(is_finite, mean, tf.zeros_like(mean)))
+        infinity = tf.constant(np.inf, mean.dtype)
+        return mean, tf.where(is_finite, tf.reduce_sum(weight * spread, 0), infinity)
 
 
 _T = np.linspace(-3.0, 3.0, 121)

@@ -17,6 +17,9 @@ from ..validation import Check, some
 class Warp(gpflow.Module, abc.ABC):
     """z = t(y), elementwise."""
 
+    is_onto: bool = True
+    """Whether t reaches every real z, so that t′(y) p(t(y)) integrates to 1."""
+
     @abc.abstractmethod
     def forward(self, Y: TensorType) -> tf.Tensor:
         """t(y)."""
@@ -58,6 +61,7 @@ class BoxCox(Warp):
         if not np.isfinite(power):
             raise ValueError(f"BoxCox: power must be finite. Found: {power}.")
         self.power = float(power)
+        self.is_onto = self.power == 0.0
 
     def forward(self, Y: TensorType) -> tf.Tensor:
         log_y = tf.math.log(Y)

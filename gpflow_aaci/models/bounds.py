@@ -10,8 +10,7 @@ from ..algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals
 from ..algebra.projection import marginals
 from ..algebra.statistics import statistics
 from ..algebra.terms import Term, augmented, augmented_at, standard
-from ..augmentation import aux_posterior_c
-from ..likelihoods import TiltedLikelihood
+from ..augmentation import aux_posterior_c, with_one_omega
 from .shared import AnyData, Augmented, Batch, prior_q
 
 
@@ -70,17 +69,16 @@ class WithBounds(Augmented):
     @check_shapes("batch[0]: [N, D]", "batch[1]: [N, P]", "c: [N, L]", "return: []")
     def _collapsed_elbo(self, batch: Batch, c: TensorType | None) -> tf.Tensor:
         X, Y, scale = batch
-        if self.in_turn:
+        if self.in_turn or self.mixing is not None:
             raise ValueError(
                 "collapsed_elbo must be of latent GPs that are independent given c, or the best q "
                 f"is not known in closed form. Found: {type(self.kernel).__name__} kernel and "
                 f"{type(self.likelihood).__name__}."
             )
+        likelihood = with_one_omega(self.likelihood)
         if c is None:
             Fmu, Fvar = self.predict_f(X)
-            c = tf.stop_gradient(aux_posterior_c(self.likelihood, Fmu, Fvar, Y))
-        likelihood = self.likelihood
-        assert isinstance(likelihood, TiltedLikelihood)  # or it has no c
+            c = tf.stop_gradient(aux_posterior_c(likelihood, Fmu, Fvar, Y))
         term = augmented_at(likelihood, to_default_float(c))
         projection = self.project(X)
         start = prior_q(*self.q_mu.shape)

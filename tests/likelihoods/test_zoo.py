@@ -21,6 +21,7 @@ from gpflow_aaci import (
     AugmentedVGP,
     GibbsKernel,
     check_likelihood,
+    likelihoods,
     sample_posterior,
 )
 from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_sample
@@ -28,6 +29,7 @@ from gpflow_aaci.likelihoods import (
     AugmentedLikelihood,
     Gaussian,
     Laplace,
+    LogisticSoftmax,
     NegativeBinomial,
     Poisson,
     StudentT,
@@ -321,6 +323,50 @@ def test_negative_binomial_recovers_its_total_count() -> None:
     assert float(model.likelihood.total_count) == pytest.approx(3.0, abs=0.5)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
+    """As far as e^{1000}: they sum to 1, and so do the slopes to 0."""
+    likelihood, Fmu = LogisticSoftmax(3), tf.constant([[-900.0, -950.0, -800.0]], dtype)
+    X, Y = tf.zeros([1, 1], dtype), tf.zeros([1, 1], dtype)
+    for variance in (1e-2, 2e4):
+        Fvar = variance * tf.ones_like(Fmu)
+        with tf.GradientTape() as tape:
+            tape.watch(Fmu)
+            expected = likelihood.variational_expectations(X, Fmu, Fvar, Y)
+        assert np.all(np.isfinite([*expected, *np.ravel(tape.gradient(expected, Fmu))]))
+        p, _ = likelihood.predict_mean_and_var(X, Fmu, Fvar)
+        assert np.sum(p) == pytest.approx(1.0, abs=1e-5)
+
+
+class OptionalArgument(likelihoods.Laplace):
+    """Its second argument is not Y."""
+
+    def log_phi(self, r: tf.Tensor, power: float = 0.5) -> tf.Tensor:
+        return -(r**power) / tf.cast(self.scale, r.dtype)
+
+
+def test_an_argument_of_another_name_is_not_y() -> None:
+    r = tf.constant([[0.3], [2.0]], tf.float64)
+    ours, plain = OptionalArgument(0.7), likelihoods.Laplace(0.7)
+    np.testing.assert_allclose(ours.bound(r, r, r, r), plain.bound(r, r, r, r), rtol=1e-12)
+
+
+def test_a_law_that_depends_on_y_asks_for_it() -> None:
+    with pytest.raises(ValueError, match="Y must be given"):
+        NegativeBinomial(2.0).tilted(tf.ones([1, 1], tf.float64))
+
+
+def test_what_has_no_c_has_no_collapsed_bound() -> None:
+    (member,) = [member for member in ZOO if member.name == "Poisson"]
+    model, data = make_model(member), data_of(member)
+    for c in (None, np.ones((N, 1))):
+        with pytest.raises(ValueError, match=r"one ω per output.*Found: Poisson"):
+            model.collapsed_elbo(data, c)
+    mixed = make_mixed(AugmentedSVGP, StudentT(0.3))
+    with pytest.raises(ValueError, match=r"collapsed_elbo.*LinearCoregionalization"):
+        mixed.collapsed_elbo(mixed_data())
+
+
 # ---- latent GPs that a kernel mixes ----
 
 
@@ -526,6 +572,7 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     X, Y, _ = model.checked_batch()
     expected = member.log_density(X.numpy(), samples.posterior["f"].values, Y.numpy())
     np.testing.assert_allclose(log_likelihood, expected, rtol=1e-8, atol=1e-10)
+    # with the auxiliary variables among the draws, too
     mean, variance = gpflow_aaci.predictions.predict_y(model, samples, X, progress=False)
     assert np.all(np.isfinite(mean))
     assert np.all(variance >= 0.0)
