@@ -422,6 +422,7 @@ def test_full_conditional_c_is_h(case: Case) -> None:
     h_of: dict[str, Callable[[float, float], float]] = {
         "StudentT": lambda y, f: (y - f) / 0.6,
         "StudentT-heavy": lambda y, f: (y - f) / 2.0,
+        "Cauchy": lambda y, f: (y - f) / 0.6,
         "Logistic": lambda y, f: f,
         "BayesianSVM": lambda y, f: 1.0 - y * f,
     }
@@ -518,7 +519,7 @@ def test_a_large_offset_costs_no_more_than_its_own_rounding(case: Case) -> None:
     Y = 1e6 + rng.normal(size=[50, 1])
     Fmu = Y - 10.0 ** rng.uniform(-3, 1, size=[50, 1])
     Fvar = 10.0 ** rng.uniform(-7, 0, size=[50, 1])
-    scale = {"StudentT": 0.6, "StudentT-heavy": 2.0}.get(case.name, 1.0)
+    scale = {"StudentT": 0.6, "StudentT-heavy": 2.0, "Cauchy": 0.6}.get(case.name, 1.0)
     actual = case.make().expected_h_squared(Fmu, Fvar, Y).numpy()
     for got, m, v, y in zip(actual[:, 0], Fmu[:, 0], Fvar[:, 0], Y[:, 0], strict=True):
         residual = mp.mpf(y) - mp.mpf(m)

@@ -6,7 +6,7 @@ import pytest
 
 from gpflow_aaci import AugmentedSVGP, fit_collapsed, likelihoods
 
-N, SETS = 200, 16
+N, SETS = 200, 12
 
 
 @pytest.mark.slow

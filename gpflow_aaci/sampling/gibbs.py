@@ -105,7 +105,7 @@ class GibbsKernel(_OneSweep):
         self._parameters = {"model": model, "over_relaxation": over_relaxation}
         self._likelihood = model.likelihood
         self._X, self._Y, _ = model.checked_batch()
-        self._in_turn, self._shape = model.in_turn, (model.num_latent_gps, len(self._X))
+        self._in_turn, self._shape = model.in_turn, (model.num_latent_gps, self._X.shape[0])
         self._prior = prior_at_data(model)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> tf.Tensor:

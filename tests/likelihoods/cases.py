@@ -274,6 +274,7 @@ CASES = [
         _stretched_phi(0.8, 1.3),
         generalized_gaussian_log_density(0.8, 1.3),
         trained=2,
+        slow=True,
     ),
     Case(
         "GeneralizedGaussian-cusp",
@@ -291,6 +292,7 @@ CASES = [
         _mixture_phi,
         mixture_log_density,
         trained=4,
+        slow=True,
     ),
     Case(
         "NoiseProduct",

@@ -320,7 +320,7 @@ def test_negative_binomial_recovers_its_total_count() -> None:
         num_data=len(X),
     )
     gpflow_aaci.fit_collapsed(model, (X, Y), progress=False)
-    assert float(model.likelihood.total_count) == pytest.approx(3.0, abs=0.5)
+    assert model.likelihood.total_count.numpy() == pytest.approx(3.0, abs=0.5)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -503,7 +503,7 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
 def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
     """Within four standard errors of both, by their effective sample sizes."""
     model = make_full_model(member, 6)
-    gibbs = sample_posterior(model, 4000, 4, 100, progress=False).posterior["f"].values
+    gibbs = sample_posterior(model, 2000, 4, 100, progress=False).posterior["f"].values
     X, Y, _ = model.checked_batch()
     chol = tf.linalg.cholesky(model.prior_covariance()[0])
 
@@ -514,11 +514,11 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
     @tf.function(autograph=False)
     def run() -> tf.Tensor:
         kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
-            tfp.mcmc.NoUTurnSampler(log_p, step_size=0.3), num_adaptation_steps=300
+            tfp.mcmc.NoUTurnSampler(log_p, step_size=0.3), num_adaptation_steps=150
         )
         start = tf.zeros([4, 6, member.num_latents], tf.float64)
         return tfp.mcmc.sample_chain(
-            1500, start, kernel=kernel, num_burnin_steps=400, trace_fn=None, seed=[2, 3]
+            500, start, kernel=kernel, num_burnin_steps=200, trace_fn=None, seed=[2, 3]
         )
 
     nuts = np.einsum("nm,scml->csnl", chol, run())
@@ -542,9 +542,9 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
     X, Y = (part.numpy() for part in full.data)
     L = member.num_latents
     sparse = AugmentedSVGP(full.kernel, member.make(), X.copy(), num_latent_gps=L, num_data=6)
-    of_full = sample_posterior(full, 4000, 4, 100, progress=False).posterior["f"].values
+    of_full = sample_posterior(full, 2000, 4, 100, progress=False).posterior["f"].values
     # With Z = X, u is f at X less the mean function, here 0.
-    of_sparse = sample_posterior(sparse, 4000, 4, 100, data=(X, Y), progress=False)
+    of_sparse = sample_posterior(sparse, 2000, 4, 100, data=(X, Y), progress=False)
     for power in (1, 2):
         for i in range(6):
             for latent in range(L):
