@@ -77,7 +77,7 @@ class NegativeBinomial(_PowerOfCosh):
 
     def outcomes(self) -> AnyNDArray:
         """For f up to 1."""
-        r = float(self.total_count)
+        r = float(tf.convert_to_tensor(self.total_count))
         return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -306,7 +306,7 @@ class Poisson(AugmentedLikelihood, ScalarLikelihood):
         return mean, mean + tf.square(self.max_rate) * spread
 
     def outcomes(self) -> AnyNDArray:
-        rate = float(self.max_rate)
+        rate = float(tf.convert_to_tensor(self.max_rate))
         return np.arange(np.ceil(rate + 12.0 * np.sqrt(rate) + 60.0))[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:

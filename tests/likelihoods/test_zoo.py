@@ -587,7 +587,7 @@ def test_float32_is_close_to_float64(member: Member) -> None:
         with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
             data, model = data_of(member), make_model(member)
             AugmentedNaturalGradient(1.0).minimize(model, data)
-            mean, _ = model.predict_y(data[0])
+            mean, _ = model.predict_y(data[0].astype(dtype))
             assert mean.dtype == dtype
             bounds = [model.elbo(data), model.standard_elbo(data)]
             values.append([*bounds, *np.ravel(mean)])
