@@ -1,7 +1,5 @@
 """Closed-form natural gradients on the augmented bound."""
 
-import functools
-
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -123,13 +121,15 @@ def _sums_at_q(
     """chol(K_ZZ), q(v), the model's unless given, and the bound's statistics over all rows."""
     rows, scale = model.rows_and_scale(data, progress)
     term = model.term(augmented)
-    parts: list[Statistics] = []
+    total: Statistics | None = None
     for X, Y in rows:
         projection = model.project(X)
         q = model.whitened_q(projection.chol) if q is None else q
-        parts = [functools.reduce(Statistics.plus, parts, statistics(projection, term, q, X, Y))]
+        new = statistics(projection, term, q, X, Y)
+        total = new if total is None else total.plus(new)
     assert q is not None  # there is a row
-    return projection.chol, q, parts[0].times(scale())
+    assert total is not None
+    return projection.chol, q, total.times(scale())
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

@@ -12,7 +12,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import positive
 
 from ..validation import Check, as_default_float
@@ -171,6 +171,17 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return super().variational_expectations(X, *_of_one_float(Fmu, Fvar, Y))
+
+
+class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
+    """p(y|f) is a product over columns, one of f and one of y: ``_scalar_log_prob`` states it."""
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._scalar_log_prob(X, F, Y)
+
+    @inherit_check_shapes
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
 
 
 def as_float(F: TensorType) -> tf.Tensor:

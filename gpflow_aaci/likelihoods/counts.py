@@ -10,12 +10,11 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
-from gpflow.likelihoods import ScalarLikelihood
 
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt, log_sech_sqrt
 from ..validation import Check, some
-from .base import AugmentedLikelihood, Site, positive_parameter
+from .base import OutputwiseLikelihood, Site, positive_parameter
 from .quadrature import expectation, log_expectation
 from .super_gaussian import SuperGaussianLikelihood
 
@@ -206,7 +205,7 @@ class Binomial(_PowerOfCosh):
         return n * mean, n * (mean - tf.square(mean) - spread) + n**2 * spread
 
 
-class Poisson(AugmentedLikelihood, ScalarLikelihood):
+class Poisson(OutputwiseLikelihood):
     r"""
     Poisson counts of rate λσ(f), λ the largest possible (Donner and Opper 2018).
 
@@ -258,13 +257,6 @@ class Poisson(AugmentedLikelihood, ScalarLikelihood):
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential (y − n)/2, precision 2ω."""
         return (Y - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._scalar_log_prob(X, F, Y)
-
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
 
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

@@ -7,16 +7,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import ScalarLikelihood
 
 from ..validation import Check, some
-from .base import AugmentedLikelihood, Site
+from .base import OutputwiseLikelihood, Site
 from .tilted import TiltedLikelihood
 
 _STAND_IN = 1.0  # a y that every likelihood knows, for data that are another's
 
 
-class Switched(AugmentedLikelihood, ScalarLikelihood):
+class Switched(OutputwiseLikelihood):
     """
     GPflow's ``SwitchedLikelihood`` of parts that have an augmentation.
 
@@ -94,13 +93,6 @@ class Switched(AugmentedLikelihood, ScalarLikelihood):
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         omegas = iter(auxiliary[f"omega_{k}"] for k in range(len(self.likelihoods)))
         return self._taken(lambda part, y: part.site(X, next(omegas), y), Y)
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._scalar_log_prob(X, F, Y)
-
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
 
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

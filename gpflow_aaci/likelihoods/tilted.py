@@ -11,17 +11,16 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
-from gpflow.likelihoods import ScalarLikelihood
 from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
 from gpflow.quadrature import NDiagGHQuadrature
 
 from ..distributions.parameters import check_parameter, parameters_of_one_dtype
 from ..validation import require
-from .base import AugmentedLikelihood, Site
+from .base import OutputwiseLikelihood, Site
 from .quadrature import expectation, lifted
 
 
-class TiltedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
+class TiltedLikelihood(OutputwiseLikelihood, abc.ABC):
     r"""
     p(y|f) = ∫ p(y|ω, f) π(ω) dω with an ω > 0 given which the likelihood is Gaussian in f:
 
@@ -177,10 +176,6 @@ class TiltedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     def scalar_log_prob(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """log p(y|f), one value for every output."""
         return self.expected_log_prob_bound(F, tf.zeros_like(F), Y)
-
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
 
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

@@ -10,15 +10,14 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import ScalarLikelihood
 
 from ..validation import Check
-from .base import AugmentedLikelihood, Site
+from .base import OutputwiseLikelihood, Site
 from .tilted import TiltedLikelihood
 from .warps import Warp
 
 
-class TransformedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
+class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     """
     p(y|f, x) = t′(y) p_base(t(y) | f/unit): the augmentation is the base's.
 
@@ -66,13 +65,6 @@ class TransformedLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
         potential, precision = self.base.site(X, auxiliary, self.in_base(X, Y))
         unit = self.unit(X)
         return potential / unit, precision / unit**2
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._scalar_log_prob(X, F, Y)
-
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
 
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

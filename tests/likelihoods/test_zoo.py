@@ -1,6 +1,6 @@
 """One suite for likelihoods of any number of latent GPs, auxiliary variables and columns of Y."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import arviz
 import gpflow
@@ -200,22 +200,31 @@ def test_it_passes_its_own_checks(member: Member) -> None:
     check_likelihood(member.make(), data_of(member)[1], progress=False)
 
 
+def step_as_gpflow(
+    model: AugmentedSVGP,
+    data: tuple[AnyNDArray, AnyNDArray],
+    step_size: float,
+    turns: Iterable[int | slice],
+) -> None:
+    """GPflow's own step, of some latent GPs after others."""
+    loss, q = model.training_loss_closure(data, compile=False), (model.q_mu, model.q_sqrt)
+    for latents in turns:
+        before = [part.numpy() for part in q]
+        NaturalGradient(step_size).minimize(loss, [q])
+        before[0][:, latents] = model.q_mu.numpy()[:, latents]
+        before[1][latents] = model.q_sqrt.numpy()[latents]
+        for part, value in zip(q, before, strict=True):
+            part.assign(value)
+
+
 @pytest.mark.parametrize("step_size", [1.0, 0.3])
 def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size: float) -> None:
     """GPflow's, on the same bound; of one latent GP after the other where they are coupled."""
     data = data_of(member)
     ours, theirs = make_model(member), make_model(member)
     AugmentedNaturalGradient(step_size).minimize(ours, data)
-    loss = theirs.training_loss_closure(data, compile=False)
-    q = theirs.q_mu, theirs.q_sqrt
     turns = range(member.num_latents) if ours.in_turn else [slice(None)]
-    for latent in turns:
-        before = [part.numpy() for part in q]
-        NaturalGradient(step_size).minimize(loss, [q])
-        before[0][:, latent] = theirs.q_mu.numpy()[:, latent]
-        before[1][latent] = theirs.q_sqrt.numpy()[latent]
-        for part, value in zip(q, before, strict=True):
-            part.assign(value)
+    step_as_gpflow(theirs, data, step_size, turns)
     np.testing.assert_allclose(ours.q_mu, theirs.q_mu, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
@@ -423,14 +432,7 @@ def test_a_step_on_mixed_latents_is_a_natural_gradient_step_of_each() -> None:
     data = mixed_data()
     ours, theirs = (make_mixed(AugmentedSVGP, StudentT(0.3)) for _ in range(2))
     AugmentedNaturalGradient(0.6).minimize(ours, data)
-    loss, q = theirs.training_loss_closure(data, compile=False), (theirs.q_mu, theirs.q_sqrt)
-    for latent in range(2):
-        before = [part.numpy() for part in q]
-        NaturalGradient(0.6).minimize(loss, [q])
-        before[0][:, latent] = theirs.q_mu.numpy()[:, latent]
-        before[1][latent] = theirs.q_sqrt.numpy()[latent]
-        for part, value in zip(q, before, strict=True):
-            part.assign(value)
+    step_as_gpflow(theirs, data, 0.6, range(2))
     np.testing.assert_allclose(ours.q_mu, theirs.q_mu, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
