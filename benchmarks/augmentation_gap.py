@@ -96,7 +96,7 @@ def _over_lengthscales(config: AugmentationGap, dataset: Dataset, seed: int) -> 
 
     evaluate = evaluator(model, split)
     begin = model.q_mu.numpy(), model.q_sqrt.numpy()
-    label = {"problem": dataset.name, "seed": seed, **metric_names(split.is_binary)}
+    label = {"problem": dataset.name, "seed": seed, **metric_names(dataset.problem)}
     rows = []
     lengthscales = config.smallest_lengthscale, config.largest_lengthscale
     for lengthscale in np.geomspace(*lengthscales, config.num_lengthscales):

@@ -51,27 +51,58 @@ class Experiment(_Strict):
     minutes: PositiveFloat | None = None  # expected, on 2 cores
 
 
-LikelihoodName = Literal[
+OfTheFirstPaper = Literal[
     "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit", "BayesianSVM"
 ]
+LikelihoodName = Literal[
+    OfTheFirstPaper,
+    "AsymmetricLaplace",
+    "Cauchy",
+    "NegativeBinomial",
+    "Poisson",
+    "LogisticSoftmax",
+]
+GPFlowsName = Literal["MultiClass", "Softmax", "Poisson"]
 
-BINARY_LIKELIHOODS = ("Logistic", "Probit", "BayesianSVM")
+KindOfY = Literal["real", "quantile", "binary", "classes", "counts"]
+"""What y is, or is asked of it: which metrics there are."""
+
+_KINDS: dict[str, KindOfY] = {
+    "Logistic": "binary",
+    "Probit": "binary",
+    "BayesianSVM": "binary",
+    "LogisticSoftmax": "classes",
+    "MultiClass": "classes",
+    "Softmax": "classes",
+    "NegativeBinomial": "counts",
+    "Poisson": "counts",
+    "AsymmetricLaplace": "quantile",
+}
 
 
 class LikelihoodConfig(_Strict):
     name: LikelihoodName
     parameters: dict[str, PositiveFloat] = {}
     trainable: bool = True
+    warp: Literal["Log", "Tanh"] | None = None  # of y
+
+    @property
+    def kind(self) -> KindOfY:
+        return _KINDS.get(self.name, "real")
 
     @model_validator(mode="after")
     def _has_these_parameters(self) -> "LikelihoodConfig":
-        accepted = inspect.signature(getattr(likelihoods, self.name)).parameters
+        # The number of classes is that of the data.
+        arguments = inspect.signature(getattr(likelihoods, self.name)).parameters
+        accepted = [name for name in arguments if name not in ("kwargs", "num_classes")]
         unknown = set(self.parameters) - set(accepted)
         if unknown:
             raise ValueError(
                 f"parameters: {self.name} has no {', '.join(sorted(unknown))}. "
                 f"Accepted here: {', '.join(accepted) or 'none'}"
             )
+        if self.warp is not None and self.kind != "real":
+            raise ValueError(f"warp: must be of a real y, which {self.name} is not of")
         return self
 
 
@@ -91,6 +122,7 @@ class Problem(_Strict):
     rows: PositiveInt | None = None  # most rows: a random subset, the same always
     name: str | None = None  # in tables and figures
     full: bool = False  # a full GP in the place of inducing points
+    in_units_of_y: bool = False  # NLL, RMSE and ELBO; else of standard deviations
     likelihood: LikelihoodConfig
 
 
@@ -119,23 +151,31 @@ class Alternating(_Strict):
     learning_rate: Grid[PositiveFloat] = [0.03]
 
 
-class NatGrad(_Strict):
+class _GPflows(_Strict):
+    likelihood: GPFlowsName | None = None  # its own, in the place of the problem's
+
+
+class NatGrad(_GPflows):
     kind: Literal["natgrad"]
     gamma: Grid[StepSize] = [0.1]
     ramp: bool = False  # raise gamma from 1e-5 by 10^0.1 a step; times 1e-3 where a step fails
     learning_rate: Grid[PositiveFloat] = [0.03]
 
 
-class Adam(_Strict):
+class Adam(_GPflows):
     kind: Literal["adam"]
     learning_rate: Grid[PositiveFloat] = [0.03]
 
 
-class Untuned(_Strict):
-    kind: Literal["collapsed", "scipy"]
+class Scipy(_GPflows):
+    kind: Literal["scipy"]
 
 
-Method = Annotated[Alternating | NatGrad | Adam | Untuned, Field(discriminator="kind")]
+class Collapsed(_Strict):
+    kind: Literal["collapsed"]
+
+
+Method = Annotated[Alternating | NatGrad | Adam | Scipy | Collapsed, Field(discriminator="kind")]
 
 
 class Convergence(Experiment):
@@ -157,10 +197,36 @@ class Convergence(Experiment):
     # paper's settings and what was best or fastest there.
     seeds: Seeds = [0]
 
+    @model_validator(mode="after")
+    def _likelihoods_are_of_one_kind(self) -> "Convergence":
+        for i, method in enumerate(self.method):
+            own = method.likelihood if isinstance(method, _GPflows) else None
+            for problem in self.problem:
+                if own is not None and _KINDS[own] != problem.likelihood.kind:
+                    raise ValueError(
+                        f"method.{i}.likelihood: GPflow's {own} is of another y than "
+                        f"{problem.likelihood.name}"
+                    )
+        return self
+
+
+def _of_the_first_paper(problems: list[Problem]) -> list[Problem]:
+    accepted = get_args(OfTheFirstPaper)
+    for i, problem in enumerate(problems):
+        if problem.likelihood.name not in accepted or problem.likelihood.warp:
+            raise ValueError(
+                f"{i}.likelihood: must be one of {', '.join(accepted)}, not warped. "
+                f"Found: {problem.likelihood}"
+            )
+    return problems
+
+
+PapersProblems = Annotated[list[Problem], Field(min_length=1), AfterValidator(_of_the_first_paper)]
+
 
 class AugmentationGap(Experiment):
     experiment: Literal["augmentation_gap"]
-    problem: list[Problem] = Field(min_length=1)
+    problem: PapersProblems
     kernel_variance: PositiveFloat = 0.1
     smallest_lengthscale: PositiveFloat = 1e-2
     largest_lengthscale: PositiveFloat = 1e2
@@ -217,7 +283,7 @@ SamplingMethod = Annotated[GibbsMethod | HMCMethod | OtherSampler, Field(discrim
 
 class Sampling(Experiment):
     experiment: Literal["sampling"]
-    problem: list[Problem] = Field(min_length=1)
+    problem: PapersProblems
     method: list[SamplingMethod] = Field(min_length=1)
     num_chains: int = Field(5, ge=2)
     num_samples: int = Field(10_000, ge=20)  # most draws of every chain that are kept
@@ -229,8 +295,8 @@ class Sampling(Experiment):
 
 class OmegaThroughput(Experiment):
     experiment: Literal["omega_throughput"]
-    likelihoods: list[LikelihoodName] = Field(
-        [name for name in get_args(LikelihoodName) if name != "Gaussian"],  # its ω is a constant
+    likelihoods: list[OfTheFirstPaper] = Field(
+        [name for name in get_args(OfTheFirstPaper) if name != "Gaussian"],  # its ω is a constant
         min_length=1,
     )
     size: PositiveInt = 10_000  # values of c, drawn for at once

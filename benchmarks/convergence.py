@@ -54,7 +54,7 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
         def turn(dataset: Dataset, settings: list[Setting], seed: int, repeat: int) -> None:
             for setting in settings:
-                progress.set_description(f"{dataset.name}: {LABELS[setting.kind]}, {setting}")
+                progress.set_description(f"{dataset.name}: {setting.method}, {setting}")
                 runs.append(_finished(config, dataset, setting, seed, repeat))
                 progress.update()
 
@@ -63,7 +63,7 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
             if not later:
                 continue
             names = best_and_fastest(pd.concat(runs[-len(grid) :]))
-            chosen = [s for s in grid if s.is_papers or (LABELS[s.kind], str(s)) in names]
+            chosen = [s for s in grid if s.is_papers or (s.method, str(s)) in names]
             progress.total += len(chosen) * len(later)
             for seed, repeat in later:
                 turn(dataset, chosen, seed, repeat)
@@ -114,14 +114,15 @@ def report(metrics: pd.DataFrame) -> Report:
 def _finished(
     config: Convergence, dataset: Dataset, setting: Setting, seed: int, repeat: int
 ) -> pd.DataFrame:
-    name = f"{dataset.name}-{setting.kind}-{seed}" + (f"-{repeat}" if repeat else "")
-    of_run = {"method": LABELS[setting.kind], "setting": str(setting), "seed": seed}
+    parts = [dataset.name, setting.kind, setting.likelihood, seed, repeat or None]
+    name = "-".join(str(part) for part in parts if part is not None)
+    of_run = {"method": setting.method, "setting": str(setting), "seed": seed}
     of_run |= {"repeat": repeat, "is_papers": setting.is_papers}
 
     def run() -> pd.DataFrame:
         split = dataset.split(config.test_fraction, seed, config.max_test)
         start = methods.make_start(split, dataset.problem, config.num_inducing, seed, config.kernel)
-        label = {"problem": dataset.name, **of_run, **metric_names(dataset.is_binary)}
+        label = {"problem": dataset.name, **of_run, **metric_names(dataset.problem)}
         return pd.DataFrame(label | row for row in _run_one(config, setting, start, seed))
 
     def curves(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -197,7 +198,7 @@ def _run_one(
 ) -> list[dict[str, Any]]:
     if setting.kind in ("collapsed", "scipy"):
         is_ours = setting.kind == "collapsed"
-        run = _Run(config, start, methods.make_model(start, is_augmented=is_ours))
+        run = _Run(config, start, methods.make_model(start, is_ours, setting.likelihood))
         train = functools.partial(_fit_collapsed if is_ours else _minimize, run)
     else:
         batches = methods.minibatches(start, config.batch_size, seed)
@@ -478,8 +479,7 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
         rows = runs[runs.problem == problem]
         column[0].set_title(problem.replace("_", " "))
         column[0].set_ylabel("test NLL [nats per datum]")
-        is_error = rows.error_metric.iloc[0] == "error"
-        column[1].set_ylabel("test error rate" if is_error else "test RMSE [standard deviations]")
+        column[1].set_ylabel(f"test {rows.error_metric.iloc[0]}")
         column[1].set_xlabel("training time [s]")
         for ax, metric in zip(column, ("nll", "error"), strict=True):
             for method in in_order(rows.method):

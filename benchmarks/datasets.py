@@ -14,7 +14,7 @@ import sklearn.datasets
 
 from gpflow_aaci.progress import progress_bar
 
-from .config import BINARY_LIKELIHOODS, ConfigError, Problem
+from .config import ConfigError, KindOfY, LikelihoodConfig, Problem
 
 Array = np.ndarray
 
@@ -72,6 +72,15 @@ def _covtype() -> Table:
     return Table(X.astype(float), y, positive=2)
 
 
+def _randhie() -> Table:
+    try:
+        from statsmodels.datasets import randhie
+    except ImportError as error:
+        raise ConfigError("randhie comes with statsmodels: pip install statsmodels.") from error
+    frame = randhie.load_pandas().data
+    return Table(frame.drop(columns="mdvis").to_numpy(float), frame.mdvis.to_numpy(float))
+
+
 _FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 
@@ -99,6 +108,12 @@ SOURCES = {
         positive=2,
         fetch=_covtype,
     ),
+    "randhie": Source(  # visits to a doctor in a year; RAND health insurance experiment
+        where="randhie.csv: with a header, its target mdvis",
+        shape=(20_190, 9),
+        target="mdvis",
+        fetch=_randhie,
+    ),
     "susy": Source(
         where=f"SUSY.csv.gz from {_UCI}/00279/",
         shape=(5_000_000, 18),
@@ -117,6 +132,9 @@ SOURCES = {
 _EMBEDDED = {
     "breast_cancer": sklearn.datasets.load_breast_cancer,
     "diabetes": sklearn.datasets.load_diabetes,
+    "digits": sklearn.datasets.load_digits,
+    "iris": sklearn.datasets.load_iris,
+    "wine": sklearn.datasets.load_wine,
 }
 _SYNTHETIC = "synthetic:"
 
@@ -130,8 +148,8 @@ class Dataset:
     problem: Problem
 
     @property
-    def is_binary(self) -> bool:
-        return self.problem.likelihood.name in BINARY_LIKELIHOODS
+    def kind(self) -> KindOfY:
+        return self.problem.likelihood.kind
 
     @cached_property
     def sha256(self) -> str:
@@ -150,6 +168,8 @@ class Dataset:
         """
         Shuffled by ``seed``; inputs (and a real target) standardised by the training part.
 
+        A target whose logarithm is taken is only divided by its standard deviation.
+
         :param max_test: most rows of the test part; what is more is in neither.
         """
         num_data = len(self.table.X)
@@ -166,9 +186,16 @@ class Dataset:
         X, y = self.table.X, self.table.y
         X, X_test = _standardise(X[train], X[test])
         Y, Y_test = y[train, None], y[test, None]
-        if not self.is_binary:
-            Y, Y_test = _standardise(Y, Y_test)
-        return Split(self.name, X, Y, X_test, Y_test, self.is_binary)
+        scale, num_classes = 1.0, 0
+        if self.kind == "classes":
+            num_classes = int(y.max()) + 1
+            Y, Y_test = Y.astype(int), Y_test.astype(int)  # GPflow's Softmax takes no floats
+        elif self.kind in ("real", "quantile"):
+            of_y = float(Y.std()) or 1.0
+            middle = 0.0 if self.problem.likelihood.warp == "Log" else Y.mean()
+            Y, Y_test = (Y - middle) / of_y, (Y_test - middle) / of_y
+            scale = of_y if self.problem.in_units_of_y else 1.0
+        return Split(self.name, X, Y, X_test, Y_test, self.kind, num_classes, scale)
 
 
 @dataclass(frozen=True)
@@ -180,7 +207,9 @@ class Split:
     Y: Array
     X_test: Array
     Y_test: Array
-    is_binary: bool = False
+    kind: KindOfY = "real"
+    num_classes: int = 0  # where these are what y is
+    y_scale: float = 1.0  # that metrics are in, in units of Y
 
 
 def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False) -> list[Dataset]:
@@ -206,7 +235,7 @@ def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False
 
 def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset:
     """
-    The data of ``problem``, y in {0, 1} where its likelihood is binary.
+    The data of ``problem``: y in {0, 1} where its likelihood is binary, 0 … K − 1 for K classes.
 
     :param folder: where relative paths begin.
     :param quiet: no progress bar while a large file is read.
@@ -214,12 +243,20 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
         are missing or not numbers.
     """
     table = _load_table(problem, folder, quiet)
-    if problem.likelihood.name in BINARY_LIKELIHOODS:
+    kind = problem.likelihood.kind
+    if kind == "binary":
         y = _labels(problem, table)
+    elif kind == "classes":
+        y = np.unique(table.y, return_inverse=True)[1].astype(float)
     elif table.y.dtype.kind in "biuf":
         y = table.y.astype(float)
     else:
         raise ConfigError(f"{problem.data}: target must hold numbers. Found: {table.y[:3]}.")
+    if kind == "counts" and not np.all((y >= 0.0) & (y == np.round(y))):
+        odd = y[(y < 0.0) | (y != np.round(y))]
+        raise ConfigError(f"{problem.data}: target must hold counts. Found: {odd[:3]}.")
+    if problem.likelihood.warp == "Log" and y.min() <= 0.0:
+        raise ConfigError(f"{problem.data}: target must be positive for Log. Found: {y.min()}.")
     name = problem.name or Path(problem.data.removeprefix("synthetic:")).name.split(".")[0]
     if table.is_synthetic:  # also where the config has given it another name
         name += " (synthetic)"
@@ -256,7 +293,7 @@ def _load_table(problem: Problem, folder: Path, quiet: bool) -> Table:
     name = data.removeprefix(_SYNTHETIC)
     if name in SOURCES:
         if name != data:
-            return synthetic_table(SOURCES[name], problem.likelihood.name, rows)
+            return synthetic_table(SOURCES[name], problem.likelihood, rows)
         return _load_source(name, problem.target, folder, quiet).take(rows)
     if name != data:
         raise ConfigError(
@@ -272,13 +309,18 @@ def _load_table(problem: Problem, folder: Path, quiet: bool) -> Table:
     return _read_csv(path, problem.target, quiet=quiet).take(rows)
 
 
-def synthetic_table(source: Source, likelihood: str, rows: int | None = None) -> Table:
+def synthetic_table(source: Source, likelihood: LikelihoodConfig, rows: int | None = None) -> Table:
     """
     Data of the shape of ``source``: a draw from a GP through a likelihood, the same always.
 
     f is a sum of 100 random Fourier features of an SE kernel of variance 1 and lengthscale √D.
-    Classes are drawn with the odds exp(4 f); a residual is 0.3 times one of scale 1.
+    Two classes are drawn with the odds exp(4 f); a residual is 0.3 times one of scale 1; counts are
+    negative binomial of total_count 3 and logits f.
+
+    :raises ConfigError: for a likelihood of more classes.
     """
+    if likelihood.kind == "classes":
+        raise ConfigError(f"data must not be made up for {likelihood.name}.")
     N, D = source.shape
     N = min(N, rows or N)
     rng = np.random.default_rng(0)
@@ -290,10 +332,12 @@ def synthetic_table(source: Source, likelihood: str, rows: int | None = None) ->
         part = slice(begin, begin + _CHUNK)
         X[part] = rng.normal(size=X[part].shape)
         f = np.cos(X[part] @ frequencies + phases) @ weights
-        if likelihood in BINARY_LIKELIHOODS:
+        if likelihood.kind == "binary":
             y[part] = rng.uniform(size=len(f)) < 1.0 / (1.0 + np.exp(-4.0 * f))
+        elif likelihood.kind == "counts":
+            y[part] = rng.negative_binomial(3, 1.0 / (1.0 + np.exp(f)))
         else:
-            y[part] = f + 0.3 * _residuals(likelihood, len(f), rng)
+            y[part] = f + 0.3 * _residuals(likelihood.name, len(f), rng)
     return Table(X, y, is_synthetic=True)
 
 
@@ -310,8 +354,8 @@ def _residuals(likelihood: str, size: int, rng: np.random.Generator) -> Array:
     """Of scale 1; 3 degrees of freedom for Student's t."""
     if likelihood == "Gaussian":
         return rng.normal(size=size)
-    if likelihood == "StudentT":
-        return rng.standard_t(3, size=size)
+    if likelihood in ("StudentT", "Cauchy", "AsymmetricLaplace"):
+        return rng.standard_t(1 if likelihood == "Cauchy" else 3, size=size)
     weights, unit = _GAMMAS[likelihood]
     shapes = rng.choice(np.arange(len(weights)) + 1.0, size=size, p=weights)
     return rng.choice([-1.0, 1.0], size=size) * rng.gamma(shapes) / unit

@@ -1,13 +1,14 @@
 """
-The contestants: same likelihood object, kernel, inducing points and batches for each.
+The contestants: same kernel, inducing points and batches for each, and the same likelihood object.
 
-``LABELS`` has a name for every kind, ``settings`` the points of its grid.
+``LABELS`` has a name for every kind, ``settings`` the points of its grid. GPflow's methods may have
+one of its own likelihoods instead, and have it in their name.
 """
 
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import gpflow
 import numpy as np
@@ -16,7 +17,7 @@ from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import ConfigError, KernelConfig, LikelihoodConfig, Method, Problem
+from .config import ConfigError, GPFlowsName, KernelConfig, LikelihoodConfig, Method, Problem
 from .datasets import Array, Split
 
 LABELS = {
@@ -26,7 +27,18 @@ LABELS = {
     "adam": "Adam",
     "scipy": "Scipy L-BFGS",
 }
-GPFLOWS = (LABELS["natgrad"], LABELS["adam"], LABELS["scipy"])
+
+
+def label(kind: str, likelihood: str | None = None) -> str:
+    """The method's name, in parentheses the likelihood where it is not the problem's."""
+    return LABELS[kind] + (f" ({likelihood})" if likelihood else "")
+
+
+GPFLOWS = tuple(
+    label(kind, likelihood)
+    for kind in ("natgrad", "adam", "scipy")
+    for likelihood in (None, *get_args(GPFlowsName))
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,12 @@ class Setting:
     learning_rate: float | None = None
     gamma: float | Literal["adaptive", "robbins-monro"] | None = None  # the step size of q(u)
     ramp: bool = False
+    likelihood: GPFlowsName | None = None  # in the place of the problem's
+
+    @property
+    def method(self) -> str:
+        """Its name, whatever the point of its grid."""
+        return label(self.kind, self.likelihood)
 
     @property
     def is_papers(self) -> bool:
@@ -63,8 +81,8 @@ def settings(method: Method) -> list[Setting]:
     """Every point of a method's grid."""
     rates = getattr(method, "learning_rate", [None])
     gammas = getattr(method, "gamma", getattr(method, "step_size", [None]))
-    ramp = getattr(method, "ramp", False)
-    return [Setting(method.kind, *point, ramp) for point in itertools.product(rates, gammas)]
+    others = getattr(method, "ramp", False), getattr(method, "likelihood", None)
+    return [Setting(method.kind, *point, *others) for point in itertools.product(rates, gammas)]
 
 
 @dataclass(frozen=True)
@@ -127,9 +145,15 @@ def root_mean_squared_distance(X: Array) -> float:
     return float(np.sqrt(2.0 * X.var(axis=0).sum()))
 
 
-def make_likelihood(config: LikelihoodConfig) -> gpflow_aaci.likelihoods.AugmentedLikelihood:
+def make_likelihood(
+    config: LikelihoodConfig, num_classes: int | None = None
+) -> gpflow_aaci.likelihoods.AugmentedLikelihood:
     """The likelihood of that name."""
-    likelihood = getattr(gpflow_aaci.likelihoods, config.name)(**config.parameters)
+    own = {"num_classes": num_classes} if config.kind == "classes" else config.parameters
+    likelihood = getattr(gpflow_aaci.likelihoods, config.name)(**own)
+    if config.warp is not None:
+        warp = getattr(gpflow_aaci.likelihoods.warps, config.warp)()
+        likelihood = gpflow_aaci.likelihoods.Warped(likelihood, warp)
     gpflow.set_trainable(likelihood, config.trainable)
     return likelihood
 
@@ -137,18 +161,33 @@ def make_likelihood(config: LikelihoodConfig) -> gpflow_aaci.likelihoods.Augment
 Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
 
 
-def make_model(start: Start, is_augmented: bool) -> Model:
-    """Ours or GPflow's at the start: a full GP or an SVGP, its Z fixed as in the paper."""
+def make_model(start: Start, is_augmented: bool, gpflows: GPFlowsName | None = None) -> Model:
+    """
+    Ours or GPflow's at the start: a full GP or an SVGP, its Z fixed as in the paper.
+
+    Classes have a latent GP each, of a mean that is learnt; so have counts, whose unit is unknown.
+
+    :param gpflows: a likelihood of GPflow's own in the place of the problem's.
+    """
     X, Y = start.split.X, start.split.Y
     lengthscales = [start.lengthscale] * X.shape[1] if start.kernel.ard else start.lengthscale
     make_kernel = getattr(gpflow.kernels, start.kernel.name)
     kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
-    likelihood = make_likelihood(start.problem.likelihood)
+    kind, K = start.split.kind, start.split.num_classes
+    if gpflows is not None:
+        likelihood = getattr(gpflow.likelihoods, gpflows)(*([K] if kind == "classes" else []))
+    else:
+        likelihood = make_likelihood(start.problem.likelihood, K)
+    options: dict[str, Any] = {"num_latent_gps": K if kind == "classes" else 1}
+    if kind in ("classes", "counts"):
+        # Where every σ(f) is ½ no class has more than 2/(K + 1).
+        of_all = -np.log(K) if kind == "classes" else 0.0
+        options["mean_function"] = gpflow.functions.Constant(of_all)
     if start.Z is None:
         full = gpflow_aaci.AugmentedVGP if is_augmented else gpflow.models.VGP
-        return full((X, Y), kernel, likelihood)
+        return full((X, Y), kernel, likelihood, **options)
     sparse = gpflow_aaci.AugmentedSVGP if is_augmented else gpflow.models.SVGP
-    model = sparse(kernel, likelihood, start.Z.copy(), num_data=len(X))
+    model = sparse(kernel, likelihood, start.Z.copy(), num_data=len(X), **options)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 
@@ -181,7 +220,7 @@ def make_method(
 
     The first step compiles.
     """
-    model = make_model(start, is_augmented=setting.kind == "alternating")
+    model = make_model(start, setting.kind == "alternating", setting.likelihood)
     adam = tf_keras.optimizers.Adam(setting.learning_rate)
     if setting.kind == "alternating":
         size: Any = _SCHEDULES[setting.gamma]() if setting.gamma in _SCHEDULES else setting.gamma

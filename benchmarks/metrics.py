@@ -13,6 +13,7 @@ from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 from gpflow_aaci.likelihoods.classification import BinaryLikelihood, signs
 
+from .config import Problem
 from .datasets import Array, Split
 
 NOMINAL = 0.9  # of the central predictive intervals whose coverage is reported
@@ -26,8 +27,8 @@ class Measured(NamedTuple):
 
     nll: float  # −mean log p(y|data), the latent integrated out
     plugin_nll: float  # −mean log p(y|f = E f), as in the paper's scripts
-    error: float  # error rate, or RMSE
-    calibration: float  # expected calibration error, or coverage of the central 90 % intervals
+    error: float
+    calibration: float  # what these two are: ``metric_names``
     elbo: float  # GPflow's, of at most 2,000 training rows scaled to all
 
 
@@ -47,26 +48,54 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
         # One formula for all models, which are whitened: GPflow's VGP has jitter of its own in it.
         expected = likelihood.variational_expectations(X_fit, *model.predict_f(X_fit), Y_fit)
         elbo = len(split.X) * tf.reduce_mean(expected) - gauss_kl(model.q_mu, model.q_sqrt)
-        return [nll, plugin_nll, y_mean, Fmu, Fvar, elbo]
+        of_zero = Y
+        if split.kind == "counts":
+            of_zero = tf.exp(likelihood.predict_log_density(X, Fmu, Fvar, tf.zeros_like(Y)))
+        return [nll, plugin_nll, y_mean, Fmu, Fvar, elbo, of_zero]
+
+    unit = np.log(split.y_scale)
 
     def evaluate() -> Measured:
-        nll, plugin_nll, y_mean, Fmu, Fvar, elbo = (value.numpy() for value in predict())
-        if split.is_binary:
-            error = np.mean((y_mean > 0.5) != (split.Y_test > 0.5))
-            calibration = expected_calibration_error(y_mean, split.Y_test)
+        nll, plugin_nll, y_mean, Fmu, Fvar, elbo, of_zero = (v.numpy() for v in predict())
+        y, error = split.Y_test, np.nan
+        if split.kind == "binary":
+            error = np.mean((y_mean > 0.5) != (y > 0.5))
+            calibration = expected_calibration_error(y_mean, y)
+        elif split.kind == "classes":
+            is_right = np.argmax(y_mean, axis=1) == y[:, 0]
+            error = 1.0 - np.mean(is_right)
+            calibration = expected_calibration_error(y_mean.max(axis=1), is_right)
+        elif split.kind == "quantile":
+            error = pinball_loss(y - Fmu, float(likelihood.quantile))
+            calibration = np.mean(y <= Fmu)
         else:
-            error = np.sqrt(np.mean((y_mean - split.Y_test) ** 2))
-            calibration = coverage(predictive_cdf(likelihood, Fmu, Fvar, split.Y_test))
-        return Measured(*map(float, (nll, plugin_nll, error, calibration, elbo)))
+            error = split.y_scale * np.sqrt(np.mean((y_mean - y) ** 2))
+            if split.kind == "counts":
+                calibration = np.mean(of_zero) - np.mean(y == 0.0)
+            else:
+                calibration = coverage(predictive_cdf(likelihood, Fmu, Fvar, y))
+        of_y = (nll + unit, plugin_nll + unit, error, calibration, elbo - len(split.X) * unit)
+        return Measured(*map(float, of_y))
 
     return evaluate
 
 
-def metric_names(is_binary: bool) -> dict[str, str]:
+def metric_names(problem: Problem) -> dict[str, str]:
     """What ``error`` and ``calibration`` are."""
-    if is_binary:
-        return {"error_metric": "error", "calibration_metric": "ECE"}
-    return {"error_metric": "RMSE", "calibration_metric": f"coverage of {NOMINAL:.0%}"}
+    unit = "units of y" if problem.in_units_of_y else "standard deviations"
+    error, calibration = {
+        "binary": ("error rate", "ECE"),
+        "classes": ("error rate", "ECE of the likeliest"),
+        "counts": ("RMSE", "P(0) above its share"),
+        "quantile": (f"pinball loss [{unit}]", "share below"),
+        "real": (f"RMSE [{unit}]", f"coverage of {NOMINAL:.0%}"),
+    }[problem.likelihood.kind]
+    return {"error_metric": error, "calibration_metric": calibration}
+
+
+def pinball_loss(residual: Array, quantile: float) -> float:
+    """Mean of τ r where r > 0, (τ − 1) r elsewhere."""
+    return float(np.mean(residual * (quantile - (residual < 0.0))))
 
 
 def plugin_log_density(
