@@ -16,6 +16,7 @@ from ..validation import Check, some
 from .base import AugmentedLikelihood, Site
 from .counts import log_powers_of_sigmoid, one_minus_s
 from .quadrature import expectation, safe_sqrt
+from .tabulated import LEAST_HIGHEST_MEAN, LOG_T_STEP, expected_of_sigmoid, log_t
 
 tfd = tfp.distributions
 
@@ -99,7 +100,7 @@ class LogisticSoftmax(AugmentedLikelihood):
     ) -> tf.Tensor:
         log_share = expectation(tf.math.log_sigmoid, Fmu, Fvar)
         own = tf.reduce_sum(self._one_hot(Y) * log_share, -1)
-        return own - in_chunks_of_rows(_expected_log_sum, Fmu, Fvar)
+        return own - in_chunks_of_rows(_expected_log_sum, Fmu, Fvar, _NUMBERS_OF_SUM)
 
     @inherit_check_shapes
     def _predict_log_density(
@@ -126,7 +127,7 @@ class LogisticSoftmax(AugmentedLikelihood):
         return p, p - tf.square(p)
 
     def _probabilities(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-        return in_chunks_of_rows(_expected_shares, Fmu, Fvar)
+        return in_chunks_of_rows(_expected_shares, Fmu, Fvar, _NUMBERS_OF_SHARES)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A label, [..., N, 1]."""
@@ -154,7 +155,8 @@ class LogisticSoftmax(AugmentedLikelihood):
 
 _NODES = 64  # of u = log t; along it all is analytic in a strip of half-width π/2
 _LOWEST = -16.0  # of u: what lies below is linear in t
-_VALUES_AT_ONCE = 4_000_000  # of f
+_NUMBERS_AT_ONCE = 4_000_000  # in memory
+_NUMBERS_OF_SUM, _NUMBERS_OF_SHARES = 400, 60 * _NODES  # of one f
 
 
 def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -185,11 +187,23 @@ def _transforms(
 
 
 def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani)."""
-    u, weight = _nodes(Fmu, Fvar)
-    of_sum = tf.reduce_prod(_transforms(Fmu, Fvar, u, tf.ones_like), -2)
-    below = math.exp(_LOWEST) * (tf.reduce_sum(expectation(tf.sigmoid, Fmu, Fvar), -1) - 1.0)
-    return below + tf.reduce_sum(weight * (tf.exp(-tf.exp(u)) - of_sum), -1)
+    """
+    E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani).
+
+    By the trapezoidal rule in log t over the whole line, where it is exact but for 1e-6; below the
+    first node the integrand is t (E S − 1) + t² (1 − E S²)/2, whose sums are geometric series.
+    Where every f_j is far below 0, σ(f) = e^f, and log S moves with all f alike.
+    """
+    highest = tf.reduce_max(Fmu, -1, keepdims=True)
+    shift = tf.stop_gradient(tf.nn.relu(LEAST_HIGHEST_MEAN - highest))
+    decays, mean, second = expected_of_sigmoid(Fmu + shift, Fvar)
+    t = np.exp(log_t())
+    body = tf.reduce_sum(tf.cast(np.exp(-t), Fmu.dtype) - tf.reduce_prod(decays, -2), -1)
+    total = tf.reduce_sum(mean, -1)
+    total_squared = tf.square(total) + tf.reduce_sum(second - tf.square(mean), -1)
+    linear, quadratic = (t[0] ** k / np.expm1(k * LOG_T_STEP) for k in (1, 2))
+    below = linear * (total - 1.0) + quadratic * (1.0 - total_squared) / 2.0
+    return LOG_T_STEP * (body + below) - shift[..., 0]
 
 
 def _expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
@@ -205,12 +219,19 @@ def _expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def in_chunks_of_rows(
-    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], Fmu: tf.Tensor, Fvar: tf.Tensor
+    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    Fmu: tf.Tensor,
+    Fvar: tf.Tensor,
+    numbers: int,
 ) -> tf.Tensor:
-    """``function(Fmu, Fvar)`` of [..., K], some rows in memory at a time, with its gradient."""
+    """
+    ``function(Fmu, Fvar)`` of [..., K], some rows in memory at a time, with its gradient.
+
+    :param numbers: how many it makes of one f.
+    """
     K = Fmu.shape[-1]
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
-    rows = max(1, _VALUES_AT_ONCE // (60 * _NODES * K))
+    rows = max(1, _NUMBERS_AT_ONCE // (numbers * K))
 
     @tf.recompute_grad
     def of_chunk(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
