@@ -154,7 +154,8 @@ def make_likelihood(
     if config.warp is not None:
         warp = getattr(gpflow_aaci.likelihoods.warps, config.warp)()
         likelihood = gpflow_aaci.likelihoods.Warped(likelihood, warp)
-    gpflow.set_trainable(likelihood, config.trainable)
+    if not config.trainable:  # else what is fixed by its nature (a quantile's level) stays so
+        gpflow.set_trainable(likelihood, False)
     return likelihood
 
 

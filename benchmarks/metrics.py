@@ -66,7 +66,7 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
             error = 1.0 - np.mean(is_right)
             calibration = expected_calibration_error(y_mean.max(axis=1), is_right)
         elif split.kind == "quantile":
-            error = pinball_loss(y - Fmu, float(likelihood.quantile))
+            error = pinball_loss(y - Fmu, likelihood.quantile.numpy())
             calibration = np.mean(y <= Fmu)
         else:
             error = split.y_scale * np.sqrt(np.mean((y_mean - y) ** 2))

@@ -28,7 +28,7 @@ def fitted(likelihood: gpflow.likelihoods.Likelihood, is_binary: bool) -> tuple[
     Z = np.linspace(-2.0, 2.0, 5)[:, None]
     model = AugmentedSVGP(gpflow.kernels.SquaredExponential(), likelihood, Z, num_data=40)
     model.q_mu.assign(rng.normal(size=(5, 1)))
-    return model, Split("wave", X[:40], Y[:40], X[40:], Y[40:], is_binary)
+    return model, Split("wave", X[:40], Y[:40], X[40:], Y[40:], "binary" if is_binary else "real")
 
 
 def test_the_plugin_nll_is_the_density_at_the_posterior_mean() -> None:

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import convergence, streaming
 from benchmarks.config import Convergence, LikelihoodConfig, Problem, Streaming
 from benchmarks.datasets import load_dataset
-from benchmarks.methods import LABELS, Setting, make_model, make_start
+from benchmarks.methods import GPFLOWS, LABELS, Setting, make_model, make_start
 from benchmarks.metrics import evaluator
 from benchmarks.report import STYLES, style
 from benchmarks.samplers import Setting as SamplerSetting
@@ -154,7 +154,7 @@ def test_a_failed_run_is_in_a_table_of_its_own() -> None:
 def test_every_method_has_a_style_and_one_that_has_none_is_named() -> None:
     kinds = ("gibbs", "generic_gibbs", "hmc", "nuts", "random_walk", "elliptical_slice")
     samplers = [SamplerSetting(kind).method for kind in (*kinds, "prior_proposals")]
-    for method in (*LABELS.values(), *samplers, SamplerSetting("gibbs", -0.8).method):
+    for method in (*LABELS.values(), *GPFLOWS, *samplers, SamplerSetting("gibbs", -0.8).method):
         assert style(method).keys() == {"color", "linestyle", "marker"}
     of_one_figure = [STYLES[method] for method in LABELS.values()]
     for part in zip(*of_one_figure, strict=True):

@@ -231,23 +231,26 @@ def in_chunks_of_rows(
     """
     K = Fmu.shape[-1]
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
-    rows = max(1, _NUMBERS_AT_ONCE // (numbers * K))
+    most = max(1, _NUMBERS_AT_ONCE // (numbers * K))
 
     @tf.recompute_grad
     def of_chunk(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         return function(m, v)
 
     number = tf.shape(flat[0])[0]
-    if tf.get_static_value(number) is not None and int(number) <= rows:
+    if tf.get_static_value(number) is not None and int(number) <= most:
         values = of_chunk(*flat)
     else:
-        padding = -number % rows
+        chunks = tf.maximum(1, -(-number // most))
+        rows = -(-number // chunks)  # as many in each as can be, little is padded
+        padding = chunks * rows - number
         padded = [
-            tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [-1, rows, K])
+            tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])
             for part in flat
         ]
-        shape = tf.TensorSpec([rows, *function(*[p[:1] for p in flat]).shape[1:]], Fmu.dtype)
+        of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
+        spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
         of_part = tf.autograph.experimental.do_not_convert(lambda part: of_chunk(*part))
-        values = tf.map_fn(of_part, tuple(padded), fn_output_signature=shape)
+        values = tf.map_fn(of_part, tuple(padded), fn_output_signature=spec)
         values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]
     return tf.reshape(values, tf.concat([tf.shape(Fmu)[:-1], tf.shape(values)[1:]], 0))
