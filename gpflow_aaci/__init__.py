@@ -20,7 +20,8 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
 ``inference.climb``                   its ascent in the hyperparameters, on ever more rows
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
-``sampling``                          the exact sampler; ``predictions`` from its draws
+``sampling``                          the exact sampler
+``predictions``                       of f and y from its draws; the law of y, from q too
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
 ====================================  ============================================================
 """

@@ -214,3 +214,30 @@ def log_ndtr(z: TensorType) -> tf.Tensor:
     series = tf.math.log1p(tf.math.polyval(coefficients, 1.0 / tf.square(x)))
     log_normal = -0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi)
     return tf.where(tail, log_normal - tf.math.log(x) + series, plain)
+
+
+# ---- distribution functions, with all digits of what is close to 0 ----
+
+
+def ndtr(z: TensorType) -> tf.Tensor:
+    """Φ(z)."""
+    return 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
+
+
+def betainc(a: TensorType, b: TensorType, x: TensorType) -> tf.Tensor:
+    """I_x(a, b) for arguments that broadcast, which TensorFlow's must not."""
+    zero = tf.zeros_like(a + b + x)
+    return tf.math.betainc(a + zero, b + zero, x + zero)
+
+
+def student_t_cdf(t: TensorType, df: TensorType) -> tf.Tensor:
+    """Of a standard Student's t: ½ I_{ν/(ν + t²)}(ν/2, ½) for t < 0."""
+    half, ratio = 0.5 * tf.ones_like(t), tf.abs(t) / tf.sqrt(df)
+    far = ratio > 1.0
+    # 1 − x loses t near 0, x itself far out: of the two forms, the one that has it.
+    small = tf.where(far, 1.0 / ratio, ratio)
+    x = tf.square(small) / (1.0 + tf.square(small))
+    a, b = tf.where(far, df / 2.0, half), tf.where(far, half, df / 2.0)
+    share = 0.5 * betainc(a, b, x)
+    lower = tf.where(far, share, 0.5 - share)
+    return tf.where(t < 0.0, lower, 1.0 - lower)

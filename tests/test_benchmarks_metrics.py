@@ -8,8 +8,8 @@ import scipy.stats
 
 from benchmarks.convergence import speed_up_table
 from benchmarks.datasets import Split
-from benchmarks.metrics import coverage, evaluator, expected_calibration_error, predictive_cdf
-from gpflow_aaci import AugmentedSVGP, likelihoods
+from benchmarks.metrics import coverage, evaluator, expected_calibration_error
+from gpflow_aaci import AugmentedSVGP, likelihoods, predictions
 
 RESIDUAL = [
     likelihoods.Gaussian(variance=0.3),
@@ -55,24 +55,19 @@ def test_the_plugin_nll_of_a_binary_likelihood_is_normalised(name: str) -> None:
 
 
 @pytest.mark.parametrize("likelihood", RESIDUAL, ids=lambda each: type(each).__name__)
-def test_the_predictive_cdf_is_the_integral_of_the_density(
+def test_coverage_is_that_of_the_predictive_intervals(
     likelihood: likelihoods.SuperGaussianLikelihood,
 ) -> None:
-    step = 1e-3
-    y = np.array([[-3.0], [-0.7], [0.1], [0.9], [2.5]])
-    Fmu, Fvar, X = np.full_like(y, 0.2), np.full_like(y, 0.3), np.zeros_like(y)
-    high, low = (predictive_cdf(likelihood, Fmu, Fvar, y + s) for s in (step, -step))
-    density = np.exp(likelihood.predict_log_density(X, Fmu, Fvar, y))
-    # The quadrature is coarse where a density has a kink.
-    np.testing.assert_allclose((high - low)[:, 0] / (2.0 * step), density, rtol=0.15)
-    far = predictive_cdf(likelihood, Fmu[:2], Fvar[:2], np.array([[-60.0], [60.0]]))
-    np.testing.assert_allclose(far.ravel(), [0.0, 1.0], atol=1e-5)
+    model, split = fitted(likelihood, is_binary=False)
+    lower, upper = predictions.predict_y_quantile(model, split.X_test, [0.05, 0.95]).numpy()
+    inside = np.mean((split.Y_test > lower) & (split.Y_test < upper))
+    assert evaluator(model, split)().calibration == inside
 
 
 def test_coverage_of_normal_predictions_is_that_of_the_interval() -> None:
     y = np.linspace(-4.0, 4.0, 4001)[:, None]
     zeros, likelihood = np.zeros_like(y), likelihoods.Gaussian(variance=0.75)
-    cdf = predictive_cdf(likelihood, zeros, zeros + 0.25, y)
+    cdf = likelihood.predict_cdf(zeros, zeros, zeros + 0.25, y).numpy()
     np.testing.assert_allclose(cdf, scipy.stats.norm.cdf(y), atol=1e-6)
     assert coverage(cdf) == pytest.approx(scipy.stats.norm.ppf(0.95) / 4.0, abs=1e-3)
 

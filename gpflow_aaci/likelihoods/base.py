@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import positive
 
 from ..validation import Check, as_default_float
+from .cumulative import cdf_from_density
+from .quadrature import mean_over_panels
 
 _NO_GIBBS = "{} has no Gibbs sampler: it does not define {}."
 
@@ -144,9 +147,65 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """All rows that Y may have [K, P], counts up to improbable ones; None where y is real."""
         return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
 
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        """
+        Y [..., P] of the y that a prediction without data is of: of one trial of a binomial, say.
+
+        :raises ValueError: where it depends on a column of Y what y is.
+        """
+        return y
+
+    def in_support(self, z: TensorType) -> tf.Tensor:
+        """An increasing function of a real z onto the y [...] that may be; for a real y only."""
+        return z
+
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         """What Y must satisfy beyond being finite."""
         return ()
+
+    # ---- P(y' ≤ y): what a likelihood may know better ----
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """As :meth:`cdf`, of one float: from log p(y|f) alone."""
+        log_density = partial(self.pointwise_log_prob, X, F)
+        Y = Y + tf.zeros_like(F[..., : Y.shape[-1]])
+        return cdf_from_density(log_density, self.outcomes(), Y, self.is_density)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """As :meth:`predict_cdf`, of one float."""
+        raise NotImplementedError(f"{type(self).__name__} must define _predict_cdf.")
+
+    @check_shapes(
+        "X: [broadcast batch..., N, D]",
+        "F: [broadcast batch..., N, L]",
+        "Y: [broadcast batch..., N, P]",
+        "return: [batch..., N, Q]",
+    )
+    def cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """
+        P(y' ≤ y|f), one value for every y.
+
+        A pseudo-likelihood is normalised, as its predictions are; classes are in the order of
+        their numbers.
+        """
+        F, X, Y = _of_one_float(F, X, Y)
+        return self._cdf(X, F, Y)
+
+    @check_shapes(
+        "X: [broadcast batch..., N, D]",
+        "Fmu: [broadcast batch..., N, L]",
+        "Fvar: [broadcast batch..., N, L]",
+        "Y: [broadcast batch..., N, P]",
+        "return: [batch..., N, Q]",
+    )
+    def predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """E P(y' ≤ y|f) under f ~ N(Fmu, Fvar), one value for every y."""
+        Fmu, Fvar, X, Y = _of_one_float(Fmu, Fvar, X, Y)
+        return self._predict_cdf(X, Fmu, Fvar, Y)
 
     # ---- GPflow's own entry points: arrays and integer labels, as its likelihoods take them ----
 
@@ -178,6 +237,19 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._scalar_log_prob(X, F, Y)
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""
+        return ()
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        of_each = tf.zeros_like(Fmu + Fvar + Y[..., :1])
+        Y = Y + of_each[..., :1]
+        return mean_over_panels(
+            lambda F: self._cdf(X, F, Y), Fmu + of_each, Fvar + of_each, self.peaks(Y)
+        )
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

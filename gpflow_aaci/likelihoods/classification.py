@@ -60,6 +60,18 @@ class BinaryLikelihood(TiltedLikelihood, abc.ABC):
             [tf.cast(kink, Fmu.dtype) for kink in self.kinks],
         )
 
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """P(y = −1|f), and 1 at y = +1."""
+        below = tf.exp(self.log_probability(-F))
+        return tf.where(Y > 0.0, tf.ones_like(below), below)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        Fmu, Fvar = (part + tf.zeros_like(Y) for part in (Fmu, Fvar))
+        below = tf.exp(self.scalar_log_density(Fmu, Fvar, -tf.ones_like(Fmu)))
+        return tf.where(Y > 0.0, tf.ones_like(below), below)
+
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.invlink(F)

@@ -97,9 +97,7 @@ class NoiseMixture(_OfComponents):
 
     def noise_variance(self) -> tf.Tensor:
         """Σ w_k Var_k."""
-        return tf.reduce_sum(
-            self.weights * tf.stack([component.noise_variance() for component in self.components])
-        )
+        return self._mean([component.noise_variance() for component in self.components])
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A draw of one of them, by its weight."""
@@ -120,6 +118,18 @@ class NoiseMixture(_OfComponents):
             for log_w, component in zip(log_weights, self.components, strict=True)
         ]
         return tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._mean([component._cdf(X, F, Y) for component in self.components])
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._mean([each._predict_cdf(X, Fmu, Fvar, Y) for each in self.components])
+
+    def _mean(self, parts: list[tf.Tensor]) -> tf.Tensor:
+        """Σ w_k part_k."""
+        return tf.add_n([w * p for w, p in zip(tf.unstack(self.weights), parts, strict=True)])
 
     def scalar_variational_expectations(
         self, Fmu: TensorType, Fvar: TensorType, Y: TensorType

@@ -12,7 +12,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..distributions import PolyaGamma
-from ..special import log_2cosh_half_sqrt, log_sech_sqrt
+from ..special import betainc, log_2cosh_half_sqrt, log_sech_sqrt
 from ..validation import Check, some
 from .base import OutputwiseLikelihood, Site, positive_parameter
 from .quadrature import expectation, log_expectation
@@ -88,6 +88,10 @@ class NegativeBinomial(_PowerOfCosh):
         shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
         rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
         return tf.random.stateless_poisson(shape, seeds[1], rate, F.dtype)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """I_{σ(−f)}(r, y + 1)."""
+        return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -187,6 +191,16 @@ class Binomial(_PowerOfCosh):
         shape = tf.shape(F)
         return tf.random.stateless_binomial(shape, seed, trials, tf.sigmoid(F), F.dtype)
 
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        return y if self.total_count is not None else tf.concat([y, tf.ones_like(y)], -1)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """I_{σ(−f)}(n − y, y + 1), and 1 at y = n."""
+        y, n = self.successes(Y), self.exponent(Y)
+        is_last = y >= n
+        below = betainc(tf.where(is_last, tf.ones_like(n), n - y), y + 1.0, tf.sigmoid(-F))
+        return tf.where(is_last, tf.ones_like(below), below)
+
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F)
@@ -275,10 +289,18 @@ class Poisson(OutputwiseLikelihood):
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        share = tf.clip_by_value((Y + 0.5) / self.max_rate, 1e-6, 1.0 - 1e-6)
-        peak = tf.math.log(share) - tf.math.log1p(-share)
-        log_p = log_expectation(lambda F: self._scalar_log_prob(F, F, Y), Fmu, Fvar, [peak])
+        peaks = self.peaks(Y)
+        log_p = log_expectation(lambda F: self._scalar_log_prob(F, F, Y), Fmu, Fvar, peaks)
         return tf.reduce_sum(log_p, -1)
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """λσ(f) = y, or thereabouts where y is 0 or beyond λ."""
+        share = tf.clip_by_value((Y + 0.5) / self.max_rate, 1e-6, 1.0 - 1e-6)
+        return [tf.math.log(share) - tf.math.log1p(-share)]
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """Γ(y + 1, λσ(f))/y!."""
+        return tf.math.igammac(Y + 1.0, self.max_rate * tf.sigmoid(F))
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -10,10 +10,10 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
 from ..distributions import PolyaGamma
-from ..special import log_2cosh_half_sqrt
+from ..special import log_2cosh_half_sqrt, ndtr
 from .base import AugmentedLikelihood, Site, positive_parameter
 from .counts import log_powers_of_sigmoid, one_minus_s
-from .quadrature import expectation, log_expectation
+from .quadrature import expectation, log_expectation, mean_over_panels
 
 
 class HeteroscedasticGaussian(AugmentedLikelihood):
@@ -117,9 +117,26 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
             variance = Fvar[..., 0] + self.noise_variance(g)
             return -0.5 * (tf.math.log(2.0 * np.pi * variance) + residual / variance)
 
-        # Where noise alone explains the residual.
-        excess = tf.maximum(self.max_precision * residual - 1.0, 1e-6)
-        return log_expectation(log_normal, Fmu[..., 1], Fvar[..., 1], [-tf.math.log(excess)])
+        return log_expectation(log_normal, Fmu[..., 1], Fvar[..., 1], [self._peak(residual)])
+
+    def _peak(self, squared_residual: tf.Tensor) -> tf.Tensor:
+        """The g of which noise alone explains the residual."""
+        return -tf.math.log(tf.maximum(self.max_precision * squared_residual - 1.0, 1e-6))
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return ndtr((Y - F[..., :1]) / tf.sqrt(self.noise_variance(F[..., 1:])))
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """Φ((y − m_f)/√(v_f + (1 + e^{−g})/λ)), averaged over g."""
+        residual = Y - Fmu[..., :1]
+
+        def of_normal(g: tf.Tensor) -> tf.Tensor:
+            return ndtr(residual / tf.sqrt(Fvar[..., :1] + self.noise_variance(g)))
+
+        mean, variance = (part[..., 1:] + tf.zeros_like(residual) for part in (Fmu, Fvar))
+        return mean_over_panels(of_normal, mean, variance, [self._peak(tf.square(residual))])
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -83,6 +83,17 @@ class Matern(ResidualLikelihood):
         sign = tf.sign(tf.random.stateless_uniform(shape, seeds[2], -1.0, 1.0, dtype))
         return F + sign * s * self.scale / tf.cast(np.sqrt(2.0 * self.nu), dtype)
 
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """Beyond s a Gamma(i + 1, 1) law leaves e^{−s} Σ_{j ≤ i} sʲ/j!."""
+        d = Y - F
+        s = np.sqrt(2.0 * self.nu) * tf.abs(d) / self.scale
+        s = tf.minimum(s, 700.0)  # from where e^{−s} is 0, and sʲ might be infinite
+        weights = np.cumsum(_gamma_weights(self.order)[::-1])[::-1]  # of i ≥ j
+        coefficients = [w / math.factorial(j) for j, w in enumerate(weights)]
+        polynomial = tf.math.polyval([tf.cast(c, s.dtype) for c in coefficients[::-1]], s)
+        tail = 0.5 * tf.exp(-s) * polynomial
+        return tf.where(d > 0.0, 1.0 - tail, tail)
+
 
 class Matern32(Matern):
     """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ. (The paper's A.6 inverts the constant.)"""

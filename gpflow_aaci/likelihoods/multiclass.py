@@ -126,6 +126,19 @@ class LogisticSoftmax(AugmentedLikelihood):
         p = self._probabilities(Fmu, Fvar)
         return p, p - tf.square(p)
 
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._up_to(self._conditional_mean(X, F), Y)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._up_to(self._probabilities(Fmu, Fvar), Y)
+
+    def _up_to(self, p: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """P(y' ≤ y) in the order of the labels' numbers, [..., N, 1]."""
+        is_below = tf.range(self.num_classes, dtype=p.dtype) <= Y
+        return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
+
     def _probabilities(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
         return in_chunks_of_rows(_expected_shares, Fmu, Fvar, _NUMBERS_OF_SHARES)
 

@@ -14,11 +14,12 @@ from ..distributions import InverseGaussian, PolyaGamma
 from ..special import log_sech_sqrt
 from .base import positive_parameter
 from .quadrature import expectation
-from .regression import (
-    ResidualLikelihood,
-    StudentT,
+from .regression import ResidualLikelihood, StudentT
+from .two_sided import (
     expected_absolute,
+    expected_two_sided_cdf,
     log_exponential_side,
+    two_sided_cdf,
 )
 
 
@@ -101,10 +102,22 @@ class AsymmetricLaplace(ResidualLikelihood):
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """log C + log E e^{−ρ}, one side of the kink after the other."""
-        d = Y - Fmu
-        above = log_exponential_side(-d, Fvar, self.scale / self.quantile)
-        below = log_exponential_side(d, Fvar, self.scale / (1.0 - self.quantile))
+        d, (of_above, of_below) = Y - Fmu, self._sides()
+        above = log_exponential_side(-d, Fvar, of_above)
+        below = log_exponential_side(d, Fvar, of_below)
         return tfp.math.log_add_exp(above, below) + self._log_height()
+
+    def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """On what length p(y|f) falls above f, and below."""
+        return self.scale / self.quantile, self.scale / (1.0 - self.quantile)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return two_sided_cdf(Y - F, *self._sides())
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return expected_two_sided_cdf(Y - Fmu, Fvar, *self._sides())
 
 
 class Cauchy(StudentT):
@@ -152,6 +165,9 @@ class LogisticNoise(ResidualLikelihood):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return tfp.distributions.Logistic(F, self.scale).sample(seed=seed)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.sigmoid((Y - F) / self.scale)
 
     def scalar_variational_expectations(
         self, Fmu: TensorType, Fvar: TensorType, Y: TensorType

@@ -50,6 +50,11 @@ class NumericalNoise(ResidualLikelihood, abc.ABC):
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return log_density_by_quadrature(self, Fmu, Fvar, Y)
 
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        d = Y - F
+        tail = tail_share(self.log_phi, tf.abs(d))
+        return tf.where(d > 0.0, 1.0 - tail, tail)
+
 
 def width_of(log_phi: LogPhi) -> tf.Tensor:
     """x at which φ(x²) has fallen to 1/e, to within a factor of 2; a constant, []."""
@@ -73,6 +78,36 @@ def log_integral(log_phi: LogPhi, power: int) -> tf.Tensor:
     decay = (near - far) / np.log(_FAR[1] / _FAR[0])  # of x^−decay
     infinity = tf.constant(np.inf, value.dtype)
     return tf.where(decay > power + 1.0 + 1e-6, value, infinity)
+
+
+_EDGES = np.concatenate([[0.0], 1.25 ** np.arange(-80.0, 320.0)])
+_LEGENDRE = np.polynomial.legendre.leggauss(8)
+
+
+def tail_share(log_phi: LogPhi, x: tf.Tensor) -> tf.Tensor:
+    """
+    P(noise > x) = ½ ∫_x^∞ φ(s²) ds / ∫_0^∞ φ(s²) ds for x ≥ 0, [...].
+
+    By the rest of the panel that x is in, and the sum of those beyond. They are geometric: to
+    1e-10 of any φ that is smooth in log x, and to as many digits of 1e-6.
+    """
+    edges = width_of(log_phi) * tf.constant(_EDGES)
+    beyond = tf.cumsum(_integral(log_phi, edges[:-1], edges[1:]), reverse=True)
+    beyond = tf.concat([beyond, [tf.zeros([], edges.dtype)]], 0)  # of every edge
+    wide = tf.cast(x, edges.dtype)
+    panel = tf.searchsorted(edges, tf.reshape(wide, [-1]), side="right") - 1
+    panel = tf.reshape(tf.minimum(panel, len(_EDGES) - 2), tf.shape(wide))
+    upper = tf.gather(edges, panel + 1)
+    rest = _integral(log_phi, tf.minimum(wide, upper), upper) + tf.gather(beyond, panel + 1)
+    return tf.cast(rest / (2.0 * beyond[0]), x.dtype)
+
+
+def _integral(log_phi: LogPhi, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
+    """∫ φ(s²) ds from the one to the other, which are near each other, [...]."""
+    mid, half = (upper + lower) / 2.0, (upper - lower) / 2.0
+    column = [-1] + [1] * len(mid.shape)
+    node, weight = (tf.constant(values.reshape(column)) for values in _LEGENDRE)
+    return half * tf.reduce_sum(weight * tf.exp(log_phi(tf.square(mid + half * node))), 0)
 
 
 # Between two of these φ falls but little: its value at the nearer one is an envelope.

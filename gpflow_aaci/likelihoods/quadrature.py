@@ -74,6 +74,34 @@ def log_expectation(
     :param halvings: of the panels towards a centre, from 1 sd; more for a cusp such as |f|^0.3.
     :return: [...].
     """
+    f, z, weight = _panels(Fmu, Fvar, centres, halvings)
+    exponent = log_integrand(f) - tf.square(z) / 2.0
+    largest = tf.stop_gradient(tf.reduce_max(exponent, axis=0))
+    total = tf.reduce_sum(weight * tf.exp(exponent - largest), axis=0)
+    return largest + tf.math.log(total) - tf.cast(np.log(2.0 * np.pi) / 2.0, f.dtype)
+
+
+def mean_over_panels(
+    function: Callable[[tf.Tensor], tf.Tensor],
+    Fmu: TensorType,
+    Fvar: TensorType,
+    centres: Sequence[TensorType],
+) -> tf.Tensor:
+    """
+    E function(f) under f ~ N(Fmu, Fvar), [...], by the rule of :func:`log_expectation`.
+
+    Of a positive function, however small, to many digits, and continuous in the centres. The mean
+    of a constant is that constant.
+    """
+    f, z, width = _panels(Fmu, Fvar, centres, _HALVINGS)
+    weight = width * tf.exp(-tf.square(z) / 2.0)
+    return tf.reduce_sum(weight * function(f), axis=0) / tf.reduce_sum(weight, axis=0)
+
+
+def _panels(
+    Fmu: TensorType, Fvar: TensorType, centres: Sequence[TensorType], halvings: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Nodes f, the same in standard deviations from Fmu, and their weights; all [K, ...]."""
     sd = safe_sqrt(Fvar)
     outwards = 2.0 ** np.arange(-halvings, _FARTHEST_PANEL)
     about_centre = np.concatenate([-outwards[::-1], [0.0], outwards])
@@ -87,11 +115,7 @@ def log_expectation(
     z_edges = _sort_first_axis(tf.concat(edges, axis=0))
     mid, half = (z_edges[1:] + z_edges[:-1]) / 2.0, (z_edges[1:] - z_edges[:-1]) / 2.0
     z = tf.concat([mid + half * x for x in _NODES], axis=0)
-    weight = tf.concat([half * w for w in _WEIGHTS], axis=0)
-    exponent = log_integrand(Fmu + sd * z) - tf.square(z) / 2.0
-    largest = tf.stop_gradient(tf.reduce_max(exponent, axis=0))
-    total = tf.reduce_sum(weight * tf.exp(exponent - largest), axis=0)
-    return largest + tf.math.log(total) - tf.cast(np.log(2.0 * np.pi) / 2.0, sd.dtype)
+    return Fmu + sd * z, z, tf.concat([half * w for w in _WEIGHTS], axis=0)
 
 
 def lifted(Fvar: TensorType, floor: float) -> tf.Tensor:

@@ -128,6 +128,20 @@ class Switched(OutputwiseLikelihood):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
 
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._taken(lambda part, y: part._cdf(X, F, y), Y)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._taken(lambda part, y: part._predict_cdf(X, Fmu, Fvar, y), Y)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        raise ValueError(
+            "likelihood must say what y is, for quantiles and draws at new inputs. Found: "
+            "Switched, of which a column of Y says so; put the part in its place."
+        )
+
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         index, number = Y[..., -1:], len(self.likelihoods)
         wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)

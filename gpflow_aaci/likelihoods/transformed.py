@@ -87,6 +87,15 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         of_base = self.base._predict_log_density(X, *marginals, self.in_base(X, Y))
         return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
 
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self.base._cdf(X, F / self.unit(X), self.in_base(X, Y))
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        return self.base._predict_cdf(X, *marginals, self.in_base(X, Y))
+
     def _f_in_base(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -192,6 +201,9 @@ class Warped(TransformedLikelihood):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return self.warp.inverse(self.base.draw_y(F, seed))
+
+    def in_support(self, z: TensorType) -> tf.Tensor:
+        return self.warp.inverse(z)
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -146,7 +146,7 @@ class Tanh(Warp):
             excess = self.forward(y) - Z
             low, high = tf.where(excess < 0.0, y, low), tf.where(excess < 0.0, high, y)
             newton = y - excess * tf.exp(-self.log_slope(y))
-            inside = (newton > low) & (newton < high)
+            inside = (newton >= low) & (newton <= high)  # at an end where y is exact
             new = tf.where(inside, newton, (low + high) / 2.0)
             return low, high, new, tf.abs(new - y)
 

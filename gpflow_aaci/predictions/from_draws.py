@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -22,16 +23,17 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import parameter_dict, to_default_float
 
-from .data import check_batches, check_inputs, over_batches
-from .models import AugmentedModel, AugmentedVGP
-from .progress import progress_bar
-from .validation import as_default_float, check_finite, require
+from ..data import check_batches, check_inputs, over_batches
+from ..likelihoods.quadrature import safe_sqrt
+from ..models import AugmentedModel, AugmentedVGP
+from ..progress import progress_bar
+from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
     import arviz
 
 _DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
-_VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
+VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
 
 
 def predict_f_samples(
@@ -51,15 +53,15 @@ def predict_f_samples(
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad Xnew, or samples of another kind of model.
     """
-    X = _checked_inputs(model, Xnew)
+    X = checked_inputs(model, Xnew)
     posterior = samples["posterior"]
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     seeds = tfp.random.split_seed(tf.constant([seed, 1]), n=shape[0] * shape[1])
     parts = []
-    with closing(_conditionals(model, samples, X, full_cov, progress)) as conditionals:
-        for block, (mean, variance) in enumerate(conditionals):
-            noise = tf.random.stateless_normal(tf.shape(mean), seeds[block], dtype=mean.dtype)
-            parts.append((mean + _coloured(noise, variance, full_cov)).numpy())
+    with closing(conditionals(model, samples, X, full_cov, progress)) as blocks:
+        for number, (mean, variance) in enumerate(blocks):
+            noise = tf.random.stateless_normal(tf.shape(mean), seeds[number], dtype=mean.dtype)
+            parts.append((mean + coloured(noise, variance, full_cov)).numpy())
     return np.concatenate(parts).reshape(*shape, *parts[0].shape[1:])
 
 
@@ -79,12 +81,12 @@ def predict_y(
     if isinstance(Xnew, tf.data.Dataset):
         check_inputs(Xnew)
         return over_batches("Xnew", lambda X: predict_y(model, samples, X, progress=progress), Xnew)
-    X = _checked_inputs(model, Xnew)
+    X = checked_inputs(model, Xnew)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
-    with closing(_conditionals(model, samples, X, False, progress)) as conditionals:
-        for mean, variance in conditionals:
-            m, v = _in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
+    with closing(conditionals(model, samples, X, False, progress)) as blocks:
+        for mean, variance in blocks:
+            m, v = in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
             shift = tf.reduce_mean(m, 0) if shift is None else shift
             first += tf.reduce_sum(m - shift, 0)
             second += tf.reduce_sum(v + tf.square(m - shift), 0)
@@ -116,9 +118,9 @@ def predict_log_density(
         )
     X, Y = model.checked_rows(data)
     log_p = []
-    with closing(_conditionals(model, samples, X, False, progress)) as conditionals:
-        for mean, variance in conditionals:
-            (block,) = _in_pieces(
+    with closing(conditionals(model, samples, X, False, progress)) as blocks:
+        for mean, variance in blocks:
+            (block,) = in_pieces(
                 lambda X, Fmu, Fvar, Y: (model.likelihood.predict_log_density(X, Fmu, Fvar, Y),),
                 X,
                 mean,
@@ -130,7 +132,7 @@ def predict_log_density(
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
 
 
-def _conditionals(
+def conditionals(
     model: AugmentedModel,
     samples: "arviz.InferenceData",
     X: tf.Tensor,
@@ -192,7 +194,7 @@ def _conditionals(
             parameter.unconstrained_variable.assign(before[key])
 
 
-def _in_pieces(
+def in_pieces(
     function: Callable[..., tuple[tf.Tensor, ...]],
     X: tf.Tensor,
     mean: tf.Tensor,
@@ -200,7 +202,7 @@ def _in_pieces(
     *of_data: tf.Tensor,
 ) -> list[tf.Tensor]:
     """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
-    rows = max(1, _VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
+    rows = max(1, VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
     variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
     for start in range(0, mean.shape[1], rows):
@@ -219,10 +221,10 @@ def _covariance(model: AugmentedModel, X: tf.Tensor) -> tf.Tensor:
     return model.kernel(X)[None]
 
 
-def _coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
+def coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
     """Independent normal [S, N, L] with that variance."""
     if not full_cov:
-        return tf.sqrt(variance) * noise
+        return safe_sqrt(variance) * noise
     jitter = tf.cast(default_jitter(), variance.dtype)
     root = tf.linalg.cholesky(
         tf.linalg.set_diag(variance, tf.linalg.diag_part(variance) + jitter)
@@ -230,9 +232,26 @@ def _coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tenso
     return tf.transpose(tf.matmul(root, tf.transpose(noise, [2, 1, 0])), [2, 1, 0])
 
 
-def _checked_inputs(model: AugmentedModel, Xnew: TensorType) -> tf.Tensor:
+def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "Xnew") -> tf.Tensor:
+    """
+    [N, D] of the model's float, or a clear error.
+
+    :raises ValueError: for a shape that is not that of the model's inputs, and values that are not
+        finite.
+    """
     X = as_default_float(Xnew)
-    if X.shape.rank != 2 or (model.input_dim is not None and X.shape[-1] != model.input_dim):
-        raise ValueError(f"Xnew must be [N, {model.input_dim}]. Found: shape {list(X.shape)}.")
-    require([check_finite("Xnew", X)])
-    return X
+    input_dim = _input_dim(model)
+    if X.shape.rank != 2 or input_dim not in (None, X.shape[-1]):
+        raise ValueError(f"{name} must be [N, {input_dim}]. Found: shape {list(X.shape)}.")
+    with tf.control_dependencies([require([check_finite(name, X)])]):
+        q_mu = getattr(model, "q_mu", X)  # float32 in a model that is frozen so
+        return tf.cast(tf.identity(X), q_mu.dtype)
+
+
+def _input_dim(model: gpflow.models.GPModel) -> int | None:
+    """Columns of X, where a model of ours or of GPflow tells."""
+    if hasattr(model, "input_dim"):
+        return model.input_dim
+    Z = getattr(getattr(model, "inducing_variable", None), "Z", None)
+    X = Z if Z is not None else getattr(model, "data", [None])[0]
+    return None if X is None else X.shape[-1]

@@ -1,0 +1,298 @@
+"""
+Probabilities, quantiles and draws of y at new inputs.
+
+Of any GPflow model that has a likelihood of this package, from its q; or from draws of its
+posterior, over which probabilities are averaged.
+
+Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, TensorType
+
+from ..likelihoods import AugmentedLikelihood
+from ..likelihoods.base import OutputwiseLikelihood
+from ..likelihoods.quadrature import safe_sqrt
+from ..models import AugmentedModel, check_model
+from ..validation import (
+    Check,
+    as_default_float,
+    as_matrix,
+    check_finite,
+    require,
+    some,
+)
+from .from_draws import VALUES_AT_ONCE, checked_inputs, coloured, conditionals
+from .quantiles import quantile_of_counts, quantile_of_reals
+
+if TYPE_CHECKING:
+    import arviz
+
+
+class _Block(NamedTuple):
+    """Draws with the same parameters of the likelihood."""
+
+    values: list[AnyNDArray]  # of these, unconstrained
+    Fmu: tf.Tensor  # [S, N, L]
+    Fvar: tf.Tensor  # [S, N, L]; or [L, N, N] of all data jointly
+
+
+def predict_y_cdf(
+    model: gpflow.models.GPModel,
+    X: TensorType,
+    y: TensorType,
+    *,
+    samples: "arviz.InferenceData | None" = None,
+    progress: bool = True,
+) -> tf.Tensor:
+    """
+    P(y' ≤ y) at every new datum, [N, P].
+
+    Of continuous y it is what ``scipy.stats`` calls the cdf, so that a calibrated model makes it
+    uniform. Classes are in the order of their numbers. A pseudo-likelihood is normalised over its
+    labels, as for ``predict_y``.
+
+    :param X: [N, D].
+    :param y: as training data: [N, P], with whatever other columns Y has.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
+    :param progress: whether a bar shows how many draws have been used.
+    :raises ValueError: as for training data; for samples of another kind of model.
+    """
+    predicted = _Predicted(model, X, samples, progress)
+    y = as_default_float(as_matrix(y))
+    num_rows, observed = predicted.X.shape[0], predicted.num_observed
+    if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
+        raise ValueError(f"y must be [{num_rows}, {observed}]. Found: shape {list(y.shape)}.")
+    checks = [check_finite("y", y), *predicted.likelihood.check_observations(y)]
+    with tf.control_dependencies([require(checks)]):
+        y = tf.ensure_shape(y, [num_rows, observed])
+    return predicted.by_rows(lambda rows: predicted.cdf(rows, y[None, rows])[0], 1)
+
+
+def predict_y_quantile(
+    model: gpflow.models.GPModel,
+    X: TensorType,
+    levels: TensorType,
+    *,
+    samples: "arviz.InferenceData | None" = None,
+    progress: bool = True,
+) -> tf.Tensor:
+    """
+    The y of P(y' ≤ y) = level at every new datum, [Q, N, P].
+
+    Of a discrete y the smallest with P(y' ≤ y) ≥ level: a count, a class by its number, 0 or 1
+    where there are two. Where the trials of a binomial are a column of Y, it is of one trial. From
+    many draws this takes some twenty times as long as :func:`predict_y_cdf`, for every level::
+
+        lower, median, upper = predict_y_quantile(model, X, [0.05, 0.5, 0.95])
+
+    :param X: [N, D].
+    :param levels: [Q], in (0, 1); or a number, which is Q = 1.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
+    :param progress: whether a bar shows how many draws have been used.
+    :raises ValueError: for bad X or levels, samples of another kind of model, and a likelihood of
+        which a column of Y says what y is.
+    """
+    levels = as_default_float(levels)
+    if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
+        raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
+    levels = tf.reshape(levels, [-1])
+    outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
+    message = "levels must be in (0, 1)."
+    inside = Check(~tf.reduce_any(outside), message, lambda: some(levels, outside))
+    predicted = _Predicted(model, X, samples, progress)
+    with tf.control_dependencies([require([inside])]):
+        levels = tf.cast(tf.identity(levels), predicted.X.dtype)[:, None, None]
+    return predicted.by_rows(lambda rows: predicted.quantile(rows, levels), levels.shape[0] or 1)
+
+
+def predict_y_samples(
+    model: gpflow.models.GPModel,
+    X: TensorType,
+    num_samples: int,
+    seed: int = 0,
+    *,
+    full_cov: bool = False,
+    samples: "arviz.InferenceData | None" = None,
+    progress: bool = True,
+) -> tf.Tensor:
+    """
+    Draws of y, [S, N, P], each with an f of its own.
+
+    :param X: [N, D].
+    :param num_samples: S.
+    :param seed: the same seed gives the same draws.
+    :param full_cov: f drawn jointly at all of X; independently, at less cost, otherwise.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q: every one
+        once before any is used again.
+    :param progress: whether a bar shows how many draws have been used.
+    :raises ValueError: for bad arguments, as for :func:`predict_y_quantile`.
+    :raises NotImplementedError: where the likelihood states no ``draw_y``.
+    """
+    is_integer = isinstance(num_samples, int | np.integer) and not isinstance(num_samples, bool)
+    if not is_integer or num_samples < 1:
+        raise ValueError(f"num_samples must be an integer of at least 1. Found: {num_samples!r}.")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
+    predicted = _Predicted(model, X, samples, progress, full_cov)
+    return predicted.draw(int(num_samples), seed, full_cov)
+
+
+class _Predicted:
+    """
+    The law of y at X: the mean of those at f ~ N(Fmu, Fvar) of every draw, or at that of q.
+
+    Draws come in blocks, each with its values of the likelihood's parameters, [S, N, L].
+    """
+
+    def __init__(
+        self,
+        model: gpflow.models.GPModel,
+        X: TensorType,
+        samples: "arviz.InferenceData | None",
+        progress: bool,
+        full_cov: bool = False,
+    ) -> None:
+        """
+        :param full_cov: whether variances are of all data jointly, [L, N, N].
+        :raises ValueError: for bad X, a model of another likelihood, other samples.
+        """
+        if not isinstance(model.likelihood, AugmentedLikelihood):
+            raise ValueError(
+                "model must have a likelihood of gpflow_aaci.likelihoods. "
+                f"Found: {type(model.likelihood).__name__}."
+            )
+        self.likelihood = model.likelihood
+        self.X = checked_inputs(model, as_matrix(X), "X")
+        if samples is None:
+            Fmu, Fvar = model.predict_f(self.X, full_cov=full_cov)
+            self._blocks = [_Block([], Fmu[None], Fvar if full_cov else Fvar[None])]
+        else:
+            check_model(model)
+            blocks = self._of_draws(model, samples, full_cov, progress)
+            self._blocks = list(blocks) if full_cov else _merged(blocks)
+        self.num_draws = sum(block.Fmu.shape[0] for block in self._blocks)
+        self.num_outputs = int(self._blocks[0].Fmu.shape[-1])
+        is_outputwise = isinstance(self.likelihood, OutputwiseLikelihood)
+        self.num_observed = self.likelihood.num_observed(self.num_outputs)
+        self._num_columns = self.num_outputs if is_outputwise else self.num_observed
+
+    def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
+        """P(y' ≤ y) at some rows, [Q, N, P], of Y [Q, N, ...]."""
+        total: Any = 0.0
+        with _restored(self._moving()) as variables:
+            for values, Fmu, Fvar in self._blocks:
+                for variable, value in zip(variables, values, strict=True):
+                    variable.assign(value)
+                Fmu, Fvar = Fmu[:, rows], Fvar[:, rows]
+                shape = tf.concat([tf.shape(Y)[:1], tf.shape(Fmu)], 0)  # [Q, S, N, L]
+                Fmu, Fvar = tf.broadcast_to(Fmu, shape), tf.broadcast_to(Fvar, shape)
+                p = self.likelihood.predict_cdf(self.X[rows], Fmu, Fvar, Y[:, None])
+                total += tf.reduce_sum(p, 1)
+        return total / self.num_draws
+
+    def quantile(self, rows: slice, levels: tf.Tensor) -> tf.Tensor:
+        """Where that is levels [Q, 1, 1]: [Q, N, P]."""
+        likelihood = self.likelihood
+        columns = slice(self._num_columns)
+        Fmu = tf.concat([block.Fmu[:, rows, columns] for block in self._blocks], 0)
+        Fvar = tf.concat([block.Fvar[:, rows, columns] for block in self._blocks], 0)
+        start = tf.reduce_mean(Fmu, 0)
+        variance = tf.reduce_mean(Fvar + tf.square(Fmu - start), 0)
+        unit = safe_sqrt(variance) + np.sqrt(np.finfo(levels.dtype.as_numpy_dtype).eps)
+        levels = levels + tf.zeros_like(start)
+        with tf.init_scope():  # parameters have values there, which outcomes may depend on
+            is_discrete = likelihood.outcomes() is not None
+        if is_discrete:
+            return quantile_of_counts(lambda y: self.cdf(rows, likelihood.as_observed(y)), levels)
+        z = quantile_of_reals(
+            lambda z: self.cdf(rows, likelihood.as_observed(likelihood.in_support(z))),
+            levels,
+            start,
+            unit,
+        )
+        return likelihood.in_support(z)
+
+    def draw(self, num_samples: int, seed: int, full_cov: bool) -> tf.Tensor:
+        """Of y, [num_samples, N, P]."""
+        order = np.random.default_rng(seed).permutation(self.num_draws)
+        chosen = np.sort(np.resize(order, num_samples))
+        seeds = tfp.random.split_seed(tf.constant([seed, 2]), n=2 * len(self._blocks))
+        parts, first = [], 0
+        with _restored(self._moving()) as variables:
+            for k, (values, Fmu, Fvar) in enumerate(self._blocks):
+                here = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
+                first += Fmu.shape[0]
+                for variable, value in zip(variables, values, strict=True):
+                    variable.assign(value)
+                mean = tf.gather(Fmu, here)
+                noise = tf.random.stateless_normal(tf.shape(mean), seeds[2 * k], dtype=mean.dtype)
+                f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, here), full_cov)
+                Y = self.likelihood.as_observed(f[..., : self._num_columns])
+                parts.append(self.likelihood.draw_y_like(self.X, f, Y, seeds[2 * k + 1]))
+        return tf.concat(parts, 0)
+
+    def by_rows(self, function: Callable[[slice], tf.Tensor], num_levels: int) -> tf.Tensor:
+        """``function`` of slices of all rows, [..., N, P]; some at a time unless compiled."""
+        if not tf.executing_eagerly():
+            return function(slice(None))
+        values = num_levels * self.num_draws * self.num_outputs  # of a row
+        step = max(1, VALUES_AT_ONCE // values)
+        starts = range(0, len(self.X), step)
+        return tf.concat([function(slice(start, start + step)) for start in starts], -2)
+
+    def _moving(self) -> list[tf.Variable]:
+        """What blocks have values of."""
+        return self._parameters() if self._blocks[0].values else []
+
+    def _parameters(self) -> list[tf.Variable]:
+        return [parameter.unconstrained_variable for parameter in self.likelihood.parameters]
+
+    def _of_draws(
+        self,
+        model: AugmentedModel,
+        samples: "arviz.InferenceData",
+        full_cov: bool,
+        progress: bool,
+    ) -> Iterator[_Block]:
+        with closing(conditionals(model, samples, self.X, full_cov, progress)) as blocks:
+            for Fmu, Fvar in blocks:
+                values = [variable.numpy() for variable in self._parameters()]
+                yield _Block(values, Fmu, Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape))
+
+
+def _merged(blocks: Iterable[_Block]) -> list[_Block]:
+    """Neighbours of the same parameters as one."""
+    groups: list[list[_Block]] = []
+    for block in blocks:
+        alike = groups and all(map(np.array_equal, groups[-1][0].values, block.values))
+        if alike:
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return [
+        _Block(
+            group[0].values,
+            tf.concat([block.Fmu for block in group], 0),
+            tf.concat([block.Fvar for block in group], 0),
+        )
+        for group in groups
+    ]
+
+
+@contextmanager
+def _restored(variables: list[tf.Variable]) -> Iterator[list[tf.Variable]]:
+    """They have their values again afterwards."""
+    before = [variable.numpy() for variable in variables]
+    try:
+        yield variables
+    finally:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)

@@ -1,0 +1,68 @@
+"""Where a distribution function has given values, without its derivative."""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+Cdf = Callable[[tf.Tensor], tf.Tensor]
+"""P(y' ≤ y) of y, elementwise."""
+
+_STEPS = 200  # many more than Chandrupatla's method takes
+
+
+def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Tensor) -> tf.Tensor:
+    """
+    The z of cdf(z) = levels, all [...].
+
+    Along u, z = start + unit · sinh u, on which exponential and power tails are alike, the normal
+    quantile of cdf is nearly straight, and a bracket that holds every z needs no search.
+
+    :param start: somewhere.
+    :param unit: positive; a rough length, which may be wrong by many orders of magnitude.
+    """
+    limits = np.finfo(levels.dtype.as_numpy_dtype)
+    tiny, almost_one = (tf.cast(v, levels.dtype) for v in (limits.tiny, 1.0 - limits.epsneg))
+    farthest = tf.fill(tf.shape(levels), tf.cast(0.35 * np.log(limits.max), levels.dtype))
+    wanted = tf.math.ndtri(levels)
+
+    def excess(u: tf.Tensor) -> tf.Tensor:
+        return tf.math.ndtri(tf.clip_by_value(cdf(start + unit * tf.sinh(u)), tiny, almost_one))
+
+    eps = float(limits.eps)
+    u = tfp.math.find_root_chandrupatla(
+        lambda u: excess(u) - wanted,
+        -farthest,
+        farthest,
+        position_tolerance=512.0 * eps,
+        value_tolerance=64.0 * eps,
+        max_iterations=_STEPS,
+    ).estimated_root
+    return start + unit * tf.sinh(u)
+
+
+def quantile_of_counts(cdf: Cdf, levels: tf.Tensor) -> tf.Tensor:
+    """The smallest whole number from 0 up of cdf ≥ levels, both [...], by bisection."""
+    largest = tf.cast(2.0 / np.finfo(levels.dtype.as_numpy_dtype).eps, levels.dtype)
+
+    def is_below(high: tf.Tensor, reached: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any(~reached)
+
+    def double(high: tf.Tensor, reached: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        high = tf.where(reached, high, 2.0 * high + 1.0)
+        return high, reached | (cdf(high) >= levels) | (high > largest)
+
+    def is_open(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any(high - low > 1.0)
+
+    def halve(low: tf.Tensor, high: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        middle = tf.maximum(tf.math.floor((low + high) / 2.0), 0.0)
+        reached = cdf(middle) >= levels
+        return tf.where(reached, low, middle), tf.where(reached, middle, high)
+
+    zero = tf.zeros_like(levels)
+    high, _ = tf.while_loop(is_below, double, (zero, cdf(zero) >= levels))
+    # Below ``low`` is −1, or half of ``high``, which did not reach.
+    low = tf.where(high > 0.0, (high - 1.0) / 2.0, -tf.ones_like(high))
+    return tf.while_loop(is_open, halve, (low, high))[1]
