@@ -25,6 +25,8 @@ ORDER = [
     "distributions.tilted",
     "distributions.mixture",
     "distributions.rejection",
+    "distributions.polya_gamma_density",
+    "distributions.polya_gamma_draws",
     "distributions.polya_gamma",
     "distributions.generalized_inverse_gaussian",
     "distributions.inverse_gaussian",
