@@ -175,6 +175,18 @@ def test_summary_shows_the_likelihoods_own_parameters() -> None:
     assert float(table["SVGP.likelihood.scale"][-1]) == pytest.approx(0.5)
 
 
+def test_q_sqrt_says_how_many_latent_gps_there_are(data: tuple[AnyNDArray, AnyNDArray]) -> None:
+    """To either class, without num_latent_gps."""
+    X, Y = data
+    q_mu, q_sqrt = np.zeros((M, 2)), np.repeat(np.eye(M)[None], 2, axis=0)
+    ours, stock = (
+        model_class(Matern32(), gpflow.likelihoods.StudentT(), X[:M], q_mu=q_mu, q_sqrt=q_sqrt)
+        for model_class in (AugmentedSVGP, gpflow.models.SVGP)
+    )
+    assert ours.num_latent_gps == stock.num_latent_gps == 2
+    AugmentedNaturalGradient(1.0).minimize(ours, (X, np.hstack([Y, -Y])))
+
+
 def test_parameters_round_trip(pair: Pair) -> None:
     saved = read_values(pair.ours)
     fresh = pair.remake()

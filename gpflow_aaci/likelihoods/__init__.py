@@ -5,13 +5,14 @@ from .base import AugmentedLikelihood
 from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .closure import NoiseMixture, NoiseProduct
 from .conversion import augmented
-from .counts import Binomial, NegativeBinomial, Poisson
+from .counts import Binomial, NegativeBinomial
 from .from_kernel import KernelNoise
 from .generalized_gaussian import GeneralizedGaussian
 from .heteroscedastic import HeteroscedasticGaussian
 from .matern import Matern, Matern32, Matern52
 from .multiclass import LogisticSoftmax
 from .noise import AsymmetricLaplace, Cauchy, LogisticNoise
+from .poisson import Poisson
 from .regression import Gaussian, Laplace, ResidualLikelihood, StudentT
 from .super_gaussian import SuperGaussianLikelihood
 from .switched import Switched

@@ -12,8 +12,8 @@ from gpflow.base import MeanAndVariance, TensorType
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt, ndtr
 from .base import AugmentedLikelihood, Site, positive_parameter
-from .counts import log_powers_of_sigmoid, one_minus_s
 from .quadrature import expectation, log_expectation, mean_over_panels
+from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
 
 
 class HeteroscedasticGaussian(AugmentedLikelihood):

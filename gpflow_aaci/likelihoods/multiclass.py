@@ -14,8 +14,8 @@ from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt
 from ..validation import Check, some
 from .base import AugmentedLikelihood, Site
-from .counts import log_powers_of_sigmoid, one_minus_s
 from .quadrature import expectation, safe_sqrt
+from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
 from .tabulated import LEAST_HIGHEST_MEAN, LOG_T_STEP, expected_of_sigmoid, log_t
 
 tfd = tfp.distributions

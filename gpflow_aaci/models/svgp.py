@@ -83,7 +83,6 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
         _check_kernel(kernel, inducing_variable)
         likelihood = augmented(likelihood)
-        check_latents(kernel, likelihood, num_latent_gps)
         super().__init__(
             kernel,
             likelihood,
@@ -96,6 +95,8 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             whiten=whiten,
             num_data=num_data,
         )
+        # GPflow's goes by q_sqrt where that is given.
+        check_latents(kernel, likelihood, self.num_latent_gps)
         handed_out(self)
 
     def checked_batch(

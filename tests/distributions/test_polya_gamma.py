@@ -11,7 +11,8 @@ from gpflow.base import AnyNDArray
 from oracles import CENTRAL, P, PolyaGammaLaw, ks_pvalue
 
 from gpflow_aaci import PolyaGamma, TiltedDistribution
-from gpflow_aaci.distributions import polya_gamma
+from gpflow_aaci.distributions import polya_gamma_density as density
+from gpflow_aaci.distributions.polya_gamma_draws import envelope
 from gpflow_aaci.special import log_sech_sqrt
 
 tfd = tfp.distributions
@@ -82,19 +83,19 @@ def test_what_decides_on_acceptance(b: float) -> None:
     c, x = 1.0, b * T / 4.0
     inverse_gaussian = np.log(b) - 0.5 * np.log(8 * np.pi * x**3) - (b - 2 * c * x) ** 2 / (8 * x)
     exact = PolyaGammaLaw(b, c).logpdf(x) - b * np.log1p(np.exp(-c)) - inverse_gaussian
-    repeated, saddle = tf.constant(b + 0.0 * T), polya_gamma._saddle(tf.constant(T))
-    below, above = polya_gamma._bounds(repeated, saddle)
+    repeated, saddle = tf.constant(b + 0.0 * T), density.saddle_at(tf.constant(T))
+    below, above = density.bounds_of_log_A(repeated, saddle)
     assert np.all((below < exact + 1e-12) & (exact < above + 1e-12))
-    log_A = polya_gamma._log_A(repeated, tf.constant(T), *saddle)
+    log_A = density.log_A_by_inversion(repeated, tf.constant(T), *saddle)
     np.testing.assert_allclose(log_A, exact, rtol=0, atol=1e-8)
 
 
 def test_proposals_lie_above_the_law_and_two_thirds_are_accepted() -> None:
     """Of the envelope h + gT ≥ log A, for every b and c."""
     b, c = np.meshgrid(np.geomspace(1e-3, 1e5, 17), [0.0, 0.1, 1.0, 3.0, 10.0, 1e3])
-    z, height, slope = (v.numpy() for v in polya_gamma._envelope(tf.constant(b), tf.constant(c)))
+    z, height, slope = (v.numpy() for v in envelope(tf.constant(b), tf.constant(c)))
     T = np.geomspace(1e-3, 1e6, 200)[:, None, None] * np.ones_like(b)
-    _, above = polya_gamma._bounds(tf.constant(b), polya_gamma._saddle(tf.constant(T)))
+    _, above = density.bounds_of_log_A(tf.constant(b), density.saddle_at(tf.constant(T)))
     assert np.all(height + slope * T - above.numpy() > -1e-12 * b)
     rejected = b * np.log1p(np.exp(-c)) + height
     rejected += np.where(slope, 4 * slope / np.where(slope, c + 2 * z / b, 1.0), 0.0)

@@ -1,0 +1,38 @@
+"""
+What likelihoods of powers of σ(f) share.
+
+e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of σ(−f)^n, and a power of σ is a
+Pólya-Gamma mixture of Gaussians: so are counts, classes and precisions made of σ.
+"""
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..distributions import PolyaGamma
+from ..validation import Check, some
+
+
+def one_minus_s(Fmu: TensorType, lc: TensorType) -> tf.Tensor:
+    """1 − s, s = e^{−m/2 − lc} ≤ E σ(−f), where lc = log 2cosh(c/2) and c² = E f²."""
+    return -tf.math.expm1(-Fmu / 2.0 - lc)
+
+
+def log_powers_of_sigmoid(
+    plus: TensorType, minus: TensorType, omega: TensorType, F: TensorType
+) -> tf.Tensor:
+    """
+    log of what σ(f)^plus σ(−f)^minus is the integral of over ω, with its law PG(plus + minus, 0)/2.
+
+    2^{−b} e^{(plus − minus) f/2 − f²ω} PG(ω), b = plus + minus.
+    """
+    b = plus + minus
+    log_law = PolyaGamma(b, tf.zeros_like(b), tf.constant(0.5, b.dtype)).log_prob(omega)
+    return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
+
+
+def are_counts(Y: tf.Tensor, owner: str) -> Check:
+    """Y must hold whole numbers from 0 up."""
+    wrong = ~((Y >= 0.0) & tf.equal(Y, tf.round(Y)))
+    message = f"Y must hold whole numbers from 0 up for {owner}."
+    return Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))
