@@ -210,22 +210,25 @@ def in_chunks_of_rows(
     """``function(Fmu, Fvar)`` of [..., K], some rows in memory at a time, with its gradient."""
     K = Fmu.shape[-1]
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
-    rows = max(1, _VALUES_AT_ONCE // (60 * _NODES * K))
+    most = max(1, _VALUES_AT_ONCE // (60 * _NODES * K))
 
     @tf.recompute_grad
     def of_chunk(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         return function(m, v)
 
     number = tf.shape(flat[0])[0]
-    if tf.get_static_value(number) is not None and int(number) <= rows:
+    if tf.get_static_value(number) is not None and int(number) <= most:
         values = of_chunk(*flat)
     else:
-        padding = -number % rows
+        # Chunks of one size, the last of which is padded with less than a row for each of them.
+        chunks = tf.maximum(-(-number // most), 1)
+        rows = tf.maximum(-(-number // chunks), 1)
+        padding = chunks * rows - number
         padded = [
             tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [-1, rows, K])
             for part in flat
         ]
-        shape = tf.TensorSpec([rows, *function(*[p[:1] for p in flat]).shape[1:]], Fmu.dtype)
+        shape = tf.TensorSpec([None, *function(*[p[:1] for p in flat]).shape[1:]], Fmu.dtype)
         of_part = tf.autograph.experimental.do_not_convert(lambda part: of_chunk(*part))
         values = tf.map_fn(of_part, tuple(padded), fn_output_signature=shape)
         values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]

@@ -34,6 +34,7 @@ from gpflow_aaci.likelihoods import (
     Poisson,
     StudentT,
     Warped,
+    multiclass,
     warps,
 )
 
@@ -345,6 +346,21 @@ def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
         assert np.all(np.isfinite([*expected, *np.ravel(tape.gradient(expected, Fmu))]))
         p, _ = likelihood.predict_mean_and_var(X, Fmu, Fvar)
         assert np.sum(p) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_few_rows_are_not_padded_to_many() -> None:
+    """Where the number of rows is not known beforehand, either."""
+    spec = tf.TensorSpec([None, 4], tf.float64)
+
+    @tf.function(input_signature=[spec], autograph=False)
+    def rows_at_once(F: tf.Tensor) -> tf.Tensor:
+        def rows(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+            return tf.cast(tf.shape(m)[0], m.dtype) + 0.0 * m[:, 0] * v[:, 0]
+
+        return multiclass.in_chunks_of_rows(rows, F, F)
+
+    for number, expected in ((0, []), (1, [1.0]), (18, [18.0] * 18), (300, [150.0] * 300)):
+        np.testing.assert_array_equal(rows_at_once(tf.ones([number, 4], tf.float64)), expected)
 
 
 class OptionalArgument(likelihoods.Laplace):
