@@ -574,7 +574,9 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
                 assert abs(one.mean() - other.mean()) < 4.5 * np.hypot(*errors) + 1e-3
 
 
-@pytest.mark.by_default("Poisson", "Binomial with trials", "LogisticSoftmax")
+@pytest.mark.by_default(
+    "Poisson", "Binomial with trials", "LogisticSoftmax", "HeteroscedasticGaussian"
+)
 def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
     model = make_full_model(member, 5)
     samples = sample_posterior(model, 3, 2, 1, keep_omega=True, progress=False)
@@ -582,8 +584,10 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     assert samples.posterior["f"].shape == (2, 3, 5, L)
     named = {"n", "omega"} if member.name in several else set()
     assert named <= set(samples.posterior)
-    if member.name not in ("Switched", "HeteroscedasticGaussian"):
-        assert samples.posterior["omega"].shape == (2, 3, 5, L)
+    if member.name != "Switched":
+        width = 1 if member.name == "HeteroscedasticGaussian" else L
+        assert samples.posterior["omega"].shape == (2, 3, 5, width)
+        assert np.all(samples.posterior["omega"] >= 0.0)
     log_likelihood = samples.log_likelihood["y"]
     assert log_likelihood.shape == samples.posterior_predictive["y"].shape == (2, 3, 5)
     np.testing.assert_array_equal(samples.observed_data["y"], model.data[1][:, 0])
