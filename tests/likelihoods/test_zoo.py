@@ -158,7 +158,12 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
 
 
 @pytest.mark.by_default(
-    "Poisson", "NegativeBinomial", "LogisticSoftmax", "HeteroscedasticGaussian", "Scaled Gaussian"
+    "Poisson",
+    "NegativeBinomial",
+    "LogisticSoftmax",
+    "HeteroscedasticGaussian",
+    "MultivariateStudentT",
+    "Scaled Gaussian",
 )
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) whatever the auxiliary variables are."""
@@ -174,7 +179,12 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
 
 
 @pytest.mark.by_default(
-    "Poisson", "NegativeBinomial", "LogisticSoftmax", "HeteroscedasticGaussian", "Scaled Gaussian"
+    "Poisson",
+    "NegativeBinomial",
+    "LogisticSoftmax",
+    "HeteroscedasticGaussian",
+    "MultivariateStudentT",
+    "Scaled Gaussian",
 )
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) as a function of each f is potential f − ½ precision f² + a constant."""
@@ -196,7 +206,9 @@ def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member
         np.testing.assert_allclose(values[2], values[0], rtol=1e-7, atol=1e-6)
 
 
-@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "Warped Gaussian, Log")
+@pytest.mark.by_default(
+    "Poisson", "HeteroscedasticGaussian", "MultivariateStudentT", "Warped Gaussian, Log"
+)
 def test_it_passes_its_own_checks(member: Member) -> None:
     check_likelihood(member.make(), data_of(member)[1], progress=False)
 
@@ -230,7 +242,9 @@ def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.by_default("LogisticSoftmax", "HeteroscedasticGaussian", "Poisson")
+@pytest.mark.by_default(
+    "LogisticSoftmax", "HeteroscedasticGaussian", "MultivariateStudentT", "Poisson"
+)
 def test_full_batch_steps_never_lower_the_bound(member: Member) -> None:
     data, model = data_of(member, 30), make_model(member, 30)
     optimizer = AugmentedNaturalGradient(1.0)
@@ -261,7 +275,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
     assert bound == pytest.approx(float(whole.elbo(data)), rel=1e-10)
 
 
-@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian")
+@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "MultivariateStudentT")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
     """Its ELBO, of fixed kernels, is that to which GPflow's own L-BFGS climbs in q."""
     data, model = data_of(member, 20), make_model(member, 20)
@@ -552,7 +566,9 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["HeteroscedasticGaussian", "LogisticSoftmax"])
+@pytest.mark.parametrize(
+    "name", ["HeteroscedasticGaussian", "LogisticSoftmax", "MultivariateStudentT"]
+)
 def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
     """Means of f and f², within their errors."""
     (member,) = [member for member in ZOO if member.name == name]
@@ -575,7 +591,7 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
 
 
 @pytest.mark.by_default(
-    "Poisson", "Binomial with trials", "LogisticSoftmax", "HeteroscedasticGaussian"
+    "Poisson", "Binomial with trials", "LogisticSoftmax", "MultivariateStudentT"
 )
 def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
     model = make_full_model(member, 5)
@@ -585,12 +601,19 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     named = {"n", "omega"} if member.name in several else set()
     assert named <= set(samples.posterior)
     if member.name != "Switched":
-        width = 1 if member.name == "HeteroscedasticGaussian" else L
+        one = ("HeteroscedasticGaussian", "MultivariateStudentT")  # ω for a row
+        width = 1 if member.name in one else L
         assert samples.posterior["omega"].shape == (2, 3, 5, width)
         assert np.all(samples.posterior["omega"] >= 0.0)
-    log_likelihood = samples.log_likelihood["y"]
-    assert log_likelihood.shape == samples.posterior_predictive["y"].shape == (2, 3, 5)
-    np.testing.assert_array_equal(samples.observed_data["y"], model.data[1][:, 0])
+    log_likelihood, drawn = samples.log_likelihood["y"], samples.posterior_predictive["y"]
+    if member.name == "MultivariateStudentT":
+        assert log_likelihood.shape == (2, 3, 5, 1)
+        assert drawn.shape == (2, 3, 5, 2)
+        np.testing.assert_array_equal(samples.observed_data["y"], model.data[1])
+        log_likelihood = log_likelihood[..., 0]
+    else:
+        assert log_likelihood.shape == drawn.shape == (2, 3, 5)
+        np.testing.assert_array_equal(samples.observed_data["y"], model.data[1][:, 0])
     X, Y, _ = model.checked_batch()
     expected = member.log_density(X.numpy(), samples.posterior["f"].values, Y.numpy())
     np.testing.assert_allclose(log_likelihood, expected, rtol=1e-8, atol=1e-10)
