@@ -16,7 +16,8 @@ on y (counts), so do the functions of c: they take Y, which others do not need.
 
 Likelihoods with more auxiliary variables (``Poisson``, ``LogisticSoftmax``,
 ``HeteroscedasticGaussian``) have the verbs that need no c: the full conditional and its draws,
-a dictionary each, potential, precision, joint likelihood and optimal bound.
+a dictionary each, potential, precision, joint likelihood and optimal bound. So has
+``MultivariateStudentT``, whose one ω of a row is [N, 1].
 
 All arguments and results but the likelihood are [N, L] for f and ω, [N, P] for Y (mostly P = L, one
 column for every output), and F and ω may have leading dimensions of chains; results are per datum

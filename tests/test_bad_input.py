@@ -252,6 +252,7 @@ def test_likelihood_of_another_number_of_latent_gps(data: Batch, num_latent_gps:
         (likelihoods.LogisticSoftmax(3), 3),
         (likelihoods.HeteroscedasticGaussian(), 2),
         (likelihoods.Binomial(), 1),
+        (likelihoods.MultivariateStudentT(1.0, 3.0, 2), 2),
     ):
         if right == num_latent_gps:
             continue
@@ -293,6 +294,10 @@ def test_observations_that_a_likelihood_does_not_know(
         lambda: likelihoods.NegativeBinomial(-1.0),
         lambda: likelihoods.Poisson(0.0),
         lambda: likelihoods.HeteroscedasticGaussian(np.nan),
+        lambda: likelihoods.MultivariateStudentT(-1.0, 3.0, 2),
+        lambda: likelihoods.MultivariateStudentT(1.0, np.inf, 2),
+        lambda: likelihoods.MultivariateStudentT(1.0, 3.0, 0),
+        lambda: likelihoods.MultivariateStudentT(1.0, 3.0, 2.5),
         lambda: likelihoods.Warped(likelihoods.Logistic(), warps.Log()),
         lambda: likelihoods.Warped(likelihoods.Laplace(), np.log),
         lambda: warps.BoxCox(np.inf),

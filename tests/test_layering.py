@@ -41,6 +41,7 @@ ORDER = [
     "likelihoods.super_gaussian",
     "likelihoods.regression",
     "likelihoods.matern",
+    "likelihoods.multivariate",
     "likelihoods.noise",
     "likelihoods.numerical",
     "likelihoods.generalized_gaussian",

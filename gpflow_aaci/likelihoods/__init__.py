@@ -11,6 +11,7 @@ from .generalized_gaussian import GeneralizedGaussian
 from .heteroscedastic import HeteroscedasticGaussian
 from .matern import Matern, Matern32, Matern52
 from .multiclass import LogisticSoftmax
+from .multivariate import MultivariateStudentT
 from .noise import AsymmetricLaplace, Cauchy, LogisticNoise
 from .poisson import Poisson
 from .regression import Gaussian, Laplace, ResidualLikelihood, StudentT
@@ -37,6 +38,7 @@ __all__ = [
     "Matern",
     "Matern32",
     "Matern52",
+    "MultivariateStudentT",
     "NegativeBinomial",
     "NoiseMixture",
     "NoiseProduct",

@@ -22,7 +22,8 @@ _AUGMENTED = (
     "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
     "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, "
     "KernelNoise, Logistic, Probit, BayesianSVM, NegativeBinomial, Binomial, Poisson, "
-    "LogisticSoftmax, HeteroscedasticGaussian, Warped} or your own SuperGaussianLikelihood, and "
+    "LogisticSoftmax, HeteroscedasticGaussian, MultivariateStudentT, Warped} or your own "
+    "SuperGaussianLikelihood, and "
     "GPflow's StudentT, Gaussian, Bernoulli(), Bernoulli(invlink=tf.sigmoid) and "
     "SwitchedLikelihood of these"
 )

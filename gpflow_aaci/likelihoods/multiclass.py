@@ -255,7 +255,7 @@ def in_chunks_of_rows(
         values = of_chunk(*flat)
     else:
         chunks = tf.maximum(1, -(-number // most))
-        rows = -(-number // chunks)  # as many in each as can be, little is padded
+        rows = tf.maximum(1, -(-number // chunks))  # less than a row in each is padded
         padding = chunks * rows - number
         padded = [
             tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])

@@ -180,11 +180,7 @@ class StudentT(ResidualLikelihood):
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""
         scale = tf.convert_to_tensor(self.scale)
-        df = self._df(scale.dtype)
-        finite = df > 2.0
-        excess = tf.where(finite, df - 2.0, tf.ones_like(df))
-        infinity = tf.constant(np.inf, scale.dtype)
-        return tf.where(finite, tf.square(scale) * df / excess, infinity)
+        return student_t_variance(scale, self._df(scale.dtype))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return tfp.distributions.StudentT(self._df(F.dtype), F, self.scale).sample(seed=seed)
@@ -210,8 +206,20 @@ class StudentT(ResidualLikelihood):
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        """f, or NaN where it does not exist, ν ≤ 1."""
-        return tf.where(self._df(F.dtype) > 1.0, F, tf.constant(np.nan, F.dtype))
+        return student_t_mean(F, self._df(F.dtype))
+
+
+def student_t_mean(F: TensorType, df: tf.Tensor) -> tf.Tensor:
+    """f, or NaN where it does not exist, ν ≤ 1."""
+    return tf.where(df > 1.0, F, tf.constant(np.nan, F.dtype))
+
+
+def student_t_variance(scale: tf.Tensor, df: tf.Tensor) -> tf.Tensor:
+    """σ²ν/(ν−2), infinite for ν ≤ 2."""
+    finite = df > 2.0
+    excess = tf.where(finite, df - 2.0, tf.ones_like(df))
+    infinity = tf.constant(np.inf, scale.dtype)
+    return tf.where(finite, tf.square(scale) * df / excess, infinity)
 
 
 class Laplace(ResidualLikelihood):

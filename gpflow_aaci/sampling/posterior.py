@@ -123,11 +123,15 @@ def sample_posterior(
     names = ["log_likelihood", "y"]
     of_y: Draws = {name: draws.pop(name) for name in names if name in draws}
     total = of_y["log_likelihood"].sum((-2, -1))
-    columns = of_y["log_likelihood"].shape[-1]  # of y; what is left of Y is given
+    # Columns of y; what is left of Y is given. Those of a row may have one likelihood together.
+    columns = of_y.get("y", of_y["log_likelihood"]).shape[-1]
     of_y["observed"] = Y.numpy()[:, :columns]
     one_output = columns == 1
     if one_output:
         of_y = {name: values[..., 0] for name, values in of_y.items()}
+    # Were an ω of fewer columns than f said to have f's, xarray would fill it up with NaN.
+    width = draws["omega"].shape[-1] if "omega" in draws else model.num_latent_gps
+    omega_dim = "output" if width == model.num_latent_gps else "omega_output"
     return arviz.from_dict(
         posterior=draws,
         posterior_predictive={"y": of_y["y"]} if "y" in of_y else None,
@@ -136,7 +140,7 @@ def sample_posterior(
         sample_stats={"total_log_likelihood": total},
         dims={
             "f": ["data", "output"],
-            "omega": ["data", "output"],
+            "omega": ["data", omega_dim],
             "u": ["inducing", "output"],
             "y": ["data"] if one_output else ["data", "output"],
         },

@@ -34,6 +34,7 @@ from gpflow_aaci.likelihoods import (
     Poisson,
     StudentT,
     Warped,
+    multiclass,
     warps,
 )
 
@@ -157,7 +158,12 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
 
 
 @pytest.mark.by_default(
-    "Poisson", "NegativeBinomial", "LogisticSoftmax", "HeteroscedasticGaussian", "Scaled Gaussian"
+    "Poisson",
+    "NegativeBinomial",
+    "LogisticSoftmax",
+    "HeteroscedasticGaussian",
+    "MultivariateStudentT",
+    "Scaled Gaussian",
 )
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) whatever the auxiliary variables are."""
@@ -173,7 +179,12 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
 
 
 @pytest.mark.by_default(
-    "Poisson", "NegativeBinomial", "LogisticSoftmax", "HeteroscedasticGaussian", "Scaled Gaussian"
+    "Poisson",
+    "NegativeBinomial",
+    "LogisticSoftmax",
+    "HeteroscedasticGaussian",
+    "MultivariateStudentT",
+    "Scaled Gaussian",
 )
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) as a function of each f is potential f − ½ precision f² + a constant."""
@@ -195,7 +206,9 @@ def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member
         np.testing.assert_allclose(values[2], values[0], rtol=1e-7, atol=1e-6)
 
 
-@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "Warped Gaussian, Log")
+@pytest.mark.by_default(
+    "Poisson", "HeteroscedasticGaussian", "MultivariateStudentT", "Warped Gaussian, Log"
+)
 def test_it_passes_its_own_checks(member: Member) -> None:
     check_likelihood(member.make(), data_of(member)[1], progress=False)
 
@@ -229,7 +242,9 @@ def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.by_default("LogisticSoftmax", "HeteroscedasticGaussian", "Poisson")
+@pytest.mark.by_default(
+    "LogisticSoftmax", "HeteroscedasticGaussian", "MultivariateStudentT", "Poisson"
+)
 def test_full_batch_steps_never_lower_the_bound(member: Member) -> None:
     data, model = data_of(member, 30), make_model(member, 30)
     optimizer = AugmentedNaturalGradient(1.0)
@@ -260,7 +275,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
     assert bound == pytest.approx(float(whole.elbo(data)), rel=1e-10)
 
 
-@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian")
+@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "MultivariateStudentT")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
     """Its ELBO, of fixed kernels, is that to which GPflow's own L-BFGS climbs in q."""
     data, model = data_of(member, 20), make_model(member, 20)
@@ -345,6 +360,21 @@ def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
         assert np.all(np.isfinite([*expected, *np.ravel(tape.gradient(expected, Fmu))]))
         p, _ = likelihood.predict_mean_and_var(X, Fmu, Fvar)
         assert np.sum(p) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_few_rows_are_not_padded_to_many() -> None:
+    """Where the number of rows is not known beforehand, either."""
+    spec = tf.TensorSpec([None, 4], tf.float64)
+
+    @tf.function(input_signature=[spec], autograph=False)
+    def rows_at_once(F: tf.Tensor) -> tf.Tensor:
+        def rows(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+            return tf.cast(tf.shape(m)[0], m.dtype) + 0.0 * m[:, 0] * v[:, 0]
+
+        return multiclass.in_chunks_of_rows(rows, F, F)
+
+    for number, expected in ((0, []), (1, [1.0]), (18, [18.0] * 18), (300, [150.0] * 300)):
+        np.testing.assert_array_equal(rows_at_once(tf.ones([number, 4], tf.float64)), expected)
 
 
 class OptionalArgument(likelihoods.Laplace):
@@ -536,7 +566,9 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["HeteroscedasticGaussian", "LogisticSoftmax"])
+@pytest.mark.parametrize(
+    "name", ["HeteroscedasticGaussian", "LogisticSoftmax", "MultivariateStudentT"]
+)
 def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
     """Means of f and f², within their errors."""
     (member,) = [member for member in ZOO if member.name == name]
@@ -558,7 +590,9 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
                 assert abs(one.mean() - other.mean()) < 4.5 * np.hypot(*errors) + 1e-3
 
 
-@pytest.mark.by_default("Poisson", "Binomial with trials", "LogisticSoftmax")
+@pytest.mark.by_default(
+    "Poisson", "Binomial with trials", "LogisticSoftmax", "MultivariateStudentT"
+)
 def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
     model = make_full_model(member, 5)
     samples = sample_posterior(model, 3, 2, 1, keep_omega=True, progress=False)
@@ -566,11 +600,20 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     assert samples.posterior["f"].shape == (2, 3, 5, L)
     named = {"n", "omega"} if member.name in several else set()
     assert named <= set(samples.posterior)
-    if member.name not in ("Switched", "HeteroscedasticGaussian"):
-        assert samples.posterior["omega"].shape == (2, 3, 5, L)
-    log_likelihood = samples.log_likelihood["y"]
-    assert log_likelihood.shape == samples.posterior_predictive["y"].shape == (2, 3, 5)
-    np.testing.assert_array_equal(samples.observed_data["y"], model.data[1][:, 0])
+    if member.name != "Switched":
+        one = ("HeteroscedasticGaussian", "MultivariateStudentT")  # ω for a row
+        width = 1 if member.name in one else L
+        assert samples.posterior["omega"].shape == (2, 3, 5, width)
+        assert np.all(samples.posterior["omega"] >= 0.0)
+    log_likelihood, drawn = samples.log_likelihood["y"], samples.posterior_predictive["y"]
+    if member.name == "MultivariateStudentT":
+        assert log_likelihood.shape == (2, 3, 5, 1)
+        assert drawn.shape == (2, 3, 5, 2)
+        np.testing.assert_array_equal(samples.observed_data["y"], model.data[1])
+        log_likelihood = log_likelihood[..., 0]
+    else:
+        assert log_likelihood.shape == drawn.shape == (2, 3, 5)
+        np.testing.assert_array_equal(samples.observed_data["y"], model.data[1][:, 0])
     X, Y, _ = model.checked_batch()
     expected = member.log_density(X.numpy(), samples.posterior["f"].values, Y.numpy())
     np.testing.assert_allclose(log_likelihood, expected, rtol=1e-8, atol=1e-10)

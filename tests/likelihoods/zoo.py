@@ -98,6 +98,11 @@ def _make_switched() -> AugmentedLikelihood:
     )
 
 
+def _multivariate_student_t(x: Rows, f: Rows, y: Rows) -> Rows:
+    law = scipy.stats.multivariate_t(np.zeros(2), 0.6**2 * np.eye(2), df=9.0)
+    return law.logpdf(y - f)
+
+
 def _counts(mean: float) -> Callable[[np.random.Generator, int], Rows]:
     return lambda rng, N: rng.poisson(mean * rng.gamma(2.0, 0.5, size=(N, 1))).astype(float)
 
@@ -159,6 +164,13 @@ ZOO = [
         lambda x, f, y: scipy.stats.norm.logpdf(
             y[..., 0], f[..., 0], (5.0 * sigmoid(f[..., 1])) ** -0.5
         ),
+    ),
+    Member(
+        "MultivariateStudentT",
+        lambda: likelihoods.MultivariateStudentT(0.6, 9.0, 2),
+        2,
+        lambda rng, N: rng.normal(size=(N, 2)),
+        _multivariate_student_t,
     ),
     Member(
         "Scaled Gaussian",

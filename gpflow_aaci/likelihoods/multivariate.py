@@ -1,0 +1,194 @@
+"""Noise of several outputs at once: one auxiliary variable for a row of Y."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow import Parameter
+from gpflow.base import MeanAndVariance, TensorType
+
+from .base import AugmentedLikelihood, Site, positive_parameter
+from .quadrature import log_expectation
+from .regression import Gamma, student_t_mean, student_t_variance
+
+
+class MultivariateStudentT(AugmentedLikelihood):
+    r"""
+    Elliptical Student's t of P columns: a row of Y is an outlier in all of them or in none.
+
+    p(y|f) = C φ(r), r = ‖y − f‖²/σ², φ(r) = (1 + r/ν)^{−(ν+P)/2} and
+    C = Γ((ν+P)/2) / (Γ(ν/2) (νπ)^{P/2} σ^P).
+    φ(r) = E e^{−rω}, ω ~ Gamma((ν+P)/2, rate ν): given the one ω of a row its P latent GPs are
+    independent and Gaussian. :class:`StudentT` of P columns has an ω for each of them instead; at
+    P = 1 the two are the same.
+    """
+
+    def __init__(self, scale: Any, df: Any, num_outputs: int, **kwargs: Any) -> None:
+        """
+        :param scale: σ, positive.
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+            there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
+        :param num_outputs: P ≥ 1; ``num_latent_gps`` of the model.
+        :raises ValueError: for anything else.
+        """
+        is_integer = isinstance(num_outputs, int | np.integer) and not isinstance(num_outputs, bool)
+        if not (is_integer and num_outputs >= 1):
+            raise ValueError(
+                "MultivariateStudentT: num_outputs must be an integer of at least 1. "
+                f"Found: {num_outputs!r}."
+            )
+        P = int(num_outputs)
+        super().__init__(input_dim=None, latent_dim=P, observation_dim=P, **kwargs)
+        self.scale: Parameter = positive_parameter("MultivariateStudentT", "scale", scale)
+        self.df: Parameter = positive_parameter("MultivariateStudentT", "df", df, above=1.0)
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """log C + log φ(E r)."""
+        expected_r = self._expected_r(Fmu, Fvar, Y)
+        df, shape = self._df_and_shape(Fmu.dtype)
+        return self._log_C(Fmu.dtype) - shape * tf.math.log1p(expected_r / df)
+
+    def bound_slopes(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Those of the sites at E ω = ((ν+P)/2) / (ν + E r)."""
+        df, shape = self._df_and_shape(Fmu.dtype)
+        omega_mean = shape / (df + self._expected_r(Fmu, Fvar, Y))
+        potential, precision = self.site(X, omega_mean[..., None], Y)
+        return potential - precision * Fmu, -0.5 * precision
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """Gamma((ν+P)/2, rate ν + r), one for a row: [..., N, 1]."""
+        df, shape = self._df_and_shape(F.dtype)
+        return Gamma(shape, df + self._expected_r(F, tf.zeros_like(F), Y)[..., None])
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C − rω + log π(ω), [..., N, 1]."""
+        r = self._expected_r(F, tf.zeros_like(F), Y)[..., None]
+        df, shape = self._df_and_shape(F.dtype)
+        return self._log_C(F.dtype) - r * auxiliary + Gamma(shape, df).log_prob(auxiliary)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """Potential 2ωy/σ², precision 2ω/σ²."""
+        scale = tf.cast(self.scale, auxiliary.dtype)
+        precision = 2.0 * auxiliary / tf.square(scale) + tf.zeros_like(Y)
+        return precision * Y, precision
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """The bound, and what Jensen's inequality loses: log(1 + E r/ν) − E log(1 + r/ν)."""
+        df, shape = self._df_and_shape(Fmu.dtype)
+        variance = df * tf.square(tf.cast(self.scale, Fmu.dtype))
+        lost = jensen_gap((Y - Fmu) / tf.sqrt(variance), Fvar / variance)
+        return self.bound(X, Fmu, Fvar, Y) + shape * lost
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log ∫ Π_p N(y_p | m_p, v_p + σ²/λ) Gamma(λ; ν/2, ν/2) dλ, over u = log λ."""
+        df, variance = tf.cast(self.df, Fmu.dtype), tf.square(tf.cast(self.scale, Fmu.dtype))
+        residual = tf.square(Y - Fmu)
+
+        def log_joint(u: tf.Tensor) -> tf.Tensor:
+            of_y = Fvar + variance * tf.exp(-u)[..., None]
+            log_normal = -0.5 * (tf.math.log(2.0 * np.pi * of_y) + residual / of_y)
+            prior = tfp.distributions.ExpGamma(df / 2.0, df / 2.0).log_prob(u)
+            return prior + tf.reduce_sum(log_normal, -1)
+
+        # By a rule for expectations under a normal law, here one as wide as that of u.
+        zero = tf.zeros_like(residual[..., 0])
+        width = 2.0 / (df + 1.0) + zero
+        law = tfp.distributions.Normal(zero, tf.sqrt(width))
+        peak = _most_probable_log_precision(df, residual / variance, Fvar / variance)
+        return log_expectation(lambda u: log_joint(u) - law.log_prob(u), zero, width, [peak], 3)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return student_t_mean(F, tf.cast(self.df, F.dtype))
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        scale, df = tf.cast(self.scale, F.dtype), tf.cast(self.df, F.dtype)
+        return student_t_variance(scale, df) + tf.zeros_like(F)
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f + σε/√λ, one λ ~ Gamma(ν/2, ν/2) for a row."""
+        seeds = tfp.random.split_seed(seed, n=2, salt="multivariate_student_t")
+        half_df = tf.cast(self.df, F.dtype) / 2.0
+        precision = Gamma(half_df, half_df).sample(tf.shape(F[..., :1]), seed=seeds[0])
+        noise = tf.random.stateless_normal(tf.shape(F), seeds[1], dtype=F.dtype)
+        return F + tf.cast(self.scale, F.dtype) * noise / tf.sqrt(precision)
+
+    def _df_and_shape(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """ν and (ν + P)/2."""
+        df = tf.cast(self.df, dtype)
+        return df, (df + float(self.latent_dim)) / 2.0
+
+    def _log_C(self, dtype: tf.DType) -> tf.Tensor:
+        df, shape = self._df_and_shape(dtype)
+        log_area = 0.5 * tf.math.log(df * np.pi) + tf.math.log(tf.cast(self.scale, dtype))
+        log_C = tf.math.lgamma(shape) - tf.math.lgamma(df / 2.0)
+        return log_C - float(self.latent_dim) * log_area
+
+    def _expected_r(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """Σ_p E(y_p − f_p)²/σ², [..., N]."""
+        expected = tf.reduce_sum(tf.square(Y - Fmu) + Fvar, -1)
+        return expected / tf.square(tf.cast(self.scale, Fmu.dtype))
+
+
+_NODES = 96  # of u = log t
+_LOWEST, _HIGHEST = -12.0, 36.0  # of u: below the integrand is of order e^{2u}
+_VANISHED = 3.6  # log t from which on e^{−t} counts as 0
+
+
+def jensen_gap(d: TensorType, v: TensorType) -> tf.Tensor:
+    """
+    log E(1 + S) − E log(1 + S) ≥ 0 of S = Σ_p x_p², x_p ~ N(d_p, v_p): [...] of [..., P].
+
+    With A = E(1 + S) it is ∫ (E e^{−t(1+S)/A} − e^{−t}) dt/t (Frullani), and at τ = t/A
+    E e^{−τS} = Π_p e^{−τd_p²/(1+2τv_p)} / √(1 + 2τv_p). By the trapezoidal rule in u = log t, along
+    which all is analytic in a strip of half-width π/2; 1e-8 of E log(1 + S).
+    """
+    squared = tf.square(d)
+    A = 1.0 + tf.reduce_sum(squared + v, -1)
+    end = tf.stop_gradient(tf.minimum(tf.math.log(A) + _VANISHED, _HIGHEST))
+    step = (end - _LOWEST) / (_NODES - 1.0)
+    index = tf.reshape(tf.range(_NODES, dtype=step.dtype), [-1] + [1] * len(step.shape))
+    t = tf.exp(_LOWEST + step * index)  # [K, ...]
+    tau = (t / A)[..., None]
+    spread = 1.0 + 2.0 * tau * v
+    exponent = tau[..., 0] + tf.reduce_sum(0.5 * tf.math.log(spread) + tau * squared / spread, -1)
+    return step * tf.reduce_sum(tf.exp(-exponent) - tf.exp(-t), 0)
+
+
+_FIXED_POINTS = 20
+
+
+def _most_probable_log_precision(df: tf.Tensor, r: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    """
+    u = log λ [...] about which p(y, λ) is largest, r and v [..., P] in units of σ².
+
+    There λ = (ν + Σ_p s_p) / (ν + Σ_p r_p s_p²), s_p = 1/(1 + λv_p): of that a fixed point, to
+    which it climbs from the one at v = 0. (Another may be about λ = 1, where that of ν alone is.)
+    """
+    precision = (df + float(r.shape[-1])) / (df + tf.reduce_sum(r, -1))
+    for _ in range(_FIXED_POINTS):
+        share = 1.0 / (1.0 + precision[..., None] * v)
+        of_y = tf.reduce_sum(r * tf.square(share), -1)
+        precision = (df + tf.reduce_sum(share, -1)) / (df + of_y)
+    return tf.stop_gradient(tf.math.log(precision))
