@@ -186,7 +186,6 @@ def late():
         "diagnostics",
         "special",
         "likelihoods.quadrature",
-        "likelihoods.tabulated",
         "likelihoods.base",
         "validation",
         "augmentation",

@@ -9,9 +9,10 @@ from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
+from ..special import student_t_cdf
 from .base import AugmentedLikelihood, Site, positive_parameter
 from .quadrature import log_expectation
-from .regression import Gamma, student_t_mean, student_t_variance
+from .regression import Gamma, student_t_mean, student_t_predictive_cdf, student_t_variance
 
 
 class MultivariateStudentT(AugmentedLikelihood):
@@ -125,6 +126,17 @@ class MultivariateStudentT(AugmentedLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """Of every column: each alone is Student's t."""
+        scale, df = tf.cast(self.scale, F.dtype), tf.cast(self.df, F.dtype)
+        return student_t_cdf((Y - F) / scale, df)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        scale, df = tf.cast(self.scale, Fmu.dtype), tf.cast(self.df, Fmu.dtype)
+        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """f + σε/√λ, one λ ~ Gamma(ν/2, ν/2) for a row."""

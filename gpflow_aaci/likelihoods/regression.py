@@ -191,22 +191,27 @@ class StudentT(ResidualLikelihood):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E Φ((y − Fmu)/√(Fvar + σ²/λ)), λ ~ Gamma(ν/2, rate ν/2), by the sum over u = log λ."""
-        df = self._df(Fmu.dtype)
-        # λ's law in u is as wide as 1/√(ν/2), and left of 0 falls as e^{νu/2}; the sum converges
-        # exponentially in its step.
-        width = 9.5 * tf.sqrt(2.0 / df)
-        step = tf.minimum(0.05 * width, 0.25)
-        u = tf.range(-width - 80.0 / df, tf.math.log1p(width + 90.0 / df), step)
-        u = tf.reshape(u, [-1] + [1] * len((Y - Fmu + Fvar).shape))
-        weight = tf.exp(-df / 2.0 * (tf.math.expm1(u) - u))
-        variance = Fvar + tf.square(self.scale) * tf.exp(-u)
-        total = tf.reduce_sum(weight * ndtr((Y - Fmu) / tf.sqrt(variance)), 0)
-        return total / tf.reduce_sum(weight)
+        return student_t_predictive_cdf(Y - Fmu, Fvar, self.scale, self._df(Fmu.dtype))
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return student_t_mean(F, self._df(F.dtype))
+
+
+def student_t_predictive_cdf(
+    residual: tf.Tensor, variance: tf.Tensor, scale: TensorType, df: tf.Tensor
+) -> tf.Tensor:
+    """E Φ(residual/√(variance + σ²/λ)), λ ~ Gamma(ν/2, rate ν/2), by the sum over u = log λ."""
+    # λ's law in u is as wide as 1/√(ν/2), and left of 0 falls as e^{νu/2}; the sum converges
+    # exponentially in its step.
+    width = 9.5 * tf.sqrt(2.0 / df)
+    step = tf.minimum(0.05 * width, 0.25)
+    u = tf.range(-width - 80.0 / df, tf.math.log1p(width + 90.0 / df), step)
+    u = tf.reshape(u, [-1] + [1] * len((residual + variance).shape))
+    weight = tf.exp(-df / 2.0 * (tf.math.expm1(u) - u))
+    of_y = variance + tf.square(scale) * tf.exp(-u)
+    total = tf.reduce_sum(weight * ndtr(residual / tf.sqrt(of_y)), 0)
+    return total / tf.reduce_sum(weight)
 
 
 def student_t_mean(F: TensorType, df: tf.Tensor) -> tf.Tensor:
