@@ -140,7 +140,7 @@ class LogisticSoftmax(AugmentedLikelihood):
         return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
 
     def _probabilities(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-        return in_chunks_of_rows(_expected_shares, Fmu, Fvar, _NUMBERS_OF_SHARES)
+        return in_chunks_of_rows(tf.recompute_grad(_expected_shares), Fmu, Fvar, _NUMBERS_OF_SHARES)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A label, [..., N, 1]."""
@@ -238,7 +238,7 @@ def in_chunks_of_rows(
     numbers: int,
 ) -> tf.Tensor:
     """
-    ``function(Fmu, Fvar)`` of [..., K], some rows in memory at a time, with its gradient.
+    ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
 
     :param numbers: how many it makes of one f.
     """
@@ -246,13 +246,9 @@ def in_chunks_of_rows(
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
     most = max(1, _NUMBERS_AT_ONCE // (numbers * K))
 
-    @tf.recompute_grad
-    def of_chunk(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        return function(m, v)
-
     number = tf.shape(flat[0])[0]
     if tf.get_static_value(number) is not None and int(number) <= most:
-        values = of_chunk(*flat)
+        values = function(*flat)
     else:
         chunks = tf.maximum(1, -(-number // most))
         rows = tf.maximum(1, -(-number // chunks))  # less than a row in each is padded
@@ -263,7 +259,7 @@ def in_chunks_of_rows(
         ]
         of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
         spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
-        of_part = tf.autograph.experimental.do_not_convert(lambda part: of_chunk(*part))
+        of_part = tf.autograph.experimental.do_not_convert(lambda part: function(*part))
         values = tf.map_fn(of_part, tuple(padded), fn_output_signature=spec)
         values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]
     return tf.reshape(values, tf.concat([tf.shape(Fmu)[:-1], tf.shape(values)[1:]], 0))

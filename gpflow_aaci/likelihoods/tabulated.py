@@ -7,6 +7,7 @@ leaves no Gaussian too narrow for the grid. The values of D for all F are a cons
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -31,28 +32,47 @@ def expected_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor
     :param mean: [...].
     :param variance: [...], at least 0.
     """
-    grid, table = _table()
-    dtype = mean.dtype
-    g = tf.constant(grid, dtype)
-    sd = tf.sqrt(variance + tf.constant(_SMOOTHING**2, dtype))[..., None]
-    centre = mean[..., None]
-    weights = tf.exp(-0.5 * tf.square((g - centre) / sd)) * (_STEP / np.sqrt(2.0 * np.pi)) / sd
+    grid, _, low, high = _table()
+    smoothed = variance + tf.constant(_SMOOTHING**2, mean.dtype)
+    inner = _over_grid(mean, smoothed)
+    total, sd = inner[..., -1:], tf.sqrt(2.0 * smoothed)[..., None]
 
     def beyond(distance: tf.Tensor) -> tf.Tensor:
-        return 0.5 * tf.math.erfc((distance + _STEP / 2.0) / (np.sqrt(2.0) * sd))
+        return 0.5 * tf.math.erfc((distance[..., None] + _STEP / 2.0) / sd)
 
-    below, above = beyond(centre - grid[0]), beyond(grid[-1] - centre)
-    # What the ends of the grid leave of a total of 1.
-    rest = 1.0 - below - above - tf.reduce_sum(weights, -1, keepdims=True)
-    is_low = tf.cast(centre < (grid[0] + grid[-1]) / 2.0, dtype)
-    ends = below + is_low * rest, above + (1.0 - is_low) * rest
-    values = tf.tensordot(tf.concat([ends[0], weights, ends[1]], -1), tf.cast(table, dtype), 1)
+    below, above = beyond(mean - grid[0]), beyond(grid[-1] - mean)
+    rest = 1.0 - below - above - total  # what the ends of the grid leave of 1
+    is_low = tf.cast(mean < (grid[0] + grid[-1]) / 2.0, mean.dtype)[..., None]
+    below, above = below + is_low * rest, above + (1.0 - is_low) * rest
+    values = inner[..., :-1] + below * tf.cast(low, mean.dtype) + above * tf.cast(high, mean.dtype)
     return values[..., :-2], values[..., -2], values[..., -1]
 
 
+@tf.custom_gradient  # in half of the passes over all grid points, of which none is kept
+def _over_grid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Σ_i h N(g_i | mean, variance) D(g_i), [..., T + 3]; the last of them of D = 1."""
+    grid, inner, _, _ = _table()
+    g, table = (tf.constant(values, mean.dtype) for values in (grid, inner))
+    height = _STEP / tf.sqrt(2.0 * np.pi * variance)
+
+    def weights() -> tuple[tf.Tensor, tf.Tensor]:
+        distance = g - mean[..., None]
+        return distance, tf.exp(-0.5 / variance[..., None] * tf.square(distance))
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        distance, weight = weights()
+        weight *= tf.tensordot(upstream, tf.transpose(table), 1)
+        along = weight * distance
+        first, second = tf.reduce_sum(along, -1), tf.reduce_sum(along * distance, -1)
+        in_variance = second / variance - tf.reduce_sum(weight, -1)
+        return height / variance * first, height / (2.0 * variance) * in_variance
+
+    return height[..., None] * tf.tensordot(weights()[1], table, 1), gradient
+
+
 @functools.cache
-def _table() -> tuple[AnyNDArray, AnyNDArray]:
-    """The grid [G], and D there [1 + G + 1, T + 2] between F's limits: e^{−tσ}, σ and σ²."""
+def _table() -> tuple[AnyNDArray, ...]:
+    """The grid [G], D there [G, T + 3] of e^{−tσ}, σ, σ² and 1, and what the first tend to."""
     filter_ = _unsmoothing()
     grid = np.arange(_LOWEST_F, _HIGHEST_F, _STEP)
     wider = _LOWEST_F + _STEP * np.arange(-_TAPS, len(grid) + _TAPS)
@@ -63,7 +83,7 @@ def _table() -> tuple[AnyNDArray, AnyNDArray]:
     inner = sum(tap * values[k : k + len(grid)] for k, tap in enumerate(filter_))
     below = np.concatenate([np.ones_like(log_t()), [0.0, 0.0]])
     above = np.concatenate([np.exp(-np.exp(log_t())), [1.0, 1.0]])
-    return grid, np.concatenate([below[None], inner, above[None]])
+    return grid, np.concatenate([inner, np.ones([len(grid), 1])], 1), below, above
 
 
 def _unsmoothing() -> AnyNDArray:
