@@ -57,7 +57,6 @@ OfTheFirstPaper = Literal[
 LikelihoodName = Literal[
     OfTheFirstPaper,
     "AsymmetricLaplace",
-    "Cauchy",
     "NegativeBinomial",
     "Poisson",
     "LogisticSoftmax",

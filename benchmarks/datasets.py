@@ -354,8 +354,8 @@ def _residuals(likelihood: str, size: int, rng: np.random.Generator) -> Array:
     """Of scale 1; 3 degrees of freedom for Student's t."""
     if likelihood == "Gaussian":
         return rng.normal(size=size)
-    if likelihood in ("StudentT", "Cauchy", "AsymmetricLaplace"):
-        return rng.standard_t(1 if likelihood == "Cauchy" else 3, size=size)
+    if likelihood in ("StudentT", "AsymmetricLaplace"):
+        return rng.standard_t(3, size=size)
     weights, unit = _GAMMAS[likelihood]
     shapes = rng.choice(np.arange(len(weights)) + 1.0, size=size, p=weights)
     return rng.choice([-1.0, 1.0], size=size) * rng.gamma(shapes) / unit

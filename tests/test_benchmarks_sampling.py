@@ -194,6 +194,7 @@ NEVER_TIMED = {
     "HeteroscedasticGaussian",
     "LogisticNoise",
     "LogisticSoftmax",
+    "MultivariateStudentT",
     "NegativeBinomial",
     "Poisson",
     "Scaled",
