@@ -191,6 +191,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         their numbers.
         """
         F, X, Y = _of_one_float(F, X, Y)
+        self._check_columns(F, Y)
         return self._cdf(X, F, Y)
 
     @check_shapes(
@@ -205,7 +206,15 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     ) -> tf.Tensor:
         """E P(y' ≤ y|f) under f ~ N(Fmu, Fvar), one value for every y."""
         Fmu, Fvar, X, Y = _of_one_float(Fmu, Fvar, X, Y)
+        self._check_columns(Fmu, Y)
         return self._predict_cdf(X, Fmu, Fvar, Y)
+
+    def _check_columns(self, F: tf.Tensor, Y: tf.Tensor) -> None:
+        expected = self.num_observed(F.shape[-1])
+        if Y.shape[-1] != expected:
+            raise ValueError(
+                f"Y must have {expected} columns, f having {F.shape[-1]}. Found: {Y.shape[-1]}."
+            )
 
     # ---- GPflow's own entry points: arrays and integer labels, as its likelihoods take them ----
 

@@ -16,7 +16,7 @@ from ..validation import Check, some
 from .base import AugmentedLikelihood, Site
 from .quadrature import expectation, safe_sqrt
 from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
-from .tabulated import LEAST_HIGHEST_MEAN, LOG_T_STEP, expected_of_sigmoid, log_t
+from .tabulated import LOG_T_STEP, LOWEST, expected_of_sigmoid, log_t
 
 tfd = tfp.distributions
 
@@ -140,7 +140,7 @@ class LogisticSoftmax(AugmentedLikelihood):
         return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
 
     def _probabilities(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-        return in_chunks_of_rows(tf.recompute_grad(_expected_shares), Fmu, Fvar, _NUMBERS_OF_SHARES)
+        return in_chunks_of_rows(_expected_shares, Fmu, Fvar, _NODES * _NUMBERS_OF_NODE)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A label, [..., N, 1]."""
@@ -166,19 +166,25 @@ class LogisticSoftmax(AugmentedLikelihood):
 
 # ---- integrals over t of products of E e^{−tσ(f_j)}, every f_j ~ N(m_j, v_j) of its own ----
 
-_NODES = 64  # of u = log t; along it all is analytic in a strip of half-width π/2
+_NODES = 96  # of u = log t; along it all is analytic in a strip of half-width π/2
+_NODES_OF_WIDE = 256
 _LOWEST = -16.0  # of u: what lies below is linear in t
+_EVEN_TO, _GROWTH = 60.0, 8.0  # of u: beyond, nodes are ever farther apart
 _NUMBERS_AT_ONCE = 4_000_000  # in memory
-_NUMBERS_OF_SUM, _NUMBERS_OF_SHARES = 400, 60 * _NODES  # of one f
+_NUMBERS_OF_SUM = 400  # of one f
+_NUMBERS_OF_NODE = 60  # and of one f and t
 
 
-def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
     """u [..., T] and its weights, up to where every product has vanished."""
     lowest_f = tf.reduce_max(Fmu - 7.0 * safe_sqrt(Fvar), -1)  # of the f_j that stay highest
     end = tf.stop_gradient(4.5 + tf.nn.relu(-lowest_f))[..., None]
-    u = _LOWEST + (end - _LOWEST) * tf.cast(np.linspace(0.0, 1.0, _NODES), end.dtype)
-    weight = (end - _LOWEST) / (_NODES - 1.0) + tf.zeros_like(u)
-    return u, weight * tf.cast([0.5, *[1.0] * (_NODES - 2), 0.5], end.dtype)
+    # u = w + e^{(w − 60)/8}: what is that far out is smooth, being the mean over a wide f.
+    end = tf.minimum(end, _EVEN_TO) + _GROWTH * tf.math.log1p(tf.nn.relu(end - _EVEN_TO))
+    w = _LOWEST + (end - _LOWEST) * tf.cast(np.linspace(0.0, 1.0, number), end.dtype)
+    growth = tf.exp((w - _EVEN_TO) / _GROWTH)
+    weight = (end - _LOWEST) / (number - 1.0) * (1.0 + growth / _GROWTH)
+    return w + growth, weight * tf.cast([0.5, *[1.0] * (number - 2), 0.5], end.dtype)
 
 
 _LARGEST = 6.5  # of log tσ: e^{−tσ} is 0 for all that counts
@@ -203,25 +209,49 @@ def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """
     E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani).
 
-    By the trapezoidal rule in log t over the whole line, where it is exact but for 1e-6; below the
-    first node the integrand is t (E S − 1) + t² (1 − E S²)/2, whose sums are geometric series.
-    Where every f_j is far below 0, σ(f) = e^f, and log S moves with all f alike.
+    Where every f_j is sure to be below −25, σ(f) = e^f, and log S moves with all f alike.
     """
-    highest = tf.reduce_max(Fmu, -1, keepdims=True)
-    shift = tf.stop_gradient(tf.nn.relu(LEAST_HIGHEST_MEAN - highest))
-    decays, mean, second = expected_of_sigmoid(Fmu + shift, Fvar)
+    reach = 7.0 * safe_sqrt(Fvar)
+    highest_f = tf.reduce_max(Fmu + reach, -1, keepdims=True)
+    shift = tf.stop_gradient(tf.nn.relu(-25.0 - highest_f))
+    Fmu += shift
+    numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
+    log_sum = tf.cond(
+        tf.reduce_all(tf.reduce_max(Fmu - reach, -1) > LOWEST),
+        lambda: _log_sum_by_table(Fmu, Fvar),
+        lambda: in_chunks_of_rows(_log_sum_of_wide, Fmu, Fvar, numbers),
+    )
+    return log_sum - shift[..., 0]
+
+
+def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """
+    By the trapezoidal rule in log t over the whole line, where it is exact but for 1e-6.
+
+    Below the first node the integrand is t (E S − 1) + t² (1 − E S²)/2, whose sums are geometric
+    series.
+    """
+    decays, mean, second = expected_of_sigmoid(Fmu, Fvar)
     t = np.exp(log_t())
     body = tf.reduce_sum(tf.cast(np.exp(-t), Fmu.dtype) - tf.reduce_prod(decays, -2), -1)
     total = tf.reduce_sum(mean, -1)
     total_squared = tf.square(total) + tf.reduce_sum(second - tf.square(mean), -1)
     linear, quadratic = (t[0] ** k / np.expm1(k * LOG_T_STEP) for k in (1, 2))
     below = linear * (total - 1.0) + quadratic * (1.0 - total_squared) / 2.0
-    return LOG_T_STEP * (body + below) - shift[..., 0]
+    return LOG_T_STEP * (body + below)
+
+
+def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """At length, for rows of which every f may be far below 0."""
+    u, weight = _nodes(Fmu, Fvar, _NODES_OF_WIDE)
+    of_sum = tf.reduce_prod(_transforms(Fmu, Fvar, u, tf.ones_like), -2)
+    below = math.exp(_LOWEST) * (tf.reduce_sum(expectation(tf.sigmoid, Fmu, Fvar), -1) - 1.0)
+    return below + tf.reduce_sum(weight * (tf.exp(-tf.exp(u)) - of_sum), -1)
 
 
 def _expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E σ(f_k)/S, [..., K]: ∫ E[tσ_k e^{−tσ_k}] Π_{j≠k} E e^{−tσ_j} du."""
-    u, weight = _nodes(Fmu, Fvar)
+    u, weight = _nodes(Fmu, Fvar, _NODES)
     tiny = tf.constant(np.finfo(Fmu.dtype.as_numpy_dtype).tiny, Fmu.dtype)
     logs = tf.math.log(tf.maximum(_transforms(Fmu, Fvar, u, tf.ones_like), tiny))
     others = tf.exp(tf.reduce_sum(logs, -2, keepdims=True) - logs)
@@ -257,9 +287,10 @@ def in_chunks_of_rows(
             tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])
             for part in flat
         ]
+        in_parts = tf.recompute_grad(function)  # or the gradient would keep them all
         of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
         spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
-        of_part = tf.autograph.experimental.do_not_convert(lambda part: function(*part))
+        of_part = tf.autograph.experimental.do_not_convert(lambda part: in_parts(*part))
         values = tf.map_fn(of_part, tuple(padded), fn_output_signature=spec)
         values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]
     return tf.reshape(values, tf.concat([tf.shape(Fmu)[:-1], tf.shape(values)[1:]], 0))

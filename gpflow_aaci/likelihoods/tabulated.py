@@ -17,11 +17,11 @@ from gpflow.base import AnyNDArray
 LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP = -8.0, 40.0, 0.6
 _LOWEST_F, _HIGHEST_F, _STEP = -46.0, 20.0, 0.25  # beyond these e^{−tσ} is 1 and e^{−t}
 _SMOOTHING, _TAPS = 0.22, 12  # s, and grid points on either side that D depends on
-LEAST_HIGHEST_MEAN = -25.0  # of a row's m, for the grid to hold what counts
+LOWEST = -35.0  # of what a row's highest f may fall to, for the grids to hold all that counts
 
 
 def log_t() -> AnyNDArray:
-    """The logarithms of t, evenly spaced; at the last E e^{−tσ} has vanished."""
+    """The logarithms of t, evenly spaced; at the last e^{−tσ(f)} has vanished for f ≥ LOWEST."""
     return np.arange(LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP)
 
 
@@ -33,6 +33,7 @@ def expected_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor
     :param variance: [...], at least 0.
     """
     grid, _, low, high = _table()
+    mean, variance = mean + tf.zeros_like(variance), variance + tf.zeros_like(mean)
     smoothed = variance + tf.constant(_SMOOTHING**2, mean.dtype)
     inner = _over_grid(mean, smoothed)
     total, sd = inner[..., -1:], tf.sqrt(2.0 * smoothed)[..., None]

@@ -103,13 +103,13 @@ def predict_y_quantile(
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
-    levels = tf.reshape(levels, [-1])
+    predicted = _Predicted(model, X, samples, progress)
+    levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # in which 1 − 1e-9 may be 1
     outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
     message = "levels must be in (0, 1)."
     inside = Check(~tf.reduce_any(outside), message, lambda: some(levels, outside))
-    predicted = _Predicted(model, X, samples, progress)
     with tf.control_dependencies([require([inside])]):
-        levels = tf.cast(tf.identity(levels), predicted.X.dtype)[:, None, None]
+        levels = tf.identity(levels)[:, None, None]
     return predicted.by_rows(lambda rows: predicted.quantile(rows, levels), levels.shape[0] or 1)
 
 
@@ -245,7 +245,7 @@ class _Predicted:
             return function(slice(None))
         values = num_levels * self.num_draws * self.num_outputs  # of a row
         step = max(1, VALUES_AT_ONCE // values)
-        starts = range(0, len(self.X), step)
+        starts = range(0, max(1, len(self.X)), step)
         return tf.concat([function(slice(start, start + step)) for start in starts], -2)
 
     def _moving(self) -> list[tf.Variable]:

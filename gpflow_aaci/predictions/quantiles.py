@@ -31,7 +31,7 @@ def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Te
         return tf.math.ndtri(tf.clip_by_value(cdf(start + unit * tf.sinh(u)), tiny, almost_one))
 
     eps = float(limits.eps)
-    u = tfp.math.find_root_chandrupatla(
+    root = tfp.math.find_root_chandrupatla(
         lambda u: excess(u) - wanted,
         -farthest,
         farthest,
@@ -39,6 +39,9 @@ def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Te
         value_tolerance=64.0 * eps,
         max_iterations=_STEPS,
     ).estimated_root
+    # Where no u has the level, as at the end of a support that y is on with some probability.
+    u = tf.where(excess(-farthest) >= wanted, -farthest, root)
+    u = tf.where(excess(farthest) <= wanted, farthest, u)
     return start + unit * tf.sinh(u)
 
 

@@ -297,6 +297,38 @@ def test_quantiles_are_where_the_cdf_has_their_levels(case: AnyCase) -> None:
             assert np.all(y == np.round(y))
 
 
+def test_quantiles_where_y_is_at_the_end_of_its_support_with_some_probability() -> None:
+    """√y of a Gaussian: below −2 no y has it, so that half of all y are 0."""
+    likelihood = likelihoods.Warped(likelihoods.Gaussian(scale=1e-3), likelihoods.warps.BoxCox(0.5))
+    model = random_model(AUGMENTED[0], likelihood)
+    model.mean_function = gpflow.functions.Constant(-2.0)
+    far = np.array([[40.0]])  # f ~ N(−2, 1)
+    found = predict_y_quantile(model, far, [1e-10, 0.3, 0.95]).numpy()[:, 0, 0]
+    above = (1.0 + (scipy.stats.norm.ppf(0.95) - 2.0) / 2.0) ** 2
+    np.testing.assert_allclose(found, [0.0, 0.0, above], rtol=1e-5, atol=1e-12)
+
+
+def test_without_rows_there_is_nothing() -> None:
+    model = random_model(AUGMENTED[0])
+    none = np.zeros((0, 1))
+    assert predict_y_quantile(model, none, LEVELS).shape == (len(LEVELS), 0, 1)
+    assert predict_y_cdf(model, none, none).shape == (0, 1)
+
+
+def test_a_level_that_float32_rounds_to_1_is_refused() -> None:
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-4)):
+        model = random_model(AUGMENTED[0])
+        with pytest.raises(ValueError, match=r"levels must be in \(0, 1\)\. Found: \[1"):
+            predict_y_quantile(model, X.astype(np.float32), np.float64(1.0 - 1e-9))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_a_cdf_of_other_columns_than_observed_is_refused(columns: int) -> None:
+    F, Y = np.zeros((4, 2)), np.zeros((4, columns))
+    with pytest.raises(ValueError, match=f"Y must have 2 columns, f having 2. Found: {columns}"):
+        likelihoods.MultivariateStudentT(0.5, 3.0, 2).cdf(F, F, Y)
+
+
 def test_quantiles_of_large_counts() -> None:
     """Where there are no ``outcomes`` any more."""
     likelihood = likelihoods.NegativeBinomial(2.0)

@@ -362,6 +362,27 @@ def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
         assert np.sum(p) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("mean", "sd", "tolerance"),
+    [(0.0, 1e-3, 2e-6), (0.0, 3.0, 2e-6), (0.0, 20.0, 5e-5), (0.0, 100.0, 5e-5)]
+    + [(-20.0, 10.0, 5e-5), (-40.0, 10.0, 5e-5), (-60.0, 1.0, 2e-6), (-300.0, 0.1, 2e-6)],
+)
+def test_expectations_of_classes_whose_f_is_wide_or_far_below_zero(
+    mean: float, sd: float, tolerance: float
+) -> None:
+    """Of two, beside a sum over both; and the slope in the mean of both."""
+    z = np.linspace(-8.5, 8.5, 2_001)
+    weight = scipy.stats.norm.pdf(z) / np.sum(scipy.stats.norm.pdf(z))
+    log_share = scipy.special.log_expit(mean + sd * z)
+    both = weight[:, None] * weight
+    own = both * (log_share[:, None] - np.logaddexp(log_share[:, None], log_share))
+    x = tf.constant([[mean, mean]], tf.float64)
+    found = likelihoods.LogisticSoftmax(2).variational_expectations(
+        x, x, sd**2 + 0.0 * x, tf.zeros([1, 1], tf.float64)
+    )
+    np.testing.assert_allclose(found, [np.sum(own)], atol=tolerance)
+
+
 def test_few_rows_are_not_padded_to_many() -> None:
     """Where the number of rows is not known beforehand, either."""
     spec = tf.TensorSpec([None, 4], tf.float64)
