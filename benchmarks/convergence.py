@@ -78,8 +78,8 @@ def report(metrics: pd.DataFrame) -> Report:
         "Each method at the grid point that ends lowest, chosen by the test NLL for every method "
         "alike: from the whole grid at the first seed, from its best and soonest there at the "
         "others; medians over seeds.": summary_table(metrics),
-        "When it ended there, and at which ELBO (GPflow's, by one formula for all; with a likelihood "
-        "in parentheses it is another model's); medians. "
+        "When it ended there, and at which ELBO (GPflow's, by one formula for all; with a "
+        "likelihood in parentheses it is another model's); medians. "
         "How many times fit_collapsed's seconds, and how much above its ELBO, in the same repeat. "
         "Tracing: until a first step or evaluation, which is undone.": returns_table(metrics),
         f"Seconds until the test NLL stays within {tolerances} nats of the best final NLL of all "

@@ -211,7 +211,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     def _check_columns(self, F: tf.Tensor, Y: tf.Tensor) -> None:
         expected = self.num_observed(F.shape[-1])
-        if Y.shape[-1] != expected:
+        if Y.shape[-1] not in (None, expected):
             raise ValueError(
                 f"Y must have {expected} columns, f having {F.shape[-1]}. Found: {Y.shape[-1]}."
             )

@@ -364,8 +364,16 @@ def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
 
 @pytest.mark.parametrize(
     ("mean", "sd", "tolerance"),
-    [(0.0, 1e-3, 2e-6), (0.0, 3.0, 2e-6), (0.0, 20.0, 5e-5), (0.0, 100.0, 5e-5)]
-    + [(-20.0, 10.0, 5e-5), (-40.0, 10.0, 5e-5), (-60.0, 1.0, 2e-6), (-300.0, 0.1, 2e-6)],
+    [
+        (0.0, 1e-3, 2e-6),
+        (0.0, 3.0, 2e-6),
+        (0.0, 20.0, 5e-5),
+        (0.0, 100.0, 5e-5),
+        (-20.0, 10.0, 5e-5),
+        (-40.0, 10.0, 5e-5),
+        (-60.0, 1.0, 2e-6),
+        (-300.0, 0.1, 2e-6),
+    ],
 )
 def test_expectations_of_classes_whose_f_is_wide_or_far_below_zero(
     mean: float, sd: float, tolerance: float
