@@ -191,10 +191,9 @@ class Dataset:
             num_classes = int(y.max()) + 1
             Y, Y_test = Y.astype(int), Y_test.astype(int)  # GPflow's Softmax takes no floats
         elif self.kind in ("real", "quantile"):
-            of_y = float(Y.std()) or 1.0
-            middle = 0.0 if self.problem.likelihood.warp == "Log" else Y.mean()
-            Y, Y_test = (Y - middle) / of_y, (Y_test - middle) / of_y
-            scale = of_y if self.problem.in_units_of_y else 1.0
+            if self.problem.in_units_of_y:
+                scale = float(_deviation(Y)[0])
+            Y, Y_test = _standardise(Y, Y_test, centred=self.problem.likelihood.warp != "Log")
         return Split(self.name, X, Y, X_test, Y_test, self.kind, num_classes, scale)
 
 
@@ -263,11 +262,15 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
     return Dataset(name, replace(table, y=y), problem)
 
 
-def _standardise(train: Array, test: Array) -> tuple[Array, Array]:
-    mean, sd = train.mean(axis=0), train.std(axis=0)
-    # A constant column carries nothing; dividing by 1 keeps it at 0.
-    sd = np.where(sd > 0, sd, 1.0)
+def _standardise(train: Array, test: Array, centred: bool = True) -> tuple[Array, Array]:
+    mean, sd = train.mean(axis=0) if centred else 0.0, _deviation(train)
     return (train - mean) / sd, (test - mean) / sd
+
+
+def _deviation(train: Array) -> Array:
+    """Of every column; 1 of a constant one, which carries nothing and so stays at 0."""
+    sd = train.std(axis=0)
+    return np.where(sd > 0, sd, 1.0)
 
 
 def _labels(problem: Problem, table: Table) -> Array:

@@ -14,7 +14,7 @@ import scipy.special
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP = -8.0, 40.0, 0.6
+_LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP = -8.0, 40.0, 0.6
 _LOWEST_F, _HIGHEST_F, _STEP = -46.0, 20.0, 0.25  # beyond these e^{−tσ} is 1 and e^{−t}
 _SMOOTHING, _TAPS = 0.22, 12  # s, and grid points on either side that D depends on
 LOWEST = -35.0  # of what a row's highest f may fall to, for the grids to hold all that counts
@@ -22,7 +22,7 @@ LOWEST = -35.0  # of what a row's highest f may fall to, for the grids to hold a
 
 def log_t() -> AnyNDArray:
     """The logarithms of t, evenly spaced; at the last e^{−tσ(f)} has vanished for f ≥ LOWEST."""
-    return np.arange(LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP)
+    return np.arange(_LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP)
 
 
 def expected_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -86,7 +86,7 @@ def predict_y(
     shift: Any = None  # near the mean, or the variance would cancel
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
         for mean, variance in blocks:
-            m, v = in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
+            m, v = _in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
             shift = tf.reduce_mean(m, 0) if shift is None else shift
             first += tf.reduce_sum(m - shift, 0)
             second += tf.reduce_sum(v + tf.square(m - shift), 0)
@@ -120,7 +120,7 @@ def predict_log_density(
     log_p = []
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
         for mean, variance in blocks:
-            (block,) = in_pieces(
+            (block,) = _in_pieces(
                 lambda X, Fmu, Fvar, Y: (model.likelihood.predict_log_density(X, Fmu, Fvar, Y),),
                 X,
                 mean,
@@ -194,7 +194,7 @@ def conditionals(
             parameter.unconstrained_variable.assign(before[key])
 
 
-def in_pieces(
+def _in_pieces(
     function: Callable[..., tuple[tf.Tensor, ...]],
     X: tf.Tensor,
     mean: tf.Tensor,

@@ -157,7 +157,7 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
     assert np.max(np.abs(error)) < 6.0
 
 
-@pytest.mark.by_default(
+one_of_each_augmentation = pytest.mark.by_default(
     "Poisson",
     "NegativeBinomial",
     "LogisticSoftmax",
@@ -165,6 +165,9 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
     "MultivariateStudentT",
     "Scaled Gaussian",
 )
+
+
+@one_of_each_augmentation
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) whatever the auxiliary variables are."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
@@ -178,14 +181,7 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     np.testing.assert_allclose(difference, np.tile(expected, (7, 1)), rtol=1e-8, atol=1e-7)
 
 
-@pytest.mark.by_default(
-    "Poisson",
-    "NegativeBinomial",
-    "LogisticSoftmax",
-    "HeteroscedasticGaussian",
-    "MultivariateStudentT",
-    "Scaled Gaussian",
-)
+@one_of_each_augmentation
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) as a function of each f is potential f − ½ precision f² + a constant."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
