@@ -20,6 +20,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
 ``inference.climb``                   its ascent in the hyperparameters, on ever more rows
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
+``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
@@ -32,6 +33,7 @@ from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistrib
 from .inducing import kmeans_plusplus
 from .inference.alternating import AlternatingOptimizer
 from .inference.fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
+from .inference.front_door import Fit, fit
 from .inference.optimizers import AugmentedNaturalGradient
 from .inference.schedules import AdaptiveStepSize, RobbinsMonro
 from .inference.stopping import EarlyStopping
@@ -50,6 +52,7 @@ __all__ = [
     "AugmentedSVGP",
     "AugmentedVGP",
     "EarlyStopping",
+    "Fit",
     "FitProgress",
     "FitResult",
     "GeneralizedInverseGaussian",
@@ -63,6 +66,7 @@ __all__ = [
     "check_likelihood",
     "data",
     "distributions",
+    "fit",
     "fit_collapsed",
     "importance_weights",
     "kmeans_plusplus",

@@ -93,6 +93,8 @@ ORDER = [
     "inference.fitting",
     "inference.stopping",
     "inference.training",
+    "inference.advice",
+    "inference.front_door",
     "inducing",
     "diagnostics",
     "sampling",

@@ -1,5 +1,7 @@
 """The augmented bound, GPflow's own, the gap between them, and the bound with q maximised out."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
@@ -28,7 +30,7 @@ class WithBounds(Augmented):
 
         :raises ValueError: for bad data, see :meth:`checked_batch`.
         """
-        return self._bound(augmented(self.likelihood), data, progress)
+        return self._bounds([augmented(self.likelihood)], data, progress)[0]
 
     def standard_elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """
@@ -40,31 +42,38 @@ class WithBounds(Augmented):
         Student-t or Matérn noise well below sd(f). A likelihood given a ``quadrature`` of other
         than 20 Gauss-Hermite nodes uses that one here too.
         """
-        return self._bound(standard(self.likelihood), data, progress)
+        return self._bounds([standard(self.likelihood)], data, progress)[0]
+
+    def both_elbos(
+        self, data: AnyData = None, *, progress: bool = True
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:meth:`elbo` [] and :meth:`standard_elbo` [], in one pass over the data."""
+        terms = augmented(self.likelihood), standard(self.likelihood)
+        lower, upper = self._bounds(terms, data, progress)
+        return lower, upper
 
     @check_shapes("X: [N, D]", "Y: [N, P]", "scale: []", "return: []")
     def scaled_elbo(self, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
         """``elbo``, of what ``checked_batch`` returns."""
-        worths = self._worths(augmented(self.likelihood), X, Y)
-        return scale * tf.reduce_sum(worths) - self.prior_kl()
+        (worth,) = self._worths([augmented(self.likelihood)], X, Y)
+        return scale * tf.reduce_sum(worth) - self.prior_kl()
 
     def augmentation_gap(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
-        ordinary, bound = standard(self.likelihood), augmented(self.likelihood)
-        gaps = [
-            self._worths(ordinary, X, Y) - self._worths(bound, X, Y)
-            for X, Y in self.rows_and_scale(data, progress)[0]
-        ]
-        return tf.concat(gaps, 0)
+        terms = standard(self.likelihood), augmented(self.likelihood)
+        rows, _ = self.rows_and_scale(data, progress)
+        worths = (self._worths(terms, X, Y) for X, Y in rows)
+        return tf.concat([ordinary - bound for ordinary, bound in worths], 0)
 
-    def _bound(self, term: Term, data: AnyData, progress: bool) -> tf.Tensor:
+    def _bounds(self, terms: Sequence[Term], data: AnyData, progress: bool) -> list[tf.Tensor]:
         rows, scale = self.rows_and_scale(data, progress)
-        total = sum(tf.reduce_sum(self._worths(term, X, Y)) for X, Y in rows)
-        return scale() * total - self.prior_kl()
+        sums = [map(tf.reduce_sum, self._worths(terms, X, Y)) for X, Y in rows]
+        kl = self.prior_kl()
+        return [scale() * tf.add_n(of_term) - kl for of_term in zip(*sums, strict=True)]
 
-    def _worths(self, term: Term, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    def _worths(self, terms: Sequence[Term], X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
         Fmu, Fvar = self.predict_f(X)
-        return term.worth(X, Fmu, Fvar, Y)
+        return [term.worth(X, Fmu, Fvar, Y) for term in terms]
 
     @check_shapes("batch[0]: [N, D]", "batch[1]: [N, P]", "c: [N, L]", "return: []")
     def _collapsed_elbo(self, batch: Batch, c: TensorType | None) -> tf.Tensor:

@@ -1,0 +1,106 @@
+"""What a practitioner would say of a fitted model: why it may be worse than it could be."""
+
+from collections.abc import Iterator
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Kernel
+
+from ..models import AugmentedModel, AugmentedVGP
+
+_MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
+_FARTHEST = 100.0  # ranges of an input, for a lengthscale
+_UNITS = 100.0  # between the standard deviations of two inputs, or of one and 1
+_AT_BOUND = 1e-3  # relative to the bound, or to 1 where that is 0
+_MOST_ROWS = 2_000  # that are looked at
+
+
+def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
+    """
+    Sentences; none where there is nothing to say.
+
+    :param X: [N, D], inputs of the data, all or some of them.
+    """
+    said = [*_of_inputs(X), *_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
+    if not isinstance(model, AugmentedVGP):
+        said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
+    return said
+
+
+def _of_inducing_points(model: AugmentedModel, X: AnyNDArray) -> Iterator[str]:
+    projection = model.project(tf.constant(X))
+    share = float(tf.reduce_mean(projection.unexplained / model.cross_covariance(X)[1]))
+    if share > _MOST_UNEXPLAINED:
+        yield (
+            f"The {model.q_mu.shape[0]} inducing points leave {100 * share:.0f} % of the prior "
+            "variance of f at the data unexplained (mean of (k_ii − q_ii)/k_ii): with more of "
+            "them the model may fit better."
+        )
+
+
+def _of_inputs(X: AnyNDArray) -> Iterator[str]:
+    sd = X.std(0)
+    sd = sd[sd > 0.0]
+    if len(sd) and max(sd.max(), sd.max() / sd.min(), 1.0 / sd.min()) > _UNITS:
+        yield (
+            "The columns of X are not scaled: their standard deviations range from "
+            f"{sd.min():.2g} to {sd.max():.2g}. Lengthscales of order 1, as GPflow begins with, "
+            "suit columns that are divided by theirs."
+        )
+
+
+def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
+    for part in _parts(kernel):
+        lengthscales = getattr(part, "lengthscales", None)
+        if lengthscales is None:
+            continue
+        inputs = np.arange(X.shape[1])[part.active_dims]
+        ranges = np.ptp(X[:, inputs], axis=0)
+        if lengthscales.shape.rank == 0:
+            ranges = ranges.max()
+        ratio = np.ravel(lengthscales.numpy() / np.where(ranges > 0.0, ranges, np.inf))
+        far = np.flatnonzero(ratio > _FARTHEST)
+        if len(far):
+            of = f"columns {', '.join(map(str, inputs[far]))}" if len(ratio) > 1 else "all columns"
+            yield (
+                f"{len(far)} of {len(ratio)} lengthscales of {type(part).__name__} exceed the "
+                f"range of their input more than {_FARTHEST:g} times ({of}): f hardly depends on "
+                "these."
+            )
+
+
+def _parts(kernel: Kernel) -> Iterator[Kernel]:
+    """Kernels that are made of no others."""
+    parts = getattr(kernel, "kernels", None) or [
+        part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
+    ]
+    if not parts:
+        yield kernel
+    for part in parts:
+        yield from _parts(part)
+
+
+def _of_likelihood(model: AugmentedModel) -> Iterator[str]:
+    for path, parameter in gpflow.utilities.parameter_dict(model.likelihood).items():
+        if not (isinstance(parameter, gpflow.Parameter) and parameter.trainable):
+            continue
+        value = parameter.numpy()
+        for bound in _bounds(parameter):
+            if np.any(np.abs(value - bound) <= _AT_BOUND * (abs(bound) or _AT_BOUND)):
+                yield (
+                    f"likelihood{path} is {np.array2string(value, precision=4)}, at the bound "
+                    f"{bound:.4g} of what it can be: another likelihood may suit the data better."
+                )
+
+
+def _bounds(parameter: gpflow.Parameter) -> Iterator[float]:
+    """Finite ends of what its transform can give."""
+    if parameter.transform is None:
+        return
+    for end in (-np.inf, np.inf):
+        unconstrained = tf.constant(end, parameter.dtype)
+        bound = float(tf.reduce_max(parameter.transform.forward(unconstrained)))
+        if np.isfinite(bound):
+            yield bound

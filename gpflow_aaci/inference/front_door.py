@@ -1,0 +1,144 @@
+"""``fit``: which route a model and its data are to take, and what came of it."""
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+
+from ..data import known_num_data
+from ..models import AugmentedModel, check_model
+from .advice import advice
+from .fitting import FitProgress, fit_collapsed
+from .stopping import EarlyStopping, Record, should_stop
+from .training import train
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_STEPS = 20_000
+_PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations, a hundred steps apart; nats per datum
+_WATCHED_ROWS = 2_000
+_NO_LONGER_RISES = f"the bound has not risen in {100 * _PATIENCE} steps"
+_COLUMNS = ["step", "seconds", "rows", "objective"]
+
+
+class Fit(NamedTuple):
+    """What :func:`fit` has done; ``print`` says it."""
+
+    route: str  # "fit_collapsed" or "train"
+    converged: bool
+    reason: str  # why it ended
+    standard_elbo: float  # GPflow's, at the end
+    gap: float  # nats that the augmented bound is below it
+    tracing_seconds: float  # compiling; 0 for "train", which does not tell it apart
+    fitting_seconds: float  # all the others
+    history: "pd.DataFrame"  # step, seconds, rows, objective
+    warnings: tuple[str, ...]  # what a practitioner would say
+
+    def __str__(self) -> str:
+        verdict = "converged" if self.converged else "has not converged"
+        seconds = self.tracing_seconds + self.fitting_seconds
+        lines = [
+            f"{self.route} {verdict} after {seconds:.1f} s: {self.reason}.",
+            f"Standard ELBO {self.standard_elbo:.6g}, {self.gap:.2g} nats above the augmented.",
+        ]
+        return "\n".join([*lines, *self.warnings])
+
+
+def fit(
+    model: AugmentedModel,
+    data: RegressionData | tf.data.Dataset | None = None,
+    *,
+    seed: int = 0,
+    checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
+) -> Fit:
+    """
+    Fit q(u) and every trainable parameter of ``model``, and say what came of it.
+
+    By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its bound has not
+    risen for 2,000 steps, where the data are a dataset without end, which has no passes::
+
+        result = gpflow_aaci.fit(model, (X, Y))
+        print(result)
+
+    :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
+        one pass over the rows or without end; none for ``AugmentedVGP``.
+    :param seed: of subsets and minibatches.
+    :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
+    :param progress: whether bars are shown.
+    :raises ValueError: for a model that is none of ours, and for bad data, before anything is
+        changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
+    """
+    check_model(model)
+    is_endless = (
+        isinstance(data, tf.data.Dataset) and data.cardinality() == tf.data.INFINITE_CARDINALITY
+    )
+    by = _trained if is_endless else _collapsed
+    found = by(model, data, seed, checkpoint_dir, progress)
+    rows = _some_rows(data, known_num_data(model) or 0) if is_endless else data
+    augmented, standard = map(float, model.both_elbos(rows, progress=progress))
+    X, _ = next(iter(model.rows_and_scale(rows)[0]))
+    said = tuple(advice(model, X.numpy()))
+    for sentence in said:
+        warnings.warn(sentence, stacklevel=2)
+    return Fit(**found, standard_elbo=standard, gap=standard - augmented, warnings=said)
+
+
+def _collapsed(
+    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
+) -> dict[str, Any]:
+    import pandas as pd  # here, as a fit does without it
+
+    began, history = time.perf_counter(), []
+
+    def record(at: FitProgress) -> None:
+        history.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
+
+    found = fit_collapsed(
+        model, data, seed=seed, callback=record, checkpoint_dir=checkpoint_dir, progress=progress
+    )
+    return {
+        "route": "fit_collapsed",
+        "converged": found.converged,
+        "reason": found.reason,
+        "tracing_seconds": found.tracing_seconds,
+        "fitting_seconds": found.fitting_seconds,
+        "history": pd.DataFrame(history, columns=_COLUMNS),
+    }
+
+
+def _trained(
+    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
+) -> dict[str, Any]:
+    began = time.perf_counter()
+    num_data = known_num_data(model) or 0  # which train will not do without
+    rule = EarlyStopping("elbo", _PATIENCE, _LEAST_GAIN * num_data)
+    found = train(
+        model,
+        data,
+        num_steps=_MOST_STEPS,
+        seed=seed,
+        early_stopping=rule,
+        checkpoint_dir=checkpoint_dir,
+        progress=progress,
+    )
+    converged = should_stop([Record(*row) for row in found.itertuples(index=False)], rule)
+    seconds = time.perf_counter() - began
+    history = found.rename(columns={"elbo": "objective"}).assign(rows=num_data)
+    return {
+        "route": "train",
+        "converged": converged,
+        "reason": _NO_LONGER_RISES if converged else "the most steps were made",
+        "tracing_seconds": 0.0,
+        "fitting_seconds": seconds,
+        "history": history[_COLUMNS],
+    }
+
+
+def _some_rows(dataset: tf.data.Dataset, num_data: int) -> tf.data.Dataset:
+    rows = min(_WATCHED_ROWS, num_data)
+    return dataset.unbatch().take(rows).batch(rows)

@@ -1,0 +1,162 @@
+"""The front door: which route it takes, what it says of it, and what it warns of."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_aaci
+from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.inference import front_door
+from gpflow_aaci.inference.advice import advice
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3.0, 3.0, (80, 2))
+Y = np.sin(2.0 * X[:, :1]) + 0.1 * RNG.standard_t(3, (80, 1))
+
+
+def make(Z: np.ndarray = X[:30], **options: object) -> AugmentedSVGP:
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 3.0])
+    model = AugmentedSVGP(kernel, likelihoods.StudentT(0.2, 4.0), Z.copy(), **options)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def test_finite_data_are_fitted_by_fit_collapsed_and_the_summary_is_the_models() -> None:
+    model, other = make(), make()
+    result = gpflow_aaci.fit(model, (X, Y), progress=False)
+    expected = gpflow_aaci.fit_collapsed(other, (X, Y), progress=False)
+
+    assert result.route == "fit_collapsed"
+    assert result.converged is expected.converged is True
+    assert result.reason == expected.reason
+    np.testing.assert_allclose(result.standard_elbo, expected.objective, rtol=1e-10)
+    np.testing.assert_allclose(result.standard_elbo, model.standard_elbo((X, Y)), rtol=1e-12)
+    gap = tf.reduce_sum(model.augmentation_gap((X, Y)))
+    np.testing.assert_allclose(result.gap, gap, rtol=1e-6)
+    assert result.history.objective.iloc[-1] == pytest.approx(result.standard_elbo, rel=1e-9)
+    assert result.history.seconds.is_monotonic_increasing
+    assert result.reason in str(result)
+
+
+def test_a_dataset_of_one_pass_and_a_model_that_keeps_its_data_end_alike() -> None:
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 3.0])
+    full = AugmentedVGP((X, Y), kernel, likelihoods.StudentT(0.2, 4.0))
+    streamed = make(X)
+    of_full = gpflow_aaci.fit(full, progress=False)
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(30)
+    of_stream = gpflow_aaci.fit(streamed, batches, progress=False)
+    assert of_full.route == of_stream.route == "fit_collapsed"
+    # Z = X: the same model, but for the jitter.
+    assert of_stream.standard_elbo == pytest.approx(of_full.standard_elbo, abs=0.05)
+
+
+def test_a_dataset_without_end_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "_MOST_STEPS", 300)
+    model = make(num_data=len(X))
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
+    before = float(model.standard_elbo((X, Y)))
+    result = gpflow_aaci.fit(model, batches, progress=False)
+    assert result.route == "train"
+    assert not result.converged
+    assert result.history.step.tolist() == [100, 200, 300]
+    assert result.standard_elbo > before
+    # The first 80 rows of that dataset are all there are.
+    np.testing.assert_allclose(result.standard_elbo, model.standard_elbo((X, Y)), rtol=1e-10)
+
+
+def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "_PATIENCE", 2)
+    monkeypatch.setattr(front_door, "_LEAST_GAIN", 1e3)  # nats per datum: nothing is a rise
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
+    result = gpflow_aaci.fit(make(num_data=len(X)), batches, progress=False)
+    assert result.converged
+    assert result.history.step.iloc[-1] == 300
+
+
+def test_another_model_is_refused() -> None:
+    stock = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), X[:3])
+    with pytest.raises(ValueError, match=r"AugmentedSVGP or AugmentedVGP\. Found: SVGP"):
+        gpflow_aaci.fit(stock, (X, Y))
+
+
+def test_bad_data_leave_the_model_as_it_was() -> None:
+    model = make()
+    before = [variable.numpy() for variable in model.variables]
+    bad = np.where(np.arange(80)[:, None] == 7, np.nan, Y)
+    with pytest.raises(ValueError, match=r"Y must be finite|NaN"):
+        gpflow_aaci.fit(model, (X, bad), progress=False)
+    for value, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable.numpy())
+
+
+# ---- advice ----
+
+
+def test_nothing_is_said_of_a_model_that_is_well() -> None:
+    assert advice(make(X), X) == []
+
+
+def test_too_few_inducing_points_are_said_with_their_share() -> None:
+    model = make(X[:3])
+    k = model.kernel
+    K_ZZ, K_ZX = k(X[:3]).numpy() + 1e-6 * np.eye(3), k(X[:3], X).numpy()
+    explained = np.einsum("mn,mn->n", K_ZX, np.linalg.solve(K_ZZ, K_ZX))
+    share = np.mean(1.0 - explained)
+    (said,) = advice(model, X)
+    assert f"The 3 inducing points leave {100 * share:.0f} %" in said
+
+
+def test_inputs_of_other_scales_are_said_and_constant_ones_are_not() -> None:
+    scaled = X * [1.0, 500.0]
+    assert any("not scaled" in said for said in advice(make(scaled), scaled))
+    constant = np.column_stack([X[:, 0], np.ones(80)])
+    assert not any("not scaled" in said for said in advice(make(constant), constant))
+
+
+def test_lengthscales_far_beyond_the_data_are_said_by_their_columns() -> None:
+    model = make(X)
+    model.kernel.lengthscales.assign([1.0, 101.0 * np.ptp(X[:, 1])])
+    (said,) = advice(model, X)
+    assert "1 of 2 lengthscales" in said
+    assert "(columns 1)" in said
+    model.kernel.lengthscales.assign([1.0, 99.0 * np.ptp(X[:, 1])])
+    assert advice(model, X) == []
+
+
+def test_lengthscales_are_those_of_active_dims_in_sums_and_multi_output_kernels() -> None:
+    far = gpflow.kernels.Matern32(active_dims=[1], lengthscales=1e4)
+    near = gpflow.kernels.Matern32(active_dims=[0])
+    kernel = gpflow.kernels.SharedIndependent(near + far, output_dim=2)
+    Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(X.copy())
+    )
+    model = AugmentedSVGP(kernel, likelihoods.StudentT(), Z, num_latent_gps=2)
+    (said,) = advice(model, X)
+    assert "1 of 1 lengthscales of Matern32" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "is_said"), [(1.0 + 1e-5, True), (1.1, False), (50.0, False)], ids=str
+)
+def test_a_likelihood_at_its_bound_is_said(value: float, is_said: bool) -> None:
+    model = make(X)
+    model.likelihood.df.assign(value)
+    said = advice(model, X)
+    assert bool(said) is is_said
+    if is_said:
+        assert "likelihood.df" in said[0]
+        assert "bound 1" in said[0]
+
+
+def test_what_is_frozen_at_its_bound_is_not_said() -> None:
+    model = make(X)
+    model.likelihood.df.assign(1.0 + 1e-5)
+    gpflow.set_trainable(model.likelihood.df, False)
+    assert advice(model, X) == []
+
+
+def test_advice_is_given_as_warnings_too() -> None:
+    with pytest.warns(UserWarning, match="The 2 inducing points leave"):
+        result = gpflow_aaci.fit(make(X[:2]), (X, Y), progress=False)
+    assert any("The 2 inducing points" in said for said in result.warnings)
