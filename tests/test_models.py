@@ -89,6 +89,29 @@ def test_elbo_is_the_published_bound(
         np.testing.assert_allclose(model.elbo((X, y)), expected, rtol=1e-9)
 
 
+def test_a_step_too_far_ends_in_the_bound_as_in_gpflows(X: AnyNDArray, Y: AnyNDArray) -> None:
+    """Where a Cholesky fails: no number, as in ``VGP``, or the same error."""
+
+    def outcome(model: gpflow.models.VGP) -> str:
+        try:
+            return str(float(model.training_loss()))
+        except tf.errors.OpError as error:  # from TensorFlow's kernels of some versions
+            return type(error).__name__
+
+    data = np.concatenate([X, X]), np.concatenate([Y, -Y])
+    kernel = SquaredExponential(lengthscales=1e4)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+        expected = outcome(gpflow.models.VGP(data, kernel, gpflow.likelihoods.StudentT()))
+        assert expected in ("nan", "InvalidArgumentError")
+        assert outcome(AugmentedVGP(data, kernel, gpflow.likelihoods.StudentT())) == expected
+
+
+def test_both_elbos_are_the_two(build: Build) -> None:
+    model, args = build(likelihoods.StudentT(0.5))
+    both = model.both_elbos(*args)
+    np.testing.assert_allclose(both, [model.elbo(*args), model.standard_elbo(*args)], rtol=1e-13)
+
+
 def test_minibatch_elbos_average_to_the_full_one(
     X: AnyNDArray, Y: AnyNDArray, randomise_q: Randomise
 ) -> None:

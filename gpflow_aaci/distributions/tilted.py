@@ -35,7 +35,7 @@ class TiltedDistribution(InvertedDistribution):
         phi_parameters: Sequence[Any] = (),
     ) -> None:
         """
-        :param log_phi: log φ(r, *phi_parameters), elementwise; of float64 for the moments, of
+        :param log_phi: ``log_phi(r, *phi_parameters)``, elementwise; of float64 for the moments, of
             complex128 with Re r > 0 for all else.
         :param c: [batch...], finite and non-negative; its dtype is that of the draws.
         :param phi_parameters: what else φ depends on, each to be broadcast to [batch...].

@@ -47,7 +47,7 @@ class AdaptiveStepSize(tf.Module):
     Of E‖g‖² = ‖E g‖² + tr Var g a step of size ‖E g‖²/E‖g‖² is the best (Ranganath et al. 2013).
     The noise is estimated within the batch, from its own rows, with the factor 1 − |B|/num_data of
     sampling without replacement: on a full batch every step has size 1. Averages over 20 steps;
-    their state is ``tf.Variable``s, so checkpoints keep it.
+    their state is in variables, so checkpoints keep it.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The augmented bound, GPflow's own, the gap between them, and the bound with q maximised out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -13,7 +13,10 @@ from ..algebra.projection import marginals
 from ..algebra.statistics import statistics
 from ..algebra.terms import Term, augmented, augmented_at, standard
 from ..augmentation import aux_posterior_c, with_one_omega
+from ..likelihoods import AugmentedLikelihood
 from .shared import AnyData, Augmented, Batch, prior_q
+
+TermOf = Callable[[AugmentedLikelihood], Term]
 
 
 class WithBounds(Augmented):
@@ -30,7 +33,7 @@ class WithBounds(Augmented):
 
         :raises ValueError: for bad data, see :meth:`checked_batch`.
         """
-        return self._bounds([augmented(self.likelihood)], data, progress)[0]
+        return self._bounds([augmented], data, progress)[0]
 
     def standard_elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """
@@ -42,38 +45,38 @@ class WithBounds(Augmented):
         Student-t or Matérn noise well below sd(f). A likelihood given a ``quadrature`` of other
         than 20 Gauss-Hermite nodes uses that one here too.
         """
-        return self._bounds([standard(self.likelihood)], data, progress)[0]
+        return self._bounds([standard], data, progress)[0]
 
     def both_elbos(
         self, data: AnyData = None, *, progress: bool = True
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """:meth:`elbo` [] and :meth:`standard_elbo` [], in one pass over the data."""
-        terms = augmented(self.likelihood), standard(self.likelihood)
-        lower, upper = self._bounds(terms, data, progress)
+        lower, upper = self._bounds([augmented, standard], data, progress)
         return lower, upper
 
     @check_shapes("X: [N, D]", "Y: [N, P]", "scale: []", "return: []")
     def scaled_elbo(self, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
         """``elbo``, of what ``checked_batch`` returns."""
-        (worth,) = self._worths([augmented(self.likelihood)], X, Y)
+        (worth,) = self._worths([augmented], X, Y)
         return scale * tf.reduce_sum(worth) - self.prior_kl()
 
     def augmentation_gap(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
-        terms = standard(self.likelihood), augmented(self.likelihood)
         rows, _ = self.rows_and_scale(data, progress)
-        worths = (self._worths(terms, X, Y) for X, Y in rows)
+        worths = (self._worths([standard, augmented], X, Y) for X, Y in rows)
         return tf.concat([ordinary - bound for ordinary, bound in worths], 0)
 
-    def _bounds(self, terms: Sequence[Term], data: AnyData, progress: bool) -> list[tf.Tensor]:
+    def _bounds(self, terms: Sequence[TermOf], data: AnyData, progress: bool) -> list[tf.Tensor]:
         rows, scale = self.rows_and_scale(data, progress)
         sums = [map(tf.reduce_sum, self._worths(terms, X, Y)) for X, Y in rows]
         kl = self.prior_kl()
         return [scale() * tf.add_n(of_term) - kl for of_term in zip(*sums, strict=True)]
 
-    def _worths(self, terms: Sequence[Term], X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
-        Fmu, Fvar = self.predict_f(X)
-        return [term.worth(X, Fmu, Fvar, Y) for term in terms]
+    def _worths(self, terms: Sequence[TermOf], X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
+        # Not by predict_f, which raises where a Cholesky fails: an optimizer's step too far.
+        projection = self.project(X)
+        Fmu, Fvar = marginals(projection, *self.whitened_q(projection.chol))
+        return [self.term(term).worth(X, Fmu, Fvar, Y) for term in terms]
 
     @check_shapes("batch[0]: [N, D]", "batch[1]: [N, P]", "c: [N, L]", "return: []")
     def _collapsed_elbo(self, batch: Batch, c: TensorType | None) -> tf.Tensor:
