@@ -1,0 +1,64 @@
+"""``sphinx-build -W -n docs docs/_build``: executes the gallery, and needs no network."""
+
+import os
+import re
+import warnings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+warnings.filterwarnings("ignore", category=FutureWarning)
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+import gpflow_aaci  # noqa: E402
+
+project = "gpflow_aaci"
+author = "The gpflow_aaci authors"
+release = version = gpflow_aaci.__version__
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "gallery/README.rst", "gallery/*.py"]
+
+autodoc_typehints = "none"  # shapes are in the docstrings; a tensor's type says nothing
+autodoc_member_order = "bysource"
+autoclass_content = "both"
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!gpflow_aaci).*"),  # of others, whose pages are elsewhere
+    (r"py:.*", r"gpflow_aaci\.(inference|validation|models)\..*"),  # not public
+]
+
+html_theme = "furo"
+html_title = f"gpflow_aaci {release}"
+html_static_path: list[str] = []
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "filename_pattern": r"\.py$",  # execute all
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "matplotlib_animations": False,
+    "nested_sections": False,
+    "capture_repr": (),
+    "min_reported_time": 0,
+    "write_computation_times": False,
+}
+
+
+def escape(app, what, name, obj, options, lines) -> None:
+    """|x| is a modulus here, and no substitution."""
+    for i, line in enumerate(lines):
+        parts = re.split(r"(``.*?``)", line)
+        parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+        lines[i] = "".join(parts)
+
+
+def setup(app) -> None:
+    app.connect("autodoc-process-docstring", escape)
