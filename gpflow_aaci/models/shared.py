@@ -22,7 +22,7 @@ from gpflow.utilities import to_default_float
 from ..algebra.gaussian import Gaussian, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
-from ..data import OnePass, Rows, refuse_where_kept
+from ..data import OnePass, Rows, check_pair, refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
 from ..validation import as_matrix, checked_data
 from .posteriors import handed_out
@@ -57,8 +57,10 @@ class Augmented(gpflow.models.GPModel):
         X [N, D], Y [N, P] that the model may be told or asked of; training data or others.
 
         :param num_data: that they are part of, where they are.
-        :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
+        :raises ValueError: for what is no pair, such as an iterator, which may have no end; else as
+            :func:`~gpflow_aaci.validation.checked_data`.
         """
+        check_pair("data", data)
         return checked_data(
             *map(as_matrix, data),
             num_observed=self.num_observed,

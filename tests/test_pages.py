@@ -1,0 +1,112 @@
+"""The pages of the documentation: their code runs as printed, their tables are the code's."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_aaci
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+def test_every_page_with_python_is_run_here() -> None:
+    assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {"training.md"}
+
+
+@pytest.mark.slow
+def test_training_loops() -> None:
+    names: dict[str, Any] = {}
+    data, training, alternating, by_hand = blocks("training.md")
+    exec(data, names)
+    exec(training, names)
+    assert names["history"].nll.min() < 0.2
+    assert (names["logs"] / "checkpoints").is_dir()
+    assert any((names["logs"] / "tensorboard").glob("events*"))
+    model, rows = names["model"], (names["X"], names["Y"])
+    model.num_data = len(rows[0])
+    for block in (alternating, by_hand):
+        model.q_mu.assign(np.zeros_like(model.q_mu))
+        before = float(model.elbo(rows))
+        exec(block, names)
+        assert float(model.elbo(rows)) > before + 100.0
+
+
+# ---- which function takes which data ----
+
+X = np.random.default_rng(0).uniform(-2.0, 2.0, (40, 1))
+Y = np.sin(2.0 * X)
+ONE_PASS = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20)
+DATA: dict[str, Callable[[], Any]] = {
+    "arrays, frames": lambda: (X, Y),
+    "`tf.data.Dataset`, one pass": lambda: ONE_PASS,
+    "dataset without end": lambda: ONE_PASS.repeat(),
+    "iterator of batches": lambda: iter(ONE_PASS.repeat()),
+    "`AugmentedVGP`": lambda: None,
+}
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "`fit`": lambda model, data: gpflow_aaci.fit(model, data, progress=False),
+    "`fit_collapsed`": lambda model, data: gpflow_aaci.fit_collapsed(model, data, progress=False),
+    "`polish`": lambda model, data: gpflow_aaci.polish(model, data, max_steps=1, progress=False),
+    "`train`": lambda model, data: gpflow_aaci.train(model, data, num_steps=2, progress=False),
+    "`AugmentedNaturalGradient.minimize`": lambda model, data: gpflow_aaci.AugmentedNaturalGradient(
+        1.0
+    ).minimize(model, data),
+    "`AlternatingOptimizer.minimize`": lambda model, data: (
+        gpflow_aaci.AlternatingOptimizer().minimize(model, data)
+    ),
+    "`standard_elbo`, `elbo`, `augmentation_gap`": lambda model, data: [
+        bound(data) for bound in (model.standard_elbo, model.elbo, model.augmentation_gap)
+    ],
+    "`sample_posterior`": lambda model, data: gpflow_aaci.sample_posterior(
+        model, 20, num_chains=2, num_burnin=1, data=data, progress=False
+    ),
+}
+
+
+def table() -> list[tuple[str, str, str]]:
+    """(function, data, yes or no) of every cell."""
+    lines = (DOCS / "which_function.md").read_text().split("\n\n")[2].splitlines()
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return [
+        (row[0], kind, cell) for row in rows for kind, cell in zip(head[1:], row[1:], strict=True)
+    ]
+
+
+def test_the_table_has_every_cell() -> None:
+    assert {(function, kind) for function, kind, _ in table()} == {
+        (function, kind) for function in CALLS for kind in DATA
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "kind", "cell"), table())
+def test_which_function_takes_which_data(
+    function: str, kind: str, cell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of "yes" it takes them; of "no" it says what it would, and the model is as it was."""
+    monkeypatch.setattr(gpflow_aaci.inference.front_door, "_MOST_STEPS", 2)
+    kernel, likelihood = gpflow.kernels.Matern32(), gpflow_aaci.likelihoods.StudentT(0.2, 4.0)
+    model: Any
+    if kind == "`AugmentedVGP`":
+        model = gpflow_aaci.AugmentedVGP((X, Y), kernel, likelihood)
+    else:
+        model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[:5].copy(), num_data=len(X))
+    before = [variable.numpy() for variable in model.variables]
+    if cell.startswith("yes"):
+        CALLS[function](model, DATA[kind]())
+        return
+    assert cell == "no"
+    with pytest.raises(ValueError, match="data must be"):
+        CALLS[function](model, DATA[kind]())
+    for value, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable.numpy())
