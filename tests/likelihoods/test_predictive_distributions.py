@@ -1,6 +1,7 @@
 """Probabilities, quantiles and draws of y, against integrals of the textbook densities."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import arviz
 import gpflow
@@ -404,6 +405,35 @@ def test_inside_a_compiled_function_they_are_the_same(likelihood: AugmentedLikel
     compiled = tf.function(all_of, autograph=False, input_signature=signature)
     for found, expected in zip(compiled(tf.constant(X)), all_of(X), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        likelihoods.StudentT(0.4, 3.0),
+        pytest.param(likelihoods.NegativeBinomial(3.0), marks=pytest.mark.slow),
+        pytest.param(OwnCauchy(0.5), marks=pytest.mark.slow),
+    ],
+    ids=lambda likelihood: type(likelihood).__name__,
+)
+def test_an_exported_model_has_quantiles_and_probabilities(
+    likelihood: AugmentedLikelihood, tmp_path: Path
+) -> None:
+    """Of any number of rows, in a process that need not know the model."""
+    model = random_model(AUGMENTED[0], likelihood)
+    signature = [tf.TensorSpec([None, 1], tf.float64)]
+
+    def served(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        y = predict_y_quantile(model, inputs, [0.1, 0.8])
+        return {"quantiles": y, "probabilities": predict_y_cdf(model, inputs, y[1])}
+
+    model.served = tf.function(served, autograph=False, input_signature=signature)
+    tf.saved_model.save(model, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    for inputs in (X, X[:3]):
+        found, expected = loaded.served(tf.constant(inputs)), served(tf.constant(inputs))
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
