@@ -76,16 +76,18 @@ def plot_fit(
     else:
         y = _probabilities(model, x, labels, output)
 
+    x_name, y_name = _names(data, x.shape[1], input_dim, output)
+    if X is None and x.shape[1] > 1:
+        x_name += " (lines: the other columns at their medians)"
     ax = _new_axes(1)[0] if ax is None else ax
     if labels is None:
         _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), _is_discrete(model))
     else:
-        _draw_probabilities(ax, x[:, input_dim], y, labels)
+        _draw_probabilities(ax, x[:, input_dim], y, labels, y_name)
     if rows:
         _draw_data(ax, model, rows[0][:, input_dim], rows[1], labels, output)
     _draw_inducing_inputs(ax, model, input_dim)
-    x_name, y_name = _names(data, x.shape[1], input_dim, output)
-    ax.set(xlabel=x_name, ylabel=y_name if labels is None else f"probability of {y_name}")
+    ax.set(xlabel=x_name, ylabel=y_name if labels is None else "probability")
     ax.margins(x=0.0)
     _finish(ax)
     return ax
@@ -166,7 +168,14 @@ def _draw_quantiles(
         name = f"central {100 * (high - low):.3g} %"
         name = name if is_central else f"{100 * low:.3g} % to {100 * high:.3g} %"
         ax.fill_between(
-            x, y[k], y[-1 - k], color=COLOURS[0], alpha=0.18, lw=0.0, step=step, label=f"y, {name}"
+            x,
+            y[k],
+            y[-1 - k],
+            color=COLOURS[0],
+            alpha=0.15 + 0.12 * k,  # the legend tells them apart, too
+            lw=0.0,
+            step=step,
+            label=f"y, {name}",
         )
     for level, quantile in zip(levels, y, strict=True):
         is_middle = level == levels[len(levels) // 2] and len(levels) % 2
@@ -181,12 +190,13 @@ def _draw_quantiles(
         )
 
 
-def _draw_probabilities(ax: "Axes", x: AnyNDArray, p: AnyNDArray, labels: AnyNDArray) -> None:
+def _draw_probabilities(
+    ax: "Axes", x: AnyNDArray, p: AnyNDArray, labels: AnyNDArray, name: str
+) -> None:
     """p [number of labels, K]; of two the upper's."""
-    shown = range(1, 2) if len(labels) == 2 else range(len(labels))
-    for k in shown:
-        name = "probability" if len(labels) == 2 else f"class {labels[k]:g}"
-        ax.plot(x, p[k], lw=2.0, color=COLOURS[(k - len(shown) % 2) % len(COLOURS)], label=name)
+    for k in range(len(labels)) if len(labels) > 2 else [1]:
+        colour = COLOURS[k % len(COLOURS)] if len(labels) > 2 else COLOURS[0]
+        ax.plot(x, p[k], lw=2.0, color=colour, label=f"P({name} = {labels[k]:g})")
     ax.set_ylim(-0.06, 1.06)
 
 
@@ -254,7 +264,7 @@ def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str
     x, y = data if isinstance(data, tuple | list) else (None, None)
     x_name = str(x.columns[input_dim]) if hasattr(x, "columns") else "x"
     if x_name == "x" and num_inputs > 1:
-        x_name = f"x, column {input_dim}"
+        x_name = f"column {input_dim} of x"
     if hasattr(y, "columns"):
         return x_name, str(y.columns[output])
     return x_name, str(getattr(y, "name", None) or "y")
@@ -281,7 +291,13 @@ def _finish(ax: "Axes") -> None:
     """A legend above the data, and no box about them."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(
-        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, frameon=False, fontsize="small"
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=5,
+        frameon=False,
+        fontsize="small",
+        columnspacing=1.2,
+        handletextpad=0.4,
     )
 
 

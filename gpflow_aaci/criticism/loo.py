@@ -47,7 +47,8 @@ def loo(
     Exact for Gaussian likelihoods (Rasmussen and Williams 2006, Eq. 5.12). For others it leaves out
     that the other sites would change without y_i, which matters most where the leverage is large
     (Vehtari et al. 2016, JMLR 17(103)). Whether q is stationary in GPflow's ELBO
-    (``fit_collapsed``, ``polish``) or in the augmented bound (all other routes) is found out.
+    (``fit_collapsed``, ``polish``) or in the augmented bound (all other routes) is found out. The
+    second q is narrower than the posterior, and its elpd too high: ``polish`` first.
 
     Latent GPs that the kernel mixes or the likelihood couples have a cavity each, as q has them
     independent. Several columns of Y have one density a row::
