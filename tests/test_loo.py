@@ -1,5 +1,6 @@
 """Leave-one-out in closed form: exact where it must be, close to refits where it may not be."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
     """
     And closer by far than the densities of q itself, which has seen y.
 
-    Measured, N = 60, in nats a datum: OWN.
+    Measured, N = 60: 0.011 and 0.0013 nats a datum, its own densities 0.22 and 0.047.
     """
     likelihood, X, Y = observed(name, num)
     model = AugmentedSVGP(kernel(), likelihood, X.copy())
@@ -160,31 +161,22 @@ def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
     error = np.abs(result.loo_i.values - expected).mean()
     assert error < 0.05
     own = model.predict_log_density((X, Y)).numpy()
-    print("MEASURED", name, num, error, np.abs(own - expected).mean(), np.abs(result.loo_i.values - expected).max())
     assert error < 0.2 * np.abs(own - expected).mean()
 
 
-def test_where_q_is_stationary_in_the_augmented_bound_it_leaves_out_the_sites_of_that() -> None:
-    """Refits by natural gradients are then what it is close to."""
+def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
+    """Of either without a warning; those of GPflow's ELBO, after ``polish``, are the better ones."""
     likelihood, X, Y = observed("student_t", N)
-    model = AugmentedVGP((X, Y), kernel(), likelihood)
-    left_out = loo(stepped(model, None))
-    assert left_out.bound == "augmented"
-    assert not left_out.warning
-    Z = X.copy()
-    refit, expected = AugmentedSVGP(kernel(), likelihood, Z), []
-    minimize = tf.function(AugmentedNaturalGradient().minimize, autograph=False)
-    for i in range(N):
-        rows = tf.constant(np.delete(X, i, 0)), tf.constant(np.delete(Y, i, 0))
-        for _ in range(25):
-            minimize(refit, rows)
-        expected.append(refit.predict_log_density((X[i : i + 1], Y[i : i + 1])).numpy()[0])
-    error = np.abs(left_out.loo_i.values - expected).mean()
-    polish(model, progress=False)
-    polished = loo(model)
-    assert polished.bound == "standard"
-    assert error < 0.05
-    assert error < 0.5 * np.abs(polished.loo_i.values - expected).mean()
+    model = stepped(AugmentedSVGP(kernel(), likelihood, X.copy()), (X, Y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        left_out = loo(model, (X, Y))
+        polish(model, (X, Y), progress=False)
+        polished = loo(model, (X, Y))
+    assert (left_out.bound, polished.bound) == ("augmented", "standard")
+    expected = refitted(model, X, Y)
+    errors = [np.abs(result.loo_i.values - expected).mean() for result in (left_out, polished)]
+    assert errors[1] < 0.5 * errors[0]
 
 
 def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
@@ -200,7 +192,7 @@ def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["softmax", "mixed"])
 def test_of_several_latent_gps_it_is_close_to_refits(kind: str) -> None:
-    rng = np.random.default_rng(3)
+    rng, X = np.random.default_rng(3), inputs() * N / 60.0
     f = np.sin(2.0 * X)
     if kind == "softmax":
         Y = np.digitize(f + 0.3 * rng.normal(size=X.shape), [-0.5, 0.5]).astype(float)
@@ -219,8 +211,11 @@ def test_of_several_latent_gps_it_is_close_to_refits(kind: str) -> None:
         mixing = LinearCoregionalization([kernel(), kernel()], np.array([[1.0, 0.3], [0.6, -1.0]]))
         model = AugmentedSVGP(mixing, likelihoods.StudentT(0.3, 3.0), Z, num_latent_gps=2)
     polish(model, (X, Y), progress=False)
-    error = np.abs(loo(model, (X, Y)).loo_i.values - refitted(model, X, Y))
-    assert error.mean() < 0.1
+    expected = refitted(model, X, Y)
+    error = np.abs(loo(model, (X, Y)).loo_i.values - expected).mean()
+    own = np.abs(model.predict_log_density((X, Y)).numpy() - expected).mean()
+    assert error < 0.1
+    assert error < 0.4 * own
 
 
 @pytest.mark.parametrize("name", ["student_t", pytest.param("logistic", marks=pytest.mark.slow)])

