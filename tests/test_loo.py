@@ -165,7 +165,7 @@ def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
 
 
 def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
-    """Of either without a warning; those of GPflow's ELBO, after ``polish``, are the better ones."""
+    """Of either without a warning; after ``polish`` it is the better."""
     likelihood, X, Y = observed("student_t", N)
     model = stepped(AugmentedSVGP(kernel(), likelihood, X.copy()), (X, Y))
     with warnings.catch_warnings():
@@ -189,33 +189,50 @@ def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
     assert error.mean() < 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["softmax", "mixed"])
-def test_of_several_latent_gps_it_is_close_to_refits(kind: str) -> None:
+def test_of_latent_gps_that_are_mixed_it_is_close_to_the_exact() -> None:
+    """
+    Not equal, though the noise is Gaussian: q has the latent GPs independent.
+
+    Measured: 0.046 nats a row of two columns, the densities of q itself 0.61.
+    """
     rng, X = np.random.default_rng(3), inputs() * N / 60.0
     f = np.sin(2.0 * X)
-    if kind == "softmax":
-        Y = np.digitize(f + 0.3 * rng.normal(size=X.shape), [-0.5, 0.5]).astype(float)
-        model = AugmentedSVGP(
-            Matern32(4.0, 0.8),
-            likelihoods.LogisticSoftmax(3),
-            X.copy(),
-            num_latent_gps=3,
-            mean_function=gpflow.functions.Constant(-np.log(3.0)),
-        )
-    else:
-        Y = np.hstack([f, f - np.cos(X)]) + 0.3 * rng.standard_t(3, size=(N, 2))
-        Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
-            gpflow.inducing_variables.InducingPoints(X.copy())
-        )
-        mixing = LinearCoregionalization([kernel(), kernel()], np.array([[1.0, 0.3], [0.6, -1.0]]))
-        model = AugmentedSVGP(mixing, likelihoods.StudentT(0.3, 3.0), Z, num_latent_gps=2)
-    polish(model, (X, Y), progress=False)
-    expected = refitted(model, X, Y)
-    error = np.abs(loo(model, (X, Y)).loo_i.values - expected).mean()
-    own = np.abs(model.predict_log_density((X, Y)).numpy() - expected).mean()
+    Y = np.hstack([f, f - np.cos(X)]) + 0.3 * rng.normal(size=(N, 2))
+    W = np.array([[1.0, 0.3], [0.6, -1.0]])
+    Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(X.copy())
+    )
+    mixing = LinearCoregionalization([kernel(), kernel()], W)
+    model = AugmentedSVGP(mixing, likelihoods.Gaussian(NOISE), Z, num_latent_gps=2)
+    result = loo(stepped(model, (X, Y), 100), (X, Y))
+    y = Y.T.ravel()
+    inverse = np.linalg.inv(np.kron(W @ W.T, kernel()(X)) + NOISE * np.eye(2 * N))
+    expected = []
+    for i in range(N):
+        row = [i, i + N]
+        covariance = np.linalg.inv(inverse[np.ix_(row, row)])
+        mean, sd = y[row] - covariance @ (inverse @ y)[row], np.sqrt(np.diag(covariance))
+        expected.append(scipy.stats.norm.logpdf(y[row], mean, sd).sum())
+    error = np.abs(result.loo_i.values - expected).mean()
+    own = model.predict_log_density((X, Y)).numpy()
     assert error < 0.1
-    assert error < 0.4 * own
+    assert error < 0.2 * np.abs(own - expected).mean()
+
+
+@pytest.mark.slow
+def test_of_classes_it_is_close_to_refits() -> None:
+    rng = np.random.default_rng(3)
+    Y = np.digitize(np.sin(2.0 * X) + 0.3 * rng.normal(size=X.shape), [-0.5, 0.5]).astype(float)
+    model = AugmentedSVGP(
+        Matern32(4.0, 0.8),
+        likelihoods.LogisticSoftmax(3),
+        X.copy(),
+        num_latent_gps=3,
+        mean_function=gpflow.functions.Constant(-np.log(3.0)),
+    )
+    polish(model, (X, Y), progress=False)
+    error = np.abs(loo(model, (X, Y)).loo_i.values - refitted(model, X, Y))
+    assert error.mean() < 0.1
 
 
 @pytest.mark.parametrize("name", ["student_t", pytest.param("logistic", marks=pytest.mark.slow)])
