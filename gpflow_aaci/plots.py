@@ -127,20 +127,16 @@ def plot_calibration(
     histogram, curve = _new_axes(2) if axes is None else axes
 
     low, high = binomial_band(len(values), 1.0 / num_bins) * num_bins
-    band: dict[str, Any] = {
-        "color": "0.88",
-        "lw": 0.0,
-        "label": "95 % of right models",
-        "zorder": 0,
-    }
+    band: dict[str, Any] = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 3}
+    band["label"] = "95 % of right models"
     histogram.axhspan(low, high, **band)
-    histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--")
+    histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--", zorder=4)
     histogram.hist(
         values,
         np.linspace(0.0, 1.0, num_bins + 1).tolist(),
         density=True,
         color=COLOURS[0],
-        alpha=0.75,
+        alpha=0.65,
         edgecolor="white",
     )
     histogram.set(xlabel="P(y′ ≤ y)", ylabel="density", xlim=(0.0, 1.0))
