@@ -23,11 +23,13 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
+``criticism``                         leave-one-out, calibration; ``plots`` draws it and the fit
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
 ====================================  ============================================================
 """
 
 from . import augmentation, data, distributions, likelihoods, monitor, predictions
+from .criticism.loo import loo
 from .diagnostics import importance_weights, psis_khat
 from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from .inducing import kmeans_plusplus
@@ -39,6 +41,7 @@ from .inference.schedules import AdaptiveStepSize, RobbinsMonro
 from .inference.stopping import EarlyStopping
 from .inference.training import train
 from .models import AugmentedSVGP, AugmentedVGP
+from .plots import plot_calibration, plot_fit
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
@@ -71,7 +74,10 @@ __all__ = [
     "importance_weights",
     "kmeans_plusplus",
     "likelihoods",
+    "loo",
     "monitor",
+    "plot_calibration",
+    "plot_fit",
     "polish",
     "predictions",
     "psis_khat",

@@ -31,6 +31,7 @@ from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import check_pair, refuse_where_kept
 from .likelihoods import TiltedLikelihood
 from .models import AugmentedModel, check_model
+from .plots import COLOURS, inducing_inputs, limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,9 +45,6 @@ __all__ = [
     "StepSizeToTensorBoard",
     "standard_tasks",
 ]
-
-# Okabe and Ito's colours, which colour-blind readers tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 class BoundsToTensorBoard(ToTensorBoard):
@@ -191,16 +189,16 @@ class FitToTensorBoard(ImageToTensorBoard):
 
     def _plot_1d(self, figure: "Figure", axes: "Axes") -> None:
         X, Y = (value.numpy() for value in self.model.checked_batch(*self.args)[:2])
-        X_new = np.linspace(*_limits(X[:, 0]), 200, dtype=X.dtype)
+        X_new = np.linspace(*limits(X[:, 0]), 200, dtype=X.dtype)
         mean, variance = (value.numpy() for value in self.model.predict_f(X_new[:, None]))
         for p, sd in enumerate(np.sqrt(variance).T):
-            colour, name = _COLOURS[p % len(_COLOURS)], f", output {p + 1}" * (len(mean[0]) > 1)
+            colour, name = COLOURS[p % len(COLOURS)], f", output {p + 1}" * (len(mean[0]) > 1)
             low, high = mean[:, p] - 1.96 * sd, mean[:, p] + 1.96 * sd
             axes.fill_between(X_new, low, high, color=colour, alpha=0.25, lw=0)
             axes.plot(X_new, mean[:, p], color=colour, label=f"f, mean and 95 %{name}")
             dots = colour if name else "black"
             axes.scatter(X[:, 0], Y[:, p], s=12, color=dots, lw=0, label=f"data{name}")
-        Z = _inducing_inputs(self.model)
+        Z = inducing_inputs(self.model)
         if Z is not None:
             at, bottom = Z[:, 0], axes.get_xaxis_transform()
             ticks = axes.scatter(at, 0.0 * at, s=90, color="black", marker="|", transform=bottom)
@@ -212,13 +210,13 @@ class FitToTensorBoard(ImageToTensorBoard):
         from matplotlib.ticker import MaxNLocator  # here, as GPflow: only who draws needs it
 
         X, Y = (value.numpy() for value in self.model.checked_batch(*self.args)[:2])
-        grids = np.meshgrid(*(np.linspace(*_limits(x), 50, dtype=x.dtype) for x in X.T))
+        grids = np.meshgrid(*(np.linspace(*limits(x), 50, dtype=x.dtype) for x in X.T))
         X_new, shape = np.stack([grid.ravel() for grid in grids], -1), grids[0].shape
         try:
             mean, of = self.model.predict_y(X_new)[0].numpy(), "y"
         except NotImplementedError:
             mean, of = self.model.predict_f(X_new)[0].numpy(), "f"
-        Z, levels = _inducing_inputs(self.model), MaxNLocator(12)
+        Z, levels = inducing_inputs(self.model), MaxNLocator(12)
         for p, (panel, bar) in enumerate(zip(axes[::2], axes[1::2], strict=True)):
             name = f", output {p + 1}" * (len(mean[0]) > 1)
             # Colours that hold still while the model learns, and that outliers do not stretch.
@@ -300,16 +298,3 @@ def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tu
 
 def _num_inputs(model: AugmentedModel, args: tuple[Any, ...]) -> int:
     return int(model.checked_batch(*args)[0].shape[-1])
-
-
-def _inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
-    """Z [M, D] of all latent GPs, or None where there is none to be drawn."""
-    variable: Any = getattr(model, "inducing_variable", None)
-    points = getattr(variable, "inducing_variables", (variable,))
-    Zs = [point.Z.numpy() for point in points if hasattr(point, "Z")]
-    return np.concatenate(Zs) if Zs else None
-
-
-def _limits(x: AnyNDArray) -> tuple[float, float]:
-    margin = 0.05 * np.ptp(x) or 1.0  # all the same: any width will do
-    return x.min() - margin, x.max() + margin

@@ -35,8 +35,15 @@ class Term(NamedTuple):
 
 def standard(likelihood: AugmentedLikelihood) -> Term:
     """E log p(y|f), GPflow's own."""
-    worth = likelihood.variational_expectations
+    return _by_tape(likelihood.variational_expectations)
 
+
+def predictive(likelihood: AugmentedLikelihood) -> Term:
+    """log E p(y|f), the log density of y with f integrated out."""
+    return _by_tape(likelihood.predict_log_density)
+
+
+def _by_tape(worth: Worth) -> Term:
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
         with tf.GradientTape() as tape:
             tape.watch([Fmu, Fvar])

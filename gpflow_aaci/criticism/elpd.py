@@ -1,0 +1,55 @@
+"""Leave-one-out densities as ArviZ has them. Imports ArviZ, so only those who need it import it."""
+
+import arviz
+import numpy as np
+import xarray
+from gpflow.base import AnyNDArray
+
+
+class ClosedFormELPD(arviz.ELPDData):
+    """``arviz.ELPDData`` whose print says what it is: no draws, and leverages in place of k̂."""
+
+    def __str__(self) -> str:
+        leverage = self.leverage.values
+        lines = [
+            f"Computed in closed form from the sites of q, stationary in the {self.bound} bound, "
+            f"and {self.n_data_points} observations.",
+            "",
+            f"{'':8} {'Estimate':>10} {'SE':>8}",
+            f"elpd_loo {self.elpd_loo:10.2f} {self.se:8.2f}",
+            f"p_loo    {self.p_loo:10.2f} {'-':>8}",
+            "------",
+            f"Leverage of a datum on its own f: median {np.median(leverage):.2f}, largest "
+            f"{np.max(leverage):.2f}.",
+        ]
+        if self.warning:
+            lines.append("There has been a warning: please check the results.")
+        return "\n".join(lines)
+
+    def copy(self, deep: bool = True) -> "ClosedFormELPD":
+        return ClosedFormELPD(super().copy(deep))
+
+
+def as_elpd(
+    loo_i: AnyNDArray, log_density_i: AnyNDArray, leverage: AnyNDArray, bound: str, warning: bool
+) -> ClosedFormELPD:
+    """
+    :param loo_i: log p(y_i | y without i) [N].
+    :param log_density_i: log p(y_i|q) [N].
+    :param leverage: [N].
+    :param bound: that q is stationary in.
+    """
+    num_data, elpd = len(loo_i), loo_i.sum()
+    fields = {
+        "elpd_loo": elpd,
+        "se": np.sqrt(num_data * np.var(loo_i)),
+        "p_loo": log_density_i.sum() - elpd,
+        "n_samples": 0,
+        "n_data_points": num_data,
+        "warning": warning,
+        "loo_i": xarray.DataArray(loo_i, dims="data", name="loo_i"),
+        "leverage": xarray.DataArray(leverage, dims="data", name="leverage"),
+        "scale": "log",
+        "bound": bound,
+    }
+    return ClosedFormELPD(data=list(fields.values()), index=list(fields))

@@ -1,0 +1,311 @@
+"""
+Figures of what a model says of y, in Matplotlib.
+
+Given axes they draw there and leave the state of ``pyplot`` alone.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpflow.base import AnyNDArray, TensorType
+
+from .criticism.calibration import AnyData, binomial_band, coverage, pit, with_trials
+from .data import as_data
+from .likelihoods import LogisticSoftmax
+from .models import AugmentedModel, check_model
+from .predictions import predict_y_cdf, predict_y_quantile
+from .predictions.from_draws import checked_inputs
+from .validation import as_matrix
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, which colour-blind readers tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_GREY = "#4d4d4d"
+_MOST_DOTS = 2_000  # data drawn: more are one blot
+_POINTS = 300  # along the slice
+
+
+def plot_fit(
+    model: AugmentedModel,
+    data: AnyData = None,
+    *,
+    ax: "Axes | None" = None,
+    levels: Sequence[float] = (0.05, 0.5, 0.95),
+    X: TensorType | None = None,
+    input_dim: int = 0,
+    output: int = 0,
+) -> "Axes":
+    """
+    Data, quantiles of y given x, and inducing inputs as ticks, along one column of X.
+
+    The quantiles are those of :func:`~gpflow_aaci.predictions.predict_y_quantile`: true ones, noise
+    included. Where y is a label its probabilities are drawn: of the upper of two, of every one of
+    several, of success where trials are a column of Y (the data are then shares of successes).
+    Where X has several columns the lines are at the medians of the others, while the data (2,000
+    of them at most) are wherever they are::
+
+        plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
+
+    :param data: X [N, D], Y [N, P], as arrays or frames, whose names of columns are shown, or a
+        ``tf.data.Dataset`` of such batches; none for ``AugmentedVGP``, nor need be with ``X``.
+    :param ax: where to draw; a new figure unless given.
+    :param levels: of the quantiles, in (0, 1); the area between the first and the last is shaded,
+        and so on inwards.
+    :param X: [K, D], where to predict instead.
+    :param input_dim: the column of X on the axis.
+    :param output: the column of Y.
+    :return: the axes.
+    :raises ValueError: for bad arguments or data, and a likelihood of which a column of Y says what
+        y is.
+    """
+    check_model(model)
+    _check_index("output", output, model.num_observed - with_trials(model.likelihood))
+    rows: Any = None
+    if X is None or data is not None or model.keeps_data:
+        drawn = as_data(model, data).subset(_MOST_DOTS, seed=0).only_chunk
+        rows = [part.numpy() for part in drawn or ()]  # few enough to be one
+    x = rows[0] if X is None else checked_inputs(model, as_matrix(X), "X").numpy()
+    _check_index("input_dim", input_dim, x.shape[1])
+    x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
+    labels = _labels(model)
+    if labels is None:
+        y = predict_y_quantile(model, x, np.sort(levels), progress=False).numpy()[..., output]
+    else:
+        y = _probabilities(model, x, labels, output)
+
+    x_name, y_name = _names(data, x.shape[1], input_dim, output)
+    if X is None and x.shape[1] > 1:
+        x_name += " (lines: the other columns at their medians)"
+    ax = _new_axes(1)[0] if ax is None else ax
+    if labels is None:
+        _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), _is_discrete(model))
+    else:
+        _draw_probabilities(ax, x[:, input_dim], y, labels, y_name)
+    if rows:
+        _draw_data(ax, model, rows[0][:, input_dim], rows[1], labels, output)
+    _draw_inducing_inputs(ax, model, input_dim)
+    ax.set(xlabel=x_name, ylabel=y_name if labels is None else "probability")
+    ax.margins(x=0.0)
+    _finish(ax)
+    return ax
+
+
+def plot_calibration(
+    model: AugmentedModel,
+    data: AnyData = None,
+    *,
+    axes: "Sequence[Axes] | None" = None,
+    num_bins: int = 10,
+    seed: int = 0,
+) -> "Sequence[Axes]":
+    """
+    Whether y falls where it should: PIT histogram, and how much central intervals cover.
+
+    Left the histogram of P(y' ≤ y) (:func:`~gpflow_aaci.criticism.calibration.pit`), flat if the
+    model is right: a ∪ says that its predictions are too narrow, a ∩ too wide, a slope that they
+    are off to one side. Right the share of y in the central intervals of every probability. In the
+    grey band are 95 % of the bars, or of the curve at each place, of a model that is right. Best on
+    data that it has not seen; on its own a model looks a little too wide. Several columns of Y
+    count as so many data.
+
+    :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
+        ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
+    :param axes: two of them, where to draw; a new figure unless given.
+    :param num_bins: of the histogram.
+    :param seed: of the PIT of discrete y, which is random.
+    :return: the two axes.
+    :raises ValueError: for bad arguments or data.
+    """
+    if not isinstance(num_bins, int | np.integer) or num_bins < 2:
+        raise ValueError(f"num_bins must be an integer of at least 2. Found: {num_bins!r}.")
+    if axes is not None and len(axes) != 2:
+        raise ValueError(f"axes must be two. Found: {len(axes)}.")
+    values = pit(model, data, seed=seed).ravel()
+    histogram, curve = _new_axes(2) if axes is None else axes
+
+    low, high = binomial_band(len(values), 1.0 / num_bins) * num_bins
+    band: dict[str, Any] = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 3}
+    band["label"] = "95 % of right models"
+    histogram.axhspan(low, high, **band)
+    histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--", zorder=4)
+    histogram.hist(
+        values,
+        np.linspace(0.0, 1.0, num_bins + 1).tolist(),
+        density=True,
+        color=COLOURS[0],
+        alpha=0.65,
+        edgecolor="white",
+    )
+    histogram.set(xlabel="P(y′ ≤ y)", ylabel="density", xlim=(0.0, 1.0))
+
+    nominal = np.linspace(0.0, 1.0, 101)
+    low, high = binomial_band(len(values), nominal)
+    curve.fill_between(nominal, low, high, **band)
+    curve.plot([0.0, 1.0], [0.0, 1.0], color=_GREY, lw=1.0, ls="--")
+    curve.plot(nominal, coverage(values, nominal), color=COLOURS[0], lw=2.0, label="this model")
+    curve.set(xlabel="probability of the central interval", ylabel="share of y in it")
+    curve.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
+    for ax in (histogram, curve):
+        _finish(ax)
+    return histogram, curve
+
+
+def _draw_quantiles(
+    ax: "Axes", x: AnyNDArray, y: AnyNDArray, levels: AnyNDArray, is_discrete: bool
+) -> None:
+    """y [Q, K] of the levels [Q], in their order."""
+    step: Any = "mid" if is_discrete else None
+    for k in range(len(levels) // 2):
+        low, high = levels[k], levels[-1 - k]
+        is_central = np.isclose(low + high, 1.0)
+        name = f"central {100 * (high - low):.3g} %"
+        name = name if is_central else f"{100 * low:.3g} % to {100 * high:.3g} %"
+        ax.fill_between(
+            x,
+            y[k],
+            y[-1 - k],
+            color=COLOURS[0],
+            alpha=0.15 + 0.12 * k,  # the legend tells them apart, too
+            lw=0.0,
+            step=step,
+            label=f"y, {name}",
+        )
+    for level, quantile in zip(levels, y, strict=True):
+        is_middle = level == levels[len(levels) // 2] and len(levels) % 2
+        name = "median" if level == 0.5 else f"{100 * level:.3g} % quantile"
+        ax.plot(
+            x,
+            quantile,
+            color=COLOURS[0],
+            lw=2.0 if is_middle else 0.6,
+            drawstyle="steps-mid" if is_discrete else "default",
+            label=f"y, {name}" if is_middle else None,
+        )
+
+
+def _draw_probabilities(
+    ax: "Axes", x: AnyNDArray, p: AnyNDArray, labels: AnyNDArray, name: str
+) -> None:
+    """p [number of labels, K]; of two the upper's."""
+    for k in range(len(labels)) if len(labels) > 2 else [1]:
+        colour = COLOURS[k % len(COLOURS)] if len(labels) > 2 else COLOURS[0]
+        ax.plot(x, p[k], lw=2.0, color=colour, label=f"P({name} = {labels[k]:g})")
+    ax.set_ylim(-0.06, 1.06)
+
+
+def _draw_data(
+    ax: "Axes",
+    model: AugmentedModel,
+    x: AnyNDArray,
+    Y: AnyNDArray,
+    labels: AnyNDArray | None,
+    output: int,
+) -> None:
+    """At y; at 0 and 1 where there are two labels; where there are more, at 1 in their colours."""
+    y = Y[:, output]
+    colour: Any = "black"
+    if with_trials(model.likelihood):
+        y = y / Y[:, 1]
+    elif labels is not None and len(labels) == 2:
+        y = (y > 0.0).astype(float)
+    elif labels is not None:
+        colour = [COLOURS[int(label) % len(COLOURS)] for label in y]
+        y = np.ones_like(y)
+    alpha = float(np.clip(20.0 / np.sqrt(len(x)), 0.25, 0.8))
+    ax.scatter(x, y, s=10, c=colour, alpha=alpha, lw=0.0, label="data", zorder=3)
+
+
+def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> None:
+    Z = inducing_inputs(model)
+    if Z is not None:
+        at, bottom = Z[:, input_dim], ax.get_xaxis_transform()
+        ticks = ax.scatter(at, 0.0 * at, s=70, color="black", marker="|", lw=0.9, transform=bottom)
+        ticks.set(label="inducing inputs", zorder=4)
+
+
+def _labels(model: AugmentedModel) -> AnyNDArray | None:
+    """Where probabilities are drawn, whose; in their order."""
+    likelihood = model.likelihood
+    if isinstance(likelihood, LogisticSoftmax):
+        return np.arange(float(likelihood.num_classes))
+    if with_trials(likelihood):
+        return np.array([0.0, 1.0])
+    return None if likelihood.labels is None else np.sort(np.asarray(likelihood.labels, float))
+
+
+def _probabilities(
+    model: AugmentedModel, X: AnyNDArray, labels: AnyNDArray, output: int
+) -> AnyNDArray:
+    """[number of labels, K]."""
+    up_to = []
+    for label in labels:
+        Y = np.full((len(X), model.num_observed), label, X.dtype)
+        if with_trials(model.likelihood):
+            Y[:, 1] = 1.0
+        up_to.append(predict_y_cdf(model, X, Y, progress=False).numpy()[:, output])
+    return np.diff(up_to, axis=0, prepend=0.0)
+
+
+def _slice(X: AnyNDArray, input_dim: int) -> AnyNDArray:
+    X_new = np.tile(np.median(X, 0), (_POINTS, 1)).astype(X.dtype)
+    X_new[:, input_dim] = np.linspace(*limits(X[:, input_dim]), _POINTS)
+    return X_new
+
+
+def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str, str]:
+    """Those of the columns of frames, or letters."""
+    x, y = data if isinstance(data, tuple | list) else (None, None)
+    x_name = str(x.columns[input_dim]) if hasattr(x, "columns") else "x"
+    if x_name == "x" and num_inputs > 1:
+        x_name = f"column {input_dim} of x"
+    if hasattr(y, "columns"):
+        return x_name, str(y.columns[output])
+    return x_name, str(getattr(y, "name", None) or "y")
+
+
+def _check_index(name: str, index: int, size: int) -> None:
+    if not isinstance(index, int | np.integer) or not 0 <= index < size:
+        raise ValueError(f"{name} must be an integer from 0 to {size - 1}. Found: {index!r}.")
+
+
+def _is_discrete(model: AugmentedModel) -> bool:
+    return model.likelihood.outcomes() is not None
+
+
+def _new_axes(number: int) -> "list[Axes]":
+    import matplotlib.pyplot as plt  # here, as GPflow: only who draws needs it
+
+    size = (6.4, 4.0) if number == 1 else (9.0, 4.2)
+    _, axes = plt.subplots(1, number, squeeze=False, figsize=size, layout="constrained")
+    return list(axes[0])
+
+
+def _finish(ax: "Axes") -> None:
+    """A legend above the data, and no box about them."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=5,
+        frameon=False,
+        fontsize="small",
+        columnspacing=1.2,
+        handletextpad=0.4,
+    )
+
+
+def inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
+    """Z [M, D] of all latent GPs, or None where there is none to be drawn."""
+    variable: Any = getattr(model, "inducing_variable", None)
+    points = getattr(variable, "inducing_variables", (variable,))
+    Zs = [point.Z.numpy() for point in points if hasattr(point, "Z")]
+    return np.concatenate(Zs) if Zs else None
+
+
+def limits(x: AnyNDArray) -> tuple[float, float]:
+    """About all x, with some margin."""
+    margin = 0.05 * np.ptp(x) or 1.0  # all the same: any width will do
+    return x.min() - margin, x.max() + margin

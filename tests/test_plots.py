@@ -1,0 +1,263 @@
+"""What is drawn is what the models say; PIT values are uniform for a right model, and only then."""
+
+from typing import Any
+
+import gpflow
+import matplotlib.colors
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.special
+import scipy.stats
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Matern32
+from matplotlib.figure import Figure
+
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    likelihoods,
+    plot_calibration,
+    plot_fit,
+)
+from gpflow_aaci.criticism.calibration import binomial_band, pit
+from gpflow_aaci.predictions import predict_y_quantile, predict_y_samples
+
+N = 40
+
+
+@pytest.fixture
+def ax() -> Any:
+    """No figure of pyplot."""
+    return Figure().subplots()
+
+
+def made(likelihood: Any, num: int = N, D: int = 1, **kwargs: Any) -> tuple[Any, AnyNDArray]:
+    """A model whose q says something, and X."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.uniform(-2.0, 2.0, size=(num, D)), rng.uniform(-2.0, 2.0, size=(7, D))
+    L = likelihood.latent_dim or kwargs.pop("num_latent_gps", 1)
+    model = AugmentedSVGP(Matern32(1.5), likelihood, Z, num_latent_gps=L, **kwargs)
+    model.q_mu.assign(rng.normal(size=model.q_mu.shape))
+    model.q_sqrt.assign(0.5 * model.q_sqrt)
+    return model, X
+
+
+# ---- the fit ----
+
+
+def test_lines_are_the_quantiles_of_gaussian_process_regression(ax: Any) -> None:
+    """And dots the data, ticks the inducing inputs."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(N, 1))
+    Y = np.sin(2.0 * X) + 0.3 * rng.normal(size=X.shape)
+    model = AugmentedSVGP(Matern32(), likelihoods.Gaussian(0.09), X.copy())
+    AugmentedNaturalGradient().minimize(model, (X, Y))
+    assert plot_fit(model, (X, Y), ax=ax, levels=[0.9, 0.2, 0.5]) is ax
+    gpr = gpflow.models.GPR((X, Y), Matern32(), noise_variance=0.09)
+    assert len(ax.lines) == 3
+    for line, level in zip(ax.lines, (0.2, 0.5, 0.9), strict=True):
+        x, y = line.get_data()
+        mean, variance = (v.numpy()[:, 0] for v in gpr.predict_y(x[:, None]))
+        np.testing.assert_allclose(y, scipy.stats.norm.ppf(level, mean, variance**0.5), atol=1e-4)
+        assert x[0] < X.min()
+        assert x[-1] > X.max()
+    dots, ticks = (c.get_offsets() for c in ax.collections[1:])
+    np.testing.assert_array_equal(np.sort(dots, 0), np.sort(np.hstack([X, Y]), 0))
+    np.testing.assert_array_equal(ticks[:, 0], X[:, 0])
+
+
+def test_of_a_slice_the_other_columns_are_at_their_medians(ax: Any) -> None:
+    """Where skewed noise has true quantiles; names are those of frames."""
+    model, X = made(likelihoods.AsymmetricLaplace(0.4, 0.8), D=3)
+    Y = X.sum(1)
+    frames = pd.DataFrame(X, columns=["a", "b", "c"]), pd.Series(Y, name="d")
+    plot_fit(model, frames, ax=ax, input_dim=1, levels=(0.1, 0.6))
+    x = ax.lines[0].get_xdata()
+    a, _, c = np.median(X, 0)
+    at = np.stack([np.full_like(x, a), x, np.full_like(x, c)], -1)
+    expected = predict_y_quantile(model, at, [0.1, 0.6])[..., 0]
+    np.testing.assert_allclose([line.get_ydata() for line in ax.lines], expected, rtol=1e-6)
+    assert ax.get_xlabel().startswith("b ")
+    assert ax.get_ylabel() == "d"
+    np.testing.assert_array_equal(
+        ax.collections[-1].get_offsets()[:, 0], model.inducing_variable.Z.numpy()[:, 1]
+    )
+
+
+def test_given_X_needs_no_data_and_is_where_it_is_drawn(ax: Any) -> None:
+    model, X = made(likelihoods.Poisson(6.0), D=2)
+    plot_fit(model, X=X, ax=ax, input_dim=1, levels=[0.7])
+    at = X[np.argsort(X[:, 1])]
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), at[:, 1])
+    expected = predict_y_quantile(model, at, 0.7)[0, :, 0]
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), expected)
+    assert not [c for c in ax.collections if c.get_label() == "data"]
+
+
+@pytest.mark.parametrize("coding", [0.0, -1.0])
+def test_of_two_labels_it_is_the_probability_of_the_upper(ax: Any, coding: float) -> None:
+    """In either coding; the second column of Y."""
+    model, X = made(likelihoods.Logistic(), num_latent_gps=2)
+    Y = np.where(np.hstack([X, -X]) > 0.3, 1.0, coding)
+    plot_fit(model, (X, Y), ax=ax, output=1)
+    (line,) = ax.lines
+    expected = model.predict_y(line.get_xdata()[:, None])[0][:, 1]
+    np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-8)
+    dots = ax.collections[0].get_offsets()
+    np.testing.assert_array_equal(dots[:, 1] == 1.0, dots[:, 0] < -0.3)
+    assert set(dots[:, 1]) == {0.0, 1.0}
+
+
+def test_of_classes_lines_are_their_probabilities_and_dots_have_their_colours(ax: Any) -> None:
+    model, X = made(likelihoods.LogisticSoftmax(3))
+    Y = np.digitize(X, [-0.5, 0.5]).astype(float)
+    plot_fit(model, (X, Y), ax=ax)
+    p = model.predict_y(ax.lines[0].get_xdata()[:, None])[0]
+    for k, line in enumerate(ax.lines):
+        np.testing.assert_allclose(line.get_ydata(), p[:, k], atol=1e-7)
+        assert line.get_label() == f"P(y = {k})"
+    dots = ax.collections[0]
+    of_dots = np.digitize(dots.get_offsets()[:, 0], [-0.5, 0.5])
+    colours = [matplotlib.colors.to_rgb(line.get_color()) for line in ax.lines]
+    np.testing.assert_allclose(dots.get_facecolors()[:, :3], np.array(colours)[of_dots])
+
+
+def test_of_trials_it_is_the_probability_of_one_and_dots_are_shares(ax: Any) -> None:
+    model, X = made(likelihoods.Binomial())
+    Y = np.tile([3.0, 4.0], (N, 1))
+    plot_fit(model, (X, Y), ax=ax)
+    (line,) = ax.lines
+    expected = model.predict_y(line.get_xdata()[:, None])[0][:, 0]
+    np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-8)
+    assert np.all(ax.collections[0].get_offsets()[:, 1] == 0.75)
+
+
+def test_given_axes_pyplot_is_left_alone(ax: Any) -> None:
+    plt.close("all")
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, N, 1))
+    model = AugmentedVGP((X, Y), Matern32(), likelihoods.Gaussian())
+    plot_fit(model, ax=ax)
+    two = plot_calibration(model, axes=Figure().subplots(1, 2))
+    assert len(two) == 2
+    assert not plt.get_fignums()
+    plot_fit(model)
+    plot_calibration(model)
+    assert len(plt.get_fignums()) == 2
+    plt.close("all")
+
+
+def test_bad_arguments_are_named(ax: Any) -> None:
+    model, X = made(likelihoods.Gaussian())
+    data = X, X
+    for kwargs, message in [
+        ({"input_dim": 1}, "input_dim must be .* 0 to 0. Found: 1"),
+        ({"output": 1}, "output must be .* 0 to 0. Found: 1"),
+        ({"levels": [0.5, 1.0]}, "levels must be in"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            plot_fit(model, data, ax=ax, **kwargs)
+    with pytest.raises(ValueError, match="data must be given"):
+        plot_fit(model, ax=ax)
+    with pytest.raises(ValueError, match="Y must be finite"):
+        plot_calibration(model, (X, np.inf * X))
+    with pytest.raises(ValueError, match=r"num_bins.*Found: 1"):
+        plot_calibration(model, data, num_bins=1)
+    with pytest.raises(ValueError, match=r"axes must be two. Found: 1"):
+        plot_calibration(model, data, axes=[ax])
+    assert not ax.has_data()
+
+
+# ---- calibration ----
+
+
+RIGHT: dict[str, Any] = {
+    "StudentT": lambda: likelihoods.StudentT(0.3, 3.0),
+    "Logistic": lambda: likelihoods.Logistic(),
+    "Poisson": lambda: likelihoods.Poisson(4.0),
+    "LogisticSoftmax": lambda: likelihoods.LogisticSoftmax(3),
+}
+
+
+@pytest.mark.by_default("StudentT", "Poisson", "Logistic")
+@pytest.mark.parametrize("name", RIGHT)
+def test_pit_of_data_from_the_model_is_uniform_and_of_others_is_not(name: str) -> None:
+    """Kolmogorov and Smirnov's test, also where y is discrete."""
+    model, X = made(RIGHT[name](), num=3_000)
+    Y = predict_y_samples(model, X, 1, seed=1)[0].numpy()
+    values = pit(model, (X, Y))
+    assert values.shape == (3_000, 1)
+    assert scipy.stats.kstest(values[:, 0], "uniform").pvalue > 0.01
+    model.q_mu.assign(-model.q_mu)
+    assert scipy.stats.kstest(pit(model, (X, Y))[:, 0], "uniform").pvalue < 1e-6
+
+
+def test_pit_of_trials_and_of_switched_parts_is_uniform() -> None:
+    """What is discrete in them is random, what is real is not."""
+    model, X = made(likelihoods.Binomial(), num=2_000)
+    rng = np.random.default_rng(1)
+    mean, variance = (part.numpy() for part in model.predict_f(X))
+    trials = rng.integers(1, 6, size=X.shape).astype(float)
+    F = mean + np.sqrt(variance) * rng.normal(size=X.shape)
+    Y = np.hstack([rng.binomial(trials.astype(int), scipy.special.expit(F)), trials])
+    assert scipy.stats.kstest(pit(model, (X, Y))[:, 0], "uniform").pvalue > 0.01
+
+    parts = [likelihoods.Gaussian(0.3), likelihoods.Logistic()]
+    model, X = made(likelihoods.Switched(parts), num=2_000)
+    mean, variance = (part.numpy() for part in model.predict_f(X))
+    F = mean + np.sqrt(variance) * rng.normal(size=X.shape)
+    real = F + np.sqrt(0.3) * rng.normal(size=X.shape)
+    label = rng.binomial(1, scipy.special.expit(F))
+    of = rng.integers(0, 2, size=X.shape)
+    Y = np.hstack([np.where(of == 0, real, label), of])
+    first, second = (pit(model, (X, Y), seed=seed)[:, 0] for seed in (0, 1))
+    assert scipy.stats.kstest(first, "uniform").pvalue > 0.01
+    np.testing.assert_array_equal(first == second, of[:, 0] == 0)
+
+
+def test_pit_of_counts_is_between_the_probabilities_below_and_up_to() -> None:
+    """By scipy's Poisson, f being known."""
+    model, X = made(likelihoods.Poisson(4.0))
+    model.q_sqrt.assign(1e-6 * model.q_sqrt)
+    model.inducing_variable.Z.assign(X[:7])
+    X, Y = X[:7], np.arange(7.0)[:, None]
+    rate = 4.0 * scipy.special.expit(model.predict_f(X)[0].numpy())
+    values = np.stack([pit(model, (X, Y), seed=seed) for seed in range(12)])
+    law = scipy.stats.poisson(rate)
+    low, high = law.cdf(Y - 1.0), law.cdf(Y)
+    assert np.all((values > low - 1e-4) & (values < high + 1e-4))
+    assert np.all(np.ptp(values, 0) > 0.4 * (high - low))
+
+
+def test_a_dataset_of_batches_has_the_pit_of_its_rows() -> None:
+    model, X = made(likelihoods.Poisson(4.0))
+    Y = np.round(np.abs(X))
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(7)
+    np.testing.assert_allclose(pit(model, batches), pit(model, (X, Y)), rtol=1e-12)
+
+
+def test_drawn_coverage_and_histogram_are_their_closed_forms() -> None:
+    """Of a Gaussian y: |y − mean| ≤ z sd."""
+    model, X = made(likelihoods.Gaussian(0.2), num=400)
+    Y = np.random.default_rng(1).normal(size=X.shape)
+    histogram, curve = plot_calibration(model, (X, Y), axes=Figure().subplots(1, 2), num_bins=8)
+    mean, variance = (part.numpy() for part in model.predict_y(X))
+    z = (Y - mean) / np.sqrt(variance)
+    nominal, drawn = curve.lines[-1].get_data()
+    inside = np.abs(z) <= scipy.stats.norm.ppf(0.5 + nominal / 2.0)
+    np.testing.assert_allclose(drawn, inside.mean(0), atol=1.0 / 400)
+    counts, _ = np.histogram(scipy.stats.norm.cdf(z), np.linspace(0.0, 1.0, 9))
+    np.testing.assert_allclose([p.get_height() for p in histogram.patches[-8:]], counts / 50.0)
+
+
+def test_the_band_holds_95_per_cent_of_right_models() -> None:
+    """And, but for what is discrete, no more."""
+    probability = np.array([0.1, 0.5, 0.9])
+    low, high = binomial_band(200, probability) * 200
+    law = scipy.stats.binom(200, probability)
+    inside = law.cdf(high) - law.cdf(low - 1.0)
+    assert np.all((inside >= 0.95) & (inside < 0.98))
