@@ -1,29 +1,19 @@
 """Head-to-head measurements: ``python -m benchmarks run CONFIG``."""
 
-import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-
-
-@contextlib.contextmanager
-def _quiet_stderr() -> Iterator[None]:
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(nowhere)
-
 
 # While it is imported TensorFlow's C++ part writes to stderr whatever the variable says
 # (tensorflow/tensorflow#100442); afterwards it heeds it, or see keep_tensorflow_quiet.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-with _quiet_stderr():
+_stderr = os.dup(2)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+try:
     import tensorflow as tf
+finally:
+    os.dup2(_stderr, 2)
+    os.close(_stderr)
 
 warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # once a day, at import
 tf.get_logger().setLevel("ERROR")  # a benchmark of many models traces many times, and means to

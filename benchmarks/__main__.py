@@ -5,6 +5,7 @@ import importlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import pandas as pd
@@ -12,11 +13,8 @@ import typer
 
 from . import keep_tensorflow_quiet
 from .cache import read_metrics
-from .config import EXPERIMENT_NAMES, ConfigError, Single, describe_config, load_config, parts
+from .config import ConfigError, Single, load_config, parts
 from .report import print_table, write_environment, write_report
-
-# The module of each has ``run(config, data folder, quiet)`` and ``report(metrics)``.
-EXPERIMENTS = {name: importlib.import_module(f"benchmarks.{name}") for name in EXPERIMENT_NAMES}
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -48,7 +46,7 @@ def run(
         for part in experiments:
             _make_writable(part.output)
         for part in experiments:
-            metrics = EXPERIMENTS[part.experiment].run(part, data_dir, quiet)
+            metrics = _module(part).run(part, data_dir, quiet)
             resolved = part.model_dump_json(indent=2, exclude={"output"})
             (part.output / "config.json").write_text(resolved + "\n")
             write_environment(metrics, part.output)
@@ -68,10 +66,20 @@ def report(config_path: _ConfigPath, overrides: _Overrides = None, quiet: _Quiet
 @app.command("list")
 def list_() -> None:
     """What is in configs/, and how many minutes it is expected to take on 2 cores."""
-    folder = Path(__file__).parents[1] / "configs"
-    with _clear_errors():
-        table = pd.DataFrame(describe_config(path) for path in sorted(folder.glob("*.toml")))
-    print_table(table, "configs/")
+    rows = []
+    for path in sorted((Path(__file__).parents[1] / "configs").glob("*.toml")):
+        what = path.read_text().partition("\n")[0].removeprefix("#").strip()  # its first comment
+        with _clear_errors():
+            minutes = load_config(path).minutes
+        rows.append(
+            {"config": path.name, "what": what, "minutes": f"{minutes:g}" if minutes else ""}
+        )
+    print_table(pd.DataFrame(rows), "configs/")
+
+
+def _module(part: Single) -> ModuleType:
+    """Where ``run(config, data folder, quiet)`` and ``report(metrics)`` of that experiment are."""
+    return importlib.import_module(f"benchmarks.{part.experiment}")
 
 
 def _report(part: Single, title: str, quiet: bool) -> None:
@@ -80,7 +88,7 @@ def _report(part: Single, title: str, quiet: bool) -> None:
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
     _make_writable(part.output)
-    made = EXPERIMENTS[part.experiment].report(read_metrics(path))
+    made = _module(part).report(read_metrics(path))
     write_report(made, title, part.output)
     if not quiet:
         for caption, table in made.tables.items():
@@ -95,10 +103,8 @@ def _make_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = error.strerror
-        raise ConfigError(
-            f"output must be a folder that can be written. Found: {folder} ({reason})."
-        ) from error
+        found = f"Found: {folder} ({error.strerror})."
+        raise ConfigError(f"output must be a folder that can be written. {found}") from error
 
 
 @contextlib.contextmanager

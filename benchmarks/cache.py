@@ -42,8 +42,8 @@ def finished(
         index, under the name of the run.
     """
     of_config = config.model_dump(mode="json", exclude=_NOT_OF_A_RUN)
-    depends_on = {"config": of_config, **key, **environment()}
-    digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:16]
+    depends_on = json.dumps({"config": of_config, **key, **environment()}, sort_keys=True)
+    digest = hashlib.sha256(depends_on.encode()).hexdigest()[:16]
     path = config.output / "runs" / f"{_slug(name)}-{digest}.csv"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
+import gpflow
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -14,6 +15,7 @@ from pydantic import (
     Field,
     PositiveFloat,
     PositiveInt,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
@@ -55,11 +57,7 @@ OfTheFirstPaper = Literal[
     "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit", "BayesianSVM"
 ]
 LikelihoodName = Literal[
-    OfTheFirstPaper,
-    "AsymmetricLaplace",
-    "NegativeBinomial",
-    "Poisson",
-    "LogisticSoftmax",
+    OfTheFirstPaper, "AsymmetricLaplace", "NegativeBinomial", "Poisson", "LogisticSoftmax"
 ]
 GPFlowsName = Literal["MultiClass", "Softmax", "Poisson"]
 
@@ -104,12 +102,25 @@ class LikelihoodConfig(_Strict):
             raise ValueError(f"warp: must be of a real y, which {self.name} is not of")
         return self
 
+    def make(self, num_classes: int | None = None) -> likelihoods.AugmentedLikelihood:
+        """The likelihood itself."""
+        own = {"num_classes": num_classes} if self.kind == "classes" else self.parameters
+        likelihood = getattr(likelihoods, self.name)(**own)
+        if self.warp is not None:
+            likelihood = likelihoods.Warped(likelihood, getattr(likelihoods.warps, self.warp)())
+        if not self.trainable:  # else what is fixed by its nature (a quantile's level) stays so
+            gpflow.set_trainable(likelihood, False)
+        return likelihood
+
 
 class KernelConfig(_Strict):
     name: Literal["SquaredExponential", "Matern12", "Matern32", "Matern52"] = "SquaredExponential"
     ard: bool = True  # a lengthscale for every input dimension
     variance: PositiveFloat = 1.0
     lengthscale: PositiveFloat | None = None  # at the start; the rms distance of two inputs
+
+
+_SYNTHETIC = "synthetic:"
 
 
 class Problem(_Strict):
@@ -124,8 +135,30 @@ class Problem(_Strict):
     in_units_of_y: bool = False  # NLL, RMSE and ELBO; else of standard deviations
     likelihood: LikelihoodConfig
 
+    @property
+    def made_up(self) -> str | None:
+        """Of which data set the shape is, where there are no data."""
+        name = self.data.removeprefix(_SYNTHETIC)
+        return name if name != self.data else None
+
+    @property
+    def title(self) -> str:
+        """Its name in tables and figures: made-up data are called so whatever name they have."""
+        name = self.name or Path(self.made_up or self.data).name.split(".")[0]
+        return f"{name} (synthetic)" if self.made_up else name
+
+
+def _distinct_titles(problems: list[Problem]) -> list[Problem]:
+    """Results go by them."""
+    titles = [problem.title for problem in problems]
+    for i, title in enumerate(titles):
+        if title in titles[:i]:
+            raise ValueError(f"problem.{i}.name must differ from others. Found: {title!r} again")
+    return problems
+
 
 T = TypeVar("T")
+Problems = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct_titles)]
 # A grid of one point may be written as that point.
 Grid = Annotated[
     list[T], BeforeValidator(lambda value: value if isinstance(value, list) else [value])
@@ -179,7 +212,7 @@ Method = Annotated[Alternating | NatGrad | Adam | Scipy | Collapsed, Field(discr
 
 class Convergence(Experiment):
     experiment: Literal["convergence"]
-    problem: list[Problem] = Field(min_length=1)
+    problem: Problems[Problem]
     method: list[Method] = Field(min_length=1)
     kernel: KernelConfig = KernelConfig()
     num_inducing: PositiveInt = 200
@@ -209,23 +242,18 @@ class Convergence(Experiment):
         return self
 
 
-def _of_the_first_paper(problems: list[Problem]) -> list[Problem]:
-    accepted = get_args(OfTheFirstPaper)
-    for i, problem in enumerate(problems):
-        if problem.likelihood.name not in accepted or problem.likelihood.warp:
-            raise ValueError(
-                f"{i}.likelihood: must be one of {', '.join(accepted)}, not warped. "
-                f"Found: {problem.likelihood}"
-            )
-    return problems
+class PapersLikelihood(LikelihoodConfig):
+    name: OfTheFirstPaper
+    warp: None = None
 
 
-PapersProblems = Annotated[list[Problem], Field(min_length=1), AfterValidator(_of_the_first_paper)]
+class PapersProblem(Problem):
+    likelihood: PapersLikelihood
 
 
 class AugmentationGap(Experiment):
     experiment: Literal["augmentation_gap"]
-    problem: PapersProblems
+    problem: Problems[PapersProblem]
     kernel_variance: PositiveFloat = 0.1
     smallest_lengthscale: PositiveFloat = 1e-2
     largest_lengthscale: PositiveFloat = 1e2
@@ -282,7 +310,7 @@ SamplingMethod = Annotated[GibbsMethod | HMCMethod | OtherSampler, Field(discrim
 
 class Sampling(Experiment):
     experiment: Literal["sampling"]
-    problem: PapersProblems
+    problem: Problems[PapersProblem]
     method: list[SamplingMethod] = Field(min_length=1)
     num_chains: int = Field(5, ge=2)
     num_samples: int = Field(10_000, ge=20)  # most draws of every chain that are kept
@@ -315,13 +343,7 @@ class Suite(Experiment):
 
 
 Config = Single | Suite
-
-_BY_NAME: dict[str, type[Single] | type[Suite]] = {
-    get_args(model.model_fields["experiment"].annotation)[0]: model for model in get_args(Config)
-}
-
-
-EXPERIMENT_NAMES = [name for name in _BY_NAME if name != "suite"]
+_CONFIG: TypeAdapter[Config] = TypeAdapter(Annotated[Config, Field(discriminator="experiment")])
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -332,29 +354,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     :raises ConfigError: for a missing file, a TOML error, an unknown key or a wrong value.
     """
     try:
-        raw = tomllib.loads(path.read_text())
+        raw = {"experiment": None} | tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML ({error}).") from error
     for override in overrides:
         _override(raw, override)
-    experiment = raw.get("experiment")
-    if experiment not in _BY_NAME:
-        accepted = ", ".join(_BY_NAME)
-        raise ConfigError(f"{path}: experiment must be one of {accepted}. Found: {experiment!r}.")
     try:
-        return _BY_NAME[experiment].model_validate(raw)
+        return _CONFIG.validate_python(raw)
     except ValidationError as error:
         raise ConfigError(f"{path}:\n" + "\n".join(map(_explain, error.errors()))) from error
-
-
-def describe_config(path: Path) -> dict[str, object]:
-    """Its name, its first comment and the minutes it takes."""
-    first = path.read_text().partition("\n")[0]
-    minutes = load_config(path).minutes
-    description = first.removeprefix("#").strip() if first.startswith("#") else ""
-    return {"config": path.name, "what": description, "minutes": f"{minutes:g}" if minutes else ""}
 
 
 def parts(config: Config) -> list[Single]:
@@ -378,14 +388,15 @@ def _override(raw: dict[str, Any], text: str) -> None:
         ) from error
     at: Any = raw
     for depth, name in enumerate(names):
+        entry: Any = name
         where = ".".join(names[:depth])
         if isinstance(at, list):
             if not (name.isdecimal() and int(name) < len(at)):
                 last = len(at) - 1
                 raise ConfigError(f"--set {key}: {where} has entries 0 to {last}. Found: {name!r}.")
+            entry = int(name)
         elif not isinstance(at, dict):
             raise ConfigError(f"--set {key}: {where} is {at!r} and has no keys. Found: {name!r}.")
-        entry: Any = int(name) if isinstance(at, list) else name
         if depth == len(names) - 1:
             at[entry] = parsed
         else:
@@ -393,7 +404,8 @@ def _override(raw: dict[str, Any], text: str) -> None:
 
 
 def _explain(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    found = "" if problem["type"] == "value_error" else f" Found: {problem['input']!r}."
+    where = ".".join(map(str, problem["loc"][1:]))  # the first is the experiment
+    message = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+    says_all = problem["type"] in ("value_error", "union_tag_invalid")
+    found = "" if says_all else f" Found: {problem['input']!r}."
     return "  " + (f"{where}: " if where else "") + f"{message}.{found}"

@@ -24,13 +24,14 @@ from .config import Convergence
 from .datasets import Dataset, load_datasets
 from .methods import GPFLOWS, LABELS, Model, Setting, Start, Step
 from .metrics import Measured, evaluator, metric_names
-from .report import Report, band, fixed, in_order, one_legend, over_seeds, style, subplots
+from .report import Report, band, fixed, in_order, one_legend, style, subplots
 
 _FIRST_EVALUATION, _EVALUATION_RATIO = 0.01, 1.1  # training seconds, and from one to the next
 _WINDOW = 200  # steps that must gain together
 TOLERANCES = (0.05, 0.005)  # nats: the first seconds, and the end
 _OURS = LABELS["collapsed"]
 _TURN = ["problem", "seed", "repeat"]
+_RUN = [*_TURN, "method", "setting"]
 _KEYS = ["problem", "method"]
 
 
@@ -48,26 +49,22 @@ def run(config: Convergence, folder: Path, quiet: bool = False) -> pd.DataFrame:
         if not dataset.problem.full:
             split = dataset.split(config.test_fraction, config.seeds[0], config.max_test)
             methods.clustered(split, config.num_inducing)
-    first, *later = itertools.product(config.seeds, range(config.repeats))
-    runs: list[pd.DataFrame] = []
+    turns = list(itertools.product(config.seeds, range(config.repeats)))
+    tables: list[pd.DataFrame] = []
     with progress_bar(not quiet, total=len(grid) * len(datasets), unit="run") as progress:
-
-        def turn(dataset: Dataset, settings: list[Setting], seed: int, repeat: int) -> None:
-            for setting in settings:
-                progress.set_description(f"{dataset.name}: {setting.method}, {setting}")
-                runs.append(_finished(config, dataset, setting, seed, repeat))
-                progress.update()
-
         for dataset in datasets:
-            turn(dataset, grid, *first)
-            if not later:
-                continue
-            names = best_and_fastest(pd.concat(runs[-len(grid) :]))
-            chosen = [s for s in grid if s.is_papers or (s.method, str(s)) in names]
-            progress.total += len(chosen) * len(later)
-            for seed, repeat in later:
-                turn(dataset, chosen, seed, repeat)
-    return pd.concat(runs, ignore_index=True)
+            settings = grid
+            for turn in turns:
+                for setting in settings:
+                    label = f"{dataset.problem.title}: {setting.method}, {setting}"
+                    progress.set_description(label)
+                    tables.append(_finished(config, dataset, setting, *turn))
+                    progress.update()
+                if turn == turns[0] and len(turns) > 1:
+                    names = best_and_fastest(pd.concat(tables[-len(grid) :]))
+                    settings = [s for s in grid if s.is_papers or (s.method, str(s)) in names]
+                    progress.total += len(settings) * (len(turns) - 1)
+    return pd.concat(tables, ignore_index=True)
 
 
 def report(metrics: pd.DataFrame) -> Report:
@@ -94,7 +91,7 @@ def report(metrics: pd.DataFrame) -> Report:
             "of all methods; medians over seeds. Tracing is left out unless said."
         )
         tables[caption] = beside_gpflow_table(metrics)
-    failed = _ends(metrics)[lambda ends: ends.status.str.startswith("failed")]
+    failed = _ends(metrics)[_have_failed]
     if len(failed):
         columns = ["problem", "method", "setting", "seed", "step", "status"]
         tables["Runs that failed, and the step after which they did."] = failed[columns]
@@ -115,15 +112,16 @@ def report(metrics: pd.DataFrame) -> Report:
 def _finished(
     config: Convergence, dataset: Dataset, setting: Setting, seed: int, repeat: int
 ) -> pd.DataFrame:
-    parts = [dataset.name, setting.kind, setting.likelihood, seed, repeat or None]
+    problem = dataset.problem
+    parts = [problem.title, setting.kind, setting.likelihood, seed, repeat or None]
     name = "-".join(str(part) for part in parts if part is not None)
-    of_run = {"method": setting.method, "setting": str(setting), "seed": seed}
-    of_run |= {"repeat": repeat, "is_papers": setting.is_papers}
+    of_run = {"problem": problem.title, "method": setting.method, "setting": str(setting)}
+    of_run |= {"seed": seed, "repeat": repeat, "is_papers": setting.is_papers}
 
     def run() -> pd.DataFrame:
         split = dataset.split(config.test_fraction, seed, config.max_test)
-        start = methods.make_start(split, dataset.problem, config.num_inducing, seed, config.kernel)
-        label = {"problem": dataset.name, **of_run, **metric_names(dataset.problem)}
+        start = methods.make_start(split, problem, config.num_inducing, seed, config.kernel)
+        label = of_run | metric_names(problem)
         return pd.DataFrame(label | row for row in _run_one(config, setting, start, seed))
 
     def curves(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -182,12 +180,12 @@ class _Run:
     def end(self, status: str) -> list[dict[str, Any]]:
         """All rows; of a failure, one more of what was last measured."""
         if status.startswith("failed"):
-            self._record(Measured(**{name: self.rows[-1][name] for name in Measured._fields}))
+            self.rows.append(self.rows[-1] | {"step": self._step, "seconds": self._seconds})
         self.rows[-1]["status"] = status
         return self.rows
 
-    def _record(self, measured: Measured | None = None) -> None:
-        measured = measured or self._evaluate()
+    def _record(self) -> None:
+        measured = self._evaluate()
         if not np.isfinite(measured.nll):
             raise _EndOfRunError("failed: not finite")
         times = {"step": self._step, "seconds": self._seconds, "tracing_seconds": self._tracing}
@@ -295,21 +293,19 @@ def smooth_nll(run: pd.DataFrame) -> np.ndarray:
 
 def time_to(run: pd.DataFrame, nll: float) -> float:
     """Training seconds from which on the smoothed test NLL stays at or below ``nll``; or inf."""
-    if len(run) < 3 or run.status.iloc[-1].startswith("failed"):
+    if len(run) < 3 or _have_failed(run).iloc[-1]:
         return np.inf
     above = np.flatnonzero(smooth_nll(run) > nll)
-    if len(above) == 0:
-        return float(run.seconds.iloc[0])
-    return np.inf if above[-1] + 1 == len(run) else float(run.seconds.iloc[above[-1] + 1])
+    first = above[-1] + 1 if len(above) else 0
+    return float(run.seconds.iloc[first]) if first < len(run) else np.inf
 
 
 def _judged(metrics: pd.DataFrame) -> pd.DataFrame:
     """A row for every run: its smoothed final NLL, and seconds to near the lowest of its turn."""
     rows = []
-    for _, run in metrics.groupby([*_TURN, "method", "setting"], sort=False):
-        end = run.iloc[-1]
-        final = np.inf if end.status.startswith("failed") else smooth_nll(run)[-1]
-        rows.append({**end, "final": final, "run": run})
+    for _, run in metrics.groupby(_RUN, sort=False):
+        final = np.inf if _have_failed(run).iloc[-1] else smooth_nll(run)[-1]
+        rows.append({**run.iloc[-1], "final": final, "run": run})
     each = pd.DataFrame(rows)
     each["lowest"] = each.groupby(_TURN).final.transform("min")
     for tolerance in TOLERANCES:
@@ -320,12 +316,12 @@ def _judged(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def best_and_fastest(metrics: pd.DataFrame) -> set[tuple[str, str]]:
     """(method, setting) of each method that end lowest, or are soonest near the best of all."""
-    chosen = set()
-    for method, runs in _judged(metrics).groupby("method"):
-        for column in ("final", *TOLERANCES):
-            first = runs.loc[runs[column].idxmin()]
-            if np.isfinite(first[column]) or column == "final":  # all failed: say so at every seed
-                chosen.add((method, first.setting))
+    each, chosen = _judged(metrics), set()
+    for column in ("final", *TOLERANCES):
+        first = each.loc[each.groupby("method")[column].idxmin()]
+        if column != "final":  # of a method that has failed always, say so at every seed
+            first = first[np.isfinite(first[column])]
+        chosen |= set(zip(first.method, first.setting, strict=True))
     return chosen
 
 
@@ -365,8 +361,7 @@ def beside_gpflow_table(metrics: pd.DataFrame) -> pd.DataFrame:
         best=rivals[near].groupby(_TURN).min(),
         excess=ours.final - ours.lowest,
     )
-    columns = ["seconds", "total", "nll", "excess", "near", "own", "best"]
-    m = times[columns].groupby("problem", sort=False).median()
+    m = times.groupby("problem", sort=False).median(numeric_only=True)
     limits = _limits(metrics).reindex(m.index)
     table = {
         "returned [s]": m.seconds.map(_reached),
@@ -403,53 +398,48 @@ def _ratio(gpflows: float, own: float, limit: float) -> str:
 
 
 def _ends(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The last evaluation of every run."""
-    return metrics.groupby([*_TURN, "method", "setting"], sort=False).tail(1)
+    """The last evaluation of every run, and its seconds in total."""
+    ends = metrics.groupby(_RUN, sort=False).tail(1)
+    return ends.assign(total=ends.seconds + ends.tracing_seconds)
+
+
+def _have_failed(runs: pd.DataFrame) -> "pd.Series[bool]":
+    return runs.status.str.startswith("failed")
 
 
 def best_runs(metrics: pd.DataFrame) -> pd.DataFrame:
     """The rows of each problem and method's grid point that ends with the lowest test NLL."""
     ends = _ends(metrics)
     # A failed run is last in line even where its NLL had been low; one of all seeds comes first.
-    value = ends.nll.where(~ends.status.str.startswith("failed"), np.inf)
-    each = ends.assign(value=value).groupby([*_KEYS, "setting"], sort=False).value
-    order = each.agg(["size", "mean"]).sort_values(
-        ["size", "mean"], ascending=[False, True], kind="stable"
-    )
-    return metrics.merge(order.reset_index().drop_duplicates(_KEYS)[[*_KEYS, "setting"]])
+    ends = ends.assign(lost=-1, value=ends.nll.where(~_have_failed(ends), np.inf))
+    order = ends.groupby([*_KEYS, "setting"], sort=False).agg({"lost": "sum", "value": "mean"})
+    first = order.sort_values(["lost", "value"], kind="stable").reset_index()
+    return metrics.merge(first.drop_duplicates(_KEYS)[[*_KEYS, "setting"]])
 
 
 def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """The end of each method's best grid point, medians over seeds; how many runs failed."""
     best = _ends(best_runs(metrics)).groupby(_KEYS, sort=False)
     median, first = best.median(numeric_only=True), best.first()
-    failed = (
-        _ends(metrics)
-        .groupby(_KEYS)
-        .status.agg(lambda status: f"{status.str.startswith('failed').sum()} of {len(status)}")
-    )
+    ends = _ends(metrics)
+    failed = ends.assign(failed=_have_failed(ends)).groupby(_KEYS).failed
     table = {
         "test NLL": fixed(median.nll, 4),
         "plug-in NLL": fixed(median.plugin_nll, 4),
         "error or RMSE": fixed(median.error, 3) + " (" + first.error_metric + ")",
         "calibration": fixed(median.calibration, 3) + " (" + first.calibration_metric + ")",
         "best setting": first.setting,
-        "runs failed": failed.reindex(median.index),
+        "runs failed": failed.agg(lambda runs: f"{runs.sum()} of {len(runs)}"),
     }
-    return pd.DataFrame(table).reset_index()
+    return pd.DataFrame(table, index=median.index).reset_index()
 
 
 def returns_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """When each method ended and why, with and without tracing; beside fit_collapsed's end."""
     ends = _ends(best_runs(metrics)).set_index(_TURN)
-    ends = ends.assign(total=ends.seconds + ends.tracing_seconds)
     ours = ends[ends.method == _OURS].reindex(ends.index)
-    ends = ends.assign(
-        times=ends.total / ours.total,
-        bare_times=ends.seconds / ours.seconds,
-        above=ends.elbo - ours.elbo,
-    )
-    groups = ends.groupby(_KEYS, sort=False)
+    ratios = {"times": ends.total / ours.total, "bare_times": ends.seconds / ours.seconds}
+    groups = ends.assign(**ratios, above=ends.elbo - ours.elbo).groupby(_KEYS, sort=False)
     median = groups.median(numeric_only=True)
     table = {
         "with tracing [s]": fixed(median.total, 2),
@@ -471,17 +461,14 @@ def returns_table(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def convergence_figure(runs: pd.DataFrame) -> Figure:
     """Test NLL and error against training seconds: median and range over seeds."""
-    problems = list(dict.fromkeys(runs.problem))
+    problems = list(runs.problem.unique())
     # A run that failed at once has no curve.
-    of_run = runs.groupby([*_TURN, "method", "setting"])
-    runs = runs[of_run.seconds.transform("max") > 0]
+    runs = runs[runs.groupby(_RUN).seconds.transform("max") > 0]
     figure, axes = subplots(2, len(problems), 4.4, 2.9)
     for column, problem in zip(axes.T, problems, strict=True):
         rows = runs[runs.problem == problem]
-        column[0].set_title(problem.replace("_", " "))
-        column[0].set_ylabel("test NLL [nats per datum]")
-        column[1].set_ylabel(f"test {rows.error_metric.iloc[0]}")
-        column[1].set_xlabel("training time [s]")
+        column[0].set(title=problem.replace("_", " "), ylabel="test NLL [nats per datum]")
+        column[1].set(xlabel="training time [s]", ylabel=f"test {rows.error_metric.iloc[0]}")
         for ax, metric in zip(column, ("nll", "error"), strict=True):
             for method in in_order(rows.method):
                 seconds, *values = _over_seeds(rows[rows.method == method], metric)
@@ -490,17 +477,14 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
             low, high = shown.min(), shown.quantile(0.9)
             room = max(high - low, 1e-3)
             ax.set(xscale="log", ylim=(low - 0.05 * room, high + 0.1 * room))
-    one_legend(figure, axes, over_seeds(runs))
+    one_legend(figure, axes, runs.seed.nunique())
     return figure
 
 
 def returns_figure(runs: pd.DataFrame) -> Figure:
     """Seconds until each method ended, those left out that failed; medians."""
-    ends = _ends(runs)
-    ends = ends[~ends.status.str.startswith("failed")].assign(
-        total=ends.seconds + ends.tracing_seconds
-    )
-    problems = list(dict.fromkeys(runs.problem))[::-1]
+    ends = _ends(runs)[lambda ends: ~_have_failed(ends)]
+    problems = list(runs.problem.unique()[::-1])
     figure, axes = subplots(1, 1, 6.4, 1.4 + 0.4 * len(problems))
     ax = axes[0, 0]
     for method in in_order(ends.method):
@@ -511,7 +495,7 @@ def returns_figure(runs: pd.DataFrame) -> Figure:
         ax.plot(medians.seconds, height, **points, markerfacecolor="none")
     ax.set_yticks(range(len(problems)), [problem.replace("_", " ") for problem in problems])
     ax.set(xscale="log", xlabel="seconds until the end (hollow: without tracing)")
-    ax.set_ylim(-0.5, len(problems) - 0.5)
+    ax.set(ylim=(-0.5, len(problems) - 0.5))
     one_legend(figure, axes)
     return figure
 
@@ -522,8 +506,7 @@ def _over_seeds(runs: pd.DataFrame, metric: str) -> tuple[np.ndarray, ...]:
     first = max(run.seconds.iloc[0] for run in each)
     last = max(run.seconds.iloc[-1] for run in each)
     seconds = np.geomspace(first, max(last, 1.01 * first), 120)
-    values = []
-    for run in each:  # what it had reached by then: the last evaluation before it
-        reached = np.searchsorted(run.seconds, seconds * (1 + 1e-9)) - 1
-        values.append(run[metric].to_numpy()[reached])
+    # What it had reached by then: the last evaluation before it.
+    reached = [np.searchsorted(run.seconds, seconds * (1 + 1e-9)) - 1 for run in each]
+    values = [run[metric].to_numpy()[at] for run, at in zip(each, reached, strict=True)]
     return seconds, *(reduce(values, axis=0) for reduce in (np.median, np.min, np.max))

@@ -8,7 +8,7 @@ one of its own likelihoods instead, and have it in their name.
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import gpflow
 import numpy as np
@@ -18,7 +18,7 @@ from gpflow.keras import tf_keras
 import gpflow_aaci
 
 from .config import ConfigError, GPFlowsName, KernelConfig, LikelihoodConfig, Method, Problem
-from .datasets import Array, Split
+from .datasets import Array, Dataset, Split, made_up
 
 LABELS = {
     "collapsed": "AACI, collapsed",
@@ -27,18 +27,6 @@ LABELS = {
     "adam": "Adam",
     "scipy": "Scipy L-BFGS",
 }
-
-
-def label(kind: str, likelihood: str | None = None) -> str:
-    """The method's name, in parentheses the likelihood where it is not the problem's."""
-    return LABELS[kind] + (f" ({likelihood})" if likelihood else "")
-
-
-GPFLOWS = tuple(
-    label(kind, likelihood)
-    for kind in ("natgrad", "adam", "scipy")
-    for likelihood in (None, *get_args(GPFlowsName))
-)
 
 
 @dataclass(frozen=True)
@@ -53,8 +41,8 @@ class Setting:
 
     @property
     def method(self) -> str:
-        """Its name, whatever the point of its grid."""
-        return label(self.kind, self.likelihood)
+        """Its name, whatever the point of its grid; the likelihood where not the problem's."""
+        return LABELS[self.kind] + (f" ({self.likelihood})" if self.likelihood else "")
 
     @property
     def is_papers(self) -> bool:
@@ -62,14 +50,17 @@ class Setting:
         return self in _PAPERS
 
     def __str__(self) -> str:
-        parts = [
-            f"step {self.gamma}" if self.gamma else "",
-            "ramp" if self.ramp else "",
-            f"lr {self.learning_rate:g}" if self.learning_rate else "",
-        ]
-        return ", ".join(part for part in parts if part) or "nothing to tune"
+        parts = [f"step {self.gamma}"] if self.gamma else []
+        parts += ["ramp"] if self.ramp else []
+        parts += [f"lr {self.learning_rate:g}"] if self.learning_rate else []
+        return ", ".join(parts) or "nothing to tune"
 
 
+GPFLOWS = tuple(
+    Setting(kind, likelihood=likelihood).method
+    for kind in ("natgrad", "adam", "scipy")
+    for likelihood in (None, *get_args(GPFlowsName))
+)
 _PAPERS = (
     Setting("alternating", 1e-3, "robbins-monro"),
     Setting("natgrad", 1e-3, 0.1, ramp=True),
@@ -85,18 +76,15 @@ def settings(method: Method) -> list[Setting]:
     return [Setting(method.kind, *point, *others) for point in itertools.product(rates, gammas)]
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """Where every method starts."""
 
     kernel: KernelConfig
     problem: Problem
     split: Split
     Z: Array | None  # [M, D]; none for a full GP
-    lengthscale: float
 
 
-_CLUSTERED = 100_000
 _KERNEL = KernelConfig()
 
 
@@ -106,7 +94,7 @@ def clustered(split: Split, num_inducing: int) -> Array:
 
     :raises ConfigError: where fewer than ``num_inducing`` of them are distinct.
     """
-    some = split.X[:_CLUSTERED]  # in random order; of millions, a part has the same centres
+    some = split.X[:100_000]  # in random order; of millions, a part has the same centres
     distinct = len(np.unique(some, axis=0))
     if num_inducing > distinct:
         raise ConfigError(
@@ -120,43 +108,21 @@ def make_start(
     split: Split, problem: Problem, num_inducing: int, seed: int, kernel: KernelConfig = _KERNEL
 ) -> Start:
     """
-    k-means++ centres for Z, the root mean squared distance for a lengthscale not given.
+    The centres of k-means++ for Z.
 
     :raises ConfigError: for more inducing points than distinct training inputs.
     """
     Z = None
     if not problem.full:
         Z = gpflow_aaci.kmeans_plusplus(clustered(split, num_inducing), num_inducing, seed)
-    lengthscale = kernel.lengthscale or root_mean_squared_distance(split.X)
-    return Start(kernel, problem, split, Z, lengthscale)
+    return Start(kernel, problem, split, Z)
 
 
 def synthetic_start(num_data: int, input_dim: int, num_inducing: int) -> Start:
-    """Of a wave in many dimensions with Student-t noise."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(num_data, input_dim))
-    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.3 * rng.standard_t(3, size=(num_data, 1))
-    problem = Problem(data="wave", likelihood=LikelihoodConfig(name="StudentT"))
-    return make_start(Split("wave", X, Y, X[:100], Y[:100]), problem, num_inducing, seed=0)
-
-
-def root_mean_squared_distance(X: Array) -> float:
-    """Of two rows: E‖x − x'‖² = 2 Σ_d Var x_d."""
-    return float(np.sqrt(2.0 * X.var(axis=0).sum()))
-
-
-def make_likelihood(
-    config: LikelihoodConfig, num_classes: int | None = None
-) -> gpflow_aaci.likelihoods.AugmentedLikelihood:
-    """The likelihood of that name."""
-    own = {"num_classes": num_classes} if config.kind == "classes" else config.parameters
-    likelihood = getattr(gpflow_aaci.likelihoods, config.name)(**own)
-    if config.warp is not None:
-        warp = getattr(gpflow_aaci.likelihoods.warps, config.warp)()
-        likelihood = gpflow_aaci.likelihoods.Warped(likelihood, warp)
-    if not config.trainable:  # else what is fixed by its nature (a quantile's level) stays so
-        gpflow.set_trainable(likelihood, False)
-    return likelihood
+    """Of made-up data of that shape with Student-t noise."""
+    problem = Problem(data="synthetic", likelihood=LikelihoodConfig(name="StudentT"))
+    dataset = Dataset(problem, *made_up((num_data, input_dim), problem))
+    return make_start(dataset.whole(), problem, num_inducing, seed=0)
 
 
 Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
@@ -171,19 +137,19 @@ def make_model(start: Start, is_augmented: bool, gpflows: GPFlowsName | None = N
     :param gpflows: a likelihood of GPflow's own in the place of the problem's.
     """
     X, Y = start.split.X, start.split.Y
-    lengthscales = [start.lengthscale] * X.shape[1] if start.kernel.ard else start.lengthscale
+    # Unless given, the root mean square of the distance of two inputs: E‖x − x'‖² = 2 Σ_d Var x_d.
+    lengthscales = start.kernel.lengthscale or np.sqrt(2.0 * X.var(axis=0).sum())
+    lengthscales = [lengthscales] * X.shape[1] if start.kernel.ard else lengthscales
     make_kernel = getattr(gpflow.kernels, start.kernel.name)
     kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
-    kind, K = start.split.kind, start.split.num_classes
+    K = start.split.num_classes
+    likelihood = start.problem.likelihood.make(K)
     if gpflows is not None:
-        likelihood = getattr(gpflow.likelihoods, gpflows)(*([K] if kind == "classes" else []))
-    else:
-        likelihood = make_likelihood(start.problem.likelihood, K)
-    options: dict[str, Any] = {"num_latent_gps": K if kind == "classes" else 1}
-    if kind in ("classes", "counts"):
+        likelihood = getattr(gpflow.likelihoods, gpflows)(*([K] if K else []))
+    options: dict[str, Any] = {"num_latent_gps": max(K, 1)}
+    if start.split.kind in ("classes", "counts"):
         # Where every σ(f) is ½ no class has more than 2/(K + 1).
-        of_all = -np.log(K) if kind == "classes" else 0.0
-        options["mean_function"] = gpflow.functions.Constant(of_all)
+        options["mean_function"] = gpflow.functions.Constant(-np.log(max(K, 1)))
     if start.Z is None:
         full = gpflow_aaci.AugmentedVGP if is_augmented else gpflow.models.VGP
         return full((X, Y), kernel, likelihood, **options)
@@ -199,16 +165,13 @@ Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor] | None
 
 def all_rows(start: Start) -> Batch:
     """In one batch."""
-    is_full = start.Z is None
-    return None if is_full else (tf.constant(start.split.X), tf.constant(start.split.Y))
+    return None if start.Z is None else (tf.constant(start.split.X), tf.constant(start.split.Y))
 
 
 _SCHEDULES: dict[Any, Any] = {
     "adaptive": gpflow_aaci.AdaptiveStepSize,
     "robbins-monro": gpflow_aaci.RobbinsMonro,
 }
-_FIRST_GAMMA = 1e-5
-
 Step = Callable[[], None]
 """One step of training; raises ``tf.errors.InvalidArgumentError`` where it cannot be taken."""
 
@@ -231,13 +194,12 @@ def make_method(
         alternate = tf.function(lambda: optimizer.minimize(model, data), autograph=False)
         return model, alternate, [*model.variables, *optimizer.variables, *adam.variables]
 
-    natural = None
-    gamma = tf.Variable(_FIRST_GAMMA if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)
-    q = [(model.q_mu, model.q_sqrt)]
-    if setting.kind == "natgrad":
-        gpflow.set_trainable(model.q_mu, False)
-        gpflow.set_trainable(model.q_sqrt, False)
-        natural = gpflow.optimizers.NaturalGradient(gamma)
+    gamma = tf.Variable(1e-5 if setting.ramp else setting.gamma or 0.0, dtype=tf.float64)
+    natural = gpflow.optimizers.NaturalGradient(gamma)
+    has_natural, q = setting.kind == "natgrad", (model.q_mu, model.q_sqrt)
+    if has_natural:  # else q is among the variables of Adam
+        for parameter in q:
+            gpflow.set_trainable(parameter, False)
     adam.build(model.trainable_variables)
 
     @tf.function(autograph=False)
@@ -247,8 +209,8 @@ def make_method(
         def loss() -> tf.Tensor:
             return model.training_loss() if batch is None else model.training_loss(batch)
 
-        if natural is not None:  # else q is among the variables of Adam
-            natural.minimize(loss, q)
+        if has_natural:
+            natural.minimize(loss, [q])
         adam.minimize(loss, model.trainable_variables)
 
     variables = [*model.variables, *adam.variables, gamma]
@@ -273,9 +235,6 @@ def _ramp(step: Step, gamma: tf.Variable, largest: Any) -> Step:
     return ramped
 
 
-_SHUFFLED = 100_000
-
-
 def minibatches(start: Start, batch_size: int, seed: int) -> Iterator[Batch]:
     """Shuffled batches without end, the same for every method; or all rows again and again."""
     X, Y = start.split.X, start.split.Y
@@ -283,7 +242,7 @@ def minibatches(start: Start, batch_size: int, seed: int) -> Iterator[Batch]:
         return itertools.repeat(all_rows(start))
     dataset = tf.data.Dataset.from_tensor_slices((X, Y))
     # The rows are in random order as they are: a buffer of millions would only cost memory.
-    dataset = dataset.shuffle(min(len(X), _SHUFFLED), seed=seed).repeat()
+    dataset = dataset.shuffle(min(len(X), 100_000), seed=seed).repeat()
     return iter(dataset.batch(batch_size).prefetch(1))
 
 

@@ -15,8 +15,6 @@ from .config import Problem
 from .datasets import Array, Split
 
 NOMINAL = 0.9  # of the central predictive intervals whose coverage is reported
-_BINS = 10
-_ELBO_ROWS = 2_000
 
 
 class Measured(NamedTuple):
@@ -36,7 +34,7 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
     if isinstance(likelihood, gpflow.likelihoods.MonteCarloLikelihood):  # its 100 are for training
         likelihood = copy.deepcopy(likelihood)
         likelihood.num_monte_carlo_points = 2_000
-    X_fit, Y_fit = tf.constant(split.X[:_ELBO_ROWS]), tf.constant(split.Y[:_ELBO_ROWS])
+    X_fit, Y_fit = tf.constant(split.X[:2_000]), tf.constant(split.Y[:2_000])
 
     @tf.function(autograph=False)
     def predict() -> list[tf.Tensor]:
@@ -56,11 +54,10 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
             of_y = likelihood.predict_cdf(X, Fmu, Fvar, Y)
         return [nll, plugin_nll, y_mean, Fmu, elbo, of_y]
 
-    unit = np.log(split.y_scale)
+    unit, y = np.log(split.y_scale), split.Y_test
 
     def evaluate() -> Measured:
         nll, plugin_nll, y_mean, Fmu, elbo, of_y = (value.numpy() for value in predict())
-        y = split.Y_test
         if split.kind == "binary":
             error = np.mean((y_mean > 0.5) != (y > 0.5))
             calibration = expected_calibration_error(y_mean, y)
@@ -69,7 +66,8 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
             error = 1.0 - np.mean(is_right)
             calibration = expected_calibration_error(y_mean.max(axis=1), is_right)
         elif split.kind == "quantile":
-            error = split.y_scale * pinball_loss(y - Fmu, likelihood.quantile.numpy())
+            r, level = y - Fmu, likelihood.quantile.numpy()
+            error = split.y_scale * np.mean(r * (level - (r < 0.0)))  # the pinball loss
             calibration = np.mean(y <= Fmu)
         else:
             error = split.y_scale * np.sqrt(np.mean((y_mean - y) ** 2))
@@ -94,11 +92,6 @@ def metric_names(problem: Problem) -> dict[str, str]:
     return {"error_metric": error, "calibration_metric": calibration}
 
 
-def pinball_loss(residual: Array, quantile: float) -> float:
-    """Mean of τ r where r > 0, (τ − 1) r elsewhere."""
-    return float(np.mean(residual * (quantile - (residual < 0.0))))
-
-
 def plugin_log_density(
     likelihood: gpflow.likelihoods.Likelihood, X: tf.Tensor, Fmu: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
@@ -113,8 +106,7 @@ def expected_calibration_error(probability: Array, y: Array) -> float:
     p, y = np.ravel(probability), np.ravel(y) > 0.5
     if not np.all(np.isfinite(p)):
         return float("nan")
-    bins = np.minimum((p * _BINS).astype(int), _BINS - 1)
-    difference = np.bincount(bins, weights=y - p, minlength=_BINS)
+    difference = np.bincount(np.minimum((p * 10).astype(int), 9), weights=y - p)
     return float(np.abs(difference).sum() / len(p))
 
 

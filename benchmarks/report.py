@@ -59,15 +59,10 @@ def style(method: str) -> dict[str, Any]:
 
 def in_order(methods: Iterable[str]) -> list[str]:
     """As in ``STYLES``, so that every figure lists them alike."""
-    present = set(methods)
-    for method in present:
-        style(method)
-    return [method for method in STYLES if method in present]
+    return sorted(set(methods), key=list(STYLES).index)
 
 
 class Report(NamedTuple):
-    """What is shown of an experiment."""
-
     tables: dict[str, pd.DataFrame]  # under their captions
     figures: dict[str, Figure]  # under the names of their files
 
@@ -87,12 +82,6 @@ def fixed(values: pd.Series, digits: int) -> pd.Series:
     return values.map(lambda value: "" if np.isnan(value) else f"{value:.{digits}f}")
 
 
-def over_seeds(metrics: pd.DataFrame) -> str | None:
-    """What a legend says of bands."""
-    seeds = metrics.seed.nunique()
-    return f"median and range over {seeds} seeds" if seeds > 1 else None
-
-
 def band(ax: Any, x: Any, values: Any, **options: Any) -> None:
     """Median, least and largest: a line in a band."""
     median, low, high = values
@@ -100,20 +89,20 @@ def band(ax: Any, x: Any, values: Any, **options: Any) -> None:
     ax.fill_between(x, low, high, color=options["color"], alpha=0.15, lw=0)
 
 
-def one_legend(figure: Figure, axes: np.ndarray, title: str | None = None) -> None:
-    """That of all panels, below them."""
+def one_legend(figure: Figure, axes: np.ndarray, num_seeds: int = 1) -> None:
+    """That of all panels, below them; what the bands are, where there are several seeds."""
     entries: dict[str, Any] = {}
     for ax in axes.flat:
         handles, labels = ax.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    columns = min(len(entries) or 1, 2 * axes.shape[1])
-    options = {"ncols": columns, "frameon": False, "title": title}
+    title = f"median and range over {num_seeds} seeds" if num_seeds > 1 else None
+    options = {"ncols": min(len(entries) or 1, 2 * axes.shape[1]), "frameon": False, "title": title}
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", **options)
 
 
 def print_table(table: pd.DataFrame, title: str) -> None:
     """The table in the terminal."""
-    rows = [list(map(str, table.columns)), *_cells(table)]
+    rows = _cells(table)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print(f"\n{textwrap.fill(title, 100)}\n")
     for row in rows:
@@ -142,18 +131,17 @@ def write_report(report: Report, title: str, folder: Path) -> None:
     made_with = json.loads(path.read_text())
     lines = [f"# {title}", ""]
     for caption, table in report.tables.items():
-        lines += [caption, "", _markdown(table), ""] if caption else [_markdown(table), ""]
+        header, *rows = ["| " + " | ".join(row) + " |" for row in _cells(table)]
+        lines += [caption, ""] if caption else []
+        lines += [header, "| --- " * table.shape[1] + "|", *rows, ""]
     for name, figure in report.figures.items():
         figure.savefig(folder / f"{name}.png", dpi=150)
         # Without the date the same figure is the same file.
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
         lines += [f"![{name.replace('_', ' ')}]({name}.png)", ""]
     packages = ", ".join(f"{name} {number}" for name, number in made_with["packages"].items())
-    machine = made_with["machine"]
-    lines.append(
-        f"Python {made_with['python']}, {packages}; {machine['architecture']}, "
-        f"{machine['cpus']} CPUs."
-    )
+    machine = "{architecture}, {cpus} CPUs".format(**made_with["machine"])
+    lines.append(f"Python {made_with['python']}, {packages}; {machine}.")
     if made_with["seeds"]:
         lines += ["", f"Seeds: {', '.join(map(str, made_with['seeds']))}."]
     for name, digest in made_with["data SHA-256"].items():
@@ -161,16 +149,13 @@ def write_report(report: Report, title: str, folder: Path) -> None:
     (folder / "summary.md").write_text("\n".join(lines) + "\n")
 
 
-def _markdown(table: pd.DataFrame) -> str:
-    rows = [list(map(str, table.columns)), ["---"] * table.shape[1], *_cells(table)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
 def _cells(table: pd.DataFrame) -> list[list[str]]:
-    return [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    """Its header and rows."""
 
+    def cell(value: object) -> str:
+        if isinstance(value, float):
+            return "" if np.isnan(value) else f"{value:.3g}"
+        return str(value)
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if np.isnan(value) else f"{value:.3g}"
-    return str(value)
+    rows = [table.columns, *table.itertuples(index=False)]
+    return [[cell(value) for value in row] for row in rows]

@@ -29,6 +29,15 @@ Array = np.ndarray
 Kind = Literal[
     "gibbs", "generic_gibbs", "hmc", "nuts", "random_walk", "prior_proposals", "elliptical_slice"
 ]
+_NAMES: dict[Kind, str] = {
+    "gibbs": "Gibbs",
+    "generic_gibbs": "Gibbs, ω from log φ",
+    "hmc": "HMC",
+    "nuts": "NUTS",
+    "random_walk": "random walk",
+    "prior_proposals": "MH, prior proposals",
+    "elliptical_slice": "elliptical slice",
+}
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 
 _TUNED_PART = 0.8  # of the warm-up; the rest of it forgets the steps that were tried
@@ -46,17 +55,8 @@ class Setting:
     @property
     def method(self) -> str:
         """Its name in tables and figures."""
-        if self.kind == "gibbs" and self.over_relaxation:
-            return "Gibbs, over-relaxed"
-        return {
-            "gibbs": "Gibbs",
-            "generic_gibbs": "Gibbs, ω from log φ",
-            "hmc": "HMC",
-            "nuts": "NUTS",
-            "random_walk": "random walk",
-            "prior_proposals": "MH, prior proposals",
-            "elliptical_slice": "elliptical slice",
-        }[self.kind]
+        is_over_relaxed = self.kind == "gibbs" and self.over_relaxation
+        return "Gibbs, over-relaxed" if is_over_relaxed else _NAMES[self.kind]
 
     @property
     def is_tuned(self) -> bool:
@@ -64,13 +64,11 @@ class Setting:
         return self.kind in ("hmc", "nuts", "random_walk") and self.step_size is None
 
     def __str__(self) -> str:
-        parts = [
-            f"a {self.over_relaxation:g}" if "gibbs" in self.kind else "",
-            f"step {self.step_size:g}" if self.step_size else "",
-            "tuned" if self.is_tuned else "",
-            f"{self.leapfrog_steps} leapfrog" if self.leapfrog_steps else "",
-        ]
-        return ", ".join(part for part in parts if part) or "-"
+        parts = [f"a {self.over_relaxation:g}"] if "gibbs" in self.kind else []
+        parts += [f"step {self.step_size:g}"] if self.step_size else []
+        parts += ["tuned"] if self.is_tuned else []
+        parts += [f"{self.leapfrog_steps} leapfrog"] if self.leapfrog_steps else []
+        return ", ".join(parts) or "-"
 
 
 class Sampler(NamedTuple):
@@ -127,7 +125,7 @@ def make_sampler(
     make, first_step, acceptance = {
         "hmc": (lambda e: tfp.mcmc.HamiltonianMonteCarlo(log_posterior, e, leapfrogs), 0.1, 0.75),
         "nuts": (lambda e: tfp.mcmc.NoUTurnSampler(log_posterior, e), 0.1, 0.8),
-        "random_walk": (lambda e: RandomWalk(log_posterior, e), walk, 0.25),
+        "random_walk": (lambda e: tfp.mcmc.MetropolisHastings(Walk(log_posterior, e)), walk, 0.25),
     }[setting.kind]
     kernel = make(tf.constant(setting.step_size or first_step, z.dtype))
     if setting.is_tuned:
@@ -155,45 +153,33 @@ def acceptance(results: Any) -> tf.Tensor:
     return tf.reduce_mean(tf.exp(tf.minimum(log_ratio, tf.zeros_like(log_ratio))))
 
 
-class RandomWalkResults(NamedTuple):
-    """What a step leaves beside the state."""
+class WalkResults(NamedTuple):
+    """What ``tfp.mcmc.MetropolisHastings`` and TFP's adaptation of a step size look for."""
 
     target_log_prob: tf.Tensor  # [C]
-    log_accept_ratio: tf.Tensor  # [C]
+    log_acceptance_correction: tf.Tensor  # [C]
     step_size: tf.Tensor  # []
 
 
-class RandomWalk(tfp.mcmc.TransitionKernel):
-    """``tfp.mcmc.RandomWalkMetropolis`` with the step size where TFP's adaptation looks for it."""
+class Walk(tfp.mcmc.TransitionKernel):
+    """Proposes state + step ε, ε ~ N(0, I)."""
+
+    is_calibrated = False
+    parameters: Any = None  # as TFP has them, of every instance
 
     def __init__(self, target_log_prob_fn: LogDensity, step_size: tf.Tensor) -> None:
-        self._parameters = {"target_log_prob_fn": target_log_prob_fn, "step_size": step_size}
+        self.parameters = {"target_log_prob_fn": target_log_prob_fn, "step_size": step_size}
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return self._parameters
-
-    @property
-    def is_calibrated(self) -> bool:
-        return True
-
-    def bootstrap_results(self, init_state: tf.Tensor) -> RandomWalkResults:
-        log_prob = self._parameters["target_log_prob_fn"](init_state)
-        return RandomWalkResults(log_prob, tf.zeros_like(log_prob), self._parameters["step_size"])
+    def bootstrap_results(self, state: tf.Tensor) -> WalkResults:
+        log_prob = self.parameters["target_log_prob_fn"](state)
+        return WalkResults(log_prob, tf.zeros_like(log_prob), self.parameters["step_size"])
 
     def one_step(
-        self, current_state: tf.Tensor, previous_kernel_results: RandomWalkResults, seed: Any = None
-    ) -> tuple[tf.Tensor, RandomWalkResults]:
-        """Propose state + step ε, ε ~ N(0, I)."""
-        seeds = tfp.random.split_seed(seed, n=2, salt="random_walk")
-        before, step = previous_kernel_results.target_log_prob, previous_kernel_results.step_size
-        proposed = current_state + step * _normal_like(current_state, seeds[0])
-        after = self._parameters["target_log_prob_fn"](proposed)
-        u = tf.random.stateless_uniform(tf.shape(before), seeds[1], dtype=before.dtype)
-        accepted = tf.math.log(u) < after - before
-        state = tf.where(accepted[:, None, None], proposed, current_state)
-        log_prob = tf.where(accepted, after, before)
-        return state, RandomWalkResults(log_prob, after - before, step)
+        self, state: tf.Tensor, results: WalkResults, seed: Any = None
+    ) -> tuple[tf.Tensor, WalkResults]:
+        state = state + results.step_size * _normal_like(state, seed)
+        log_prob = self.parameters["target_log_prob_fn"](state)
+        return state, results._replace(target_log_prob=log_prob)
 
 
 def _normal_like(x: tf.Tensor, seed: Any) -> tf.Tensor:
@@ -235,36 +221,35 @@ def draw(sampler: Sampler, num_burnin: int, num_samples: int, seconds: float, se
         return sampler.to_f(run.all_states), run.trace, run.all_states[-1], run.final_kernel_results
 
     seeds = (tf.constant([seed, number]) for number in itertools.count())
-    began = time.perf_counter()
-    state, results = sampler.initial_state, sampler.kernel.bootstrap_results(sampler.initial_state)
-    # Twice, the second time from the first's results, as always later. The draws are not used.
-    _, _, *after = block(state, results, tf.constant(1), next(seeds))
-    block(*after, tf.constant(1), next(seeds))
-    tracing_seconds = time.perf_counter() - began
 
-    def run(total: int, limit: float) -> tuple[list[Array], list[Array], float]:
-        nonlocal state, results
-        fs, accepted, elapsed = [], [], 0.0
+    def run(after: Any, total: int, limit: float) -> tuple[Any, float, list[Array], list[Array]]:
+        fs, rates, elapsed = [], [], 0.0
         while total > 0 and elapsed < limit:
             number = min(_DRAWS_AT_ONCE, total)
             began = time.perf_counter()
-            f, rate, state, results = block(state, results, tf.constant(number), next(seeds))
+            f, rate, *after = block(*after, tf.constant(number), next(seeds))
             fs.append(f.numpy())
             elapsed += time.perf_counter() - began
-            accepted.append(rate.numpy())
+            rates.append(rate.numpy())
             total -= number
-        return fs, accepted, elapsed
+        return after, elapsed, fs, rates
 
-    _, _, warmup_seconds = run(num_burnin, np.inf)
-    fs, accepted, elapsed = run(num_samples, seconds)
+    began = time.perf_counter()
+    start = sampler.initial_state, sampler.kernel.bootstrap_results(sampler.initial_state)
+    # Twice, the second time from the first's results, as always later. The draws are not used.
+    _, _, *after = block(*start, tf.constant(1), next(seeds))
+    block(*after, tf.constant(1), next(seeds))
+    tracing_seconds = time.perf_counter() - began
+    after, warmup_seconds, _, _ = run(start, num_burnin, np.inf)
+    _, elapsed, fs, rates = run(after, num_samples, seconds)
     f = np.swapaxes(np.concatenate(fs), 0, 1)
     return Draws(
-        f.reshape(*f.shape[:2], -1),
-        float(np.mean(np.concatenate(accepted))),
-        elapsed,
-        warmup_seconds,
-        tracing_seconds,
-        block.experimental_get_tracing_count(),
+        f=f.reshape(*f.shape[:2], -1),
+        acceptance=float(np.mean(np.concatenate(rates))),
+        seconds=elapsed,
+        warmup_seconds=warmup_seconds,
+        tracing_seconds=tracing_seconds,
+        traces=block.experimental_get_tracing_count(),
     )
 
 
@@ -275,10 +260,8 @@ def diagnostics(draws: Draws) -> dict[str, float]:
     ESS per second counts the seconds of the warm-up, too, and none of tracing. ``lag_k`` is the
     mean over the data of |ρ_k|, as in the paper, ``signed_lag_k`` that of ρ_k.
     """
-    f = draws.f
-    seconds = draws.warmup_seconds + draws.seconds
-    ess, ess_squared = bulk_ess(f), bulk_ess(np.square(f))
-    rho = autocorrelations(f)
+    f, seconds = draws.f, draws.warmup_seconds + draws.seconds
+    ess, ess_squared, rho = bulk_ess(f), bulk_ess(np.square(f)), autocorrelations(f)
     return {
         "rhat": float(_values(arviz.rhat, f, "split").max()),
         "min_ess": ess.min(),
@@ -287,8 +270,8 @@ def diagnostics(draws: Draws) -> dict[str, float]:
         "median_ess_squared": np.median(ess_squared),
         "min_ess_per_second": ess.min() / seconds,
         "min_ess_squared_per_second": ess_squared.min() / seconds,
-        **{f"lag_{k + 1}": np.abs(of_lag).mean() for k, of_lag in enumerate(rho)},
-        **{f"signed_lag_{k + 1}": of_lag.mean() for k, of_lag in enumerate(rho)},
+        **{f"lag_{k}": np.abs(of_lag).mean() for k, of_lag in enumerate(rho, 1)},
+        **{f"signed_lag_{k}": of_lag.mean() for k, of_lag in enumerate(rho, 1)},
     }
 
 

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import gpflow
 import numpy as np
 import pandas as pd
 import tensorflow as tf
@@ -14,13 +13,14 @@ from matplotlib.figure import Figure
 from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
 from gpflow_aaci.progress import progress_bar
 
+from . import methods
 from .cache import finished
-from .config import GibbsMethod, HMCMethod, Problem, Sampling, SamplingMethod
+from .config import KernelConfig, Sampling, SamplingMethod
 from .datasets import Dataset, load_datasets
-from .methods import make_likelihood, root_mean_squared_distance
+from .methods import Start
 from .report import Report, fixed, in_order, one_legend, style, subplots
 from .samplers import LAGS, Kind, Setting, diagnostics, draw, make_sampler
-from .step_time import compiled, interleaved
+from .step_time import interleaved
 
 _TURNS = 30  # of a draw and a Cholesky factorisation
 
@@ -54,10 +54,10 @@ def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
     runs = []
     with progress_bar(not quiet, total=len(datasets) * len(grid), unit="run") as bar:
         for dataset in datasets:
-            name = f"{dataset.name}-cholesky"
+            name = f"{dataset.problem.title}-cholesky"
             cost = finished(config, name, dataset.key, partial(_cost, config, dataset))
             for setting in grid:
-                bar.set_description(f"{dataset.name}: {setting.method}, {setting}")
+                bar.set_description(f"{dataset.problem.title}: {setting.method}, {setting}")
                 result = _finished(config, dataset, setting)
                 runs.append(result.join(cost).assign(sha256=dataset.sha256))
                 bar.update()
@@ -68,55 +68,50 @@ def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 def settings(method: SamplingMethod) -> list[Setting]:
     """Every point of a method's grid."""
-    match method:
-        case GibbsMethod():
-            kind: Kind = "gibbs" if method.omega == "closed form" else "generic_gibbs"
-            return [Setting(kind, over_relaxation=a) for a in method.over_relaxation]
-        case HMCMethod():
-            steps = [None if step == "tuned" else step for step in method.step_size]
-            points = itertools.product(steps, method.leapfrog_steps)
-            return [Setting("hmc", step_size=step, leapfrog_steps=n) for step, n in points]
-        case _:
-            return [Setting(method.kind)]
+    from_log_phi = getattr(method, "omega", None) == "from log phi"
+    kind: Kind = "generic_gibbs" if from_log_phi else method.kind
+    steps = [None if step == "tuned" else step for step in getattr(method, "step_size", ["tuned"])]
+    leapfrogs = getattr(method, "leapfrog_steps", [None])
+    grid = itertools.product(getattr(method, "over_relaxation", [0.0]), steps, leapfrogs)
+    return [Setting(kind, *point) for point in grid]
 
 
 def autocorrelation(metrics: pd.DataFrame) -> pd.DataFrame:
     """Means over the data of |ρ| and ρ, a row for every problem, method, setting and lag."""
     keys = ["problem", "method", "setting"]
-    parts = []
-    for k in range(1, LAGS + 1):
-        columns = {f"lag_{k}": "autocorrelation", f"signed_lag_{k}": "signed"}
-        part = metrics[[*keys, *columns]].rename(columns=columns)
-        part.insert(len(keys), "lag", k)
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+    columns = [*keys, "lag", "autocorrelation", "signed"]
+    lags = [
+        metrics.assign(lag=k)[[*keys, "lag", f"lag_{k}", f"signed_lag_{k}"]].set_axis(
+            columns, axis=1
+        )
+        for k in range(1, LAGS + 1)
+    ]
+    return pd.concat(lags, ignore_index=True)
 
 
-def make_model(problem: Problem, dataset: Dataset) -> AugmentedVGP:
+def make_model(dataset: Dataset) -> AugmentedVGP:
     """The full GP of all rows: SE kernel, its lengthscale the root mean square distance."""
-    data = dataset.whole()
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=root_mean_squared_distance(data.X))
-    return AugmentedVGP((data.X, data.Y), kernel, make_likelihood(problem.likelihood))
+    kernel = KernelConfig(ard=False)
+    return methods.make_model(Start(kernel, dataset.problem, dataset.whole(), None), True)
 
 
 def _finished(config: Sampling, dataset: Dataset, setting: Setting) -> pd.DataFrame:
-    """One row."""
-    name = f"{dataset.name}-{setting.method}-{setting}"
+    name = f"{dataset.problem.title}-{setting.method}-{setting}"
 
     def run() -> pd.DataFrame:
         num_burnin = config.num_tuning if setting.is_tuned else config.num_burnin
-        model = make_model(dataset.problem, dataset)
+        model = make_model(dataset)
         sampler = make_sampler(setting, model, config.num_chains, num_burnin, config.seed)
         draws = draw(sampler, num_burnin, config.num_samples, config.seconds, config.seed)
         row = {
-            "problem": dataset.name,
+            "problem": dataset.problem.title,
             "likelihood": dataset.problem.likelihood.name,
             "method": setting.method,
             "setting": str(setting),
             "step_size": setting.step_size,
             "leapfrog_steps": setting.leapfrog_steps,
             "seed": config.seed,
-            "num_data": len(dataset.table.X),
+            "num_data": len(dataset.X),
             "num_chains": config.num_chains,
             "num_samples": draws.f.shape[1],
             "num_burnin": num_burnin,
@@ -136,7 +131,7 @@ def _finished(config: Sampling, dataset: Dataset, setting: Setting) -> pd.DataFr
 
 def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
     """Median milliseconds of a Gibbs draw of all chains, and of a Cholesky factorisation alone."""
-    model = make_model(dataset.problem, dataset)
+    model = make_model(dataset)
     kernel = GibbsKernel(model, over_relaxation=0.0)
     f = kernel.initial_state(config.num_chains, seed=[0, 0])
     f, results = kernel.one_step(f, kernel.bootstrap_results(f), seed=[0, 1])
@@ -148,11 +143,11 @@ def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
     B = root * K * tf.linalg.matrix_transpose(root) + tf.eye(len(K), dtype=K.dtype)
     seed = tf.Variable([0, 2])  # what is drawn from a constant could be folded into one
     steps = {
-        "gibbs_ms": compiled(lambda: kernel.one_step(f, results, seed=seed.read_value())[0]),
-        "cholesky_ms": compiled(lambda: tf.linalg.cholesky(B)),
+        "gibbs_ms": lambda: kernel.one_step(f, results, seed=seed.read_value())[0],
+        "cholesky_ms": lambda: tf.linalg.cholesky(B),
     }
-    times = interleaved(steps, _TURNS, 1, quiet=True)
-    row = pd.DataFrame([{name: float(np.median(each)) for name, each in times.items()}])
+    steps = {name: tf.function(step, autograph=False) for name, step in steps.items()}
+    row = pd.DataFrame(interleaved(steps, _TURNS, 1, quiet=True)).median().to_frame().T
     return row.assign(gibbs_over_cholesky=row.gibbs_ms / row.cholesky_ms)
 
 
@@ -247,14 +242,10 @@ def _cost_table(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def _hmc_grid(grid: pd.DataFrame) -> pd.DataFrame:
     """As the paper prints it: a row for every step, a column for every number of leapfrogs."""
-    cells = [
-        f"{row.seconds_per_draw:.3g} / {row.lag_1:.3f} / {row.rhat:.2f}"
-        for row in grid.itertuples()
-    ]
+    cells = [f"{r.seconds_per_draw:.3g} / {r.lag_1:.3f} / {r.rhat:.2f}" for r in grid.itertuples()]
     table = grid.rename(columns={"step_size": "step"}).assign(cell=cells)
     wide = table.pivot(index=["problem", "step"], columns="leapfrog_steps", values="cell")
-    wide.columns = [f"{int(n)} leapfrogs" for n in wide.columns]
-    return wide.fillna("").reset_index()
+    return wide.rename(columns="{:.0f} leapfrogs".format).fillna("").reset_index()
 
 
 def _figure(runs: pd.DataFrame) -> Figure:
@@ -263,7 +254,7 @@ def _figure(runs: pd.DataFrame) -> Figure:
 
     Markers are hollow where the mean of ρ is negative: draws that undo each other's errors.
     """
-    problems = list(dict.fromkeys(runs.problem))
+    problems = runs.problem.unique()
     columns = min(len(problems), 2)
     figure, axes = subplots(-(-len(problems) // columns), columns, 4.4, 3.1)
     for ax in axes.flat[len(problems) :]:
@@ -278,9 +269,8 @@ def _figure(runs: pd.DataFrame) -> Figure:
             negative = np.flatnonzero(signed < 0.0) + 1
             points = style(method) | {"linestyle": "", "markerfacecolor": "white"}
             ax.plot(negative, rho[negative], **points, markersize=4)
-        ax.set(title=problem, xlabel="lag [draws]", ylim=(0, 1.03))
-        ax.set_ylabel("mean |autocorrelation| of f")
-        ax.set_xticks(range(0, LAGS + 1, 2))
+        labels = {"xlabel": "lag [draws]", "ylabel": "mean |autocorrelation| of f"}
+        ax.set(title=problem, ylim=(0, 1.03), xticks=range(0, LAGS + 1, 2), **labels)
     one_legend(figure, axes)
     figure.suptitle("Hollow markers: the mean autocorrelation is negative", fontsize="medium")
     return figure

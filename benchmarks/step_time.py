@@ -1,6 +1,6 @@
 """Milliseconds of one training step, the contestants taking turns in one run."""
 
-import time
+import timeit
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
         "GPflow Adam step, hyperparameters": adam_step(adam_hyper),
         "GPflow Adam step, everything": adam_step(adam_all),
     }
-    steps = {name: compiled(step) for name, step in steps.items()}
+    steps = {name: tf.function(step, autograph=False) for name, step in steps.items()}
     times = interleaved(steps, config.rounds, config.steps_per_round, quiet)
     table = pd.DataFrame({"step": list(times), "milliseconds": map(np.median, times.values())})
     return table.assign(**{"ratio to closed form": table.milliseconds / table.milliseconds[0]})
@@ -63,13 +63,6 @@ def interleaved(
     times: dict[Any, list[float]] = {name: [] for name in steps}
     for _ in progress_bar(not quiet, iterable=range(rounds), unit="round"):
         for name, step in steps.items():
-            for _ in range(steps_per_round):
-                began = time.perf_counter()
-                step()
-                times[name].append(1e3 * (time.perf_counter() - began))
+            seconds = timeit.repeat(step, number=1, repeat=steps_per_round)
+            times[name] += [1e3 * each for each in seconds]
     return times
-
-
-def compiled(step: Callable[[], object]) -> Callable[[], object]:
-    """In TensorFlow, as it is."""
-    return tf.function(step, autograph=False)

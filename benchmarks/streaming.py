@@ -19,7 +19,7 @@ from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
 from .config import Streaming
-from .report import Report, band, one_legend, style, subplots
+from .report import Report, band, fixed, one_legend, style, subplots
 
 _WAYS = {"exact": "exact pass", "products": "products alone"}
 
@@ -42,16 +42,13 @@ def report(metrics: pd.DataFrame) -> Report:
         "and before it. Medians over repeats in turns."
     )
     medians = metrics.groupby("rows").median().reset_index()
-    per_row = {
-        f"{label} [µs/row]": 1e6 * medians[way] / medians.rows for way, label in _WAYS.items()
-    }
     columns = {
         "rows": medians.rows.astype(int),
         "exact pass [s]": medians.exact,
-        **per_row,
+        **{f"{label} [µs/row]": 1e6 * medians[way] / medians.rows for way, label in _WAYS.items()},
         "ratio": medians.exact / medians.products,
-        "peak [MB]": medians.peak_mb.map("{:.0f}".format),
-        "before [MB]": medians.before_mb.map("{:.0f}".format),
+        "peak [MB]": fixed(medians.peak_mb, 0),
+        "before [MB]": fixed(medians.before_mb, 0),
     }
     return Report({caption: pd.DataFrame(columns)}, {"streaming": _figure(metrics)})
 

@@ -155,7 +155,7 @@ def test_the_model_is_of_all_rows_at_the_paper_s_lengthscale(name: str, tmp_path
     table["y"] = table.y > 3.0 if name == "Logistic" else table.y
     table.to_csv(tmp_path / "t.csv", index=False)
     problem = Problem(data="t.csv", target="y", likelihood=LikelihoodConfig(name=name))
-    model = sampling.make_model(problem, load_dataset(problem, tmp_path))
+    model = sampling.make_model(load_dataset(problem, tmp_path))
     X, Y, _ = model.checked_batch()
     X = X.numpy()
     np.testing.assert_allclose(X.mean(0), 0.0, atol=1e-12)

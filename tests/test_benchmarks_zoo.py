@@ -11,7 +11,7 @@ import sklearn.datasets
 import sklearn.metrics
 
 from benchmarks.config import ConfigError, LikelihoodConfig, Problem, load_config
-from benchmarks.datasets import Source, Split, load_dataset, synthetic_table
+from benchmarks.datasets import Split, load_dataset, made_up
 from benchmarks.methods import make_model, make_start
 from benchmarks.metrics import evaluator
 
@@ -51,7 +51,7 @@ def test_classes_are_numbered_in_sorted_order_and_none_is_scaled(tmp_path: Path)
     data = columns(tmp_path, rng.normal(size=(40, 2)), rng.choice([2.0, 5.0, 7.0], 40))
     of = Problem(data=data, target=0, likelihood=LikelihoodConfig(name="LogisticSoftmax"))
     dataset = load_dataset(of, tmp_path)
-    assert set(dataset.table.y) == {0.0, 1.0, 2.0}
+    assert set(dataset.y) == {0.0, 1.0, 2.0}
     split = dataset.split(0.25, seed=0)
     assert split.num_classes == 3
     assert set(np.ravel(split.Y)) == {0, 1, 2}
@@ -78,11 +78,16 @@ def test_a_logarithm_is_taken_of_a_positive_y_that_is_not_centred(tmp_path: Path
         load_dataset(Problem(data=data, target=0, likelihood=log), tmp_path)
 
 
-def test_made_up_counts_are_negative_binomial_of_total_count_3() -> None:
-    table = synthetic_table(Source("", (40_000, 1)), LikelihoodConfig(name="NegativeBinomial"))
-    along = table.y[np.argsort(table.X[:, 0])].reshape(-1, 100)  # f is nearly the same in a row
-    mean, variance = along.mean(axis=1), along.var(axis=1, ddof=1)
+def test_made_up_y_is_of_the_likelihood() -> None:
+    counts = problem("synthetic:protein", "NegativeBinomial")
+    real = problem("synthetic:protein", "Laplace", parameters={"scale": 2.0})
+    along = []  # f is nearly the same in a row
+    for of in (counts, real):
+        X, y = made_up((40_000, 1), of)
+        along.append(y[np.argsort(X[:, 0])].reshape(-1, 100))
+    mean, variance = along[0].mean(axis=1), along[0].var(axis=1, ddof=1)
     assert np.sum(mean**2) / np.sum(variance - mean) == pytest.approx(3.0, rel=0.1)
+    assert np.mean(along[1].var(axis=1, ddof=1)) == pytest.approx(2.0 * 0.3**2, rel=0.1)
     with pytest.raises(ConfigError, match="must not be made up for LogisticSoftmax"):
         load_dataset(problem("synthetic:protein", "LogisticSoftmax"), Path())
 
@@ -180,7 +185,11 @@ def test_the_config_is_valid(name: str) -> None:
         ("counts", 'method.5.likelihood="Softmax"', "Softmax is of another y than Negative"),
         ("quantiles", 'problem.0.likelihood.warp="Log"', "warp: must be of a real y"),
         ("classes", "method.0.likelihood='Softmax'", "unknown: likelihood"),
-        ("table2_sampling", 'problem.0.likelihood={name="Poisson"}', "0.likelihood: must be one"),
+        (
+            "table2_sampling",
+            'problem.0.likelihood={name="Poisson"}',
+            "likelihood.name: Input should be",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(name: str, override: str, message: str) -> None:
