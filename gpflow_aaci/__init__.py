@@ -20,6 +20,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
 ``inference.climb``                   its ascent in the hyperparameters, on ever more rows
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
+``inference.updating``                ``update``: new rows, q in the place of the prior
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
@@ -36,6 +37,7 @@ from .inference.optimizers import AugmentedNaturalGradient
 from .inference.schedules import AdaptiveStepSize, RobbinsMonro
 from .inference.stopping import EarlyStopping
 from .inference.training import train
+from .inference.updating import UpdateResult, update
 from .models import AugmentedSVGP, AugmentedVGP
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior
@@ -59,6 +61,7 @@ __all__ = [
     "RobbinsMonro",
     "SparseGibbsKernel",
     "TiltedDistribution",
+    "UpdateResult",
     "augmentation",
     "check_likelihood",
     "data",
@@ -73,4 +76,5 @@ __all__ = [
     "psis_khat",
     "sample_posterior",
     "train",
+    "update",
 ]
