@@ -21,6 +21,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.climb``                   its ascent in the hyperparameters, on ever more rows
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
 ``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
+``inference.updating``                ``update``: new rows, q in the place of the prior
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
 ``criticism``                         leave-one-out, calibration; ``plots`` draws it and the fit
@@ -40,6 +41,7 @@ from .inference.optimizers import AugmentedNaturalGradient
 from .inference.schedules import AdaptiveStepSize, RobbinsMonro
 from .inference.stopping import EarlyStopping
 from .inference.training import train
+from .inference.updating import UpdateResult, update
 from .models import AugmentedSVGP, AugmentedVGP
 from .plots import plot_calibration, plot_fit
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
@@ -65,6 +67,7 @@ __all__ = [
     "RobbinsMonro",
     "SparseGibbsKernel",
     "TiltedDistribution",
+    "UpdateResult",
     "augmentation",
     "check_likelihood",
     "data",
@@ -83,4 +86,5 @@ __all__ = [
     "psis_khat",
     "sample_posterior",
     "train",
+    "update",
 ]

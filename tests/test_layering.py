@@ -91,6 +91,8 @@ ORDER = [
     "inference.units",
     "inference.climb",
     "inference.fitting",
+    "inference.moving",
+    "inference.updating",
     "inference.stopping",
     "inference.training",
     "inference.advice",

@@ -19,6 +19,7 @@ from gpflow_aaci import (
     fit_collapsed,
     likelihoods,
     train,
+    update,
 )
 
 X = np.linspace(-2.0, 2.0, 24)[:, None]
@@ -43,6 +44,7 @@ FITS: dict[str, Callable[[AugmentedSVGP], Any]] = {
     "AlternatingOptimizer": compiled(AlternatingOptimizer),
     "AugmentedNaturalGradient": compiled(AugmentedNaturalGradient),
     "fit_collapsed": lambda model: fit_collapsed(model, DATA, tolerance=1.0),
+    "update": lambda model: update(model, DATA),
 }
 
 

@@ -20,7 +20,7 @@ def blocks(page: str) -> list[str]:
 
 
 def test_every_page_with_python_is_run_here() -> None:
-    assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {"training.md"}
+    assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {"new_data.md", "training.md"}
 
 
 @pytest.mark.slow
@@ -39,6 +39,18 @@ def test_training_loops() -> None:
         before = float(model.elbo(rows))
         exec(block, names)
         assert float(model.elbo(rows)) > before + 100.0
+
+
+@pytest.mark.slow
+def test_new_data() -> None:
+    names: dict[str, Any] = {}
+    (block,) = blocks("new_data.md")
+    exec(block, names)
+    model, rows = names["model"], (names["X"], names["Y"])
+    assert model.num_data == len(rows[0])
+    updated = float(model.standard_elbo(rows))
+    gpflow_aaci.polish(model, rows, progress=False)  # the best q of all rows at once
+    assert 0.0 <= float(model.standard_elbo(rows)) - updated < 1.0
 
 
 # ---- which function takes which data ----
@@ -67,6 +79,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "`standard_elbo`, `elbo`, `augmentation_gap`": lambda model, data: [
         bound(data) for bound in (model.standard_elbo, model.elbo, model.augmentation_gap)
     ],
+    "`update`": lambda model, data: gpflow_aaci.update(model, data, progress=False),
+    "`loo`": lambda model, data: gpflow_aaci.loo(model, data),
     "`sample_posterior`": lambda model, data: gpflow_aaci.sample_posterior(
         model, 20, num_chains=2, num_burnin=1, data=data, progress=False
     ),

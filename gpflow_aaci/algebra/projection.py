@@ -55,6 +55,23 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
     return Projection(chol, A, unexplained, prior.mean)
 
 
+def given(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
+    """
+    With q(v) = N(q_mu, q_sqrt q_sqrtᵀ) in the place of the prior: v = q_mu + q_sqrt w, w ~ N(0, I).
+
+    A becomes q_sqrtᵀ A and μ₀ becomes μ₀ + Aᵀ q_mu; what A leaves unexplained stays.
+
+    :param q_mu, q_sqrt: [M, L], [L, M, M].
+    """
+    A = projection.A
+    return Projection(
+        tf.matmul(projection.chol, q_sqrt),
+        tf.matmul(tf.cast(q_sqrt, A.dtype), A, transpose_a=True),
+        projection.unexplained,
+        projection.mean + columns(product, A, q_mu, transpose_a=True),
+    )
+
+
 @check_shapes(
     "q_mu: [M, L]",
     "q_sqrt: [L, M, M]",

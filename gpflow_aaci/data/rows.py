@@ -108,13 +108,21 @@ class Arrays(Data):
 class OnePass:
     """The rows of a dataset, once, in chunks; they are checked and counted on the way."""
 
-    def __init__(self, model: Model, dataset: tf.data.Dataset, progress: bool = False) -> None:
+    def __init__(
+        self,
+        model: Model,
+        dataset: tf.data.Dataset,
+        progress: bool = False,
+        unscaled: bool = False,
+    ) -> None:
         """
+        :param unscaled: as of :func:`as_data`.
         :raises ValueError: for what is no pass over batches (X, Y).
         """
         check_batches(dataset)
         check_ends("data", dataset)
         self._model, self._dataset, self._progress = model, dataset, progress
+        self._unscaled = unscaled
         self.num_rows = 0
 
     def __iter__(self) -> Iterator[Rows]:
@@ -135,7 +143,7 @@ class OnePass:
 
     @property
     def num_data(self) -> float:
-        known = known_num_data(self._model)
+        known = None if self._unscaled else known_num_data(self._model)
         return float(self.num_rows if known is None else known)
 
     def _checked(self) -> Iterator[Rows]:
@@ -152,14 +160,18 @@ class OnePass:
 class Stream(Data):
     """The batches of a ``tf.data.Dataset``, which is one pass over the rows."""
 
-    def __init__(self, model: Model, dataset: tf.data.Dataset, progress: bool) -> None:
+    def __init__(
+        self, model: Model, dataset: tf.data.Dataset, progress: bool, unscaled: bool = False
+    ) -> None:
         """
         Passes over it once, to count and check the rows.
 
+        :param unscaled: as of :func:`as_data`.
         :raises ValueError: as :class:`OnePass`.
         """
         self._dataset, self.progress = dataset, progress
-        first, hashes = OnePass(model, dataset, progress), (hashlib.sha256(), hashlib.sha256())
+        first = OnePass(model, dataset, progress, unscaled)
+        hashes = hashlib.sha256(), hashlib.sha256()
         for chunk in first:
             for part, sha256 in zip(chunk, hashes, strict=True):
                 sha256.update(np.ascontiguousarray(part).tobytes())  # whatever the batches
@@ -191,18 +203,26 @@ class Stream(Data):
 
 
 def as_data(
-    model: Model, data: RegressionData | tf.data.Dataset | None, progress: bool = False
+    model: Model,
+    data: RegressionData | tf.data.Dataset | None,
+    progress: bool = False,
+    unscaled: bool = False,
 ) -> Data:
     """
     What a full-batch method passes over.
 
     :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
         the rows; none for ``AugmentedVGP``.
+    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data``.
     :raises ValueError: for bad data.
     """
     refuse_where_kept(model, data)
     if isinstance(data, tf.data.Dataset):
-        return Stream(model, data, progress)
+        return Stream(model, data, progress, unscaled)
+    if unscaled:
+        check_pair("data", data)
+        X, Y = (value.numpy() for value in model.checked_rows(data))
+        return Arrays(X, Y, len(X), progress)
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))
     return Arrays(X, Y, float(scale) * len(X), progress)
 

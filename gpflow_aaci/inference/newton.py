@@ -32,6 +32,7 @@ class Maximum(NamedTuple):
     sums: Statistics  # there
     elbo: tf.Tensor  # []
     steps: tf.Tensor  # [], how many have been kept
+    start: tf.Tensor  # [], the ELBO where they began
 
 
 SumsAt = Callable[[Gaussian, tf.Tensor | int], Statistics]
@@ -46,6 +47,7 @@ class _Search(NamedTuple):
     kind: tf.Tensor  # of the step that ``candidate`` is
     steps: tf.Tensor
     gain: tf.Tensor  # of the last that was kept
+    start: tf.Tensor  # the first ELBO
 
 
 def maximise(
@@ -64,7 +66,7 @@ def maximise(
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
     infinity = tf.constant(np.inf, zero.dtype)
     none = _CLOSED_FORM + (q.mu.shape[1] if in_turn else 1)  # no kind is left
-    start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), infinity)
+    start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), infinity, zero)
 
     def goes_on(search: _Search) -> tf.Tensor:
         unfinished = (search.kind < none) & (search.gain >= least_gain)
@@ -98,11 +100,12 @@ def maximise(
                 kind,
                 search.steps + tf.cast(is_kept, search.steps.dtype),
                 tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
+                tf.where(is_first, elbo, search.start),
             ),
         )
 
     (end,) = tf.while_loop(goes_on, step, (start,))
-    return Maximum(end.best, end.sums, end.elbo, end.steps)
+    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start)
 
 
 def sums_for(

@@ -21,7 +21,7 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian
-from ..algebra.projection import Projection, marginals, project
+from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import standard
 from ..checkpoints import PassLog
@@ -49,13 +49,16 @@ class Profile:
         variables: Sequence[tf.Variable],
         product_dtype: tf.DType | None = None,
         log: PassLog | None = None,
+        from_q: bool = False,
     ) -> None:
         """
         :param product_dtype: as of :func:`~gpflow_aaci.algebra.projection.project`.
         :param log: of what passes in chunks find; none unless given.
+        :param from_q: whether the model's q(v) takes the place of the prior: the q(w) that is
+            sought then is of v = q_mu + q_sqrt w. Without gradients: of ``maximise`` alone.
         """
         self._log = log or PassLog()
-        graphs = _Graphs(model, local(variables), product_dtype)
+        graphs = _Graphs(model, local(variables), product_dtype, from_q)
         self._variables, self._precision = graphs.variables, str(product_dtype)
         self.tracing_seconds = 0.0
         self._in_turn = model.in_turn
@@ -148,9 +151,13 @@ class _Graphs(NamedTuple):
     model: AugmentedModel
     variables: list[tf.Variable]
     product_dtype: tf.DType | None
+    from_q: bool
 
     def projection(self, X: tf.Tensor) -> Projection:
-        return project(self.model.prior(X), self.product_dtype)
+        projection = project(self.model.prior(X), self.product_dtype)
+        if not self.from_q:
+            return projection
+        return given(projection, *self.model.whitened_q(projection.chol))
 
     def evaluation(
         self,

@@ -1,0 +1,133 @@
+r"""
+Inducing points elsewhere, and what a q says of the inducing variables there.
+
+With u_a, u_b at the old and the new points, whitened, v_a | v_b ~ N(C v_b, I − CCᵀ). Old data act
+on f through t(v_a) = q(v_a)/N(v_a; 0, I) alone, and the best q(v_b) given them (Bui, Nguyen and
+Turner 2017, at fixed hyperparameters) is in proportion to N(v_b; 0, I) exp E[log t(v_a) | v_b].
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingPoints, InducingVariables
+from gpflow.inducing_variables.multioutput import MultioutputInducingVariables
+from gpflow.models.util import InducingVariablesLike
+
+from ..algebra.gaussian import Gaussian, columns, lower_triangular_inverse, naturals_to_q
+from ..models import AugmentedSVGP
+from ..validation import as_default_float
+
+
+def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -> list[AnyNDArray]:
+    """
+    Z [M, D] for each set of points that the model has: one, or one for each latent GP.
+
+    :raises ValueError: unless they are as many and of as many columns as the model's, and finite.
+    """
+    shapes = [tuple(points.Z.shape) for points in _points(model.inducing_variable)]
+    if isinstance(inducing_variable, InducingVariables):
+        given = [tf.convert_to_tensor(points.Z) for points in _points(inducing_variable)]
+    else:
+        given = [inducing_variable]
+    new = [as_default_float(Z).numpy() for Z in given]
+    found = [Z.shape for Z in new]
+    if found != shapes:
+        raise ValueError(
+            "inducing_variable must have as many points as the model's, which cannot become more "
+            f"or fewer: Z of shape {shapes}. Found: {found}."
+        )
+    if not all(np.all(np.isfinite(Z)) for Z in new):
+        raise ValueError("inducing_variable must be finite. Found: NaN or infinity.")
+    return new
+
+
+def move(model: AugmentedSVGP, new: Sequence[AnyNDArray]) -> tf.Tensor:
+    """
+    Give the model these points, and the best q given what its q knew.
+
+    :param new: of :func:`new_points`.
+    :return: [], what they lose: ≤ 0 nats of the bound, 0 where u_b determines u_a.
+    """
+    old = _points(model.inducing_variable)
+    chol_a = tf.linalg.cholesky(model.prior_covariance())
+    q = model.whitened_q(chol_a)
+    K_ab = [model.cross_covariance(tf.constant(Z))[0] for Z in new]
+    K = K_ab[0] if len(new) == 1 else tf.stack([own[i] for i, own in enumerate(K_ab)])
+    # The jitter is a part of u: points that stay keep theirs, or each move would lose it.
+    stay = np.stack(
+        [_same_rows(tf.convert_to_tensor(p.Z), Z) for p, Z in zip(old, new, strict=True)]
+    )
+    K += default_jitter() * tf.constant(stay, default_float())
+    for points, Z in zip(old, new, strict=True):
+        points.Z.assign(Z)
+    chol_b = tf.linalg.cholesky(model.prior_covariance())
+    half = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(chol_a, K))
+    C = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(chol_b, half))
+    moved, lost = carried(*q, C)
+    model.assign_whitened_q(moved)
+    return lost
+
+
+@check_shapes(
+    "q_mu: [M, L]",
+    "q_sqrt: [L, M, M]",
+    "C: [broadcast L, M, K]",
+    "return[0].mu: [K, L]",
+    "return[0].sqrt: [L, K, K]",
+    "return[1]: []",
+)
+def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> tuple[Gaussian, tf.Tensor]:
+    """
+    The best q(v_b), naturals (CᵀΛm, I − CᵀC + CᵀΛC) with Λ = S⁻¹, and the log of ∫ over v_b of it.
+
+    I − CᵀC is a covariance, so the precision is positive for any q(v_a), also where t(v_a) is no
+    density. The logarithm is ≤ 0, by Jensen, as E t(v_a) = 1 under the prior.
+    """
+    R_inv = lower_triangular_inverse(q_sqrt)
+    G, R_inv_m = tf.matmul(R_inv, C), columns(tf.matmul, R_inv, q_mu)
+    lambda_1 = columns(tf.matmul, G, R_inv_m, transpose_a=True)
+    eye = tf.eye(tf.shape(C)[-1], dtype=C.dtype)
+    unexplained = eye - tf.matmul(C, C, transpose_a=True)
+    q = naturals_to_q(lambda_1, unexplained + tf.matmul(G, G, transpose_a=True))
+    L, M = tf.unstack(tf.shape(q_sqrt)[:2])
+    squares = tf.square(R_inv_m), tf.square(R_inv), tf.broadcast_to(tf.square(C), tf.shape(G))
+    of_mean, of_precision, of_C = map(tf.reduce_sum, squares)
+    dropped = of_precision - tf.reduce_sum(tf.square(G)) - tf.cast(L * M, C.dtype) + of_C
+    gained = _log_diagonal(q.sqrt) - _log_diagonal(q_sqrt)
+    return q, gained + 0.5 * (tf.reduce_sum(lambda_1 * q.mu) - of_mean - dropped)
+
+
+def _log_diagonal(sqrt: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(sqrt))))
+
+
+def _points(inducing_variable: InducingVariables) -> list[InducingPoints]:
+    """
+    :raises ValueError: where there is another kind.
+    """
+    found = [inducing_variable]
+    if isinstance(inducing_variable, MultioutputInducingVariables):
+        found = list(inducing_variable.inducing_variables)
+    for points in found:
+        if type(points) is not InducingPoints:
+            raise ValueError(
+                "inducing_variable must be points Z [M, D], InducingPoints, or "
+                "SharedIndependentInducingVariables or SeparateIndependentInducingVariables of "
+                f"them, where it moves. Found: {type(points).__name__}."
+            )
+    return found
+
+
+def _same_rows(old: TensorType, new: AnyNDArray) -> AnyNDArray:
+    """[M, M], 1 where a row of ``old`` [M, D] is one of ``new`` [M, D]; each is of one at most."""
+    at = {row.tobytes(): number for number, row in enumerate(np.asarray(old))}
+    pairs = np.zeros([len(new), len(new)])
+    for column, row in enumerate(new):
+        number = at.pop(row.tobytes(), None)
+        if number is not None:
+            pairs[number, column] = 1.0
+    return pairs

@@ -1,0 +1,194 @@
+r"""
+``update``: new rows, without the old ones.
+
+At fixed hyperparameters old data act on u only through q(u)/p(u), so that with q(u) in the place of
+the prior nothing but the new rows is needed: the best q' has Σ E_q' log p(y|f) − KL[q' ‖ q] at its
+maximum. In w, u = E u + chol(Cov u) w under q, that is the usual problem with w ~ N(0, I).
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.models.util import InducingVariablesLike
+from gpflow.utilities import parameter_dict
+
+from ..algebra.gaussian import Gaussian, unwhiten
+from ..data import as_data, known_num_data
+from ..identity import facts
+from ..models import AugmentedSVGP, check_model, refresh_posteriors
+from ..models.shared import prior_q
+from .moving import move, new_points
+from .profile import Profile
+
+_LEAST_GAIN = 1e-9  # nats per new row that one more step must gain
+
+
+class UpdateResult(NamedTuple):
+    """What ``update`` has done."""
+
+    rows: int  # that are new
+    bound: float  # on log p(Y_new | what q knew); what moving loses is counted
+    start: float  # the same at the q of before
+    steps: int  # on q
+    moving: float = 0.0  # nats, ≤ 0, that the new inducing points lose of what q knew
+
+    @property
+    def gain(self) -> float:
+        """Nats of the bound gained; never negative."""
+        return self.bound - self.start
+
+
+def update(
+    model: AugmentedSVGP,
+    data: RegressionData | tf.data.Dataset,
+    *,
+    inducing_variable: InducingVariablesLike | None = None,
+    max_steps: int = 100,
+    progress: bool = True,
+) -> UpdateResult:
+    """
+    Add new rows to what q(u) knows, without the old ones; hyperparameters stay as they are.
+
+    Streaming variational inference (Bui, Nguyen and Turner, *Streaming Sparse Gaussian Process
+    Approximations*, NIPS 2017). All that is known of old rows is q(u) itself: whatever has fitted
+    the model, it can be saved, loaded and updated, any number of times, in any order of the rows::
+
+        fit_collapsed(model, (X, Y))
+        for X_new, Y_new in arriving:
+            update(model, (X_new, Y_new))
+
+    Under Gaussian noise the result is that of all rows at once. Otherwise old rows keep the
+    Gaussian terms that they had when they were learnt, and the new ones are fitted by safeguarded
+    Newton steps on GPflow's ELBO, as by ``polish``. Bounds of successive updates, begun with none,
+    add up to one on log p(Y) of all rows.
+
+    A q that is as the constructor leaves it (mean zero, root I) has learnt nothing and counts for
+    the prior. ``num_data``, where the model has one, is kept the number of rows that q has seen: it
+    grows by the new rows, from zero where q has learnt nothing. No sum here is scaled to it; but
+    ``fit_collapsed``, ``polish``, ``train`` and the optimizers begin with the prior and not with
+    what q knows, and so need all the rows again.
+
+    Compiled once for a model and any number of rows.
+
+    :param data: X [N, D], Y [N, P] of the new rows, as arrays or frames; or a ``tf.data.Dataset``
+        of such batches, one pass over them.
+    :param inducing_variable: new inducing points, as many as before: Z [M, D], or GPflow's
+        inducing variable of them; as they are unless given. The best q(u) there is what of the old
+        rows these points can carry, ``moving`` what they cannot.
+    :param max_steps: on q, each of which looks at all new rows.
+    :param progress: whether a bar shows a pass over a dataset that takes long.
+    :raises ValueError: for bad data, another model than ``AugmentedSVGP``, and where no finite q is
+        found; the model is then as it was.
+    :raises RuntimeError: where data cannot be read; the model is then as it was.
+    """
+    _check_model(model)
+    if not isinstance(max_steps, int) or max_steps < 1:
+        raise ValueError(f"max_steps must be an integer of at least 1. Found: {max_steps!r}.")
+    rows = as_data(model, data, progress, unscaled=True)
+    Z = None if inducing_variable is None else new_points(model, inducing_variable)
+    has_learnt = not _is_untouched(model)
+    moving = 0.0
+    variables = list(model.variables)
+    before = [variable.numpy() for variable in variables]
+    try:
+        if not has_learnt:
+            model.assign_whitened_q(prior_q(*model.q_mu.shape))
+        if Z is not None:
+            moving = float(move(model, Z))
+        compiled, nothing_new = _compiled(model, variables), prior_q(*model.q_mu.shape)
+        least_gain = _LEAST_GAIN * rows.num_rows
+        found = compiled.profile.maximise(rows, nothing_new, least_gain, max_steps)
+        q = compiled.of_u(found.q)
+        if not np.isfinite(found.elbo) or not all(np.all(np.isfinite(part)) for part in q):
+            raise ValueError(
+                "the bound on the new rows must be finite, at some q. (A kernel matrix that is not "
+                "positive definite? Raise gpflow.config.default_jitter().) "
+                f"Found: {float(found.elbo)}."
+            )
+        model.q_mu.assign(q.mu)
+        model.q_sqrt.assign(q.sqrt)
+        _count(model, rows.num_rows, has_learnt)
+    except BaseException:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
+        raise
+    refresh_posteriors(model)
+    bound, start = float(found.elbo) + moving, float(found.start) + moving
+    return UpdateResult(rows.num_rows, bound, start, int(found.steps), moving)
+
+
+def _check_model(model: Any) -> None:
+    check_model(model)
+    if not isinstance(model, AugmentedSVGP):
+        raise ValueError(
+            "model must be an AugmentedSVGP: its inducing variables are what old rows leave "
+            f"behind. Found: {type(model).__name__}, which keeps all of its data."
+        )
+
+
+def _is_untouched(model: AugmentedSVGP) -> bool:
+    """Whether q is as the constructor makes it unless told otherwise."""
+    M = model.q_mu.shape[0]
+    return not model.q_mu.numpy().any() and np.array_equal(
+        model.q_sqrt.numpy(), np.broadcast_to(np.eye(M), model.q_sqrt.shape)
+    )
+
+
+def _count(model: AugmentedSVGP, rows: int, has_learnt: bool) -> None:
+    """Keep ``num_data`` what q has seen."""
+    known = known_num_data(model)
+    if known is None:
+        return
+    seen = rows + (known if has_learnt else 0)
+    if hasattr(model.num_data, "assign"):
+        model.num_data.assign(tf.cast(seen, model.num_data.dtype))
+    else:
+        model.num_data = seen
+
+
+# ---- compiled functions ----
+
+
+class _Compiled(NamedTuple):
+    profile: Profile
+    of_u: Callable[[Gaussian], Gaussian]  # q(w) → the q(u) that it makes of the model's
+    settings: dict[str, str]  # of the model, all that is a constant to the graphs
+    variables: list[tf.Variable]  # that they read
+
+
+# Each holds its model by a weak reference, or neither would ever be freed.
+_COMPILED: "weakref.WeakKeyDictionary[AugmentedSVGP, _Compiled]" = weakref.WeakKeyDictionary()
+
+
+def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Compiled:
+    """Made anew where parts of the model have been replaced since."""
+    learnt = [path.removeprefix(".") for path in parameter_dict(model)]
+    settings = facts(model, without=[*learnt, "num_data"])
+    settings |= {"default": f"{default_float()} {default_jitter()!r}"}
+    known = _COMPILED.get(model)
+    is_same = (
+        known is not None
+        and known.settings == settings
+        and len(known.variables) == len(variables)
+        and all(a is b for a, b in zip(known.variables, variables, strict=True))
+    )
+    if known is None or not is_same:
+        proxy = cast(AugmentedSVGP, weakref.proxy(model))
+        profile = Profile(proxy, [], from_q=True)
+        known = _COMPILED[model] = _Compiled(profile, _of_u(proxy), settings, variables)
+    return known
+
+
+def _of_u(model: AugmentedSVGP) -> Callable[[Gaussian], Gaussian]:
+    def of_u(q: Gaussian) -> Gaussian:
+        chol = tf.linalg.cholesky(model.prior_covariance())
+        past = model.whitened_q(chol)
+        mu, sqrt = unwhiten(*q, past.sqrt)
+        return model.as_kept(Gaussian(past.mu + mu, sqrt), chol)
+
+    return tf.function(of_u, autograph=False)
