@@ -270,6 +270,30 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [33, pytest.param(16, marks=pytest.mark.slow)])
+def test_where_polish_ends_no_small_step_gains(seed: int) -> None:
+    """Noise far narrower than the prior: a whole Newton step is too long for it."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (24, 1))
+    Y = np.sin(2.0 * X) + 0.3 * rng.standard_t(2, X.shape)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.3)
+    likelihood = likelihoods.StudentT(0.1, 2.0)
+    if seed == 16:
+        kernel, likelihood = gpflow.kernels.Matern32(lengthscales=0.7), likelihoods.StudentT(0.05)
+    model = gpflow_aaci.AugmentedVGP((X, Y), kernel, likelihood)
+    polished = gpflow_aaci.polish(model, progress=False)
+
+    def loss() -> tf.Tensor:
+        return -model.standard_elbo()
+
+    natural_gradient = gpflow.optimizers.NaturalGradient(0.05)
+    q = [(model.q_mu, model.q_sqrt)]
+    step = tf.function(lambda: natural_gradient.minimize(loss, q), autograph=False)
+    for _ in range(60):
+        step()
+    assert float(model.standard_elbo()) - polished.elbo < 1e-3
+
+
 def test_polished_probit_is_gpflows_vgp() -> None:
     """Its standard ELBO at fixed hyperparameters, with stock Bernoulli of the same link."""
     X, Y = breast_cancer(60)

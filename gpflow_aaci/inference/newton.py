@@ -3,7 +3,8 @@ q(v) at fixed hyperparameters: natural-gradient steps of size 1 on the standard 
 
 They are Newton-like. Begun far off such a step may fail; one with its precisions raised to be
 positive takes over, and then the closed-form augmented update, which cannot fail, wherever the ELBO
-does not rise.
+does not rise. That one climbs another bound: where it does not gain either, shorter steps towards
+the Newton step's end do, unless q is at its best.
 """
 
 from collections.abc import Callable
@@ -14,15 +15,17 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kullback_leiblers import gauss_kl
 
-from ..algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals, with_latent
+from ..algebra.gaussian import Gaussian, damped, naturals_to_q, optimal_naturals, with_latent
 from ..algebra.projection import Projection, marginals
 from ..algebra.statistics import Statistics, summed
 from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
 
 _LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
-# Kinds of steps, ever safer; where latent GPs are stepped in turn, a closed-form one for each.
+# Kinds of steps, ever safer; where latent GPs are stepped in turn, a closed-form one for each. Then
+# Newton steps of these sizes: the natural gradient is a direction of ascent.
 NEWTON, _CONCAVE, _CLOSED_FORM = range(3)
+_SHORTER = (0.5, 0.125, 0.03125)
 
 
 class Maximum(NamedTuple):
@@ -65,7 +68,9 @@ def maximise(
     zero = tf.zeros([], q.mu.dtype)
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
     infinity = tf.constant(np.inf, zero.dtype)
-    none = _CLOSED_FORM + (q.mu.shape[1] if in_turn else 1)  # no kind is left
+    shorter = _CLOSED_FORM + (q.mu.shape[1] if in_turn else 1)  # the first of these kinds
+    none = shorter + len(_SHORTER)  # no kind is left
+    sizes = tf.constant(_SHORTER, zero.dtype)
     start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), infinity, zero)
 
     def goes_on(search: _Search) -> tf.Tensor:
@@ -82,14 +87,18 @@ def maximise(
             lambda a, b: tf.where(is_kept, a, b), new, old
         )
         kind = tf.where(is_kept, NEWTON, search.kind + 1)
-        ahead = tf.cond(
-            (kind == NEWTON) | (kind == none), lambda: sums, lambda: sums_at(best, kind)
+        is_shorter = kind >= shorter
+        ahead = tf.cond((kind == NEWTON) | is_shorter, lambda: sums, lambda: sums_at(best, kind))
+        target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
+        size = sizes[tf.clip_by_value(kind - shorter, 0, len(_SHORTER) - 1)]
+        candidate = tf.cond(
+            is_shorter, lambda: damped(*best, *target, size), lambda: naturals_to_q(*target)
         )
-        candidate = naturals_to_q(*optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance))
         if in_turn:
             of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
+            is_of_one = (kind >= _CLOSED_FORM) & ~is_shorter
             candidate = tf.nest.map_structure(
-                lambda one, every: tf.where(kind >= _CLOSED_FORM, one, every), of_one, candidate
+                lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
             )
         return (
             _Search(
