@@ -140,22 +140,20 @@ draw(
 
 formulas(Warped)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
-for ax, (name, warp, y) in zip(
-    axes,
+warped = (
+    (axes[0], warps.Log(), np.linspace(0.02, 6.0, 300)[:, None], (-0.5, 0.5, 1.5)),
     (
-        ("warps.Log()", warps.Log(), np.linspace(0.02, 6.0, 300)[:, None]),
-        (
-            "warps.Tanh, one step",
-            warps.Tanh(1, a=[2.0], b=[1.5], c=[-1.0]),
-            np.linspace(-3.0, 3.0, 300)[:, None],
-        ),
+        axes[1],
+        warps.Tanh(1, a=[2.0], b=[1.5], c=[0.0]),
+        np.linspace(-4.0, 4.0, 300)[:, None],
+        (-3.0, 0.0, 3.0),
     ),
-    strict=True,
-):
+)
+for ax, warp, y, fs in warped:
     likelihood = Warped(StudentT(0.6, df=4.0), warp)
-    for f in (-0.5, 0.5, 1.5):
-        ax.plot(y, np.exp(likelihood.log_prob(y, np.full_like(y, f), y)), label=f"f = {f}")
-    ax.set(title=f"StudentT, {name}", xlabel="y", ylabel="p(y|f)")
+    for f in fs:
+        ax.plot(y, np.exp(likelihood.log_prob(y, np.full_like(y, f), y)), label=f"f = {f:g}")
+    ax.set(title=f"StudentT, {type(warp).__name__} of y", xlabel="y", ylabel="p(y|f)")
     ax.legend()
 plt.show()
 
@@ -164,7 +162,7 @@ plt.show()
 # -----------------------------------
 #
 # Two latent GPs, f and g. It has two auxiliary variables, and a draw of them is a dictionary. The
-# precision of y lies between 0 and ``max_precision``.
+# precision of y given both lies between 0 and ``max_precision``, here 4.
 
 formulas(HeteroscedasticGaussian)
 likelihood = HeteroscedasticGaussian(max_precision=4.0)
