@@ -21,7 +21,7 @@ folder = pathlib.Path(tempfile.mkdtemp())
 
 # %%
 # Three Parquet files, one CSV file of the same rows, and one array on disk. A ride takes the longer
-# the further it goes and the nearer it is to the centre; one in ten is held up.
+# the further from the centre it starts; some start in a jam, and one in ten is held up.
 
 rng = np.random.default_rng(0)
 N = 60_000
@@ -95,7 +95,7 @@ for name, dataset in {"CSV": csv, "memmap": memmap}.items():
 # -------------------------
 #
 # ``fit_collapsed`` fits kernel and noise too, with exact sums in the end. It begins on small
-# subsets, so passes are few. Here it is interrupted at its sixth iteration on all rows, as if by
+# subsets, so passes are few. Here it is interrupted at its second iteration on all rows, as if by
 # Ctrl-C; the same call goes on from the checkpoint, and so it does after a crash.
 
 seen = []
@@ -135,7 +135,8 @@ print(f"ELBO on all rows {by_batches.standard_elbo(parquet, progress=False):.0f}
 print(f"ELBO of the fit  {model.standard_elbo(parquet, progress=False):.0f}")
 
 # %%
-# Left, the ELBO of the fit at every iteration, and how many rows it was on. Right, the map.
+# Left, the ELBO of the fit at every iteration; every subset of rows has one of its own. Right, the
+# map. Rides are shortest near the centre, but for a jam to the north-east of it.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 rows = np.array([p.rows for p in seen])
