@@ -70,7 +70,7 @@ plt.show()
 # Counts
 # ------
 #
-# Counts with more spread than a Poisson law has: their variance is about five times their mean.
+# Counts with more spread than a Poisson law has: their variance is several times their mean.
 
 rng = np.random.default_rng(2)
 x = np.sort(rng.uniform(0.0, 10.0, (150, 1)), 0)
@@ -98,7 +98,8 @@ gpflow.utilities.print_summary(negative_binomial.likelihood)
 
 # %%
 # The higher ELBO says which noise it is. Quantiles say what it means: nine in ten counts should be
-# between the 5 % and the 95 % one. They are counts themselves, of y and not of its mean.
+# between the 5 % and the 95 % one. They are counts themselves, of y and not of its mean. The Poisson
+# model takes spread for signal: its curve turns where the truth does not.
 
 x_new = np.linspace(0.0, 10.0, 200)[:, None]
 _, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
