@@ -98,8 +98,8 @@ gpflow.utilities.print_summary(negative_binomial.likelihood)
 
 # %%
 # The higher ELBO says which noise it is. Quantiles say what it means: nine in ten counts should be
-# between the 5 % and the 95 % one. They are counts themselves, of y and not of its mean. The Poisson
-# model takes spread for signal: its curve turns where the truth does not.
+# between the 5 % and the 95 % one. They are counts themselves, of y and not of its mean. The
+# Poisson model takes spread for signal: its curve turns where the truth does not.
 
 x_new = np.linspace(0.0, 10.0, 200)[:, None]
 _, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
