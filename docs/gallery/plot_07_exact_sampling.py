@@ -43,25 +43,32 @@ print(arviz.loo(samples))
 # %%
 # Rank plots of f at two data: the chains agree where all bars are about as high.
 
-axes = arviz.plot_rank(
+_, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+arviz.plot_rank(
     samples,
     var_names="f",
     coords={"data": [5, 30]},
-    figsize=(9, 3),
     colors=["#0072B2", "#D55E00", "#009E73", "#CC79A7"],
+    ax=axes,
 )
+for ax, datum in zip(axes, (5, 30), strict=True):
+    ax.set_title(f"f at datum {datum}", fontsize="medium")
+    ax.set_xlabel("rank among the draws of all chains", fontsize="medium")
+    ax.set_ylabel("chain", fontsize="medium")
 plt.show()
 
 # %%
 # A posterior predictive check: data drawn from the model (blue) should look like the data (black).
 # Student-t noise has far outliers, so the plot is cut off.
 
-ax = arviz.plot_ppc(
+_, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+arviz.plot_ppc(
     samples,
     num_pp_samples=50,
     random_seed=1,
-    figsize=(6, 3),
     colors=["#0072B2", "black", "#D55E00"],
+    textsize=9,
+    ax=ax,
 )
 ax.set(xlim=(-4.0, 4.0), xlabel="y", ylabel="density")
 plt.show()
@@ -100,7 +107,8 @@ print(arviz.summary(with_parameters, var_names=names)[["mean", "sd", "hdi_3%", "
 # Left, f by q and by draws; in the middle y; right, what fixing the hyperparameters has cost. All
 # bands are central 90 % ones.
 
-X_new = np.linspace(-4.0, 4.0, 120)[:, None]
+X_new = np.linspace(-4.0, 4.0, 81)[:, None]
+some = samples.sel(draw=slice(None, None, 10))  # 200 draws are enough for a band
 levels = [0.05, 0.95]
 z = 1.645
 f_mean, f_variance = model.predict_f(X_new)
@@ -109,10 +117,13 @@ figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constr
 
 
 def band(ax, low_high, colour, label):
-    ax.fill_between(X_new[:, 0], *low_high[..., 0], color=colour, alpha=0.25, lw=0)
-    for edge in low_high[..., 0]:
-        ax.plot(X_new, edge, color=colour, linewidth=1, label=label)
-        label = None
+    low, high = low_high[..., 0]
+    ax.fill_between(X_new[:, 0], low, high, color=colour, alpha=0.25, lw=0, label=label)
+
+
+def edges(ax, low_high, colour, label):
+    lines = ax.plot(X_new, low_high[..., 0].T, "--", color=colour, linewidth=1.5)
+    lines[0].set_label(label)
 
 
 def f_band(draws):
@@ -128,12 +139,12 @@ def y_band(draws):
     )
 
 
-band(axes[0], q_bands, "#0072B2", "q(f)")
-band(axes[0], f_band(samples), "#D55E00", "draws")
+band(axes[0], q_bands, "#0072B2", "f by q")
+edges(axes[0], f_band(some), "#D55E00", "f by draws")
 band(axes[1], y_band(None), "#0072B2", "y by q")
-band(axes[1], y_band(samples), "#D55E00", "y by draws")
-band(axes[2], f_band(samples), "#D55E00", "f, hyperparameters fixed")
-band(axes[2], f_band(with_parameters), "#009E73", "f, hyperparameters drawn")
+edges(axes[1], y_band(some), "#D55E00", "y by draws")
+band(axes[2], f_band(some), "#D55E00", "f, hyperparameters fixed")
+edges(axes[2], f_band(with_parameters), "#0072B2", "f, hyperparameters drawn")
 for ax in axes:
     ax.plot(X, Y, "kx", markersize=4)
     ax.set(xlabel="x", ylim=(-2.5, 3.0))
