@@ -108,7 +108,7 @@ print(arviz.summary(with_parameters, var_names=names)[["mean", "sd", "hdi_3%", "
 # bands are central 90 % ones.
 
 X_new = np.linspace(-4.0, 4.0, 81)[:, None]
-some = samples.sel(draw=slice(None, None, 10))  # 200 draws are enough for a band
+some = samples.sel(draw=slice(None, None, 10))  # enough for quantiles of y
 levels = [0.05, 0.95]
 z = 1.645
 f_mean, f_variance = model.predict_f(X_new)
@@ -140,10 +140,10 @@ def y_band(draws):
 
 
 band(axes[0], q_bands, "#0072B2", "f by q")
-edges(axes[0], f_band(some), "#D55E00", "f by draws")
+edges(axes[0], f_band(samples), "#D55E00", "f by draws")
 band(axes[1], y_band(None), "#0072B2", "y by q")
 edges(axes[1], y_band(some), "#D55E00", "y by draws")
-band(axes[2], f_band(some), "#D55E00", "f, hyperparameters fixed")
+band(axes[2], f_band(samples), "#D55E00", "f, hyperparameters fixed")
 edges(axes[2], f_band(with_parameters), "#0072B2", "f, hyperparameters drawn")
 for ax in axes:
     ax.plot(X, Y, "kx", markersize=4)

@@ -67,9 +67,8 @@ runs = {
 }
 
 # %%
-# Both look for the minimum where it is. Trieste trains either by L-BFGS on all parameters, so the
-# swap as such brings no closed form. Its fits of q do become that when they are handed over:
-# an ``Optimizer`` of Trieste's with another ``optimize``.
+# Trieste trains either class by L-BFGS on all parameters, so that the swap alone brings no closed
+# form. An ``Optimizer`` of Trieste's whose ``optimize`` is ours does.
 
 
 class Collapsed(trieste.models.optimizer.Optimizer):
