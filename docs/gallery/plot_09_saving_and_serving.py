@@ -1,0 +1,147 @@
+"""
+Saving and serving
+==================
+
+A fitted model can be kept in three ways: as numbers to go on with, as a compiled function that
+needs neither GPflow nor this package, and as a small copy in single precision.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import gpflow
+import matplotlib.pyplot as plt
+import numpy as np
+import sklearn.datasets
+import tensorflow as tf
+
+import gpflow_aaci
+from gpflow_aaci.likelihoods import Gaussian, Warped, warps
+
+folder = pathlib.Path(tempfile.mkdtemp())
+
+# %%
+# Progress of diabetes, a positive number, against body-mass index and blood pressure. The model is
+# of its logarithm, but all predictions are of y itself.
+
+X, y = sklearn.datasets.load_diabetes(return_X_y=True)
+X, Y = X[:, [2, 3]] / X.std(), y[:, None]
+
+
+def make():
+    model = gpflow_aaci.AugmentedSVGP(
+        gpflow.kernels.SquaredExponential(lengthscales=[2.0, 2.0]),
+        Warped(Gaussian(scale=0.5), warps.Log()),
+        gpflow_aaci.kmeans_plusplus(X, 30),
+        mean_function=gpflow.functions.Constant(5.0),
+        num_data=len(X),
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+model = make()
+print(gpflow_aaci.fit(model, (X, Y), progress=False))
+
+# %%
+# Numbers to go on with
+# ---------------------
+#
+# ``tf.train.Checkpoint`` as for any GPflow model. Make the same model, restore, go on. (While a fit
+# runs, its own ``checkpoint_dir`` does more: the same call goes on where it was.)
+
+path = tf.train.Checkpoint(model=model).save(str(folder / "checkpoint"))
+again = make()
+tf.train.Checkpoint(model=again).restore(path).assert_existing_objects_matched()
+print(f"{model.elbo((X, Y)):.6f} before, {again.elbo((X, Y)):.6f} after")
+
+# %%
+# Functions to serve
+# ------------------
+#
+# What is to be served is compiled once, for any number of rows, and saved. Quantiles too: they are
+# not those of a normal law with the mean and variance of y.
+
+rows = [tf.TensorSpec([None, 2], tf.float64)]
+serving = tf.Module()
+serving.parts = model  # whose variables are saved with it
+serving.predict_f = tf.function(lambda X: model.predict_f(X), rows, autograph=False)
+serving.predict_y = tf.function(lambda X: model.predict_y(X), rows, autograph=False)
+serving.predict_y_quantile = tf.function(
+    lambda X: gpflow_aaci.predictions.predict_y_quantile(model, X, [0.05, 0.5, 0.95]),
+    rows,
+    autograph=False,
+)
+tf.saved_model.save(serving, str(folder / "model"))
+
+# %%
+# Another process loads it with TensorFlow alone.
+
+script = f"""
+import sys
+import numpy as np
+import tensorflow as tf
+model = tf.saved_model.load({str(folder / "model")!r})
+X = np.load({str(folder / "new.npy")!r})
+np.save({str(folder / "served.npy")!r}, model.predict_y_quantile(X))
+print("gpflow imported:", "gpflow" in sys.modules)
+"""
+line = np.linspace(X[:, 0].min(), X[:, 0].max(), 100)
+X_new = np.stack([line, np.zeros(100)], -1)
+np.save(folder / "new.npy", X_new)
+done = subprocess.run(
+    [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+)
+print(done.stdout.strip())
+served = np.load(folder / "served.npy")
+expected = gpflow_aaci.predictions.predict_y_quantile(model, X_new, [0.05, 0.5, 0.95])
+print(f"largest difference {np.max(np.abs(served - expected)):.1e}")
+
+# %%
+# Single precision
+# ----------------
+#
+# ``gpflow.utilities.freeze_as_float32`` makes a copy with constants instead of parameters, for
+# prediction on a device that is faster with it. Fit in double precision, then freeze.
+
+small = gpflow.utilities.freeze_as_float32(model)
+many = np.random.default_rng(0).normal(size=(20_000, 2))
+for name, frozen, inputs in (
+    ("float64", gpflow.utilities.freeze(model), tf.constant(many)),
+    ("float32", small, tf.constant(many, tf.float32)),
+):
+    predict = tf.function(frozen.predict_y)
+    predict(inputs)  # compiles it
+    start = time.perf_counter()
+    mean, _ = predict(inputs)
+    print(f"{name}: {1e3 * (time.perf_counter() - start):.0f} ms, first mean of y {mean[0, 0]:.5f}")
+
+# %%
+# What is served, against body-mass index at the mean blood pressure. The crosses are all patients.
+
+_, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+bmi = sklearn.datasets.load_diabetes(scaled=False).data[:, 2]
+unit = np.polyfit(X[:, 0], bmi, 1)
+progress = served[..., 0]
+ax.plot(bmi, y, "kx", markersize=3, alpha=0.5, label="patients")
+ax.plot(np.polyval(unit, line), progress[1], color="#D55E00", label="median")
+ax.fill_between(
+    np.polyval(unit, line),
+    progress[0],
+    progress[2],
+    color="#D55E00",
+    alpha=0.2,
+    lw=0,
+    label="5 % to 95 %",
+)
+mean, variance = small.predict_y(X_new.astype(np.float32))
+for sign in (-1.645, 1.645):
+    edge = (mean + sign * np.sqrt(variance))[:, 0]
+    label = "mean ± 1.645 sd of y" if sign > 0 else None
+    ax.plot(np.polyval(unit, line), edge, "--", color="#0072B2", linewidth=1, label=label)
+ax.set(xlabel="body-mass index [kg/m²]", ylabel="progress of the disease")
+ax.legend(fontsize="small", loc="upper left")
+plt.show()

@@ -1,0 +1,93 @@
+"""The reference has every public name, and the gallery's scripts run."""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpflow_aaci
+
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = (DOCS / "reference.md").read_text()
+MODULES = ("likelihoods", "predictions", "distributions", "monitor")
+
+
+def documented(reference: str) -> list[Any]:
+    """What its directives name, of the module that was named last."""
+    found: list[Any] = []
+    module: Any = None
+    for directive, name in re.findall(r"^\.\. (\w+):: (\S+)$", reference, re.MULTILINE):
+        if directive in ("module", "currentmodule"):
+            module = importlib.import_module(name)
+        elif directive in ("autoclass", "autofunction"):
+            found.append(getattr(module, name))
+    return found
+
+
+def public() -> dict[str, Any]:
+    """Classes and functions, by their names."""
+    modules = [gpflow_aaci, *(getattr(gpflow_aaci, name) for name in MODULES)]
+    names = [(module, name) for module in modules for name in module.__all__]
+    verbs = gpflow_aaci.augmentation
+    names += [
+        (verbs, name)
+        for name, value in vars(verbs).items()
+        if inspect.isfunction(value)
+        and value.__module__ == verbs.__name__
+        and not name.startswith("_")
+    ]
+    names += [(gpflow_aaci.data, "from_parquet")]
+    values = {f"{module.__name__}.{name}": getattr(module, name) for module, name in names}
+    return {name: value for name, value in values.items() if not inspect.ismodule(value)}
+
+
+def missing(reference: str) -> set[str]:
+    found = documented(reference)
+    return {name for name, value in public().items() if value not in found}
+
+
+def test_the_reference_has_every_public_name_once() -> None:
+    assert missing(REFERENCE) == set()
+    found = documented(REFERENCE)
+    assert [value for value in found if found.count(value) > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        (".. autoclass:: StudentT\n", "gpflow_aaci.likelihoods.StudentT"),
+        (".. autofunction:: polish\n", "gpflow_aaci.polish"),
+        (".. autofunction:: logtilt\n", "gpflow_aaci.augmentation.logtilt"),
+        (".. autofunction:: from_parquet\n", "gpflow_aaci.data.from_parquet"),
+    ],
+)
+def test_an_entry_that_is_taken_out_is_missed(entry: str, name: str) -> None:
+    """Or the test above would see nothing."""
+    assert missing(REFERENCE.replace(entry, "")) == {name}
+
+
+SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
+ELSEWHERE = "plot_10"  # of libraries that the tests do not need; the documentation's build runs it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script", [s for s in SCRIPTS if not s.name.startswith(ELSEWHERE)], ids=lambda s: s.stem
+)
+def test_a_script_of_the_gallery_runs_prints_and_draws(script: Path, tmp_path: Path) -> None:
+    """As a program, in a folder of its own."""
+    program = (
+        "import matplotlib, runpy, sys; matplotlib.use('Agg'); import matplotlib.pyplot as plt; "
+        "runpy.run_path(sys.argv[1], run_name='__main__'); assert plt.get_fignums()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.strip()
+    assert not list(tmp_path.iterdir())  # what it writes is in folders for that
