@@ -22,6 +22,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
+``sklearn``                           estimators for scikit-learn; imported by itself
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
 ====================================  ============================================================
 """

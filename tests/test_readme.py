@@ -127,3 +127,11 @@ def test_exact_sampling_mixes() -> None:
     diagnostics = names["arviz"].summary(names["samples"], kind="diagnostics")
     assert diagnostics.r_hat.max() < 1.02
     assert diagnostics.ess_bulk.min() > 400
+
+
+@pytest.mark.slow
+def test_the_estimator_in_a_pipeline() -> None:
+    names: dict[str, Any] = {"gpflow_aaci": gpflow_aaci}
+    exec(blocks()[9], names)
+    lower, y, upper = (names[name] for name in ("lower", "y", "upper"))
+    assert 0.85 < np.mean((lower <= y) & (y <= upper)) < 0.95

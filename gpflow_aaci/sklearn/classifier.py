@@ -95,7 +95,8 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
         :param X: [N, D].
         """
-        p, _ = in_batches(self.model_.predict_y, self._inputs(X))
+        X = self._inputs(X)
+        p, _ = in_batches(self.model_.predict_y, X)
         return np.hstack([1.0 - p, p]) if len(self.classes_) == 2 else p
 
     def predict(self, X: Any) -> AnyNDArray:
@@ -104,4 +105,5 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
         :param X: [N, D].
         """
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        p = self.predict_proba(X)
+        return self.classes_[np.argmax(p, axis=1)]
