@@ -25,6 +25,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
 ``criticism``                         leave-one-out, calibration; ``plots`` draws it and the fit
+``sklearn``                           estimators for scikit-learn; imported by itself
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
 ====================================  ============================================================
 """

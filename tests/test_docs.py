@@ -14,7 +14,7 @@ import gpflow_aaci
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = (DOCS / "reference.md").read_text()
-MODULES = ("likelihoods", "predictions", "distributions", "monitor")
+MODULES = ("", ".likelihoods", ".predictions", ".distributions", ".monitor", ".sklearn")
 
 
 def documented(reference: str) -> list[Any]:
@@ -31,7 +31,7 @@ def documented(reference: str) -> list[Any]:
 
 def public() -> dict[str, Any]:
     """Classes and functions, by their names."""
-    modules = [gpflow_aaci, *(getattr(gpflow_aaci, name) for name in MODULES)]
+    modules = [importlib.import_module(f"gpflow_aaci{name}") for name in MODULES]
     names = [(module, name) for module in modules for name in module.__all__]
     verbs = gpflow_aaci.augmentation
     names += [

@@ -118,6 +118,10 @@ ORDER = [
     "testing.phi",
     "testing.augmented",
     "testing",
+    "sklearn.shared",
+    "sklearn.regressor",
+    "sklearn.classifier",
+    "sklearn",
     "",  # the package itself, which shows them all
 ]
 

@@ -22,6 +22,7 @@ def blocks(page: str) -> list[str]:
 def test_every_page_with_python_is_run_here() -> None:
     assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {
         "new_data.md",
+        "scikit_learn.md",
         "training.md",
     }
 
@@ -54,6 +55,16 @@ def test_new_data() -> None:
     updated = float(model.standard_elbo(rows))
     gpflow_aaci.polish(model, rows, progress=False)  # the best q of all rows at once
     assert 0.0 <= float(model.standard_elbo(rows)) - updated < 1.0
+
+
+@pytest.mark.slow
+def test_scikit_learn() -> None:
+    names: dict[str, Any] = {}
+    (block,) = blocks("scikit_learn.md")
+    exec(block, names)
+    assert names["scores"].mean() > 0.4
+    inside = (names["lower"] < names["y"]) & (names["y"] < names["upper"])
+    assert 0.85 < inside.mean() < 0.95
 
 
 # ---- which function takes which data ----

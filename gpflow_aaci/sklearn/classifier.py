@@ -1,0 +1,109 @@
+"""Classification: two classes by the logistic likelihood, more by the logistic-softmax one."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from ..likelihoods import Logistic, LogisticSoftmax
+from .shared import AugmentedGP, in_batches
+
+_UNIT = 2.0  # where the standard deviation of f begins: most classes are neither sure nor a toss-up
+
+
+class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
+    """
+    Gaussian process classification for scikit-learn.
+
+    Of two classes, P(y = 1) = σ(f); of K, P(y = k) = σ(f_k)/Σσ(f_j), the K latent GPs sharing a
+    kernel and a constant mean that begins at −log K. A sparse GP on ``num_inducing`` points, all
+    fitted by ``fit_collapsed``::
+
+        from sklearn.datasets import load_breast_cancer
+        from sklearn.model_selection import train_test_split
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        from gpflow_aaci.sklearn import AugmentedGPClassifier
+
+        X, y = load_breast_cancer(return_X_y=True)
+        X, X_test, y, y_test = train_test_split(X, y, random_state=0)
+        classifier = AugmentedGPClassifier(num_inducing=50, random_state=0)
+        pipeline = make_pipeline(StandardScaler(), classifier).fit(X, y)
+        probabilities = pipeline.predict_proba(X_test)
+        accuracy = pipeline.score(X_test, y_test)
+
+    Named kernels begin with a lengthscale per column, √D of its standard deviations, so that the
+    units of X do not matter. (But for digits: a column of which the mean is 10⁵ standard deviations
+    or more should be centred.) Objects begin as they are, and are never changed: a copy is fitted.
+
+    Fitted attributes: ``classes_`` [K], in their order; ``model_``, the ``AugmentedSVGP`` of their
+    numbers 0 … K − 1; ``fit_result_``, what ``fit_collapsed`` said; ``n_features_in_``,
+    ``feature_names_in_``.
+    """
+
+    classes_: AnyNDArray
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "squared-exponential",
+        num_inducing: int = 100,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        """
+        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
+            "matern52"; or a GPflow kernel.
+        :param num_inducing: M; all distinct rows of X, where they are no more.
+        :param random_state: of inducing points and subsets of rows: an integer, a
+            ``RandomState``, or None for another draw at every fit.
+        :param progress: whether a bar shows the fit.
+        """
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any) -> "AugmentedGPClassifier":
+        """
+        :param X: [N, D].
+        :param y: labels of any kind [N].
+        :raises ValueError: for bad data or parameters, and a single class.
+        """
+        X, y = validate_data(self, X, y, dtype=default_float())
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        K = len(classes)
+        if K < 2:
+            raise ValueError(f"y must have more than one class. Found: {classes.tolist()}.")
+        likelihood = Logistic() if K == 2 else LogisticSoftmax(K)
+        mean_function = None if K == 2 else gpflow.functions.Constant(-np.log(K))
+        self._fit(X, labels[:, None].astype(default_float()), likelihood, _UNIT, mean_function)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> AnyNDArray:
+        """
+        P(y = k) of every class, [N, K], in the order of ``classes_``.
+
+        :param X: [N, D].
+        """
+        X = self._inputs(X)
+        p, _ = in_batches(self.model_.predict_y, X)
+        return np.hstack([1.0 - p, p]) if len(self.classes_) == 2 else p
+
+    def predict(self, X: Any) -> AnyNDArray:
+        """
+        The most probable class, [N].
+
+        :param X: [N, D].
+        """
+        p = self.predict_proba(X)
+        return self.classes_[np.argmax(p, axis=1)]

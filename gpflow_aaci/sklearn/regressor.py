@@ -1,0 +1,167 @@
+"""Regression: y = f + noise, the noise of a law that outliers do not break."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from .. import likelihoods
+from ..predictions import predict_y_quantile, predict_y_samples
+from .shared import AugmentedGP, chosen, in_batches
+
+LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
+    "gaussian": likelihoods.Gaussian,
+    "student-t": likelihoods.StudentT,
+    "laplace": likelihoods.Laplace,
+    "cauchy": likelihoods.Cauchy,
+    "logistic-noise": likelihoods.LogisticNoise,
+    "matern32": likelihoods.Matern32,
+    "matern52": likelihoods.Matern52,
+}
+
+_NOISE = 0.5  # where its scale begins, in spreads of y
+_NORMAL_IQR = 1.3489795  # from the lower to the upper quartile of N(0, 1)
+
+
+class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
+    """
+    Gaussian process regression with Student-t noise, or another law of it, for scikit-learn.
+
+    A sparse GP on ``num_inducing`` points, its kernel and noise fitted by ``fit_collapsed``::
+
+        import numpy as np
+        from sklearn.model_selection import cross_val_score
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        from gpflow_aaci.sklearn import AugmentedGPRegressor
+
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-3.0, 3.0, size=(150, 1))
+        y = np.sin(X[:, 0]) + 0.1 * rng.standard_t(2, size=150)
+        regressor = AugmentedGPRegressor(likelihood="student-t", random_state=0).fit(X, y)
+        lower, upper = regressor.predict_quantiles(X, [0.05, 0.95]).T
+        pipeline = make_pipeline(StandardScaler(), AugmentedGPRegressor(random_state=0))
+        scores = cross_val_score(pipeline, X, y, cv=3)
+
+    Named kernels begin with a lengthscale per column, √D of its standard deviations, so that the
+    units of X do not matter. (But for digits: a column of which the mean is 10⁵ standard deviations
+    or more should be centred.) Objects begin as they are, and are never changed: a copy is fitted.
+
+    Fitted attributes: ``model_``, the ``AugmentedSVGP`` of (X, (y − ``y_center_``)/``y_scale_``);
+    ``fit_result_``, what ``fit_collapsed`` said; ``y_center_``, ``y_scale_``; ``n_features_in_``,
+    ``feature_names_in_``.
+    """
+
+    y_center_: float
+    y_scale_: float
+
+    def __init__(
+        self,
+        *,
+        likelihood: str | Likelihood = "student-t",
+        kernel: str | Kernel = "squared-exponential",
+        num_inducing: int = 100,
+        normalize_y: bool = True,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        """
+        :param likelihood: of "gaussian", "student-t", "laplace", "cauchy", "logistic-noise",
+            "matern32" and "matern52"; or an object that ``AugmentedSVGP`` takes, of y in the units
+            that ``normalize_y`` makes.
+        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
+            "matern52"; or a GPflow kernel.
+        :param num_inducing: M; all distinct rows of X, where they are no more.
+        :param normalize_y: whether the median is subtracted and y divided by its interquartile
+            range over 1.349, a normal law's standard deviation, which outliers leave alone. False
+            for counts and for likelihoods of y > 0. Predictions are in the units of y.
+        :param random_state: of inducing points and subsets of rows: an integer, a
+            ``RandomState``, or None for another draw at every fit.
+        :param progress: whether a bar shows the fit.
+        """
+        self.likelihood = likelihood
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.normalize_y = normalize_y
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any) -> "AugmentedGPRegressor":
+        """
+        :param X: [N, D].
+        :param y: [N].
+        :raises ValueError: for bad data or parameters.
+        """
+        X, y = validate_data(self, X, y, dtype=default_float(), y_numeric=True)
+        center, unit = _center_and_spread(y)
+        likelihood = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
+        if self.normalize_y:
+            y, scale = (y - center) / unit, unit
+            unit = 1.0
+        else:
+            center, scale = 0.0, 1.0
+        if not isinstance(likelihood, Likelihood):
+            likelihood = likelihood(scale=_NOISE * unit)
+        self._fit(X, y[:, None].astype(default_float()), likelihood, unit)
+        self.y_center_, self.y_scale_ = center, scale
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """
+        The mean of y [N], or its median where y has no mean, as with "cauchy".
+
+        :param X: [N, D].
+        :param return_std: whether the standard deviation of y [N], noise included, is returned,
+            too. It is infinite where y has no variance, as with Student-t noise of df ≤ 2:
+            :meth:`predict_quantiles` then says how wide y is.
+        """
+        X = self._inputs(X)
+        mean, variance = in_batches(self.model_.predict_y, X)
+        mean = self.y_center_ + self.y_scale_ * mean[:, 0]
+        if np.isnan(mean).any():
+            mean = self.predict_quantiles(X, 0.5)
+        return (mean, self.y_scale_ * np.sqrt(variance[:, 0])) if return_std else mean
+
+    def predict_quantiles(self, X: Any, levels: TensorType) -> AnyNDArray:
+        """
+        Where P(y' ≤ y) = level, [N, Q].
+
+        :param X: [N, D].
+        :param levels: [Q], in (0, 1); or a number, for a result [N].
+        :raises ValueError: for bad X or levels.
+        """
+
+        def quantiles(rows: AnyNDArray) -> tuple[TensorType]:
+            of_levels = predict_y_quantile(self.model_, rows, levels, progress=False)
+            return (of_levels.numpy()[..., 0].T,)
+
+        (found,) = in_batches(quantiles, self._inputs(X))
+        found = self.y_center_ + self.y_scale_ * found
+        return found if np.ndim(levels) else found[:, 0]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
+        """
+        Draws of y, noise included, [N, n_samples]; f jointly at all of X, which takes O(N²) memory.
+
+        :param X: [N, D].
+        :param random_state: an integer, a ``RandomState``, or None for other draws at every call.
+        """
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        X = self._inputs(X)
+        draws = predict_y_samples(self.model_, X, n_samples, seed, full_cov=True, progress=False)
+        return self.y_center_ + self.y_scale_ * draws.numpy()[..., 0].T
+
+
+def _center_and_spread(y: AnyNDArray) -> tuple[float, float]:
+    """Median, and what would be the standard deviation of a normal y; 1 if y is constant."""
+    lower, median, upper = np.quantile(y, [0.25, 0.5, 0.75])
+    spread = (upper - lower) / _NORMAL_IQR
+    return float(median), float(spread or np.std(y) or 1.0)

@@ -1,0 +1,127 @@
+"""What both estimators share: inputs, where a fit begins, the fit, and predictions in batches."""
+
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..inducing import kmeans_plusplus
+from ..inference.fitting import FitResult, fit_collapsed
+from ..likelihoods import augmented
+from ..models import AugmentedSVGP
+
+KERNELS: dict[str, Callable[..., Kernel]] = {
+    "squared-exponential": gpflow.kernels.SquaredExponential,
+    "rational-quadratic": gpflow.kernels.RationalQuadratic,
+    "matern12": gpflow.kernels.Matern12,
+    "matern32": gpflow.kernels.Matern32,
+    "matern52": gpflow.kernels.Matern52,
+}
+
+_ROWS_AT_ONCE = 10_000  # in a prediction
+
+
+class AugmentedGP(BaseEstimator):
+    """An ``AugmentedSVGP`` behind scikit-learn's interface; not an estimator by itself."""
+
+    kernel: str | Kernel
+    num_inducing: int
+    random_state: Any
+    progress: bool
+
+    model_: AugmentedSVGP
+    fit_result_: FitResult
+
+    def _fit(
+        self,
+        X: AnyNDArray,
+        Y: AnyNDArray,
+        likelihood: Likelihood,
+        unit: float,
+        mean_function: MeanFunction | None = None,
+    ) -> None:
+        """
+        Make the model and fit it to X [N, D], Y [N, 1].
+
+        :param likelihood: the model's own from now on.
+        :param unit: a standard deviation of f that is about right.
+        """
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        scaler = StandardScaler().fit(X)
+        likelihood = augmented(likelihood)
+        model = AugmentedSVGP(
+            _kernel(self.kernel, scaler.scale_, unit),
+            likelihood,
+            _inducing_points(X, self.num_inducing, scaler, seed),
+            mean_function=mean_function,
+            num_latent_gps=likelihood.latent_dim or 1,
+            num_data=len(X),
+        )
+        gpflow.set_trainable(model.inducing_variable, False)
+        self.fit_result_ = fit_collapsed(model, (X, Y), seed=seed, progress=self.progress)
+        self.model_ = model
+
+    def _inputs(self, X: Any) -> AnyNDArray:
+        """
+        X to predict at, [N, D].
+
+        :raises NotFittedError: before ``fit``.
+        :raises ValueError: for X that is not finite, or has other columns than in ``fit``.
+        """
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=default_float())
+
+
+def in_batches(predict: Callable[[AnyNDArray], tuple[TensorType, ...]], X: AnyNDArray) -> Any:
+    """What ``predict`` says of X [N, D], each [N, ...]; of 10,000 rows at once."""
+    parts = [predict(X[first : first + _ROWS_AT_ONCE]) for first in range(0, len(X), _ROWS_AT_ONCE)]
+    return tuple(tf.concat(part, 0).numpy() for part in zip(*parts, strict=True))
+
+
+def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
+    """
+    What ``accepted`` has under that name; or, of an object, a copy.
+
+    :raises ValueError: for anything else.
+    """
+    if isinstance(value, kind):
+        return gpflow.utilities.deepcopy(value)
+    if isinstance(value, str) and value in accepted:
+        return accepted[value]
+    raise ValueError(
+        f"{name} must be a gpflow {kind.__name__} or one of {', '.join(map(repr, accepted))}. "
+        f"Found: {value!r}."
+    )
+
+
+def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
+    """With a lengthscale per column, √D of its standard deviations; a copy of an object."""
+    found = chosen("kernel", kernel, KERNELS, Kernel)
+    if isinstance(found, Kernel):
+        return found
+    return found(variance=unit**2, lengthscales=np.sqrt(len(scales)) * scales)
+
+
+def _inducing_points(
+    X: AnyNDArray, num_inducing: int, scaler: StandardScaler, seed: int
+) -> AnyNDArray:
+    """Z [M, D]: every distinct row of X, if these are no more; or far from each other."""
+    if not (isinstance(num_inducing, numbers.Integral) and num_inducing >= 1):
+        raise ValueError(f"num_inducing must be a positive integer. Found: {num_inducing!r}.")
+    distinct = np.unique(X, axis=0)
+    if len(distinct) <= num_inducing:
+        return distinct
+    Z = kmeans_plusplus(scaler.transform(X), int(num_inducing), seed)
+    return scaler.inverse_transform(Z)

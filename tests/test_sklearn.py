@@ -1,0 +1,378 @@
+"""The estimators keep scikit-learn's contract, and say of data what the models say."""
+
+import pickle
+import re
+import textwrap
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.datasets
+import sklearn.preprocessing
+from gpflow.base import AnyNDArray
+from gpflow.utilities import parameter_dict
+from sklearn.base import clone
+from sklearn.calibration import CalibrationDisplay
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    FitResult,
+    fit_collapsed,
+    likelihoods,
+)
+from gpflow_aaci.sklearn import AugmentedGPClassifier, AugmentedGPRegressor, shared
+
+N = 150
+
+
+class Fitted(NamedTuple):
+    estimator: Any
+    X: AnyNDArray
+    y: AnyNDArray
+
+
+def noisy_wave(n: int, seed: int, df: float = 2.0) -> tuple[AnyNDArray, AnyNDArray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(n, 1))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_t(df, size=n)
+
+
+@pytest.fixture(scope="module")
+def regression() -> Fitted:
+    X, y = noisy_wave(N, seed=0)
+    return Fitted(AugmentedGPRegressor(num_inducing=20, random_state=0).fit(X, y), X, y)
+
+
+@pytest.fixture(scope="module")
+def binary() -> Fitted:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=N) > 0.4, "yes", "no")
+    return Fitted(AugmentedGPClassifier(num_inducing=20, random_state=0).fit(X, y), X, y)
+
+
+@pytest.fixture(scope="module")
+def three_classes() -> Fitted:
+    X, labels = sklearn.datasets.load_iris(return_X_y=True)
+    y = np.array(["setosa", "versicolor", "virginica"])[labels]
+    return Fitted(AugmentedGPClassifier(num_inducing=20, random_state=0).fit(X, y), X, y)
+
+
+# ---- scikit-learn's own checks ----
+
+
+@pytest.fixture
+def _few_steps_for_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    In the place of the fit of three classes and more, which takes a quarter of a minute to compile.
+
+    The checks have two dozen of them. What they ask is not how well data are fitted.
+    """
+
+    def fit(model: AugmentedSVGP, data: Any, **kwargs: Any) -> FitResult:
+        if isinstance(model.likelihood, likelihoods.Logistic | likelihoods.StudentT):
+            return fit_collapsed(model, data, **kwargs)
+        for _ in range(5):
+            AugmentedNaturalGradient(1.0).minimize(model, data)
+        return FitResult(0.0, 0.0, 0, True)
+
+    monkeypatch.setattr(shared, "fit_collapsed", fit)
+
+
+@pytest.mark.by_default(
+    "check_estimator_cloneable",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_estimators_unfitted",
+    "check_estimator_sparse_array",
+    "check_complex_data",
+    "check_supervised_y_no_nan",
+    "check_classifiers_one_label",
+    "check_classifiers_regression_target",
+    "check_n_features_in_after_fitting",
+    "check_fit2d_1sample",
+    "check_fit1d",
+)
+@pytest.mark.usefixtures("_few_steps_for_many_classes")
+@parametrize_with_checks(
+    [AugmentedGPRegressor(num_inducing=20), AugmentedGPClassifier(num_inducing=20)]
+)
+def test_scikit_learn_s_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    """None is expected to fail."""
+    check(estimator)
+
+
+# ---- predictions are the model's ----
+
+
+def test_probabilities_of_two_classes_are_the_model_s(binary: Fitted) -> None:
+    p = binary.estimator.predict_proba(binary.X)
+    assert binary.estimator.classes_.tolist() == ["no", "yes"]
+    of_yes = binary.estimator.model_.predict_y(binary.X)[0].numpy()[:, 0]
+    np.testing.assert_array_equal(p[:, 1], of_yes)
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-15)
+    assert np.mean(of_yes[binary.y == "yes"]) > 0.5 > np.mean(of_yes[binary.y == "no"])
+
+
+@pytest.mark.slow
+def test_probabilities_of_three_classes_are_the_model_s(three_classes: Fitted) -> None:
+    estimator, X, y = three_classes
+    p = estimator.predict_proba(X)
+    np.testing.assert_array_equal(p, estimator.model_.predict_y(X)[0])
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
+    assert estimator.score(X, y) > 0.95  # by the names
+    assert set(estimator.predict(X)) == set(y)
+
+
+def test_calibration_display_takes_the_classifier(binary: Fitted) -> None:
+    display = CalibrationDisplay.from_estimator(
+        binary.estimator, binary.X, binary.y, n_bins=4, pos_label="yes"
+    )
+    assert np.max(np.abs(display.prob_true - display.prob_pred)) < 0.2
+
+
+def test_intervals_by_quantiles_cover_what_those_by_sd_do_not(regression: Fitted) -> None:
+    """Student-t noise of two degrees of freedom: its variance, where there is one, says little."""
+    X, y = noisy_wave(5_000, seed=1)
+    mean, sd = regression.estimator.predict(X, return_std=True)
+    lower, upper = regression.estimator.predict_quantiles(X, [0.05, 0.95]).T
+    covered = np.mean((lower <= y) & (y <= upper))
+    covered_by_sd = np.mean(np.abs(y - mean) <= 1.645 * sd)
+    assert abs(covered - 0.9) < 0.03
+    assert abs(covered - 0.9) < abs(covered_by_sd - 0.9) - 0.01
+
+
+def test_predictions_are_in_the_units_of_y(regression: Fitted) -> None:
+    """Against the model's own, of y less its median in interquartile ranges."""
+    estimator, X, y = regression
+    quartiles = np.quantile(y, [0.25, 0.5, 0.75])
+    assert estimator.y_center_ == quartiles[1]
+    unit = (quartiles[2] - quartiles[0]) / (2.0 * 0.6744897501960817)
+    Fmu, Fvar = estimator.model_.predict_f(X)
+    likelihood = estimator.model_.likelihood
+    variance = Fvar + likelihood.noise_variance()
+    mean, sd = estimator.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, quartiles[1] + unit * Fmu.numpy()[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(sd, unit * np.sqrt(variance.numpy()[:, 0]), rtol=1e-6)
+    np.testing.assert_allclose(estimator.predict_quantiles(X, 0.5), mean, atol=1e-8)
+
+
+def test_draws_of_y_have_its_quantiles(regression: Fitted) -> None:
+    X = regression.X[:10]
+    levels = [0.1, 0.5, 0.9]
+    draws = regression.estimator.sample_y(X, n_samples=4_000, random_state=3)
+    assert draws.shape == (10, 4_000)
+    quantiles = regression.estimator.predict_quantiles(X, levels)
+    below = np.mean(draws[:, :, None] <= quantiles[:, None, :], axis=1)
+    # Five standard errors of a share of 4,000 draws.
+    np.testing.assert_allclose(below, np.tile(levels, (10, 1)), atol=0.04)
+    again = regression.estimator.sample_y(X, n_samples=4_000, random_state=3)
+    np.testing.assert_array_equal(again, draws)
+
+
+def test_many_rows_are_predicted_in_parts(
+    regression: Fitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimator, X = regression.estimator, regression.X[:10]
+    whole = *estimator.predict(X, return_std=True), estimator.predict_quantiles(X, 0.9)
+    monkeypatch.setattr(shared, "_ROWS_AT_ONCE", 7)
+    parts = *estimator.predict(X, return_std=True), estimator.predict_quantiles(X, 0.9)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_where_y_has_no_mean_its_median_is_predicted() -> None:
+    X, y = noisy_wave(60, seed=2, df=1.0)
+    regressor = AugmentedGPRegressor(likelihood="cauchy", num_inducing=15, random_state=0)
+    mean, sd = regressor.fit(X, y).predict(X, return_std=True)
+    assert np.all(np.isinf(sd))
+    np.testing.assert_allclose(mean, regressor.predict_quantiles(X, [0.5])[:, 0])
+    assert np.median(np.abs(mean - np.sin(2.0 * X[:, 0]))) < 0.2
+
+
+# ---- what a fit depends on ----
+
+
+def assert_same_to_the_bit(one: Fitted, other: Any) -> None:
+    names = {"predict", "predict_proba", "predict_quantiles"}
+    for name in names & set(dir(one.estimator)):
+        levels = ([0.1, 0.9],) if name == "predict_quantiles" else ()
+        predicted = [getattr(each, name)(one.X, *levels) for each in (one.estimator, other)]
+        np.testing.assert_array_equal(*predicted)
+
+
+@pytest.mark.parametrize("which", ["regression", "binary"])
+def test_a_pickled_estimator_predicts_the_same_to_the_bit(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    fitted = request.getfixturevalue(which)
+    copied = pickle.loads(pickle.dumps(fitted.estimator))
+    assert_same_to_the_bit(fitted, copied)
+    assert copied.fit_result_ == fitted.estimator.fit_result_
+    is_trainable = copied.model_.inducing_variable.Z.trainable
+    assert not is_trainable
+    assert copied.model_.kernel.variance.trainable
+
+
+@pytest.mark.parametrize("which", ["regression", "binary"])
+def test_the_same_seed_makes_the_same_fit_to_the_bit(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    fitted = request.getfixturevalue(which)
+    assert_same_to_the_bit(fitted, clone(fitted.estimator).fit(fitted.X, fitted.y))
+
+
+def test_inducing_points_are_the_seed_s_or_all_rows(regression: Fitted) -> None:
+    def points(M: int, seed: int) -> AnyNDArray:
+        X = np.vstack([regression.X, regression.X])  # each row twice
+        scaler = sklearn.preprocessing.StandardScaler().fit(X)
+        return shared._inducing_points(X, M, scaler, seed)
+
+    assert not np.array_equal(points(20, 0), points(20, 1))
+    np.testing.assert_array_equal(points(N, 0), np.sort(regression.X, axis=0))
+
+
+def test_a_fit_leaves_the_objects_it_was_given_as_they_are() -> None:
+    X, y = noisy_wave(40, seed=3)
+    kernel, likelihood = gpflow.kernels.Matern52(), likelihoods.Laplace(scale=0.7)
+    regressor = AugmentedGPRegressor(likelihood=likelihood, kernel=kernel, num_inducing=10)
+    before = [
+        {name: value.numpy().item() for name, value in parameter_dict(each).items()}
+        for each in (kernel, likelihood)
+    ]
+    model = regressor.fit(X, y).model_
+    after = [
+        {name: value.numpy().item() for name, value in parameter_dict(each).items()}
+        for each in (kernel, likelihood)
+    ]
+    assert after == before
+    assert regressor.get_params()["kernel"] is kernel
+    assert model.kernel is not kernel
+    assert model.likelihood is not likelihood
+    assert model.likelihood.scale.numpy() < 0.6
+    assert type(clone(regressor).kernel) is gpflow.kernels.Matern52
+
+
+def test_the_units_of_X_and_y_do_not_matter(regression: Fitted) -> None:
+    """In a change of units by powers of two next to no digit changes."""
+    estimator, X, y = regression
+    other = clone(estimator).fit(1024.0 * X, 4096.0 * y)
+    predicted = other.predict(1024.0 * X)
+    np.testing.assert_allclose(predicted, 4096.0 * estimator.predict(X), rtol=1e-4, atol=1.0)
+
+
+@pytest.mark.slow
+def test_without_normalisation_the_fit_begins_in_the_units_of_y(regression: Fitted) -> None:
+    estimator, X, y = regression
+    raw = clone(estimator).set_params(normalize_y=False).fit(X, 100.0 * (y - np.median(y)))
+    assert raw.y_scale_ == 1.0
+    predicted = np.median(y) + raw.predict(X) / 100.0
+    np.testing.assert_allclose(predicted, estimator.predict(X), atol=0.01)
+
+
+@pytest.mark.slow
+def test_counts_by_an_object() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(N, 1))
+    rate = np.exp(1.0 + np.sin(2.0 * X[:, 0]))
+    regressor = AugmentedGPRegressor(
+        likelihood=likelihoods.NegativeBinomial(10.0), num_inducing=15, normalize_y=False
+    ).fit(X, rng.poisson(rate))
+    assert np.corrcoef(regressor.predict(X), rate)[0, 1] > 0.95
+    medians = regressor.predict_quantiles(X, 0.5)
+    np.testing.assert_array_equal(medians, np.round(medians))
+
+
+@pytest.mark.slow
+def test_noise_that_is_another_gp() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(300, 1))
+    sd = np.where(X[:, 0] > 0.0, 0.5, 0.05)
+    regressor = AugmentedGPRegressor(
+        likelihood=likelihoods.HeteroscedasticGaussian(1_000.0), num_inducing=15, random_state=0
+    ).fit(X, np.sin(2.0 * X[:, 0]) + sd * rng.normal(size=300))
+    _, found = regressor.predict(np.array([[-1.0], [1.0]]), return_std=True)
+    np.testing.assert_allclose(found, [0.05, 0.5], rtol=0.5)
+
+
+def test_in_float32() -> None:
+    X, y = noisy_wave(60, seed=4, df=100.0)
+    regressor = AugmentedGPRegressor(likelihood="gaussian", num_inducing=15, random_state=0)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-4)):
+        predicted = regressor.fit(X, y).predict(X)
+    assert predicted.dtype == np.float32
+    np.testing.assert_allclose(predicted, np.sin(2.0 * X[:, 0]), atol=0.2)
+
+
+# ---- among scikit-learn's tools ----
+
+
+@pytest.mark.slow
+def test_a_grid_search_finds_the_likelihood_for_outliers() -> None:
+    X, y = noisy_wave(100, seed=5)
+    y[::10] += 20.0
+    search = GridSearchCV(
+        AugmentedGPRegressor(num_inducing=15, random_state=0),
+        {"likelihood": ["gaussian", "student-t"]},
+        scoring="neg_median_absolute_error",
+        cv=3,
+    )
+    assert search.fit(X, y).best_params_ == {"likelihood": "student-t"}
+
+
+@pytest.mark.slow
+def test_two_processes_find_what_one_does(binary: Fitted) -> None:
+    estimator = clone(binary.estimator).set_params(kernel=gpflow.kernels.Matern52())
+    of_one, of_two = (
+        cross_val_score(estimator, binary.X, binary.y, cv=2, n_jobs=n) for n in (1, 2)
+    )
+    np.testing.assert_array_equal(of_one, of_two)
+    assert np.min(of_one) > 0.7
+
+
+def test_columns_have_names() -> None:
+    X, y = noisy_wave(30, seed=6)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 0] ** 2})
+    regressor = AugmentedGPRegressor(likelihood="gaussian", num_inducing=10).fit(frame, y)
+    assert regressor.feature_names_in_.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="feature names"):
+        regressor.predict(frame[["b", "a"]])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"likelihood": "studentt"}, r"likelihood must be .*'student-t', .*Found: 'studentt'"),
+        ({"likelihood": 3.0}, r"likelihood must be a gpflow Likelihood .*Found: 3.0"),
+        ({"kernel": "rbf"}, r"kernel must be .*'squared-exponential', .*Found: 'rbf'"),
+        ({"kernel": gpflow.kernels.Matern52}, r"kernel must be a gpflow Kernel or .*Found: <class"),
+        ({"num_inducing": 0}, r"num_inducing must be a positive integer. Found: 0"),
+        ({"num_inducing": 2.5}, r"num_inducing must be a positive integer. Found: 2.5"),
+        ({"likelihood": gpflow.likelihoods.Poisson()}, r"augmentation. Found: Poisson"),
+    ],
+)
+def test_parameters_that_are_none(parameters: dict[str, Any], message: str) -> None:
+    X, y = noisy_wave(10, seed=0)
+    regressor = AugmentedGPRegressor(**parameters)
+    with pytest.raises(ValueError, match=message):
+        regressor.fit(X, y)
+    assert not hasattr(regressor, "model_")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", [AugmentedGPRegressor, AugmentedGPClassifier])
+def test_the_examples_in_the_docstrings_run(estimator: type) -> None:
+    (example,) = re.findall(r"::\n\n((?:        .*\n|\n)+)", estimator.__doc__ or "")
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(example), names)
+    if estimator is AugmentedGPRegressor:
+        assert np.mean((names["lower"] < names["y"]) & (names["y"] < names["upper"])) > 0.8
+        assert names["scores"].shape == (3,)
+    else:
+        assert names["accuracy"] > 0.9
