@@ -156,7 +156,7 @@ def test_what_is_frozen_at_its_bound_is_not_said() -> None:
     assert advice(model, X) == []
 
 
-def test_advice_is_given_as_warnings_too() -> None:
-    with pytest.warns(UserWarning, match="The 2 inducing points leave"):
-        result = gpflow_aaci.fit(make(X[:2]), (X, Y), progress=False)
-    assert any("The 2 inducing points" in said for said in result.warnings)
+def test_the_result_says_it() -> None:
+    result = gpflow_aaci.fit(make(X[:2]), (X, Y), progress=False)
+    (said,) = (each for each in result.warnings if "The 2 inducing points leave" in each)
+    assert said in str(result)

@@ -83,7 +83,7 @@ def test_the_three_lines_of_diff() -> None:
     exec("\n".join(after), names)
     assert np.mean((names["model"].predict_y(X)[0] - Y) ** 2) < 0.3 * Y.var()
     assert names["likelihood"].scale is names["model"].likelihood.scale
-    assert float(likelihood.scale) < 0.2
+    assert likelihood.scale.numpy() < 0.2
 
 
 def test_thirty_seconds() -> None:

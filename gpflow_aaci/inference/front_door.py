@@ -1,7 +1,6 @@
 """``fit``: which route a model and its data are to take, and what came of it."""
 
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,8 +82,6 @@ def fit(
     augmented, standard = map(float, model.both_elbos(rows, progress=progress))
     X, _ = next(iter(model.rows_and_scale(rows)[0]))
     said = tuple(advice(model, X.numpy()))
-    for sentence in said:
-        warnings.warn(sentence, stacklevel=2)
     return Fit(**found, standard_elbo=standard, gap=standard - augmented, warnings=said)
 
 

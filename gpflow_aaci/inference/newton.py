@@ -92,7 +92,9 @@ def maximise(
         target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
         size = sizes[tf.clip_by_value(kind - shorter, 0, len(_SHORTER) - 1)]
         candidate = tf.cond(
-            is_shorter, lambda: damped(*best, *target, size), lambda: naturals_to_q(*target)
+            is_shorter,
+            lambda: damped(best.mu, best.sqrt, *target, size),
+            lambda: naturals_to_q(*target),
         )
         if in_turn:
             of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
