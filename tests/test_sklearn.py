@@ -375,4 +375,4 @@ def test_the_examples_in_the_docstrings_run(estimator: type) -> None:
         assert np.mean((names["lower"] < names["y"]) & (names["y"] < names["upper"])) > 0.8
         assert names["scores"].shape == (3,)
     else:
-        assert names["accuracy"] > 0.95
+        assert names["accuracy"] > 0.9
