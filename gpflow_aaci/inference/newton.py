@@ -1,10 +1,10 @@
 r"""
 q(v) at fixed hyperparameters: natural-gradient steps of size 1 on the standard ELBO.
 
-They are Newton-like. Begun far off such a step may fail; one with its precisions raised to be
-positive takes over, and then the closed-form augmented update, which cannot fail, wherever the ELBO
-does not rise. That one climbs another bound: where it does not gain either, shorter steps towards
-the Newton step's end do, unless q is at its best.
+They are Newton-like. Begun far off such a step may fail; half of it takes over, one with its
+precisions raised to be positive, and then the closed-form augmented update, which cannot fail,
+wherever the ELBO does not rise. That one climbs another bound: where it does not gain either, small
+parts of the first do, unless q is at its best. Later steps begin with the part that gained.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
 
 _LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
-# Kinds of steps, ever safer; where latent GPs are stepped in turn, a closed-form one for each. Then
-# Newton steps of these sizes: the natural gradient is a direction of ascent.
-NEWTON, _CONCAVE, _CLOSED_FORM = range(3)
-_SHORTER = (0.5, 0.125, 0.03125)
+# Kinds of steps, in the order in which they are tried: a Newton step, half of it, the safer two;
+# where latent GPs are stepped in turn, a closed-form one for each; then small parts of the first.
+NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
+_SMALL_PARTS = (0.125, 0.03125)
 
 
 class Maximum(NamedTuple):
@@ -49,6 +49,7 @@ class _Search(NamedTuple):
     candidate: Gaussian
     kind: tf.Tensor  # of the step that ``candidate`` is
     steps: tf.Tensor
+    size: tf.Tensor  # of the Newton steps
     gain: tf.Tensor  # of the last that was kept
     start: tf.Tensor  # the first ELBO
 
@@ -65,13 +66,14 @@ def maximise(
 
     Ends when one gains less than ``least_gain`` nats. With ``max_steps`` 0, the ELBO at ``q``.
     """
-    zero = tf.zeros([], q.mu.dtype)
+    zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
     infinity = tf.constant(np.inf, zero.dtype)
-    shorter = _CLOSED_FORM + (q.mu.shape[1] if in_turn else 1)  # the first of these kinds
-    none = shorter + len(_SHORTER)  # no kind is left
-    sizes = tf.constant(_SHORTER, zero.dtype)
-    start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), infinity, zero)
+    num_closed = q.mu.shape[1] if in_turn else 1
+    # Of a kind, what part of a Newton step it is; of the safer ones 0, as they are none.
+    of_kinds = [1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS]
+    parts, none = tf.constant(of_kinds, zero.dtype), len(of_kinds)  # ``none``: no kind is left
+    start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), one, infinity, zero)
 
     def goes_on(search: _Search) -> tf.Tensor:
         unfinished = (search.kind < none) & (search.gain >= least_gain)
@@ -86,19 +88,22 @@ def maximise(
         best, sums, best_elbo = tf.nest.map_structure(
             lambda a, b: tf.where(is_kept, a, b), new, old
         )
+        kept_size = search.size * parts[search.kind]
+        next_size = tf.where(search.kind == NEWTON, 2.0 * kept_size, kept_size)
+        next_size = tf.where(next_size > 0.0, tf.minimum(next_size, one), one)
+        size = tf.where(is_kept, next_size, search.size)
         kind = tf.where(is_kept, NEWTON, search.kind + 1)
-        is_shorter = kind >= shorter
-        ahead = tf.cond((kind == NEWTON) | is_shorter, lambda: sums, lambda: sums_at(best, kind))
+        part = size * parts[tf.minimum(kind, none - 1)]
+        ahead = tf.cond(part > 0.0, lambda: sums, lambda: sums_at(best, kind))
         target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
-        size = sizes[tf.clip_by_value(kind - shorter, 0, len(_SHORTER) - 1)]
         candidate = tf.cond(
-            is_shorter,
-            lambda: damped(best.mu, best.sqrt, *target, size),
+            (part > 0.0) & (part < one),
+            lambda: damped(best.mu, best.sqrt, *target, part),
             lambda: naturals_to_q(*target),
         )
         if in_turn:
             of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
-            is_of_one = (kind >= _CLOSED_FORM) & ~is_shorter
+            is_of_one = (kind >= _CLOSED_FORM) & (part == 0.0)
             candidate = tf.nest.map_structure(
                 lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
             )
@@ -110,6 +115,7 @@ def maximise(
                 candidate,
                 kind,
                 search.steps + tf.cast(is_kept, search.steps.dtype),
+                size,
                 tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
                 tf.where(is_first, elbo, search.start),
             ),

@@ -39,6 +39,9 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         probabilities = pipeline.predict_proba(X_test)
         accuracy = pipeline.score(X_test, y_test)
 
+    Of three classes and more a fit takes a quarter of a minute to compile on one core, and on many
+    thousands of rows long to run, as its expectations are integrals over all latent GPs at once.
+
     Named kernels begin with a lengthscale per column, √D of its standard deviations, so that the
     units of X do not matter. (But for digits: a column of which the mean is 10⁵ standard deviations
     or more should be centred.) Objects begin as they are, and are never changed: a copy is fitted.
