@@ -11,7 +11,7 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..distributions import PolyaGamma
-from ..special import log_2cosh_half_sqrt
+from ..special import log_2cosh_half_sqrt, log_ndtr
 from ..validation import Check, some
 from .base import AugmentedLikelihood, Site
 from .quadrature import expectation, safe_sqrt
@@ -173,6 +173,7 @@ _EVEN_TO, _GROWTH = 60.0, 8.0  # of u: beyond, nodes are ever farther apart
 _NUMBERS_AT_ONCE = 4_000_000  # in memory
 _NUMBERS_OF_SUM = 400  # of one f
 _NUMBERS_OF_NODE = 60  # and of one f and t
+_LOG_NEVER = -20.0  # of a probability that counts for nothing
 
 
 def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -215,13 +216,20 @@ def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     highest_f = tf.reduce_max(Fmu + reach, -1, keepdims=True)
     shift = tf.stop_gradient(tf.nn.relu(-25.0 - highest_f))
     Fmu += shift
-    numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
-    log_sum = tf.cond(
-        tf.reduce_all(tf.reduce_max(Fmu - reach, -1) > LOWEST),
-        lambda: _log_sum_by_table(Fmu, Fvar),
-        lambda: in_chunks_of_rows(_log_sum_of_wide, Fmu, Fvar, numbers),
-    )
-    return log_sum - shift[..., 0]
+    # The table ends where every f_j of a row is below LOWEST, which is nearly always out of reach.
+    log_all_below = tf.reduce_sum(log_ndtr((LOWEST - Fmu) / (reach / 7.0)), -1)
+    is_wide = tf.stop_gradient(log_all_below) > _LOG_NEVER
+    log_sum = _log_sum_by_table(Fmu, Fvar)
+
+    def with_wide() -> tf.Tensor:
+        at = tf.where(is_wide)
+        # Times 1, whose gradient is dense: that of a gather alone tf.cond does not take.
+        parts = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
+        numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
+        wide = in_chunks_of_rows(_log_sum_of_wide, *parts, numbers)
+        return tf.tensor_scatter_nd_update(log_sum, at, wide)
+
+    return tf.cond(tf.reduce_any(is_wide), with_wide, lambda: log_sum) - shift[..., 0]
 
 
 def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
