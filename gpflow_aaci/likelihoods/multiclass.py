@@ -224,9 +224,9 @@ def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     def with_wide() -> tf.Tensor:
         at = tf.where(is_wide)
         # Times 1, whose gradient is dense: that of a gather alone tf.cond does not take.
-        parts = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
+        mean, variance = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
         numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
-        wide = in_chunks_of_rows(_log_sum_of_wide, *parts, numbers)
+        wide = in_chunks_of_rows(_log_sum_of_wide, mean, variance, numbers)
         return tf.tensor_scatter_nd_update(log_sum, at, wide)
 
     return tf.cond(tf.reduce_any(is_wide), with_wide, lambda: log_sum) - shift[..., 0]
