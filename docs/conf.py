@@ -28,7 +28,7 @@ autodoc_member_order = "bysource"
 autoclass_content = "both"
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!gpflow_aaci).*"),  # of others, whose pages are elsewhere
-    (r"py:.*", r"gpflow_aaci\.(inference|validation|models)\..*"),  # not public
+    (r"py:.*", r"gpflow_aaci\.(criticism|inference|validation|models)\..*"),  # not public
 ]
 
 html_theme = "furo"
