@@ -220,7 +220,6 @@ def as_data(
     if isinstance(data, tf.data.Dataset):
         return Stream(model, data, progress, unscaled)
     if unscaled:
-        check_pair("data", data)
         X, Y = (value.numpy() for value in model.checked_rows(data))
         return Arrays(X, Y, len(X), progress)
     X, Y, scale = (value.numpy() for value in model.checked_batch(data))

@@ -9,6 +9,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 
 from ..models import AugmentedModel, AugmentedVGP
+from .units import parts_of
 
 _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
 _FARTHEST = 100.0  # ranges of an input, for a lengthscale
@@ -73,9 +74,7 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:
     """Kernels that are made of no others."""
-    parts = getattr(kernel, "kernels", None) or [
-        part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
-    ]
+    parts = parts_of(kernel)
     if not parts:
         yield kernel
     for part in parts:

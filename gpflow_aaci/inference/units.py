@@ -43,6 +43,13 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
     return None if noise is None or both is None else Lines(both, noise)
 
 
+def parts_of(kernel: Kernel) -> list[Kernel]:
+    """What a kernel is made of; none where it is made of no others."""
+    return getattr(kernel, "kernels", None) or [
+        part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
+    ]
+
+
 def _of_variances(kernel: Kernel, power: float) -> _Powers:
     """Trainable parameters that multiply the kernel, and how each must grow for it to do so."""
     if isinstance(kernel, gpflow.kernels.Product):
@@ -51,10 +58,7 @@ def _of_variances(kernel: Kernel, power: float) -> _Powers:
     if isinstance(kernel, gpflow.kernels.Polynomial):
         of_each = power / float(kernel.degree)
         return [(p, of_each) for p in (kernel.variance, kernel.offset) if p.trainable]
-    parts = getattr(kernel, "kernels", None) or [
-        part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
-    ]
-    if parts:
+    if parts := parts_of(kernel):
         return [pair for part in parts for pair in _of_variances(part, power)]
     variance = getattr(kernel, "variance", None)
     is_learnt = isinstance(variance, gpflow.Parameter) and variance.trainable

@@ -212,12 +212,12 @@ def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
     Where every f_j is sure to be below −25, σ(f) = e^f, and log S moves with all f alike.
     """
-    reach = 7.0 * safe_sqrt(Fvar)
-    highest_f = tf.reduce_max(Fmu + reach, -1, keepdims=True)
+    sd = safe_sqrt(Fvar)
+    highest_f = tf.reduce_max(Fmu + 7.0 * sd, -1, keepdims=True)
     shift = tf.stop_gradient(tf.nn.relu(-25.0 - highest_f))
     Fmu += shift
     # The table ends where every f_j of a row is below LOWEST, which is nearly always out of reach.
-    log_all_below = tf.reduce_sum(log_ndtr((LOWEST - Fmu) / (reach / 7.0)), -1)
+    log_all_below = tf.reduce_sum(log_ndtr((LOWEST - Fmu) / sd), -1)
     is_wide = tf.stop_gradient(log_all_below) > _LOG_NEVER
     log_sum = _log_sum_by_table(Fmu, Fvar)
 
