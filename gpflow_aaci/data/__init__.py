@@ -7,7 +7,7 @@ for a model that keeps its own. ``datasets`` reads the last kind; ``parquet`` ma
 """
 
 from .batches import Batches, StepData, as_batches, check_step_data, next_batch
-from .datasets import CHUNK, check_batches, check_inputs, over_batches
+from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches
 from .parquet import from_parquet
 from .rows import (
     Arrays,
@@ -37,6 +37,7 @@ __all__ = [
     "check_pair",
     "check_step_data",
     "from_parquet",
+    "is_endless",
     "known_num_data",
     "next_batch",
     "over_batches",

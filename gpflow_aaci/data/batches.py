@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
-from .datasets import check_batches, check_not_empty
+from .datasets import check_batches, check_not_empty, is_endless
 from .rows import Model, known_num_data, refuse_where_kept
 
 WATCHED_ROWS = 2_000
@@ -168,7 +168,7 @@ def _num_rows(data: tf.data.Dataset) -> int:
     :raises ValueError: where TensorFlow does not know its length, or it repeats its data.
     """
     found = None
-    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
+    if is_endless(data):
         found = "without end"
     elif data.cardinality() == tf.data.UNKNOWN_CARDINALITY:
         found = "of unknown length"

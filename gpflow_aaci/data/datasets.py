@@ -37,8 +37,12 @@ def check_inputs(dataset: tf.data.Dataset) -> None:
         )
 
 
+def is_endless(dataset: tf.data.Dataset) -> bool:
+    return bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
+
+
 def check_ends(name: str, dataset: tf.data.Dataset) -> None:
-    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+    if is_endless(dataset):
         raise ValueError(
             f"{name} must be one pass over the rows. Found: a dataset without end, such as "
             "dataset.repeat() makes."

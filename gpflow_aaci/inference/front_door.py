@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ..data import known_num_data
+from ..data import is_endless, known_num_data
 from ..models import AugmentedModel, check_model
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
@@ -73,12 +73,10 @@ def fit(
         changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
-    is_endless = (
-        isinstance(data, tf.data.Dataset) and data.cardinality() == tf.data.INFINITE_CARDINALITY
-    )
-    by = _trained if is_endless else _collapsed
+    has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
+    by = _trained if has_no_end else _collapsed
     found = by(model, data, seed, checkpoint_dir, progress)
-    rows = _some_rows(data, known_num_data(model) or 0) if is_endless else data
+    rows = _some_rows(data, known_num_data(model) or 0) if has_no_end else data
     augmented, standard = map(float, model.both_elbos(rows, progress=progress))
     X, _ = next(iter(model.rows_and_scale(rows)[0]))
     said = tuple(advice(model, X.numpy()))
