@@ -82,7 +82,9 @@ def _write_curve(folder: Path, values: pd.DataFrame) -> None:
     with tf.summary.create_file_writer(str(folder)).as_default():
         for step, row in zip(values.index, values.to_dict("records"), strict=True):
             for name, value in row.items():
-                tf.summary.scalar(str(name), value, step=int(step))
+                # Of what diverges some numbers are beyond float32, which TensorBoard keeps.
+                in_float32 = tf.cast(tf.constant(value, tf.float64), tf.float32)
+                tf.summary.scalar(str(name), in_float32, step=int(step))
 
 
 def _slug(name: str) -> str:

@@ -161,6 +161,17 @@ def test_a_grid_point_is_run_once_and_its_curve_is_that_of_the_last_run(
     assert [event.step for event in logged.Tensors("nll")] == adam.step.tolist()
 
 
+def test_a_run_that_diverges_beyond_float32_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data="diabetes"))
+    diverged = pd.DataFrame({"nll": [1.0, 1e200]})
+    kept = cache.finished(
+        load_config(tmp_path / "c.toml"), "name", {}, lambda: diverged, lambda table: {"c": table}
+    )
+    assert kept.nll.tolist() == [1.0, 1e200]
+    curve = EventAccumulator(str(tmp_path / "out" / "tensorboard" / "c")).Reload().Tensors("nll")
+    assert [float(tf.make_ndarray(event.tensor_proto)) for event in curve] == [1.0, np.inf]
+
+
 def test_a_method_that_failed_at_once_has_no_curve() -> None:
     def rows(method: str, seconds: list[float], status: str) -> pd.DataFrame:
         of_run = {"problem": "p", "method": method, "setting": "s", "seed": 0, "repeat": 0}
