@@ -114,6 +114,23 @@ def test_inputs_of_other_scales_are_said_and_constant_ones_are_not() -> None:
     assert not any("not scaled" in said for said in advice(make(constant), constant))
 
 
+def test_one_column_that_is_not_scaled_has_no_range() -> None:
+    (said,) = advice(make(500.0 * X[:, :1]), 500.0 * X[:, :1])
+    sd = 500.0 * X[:, 0].std()
+    assert f"The column of X is not scaled: its standard deviation is {sd:.2g}" in said
+
+
+def test_a_signal_far_below_the_noise_is_said_with_both() -> None:
+    model = make(X)
+    model.kernel.variance.assign(1e-4)
+    model.likelihood.scale.assign(0.2)
+    (said,) = advice(model, X)
+    assert "f explains next to nothing of Y" in said
+    assert "0.01 beside noise of 0.2" in said
+    model.likelihood.scale.assign(0.09)
+    assert advice(model, X) == []
+
+
 def test_lengthscales_far_beyond_the_data_are_said_by_their_columns() -> None:
     model = make(X)
     model.kernel.lengthscales.assign([1.0, 101.0 * np.ptp(X[:, 1])])

@@ -333,12 +333,14 @@ def test_a_fitted_probit_is_gpflows() -> None:
     assert abs(float(ours.standard_elbo()) - float(stock.elbo())) < 0.1
 
 
-def waves(unit: float, guess: float, noise: float = 0.3) -> tuple[float, gpflow_aaci.AugmentedSVGP]:
+def waves(
+    unit: float, guess: float, noise: float = 0.3, signal: float = 1.0
+) -> tuple[float, gpflow_aaci.AugmentedSVGP]:
     """log p per unit of y after a fit to noisy waves in another unit, from guesses in that."""
     X = np.linspace(-2.0, 2.0, 50)[:, None]
     Y = np.sin(2.0 * X) + 0.2 * np.random.default_rng(0).standard_t(3, size=X.shape)
     model = gpflow_aaci.AugmentedSVGP(
-        gpflow.kernels.SquaredExponential(variance=guess**2),
+        gpflow.kernels.SquaredExponential(variance=(signal * guess) ** 2),
         likelihoods.StudentT(scale=noise * guess),
         X[::5].copy(),
     )
@@ -368,6 +370,11 @@ def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
     jitter = gpflow.config.default_jitter()
     gpflow.config.set_default_jitter(jitter * min(1.0, unit**2))
     np.testing.assert_allclose(waves(unit, 1.0)[0], waves(1.0, 1.0)[0], atol=0.05)
+
+
+def test_a_fit_finds_a_signal_that_was_guessed_far_too_small() -> None:
+    """Beside noise of the right size, as where y is in its own unit and the kernel begins at 1."""
+    np.testing.assert_allclose(waves(1.0, 1.0, signal=1e-4)[0], waves(1.0, 1.0)[0], atol=0.05)
 
 
 @pytest.mark.slow

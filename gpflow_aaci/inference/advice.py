@@ -9,7 +9,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 
 from ..models import AugmentedModel, AugmentedVGP
-from .units import parts_of
+from .units import NO_SIGNAL, noise_and_signal, parts_of
 
 _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
 _FARTHEST = 100.0  # ranges of an input, for a lengthscale
@@ -24,7 +24,8 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
 
     :param X: [N, D], inputs of the data, all or some of them.
     """
-    said = [*_of_inputs(X), *_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
+    said = [*_of_inputs(X), *_of_signal(model)]
+    said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
     if not isinstance(model, AugmentedVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
     return said
@@ -45,10 +46,26 @@ def _of_inputs(X: AnyNDArray) -> Iterator[str]:
     sd = X.std(0)
     sd = sd[sd > 0.0]
     if len(sd) and max(sd.max(), sd.max() / sd.min(), 1.0 / sd.min()) > _UNITS:
+        found = f"column of X is not scaled: its standard deviation is {sd[0]:.2g}"
+        if len(sd) > 1:
+            found = (
+                "columns of X are not scaled: their standard deviations range from "
+                f"{sd.min():.2g} to {sd.max():.2g}"
+            )
         yield (
-            "The columns of X are not scaled: their standard deviations range from "
-            f"{sd.min():.2g} to {sd.max():.2g}. Lengthscales of order 1, as GPflow begins with, "
-            "suit columns that are divided by theirs."
+            f"The {found}. Lengthscales of order 1, as GPflow begins with, suit columns that are "
+            "divided by their standard deviation."
+        )
+
+
+def _of_signal(model: AugmentedModel) -> Iterator[str]:
+    noise, signal = noise_and_signal(model)
+    if noise > NO_SIGNAL * signal:
+        yield (
+            "f explains next to nothing of Y: its standard deviation is "
+            f"{signal:.2g} beside noise of {noise:.2g}. Either X says nothing of Y, or another "
+            "start would find more: kernel variance and noise of the size of Y's variance, "
+            "lengthscales of the size of X's standard deviations."
         )
 
 

@@ -16,7 +16,7 @@ from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
 from .profile import Profile
 from .quasi_newton import Curvature, Point, ascend
-from .units import STEP, along_units
+from .units import NO_SIGNAL, STEP, along_units, noise_and_signal
 
 INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
 MOST_ITERATIONS = 1_000
@@ -238,6 +238,22 @@ class Climb:
                 return point, q
         return best, q_best
 
+    def _with_more_signal(
+        self, stretch: Stretch, point: Point, q: Gaussian
+    ) -> tuple[Point, Gaussian] | None:
+        """Off the plateau where noise explains all, if signal of the noise's size is better."""
+        lines = along_units(self._model, self.objective.coordinates)
+        if lines is None:
+            return None
+        self.objective.coordinates.unpack(point.x)
+        noise, signal = noise_and_signal(self._model)
+        if not noise > NO_SIGNAL * signal > 0.0:
+            return None
+        x = point.x + np.log(noise / signal) * lines.signal
+        there = self.objective.evaluate(stretch, x, q)
+        is_better = there[0].value > point.value + stretch.tolerance * self._num_data
+        return there if is_better and np.all(np.isfinite(there[0].gradient)) else None
+
     def step(self, stretch: Stretch, state: State) -> State:
         """One iteration."""
         found = {}  # the best q at every point that is tried
@@ -257,9 +273,13 @@ class Climb:
             reason = _GAINED_LITTLE
         elif state.iteration + 1 >= MOST_ITERATIONS:
             reason = _ITERATIONS_USED
+        q = state.q if point is state.point else found[id(point)][1]
+        if reason in CONVERGED and (better := self._with_more_signal(stretch, point, q)):
+            (point, q), reason = better, ""
+            curvature, recent = Curvature.unknown(self.size), np.zeros(0)
         return state._replace(
             point=point,
-            q=state.q if point is state.point else found[id(point)][1],
+            q=q,
             curvature=curvature,
             recent=recent,
             iteration=state.iteration + 1,

@@ -4,12 +4,14 @@ The unit of y.
 Where y is large or small against a first guess of noise and signal, the noise soon explains all,
 and the bound is flat in what the signal could: a fit would end there. y, the noise's scale and the
 kernel's standard deviation change together with the unit, and along that line a good one is found.
+Where only the signal's was guessed too small, the way out is along its own.
 """
 
 from typing import NamedTuple
 
 import gpflow
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 
@@ -17,6 +19,7 @@ from ..models import AugmentedModel
 from .coordinates import Coordinates
 
 STEP = np.log(100.0)  # a factor that no careful guess is wrong by
+NO_SIGNAL = 10.0  # of noise over signal: from here on f explains next to nothing
 
 _Powers = list[tuple[gpflow.Parameter, float]]
 
@@ -26,21 +29,34 @@ class Lines(NamedTuple):
 
     both: AnyNDArray  # noise and signal
     noise: AnyNDArray  # alone
+    signal: AnyNDArray  # alone
 
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
     """None where the noise has no scale, or that or the signal's are not searched as logarithms."""
-    of_noise = [
-        (parameter, power)
-        for name, power in (("scale", 1.0), ("variance", 2.0))
-        if isinstance(parameter := getattr(model.likelihood, name, None), gpflow.Parameter)
-    ]
+    of_noise = _of_noise(model)
     of_signal = _of_variances(model.kernel, 2.0)
     if not of_noise or not of_signal:
         return None
     noise = coordinates.of_logarithms(of_noise)
     both = coordinates.of_logarithms([*of_noise, *of_signal])
-    return None if noise is None or both is None else Lines(both, noise)
+    return None if noise is None or both is None else Lines(both, noise, both - noise)
+
+
+def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
+    """Standard deviations of the noise, or what its scale is, and of f; 0 of noise without one."""
+    of_noise = [np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model)]
+    variance = float(tf.reduce_mean(tf.linalg.diag_part(model.prior_covariance())))
+    return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
+
+
+def _of_noise(model: AugmentedModel) -> _Powers:
+    """What the likelihood's scale is made of."""
+    return [
+        (parameter, power)
+        for name, power in (("scale", 1.0), ("variance", 2.0))
+        if isinstance(parameter := getattr(model.likelihood, name, None), gpflow.Parameter)
+    ]
 
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
