@@ -79,7 +79,8 @@ def plot_fit(
     x_name, y_name = _names(data, x.shape[1], input_dim, output)
     if X is None and x.shape[1] > 1:
         x_name += " (lines: the other columns at their medians)"
-    ax = _new_axes(1)[0] if ax is None else ax
+    is_own = ax is None
+    ax = ax or _new_axes(1)[0]
     if labels is None:
         _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), _is_discrete(model))
     else:
@@ -89,7 +90,7 @@ def plot_fit(
     _draw_inducing_inputs(ax, model, input_dim)
     ax.set(xlabel=x_name, ylabel=y_name if labels is None else "probability")
     ax.margins(x=0.0)
-    _finish(ax)
+    _finish(ax, is_own)
     return ax
 
 
@@ -106,10 +107,11 @@ def plot_calibration(
 
     Left the histogram of P(y' ≤ y) (:func:`~gpflow_aaci.criticism.calibration.pit`), flat if the
     model is right: a ∪ says that its predictions are too narrow, a ∩ too wide, a slope that they
-    are off to one side. Right the share of y in the central intervals of every probability. In the
-    grey band are 95 % of the bars, or of the curve at each place, of a model that is right. Best on
-    data that it has not seen; on its own a model looks a little too wide. Several columns of Y
-    count as so many data.
+    are off to one side. Right the share of y in the central intervals of every probability. Both
+    average over X: noise of one size may pass though it is too large here and too small there, so
+    look at parts of the data, too. In the grey band are 95 % of the bars, or of the curve at each
+    place, of a model that is right. Best on data that it has not seen; on its own a model looks a
+    little too wide. Several columns of Y count as so many data.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
         ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
@@ -127,17 +129,17 @@ def plot_calibration(
     histogram, curve = _new_axes(2) if axes is None else axes
 
     low, high = binomial_band(len(values), 1.0 / num_bins) * num_bins
-    band: dict[str, Any] = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 3}
+    band: dict[str, Any] = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 0}
     band["label"] = "95 % of right models"
     histogram.axhspan(low, high, **band)
-    histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--", zorder=4)
+    histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--", zorder=3)
     histogram.hist(
         values,
         np.linspace(0.0, 1.0, num_bins + 1).tolist(),
         density=True,
-        color=COLOURS[0],
-        alpha=0.65,
-        edgecolor="white",
+        facecolor="none",  # so that the band is seen through it
+        edgecolor=COLOURS[0],
+        linewidth=1.5,
     )
     histogram.set(xlabel="P(y′ ≤ y)", ylabel="density", xlim=(0.0, 1.0))
 
@@ -149,7 +151,7 @@ def plot_calibration(
     curve.set(xlabel="probability of the central interval", ylabel="share of y in it")
     curve.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
     for ax in (histogram, curve):
-        _finish(ax)
+        _finish(ax, axes is None)
     return histogram, curve
 
 
@@ -283,18 +285,12 @@ def _new_axes(number: int) -> "list[Axes]":
     return list(axes[0])
 
 
-def _finish(ax: "Axes") -> None:
-    """A legend above the data, and no box about them."""
+def _finish(ax: "Axes", is_own: bool) -> None:
+    """No box about the data, and a legend: above them where the figure is made here."""
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1.0),
-        ncols=5,
-        frameon=False,
-        fontsize="small",
-        columnspacing=1.2,
-        handletextpad=0.4,
-    )
+    above: Any = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": 5, "frameon": False}
+    where = above if is_own else {"loc": "best"}
+    ax.legend(**where, fontsize="small", columnspacing=1.2, handletextpad=0.4)
 
 
 def inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:

@@ -39,9 +39,11 @@ class Fit(NamedTuple):
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
-        seconds = self.tracing_seconds + self.fitting_seconds
+        seconds = f"{self.fitting_seconds:.1f} s"
+        if self.tracing_seconds:
+            seconds += f" and {self.tracing_seconds:.1f} s of compiling"
         lines = [
-            f"{self.route} {verdict} after {seconds:.1f} s: {self.reason}.",
+            f"{self.route} {verdict} after {seconds}: {self.reason}.",
             f"Standard ELBO {self.standard_elbo:.6g}, {self.gap:.2g} nats above the augmented.",
         ]
         return "\n".join([*lines, *self.warnings])

@@ -179,9 +179,10 @@ class Warped(TransformedLikelihood):
         """
         super().__init__(**kwargs)
         if not isinstance(base, TiltedLikelihood) or base.outcomes() is not None:
+            found = f"{type(base).__module__.split('.')[0]}'s {type(base).__name__}"
             raise ValueError(
                 "Warped: base must be a likelihood of a real y with one ω per output, such as "
-                f"StudentT. Found: {type(base).__name__}."
+                f"gpflow_aaci.likelihoods.StudentT. Found: {found}."
             )
         if not isinstance(warp, Warp):
             raise ValueError(f"Warped: warp must be a Warp. Found: {type(warp).__name__}.")
