@@ -137,7 +137,9 @@ def maximise(
 
         def coupled_mean() -> tf.Tensor:
             coupling = coupling_at(best)
-            mu = best.mu + part * coupled_step(best.mu, *ahead[1:], coupling)
+            mu = best.mu + part * coupled_step(
+                best.mu, ahead.in_mean, ahead.in_covariance, coupling
+            )
             return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, candidate.mu)
 
         mu = tf.cond((part > 0.0) & goes_on(found), coupled_mean, lambda: candidate.mu)
@@ -172,4 +174,6 @@ def coupling_for(
     model: AugmentedModel, projection: Projection, X: tf.Tensor, Y: tf.Tensor, q: Gaussian
 ) -> tf.Tensor:
     """Of the rows X [N, D], Y [N, P] of a model whose latent GPs are coupled."""
-    return coupled(projection, model.term(standard).coupling(X, *marginals(projection, *q), Y))
+    coupling = model.term(standard).coupling
+    assert coupling is not None  # where ``model.couples``
+    return coupled(projection, coupling(X, *marginals(projection, *q), Y))
