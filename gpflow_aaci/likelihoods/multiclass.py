@@ -1,6 +1,5 @@
 """Classification into K classes."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from ..validation import Check, some
 from .base import AugmentedLikelihood, Site
 from .quadrature import expectation, safe_sqrt
 from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
-from .tabulated import FAR, LOG_T_STEP, NEAR, Grid, expected_of_sigmoid, slopes_of_decays
+from .tabulated import LOG_T_STEP, LOWEST, expected_of_sigmoid, log_t, slopes_of_decays
 
 tfd = tfp.distributions
 
@@ -181,7 +180,6 @@ _LOWEST = -16.0  # of u: what lies below is linear in t
 _EVEN_TO, _GROWTH = 60.0, 8.0  # of u: beyond, nodes are ever farther apart
 _NUMBERS_AT_ONCE = 4_000_000  # in memory
 _NUMBERS_OF_SUM = 400  # of one f
-_NUMBERS_OF_FAR = 3_000  # and where it may be far below 0
 _NUMBERS_OF_NODE = 60  # and of one f and t
 _LOG_NEVER = -20.0  # of a probability that counts for nothing
 
@@ -197,9 +195,6 @@ def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.
     weight = (end - _LOWEST) / (number - 1.0) * (1.0 + growth / _GROWTH)
     return w + growth, weight * tf.cast([0.5, *[1.0] * (number - 2), 0.5], end.dtype)
 
-
-_OfRows = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-_OfGrid = Callable[[tf.Tensor, tf.Tensor, Grid], tf.Tensor]
 
 _LARGEST = 6.5  # of log tσ: e^{−tσ} is 0 for all that counts
 
@@ -220,57 +215,40 @@ def _transforms(
 
 
 def _expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani)."""
-    Fmu, shift = _lifted_mean(Fmu, Fvar)
-    far, numbers = _with_rows_below(_log_sum_by_table, FAR, _log_sum_at_length), _NUMBERS_OF_FAR
-    in_parts = functools.partial(in_chunks_of_rows, far, numbers=numbers)
-    found = _with_rows_below(_log_sum_by_table, NEAR, in_parts)(Fmu, Fvar)
-    return found - shift[..., 0]
-
-
-def _lifted_mean(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Fmu, and what has been added to it, where every f_j is sure to be below −16.
+    E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani).
 
-    There σ(f) = e^f, and log S moves with all f alike.
+    Where every f_j is sure to be below −25, σ(f) = e^f, and log S moves with all f alike.
     """
-    highest_f = tf.reduce_max(Fmu + 7.0 * safe_sqrt(Fvar), -1, keepdims=True)
-    shift = tf.stop_gradient(tf.nn.relu(-16.0 - highest_f))
-    return Fmu + shift, shift
+    sd = safe_sqrt(Fvar)
+    highest_f = tf.reduce_max(Fmu + 7.0 * sd, -1, keepdims=True)
+    shift = tf.stop_gradient(tf.nn.relu(-25.0 - highest_f))
+    Fmu += shift
+    # The table ends where every f_j of a row is below LOWEST, which is nearly always out of reach.
+    log_all_below = tf.reduce_sum(log_ndtr((LOWEST - Fmu) / sd), -1)
+    is_wide = tf.stop_gradient(log_all_below) > _LOG_NEVER
+    log_sum = _log_sum_by_table(Fmu, Fvar)
+
+    def with_wide() -> tf.Tensor:
+        at = tf.where(is_wide)
+        # Times 1, whose gradient is dense: that of a gather alone tf.cond does not take.
+        mean, variance = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
+        numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
+        wide = in_chunks_of_rows(_log_sum_of_wide, mean, variance, numbers)
+        return tf.tensor_scatter_nd_update(log_sum, at, wide)
+
+    return tf.cond(tf.reduce_any(is_wide), with_wide, lambda: log_sum) - shift[..., 0]
 
 
-def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRows:
-    """
-    ``by_table``, but ``otherwise`` of rows whose f may all be below what the grid holds.
-
-    That is out of reach but for f of large variance.
-    """
-
-    def of_rows(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-        z = (tf.constant(grid.lowest, Fmu.dtype) - Fmu) / safe_sqrt(Fvar)
-        is_below = tf.stop_gradient(tf.reduce_sum(log_ndtr(z), -1)) > _LOG_NEVER
-        found = by_table(Fmu, Fvar, grid)
-
-        def with_others() -> tf.Tensor:
-            at = tf.where(is_below)
-            # Times 1, whose gradient is dense: that of a gather alone tf.cond does not take.
-            mean, variance = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
-            return tf.tensor_scatter_nd_update(found, at, otherwise(mean, variance))
-
-        return tf.cond(tf.reduce_any(is_below), with_others, lambda: found)
-
-    return of_rows
-
-
-def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
+def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """
     By the trapezoidal rule in log t over the whole line, where it is exact but for 1e-6.
 
     Below the first node the integrand is t (E S − 1) + t² (1 − E S²)/2, whose sums are geometric
     series.
     """
-    decays, mean, second = expected_of_sigmoid(Fmu, Fvar, grid)
-    t = np.exp(grid.log_t)
+    decays, mean, second = expected_of_sigmoid(Fmu, Fvar)
+    t = np.exp(log_t())
     body = tf.reduce_sum(tf.cast(np.exp(-t), Fmu.dtype) - tf.reduce_prod(decays, -2), -1)
     total = tf.reduce_sum(mean, -1)
     total_squared = tf.square(total) + tf.reduce_sum(second - tf.square(mean), -1)
@@ -280,29 +258,15 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
 
 
 def _coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]."""
-    Fmu, _ = _lifted_mean(Fmu, Fvar)
-
-    def far(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        of_rows = functools.partial(_coupling_by_table, grid=FAR)
-        return in_chunks_of_rows(of_rows, mean, variance, _NUMBERS_OF_FAR)
-
-    return _with_rows_below(_coupling_by_table, NEAR, far)(Fmu, Fvar)
-
-
-def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
-    """∫ D_j' D_k' Π_l D_l du over l other than j and k, D_j = E e^{−tσ(f_j)}."""
-    decays, _, _ = expected_of_sigmoid(Fmu, Fvar, grid)
+    """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]: ∫ D_j' D_k' Π_l D_l du."""
+    highest_f = tf.reduce_max(Fmu + 7.0 * safe_sqrt(Fvar), -1, keepdims=True)
+    Fmu += tf.nn.relu(-25.0 - highest_f)
+    decays, _, _ = expected_of_sigmoid(Fmu, Fvar)
     decays = tf.maximum(decays, tf.constant(1e-10, Fmu.dtype))  # what it does to products cancels
     root = tf.exp(0.5 * tf.reduce_sum(tf.math.log(decays), -2, keepdims=True))
-    ratios = slopes_of_decays(Fmu, Fvar, grid) / decays * root
+    ratios = slopes_of_decays(Fmu, Fvar) / decays * root
     found = LOG_T_STEP * tf.matmul(ratios, ratios, transpose_b=True)
     return tf.linalg.set_diag(found, tf.zeros_like(Fmu))
-
-
-def _log_sum_at_length(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
-    return in_chunks_of_rows(_log_sum_of_wide, Fmu, Fvar, numbers)
 
 
 def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
