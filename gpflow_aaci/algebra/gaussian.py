@@ -98,6 +98,32 @@ def averaged(naturals: Naturals, target: Naturals, step_size: TensorType) -> Gau
     return naturals_to_q(*((1.0 - step_size) * old + step_size * new for old, new in pairs))
 
 
+@check_shapes(
+    "q_mu: [M, L]",
+    "in_mean: [M, L]",
+    "in_covariance: [L, M, M]",
+    "coupling: [K, K]",
+    "return: [M, L]",
+)
+def coupled_step(
+    q_mu: TensorType, in_mean: TensorType, in_covariance: TensorType, coupling: TensorType
+) -> tf.Tensor:
+    """
+    What a Newton step adds to the mean, P⁻¹(a − q_mu), with P the blocks I − 2B less ``coupling``.
+
+    Without coupling it is that of :func:`optimal_naturals`. NaN where P is not positive definite.
+
+    :param coupling: of :func:`~gpflow_aaci.algebra.projection.coupled`, K = LM.
+    """
+    L, M = q_mu.shape[1], tf.shape(q_mu)[0]
+    own = tf.eye(M, dtype=in_covariance.dtype) - 2.0 * in_covariance
+    at = tf.eye(L, dtype=own.dtype)[:, None, :, None]  # [L, 1, L, 1]
+    blocks = tf.reshape(at * own[:, :, None, :], tf.shape(coupling))
+    slope = tf.reshape(tf.transpose(in_mean - q_mu), [-1, 1])
+    step = tf.linalg.cholesky_solve(tf.linalg.cholesky(blocks - coupling), slope)
+    return tf.transpose(tf.reshape(step, [L, M]))
+
+
 def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
     """``q`` with one latent GP as in ``moved``."""
     is_moved = tf.equal(tf.range(tf.shape(q.mu)[1]), latent)

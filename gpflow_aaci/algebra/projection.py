@@ -123,6 +123,27 @@ def to_q(
     return columns(product, A, in_mean), product(weighted, A, transpose_b=True)
 
 
+@check_shapes("curvature: [N, L, L]", "return: [K, K]")
+def coupled(projection: Projection, curvature: TensorType) -> tf.Tensor:
+    """
+    Of blocks Σ A_ji c_ijk A_kiᵀ, [LM, LM]: what a curvature c in the means of f is in those of v.
+
+    :param curvature: c, symmetric in the latent GPs j and k.
+    """
+    A, L = projection.A, curvature.shape[-1]
+    # The blocks above the diagonal and half of those on it, and then the transpose.
+    curvature = tf.linalg.set_diag(curvature, 0.5 * tf.linalg.diag_part(curvature))
+    upper = []
+    for latent in range(L):
+        own, others = (A, A) if A.shape[0] == 1 else (A[latent : latent + 1], A[latent:])
+        weights = tf.cast(tf.transpose(curvature[:, latent, latent:]), A.dtype)[:, None, :]
+        blocks = product(own * weights, others, transpose_b=True)  # [L − latent, M, M]
+        upper.append(tf.pad(blocks, [[latent, 0], [0, 0], [0, 0]]))
+    size = L * tf.shape(A)[-2]
+    half = tf.reshape(tf.transpose(tf.stack(upper), [0, 2, 1, 3]), [size, size])
+    return half + tf.transpose(half)
+
+
 @check_shapes(
     "q_mu: [M, L]",
     "q_sqrt: [L, M, M]",

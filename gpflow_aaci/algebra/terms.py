@@ -27,15 +27,21 @@ class Slopes(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A datum's e, and its slopes."""
+    """A datum's e, its slopes, and how those of one latent GP depend on the others' means."""
 
     worth: Worth
     slopes: Callable[[TensorType, TensorType, TensorType, TensorType], Slopes]
+    coupling: Worth | None = None
+    """
+    [N, L, L], ∂²e/∂Fmu∂Fmu less diag(2 ∂e/∂Fvar), which is all of it where e is a sum over
+    columns of f; None where that is so, or nobody asks.
+    """
 
 
 def standard(likelihood: AugmentedLikelihood) -> Term:
     """E log p(y|f), GPflow's own."""
-    return _by_tape(likelihood.variational_expectations)
+    term = _by_tape(likelihood.variational_expectations)
+    return term._replace(coupling=likelihood.coupling) if likelihood.couples else term
 
 
 def predictive(likelihood: AugmentedLikelihood) -> Term:
@@ -99,7 +105,16 @@ def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) ->
         value, in_mean, in_variance = term.slopes(X, *outputs(X, Gmu, Gvar), Y)
         return Slopes(value, tf.matmul(in_mean, W), tf.matmul(in_variance, tf.square(W)))
 
-    return Term(worth, slopes)
+    def coupling(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> tf.Tensor:
+        marginals = outputs(X, Gmu, Gvar)
+        of_each = 2.0 * term.slopes(X, *marginals, Y).in_variance
+        found = tf.matmul(W, of_each[..., None] * W, transpose_a=True)
+        found = tf.linalg.set_diag(found, tf.zeros_like(Gmu))
+        if term.coupling is None:
+            return found
+        return found + tf.matmul(W, tf.matmul(term.coupling(X, *marginals, Y), W), transpose_a=True)
+
+    return Term(worth, slopes, coupling if W.shape[1] > 1 else None)
 
 
 def concave(slopes: Slopes, least_precision: float) -> Slopes:

@@ -1,7 +1,8 @@
 r"""
 q(v) at fixed hyperparameters: natural-gradient steps of size 1 on the standard ELBO.
 
-They are Newton-like. Begun far off such a step may fail; half of it takes over, one with its
+They are Newton-like: in the mean they are Newton's, of all latent GPs at once where a likelihood or
+a kernel couples them. Begun far off such a step may fail; half of it takes over, one with its
 precisions raised to be positive, and then the closed-form augmented update, which cannot fail,
 wherever the ELBO does not rise. That one climbs another bound: where it does not gain either, small
 parts of the first do, unless q is at its best. Later steps begin with the part that gained.
@@ -15,8 +16,15 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kullback_leiblers import gauss_kl
 
-from ..algebra.gaussian import Gaussian, damped, naturals_to_q, optimal_naturals, with_latent
-from ..algebra.projection import Projection, marginals
+from ..algebra.gaussian import (
+    Gaussian,
+    coupled_step,
+    damped,
+    naturals_to_q,
+    optimal_naturals,
+    with_latent,
+)
+from ..algebra.projection import Projection, coupled, marginals
 from ..algebra.statistics import Statistics, summed
 from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
@@ -41,6 +49,9 @@ class Maximum(NamedTuple):
 SumsAt = Callable[[Gaussian, tf.Tensor | int], Statistics]
 """(q, kind of the step that they are for) → Statistics of all data."""
 
+CouplingAt = Callable[[Gaussian], tf.Tensor]
+"""q → :func:`~gpflow_aaci.algebra.projection.coupled` of all data, [LM, LM]."""
+
 
 class _Search(NamedTuple):
     best: Gaussian
@@ -60,11 +71,14 @@ def maximise(
     least_gain: TensorType,
     max_steps: TensorType,
     in_turn: bool = False,
+    coupling_at: CouplingAt | None = None,
 ) -> Maximum:
     """
     Steps from ``q``, each kept only if it raises the ELBO, else a safer one is taken in its place.
 
     Ends when one gains less than ``least_gain`` nats. With ``max_steps`` 0, the ELBO at ``q``.
+
+    :param coupling_at: where latent GPs are coupled; else each is stepped by itself.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
@@ -107,19 +121,29 @@ def maximise(
             candidate = tf.nest.map_structure(
                 lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
             )
-        return (
-            _Search(
-                best,
-                sums,
-                best_elbo,
-                candidate,
-                kind,
-                search.steps + tf.cast(is_kept, search.steps.dtype),
-                size,
-                tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
-                tf.where(is_first, elbo, search.start),
-            ),
+        found = _Search(
+            best,
+            sums,
+            best_elbo,
+            candidate,
+            kind,
+            search.steps + tf.cast(is_kept, search.steps.dtype),
+            size,
+            tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
+            tf.where(is_first, elbo, search.start),
         )
+        if coupling_at is None:
+            return (found,)
+
+        def coupled_mean() -> tf.Tensor:
+            coupling = coupling_at(best)
+            mu = best.mu + part * coupled_step(
+                best.mu, ahead.in_mean, ahead.in_covariance, coupling
+            )
+            return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, candidate.mu)
+
+        mu = tf.cond((part > 0.0) & goes_on(found), coupled_mean, lambda: candidate.mu)
+        return (found._replace(candidate=candidate._replace(mu=mu)),)
 
     (end,) = tf.while_loop(goes_on, step, (start,))
     return Maximum(end.best, end.sums, end.elbo, end.steps, end.start)
@@ -144,3 +168,12 @@ def sums_for(
         lambda: concave(ordinary.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
     )
     return summed(projection, slopes)
+
+
+def coupling_for(
+    model: AugmentedModel, projection: Projection, X: tf.Tensor, Y: tf.Tensor, q: Gaussian
+) -> tf.Tensor:
+    """Of the rows X [N, D], Y [N, P] of a model whose latent GPs are coupled."""
+    coupling = model.term(standard).coupling
+    assert coupling is not None  # where ``model.couples``
+    return coupled(projection, coupling(X, *marginals(projection, *q), Y))

@@ -28,7 +28,7 @@ from ..checkpoints import PassLog
 from ..data import Data
 from ..models import AugmentedModel, local
 from .bound_gradient import bound_gradient, log_prior_gradient
-from .newton import NEWTON, Maximum, SumsAt, maximise, sums_for
+from .newton import NEWTON, CouplingAt, Maximum, SumsAt, coupling_for, maximise, sums_for
 
 
 class Evaluation(NamedTuple):
@@ -61,7 +61,7 @@ class Profile:
         graphs = _Graphs(model, local(variables), product_dtype, from_q)
         self._variables, self._precision = graphs.variables, str(product_dtype)
         self.tracing_seconds = 0.0
-        self._in_turn = model.in_turn
+        self._in_turn, self._couples = model.in_turn, model.couples
         M, L = model.q_mu.shape
         X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_observed), _spec()
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
@@ -70,12 +70,14 @@ class Profile:
         self._chunk_worth = self._compiled(graphs.worth, X, Y, q)
         self._chunk_sums = self._compiled(graphs.sums, X, Y, q)
         self._chunk_safe_sums = self._compiled(graphs.sums, X, Y, q, count)
+        self._chunk_coupling = self._compiled(graphs.coupling, X, Y, q)
         self._chunk_gradient = self._compiled(graphs.gradient, X, Y, number, q)
         self._prior = self._compiled(graphs.log_prior)
 
     def trace(self, data: Data) -> None:
         """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
         in_chunks = [self._chunk_sums, self._chunk_gradient]
+        in_chunks += [self._chunk_coupling] if self._couples else []
         for function in in_chunks if data.only_chunk is None else [self._evaluate]:
             function.trace()
 
@@ -88,7 +90,7 @@ class Profile:
         if data.only_chunk is not None:
             best, log_prior, gradient = self._evaluate(*data.only_chunk, scale, q, *limits)
         else:
-            best = maximise(self._of(data), q, *limits, self._in_turn)
+            best = maximise(self._of(data), q, *limits, self._in_turn, self._coupling_of(data))
             log_prior, of_prior = self._prior()
             of_bound = self._summed(
                 "gradient", data, best.q, lambda X, Y: self._chunk_gradient(X, Y, scale, best.q)
@@ -102,7 +104,7 @@ class Profile:
         limits = to_default_float(least_gain), tf.constant(max_steps)
         if data.only_chunk is not None:
             return self._maximise(*data.only_chunk, to_default_float(data.scale), q, *limits)
-        return maximise(self._of(data), q, *limits, self._in_turn)
+        return maximise(self._of(data), q, *limits, self._in_turn, self._coupling_of(data))
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """At ``q``."""
@@ -121,6 +123,15 @@ class Profile:
             return Statistics(*sums).times(to_default_float(data.scale))
 
         return sums_at
+
+    def _coupling_of(self, data: Data) -> CouplingAt | None:
+        def coupling_at(q: Gaussian) -> tf.Tensor:
+            (coupling,) = self._summed(
+                "coupling", data, q, lambda X, Y: [self._chunk_coupling(X, Y, q)]
+            )
+            return to_default_float(data.scale) * coupling
+
+        return coupling_at if self._couples else None
 
     def _summed(
         self,
@@ -172,8 +183,7 @@ class _Graphs(NamedTuple):
         with tf.GradientTape() as tape:
             prior = self.model.prior(X)
         projection = project(prior, self.product_dtype)
-        sums_at = self._sums_at(projection, X, Y, scale)
-        best = maximise(sums_at, q, least_gain, max_steps, self.model.in_turn)
+        best = self._best(projection, X, Y, scale, q, least_gain, max_steps)
         term, sums = self.model.term(standard), (best.sums.in_mean, best.sums.in_covariance)
         gradient = bound_gradient(
             term, self.variables, tape, prior, projection, best.q, X, Y, scale, sums
@@ -190,18 +200,34 @@ class _Graphs(NamedTuple):
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> Maximum:
-        sums_at = self._sums_at(self.projection(X), X, Y, scale)
-        return maximise(sums_at, q, least_gain, max_steps, self.model.in_turn)
+        return self._best(self.projection(X), X, Y, scale, q, least_gain, max_steps)
 
-    def _sums_at(
-        self, projection: Projection, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor
-    ) -> SumsAt:
-        return lambda q, kind: sums_for(self.model, projection, X, Y, q, kind).times(scale)
+    def _best(
+        self,
+        projection: Projection,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        scale: tf.Tensor,
+        q: Gaussian,
+        least_gain: tf.Tensor,
+        max_steps: tf.Tensor,
+    ) -> Maximum:
+        def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
+            return sums_for(self.model, projection, X, Y, q, kind).times(scale)
+
+        def coupling_at(q: Gaussian) -> tf.Tensor:
+            return scale * coupling_for(self.model, projection, X, Y, q)
+
+        coupling = coupling_at if self.model.couples else None
+        return maximise(sums_at, q, least_gain, max_steps, self.model.in_turn, coupling)
 
     def sums(
         self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = NEWTON
     ) -> Statistics:
         return sums_for(self.model, self.projection(X), X, Y, q, kind)
+
+    def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+        return coupling_for(self.model, self.projection(X), X, Y, q)
 
     def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)

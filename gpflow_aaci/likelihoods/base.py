@@ -54,6 +54,12 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     raise the bound.
     """
 
+    couples: bool = False
+    """
+    Whether E log p(y|f) is no sum over columns of f, and :meth:`coupling` is defined: then Newton
+    steps are of all latent GPs at once. (They converge without, but slowly.)
+    """
+
     # ---- what an augmentation states ----
 
     @abc.abstractmethod
@@ -113,6 +119,16 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
             tape.watch([Fmu, Fvar])
             bound = self.bound(X, Fmu, Fvar, Y)
         return tuple(tape.gradient(bound, [Fmu, Fvar], unconnected_gradients="zero"))
+
+    def coupling(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        ∂²E log p(y|f)/∂Fmu_j∂Fmu_k for j ≠ k, and 0 for j = k, [N, L, L].
+
+        :raises NotImplementedError: where :attr:`couples` is False.
+        """
+        raise NotImplementedError(f"{type(self).__name__} couples no latent GPs.")
 
     def num_observed(self, num_outputs: int) -> int:
         """How many columns of Y go with so many columns of f."""

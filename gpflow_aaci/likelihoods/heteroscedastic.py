@@ -31,6 +31,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
     """
 
     in_turn = True
+    couples = True
 
     def __init__(self, max_precision: Any = 1.0, **kwargs: Any) -> None:
         """
@@ -48,6 +49,15 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
         expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s(mean, lc)
         return self._log_C() + 0.5 * (mean / 2.0 - lc) - expected
+
+    def coupling(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """λ (y − m_f) E σ'(g)."""
+        slope = expectation(lambda g: tf.sigmoid(g) * tf.sigmoid(-g), Fmu[..., 1], Fvar[..., 1])
+        between = self.max_precision * (Y[..., 0] - Fmu[..., 0]) * slope
+        none = tf.zeros_like(between)
+        return tf.stack([tf.stack([none, between], -1), tf.stack([between, none], -1)], -1)
 
     def optimal_max_precision(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] at which Σ bound is largest: N / Σ E(y − f)² (1 − s_g)."""

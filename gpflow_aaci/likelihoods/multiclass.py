@@ -16,7 +16,7 @@ from ..validation import Check, some
 from .base import AugmentedLikelihood, Site
 from .quadrature import expectation, safe_sqrt
 from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
-from .tabulated import LOG_T_STEP, LOWEST, expected_of_sigmoid, log_t
+from .tabulated import LOG_T_STEP, LOWEST, expected_of_sigmoid, log_t, slopes_of_decays
 
 tfd = tfp.distributions
 
@@ -32,6 +32,8 @@ class LogisticSoftmax(AugmentedLikelihood):
     Under a prior of mean 0 every σ(f_j) is near ½, and no p(k) exceeds 2/(K + 1) unless the others'
     f go far below 0: begin from a constant mean of −log K, or a large kernel variance.
     """
+
+    couples = True
 
     def __init__(self, num_classes: int, **kwargs: Any) -> None:
         """
@@ -56,6 +58,12 @@ class LogisticSoftmax(AugmentedLikelihood):
         lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
         total = tf.reduce_sum(one_minus_s(Fmu, lc), -1)
         return tf.reduce_sum(self._one_hot(Y) * (Fmu / 2.0 - lc), -1) - tf.math.log(total)
+
+    def coupling(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """That of −E log Σσ(f_j), to some 1e-4."""
+        return _coupling_of_log_sum(Fmu, Fvar)
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
@@ -247,6 +255,18 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     linear, quadratic = (t[0] ** k / np.expm1(k * LOG_T_STEP) for k in (1, 2))
     below = linear * (total - 1.0) + quadratic * (1.0 - total_squared) / 2.0
     return LOG_T_STEP * (body + below)
+
+
+def _coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]: ∫ D_j' D_k' Π_l D_l du."""
+    highest_f = tf.reduce_max(Fmu + 7.0 * safe_sqrt(Fvar), -1, keepdims=True)
+    Fmu += tf.nn.relu(-25.0 - highest_f)
+    decays, _, _ = expected_of_sigmoid(Fmu, Fvar)
+    decays = tf.maximum(decays, tf.constant(1e-10, Fmu.dtype))  # what it does to products cancels
+    root = tf.exp(0.5 * tf.reduce_sum(tf.math.log(decays), -2, keepdims=True))
+    ratios = slopes_of_decays(Fmu, Fvar) / decays * root
+    found = LOG_T_STEP * tf.matmul(ratios, ratios, transpose_b=True)
+    return tf.linalg.set_diag(found, tf.zeros_like(Fmu))
 
 
 def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:

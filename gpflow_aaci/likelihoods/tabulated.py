@@ -49,6 +49,15 @@ def expected_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor
     return values[..., :-2], values[..., -2], values[..., -1]
 
 
+def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """∂E e^{−tσ(f)}/∂mean [..., T] for every t; of the shapes of :func:`expected_of_sigmoid`."""
+    smoothed = variance + tf.constant(_SMOOTHING**2, mean.dtype)
+    grid, table = (tf.constant(values, mean.dtype) for values in _table_of_slopes())
+    exponent = -0.5 * tf.square(grid - mean[..., None]) / smoothed[..., None]
+    height = _STEP / tf.sqrt(2.0 * np.pi * smoothed)
+    return height[..., None] * tf.tensordot(tf.exp(exponent), table, 1)
+
+
 @tf.custom_gradient  # in half of the passes over all grid points, of which none is kept
 def _over_grid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
     """Σ_i h N(g_i | mean, variance) D(g_i), [..., T + 3]; the last of them of D = 1."""
@@ -74,17 +83,32 @@ def _over_grid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
 @functools.cache
 def _table() -> tuple[AnyNDArray, ...]:
     """The grid [G], D there [G, T + 3] of e^{−tσ}, σ, σ² and 1, and what the first tend to."""
-    filter_ = _unsmoothing()
-    grid = np.arange(_LOWEST_F, _HIGHEST_F, _STEP)
-    wider = _LOWEST_F + _STEP * np.arange(-_TAPS, len(grid) + _TAPS)
-    log_exponent = log_t() + scipy.special.log_expit(wider)[:, None]
-    decays = np.exp(-np.exp(np.minimum(log_exponent, 6.5)))
+    grid, wider, exponent = _exponents()
     share = scipy.special.expit(wider)[:, None]
-    values = np.concatenate([decays, share, share**2], 1)
-    inner = sum(tap * values[k : k + len(grid)] for k, tap in enumerate(filter_))
+    inner = _unsmoothed(np.concatenate([np.exp(-exponent), share, share**2], 1), len(grid))
     below = np.concatenate([np.ones_like(log_t()), [0.0, 0.0]])
     above = np.concatenate([np.exp(-np.exp(log_t())), [1.0, 1.0]])
     return grid, np.concatenate([inner, np.ones([len(grid), 1])], 1), below, above
+
+
+@functools.cache
+def _table_of_slopes() -> tuple[AnyNDArray, AnyNDArray]:
+    """The grid [G], and what D is there [G, T] of ∂e^{−tσ}/∂f, which vanishes at both ends."""
+    grid, wider, exponent = _exponents()
+    slopes = -exponent * scipy.special.expit(-wider)[:, None] * np.exp(-exponent)
+    return grid, _unsmoothed(slopes, len(grid))
+
+
+def _exponents() -> tuple[AnyNDArray, ...]:
+    """The grid [G], with the filter's points beyond its ends, and tσ(f) at them all."""
+    grid = np.arange(_LOWEST_F, _HIGHEST_F, _STEP)
+    wider = _LOWEST_F + _STEP * np.arange(-_TAPS, len(grid) + _TAPS)
+    log_exponent = log_t() + scipy.special.log_expit(wider)[:, None]
+    return grid, wider, np.exp(np.minimum(log_exponent, 6.5))
+
+
+def _unsmoothed(values: AnyNDArray, number: int) -> AnyNDArray:
+    return sum(tap * values[k : k + number] for k, tap in enumerate(_unsmoothing()))
 
 
 def _unsmoothing() -> AnyNDArray:

@@ -116,6 +116,11 @@ class Augmented(gpflow.models.GPModel):
         """Whether latent GPs are coupled given the auxiliary variables: a step is of one."""
         return self.num_latent_gps > 1 and (self.likelihood.in_turn or self.mixing is not None)
 
+    @property
+    def couples(self) -> bool:
+        """Whether the slopes of E log p(y|f) in one latent GP depend on another."""
+        return self.num_latent_gps > 1 and (self.likelihood.couples or self.mixing is not None)
+
     def term(self, of: Callable[[AugmentedLikelihood], Term]) -> Term:
         """``of(likelihood)`` as a function of the latent GPs, mixed or not."""
         term = of(self.likelihood)
