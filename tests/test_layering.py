@@ -94,6 +94,7 @@ ORDER = [
     "inference.moving",
     "inference.updating",
     "inference.stopping",
+    "inference.predictive",
     "inference.training",
     "inference.advice",
     "inference.front_door",
