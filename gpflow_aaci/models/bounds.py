@@ -62,7 +62,7 @@ class WithBounds(Augmented):
         log p(y) at q = p, and rises from there. What it rewards is a q that predicts each y, so
         that the variance of f may stand for noise which changes with x; such a q is no longer
         close to the posterior. Under Gaussian noise it is the objective of Jankowiak, Pleiss and
-        Gardner, *Parametric Gaussian Process Regressors* (ICML 2020, Eq. 12, β = 1). ``train`` and
+        Gardner, *Parametric Gaussian Process Regressors* (ICML 2020, PPGPR at β = 1). ``train`` and
         ``fit`` climb it with ``objective="predictive"``::
 
             train(model, (X, Y), objective="predictive")
