@@ -293,9 +293,9 @@ def test_components_start_apart_everywhere_or_they_would_stay_one() -> None:
 
 
 def test_a_log_gaussian_cox_process_is_gpflows_at_one_component_and_better_at_more() -> None:
-    counts = RNG.poisson(2.0 * np.exp(np.sin(2.0 * X))).astype(float)
+    counts = RNG.poisson(2.0 * np.exp(np.sin(2.0 * X)))
     likelihood = gpflow.likelihoods.Poisson(binsize=0.5)
-    theirs = gpflow.models.VGP((X, counts), kernel(), likelihood)
+    theirs = gpflow.models.VGP((X, counts.astype(float)), kernel(), likelihood)
     best = climb(theirs, 1e-13, everything=True)
     model = MixtureVGP((X, counts), kernel(), likelihood, num_components=1, covariance="full")
     found = climb(model, 1e-13, everything=True)

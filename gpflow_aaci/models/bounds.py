@@ -75,7 +75,7 @@ class WithBounds(Augmented):
     def scaled_objective(
         self, of: TermOf, X: TensorType, Y: TensorType, scale: TensorType
     ) -> tf.Tensor:
-        """Σ e_i scaled, less the KL: of a term of :mod:`~gpflow_aaci.algebra.terms`, at a batch."""
+        """Σ e_i of a term, scaled, less the KL; of what ``checked_batch`` returns."""
         (worth,) = self._worths([of], X, Y)
         return scale * tf.reduce_sum(worth) - self.prior_kl()
 

@@ -44,9 +44,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     each::
 
         model = MixtureVGP((X, Y), kernel, gpflow.likelihoods.StudentT(0.3), num_components=2)
-        gpflow.optimizers.Scipy().minimize(
-            model.training_loss_closure(), model.trainable_variables
-        )
+        loss = model.training_loss_closure()
+        gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
         mean, variance = model.predict_f_components(X)  # [K, N, L]
 
     It is trained as GPflow's models are, and keeps its data. There are local maxima, of components
@@ -214,7 +213,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         assert_params_false(
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )
-        X, Y = to_default_float(as_matrix(data[0])), _as_observed(as_matrix(data[1]))
+        X, Y = map(as_matrix, data)
+        X, Y = to_default_float(X), _as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
         of_each = self._by_component(predict, X, *self.predict_f_components(X), Y)  # [K, N]
         return tf.reduce_logsumexp(of_each, 0) - tf.math.log(to_default_float(self.num_components))
@@ -253,10 +253,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         moments = (tf.reshape(part, [-1, self.num_latent_gps]) for part in (Fmu, Fvar))
         found = function(tf.tile(X, [K, 1]), *moments, *(tf.tile(y, [K, 1]) for y in Y))
 
-        def of_each(part: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(part, [K, tf.shape(X)[0], *part.shape[1:]])
-
-        return tf.nest.map_structure(of_each, found)
+        shape = [K, tf.shape(X)[0]]
+        return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
 
 
 def _dispersed(K: int, N: int, L: int, seed: int) -> AnyNDArray:
@@ -268,7 +266,7 @@ def _dispersed(K: int, N: int, L: int, seed: int) -> AnyNDArray:
 def _checked(
     kernel: Kernel, likelihood: Likelihood, data: RegressionData, num_latent_gps: int | None
 ) -> tuple[tf.Tensor, tf.Tensor, int]:
-    """X [N, D], Y [N, P], a Y of integers as it is, and how many latent GPs there are."""
+    """X [N, D], Y [N, P], and how many latent GPs there are."""
     X, Y = map(as_matrix, data)
     is_ours, P = isinstance(likelihood, AugmentedLikelihood), int(np.shape(Y)[-1])
     if num_latent_gps is None:
@@ -292,11 +290,11 @@ def _checked(
         num_outputs=num_latent_gps,
         **({"check_labels": likelihood.check_observations} if is_ours else {}),
     )
-    return X, checked_Y if is_ours else _as_observed(Y), num_latent_gps
+    return X, checked_Y if is_ours else _as_observed(likelihood, Y), num_latent_gps
 
 
-def _as_observed(Y: TensorType) -> tf.Tensor:
-    """Integers as they are, which some of GPflow's ask for; else of ``default_float()``."""
+def _as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
+    """Of ``default_float()``; but labels of classes that are integers as they are, as in GPflow."""
     Y = Y if tf.is_tensor(Y) else np.asarray(Y)
-    is_integer = tf.as_dtype(Y.dtype).is_integer
-    return tf.convert_to_tensor(Y) if is_integer else to_default_float(Y)
+    is_label = tf.as_dtype(Y.dtype).is_integer and not isinstance(likelihood, ScalarLikelihood)
+    return tf.convert_to_tensor(Y) if is_label else to_default_float(Y)
