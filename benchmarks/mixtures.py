@@ -1,9 +1,9 @@
 """``MixtureVGP``: bound, held-out NLL and seconds, by components and kinds of expectations."""
 
 import itertools
-import time
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 import gpflow
 import pandas as pd
@@ -45,20 +45,17 @@ def _one(config: Mixtures, dataset: Dataset, seed: int, K: int, by: str) -> pd.D
     options = {"covariance": "diagonal" if K else "full", "expectations": by, "seed": seed}
     options |= {"num_components": max(K, 1), "entropy": config.entropy}
     model = gpflow_aaci.MixtureVGP(*parts, like.num_latent_gps, **options)
-    loss, variables, began = (
-        model.training_loss_closure(),
-        model.trainable_variables,
-        time.perf_counter(),
-    )
+    loss, variables = model.training_loss_closure(), model.trainable_variables
+    began = perf_counter()
     if by == "score":
-        step = partial(tf_keras.optimizers.Adam(0.02).minimize, loss, variables)
-        step = tf.function(step, autograph=False)
+        adam = tf_keras.optimizers.Adam(0.02)
+        step = tf.function(partial(adam.minimize, loss, variables), autograph=False)
         for _ in range(config.steps):
             step()
     else:
         gpflow.optimizers.Scipy().minimize(loss, variables, options={"maxiter": config.steps})
     row = {"problem": dataset.problem.title, "seed": seed, "components": K, "expectations": by}
-    row["seconds"], model.expectations = time.perf_counter() - began, "quadrature"
+    row["seconds"], model.expectations = perf_counter() - began, "quadrature"
     row["bound"] = float(model.elbo())
     row["nll"] = -float(tf.reduce_mean(model.predict_log_density((split.X_test, split.Y_test))))
     return pd.DataFrame([row])

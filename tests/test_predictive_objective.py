@@ -168,15 +168,20 @@ def test_steps_raise_it_for_every_likelihood_in_minibatches_and_float32(
     assert float(after) > float(before) + 1e-3
 
 
-def test_a_model_that_keeps_its_data_is_fitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keeps_data", [False, True])
+def test_fit_trains_on_arrays_and_on_what_a_model_keeps(
+    keeps_data: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gpflow_aaci.inference.front_door, "_MOST_STEPS", 100)
+    likelihood, data = likelihoods.Gaussian(0.3), () if keeps_data else ((X, Y),)
     kernel = gpflow.kernels.SquaredExponential()
-    model = AugmentedVGP((X, Y), kernel, likelihoods.Gaussian(0.3))
-    before = float(model.predictive_objective())
-    result = gpflow_aaci.fit(model, objective="predictive", progress=False)
+    model = AugmentedVGP((X, Y), kernel, likelihood) if keeps_data else make(likelihood)
+    before = float(model.predictive_objective(*data))
+    result = gpflow_aaci.fit(model, *data, objective="predictive", progress=False)
     assert result.route == "train"
-    assert result.history.objective.iloc[-1] == pytest.approx(float(model.predictive_objective()))
-    assert result.history.objective.iloc[-1] > before + 1.0
+    after = result.history.objective.iloc[-1]
+    assert after == pytest.approx(float(model.predictive_objective(*data)))
+    assert after > before + 1.0
 
 
 @pytest.mark.slow
