@@ -332,7 +332,27 @@ class OmegaThroughput(Experiment):
     rounds: PositiveInt = 15
 
 
-Single = Convergence | AugmentationGap | StepTime | LongRun | Sampling | OmegaThroughput | Streaming
+class Mixtures(Experiment):
+    experiment: Literal["mixtures"]
+    problem: Problems[Problem]
+    components: list[Annotated[int, Field(ge=0)]] = Field([0, 1, 2], min_length=1)
+    expectations: list[Literal["augmented", "quadrature", "score"]] = Field(min_length=1)
+    entropy: Literal["jensen", "pairwise"] = "pairwise"
+    steps: PositiveInt = 1_000  # of Adam, or most iterations of Scipy
+    test_fraction: Fraction = 0.1
+    seeds: Seeds = [0]  # of the split, and of where components start
+
+
+Single = (
+    Convergence
+    | AugmentationGap
+    | StepTime
+    | LongRun
+    | Sampling
+    | OmegaThroughput
+    | Streaming
+    | Mixtures
+)
 
 
 class Suite(Experiment):

@@ -43,7 +43,7 @@ from .inference.schedules import AdaptiveStepSize, RobbinsMonro
 from .inference.stopping import EarlyStopping
 from .inference.training import train
 from .inference.updating import UpdateResult, update
-from .models import AugmentedSVGP, AugmentedVGP
+from .models import AugmentedSVGP, AugmentedVGP, MixtureVGP
 from .plots import plot_calibration, plot_fit
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior
@@ -63,6 +63,7 @@ __all__ = [
     "FitResult",
     "GeneralizedInverseGaussian",
     "GibbsKernel",
+    "MixtureVGP",
     "PolishResult",
     "PolyaGamma",
     "RobbinsMonro",

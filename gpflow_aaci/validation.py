@@ -1,7 +1,7 @@
 """Input checks that speak the same language eagerly and inside ``tf.function``."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -60,6 +60,24 @@ def check_finite(name: str, value: tf.Tensor) -> Check:
 def some(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
     """The first ten of them; ``where`` has their shape."""
     return tf.gather_nd(tf.reshape(values, [-1]), tf.where(tf.reshape(where, [-1]))[:10])
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """
+    :raises ValueError: unless it is an integer of at least that.
+    """
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}. Found: {value!r}.")
+
+
+def check_one_of(name: str, value: Any, accepted: Sequence[str]) -> None:
+    """
+    :raises ValueError: unless it is.
+    """
+    if value not in accepted:
+        listed = ", ".join(f'"{one}"' for one in accepted)
+        raise ValueError(f"{name} must be one of {listed}. Found: {value!r}.")
 
 
 def as_default_float(value: TensorType) -> tf.Tensor:

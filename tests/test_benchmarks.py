@@ -70,6 +70,25 @@ def run(config: Path, *options: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
+def test_mixtures_are_compared(tmp_path: Path, csv: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        f'experiment = "mixtures"\noutput = "{tmp_path}"\ncomponents = [0, 2]\nsteps = 20\n'
+        'expectations = ["quadrature", "score"]\n[[problem]]\n'
+        f'data = "{csv}"\ntarget = "y"\nlikelihood = {{ name = "StudentT" }}\nfull = true\n'
+    )
+    assert run(tmp_path / "c.toml", "--quiet")[0] == 0
+    metrics = pd.read_csv(tmp_path / "metrics.csv")
+    assert list(metrics.components) == [0, 0, 2, 2]
+    assert np.isfinite(metrics[["bound", "nll", "seconds"]]).all(axis=None)
+    assert metrics.bound[0] > metrics.bound[2]  # a full Gaussian, after so few iterations
+    assert "one full Gaussian" in (tmp_path / "summary.md").read_text()
+
+
+def test_the_config_of_mixtures_is_valid() -> None:
+    assert load_config(CONFIGS / "mixtures.toml").experiment == "mixtures"
+
+
+@pytest.mark.slow
 def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> None:
     output = tmp_path / "out"
     (tmp_path / "c.toml").write_text(CONFIG.format(output=output, data=csv))

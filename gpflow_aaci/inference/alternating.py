@@ -33,6 +33,8 @@ from .bound_gradient import bound_gradient, log_prior_gradient
 from .optimizers import check_step_size, finite_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 
+_OPTIMIZER = "hyperparameter_optimizer"
+
 # Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
     weakref.WeakKeyDictionary()
@@ -75,13 +77,8 @@ class AlternatingOptimizer(tf.Module):
         super().__init__()
         if not (isinstance(every, int) and every >= 1):
             raise ValueError(f"every must be an integer of at least 1. Found: {every!r}.")
-        if hyperparameter_optimizer is not None and not hasattr(hyperparameter_optimizer, "build"):
-            found = type(hyperparameter_optimizer)
-            raise ValueError(
-                "hyperparameter_optimizer must be one of tf_keras.optimizers or keras.optimizers, "
-                "not of tf_keras.optimizers.legacy, whose slots cannot be made before a step. "
-                f"Found: {found.__module__}.{found.__name__}."
-            )
+        if hyperparameter_optimizer is not None:
+            check_has_slots(_OPTIMIZER, hyperparameter_optimizer)
         self.schedule = as_schedule(AdaptiveStepSize() if step_size is None else step_size)
         self.hyperparameter_optimizer = hyperparameter_optimizer or tf_keras.optimizers.Adam(0.03)
         self.every = every
@@ -89,13 +86,23 @@ class AlternatingOptimizer(tf.Module):
         # The last step's size, for monitors.
         self.step_size = tf.Variable(0.0, dtype=tf.float64, trainable=False)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a run to go on."""
+        of_hyperparameters = self.hyperparameter_optimizer.get_config()
+        return {
+            "every": self.every,
+            "schedule": self.schedule,
+            type(self.hyperparameter_optimizer).__name__: of_hyperparameters,
+        }
+
     def build(self, model: AugmentedModel) -> None:
         """
         Make the slots of the hyperparameter optimizer; ``minimize`` does so, too.
 
         :raises ValueError: where it has slots already, and not for the variables of ``model``.
         """
-        _build(self.hyperparameter_optimizer, hyperparameters(model))
+        build_slots(_OPTIMIZER, self.hyperparameter_optimizer, hyperparameters(model))
 
     def minimize(
         self, model: AugmentedModel, data: StepData = None, num_data: int | None = None
@@ -113,7 +120,7 @@ class AlternatingOptimizer(tf.Module):
         check_model(model)
         check_step_data(model, data, num_data)
         variables = hyperparameters(model)
-        _build(self.hyperparameter_optimizer, variables)
+        build_slots(_OPTIMIZER, self.hyperparameter_optimizer, variables)
         batch = next_batch(data)
         if self.every == 1:
             self._alternate(model, batch, num_data, variables)
@@ -185,8 +192,24 @@ def _moved_q(
     return averaged(naturals, target, step_size), step_size
 
 
-def _build(optimizer: tf_keras.optimizers.Optimizer, variables: list[tf.Variable]) -> None:
+def check_has_slots(name: str, optimizer: tf_keras.optimizers.Optimizer) -> None:
     """
+    :raises ValueError: unless they can be made before a step.
+    """
+    if not hasattr(optimizer, "build") or not hasattr(optimizer, "apply_gradients"):
+        found = type(optimizer)
+        raise ValueError(
+            f"{name} must be one of tf_keras.optimizers or keras.optimizers, "
+            "not of tf_keras.optimizers.legacy, whose slots cannot be made before a step. "
+            f"Found: {found.__module__}.{found.__name__}."
+        )
+
+
+def build_slots(
+    name: str, optimizer: tf_keras.optimizers.Optimizer, variables: list[tf.Variable]
+) -> None:
+    """
+    :param name: of the argument that ``optimizer`` is.
     :raises ValueError: where it has been built for others.
     """
     if optimizer not in _BUILT_FOR:
@@ -199,9 +222,9 @@ def _build(optimizer: tf_keras.optimizers.Optimizer, variables: list[tf.Variable
     foreign = [v.name for v in variables if not any(v is other for other in known)]
     if foreign:
         raise ValueError(
-            "hyperparameter_optimizer must be a new one for each model: this one has been used "
-            "for another, or for other trainable parameters of this one. Make a new "
-            f"AlternatingOptimizer. Found variables that it does not know: {foreign}."
+            f"{name} must be a new one for each model: this one has been used for another, or for "
+            "other trainable parameters of this one. Found variables that it does not know: "
+            f"{foreign}."
         )
 
 

@@ -12,7 +12,7 @@ from ..models import AugmentedModel, check_model
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .stopping import EarlyStopping, Record, should_stop
-from .training import train
+from .training import Objective, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_STEPS = 20_000
 _PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations, a hundred steps apart; nats per datum
 _WATCHED_ROWS = 2_000
-_NO_LONGER_RISES = f"the bound has not risen in {100 * _PATIENCE} steps"
+_NO_LONGER_RISES = f"the objective has not risen in {100 * _PATIENCE} steps"
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 
 
@@ -53,6 +53,7 @@ def fit(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
+    objective: Objective = "elbo",
     seed: int = 0,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
@@ -60,24 +61,35 @@ def fit(
     """
     Fit q(u) and every trainable parameter of ``model``, and say what came of it.
 
-    By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its bound has not
-    risen for 2,000 steps, where the data are a dataset without end, which has no passes::
+    By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its objective has
+    not risen for 2,000 steps, where the data are a dataset without end, which has no passes, and
+    where the objective is not the ELBO::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows or without end; none for ``AugmentedVGP``.
+    :param objective: ``"elbo"``; or ``"predictive"``, ``predictive_objective`` of the model, which
+        is no bound.
     :param seed: of subsets and minibatches.
     :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
     :param progress: whether bars are shown.
-    :raises ValueError: for a model that is none of ours, and for bad data, before anything is
+    :raises ValueError: for a model that is none of ours, for bad data, and for ``"predictive"`` of
+        a dataset that is one pass over the rows, which minibatches repeat; before anything is
         changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    by = _trained if has_no_end else _collapsed
-    found = by(model, data, seed, checkpoint_dir, progress)
+    if objective == "elbo" and not has_no_end:
+        found = _collapsed(model, data, seed, checkpoint_dir, progress)
+    elif isinstance(data, tf.data.Dataset) and not has_no_end:
+        raise ValueError(
+            "data must be arrays or a dataset without end, dataset.shuffle(N).repeat().batch(100), "
+            f"where objective is {objective!r}. Found: a dataset that ends."
+        )
+    else:
+        found = _trained(model, data, objective, seed, checkpoint_dir, progress)
     rows = _some_rows(data, known_num_data(model) or 0) if has_no_end else data
     augmented, standard = map(float, model.both_elbos(rows, progress=progress))
     X, _ = next(iter(model.rows_and_scale(rows)[0]))
@@ -109,14 +121,22 @@ def _collapsed(
 
 
 def _trained(
-    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
+    model: AugmentedModel,
+    data: Any,
+    objective: Objective,
+    seed: int,
+    checkpoint_dir: str | Path | None,
+    progress: bool,
 ) -> dict[str, Any]:
     began = time.perf_counter()
-    num_data = known_num_data(model) or 0  # which train will not do without
-    rule = EarlyStopping("elbo", _PATIENCE, _LEAST_GAIN * num_data)
+    num_data = known_num_data(model)
+    if num_data is None:  # of arrays, or train will refuse
+        num_data = 0 if isinstance(data, tf.data.Dataset) else len(model.checked_batch(data)[0])
+    rule = EarlyStopping(objective, _PATIENCE, _LEAST_GAIN * num_data)
     found = train(
         model,
         data,
+        objective=objective,
         num_steps=_MOST_STEPS,
         seed=seed,
         early_stopping=rule,
@@ -125,7 +145,7 @@ def _trained(
     )
     converged = should_stop([Record(*row) for row in found.itertuples(index=False)], rule)
     seconds = time.perf_counter() - began
-    history = found.rename(columns={"elbo": "objective"}).assign(rows=num_data)
+    history = found.rename(columns={objective: "objective"}).assign(rows=num_data)
     return {
         "route": "train",
         "converged": converged,

@@ -12,9 +12,9 @@ import numpy as np
 class EarlyStopping(NamedTuple):
     """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
 
-    metric: Literal["elbo", "nll"] = "nll"
+    metric: Literal["elbo", "predictive", "nll"] = "nll"  # that is climbed, or of the test data
     patience: int = 10
-    min_delta: float = 0.0  # nats; of the whole ELBO, or of the NLL per datum
+    min_delta: float = 0.0  # nats; of the whole objective, or of the NLL per datum
 
 
 class Record(NamedTuple):
@@ -22,15 +22,15 @@ class Record(NamedTuple):
 
     step: int
     seconds: float
-    elbo: float
+    objective: float  # that is climbed
     nll: float
 
 
 def should_stop(history: list[Record], rule: EarlyStopping | None) -> bool:
     if rule is None:
         return False
-    sign = -1.0 if rule.metric == "elbo" else 1.0
-    values = [sign * getattr(record, rule.metric) for record in history]
+    of_test_data = rule.metric == "nll"
+    values = [record.nll if of_test_data else -record.objective for record in history]
     best, since = np.nan, 0
     for value in values:
         if np.isnan(best):  # nothing has been measured before, as in a run without test data

@@ -5,14 +5,16 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import RegressionData
+from gpflow.keras import tf_keras
 from gpflow.monitor import Monitor, MonitorTaskGroup
 
+from ..algebra.terms import augmented, predictive
 from ..checkpoints import (
     check_objective,
     checkpoint_step,
@@ -25,6 +27,7 @@ from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
 from .alternating import AlternatingOptimizer
+from .predictive import PredictiveAscent
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 
 if TYPE_CHECKING:
@@ -32,12 +35,18 @@ if TYPE_CHECKING:
 
 _VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
 
+Objective = Literal["elbo", "predictive"]
+_TERMS = {"elbo": augmented, "predictive": predictive}
+_SHOWN = {"elbo": "ELBO", "predictive": "predictive"}
+_Optimizer = AlternatingOptimizer | PredictiveAscent
+
 
 def train(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    optimizer: AlternatingOptimizer | None = None,
+    objective: Objective = "elbo",
+    optimizer: AlternatingOptimizer | tf_keras.optimizers.Optimizer | None = None,
     num_steps: int = 5_000,
     batch_size: int = 100,
     seed: int = 0,
@@ -62,30 +71,34 @@ def train(
         such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
         model without ``num_data`` is told the rows of arrays and of a dataset that is one pass
         over data of known length, for this run.
-    :param optimizer: ``AlternatingOptimizer()`` unless given; one that has stepped before goes on
-        with this model, and is refused with another.
+    :param objective: ``"elbo"``, the augmented bound; or ``"predictive"``, which is none:
+        ``predictive_objective`` of the model, which closed-form steps do not climb.
+    :param optimizer: ``AlternatingOptimizer()`` unless given; for ``"predictive"`` one of
+        tf_keras.optimizers, for q(u) and the hyperparameters together, ``Adam(0.01)`` unless given.
+        One that has stepped before goes on with this model, and is refused with another.
     :param num_steps: of this call, those before a resume from ``checkpoint_dir`` included.
     :param batch_size, seed: of the minibatches of arrays.
     :param test_data: X [N*, D], Y [N*, P] whose mean negative log predictive density, in nats, is
         the history's ``nll``.
     :param evaluate_every: steps between two rows of the history; the last step has one, too. Its
-        ``elbo`` is on the same random rows every time, at most 2,000.
+        objective is on the same random rows every time, at most 2,000.
     :param monitor: of :mod:`gpflow.monitor`, called with the number of steps after each of them.
-    :return: step, seconds (of training, without evaluations), elbo, nll.
+    :return: step, seconds (of training, without evaluations), elbo or predictive, nll.
     :raises ValueError: for bad arguments or data, a dataset of unknown length with a model without
         ``num_data``, and for a checkpoint that is damaged or of another run, before anything is
         changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where a step fails. The model is as it was before that step.
     """
-    _check(num_steps, batch_size, evaluate_every, checkpoint_every, early_stopping, test_data)
+    counts = num_steps, batch_size, evaluate_every, checkpoint_every
+    _check(objective, *counts, early_stopping, test_data)
     check_model(model)
+    optimizer = _as_optimizer(objective, optimizer)
     batches = as_batches(model, data, batch_size, seed)
     test = None if test_data is None else _checked_test_data(model, test_data)
-    optimizer = optimizer or AlternatingOptimizer()
     optimizer.build(model)
-    elbo, nll = _evaluators(model, batches, test)
-    kept = _Kept(model, optimizer, batches, elbo, checkpoint_dir)
+    watched, nll = _evaluators(model, objective, batches, test)
+    kept = _Kept(model, optimizer, batches, watched, checkpoint_dir)
     done, history = kept.restore()
     if done >= num_steps:
         warnings.warn(
@@ -97,7 +110,7 @@ def train(
     seconds = history[-1].seconds if history else 0.0
 
     def record() -> Record:
-        return Record(done, seconds, float(elbo()), float(nll()))
+        return Record(done, seconds, float(watched()), float(nll()))
 
     with (
         interrupts() as interrupted,
@@ -124,8 +137,10 @@ def train(
                 monitor(done)
             if done % evaluate_every == 0:
                 history.append(record())
-                shown = {"ELBO": f"{history[-1].elbo:.5g}", "NLL": f"{history[-1].nll:.4f}"}
-                bar.set_postfix(shown if test is not None else {"ELBO": shown["ELBO"]})
+                shown = {_SHOWN[objective]: f"{history[-1].objective:.5g}"}
+                if test is not None:
+                    shown["NLL"] = f"{history[-1].nll:.4f}"
+                bar.set_postfix(shown)
             if done % checkpoint_every == 0:
                 kept.save(done, history)
             bar.update()
@@ -135,7 +150,7 @@ def train(
         history.append(record())
     import pandas as pd  # here, as training does without it
 
-    return pd.DataFrame(history, columns=list(Record._fields))
+    return pd.DataFrame(history, columns=["step", "seconds", objective, "nll"])
 
 
 def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
@@ -146,7 +161,21 @@ def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> Regr
         raise ValueError(f"test_data: {error}") from error
 
 
+def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
+    is_alternating = isinstance(optimizer, AlternatingOptimizer)
+    if optimizer is not None and is_alternating != (objective == "elbo"):
+        accepted = "AlternatingOptimizer" if objective == "elbo" else "one of tf_keras.optimizers"
+        raise ValueError(
+            f'optimizer must be {accepted} where objective is "{objective}". '
+            f"Found: {type(optimizer).__name__}."
+        )
+    if objective == "elbo":
+        return optimizer or AlternatingOptimizer()
+    return PredictiveAscent(optimizer)
+
+
 def _check(
+    objective: Objective,
     num_steps: int,
     batch_size: int,
     evaluate_every: int,
@@ -154,6 +183,8 @@ def _check(
     early_stopping: EarlyStopping | None,
     test_data: RegressionData | None,
 ) -> None:
+    if objective not in _TERMS:
+        raise ValueError(f'objective must be "elbo" or "predictive". Found: {objective!r}.')
     counts = {
         "num_steps": num_steps,
         "batch_size": batch_size,
@@ -162,9 +193,10 @@ def _check(
     }
     if early_stopping is not None:
         counts["early_stopping.patience"] = early_stopping.patience
-        if early_stopping.metric not in ("elbo", "nll"):
+        if early_stopping.metric not in (objective, "nll"):
             raise ValueError(
-                f'early_stopping.metric must be "elbo" or "nll". Found: {early_stopping.metric!r}.'
+                f'early_stopping.metric must be "{objective}" or "nll". '
+                f"Found: {early_stopping.metric!r}."
             )
         if early_stopping.metric == "nll" and test_data is None:
             raise ValueError("test_data must be given to stop early on its NLL. Found: None.")
@@ -177,18 +209,22 @@ def _check(
 
 
 def _evaluators(
-    model: AugmentedModel, batches: Batches, test_data: RegressionData | None
+    model: AugmentedModel,
+    objective: Objective,
+    batches: Batches,
+    test_data: RegressionData | None,
 ) -> tuple[Callable[[], tf.Tensor], Callable[[], tf.Tensor]]:
-    def watched_elbo() -> tf.Tensor:
-        return model.scaled_elbo(*model.checked_batch(batches.watched, batches.num_data))
+    def on_watched_rows() -> tf.Tensor:
+        rows = model.checked_batch(batches.watched, batches.num_data)
+        return model.scaled_objective(_TERMS[objective], *rows)
 
-    elbo = tf.function(watched_elbo, autograph=False)
+    watched = tf.function(on_watched_rows, autograph=False)
     if test_data is None:
-        return elbo, lambda: tf.constant(np.nan)
+        return watched, lambda: tf.constant(np.nan)
     nll = tf.function(
         lambda: -tf.reduce_mean(model.predict_log_density(test_data)), autograph=False
     )
-    return elbo, nll
+    return watched, nll
 
 
 # ---- checkpoints ----
@@ -200,12 +236,12 @@ class _Kept:
     def __init__(
         self,
         model: AugmentedModel,
-        optimizer: AlternatingOptimizer,
+        optimizer: _Optimizer,
         batches: Batches,
-        elbo: Callable[[], tf.Tensor],
+        objective: Callable[[], tf.Tensor],
         directory: str | Path | None,
     ) -> None:
-        self.batches, self.elbo = batches, elbo
+        self.batches, self.objective = batches, objective
         self.directory = None if directory is None else Path(directory)
         slots = optimizer.hyperparameter_optimizer
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
@@ -215,11 +251,9 @@ class _Kept:
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}
         if self.directory is not None:
-            settings = {"every": optimizer.every, "schedule": optimizer.schedule}
-            settings |= {type(slots).__name__: slots.get_config()}
             self.run = {
                 "model": describe(model),
-                "optimizer": facts(settings),
+                "optimizer": facts(optimizer.settings),
                 "num_data": batches.num_data,
                 **batches.identity,
             }
@@ -234,7 +268,7 @@ class _Kept:
             except tf.errors.OpError as error:  # a full disk, as TensorFlow says it
                 raise OSError(None, error.message) from error
             (folder / _HISTORY).write_text(json.dumps(history))
-            (folder / _ELBO).write_text(json.dumps(float(self.elbo())))
+            (folder / _ELBO).write_text(json.dumps(float(self.objective())))
 
         save_checkpoint(self.directory, step, self.run, write)
 
@@ -255,7 +289,7 @@ class _Kept:
         self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
         stored = json.loads((path / _ELBO).read_text())
         try:
-            check_objective(path, "ELBO", stored, float(self.elbo()))
+            check_objective(path, "objective", stored, float(self.objective()))
         except ValueError:
             for variable, value in zip(self.variables, before, strict=True):
                 variable.assign(value)

@@ -1,5 +1,6 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
+from .mixture import MixtureVGP
 from .posteriors import refresh_posteriors
 from .shared import check_model
 from .svgp import AugmentedSVGP
@@ -12,6 +13,7 @@ __all__ = [
     "AugmentedModel",
     "AugmentedSVGP",
     "AugmentedVGP",
+    "MixtureVGP",
     "check_model",
     "hyperparameters",
     "local",

@@ -11,7 +11,7 @@ from gpflow.utilities import to_default_float
 from ..algebra.gaussian import Gaussian, naturals_to_q, optimal_naturals
 from ..algebra.projection import marginals
 from ..algebra.statistics import statistics
-from ..algebra.terms import Term, augmented, augmented_at, standard
+from ..algebra.terms import Term, augmented, augmented_at, predictive, standard
 from ..augmentation import aux_posterior_c, with_one_omega
 from ..likelihoods import AugmentedLikelihood
 from .shared import AnyData, Augmented, Batch, prior_q
@@ -54,10 +54,29 @@ class WithBounds(Augmented):
         lower, upper = self._bounds([augmented, standard], data, progress)
         return lower, upper
 
+    def predictive_objective(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
+        r"""
+        Σ log ∫ p(y|f) q(f) df · num_data/\|B\| − KL[q(u) ‖ p(u)], []. Not a bound on log p(Y).
+
+        It lies above GPflow's ELBO at every q, and may lie above log p(Y): of one datum it is
+        log p(y) at q = p, and rises from there. What it rewards is a q that predicts each y, so
+        that the variance of f may stand for noise which changes with x; such a q is no longer
+        close to the posterior. Under Gaussian noise it is the objective of Jankowiak, Pleiss and
+        Gardner, *Parametric Gaussian Process Regressors* (ICML 2020, PPGPR at β = 1). ``train`` and
+        ``fit`` climb it with ``objective="predictive"``::
+
+            train(model, (X, Y), objective="predictive")
+
+        :raises ValueError: for bad data, see :meth:`checked_batch`.
+        """
+        return self._bounds([predictive], data, progress)[0]
+
     @check_shapes("X: [N, D]", "Y: [N, P]", "scale: []", "return: []")
-    def scaled_elbo(self, X: TensorType, Y: TensorType, scale: TensorType) -> tf.Tensor:
-        """``elbo``, of what ``checked_batch`` returns."""
-        (worth,) = self._worths([augmented], X, Y)
+    def scaled_objective(
+        self, of: TermOf, X: TensorType, Y: TensorType, scale: TensorType
+    ) -> tf.Tensor:
+        """Σ e_i of a term, scaled, less the KL; of what ``checked_batch`` returns."""
+        (worth,) = self._worths([of], X, Y)
         return scale * tf.reduce_sum(worth) - self.prior_kl()
 
     def augmentation_gap(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:

@@ -174,6 +174,17 @@ def check_model(model: gpflow.models.GPModel) -> None:
         )
 
 
+def check_single_output(kernel: Kernel, model: str) -> None:
+    """
+    :raises ValueError: for a multi-output kernel.
+    """
+    if isinstance(kernel, MultioutputKernel):
+        raise ValueError(
+            f"kernel must be a single-output kernel, shared by all latent GPs of {model}; "
+            f"AugmentedSVGP takes more. Found: {type(kernel).__name__}."
+        )
+
+
 def check_latents(kernel: Kernel, likelihood: AugmentedLikelihood, num_latent_gps: int) -> None:
     """
     :raises ValueError: unless there are as many latent GPs as kernel and likelihood are of.

@@ -6,7 +6,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_jitter
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -17,7 +17,7 @@ from ..validation import as_matrix, checked_data
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import Batch, check_latents, k_diag
+from .shared import Batch, check_latents, check_single_output, k_diag
 
 
 class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
@@ -50,11 +50,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
             :class:`AugmentedSVGP`) and bad data.
         """
-        if isinstance(kernel, MultioutputKernel):
-            raise ValueError(
-                "kernel must be a single-output kernel, shared by all latent GPs of AugmentedVGP; "
-                f"AugmentedSVGP takes more. Found: {type(kernel).__name__}."
-            )
+        check_single_output(kernel, "AugmentedVGP")
         likelihood = augmented(likelihood)
         X, Y = map(as_matrix, data)
         if num_latent_gps is None:

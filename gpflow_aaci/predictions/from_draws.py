@@ -9,8 +9,8 @@ be as they were then: predict before the model is trained any further. Joint dra
 Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import gpflow
@@ -255,3 +255,14 @@ def _input_dim(model: gpflow.models.GPModel) -> int | None:
     Z = getattr(getattr(model, "inducing_variable", None), "Z", None)
     X = Z if Z is not None else getattr(model, "data", [None])[0]
     return None if X is None else X.shape[-1]
+
+
+@contextmanager
+def restored(variables: list[tf.Variable]) -> Iterator[list[tf.Variable]]:
+    """They have their values again afterwards."""
+    before = [variable.numpy() for variable in variables]
+    try:
+        yield variables
+    finally:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)

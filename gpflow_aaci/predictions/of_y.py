@@ -8,7 +8,7 @@ Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpflow
@@ -20,7 +20,7 @@ from gpflow.base import AnyNDArray, TensorType
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.base import OutputwiseLikelihood
 from ..likelihoods.quadrature import safe_sqrt
-from ..models import AugmentedModel, check_model
+from ..models import AugmentedModel, MixtureVGP, check_model
 from ..validation import (
     Check,
     as_default_float,
@@ -29,7 +29,7 @@ from ..validation import (
     require,
     some,
 )
-from .from_draws import VALUES_AT_ONCE, checked_inputs, coloured, conditionals
+from .from_draws import VALUES_AT_ONCE, checked_inputs, coloured, conditionals, restored
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
@@ -172,8 +172,7 @@ class _Predicted:
         self.likelihood = model.likelihood
         self.X = checked_inputs(model, as_matrix(X), "X")
         if samples is None:
-            Fmu, Fvar = model.predict_f(self.X, full_cov=full_cov)
-            self._blocks = [_Block([], Fmu[None], Fvar if full_cov else Fvar[None])]
+            self._blocks = _of_q(model, self.X, full_cov)
         else:
             check_model(model)
             blocks = self._of_draws(model, samples, full_cov, progress)
@@ -187,7 +186,7 @@ class _Predicted:
     def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
         """P(y' ≤ y) at some rows, [Q, N, P], of Y [Q, N, ...]."""
         total: Any = 0.0
-        with _restored(self._moving()) as variables:
+        with restored(self._moving()) as variables:
             for values, Fmu, Fvar in self._blocks:
                 for variable, value in zip(variables, values, strict=True):
                     variable.assign(value)
@@ -226,7 +225,7 @@ class _Predicted:
         chosen = np.sort(np.resize(order, num_samples))
         seeds = tfp.random.split_seed(tf.constant([seed, 2]), n=2 * len(self._blocks))
         parts, first = [], 0
-        with _restored(self._moving()) as variables:
+        with restored(self._moving()) as variables:
             for k, (values, Fmu, Fvar) in enumerate(self._blocks):
                 here = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
                 first += Fmu.shape[0]
@@ -268,6 +267,18 @@ class _Predicted:
                 yield _Block(values, Fmu, Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape))
 
 
+def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
+    """Its Gaussian, or those of a mixture in the place of draws."""
+    if isinstance(model, MixtureVGP):
+        Fmu, Fvar = model.predict_f_components(X, full_cov)
+    else:
+        Fmu, Fvar = (part[None] for part in model.predict_f(X, full_cov=full_cov))
+    if not full_cov:
+        return [_Block([], Fmu, Fvar)]
+    pairs = zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
+    return [_Block([], *pair) for pair in pairs]
+
+
 def _merged(blocks: Iterable[_Block]) -> list[_Block]:
     """Neighbours of the same parameters as one."""
     groups: list[list[_Block]] = []
@@ -285,14 +296,3 @@ def _merged(blocks: Iterable[_Block]) -> list[_Block]:
         )
         for group in groups
     ]
-
-
-@contextmanager
-def _restored(variables: list[tf.Variable]) -> Iterator[list[tf.Variable]]:
-    """They have their values again afterwards."""
-    before = [variable.numpy() for variable in variables]
-    try:
-        yield variables
-    finally:
-        for variable, value in zip(variables, before, strict=True):
-            variable.assign(value)

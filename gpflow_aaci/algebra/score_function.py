@@ -1,0 +1,57 @@
+r"""
+E log p(y|f) under f ~ N(m, v) by draws, and its gradients in m and v from values of log p alone.
+
+∂E/∂m = E[log p(y|f) s], s = ∂ log N(f|m, v)/∂m, and alike in v: the score function, or REINFORCE.
+"""
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.likelihoods import Likelihood
+
+from ..likelihoods.quadrature import safe_sqrt
+
+
+@check_shapes("X: [N, D]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N]")
+def score_expectations(
+    likelihood: Likelihood,
+    X: TensorType,
+    Fmu: TensorType,
+    Fvar: TensorType,
+    Y: TensorType,
+    num_samples: int,
+    control_variates: bool = True,
+) -> tf.Tensor:
+    r"""
+    The mean of log p(y|f) over ``num_samples`` draws; differentiable in Fmu, Fvar and parameters.
+
+    Values and gradients are unbiased and change from call to call; the likelihood is asked for
+    ``log_prob`` alone, whose derivative in f is not taken. Draws are ``tf.random.normal``'s.
+
+    With control variates each draw's term is (log p − a) s, where a = E[log p s²]/E[s²] is that
+    scalar for which its variance is least (Nguyen and Bonilla, NIPS 2014; Ranganath et al. 2014):
+    one for every datum, latent GP and of mean and variance. It is estimated from all draws but the
+    one that it is used with. So it is independent of that one, and as E s = 0 the gradient stays
+    unbiased, which it would not be with an a from all of them.
+    """
+    S, N = num_samples, tf.shape(Fmu)[0]
+    sd = tf.stop_gradient(safe_sqrt(Fvar))
+    z = tf.random.normal(tf.concat([[S], tf.shape(Fmu)], 0), dtype=sd.dtype)
+    f = tf.stop_gradient(Fmu) + sd * z  # [S, N, L]
+    # As rows: some likelihoods of GPflow take nothing but matrices.
+    rows = (tf.tile(X, [S, 1]), tf.reshape(f, [-1, Fmu.shape[1]]), tf.tile(Y, [S, 1]))
+    log_p = tf.reshape(likelihood.log_prob(*rows), [S, N])
+
+    def slope(score: tf.Tensor) -> tf.Tensor:
+        worth, weight = tf.stop_gradient(log_p)[:, :, None], tf.square(score)
+        if control_variates:
+            others = tf.reduce_sum(weight, 0) - weight
+            worth -= (tf.reduce_sum(weight * worth, 0) - weight * worth) / others
+        return tf.reduce_mean(worth * score, 0)
+
+    in_mean = slope(z) / sd
+    in_variance = slope(tf.square(z) - 1.0) / (2.0 * tf.square(sd))
+    # Zero, with these gradients.
+    carrier = in_mean * (Fmu - tf.stop_gradient(Fmu))
+    carrier += in_variance * (Fvar - tf.stop_gradient(Fvar))
+    return tf.reduce_mean(log_p, 0) + tf.reduce_sum(carrier, -1)

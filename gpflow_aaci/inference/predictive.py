@@ -1,0 +1,86 @@
+"""``PredictiveAscent``: a tf_keras optimizer on q(u) and the hyperparameters together."""
+
+from typing import Any
+
+import tensorflow as tf
+from gpflow.keras import tf_keras
+
+from ..algebra.terms import predictive
+from ..data import StepData, check_step_data, next_batch
+from ..models import (
+    AugmentedModel,
+    check_model,
+    hyperparameters,
+    local,
+    refresh_posteriors,
+    strategy_of,
+)
+from ..validation import check_finite, require
+from .alternating import build_slots, check_has_slots
+
+_OPTIMIZER = "optimizer"
+
+
+class PredictiveAscent(tf.Module):
+    """
+    Ascent on ``model.predictive_objective``, which closed-form steps do not climb.
+
+    What ``train(..., objective="predictive")`` steps with; ``q_mu`` and ``q_sqrt`` move whether
+    they are trainable or not, as with ``AlternatingOptimizer``.
+    """
+
+    def __init__(self, optimizer: tf_keras.optimizers.Optimizer | None = None) -> None:
+        """
+        :param optimizer: of all variables, ``Adam(0.01)`` unless given.
+        :raises ValueError: for what is none of tf_keras.optimizers, and for one of
+            ``tf_keras.optimizers.legacy``.
+        """
+        super().__init__()
+        if optimizer is not None:
+            check_has_slots(_OPTIMIZER, optimizer)
+        # Of the hyperparameters, and here of q too.
+        self.hyperparameter_optimizer = optimizer or tf_keras.optimizers.Adam(0.01)
+        self.step = tf.Variable(0, dtype=tf.int64, trainable=False)  # how many have been taken
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a run to go on."""
+        optimizer = self.hyperparameter_optimizer
+        return {"objective": "predictive", type(optimizer).__name__: optimizer.get_config()}
+
+    def build(self, model: AugmentedModel) -> None:
+        """
+        :raises ValueError: where the optimizer has been used for another model.
+        """
+        build_slots(_OPTIMIZER, self.hyperparameter_optimizer, _learnt(model))
+
+    def minimize(
+        self, model: AugmentedModel, data: StepData = None, num_data: int | None = None
+    ) -> None:
+        """One step, of arguments and with errors as those of ``AlternatingOptimizer``."""
+        check_model(model)
+        check_step_data(model, data, num_data)
+        variables = _learnt(model)
+        self.build(model)
+        rows = model.checked_batch(next_batch(data), num_data)
+        sources = local(variables)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            value = model.scaled_objective(predictive, *rows) + model.log_prior_density()
+        gradients = tape.gradient(value, sources, unconnected_gradients="zero")
+        checks = [
+            check_finite(f"the gradient in {variable.name}", gradient)
+            for variable, gradient in zip(variables, gradients, strict=True)
+        ]
+        with tf.control_dependencies([require(checks)]):
+            descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
+            apply = self.hyperparameter_optimizer.apply_gradients
+            strategy_of(variables).run(lambda: apply(descents))
+            done = self.step.assign_add(1)
+        with tf.control_dependencies([done]):
+            refresh_posteriors(model)
+
+
+def _learnt(model: AugmentedModel) -> list[tf.Variable]:
+    of_q = [parameter.unconstrained_variable for parameter in (model.q_mu, model.q_sqrt)]
+    return [*of_q, *hyperparameters(model)]

@@ -1,0 +1,300 @@
+"""``MixtureVGP``: q(f) a mixture of Gaussians, for posteriors of several modes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import gpflow
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from gpflow.conditionals.util import sample_mvn
+from gpflow.config import default_jitter
+from gpflow.kernels import Kernel
+from gpflow.kullback_leiblers import gauss_kl
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.training_mixins import InternalDataTrainingLossMixin
+from gpflow.utilities import assert_params_false, positive, to_default_float, triangular
+
+from ..algebra.mixture import entropy_by_jensen, entropy_by_pairs, mean_log_normal
+from ..algebra.projection import Prior, project
+from ..algebra.score_function import score_expectations
+from ..likelihoods import AugmentedLikelihood, augmented
+from ..validation import as_matrix, check_count, check_one_of, checked_data
+from .shared import check_single_output, k_diag
+
+_ENTROPIES = {"jensen": entropy_by_jensen, "pairwise": entropy_by_pairs}
+
+
+class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
+    r"""
+    A GP whose q(f) is a mixture of K Gaussians of equal weight, for any likelihood of GPflow's.
+
+    Nguyen and Bonilla, *Automated Variational Inference for Gaussian Process Models* (NIPS 2014).
+    With f = μ₀(X) + L v, L = chol K(X, X), it is q(v) = 1/K Σ_k N(m_k, S_k), each S_k diagonal, or
+    K = 1 and S_1 full (then this is ``gpflow.models.VGP``). The bound on log p(Y) is
+
+    1/K Σ_k Σ_i E_k log p(y_i|f_i) − KL[q(v) ‖ N(0, I)],
+
+    with the entropy in KL exact for K = 1 and bounded from below otherwise. A posterior with two
+    modes (Student-t noise and observations that contradict each other, say) has one component at
+    each::
+
+        model = MixtureVGP((X, Y), kernel, gpflow.likelihoods.StudentT(0.3), num_components=2)
+        loss = model.training_loss_closure()
+        gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
+        mean, variance = model.predict_f_components(X)  # [K, N, L]
+
+    It is trained as GPflow's models are, and keeps its data. There are local maxima, of components
+    shared out otherwise among the modes: try some values of ``seed``.
+    """
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        *,
+        num_components: int = 2,
+        covariance: Literal["diagonal", "full"] = "diagonal",
+        expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
+        entropy: Literal["jensen", "pairwise"] = "jensen",
+        num_samples: int = 100,
+        seed: int = 0,
+    ):
+        """
+        The first five arguments are those of ``gpflow.models.VGP``.
+
+        :param num_components: K.
+        :param covariance: of each component, of v. ``"full"`` is for K = 1.
+        :param expectations: how E log p(y|f) is found. ``"quadrature"``: the likelihood's own
+            ``variational_expectations``. ``"augmented"``: its augmented bound, of the likelihoods
+            that :class:`AugmentedVGP` takes. ``"score"``: from values of ``log_prob`` alone, by
+            ``num_samples`` draws with control variates; then the bound and its gradients are
+            unbiased estimates that change from call to call, for Adam and not for Scipy.
+        :param entropy: the bound on the entropy where K > 1. ``"jensen"``: the paper's, which loses
+            N·L·½(1 − log 2) nats, 0.153 per datum; where K components gain log K nats at most, so
+            that from five data on K = 2 has a lower bound than K = 1, however good its q.
+            ``"pairwise"``: Kolchinsky and Tracey's (2017), with which the best q of any K is never
+            below that of K = 1.
+        :param num_samples: at least 2; see ``"score"``.
+        :param seed: of where the components start, a Latin hypercube of the prior: every number
+            of v in another of K slices of N(0, 1) for every component. Equal ones would have equal
+            gradients for ever.
+        :raises ValueError: for bad arguments and bad data, and for a likelihood without
+            augmentation where expectations are ``"augmented"``.
+        """
+        check_count("num_components", num_components, 1)
+        check_count("num_samples", num_samples, 2)
+        check_one_of("covariance", covariance, ["diagonal", "full"])
+        check_one_of("expectations", expectations, ["augmented", "quadrature", "score"])
+        check_one_of("entropy", entropy, list(_ENTROPIES))
+        if covariance == "full" and num_components > 1:
+            raise ValueError(
+                'covariance must be "diagonal" where num_components is above 1. Found: "full", '
+                f"and {num_components} components."
+            )
+        check_single_output(kernel, "MixtureVGP")
+        likelihood = augmented(likelihood) if expectations == "augmented" else likelihood
+        X, Y, num_latent_gps = _checked(kernel, likelihood, data, num_latent_gps)
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps)
+        self.data = X, Y
+        self.num_components, self.covariance = num_components, covariance
+        self.expectations, self.entropy, self.num_samples = expectations, entropy, num_samples
+        # Of v and not of f, where a diagonal S would have to be as small as 1/(K⁻¹)_ii, what is
+        # left of f_i given all the others: next to nothing under a smooth kernel. Diagonal in v,
+        # a component has the prior's correlations where the data say nothing.
+        K, N, L = num_components, int(X.shape[0]), self.num_latent_gps
+        self.q_mu = gpflow.Parameter(_dispersed(K, N, L, seed))  # [K, N, L]
+        if covariance == "full":
+            eye = np.broadcast_to(np.eye(N), [L, N, N])
+            self.q_sqrt = gpflow.Parameter(eye, transform=triangular())  # [L, N, N]
+        else:
+            self.q_sqrt = gpflow.Parameter(np.full([K, N, L], 1.0 / K), transform=positive())
+
+    # ---- the bound ----
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        return self.elbo()
+
+    @check_shapes("return: []")
+    def elbo(self) -> tf.Tensor:
+        """The bound on log p(Y); an unbiased estimate of it where expectations are ``"score"``."""
+        X, Y = self.data
+        if self.expectations == "score":
+            of_a_datum = partial(score_expectations, self.likelihood, num_samples=self.num_samples)
+        elif self.expectations == "augmented":
+            of_a_datum = self.likelihood.bound
+        else:
+            of_a_datum = self.likelihood.variational_expectations
+        worth = self._by_component(of_a_datum, X, *self._components(X), Y)  # [K, N]
+        return tf.reduce_sum(worth) / self.num_components - self.prior_kl()
+
+    @check_shapes("return: []")
+    def prior_kl(self) -> tf.Tensor:
+        """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]; an upper bound on it where K > 1."""
+        if self.num_components == 1:
+            q_sqrt = self.q_sqrt if self.covariance == "full" else self.q_sqrt[0]
+            return gauss_kl(self.q_mu[0], q_sqrt)
+        mean = tf.reshape(self.q_mu, [self.num_components, -1])
+        variance = tf.reshape(tf.square(self.q_sqrt), [self.num_components, -1])
+        return -_ENTROPIES[self.entropy](mean, variance) - mean_log_normal(mean, variance)
+
+    # ---- predictions ----
+
+    @check_shapes(
+        "Xnew: [N, D]",
+        "return[0]: [K, N, L]",
+        "return[1]: [K, L, N, N] if full_cov",
+        "return[1]: [K, N, L] if not full_cov",
+    )
+    def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """Means, and variances or covariances, of every component of q(f) at Xnew."""
+        return self._components(to_default_float(Xnew), full_cov)
+
+    @inherit_check_shapes
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """The moments of q(f); :meth:`predict_f_components` has the Gaussians that it is of."""
+        assert_params_false(self.predict_f, full_output_cov=full_output_cov)
+        means, covariances = self.predict_f_components(as_matrix(Xnew), full_cov)
+        mean = tf.reduce_mean(means, 0)
+        apart = means - mean  # [K, N, L]
+        if full_cov:
+            between = tf.einsum("knl,kml->lnm", apart, apart) / self.num_components
+        else:
+            between = tf.reduce_mean(tf.square(apart), 0)
+        return mean, tf.reduce_mean(covariances, 0) + between
+
+    @inherit_check_shapes
+    def predict_f_samples(
+        self,
+        Xnew: TensorType,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """Draws of f, each of a component that is drawn first."""
+        assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
+        S, K = num_samples or 1, self.num_components
+        means, covariances = self.predict_f_components(as_matrix(Xnew), full_cov)
+        if full_cov:
+            means = tf.linalg.matrix_transpose(means)
+        f = sample_mvn(means, covariances, full_cov, num_samples=S)  # [K, S, ...]
+        chosen = tf.random.uniform([S], maxval=K, dtype=tf.int32)
+        f = tf.gather_nd(f, tf.stack([chosen, tf.range(S)], 1))
+        f = tf.linalg.matrix_transpose(f) if full_cov else f
+        return f[0] if num_samples is None else f
+
+    @inherit_check_shapes
+    def predict_y(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of y, of the mixture."""
+        assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
+        X = to_default_float(as_matrix(Xnew))
+        predict = self.likelihood.predict_mean_and_var
+        means, variances = self._by_component(predict, X, *self.predict_f_components(X))
+        mean = tf.reduce_mean(means, 0)
+        return mean, tf.reduce_mean(variances + tf.square(means - mean), 0)
+
+    @inherit_check_shapes
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """log p(y), of the mixture, [N]."""
+        assert_params_false(
+            self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        X, Y = map(as_matrix, data)
+        X, Y = to_default_float(X), _as_observed(self.likelihood, Y)
+        predict = self.likelihood.predict_log_density
+        of_each = self._by_component(predict, X, *self.predict_f_components(X), Y)  # [K, N]
+        return tf.reduce_logsumexp(of_each, 0) - tf.math.log(to_default_float(self.num_components))
+
+    # ---- what both need ----
+
+    def _components(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """As :meth:`predict_f_components`, by the projection that :class:`AugmentedVGP` has."""
+        X_data = self.data[0]
+        K_XX = self.kernel(X_data)
+        K_XX += default_jitter() * tf.eye(tf.shape(K_XX)[-1], dtype=K_XX.dtype)
+        prior = K_XX[None], self.kernel(X_data, X)[None], k_diag(self.kernel, X)
+        _, A, unexplained, mu_0 = project(Prior(*prior, self.mean_function(X)))
+        means = mu_0 + tf.einsum("mn,kml->knl", A[0], self.q_mu)
+        if self.covariance == "full":
+            RA = tf.matmul(self.q_sqrt, A, transpose_a=True)[None]  # [1, L, M, N]
+            explained = tf.transpose(tf.reduce_sum(tf.square(RA), -2), [0, 2, 1])
+        else:
+            RA = tf.transpose(self.q_sqrt, [0, 2, 1])[..., None] * A if full_cov else None
+            explained = tf.einsum("mn,kml->knl", tf.square(A[0]), tf.square(self.q_sqrt))
+        if full_cov:
+            left = self.kernel(X) - tf.matmul(A, A, transpose_a=True)
+            return means, left + tf.matmul(RA, RA, transpose_a=True)
+        return means, unexplained[0][:, None] + explained
+
+    def _by_component(
+        self,
+        function: Callable[..., Any],
+        X: tf.Tensor,
+        Fmu: tf.Tensor,
+        Fvar: tf.Tensor,
+        *Y: tf.Tensor,
+    ) -> Any:
+        """``function`` of [K·N] rows, [K, N, ...]: not every likelihood of GPflow's broadcasts."""
+        K = self.num_components
+        moments = (tf.reshape(part, [-1, self.num_latent_gps]) for part in (Fmu, Fvar))
+        found = function(tf.tile(X, [K, 1]), *moments, *(tf.tile(y, [K, 1]) for y in Y))
+
+        shape = [K, tf.shape(X)[0]]
+        return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
+
+
+def _dispersed(K: int, N: int, L: int, seed: int) -> AnyNDArray:
+    """Where the means of components start, [K, N, L]: a Latin hypercube of the prior."""
+    levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
+    return np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
+
+
+def _checked(
+    kernel: Kernel, likelihood: Likelihood, data: RegressionData, num_latent_gps: int | None
+) -> tuple[tf.Tensor, tf.Tensor, int]:
+    """X [N, D], Y [N, P], and how many latent GPs there are."""
+    X, Y = map(as_matrix, data)
+    is_ours, P = isinstance(likelihood, AugmentedLikelihood), int(np.shape(Y)[-1])
+    if num_latent_gps is None:
+        by_data = gpflow.models.GPModel.calc_num_latent_gps
+        known = likelihood.num_outputs(P) if is_ours else likelihood.latent_dim
+        num_latent_gps = by_data(kernel, likelihood, P) if known is None else known
+    if likelihood.latent_dim not in (None, num_latent_gps):
+        raise ValueError(
+            f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
+            f"Found: {num_latent_gps}."
+        )
+    observed = P if likelihood.observation_dim is None else likelihood.observation_dim
+    if is_ours:
+        observed = likelihood.num_observed(num_latent_gps)
+    elif isinstance(likelihood, ScalarLikelihood):
+        observed = num_latent_gps + isinstance(likelihood, SwitchedLikelihood)
+    X, checked_Y = checked_data(
+        X,
+        Y,
+        num_observed=observed,
+        num_outputs=num_latent_gps,
+        **({"check_labels": likelihood.check_observations} if is_ours else {}),
+    )
+    return X, checked_Y if is_ours else _as_observed(likelihood, Y), num_latent_gps
+
+
+def _as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
+    """Of ``default_float()``; but labels of classes that are integers as they are, as in GPflow."""
+    Y = Y if tf.is_tensor(Y) else np.asarray(Y)
+    is_label = tf.as_dtype(Y.dtype).is_integer and not isinstance(likelihood, ScalarLikelihood)
+    return tf.convert_to_tensor(Y) if is_label else to_default_float(Y)
