@@ -2,9 +2,9 @@
 f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.posterior.sample_posterior`.
 
 f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
-with its own hyperparameters where they were sampled. Those that were not, and inducing points, must
-be as they were then: predict before the model is trained any further. Joint draws for
-``AugmentedSVGP`` have the full covariance given u.
+with its own hyperparameters and inducing points where they were sampled, and those of that time
+where they were not, whatever the model's are by now. Joint draws for ``AugmentedSVGP`` have the
+full covariance given u.
 
 Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 """
@@ -157,13 +157,23 @@ def conditionals(
             f"outputs, from sample_posterior(model). Found: "
             f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
         )
+    fixed = _constants(samples, known) if known else {}  # a frozen model has its own for good
     # Names of parameters have dots; f, u and auxiliary variables have none.
-    unknown = [key for key in draws if "." in key and "." + key not in known]
+    shapes = {key: values.shape[1:] for key, values in draws.items() if "." in key}
+    shapes |= {key: np.shape(value) for key, value in fixed.items()}
+    unknown = [key for key in shapes if "." + key not in known]
     if unknown:
         raise ValueError(
             f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
         )
-    moving: dict[str, Parameter] = {key: known["." + key] for key in draws if "." + key in known}
+    parameters: dict[str, Parameter] = {key: known["." + key] for key in shapes}
+    for key, parameter in parameters.items():
+        if shapes[key] != parameter.shape:
+            raise ValueError(
+                f"samples must hold {key} of the model's shape, {list(parameter.shape)}. "
+                f"Found: {list(shapes[key])}."
+            )
+    moving = {key: parameter for key, parameter in parameters.items() if key not in fixed}
 
     @tf.function(autograph=False, reduce_retracing=True)
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -179,9 +189,11 @@ def conditionals(
             return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
         return mean, tf.transpose(unexplained)
 
-    before = {key: parameter.unconstrained_variable.numpy() for key, parameter in moving.items()}
+    before = {key: p.unconstrained_variable.numpy() for key, p in parameters.items()}
     at_once = 1 if moving else _DRAWS_AT_ONCE
     try:
+        for key, value in fixed.items():
+            parameters[key].assign(value)
         with progress_bar(progress, total=len(draws[name]), unit="draw") as bar:
             for start in range(0, len(draws[name]), at_once):
                 for key, parameter in moving.items():
@@ -190,8 +202,21 @@ def conditionals(
                 yield conditional(tf.constant(values, default_float()))
                 bar.update(len(values))
     finally:
-        for key, parameter in moving.items():
+        for key, parameter in parameters.items():
             parameter.unconstrained_variable.assign(before[key])
+
+
+def _constants(
+    samples: "arviz.InferenceData", known: dict[str, Parameter]
+) -> dict[str, AnyNDArray]:
+    """The hyperparameters that were not sampled; none in draws that were made by hand."""
+    if "constant_data" not in samples.groups():
+        return {}
+    found = {str(key): value.values for key, value in samples["constant_data"].items()}
+    for key, value in found.items():  # ArviZ keeps a scalar as [1]
+        if value.shape == (1,) and "." + key in known and len(known["." + key].shape) == 0:
+            found[key] = value[0]
+    return found
 
 
 def _in_pieces(

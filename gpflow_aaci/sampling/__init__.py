@@ -1,4 +1,5 @@
 """
 The exact posterior: ``conditionals`` of f or u given ω, ``gibbs`` sweeps over both,
-``hyperparameters`` joins those that are trainable, ``posterior`` runs chains for ArviZ.
+``hyperparameters`` joins those that are trainable, Z among them, by ``moves`` of each; ``chains``
+runs them, ``posterior`` hands them to ArviZ.
 """

@@ -1,29 +1,30 @@
 """Draws from the exact posterior as ArviZ knows them."""
 
-import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import RegressionData
 
-from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedVGP
 from ..progress import progress_bar
+from .chains import (
+    AUXILIARY,
+    Draws,
+    all_at_once,
+    check_finite,
+    joined,
+    of_auxiliary,
+    one_after_the_other,
+)
 from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
-from .hyperparameters import make_sweep, sampled_parameters
+from .hyperparameters import HyperparameterSweep, all_parameters, to_u
 
 if TYPE_CHECKING:
     import arviz
-
-_DRAWS_AT_ONCE = 100  # between two updates of the progress bar
-_AUXILIARY = "auxiliary "  # begins the names of what Gibbs draws besides
-_OF_Y = 1  # folded into the seed of f: draws of y leave those of f as they are
-
-Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
 
 
 def sample_posterior(
@@ -48,8 +49,8 @@ def sample_posterior(
     data) and ``output`` where there are several, ``log_likelihood`` holds log p(y|f),
     ``posterior_predictive`` a draw of p(y|f) at the data (where the likelihood has a ``draw_y``)
     and ``observed_data`` the data; ``sample_stats`` the sum of log p(y|f),
-    ``total_log_likelihood``. See
-    :mod:`~gpflow_aaci.predictions` for f and y at new inputs::
+    ``total_log_likelihood``; ``constant_data`` the hyperparameters that are not sampled, by their
+    names. See :mod:`~gpflow_aaci.predictions` for f and y at new inputs::
 
         samples = sample_posterior(model)
         arviz.summary(samples, kind="diagnostics")
@@ -59,9 +60,11 @@ def sample_posterior(
     :param seed: the same seed gives the same draws.
     :param data: X [N, D], Y [N, P] for ``AugmentedSVGP``; ``AugmentedVGP`` has its own.
     :param over_relaxation: see :class:`GibbsKernel`, whose default it has; 0: the paper's sampler.
-    :param hyperparameters: sample those that are trainable, too (``AugmentedVGP`` only; one chain
-        after the other, f without over-relaxation). They must have priors; all chains begin at the
-        model's values. They join ``posterior`` by their names, and the model keeps its own.
+    :param hyperparameters: sample those that are trainable, too, u and f integrated out where that
+        can be (one chain after the other, f without over-relaxation). They must have priors, Z too
+        unless it is set not to be trainable: there is no default. The first chain begins at the
+        model's values, the others at draws from the priors. They join ``posterior`` by their names,
+        and the model keeps its own.
     :param keep_omega: ``omega`` joins ``posterior``.
     :param progress: whether a bar shows the draws.
     :raises ValueError: for bad arguments or data, before anything is drawn.
@@ -87,23 +90,31 @@ def sample_posterior(
         )
     if over_relaxation is None:
         over_relaxation = 0.0 if hyperparameters else OVER_RELAXATION
-    if hyperparameters and (is_sparse or over_relaxation):
+    if hyperparameters and over_relaxation:
         raise ValueError(
-            "hyperparameters can be sampled for AugmentedVGP, with over_relaxation 0. Found: "
-            f"{type(model).__name__}, over_relaxation {over_relaxation}."
+            "hyperparameters can be sampled with over_relaxation 0. Found: over_relaxation "
+            f"{over_relaxation}."
         )
     X, Y, _ = model.checked_batch(data)
     total = num_burnin + num_samples
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
+    sampled: set[int] = set()
     if hyperparameters:
-        draws_of_one = _hyperparameter_draws(model, Y)
-        chains = [_hyperparameter_blocks(model, draws_of_one, total, s) for s in seeds]
-    elif is_sparse:
-        kernel = SparseGibbsKernel(model, data, over_relaxation)
-        chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
+        sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
+        sampled = {id(parameter) for parameter in sweep.parameters.values()}
+        chains = one_after_the_other(sweep, model.likelihood, (X, Y), num_chains, total, seeds)
     else:
-        kernel = GibbsKernel(model, over_relaxation)
-        chains = [_blocks(kernel, model, X, Y, num_chains, total, seeds[0])]
+        chains = [_batch(model, data, (X, Y), over_relaxation, num_chains, total, seeds[0])]
+    constants = {
+        name: parameter.numpy()
+        for name, parameter in all_parameters(model).items()
+        if id(parameter) not in sampled
+    }
+
+    def is_kept(name: str) -> bool:
+        if name.startswith(AUXILIARY):
+            return keep_omega
+        return name != "f" or not is_sparse
 
     kept: list[Draws] = []
     with progress_bar(progress, total=total * len(chains), unit="draw") as bar:
@@ -111,14 +122,13 @@ def sample_posterior(
             blocks = []
             with closing(chain):  # which puts the model's parameters back, whatever happens
                 for block in chain:
-                    _check_finite(block)
-                    names = [n for n in block if keep_omega or not n.startswith(_AUXILIARY)]
-                    blocks.append({name: block[name] for name in names})
+                    check_finite(block)
+                    blocks.append({n: v for n, v in block.items() if is_kept(n)})
                     bar.update(len(block["log_likelihood"]))
-            kept.append(_joined(blocks, axis=0, start=num_burnin))
+            kept.append(joined(blocks, axis=0, start=num_burnin))
     draws = {
-        name.removeprefix(_AUXILIARY): np.swapaxes(v, 0, 1)
-        for name, v in _joined(kept, axis=1).items()
+        name.removeprefix(AUXILIARY): np.swapaxes(v, 0, 1)
+        for name, v in joined(kept, axis=1).items()
     }
     names = ["log_likelihood", "y"]
     of_y: Draws = {name: draws.pop(name) for name in names if name in draws}
@@ -138,6 +148,7 @@ def sample_posterior(
         log_likelihood={"y": of_y["log_likelihood"]},
         observed_data={"y": of_y["observed"]},
         sample_stats={"total_log_likelihood": total},
+        constant_data=constants or None,
         dims={
             "f": ["data", "output"],
             "omega": ["data", omega_dim],
@@ -147,125 +158,25 @@ def sample_posterior(
     )
 
 
-def _of_y(
-    likelihood: AugmentedLikelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """log p(y|f) and, where the likelihood draws, y ~ p(y|f), [..., N, P]."""
-    of_y = {"log_likelihood": likelihood.pointwise_log_prob(X, f, Y)}
-    with contextlib.suppress(NotImplementedError):
-        of_y["y"] = likelihood.draw_y_like(X, f, Y, seed)
-    return of_y
-
-
-def _named(auxiliary: Any) -> dict[str, tf.Tensor]:
-    """One ω, or several variables by their names."""
-    several = auxiliary if isinstance(auxiliary, Mapping) else {"omega": auxiliary}
-    return {_AUXILIARY + name: value for name, value in several.items()}
-
-
-def _blocks(
-    kernel: GibbsKernel | SparseGibbsKernel,
+def _batch(
     model: AugmentedModel,
-    X: tf.Tensor,
-    Y: tf.Tensor,
+    data: RegressionData | None,
+    rows: tuple[tf.Tensor, tf.Tensor],
+    over_relaxation: float,
     num_chains: int,
     total: int,
     seed: tf.Tensor,
 ) -> Generator[Draws, None, None]:
-    """[draw, chain, ...] of all chains at once, some draws at a time."""
-    is_sparse = isinstance(kernel, SparseGibbsKernel)
-    seeds = tfp.random.split_seed(seed, n=1 + -(-total // _DRAWS_AT_ONCE))
-    state = kernel.initial_state(num_chains, seeds[0])
-    chol = model.project(X[:1]).chol if is_sparse else None
+    """Of f or u at fixed hyperparameters, by Gibbs sampling."""
+    if isinstance(model, AugmentedVGP):
+        kernel: GibbsKernel | SparseGibbsKernel = GibbsKernel(model, over_relaxation)
+    else:
+        kernel = SparseGibbsKernel(model, data, over_relaxation)
+        chol = tf.linalg.cholesky(model.prior_covariance())
 
-    def trace(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
-        if not is_sparse:
-            return {"f": state, **_named(results.omega)}
-        u = tf.linalg.matrix_transpose(tf.linalg.matvec(chol, tf.linalg.matrix_transpose(state[0])))
-        return {"u": u, **_named(results.omega), "f": state[1]}
+    def named(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
+        if isinstance(kernel, GibbsKernel):
+            return {"f": state, **of_auxiliary(results.omega)}
+        return {"f": state[1], "u": to_u(chol, state[0]), **of_auxiliary(results.omega)}
 
-    @tf.function(autograph=False, reduce_retracing=True)
-    def draw(state: Any, number: tf.Tensor, seed: tf.Tensor) -> tuple[Any, dict[str, tf.Tensor]]:
-        run = tfp.mcmc.sample_chain(
-            number,
-            state,
-            kernel=kernel,
-            trace_fn=trace,
-            return_final_kernel_results=True,
-            seed=seed,
-        )
-        traced = dict(run.trace)
-        f = traced.pop("f") if is_sparse else traced["f"]
-        traced |= _of_y(
-            model.likelihood, X, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y)
-        )
-        return tf.nest.map_structure(lambda s: s[-1], run.all_states), traced
-
-    for block, block_seed in enumerate(seeds[1:]):
-        number = min(_DRAWS_AT_ONCE, total - block * _DRAWS_AT_ONCE)
-        state, traced = draw(state, tf.constant(number), block_seed)
-        yield {name: value.numpy() for name, value in traced.items()}
-
-
-def _hyperparameter_draws(
-    model: AugmentedVGP, Y: tf.Tensor
-) -> Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]]:
-    """(f [1, N, L], seeds [S, 2]) → S draws of one chain; compiled once for all chains."""
-    sweep, parameters = make_sweep(model), sampled_parameters(model)
-
-    X, _, _ = model.checked_batch()
-
-    def described(f: tf.Tensor, omega: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        of_y = _of_y(
-            model.likelihood, X, f, Y, tf.random.experimental.stateless_fold_in(seed, _OF_Y)
-        )
-        values = {name: tf.identity(p)[None] for name, p in parameters.items()}
-        return {"f": f, **_named(omega), **of_y, **values}
-
-    def draws(f: tf.Tensor, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        return tf.scan(
-            lambda last, seed: described(*sweep(last["f"], Y, seed), seed),
-            seeds,
-            initializer=described(f, GibbsKernel(model).bootstrap_results(f).omega, seeds[0]),
-        )
-
-    return tf.function(draws, autograph=False, reduce_retracing=True)
-
-
-def _hyperparameter_blocks(
-    model: AugmentedVGP,
-    draws: Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]],
-    total: int,
-    seed: tf.Tensor,
-) -> Generator[Draws, None, None]:
-    """[draw, 1, ...] of one chain, some at a time; the parameters are put back at the end."""
-    variables = [p.unconstrained_variable for p in sampled_parameters(model).values()]
-    before = [variable.numpy() for variable in variables]
-    seeds = tfp.random.split_seed(seed, n=1 + total)
-    f = GibbsKernel(model).initial_state(1, seeds[0])
-    try:
-        for start in range(1, 1 + total, _DRAWS_AT_ONCE):
-            block = draws(f, tf.stack(seeds[start : start + _DRAWS_AT_ONCE]))
-            f = block["f"][-1]
-            yield {name: value.numpy() for name, value in block.items()}
-    except tf.errors.InvalidArgumentError as error:
-        raise FloatingPointError(
-            f"A draw of the hyperparameters is beyond floating point: {error.message}"
-        ) from error
-    finally:
-        for variable, value in zip(variables, before, strict=True):
-            variable.assign(value)
-
-
-def _joined(parts: Sequence[Draws], axis: int, start: int = 0) -> Draws:
-    return {name: np.concatenate([p[name] for p in parts], axis)[start:] for name in parts[0]}
-
-
-def _check_finite(draws: Draws) -> None:
-    for name, values in draws.items():
-        wrong = ~np.isfinite(values)
-        if wrong.any():
-            raise FloatingPointError(
-                f"{name}: {wrong.sum()} of {wrong.size} values of a block of draws are not finite. "
-                "Look at the hyperparameters: is the kernel matrix far from singular?"
-            )
+    return all_at_once(kernel, named, model.likelihood, rows, num_chains, total, seed)
