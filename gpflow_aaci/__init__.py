@@ -45,6 +45,7 @@ from .inference.training import train
 from .inference.updating import UpdateResult, update
 from .models import AugmentedSVGP, AugmentedVGP
 from .plots import plot_calibration, plot_fit
+from .sampling.elliptical import EllipticalSliceKernel, HamiltonianKernel
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
@@ -58,11 +59,13 @@ __all__ = [
     "AugmentedSVGP",
     "AugmentedVGP",
     "EarlyStopping",
+    "EllipticalSliceKernel",
     "Fit",
     "FitProgress",
     "FitResult",
     "GeneralizedInverseGaussian",
     "GibbsKernel",
+    "HamiltonianKernel",
     "PolishResult",
     "PolyaGamma",
     "RobbinsMonro",

@@ -101,6 +101,8 @@ ORDER = [
     "diagnostics",
     "sampling",
     "sampling.conditionals",
+    "sampling.whitened",
+    "sampling.elliptical",
     "sampling.gibbs",
     "sampling.moves",
     "sampling.hyperparameters",

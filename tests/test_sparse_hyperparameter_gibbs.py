@@ -162,7 +162,7 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
         gpflow.set_trainable(parameter, True)
         parameter.prior = tfd.Normal(parameter.numpy(), double(1e-5))
     fitc = gpflow.models.GPRFITC((X, Y), kernel, Z.copy(), noise_variance=0.2)
-    samples = sample_posterior(model, 2_000, 2, 50, 0, False, data=(X, Y), hyperparameters=True)
+    samples = sample_posterior(model, 800, 2, 50, 0, False, data=(X, Y), hyperparameters=True)
     X_new = np.array([[-3.0], [-0.4], [0.9], [2.5]])
     mean, covariance = fitc.predict_f(X_new, full_cov=True)
     f = predictions.predict_f_samples(model, samples, X_new, progress=False)[..., 0]
@@ -170,7 +170,7 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
         draws, m = f[..., i], mean[i, 0]
         for values, expected in ((draws, m), ((draws - m) ** 2, covariance[0, i, i])):
             assert abs(values.mean() - expected) < 4.0 * values.std() / np.sqrt(arviz.ess(values))
-    np.testing.assert_allclose(np.cov(f.reshape(-1, 4).T), covariance[0], atol=0.06)
+    np.testing.assert_allclose(np.cov(f.reshape(-1, 4).T), covariance[0], atol=0.12)
 
 
 def test_draws_predict_with_their_own_parameters_whatever_the_model_s_are_by_now() -> None:

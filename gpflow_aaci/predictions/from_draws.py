@@ -25,8 +25,8 @@ from gpflow.utilities import parameter_dict, to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
 from ..likelihoods.quadrature import safe_sqrt
-from ..models import AugmentedModel, AugmentedVGP
 from ..progress import progress_bar
+from ..sampling.whitened import AnyModel, FullGP, new_rows, project_at
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundre
 
 
 def predict_f_samples(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
@@ -66,7 +66,7 @@ def predict_f_samples(
 
 
 def predict_y(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     Xnew: TensorType | tf.data.Dataset,
     *,
@@ -96,7 +96,7 @@ def predict_y(
 
 
 def predict_log_density(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     data: RegressionData | tf.data.Dataset,
     *,
@@ -116,7 +116,7 @@ def predict_log_density(
             lambda *batch: predict_log_density(model, samples, batch, progress=progress),
             data,
         )
-    X, Y = model.checked_rows(data)
+    X, Y = new_rows(model, data)
     log_p = []
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
         for mean, variance in blocks:
@@ -133,7 +133,7 @@ def predict_log_density(
 
 
 def conditionals(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     X: tf.Tensor,
     full_cov: bool,
@@ -144,13 +144,14 @@ def conditionals(
 
     Variance: [N, broadcast L] or, where ``full_cov``, [L, N, N].
     """
-    name = "f" if isinstance(model, AugmentedVGP) else "u"
+    is_full = isinstance(model, FullGP)
+    name = "f" if is_full else "u"
     known = parameter_dict(model)
     draws = {
         str(key): np.reshape(values.values, [-1, *values.shape[2:]])
         for key, values in samples["posterior"].items()
     }
-    M, P = model.q_mu.numpy().shape
+    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
     if name not in draws or draws[name].shape[1:] != (M, P):
         raise ValueError(
             f'samples must hold "{name}" of {M} values and {P} '
@@ -177,8 +178,8 @@ def conditionals(
 
     @tf.function(autograph=False, reduce_retracing=True)
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        chol, A, unexplained, prior_mean = model.project(X)
-        if isinstance(model, AugmentedVGP):
+        chol, A, unexplained, prior_mean = project_at(model, X)
+        if is_full:
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
         chol = tf.broadcast_to(chol, tf.concat([tf.shape(columns)[:-2], tf.shape(chol)[-2:]], 0))
@@ -228,18 +229,23 @@ def _in_pieces(
 ) -> list[tf.Tensor]:
     """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
     rows = max(1, VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
-    variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
     for start in range(0, mean.shape[1], rows):
         here = slice(start, start + rows)
-        Fmu = mean[:, here]
-        rest = [tf.broadcast_to(variance[here], Fmu.shape)]
-        rest += [tf.broadcast_to(v[here], [*Fmu.shape[:-1], v.shape[-1]]) for v in of_data]
-        pieces.append(function(X[here], Fmu, *rest))
+        lead = mean[:, here].shape[:2]
+
+        # A long list of data: some of GPflow's likelihoods know no batches.
+        def flat(values: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
+            width = values.shape[-1]
+            return tf.reshape(tf.broadcast_to(values, [*lead, width]), [-1, width])
+
+        of_model = flat(mean[:, here]), flat(tf.broadcast_to(variance, mean.shape[1:])[here])
+        parts = function(flat(X[here]), *of_model, *(flat(values[here]) for values in of_data))
+        pieces.append([tf.reshape(part, [*lead, *part.shape[1:]]) for part in parts])
     return [tf.concat(parts, 1) for parts in zip(*pieces, strict=True)]
 
 
-def _covariance(model: AugmentedModel, X: tf.Tensor) -> tf.Tensor:
+def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
     """K(X, X), [L, N, N]."""
     if isinstance(model.kernel, MultioutputKernel):
         return model.kernel(X, full_cov=True, full_output_cov=False)

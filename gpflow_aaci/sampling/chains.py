@@ -16,6 +16,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..likelihoods import AugmentedLikelihood
 from .hyperparameters import HyperparameterSweep, Latents
+from .whitened import pointwise_log_prob
 
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
 Named = Callable[[Any, Any], dict[str, tf.Tensor]]  # state and results of a kernel, by names
@@ -126,10 +127,12 @@ def of_auxiliary(auxiliary: Any) -> dict[str, tf.Tensor]:
 
 
 def _of_y(
-    likelihood: AugmentedLikelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
+    likelihood: Likelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """log p(y|f) and, where the likelihood draws, y ~ p(y|f), [..., N, P]."""
-    of_y = {"log_likelihood": likelihood.pointwise_log_prob(X, f, Y)}
+    of_y = {"log_likelihood": pointwise_log_prob(likelihood, X, f, Y)}
+    if not isinstance(likelihood, AugmentedLikelihood):
+        return of_y
     with contextlib.suppress(NotImplementedError):
         seed = tf.random.experimental.stateless_fold_in(seed, _OF_Y)
         of_y["y"] = likelihood.draw_y_like(X, f, Y, seed)

@@ -35,6 +35,7 @@ from .conditionals import (
 )
 from .gibbs import GibbsKernel, SparseGibbsKernel
 from .moves import HamiltonianMove, slice_move
+from .whitened import AnyModel
 
 Latents = dict[str, tf.Tensor]  # "f" [1, N, L] and, of inducing variables, "u" [1, M, L]
 
@@ -48,9 +49,9 @@ class GivenOmega(NamedTuple):
     draw: Callable[[Observed, Any], Latents]
 
 
-def all_parameters(model: AugmentedModel) -> dict[str, Parameter]:
-    """All but q's, trainable or not, by every name that they have in the model."""
-    of_q = {id(model.q_mu), id(model.q_sqrt)}
+def all_parameters(model: AnyModel) -> dict[str, Parameter]:
+    """All but q's (GPMC's v), trainable or not, by every name that they have in the model."""
+    of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
     return {
         name.removeprefix("."): parameter
         for name, parameter in parameter_dict(model).items()

@@ -1,34 +1,40 @@
 """Draws from the exact posterior as ArviZ knows them."""
 
-from collections.abc import Generator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
-from ..models import AugmentedModel, AugmentedVGP
+from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..progress import progress_bar
 from .chains import (
     AUXILIARY,
     Draws,
+    Named,
     all_at_once,
     check_finite,
     joined,
     of_auxiliary,
     one_after_the_other,
 )
-from .gibbs import OVER_RELAXATION, GibbsKernel, GibbsResults, SparseGibbsKernel
+from .elliptical import EllipticalSliceKernel, HamiltonianKernel, WhitenedKernel
+from .gibbs import OVER_RELAXATION, GibbsKernel, SparseGibbsKernel
 from .hyperparameters import HyperparameterSweep, all_parameters, to_u
+from .whitened import AnyModel, FullGP, check_sampled_model, checked_rows
 
 if TYPE_CHECKING:
     import arviz
 
+Method = Literal["gibbs", "elliptical", "hmc"]
+
+_TUNED_PART = 0.8  # of the burn-in; the rest of it forgets the steps that were tried
+
 
 def sample_posterior(
-    model: AugmentedModel,
+    model: AnyModel,
     num_samples: int = 1_000,
     num_chains: int = 4,
     num_burnin: int = 100,
@@ -36,17 +42,18 @@ def sample_posterior(
     progress: bool = True,
     *,
     data: RegressionData | None = None,
+    method: Method = "gibbs",
     over_relaxation: float | None = None,
     hyperparameters: bool = False,
     keep_omega: bool = False,
 ) -> "arviz.InferenceData":
     """
-    Draws from the exact posterior by Gibbs sampling, all chains in one batch.
+    Draws from the exact posterior by Gibbs sampling or another ``method``, chains in one batch.
 
     Chains begin at draws from the prior of f. ``posterior`` holds ``f`` of dims (chain, draw, data,
-    output) for ``AugmentedVGP``, and ``u`` of dims (chain, draw, inducing, output) for
-    ``AugmentedSVGP`` (of what model, :class:`SparseGibbsKernel` says). Of ``y``, (chain, draw,
-    data) and ``output`` where there are several, ``log_likelihood`` holds log p(y|f),
+    output) for models that keep their data, and ``u`` of dims (chain, draw, inducing, output) for
+    those with inducing variables (of what model, :class:`SparseGibbsKernel` says). Of ``y``,
+    (chain, draw, data) and ``output`` where there are several, ``log_likelihood`` holds log p(y|f),
     ``posterior_predictive`` a draw of p(y|f) at the data (where the likelihood has a ``draw_y``)
     and ``observed_data`` the data; ``sample_stats`` the sum of log p(y|f),
     ``total_log_likelihood``; ``constant_data`` the hyperparameters that are not sampled, by their
@@ -56,10 +63,20 @@ def sample_posterior(
         arviz.summary(samples, kind="diagnostics")
         arviz.loo(samples)
 
+    Likelihoods without an augmentation, in GPflow's own ``VGP``, ``GPMC`` or ``SVGP``::
+
+        model = gpflow.models.VGP((X, Y), kernel, gpflow.likelihoods.Poisson())
+        samples = sample_posterior(model, num_burnin=500, method="hmc")
+
     :param num_samples, num_burnin: draws of every chain that are kept, and that are not.
     :param seed: the same seed gives the same draws.
-    :param data: X [N, D], Y [N, P] for ``AugmentedSVGP``; ``AugmentedVGP`` has its own.
-    :param over_relaxation: see :class:`GibbsKernel`, whose default it has; 0: the paper's sampler.
+    :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
+        keep their own.
+    :param method: "gibbs" for ``AugmentedVGP`` and ``AugmentedSVGP``; for those and GPflow's own
+        models "elliptical" slices (:class:`EllipticalSliceKernel`), or "hmc" with 10 leapfrog steps
+        whose size is tuned in the first four fifths of the burn-in (:class:`HamiltonianKernel`).
+    :param over_relaxation: of Gibbs sampling: see :class:`GibbsKernel`, whose default it has;
+        0: the paper's sampler.
     :param hyperparameters: sample those that are trainable, too, u and f integrated out where that
         can be (one chain after the other, f without over-relaxation). They must have priors, Z too
         unless it is set not to be trainable: there is no default. The first chain begins at the
@@ -82,29 +99,24 @@ def sample_posterior(
             raise ValueError(f"{name} must be an integer of at least {least}. Found: {count!r}.")
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
-    is_sparse = not isinstance(model, AugmentedVGP)
-    if is_sparse == (data is None):
-        raise ValueError(
-            "data must be given for AugmentedSVGP and not for AugmentedVGP, which has its own. "
-            f"Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
-        )
+    _check_method(model, method, hyperparameters, keep_omega, over_relaxation)
     if over_relaxation is None:
         over_relaxation = 0.0 if hyperparameters else OVER_RELAXATION
-    if hyperparameters and over_relaxation:
-        raise ValueError(
-            "hyperparameters can be sampled with over_relaxation 0. Found: over_relaxation "
-            f"{over_relaxation}."
-        )
-    X, Y, _ = model.checked_batch(data)
+    rows = checked_rows(model, data)
+    is_sparse = not isinstance(model, FullGP)
     total = num_burnin + num_samples
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     sampled: set[int] = set()
     if hyperparameters:
         sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
         sampled = {id(parameter) for parameter in sweep.parameters.values()}
-        chains = one_after_the_other(sweep, model.likelihood, (X, Y), num_chains, total, seeds)
+        chains = one_after_the_other(sweep, model.likelihood, rows, num_chains, total, seeds)
     else:
-        chains = [_batch(model, data, (X, Y), over_relaxation, num_chains, total, seeds[0])]
+        if method == "gibbs":
+            kernel, named = _gibbs(model, data, over_relaxation)
+        else:
+            kernel, named = _whitened(model, data, method, num_burnin)
+        chains = [all_at_once(kernel, named, model.likelihood, rows, num_chains, total, seeds[0])]
     constants = {
         name: parameter.numpy()
         for name, parameter in all_parameters(model).items()
@@ -135,7 +147,7 @@ def sample_posterior(
     total = of_y["log_likelihood"].sum((-2, -1))
     # Columns of y; what is left of Y is given. Those of a row may have one likelihood together.
     columns = of_y.get("y", of_y["log_likelihood"]).shape[-1]
-    of_y["observed"] = Y.numpy()[:, :columns]
+    of_y["observed"] = rows[1].numpy()[:, :columns]
     one_output = columns == 1
     if one_output:
         of_y = {name: values[..., 0] for name, values in of_y.items()}
@@ -158,25 +170,58 @@ def sample_posterior(
     )
 
 
-def _batch(
-    model: AugmentedModel,
-    data: RegressionData | None,
-    rows: tuple[tf.Tensor, tf.Tensor],
-    over_relaxation: float,
-    num_chains: int,
-    total: int,
-    seed: tf.Tensor,
-) -> Generator[Draws, None, None]:
-    """Of f or u at fixed hyperparameters, by Gibbs sampling."""
+def _check_method(
+    model: AnyModel,
+    method: str,
+    hyperparameters: bool,
+    keep_omega: bool,
+    over_relaxation: float | None,
+) -> None:
+    if method not in get_args(Method):
+        raise ValueError(f"method must be one of {', '.join(get_args(Method))}. Found: {method!r}.")
+    check_sampled_model(model)
+    if method == "gibbs":
+        if not isinstance(model, AugmentedVGP | AugmentedSVGP):
+            raise ValueError(
+                'method must be "elliptical" or "hmc" where the likelihood has no augmentation: '
+                f'only AugmentedVGP and AugmentedSVGP have. Found: "gibbs", {type(model).__name__}.'
+            )
+        if hyperparameters and over_relaxation:
+            raise ValueError(
+                "hyperparameters can be sampled with over_relaxation 0. Found: over_relaxation "
+                f"{over_relaxation}."
+            )
+    elif hyperparameters or keep_omega or over_relaxation is not None:
+        raise ValueError(
+            'method must be "gibbs" with hyperparameters, keep_omega or over_relaxation. '
+            f"Found: {method!r}."
+        )
+
+
+def _gibbs(
+    model: AugmentedModel, data: RegressionData | None, over_relaxation: float
+) -> tuple[tfp.mcmc.TransitionKernel, Named]:
+    """Of f or u at fixed hyperparameters."""
     if isinstance(model, AugmentedVGP):
-        kernel: GibbsKernel | SparseGibbsKernel = GibbsKernel(model, over_relaxation)
+        return GibbsKernel(model, over_relaxation), lambda f, results: {
+            "f": f,
+            **of_auxiliary(results.omega),
+        }
+    chol = tf.linalg.cholesky(model.prior_covariance())
+    return SparseGibbsKernel(model, data, over_relaxation), lambda state, results: {
+        "f": state[1],
+        "u": to_u(chol, state[0]),
+        **of_auxiliary(results.omega),
+    }
+
+
+def _whitened(
+    model: AnyModel, data: RegressionData | None, method: Method, num_burnin: int
+) -> tuple[tfp.mcmc.TransitionKernel, Named]:
+    if method == "elliptical":
+        kernel: WhitenedKernel = EllipticalSliceKernel(model, data)
     else:
-        kernel = SparseGibbsKernel(model, data, over_relaxation)
-        chol = tf.linalg.cholesky(model.prior_covariance())
-
-    def named(state: Any, results: GibbsResults) -> dict[str, tf.Tensor]:
-        if isinstance(kernel, GibbsKernel):
-            return {"f": state, **of_auxiliary(results.omega)}
-        return {"f": state[1], "u": to_u(chol, state[0]), **of_auxiliary(results.omega)}
-
-    return all_at_once(kernel, named, model.likelihood, rows, num_chains, total, seed)
+        kernel = HamiltonianKernel(model, data, num_adaptation_steps=int(_TUNED_PART * num_burnin))
+    if isinstance(model, FullGP):
+        return kernel, lambda state, results: {"f": kernel.f(state)}
+    return kernel, lambda state, results: {"f": kernel.f(state), "u": kernel.u(state)}
