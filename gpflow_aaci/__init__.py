@@ -48,11 +48,13 @@ from .plots import plot_calibration, plot_fit
 from .sampling.elliptical import EllipticalSliceKernel, HamiltonianKernel
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior
+from .sampling.sghmc import SGHMC
 from .testing import check_likelihood
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SGHMC",
     "AdaptiveStepSize",
     "AlternatingOptimizer",
     "AugmentedNaturalGradient",

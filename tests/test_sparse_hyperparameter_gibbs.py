@@ -164,7 +164,7 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
     fitc = gpflow.models.GPRFITC((X, Y), kernel, Z.copy(), noise_variance=0.2)
     samples = sample_posterior(model, 800, 2, 50, 0, False, data=(X, Y), hyperparameters=True)
     X_new = np.array([[-3.0], [-0.4], [0.9], [2.5]])
-    mean, covariance = fitc.predict_f(X_new, full_cov=True)
+    mean, covariance = (moment.numpy() for moment in fitc.predict_f(X_new, full_cov=True))
     f = predictions.predict_f_samples(model, samples, X_new, progress=False)[..., 0]
     for i in range(4):
         draws, m = f[..., i], mean[i, 0]

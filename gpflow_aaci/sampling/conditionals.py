@@ -103,11 +103,14 @@ def log_evidence_given_omega(mean: TensorType, K: TensorType, of_omega: Observed
 
 
 def sparse_prior_at_data(model: AugmentedSVGP, X: tf.Tensor) -> Projection:
-    """At the hyperparameters as they are, with an A for every latent GP."""
-    prior = model.project(X)
-    return prior._replace(
-        A=tf.broadcast_to(prior.A, [model.num_latent_gps, *prior.A.shape[1:]]),
-    )
+    """At the hyperparameters as they are."""
+    return of_each_latent(model.project(X), model.num_latent_gps)
+
+
+def of_each_latent(prior: Projection, num_latent_gps: int) -> Projection:
+    """With an A for every latent GP, [L, M, N]."""
+    A = prior.A
+    return prior._replace(A=tf.broadcast_to(A, tf.concat([[num_latent_gps], tf.shape(A)[1:]], 0)))
 
 
 @check_shapes("return: [C...]")

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.base import AnyNDArray, PriorOn, RegressionData
+from gpflow.base import RegressionData
 from gpflow.utilities import parameter_dict
 
 from ..models import AugmentedModel, AugmentedVGP
@@ -35,11 +35,10 @@ from .conditionals import (
 )
 from .gibbs import GibbsKernel, SparseGibbsKernel
 from .moves import HamiltonianMove, slice_move
-from .whitened import AnyModel
+from .starts import Starts
+from .whitened import AnyModel, prior_covariance, to_u
 
 Latents = dict[str, tf.Tensor]  # "f" [1, N, L] and, of inducing variables, "u" [1, M, L]
-
-_TRIES = 20  # at a start from the priors that is within floating point
 
 
 class GivenOmega(NamedTuple):
@@ -59,7 +58,7 @@ def all_parameters(model: AnyModel) -> dict[str, Parameter]:
     }
 
 
-def sampled_parameters(model: AugmentedModel) -> dict[str, Parameter]:
+def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
     The trainable parameters but for q's, by their names in the model.
 
@@ -112,7 +111,7 @@ class HyperparameterSweep:
             )
         self.parameters = sampled_parameters(model)
         self._model, self._data = model, data
-        self._before = [p.unconstrained_variable.numpy() for p in self.parameters.values()]
+        self._starts = Starts(model, self.parameters)
         self._kernel()  # which refuses what it cannot sample
         X, _, _ = model.checked_batch(data)
         likelihood = model.likelihood
@@ -141,65 +140,26 @@ class HyperparameterSweep:
         """
         Latents drawn from the prior, and an ω of their shapes.
 
-        :param dispersed: put the parameters at a draw from their priors, in the place of where they
-            were at first.
+        :param dispersed: as in :meth:`~gpflow_aaci.sampling.starts.Starts.restart`.
         """
-        seeds = tfp.random.split_seed(seed, n=1 + _TRIES, salt="restart")
+        seeds = tfp.random.split_seed(seed, n=2, salt="restart")
         self._move_Z.restart()
-        self.put_back()
-        for seed_of_try in seeds[1:] if dispersed else []:
-            if self._drawn_from_priors(seed_of_try):
-                break
-            self.put_back()
+        self._starts.restart(seeds[1], dispersed)
         kernel = self._kernel()
         state = kernel.initial_state(1, seeds[0])
         omega = kernel.bootstrap_results(state).omega
         if isinstance(kernel, GibbsKernel):
             return {"f": state}, omega
-        chol = tf.linalg.cholesky(self._model.prior_covariance())
+        chol = tf.linalg.cholesky(prior_covariance(self._model))
         return {"f": state[1], "u": to_u(chol, state[0])}, omega
 
     def put_back(self) -> None:
-        for parameter, value in zip(self.parameters.values(), self._before, strict=True):
-            parameter.unconstrained_variable.assign(value)
+        self._starts.put_back()
 
     def _kernel(self) -> GibbsKernel | SparseGibbsKernel:
         if isinstance(self._model, AugmentedVGP):
             return GibbsKernel(self._model, 0.0)
         return SparseGibbsKernel(self._model, self._data, 0.0)
-
-    def _drawn_from_priors(self, seed: tf.Tensor) -> bool:
-        """Whether they are within floating point."""
-        seeds = tfp.random.split_seed(seed, n=len(self.parameters))
-        for parameter, own_seed in zip(self.parameters.values(), seeds, strict=True):
-            try:
-                value = drawn_from_prior(parameter, own_seed)
-            except NotImplementedError:  # a density alone
-                continue
-            parameter.unconstrained_variable.assign(value)
-            if not np.isfinite(value).all() or not np.isfinite(parameter.log_prior_density()):
-                return False
-        try:
-            chol = tf.linalg.cholesky(self._model.prior_covariance())
-        except tf.errors.InvalidArgumentError:
-            return False
-        return bool(np.isfinite(chol).all())
-
-
-def to_u(chol: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-    """u = chol v, [..., M, L]."""
-    return tf.linalg.matrix_transpose(tf.linalg.matvec(chol, tf.linalg.matrix_transpose(v)))
-
-
-def drawn_from_prior(parameter: Parameter, seed: tf.Tensor) -> AnyNDArray:
-    """An unconstrained value."""
-    prior = parameter.prior
-    batch_rank = len(parameter.shape) - len(prior.event_shape)
-    full = tfp.distributions.BatchBroadcast(prior, to_shape=parameter.shape[:batch_rank])
-    value = tf.cast(full.sample(seed=seed), parameter.dtype)
-    if parameter.prior_on is PriorOn.CONSTRAINED and parameter.transform is not None:
-        value = parameter.transform.inverse(value)
-    return tf.ensure_shape(value, parameter.shape).numpy()
 
 
 def _blocks(

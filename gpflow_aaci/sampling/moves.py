@@ -24,7 +24,7 @@ def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed
     """Slices along random directions, which need no tuning; as many as there are numbers."""
     if not parameters:
         return
-    log_density = _with_priors(log_likelihood, parameters)
+    log_density = with_priors(log_likelihood, parameters)
     helper = SamplingHelper(log_density, parameters)  # adds the log-Jacobians
     variables = helper.current_state
     sizes = [int(np.prod(variable.shape)) for variable in variables]
@@ -74,9 +74,9 @@ class HamiltonianMove:
         if not self.parameters:
             return
         variables = [parameter.unconstrained_variable for parameter in self.parameters]
-        log_density = _with_priors(log_likelihood, self.parameters)
+        log_density = with_priors(log_likelihood, self.parameters)
         kernel = tfp.mcmc.HamiltonianMonteCarlo(
-            _with_gradient(log_density, self.parameters), tf.exp(self._log_step), _LEAPFROGS
+            with_gradient(log_density, self.parameters), tf.exp(self._log_step), _LEAPFROGS
         )
         state = [tf.identity(variable) for variable in variables]
         state, results = kernel.one_step(state, kernel.bootstrap_results(state), seed=seed)
@@ -90,11 +90,11 @@ class HamiltonianMove:
         self._steps.assign_add(1.0)
 
 
-def _with_priors(log_likelihood: LogDensity, parameters: Sequence[Parameter]) -> LogDensity:
+def with_priors(log_likelihood: LogDensity, parameters: Sequence[Parameter]) -> LogDensity:
     return lambda: log_likelihood() + tf.add_n([p.log_prior_density() for p in parameters])
 
 
-def _with_gradient(
+def with_gradient(
     log_density: LogDensity, parameters: Sequence[Parameter]
 ) -> Callable[..., tf.Tensor]:
     """

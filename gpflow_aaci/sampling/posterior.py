@@ -1,12 +1,12 @@
 """Draws from the exact posterior as ArviZ knows them."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import RegressionData
+from gpflow.base import AnyNDArray, RegressionData
 
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..progress import progress_bar
@@ -22,13 +22,14 @@ from .chains import (
 )
 from .elliptical import EllipticalSliceKernel, HamiltonianKernel, WhitenedKernel
 from .gibbs import OVER_RELAXATION, GibbsKernel, SparseGibbsKernel
-from .hyperparameters import HyperparameterSweep, all_parameters, to_u
-from .whitened import AnyModel, FullGP, check_sampled_model, checked_rows
+from .hyperparameters import HyperparameterSweep, all_parameters, sampled_parameters
+from .stochastic import StochasticChains
+from .whitened import AnyModel, FullGP, check_sampled_model, checked_rows, prior_covariance, to_u
 
 if TYPE_CHECKING:
     import arviz
 
-Method = Literal["gibbs", "elliptical", "hmc"]
+Method = Literal["gibbs", "elliptical", "hmc", "sghmc"]
 
 _TUNED_PART = 0.8  # of the burn-in; the rest of it forgets the steps that were tried
 
@@ -46,6 +47,8 @@ def sample_posterior(
     over_relaxation: float | None = None,
     hyperparameters: bool = False,
     keep_omega: bool = False,
+    batch_size: int = 1_000,
+    steps_per_draw: int = 50,
 ) -> "arviz.InferenceData":
     """
     Draws from the exact posterior by Gibbs sampling or another ``method``, chains in one batch.
@@ -75,6 +78,8 @@ def sample_posterior(
     :param method: "gibbs" for ``AugmentedVGP`` and ``AugmentedSVGP``; for those and GPflow's own
         models "elliptical" slices (:class:`EllipticalSliceKernel`), or "hmc" with 10 leapfrog steps
         whose size is tuned in the first four fifths of the burn-in (:class:`HamiltonianKernel`).
+        "sghmc" (:class:`SGHMC`), of models with inducing variables, goes by minibatches: for many
+        data, approximately, with u and the hyperparameters alone in what is returned.
     :param over_relaxation: of Gibbs sampling: see :class:`GibbsKernel`, whose default it has;
         0: the paper's sampler.
     :param hyperparameters: sample those that are trainable, too, u and f integrated out where that
@@ -83,6 +88,7 @@ def sample_posterior(
         model's values, the others at draws from the priors. They join ``posterior`` by their names,
         and the model keeps its own.
     :param keep_omega: ``omega`` joins ``posterior``.
+    :param batch_size, steps_per_draw: of "sghmc": rows of every step, and steps for every draw.
     :param progress: whether a bar shows the draws.
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
@@ -93,6 +99,8 @@ def sample_posterior(
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),
         ("num_burnin", num_burnin, 0),
+        ("batch_size", batch_size, 1),
+        ("steps_per_draw", steps_per_draw, 1),
     ):
         is_integer = isinstance(count, int | np.integer) and not isinstance(count, bool)
         if not is_integer or count < least:
@@ -106,10 +114,12 @@ def sample_posterior(
     is_sparse = not isinstance(model, FullGP)
     total = num_burnin + num_samples
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
-    sampled: set[int] = set()
-    if hyperparameters:
+    sampled = sampled_parameters(model) if hyperparameters else {}
+    if method == "sghmc":
+        sghmc = StochasticChains(model, rows, sampled, num_burnin, batch_size, steps_per_draw)
+        chains = [sghmc.chain(own, number > 0, total) for number, own in enumerate(seeds)]
+    elif hyperparameters:
         sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
-        sampled = {id(parameter) for parameter in sweep.parameters.values()}
         chains = one_after_the_other(sweep, model.likelihood, rows, num_chains, total, seeds)
     else:
         if method == "gibbs":
@@ -120,7 +130,7 @@ def sample_posterior(
     constants = {
         name: parameter.numpy()
         for name, parameter in all_parameters(model).items()
-        if id(parameter) not in sampled
+        if id(parameter) not in {id(own) for own in sampled.values()}
     }
 
     def is_kept(name: str) -> bool:
@@ -136,38 +146,48 @@ def sample_posterior(
                 for block in chain:
                     check_finite(block)
                     blocks.append({n: v for n, v in block.items() if is_kept(n)})
-                    bar.update(len(block["log_likelihood"]))
+                    bar.update(len(next(iter(block.values()))))
             kept.append(joined(blocks, axis=0, start=num_burnin))
     draws = {
         name.removeprefix(AUXILIARY): np.swapaxes(v, 0, 1)
         for name, v in joined(kept, axis=1).items()
     }
-    names = ["log_likelihood", "y"]
-    of_y: Draws = {name: draws.pop(name) for name in names if name in draws}
-    total = of_y["log_likelihood"].sum((-2, -1))
-    # Columns of y; what is left of Y is given. Those of a row may have one likelihood together.
-    columns = of_y.get("y", of_y["log_likelihood"]).shape[-1]
-    of_y["observed"] = rows[1].numpy()[:, :columns]
-    one_output = columns == 1
-    if one_output:
-        of_y = {name: values[..., 0] for name, values in of_y.items()}
+    of_y = _groups_of_y(draws, rows[1].numpy())
     # Were an ω of fewer columns than f said to have f's, xarray would fill it up with NaN.
     width = draws["omega"].shape[-1] if "omega" in draws else model.num_latent_gps
     omega_dim = "output" if width == model.num_latent_gps else "omega_output"
     return arviz.from_dict(
         posterior=draws,
-        posterior_predictive={"y": of_y["y"]} if "y" in of_y else None,
-        log_likelihood={"y": of_y["log_likelihood"]},
-        observed_data={"y": of_y["observed"]},
-        sample_stats={"total_log_likelihood": total},
         constant_data=constants or None,
+        **of_y,
         dims={
             "f": ["data", "output"],
             "omega": ["data", omega_dim],
             "u": ["inducing", "output"],
-            "y": ["data"] if one_output else ["data", "output"],
+            "y": ["data", "output"][: np.ndim(of_y["observed_data"]["y"])] if of_y else [],
         },
     )
+
+
+def _groups_of_y(draws: Draws, Y: AnyNDArray) -> dict[str, Any]:
+    """ArviZ's groups of what is known of y, which leaves ``draws``; none after minibatches."""
+    if "log_likelihood" not in draws:
+        return {}
+    of_y: Draws = {name: draws.pop(name) for name in ("log_likelihood", "y") if name in draws}
+    total = of_y["log_likelihood"].sum((-2, -1))
+    # Columns of y; what is left of Y is given. Those of a row may have one likelihood together.
+    columns = of_y.get("y", of_y["log_likelihood"]).shape[-1]
+    of_y["observed"] = Y[:, :columns]
+    if columns == 1:
+        of_y = {name: values[..., 0] for name, values in of_y.items()}
+    groups: dict[str, Any] = {
+        "log_likelihood": {"y": of_y["log_likelihood"]},
+        "observed_data": {"y": of_y["observed"]},
+        "sample_stats": {"total_log_likelihood": total},
+    }
+    if "y" in of_y:
+        groups["posterior_predictive"] = {"y": of_y["y"]}
+    return groups
 
 
 def _check_method(
@@ -191,10 +211,16 @@ def _check_method(
                 "hyperparameters can be sampled with over_relaxation 0. Found: over_relaxation "
                 f"{over_relaxation}."
             )
-    elif hyperparameters or keep_omega or over_relaxation is not None:
+        return
+    if keep_omega or over_relaxation is not None or (hyperparameters and method != "sghmc"):
         raise ValueError(
-            'method must be "gibbs" with hyperparameters, keep_omega or over_relaxation. '
-            f"Found: {method!r}."
+            'method must be "gibbs" with keep_omega or over_relaxation, and "gibbs" or "sghmc" '
+            f"with hyperparameters. Found: {method!r}."
+        )
+    if method == "sghmc" and isinstance(model, FullGP):
+        raise ValueError(
+            'model must have inducing variables with method="sghmc". '
+            f"Found: {type(model).__name__}."
         )
 
 
@@ -207,7 +233,7 @@ def _gibbs(
             "f": f,
             **of_auxiliary(results.omega),
         }
-    chol = tf.linalg.cholesky(model.prior_covariance())
+    chol = tf.linalg.cholesky(prior_covariance(model))
     return SparseGibbsKernel(model, data, over_relaxation), lambda state, results: {
         "f": state[1],
         "u": to_u(chol, state[0]),

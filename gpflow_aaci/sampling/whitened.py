@@ -24,10 +24,11 @@ from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag
 from ..validation import as_matrix, checked_data
-from .conditionals import f_mean
+from .conditionals import f_mean, of_each_latent
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
-AnyModel: TypeAlias = AugmentedModel | FullGP | gpflow.models.SVGP
+SparseModel: TypeAlias = AugmentedSVGP | gpflow.models.SVGP
+AnyModel: TypeAlias = AugmentedModel | FullGP | SparseModel
 Rows = tuple[tf.Tensor, tf.Tensor]
 
 
@@ -51,8 +52,7 @@ class Whitened(NamedTuple):
 
     def u(self, v: tf.Tensor) -> tf.Tensor:
         """[C..., M, L], of inducing variables."""
-        rows = tf.linalg.matrix_transpose(v)
-        return tf.linalg.matrix_transpose(tf.linalg.matvec(self.prior.chol, rows))
+        return to_u(self.prior.chol, v)
 
 
 def whitened(model: AnyModel, data: RegressionData | None = None) -> Whitened:
@@ -64,15 +64,13 @@ def whitened(model: AnyModel, data: RegressionData | None = None) -> Whitened:
     check_sampled_model(model)
     X, Y = checked_rows(model, data)
     is_sparse = not isinstance(model, FullGP)
-    L = model.num_latent_gps
     if is_sparse:
         prior = project_at(model, X)
-        A = prior.A
     else:
-        chol = tf.linalg.cholesky(_covariance_of_data(model, X))
+        chol = tf.linalg.cholesky(prior_covariance(model))
         A = tf.linalg.matrix_transpose(chol)
         prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
-    return Whitened((X, Y), prior._replace(A=tf.broadcast_to(A, [L, *A.shape[1:]])), is_sparse)
+    return Whitened((X, Y), of_each_latent(prior, model.num_latent_gps), is_sparse)
 
 
 def check_sampled_model(model: AnyModel) -> None:
@@ -139,19 +137,29 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.project(X)
     if isinstance(model, FullGP):
-        X_data = tf.convert_to_tensor(model.data[0])
-        K_ZZ, K_ZX = _covariance_of_data(model, X_data), model.kernel(X_data, X)[None]
+        K_ZX = model.kernel(tf.convert_to_tensor(model.data[0]), X)
     else:
-        Z, kernel = model.inducing_variable, model.kernel
-        K_ZZ = covariances.Kuu(Z, kernel, jitter=default_jitter())
-        K_ZX = covariances.Kuf(Z, kernel, X)
-        K_ZZ, K_ZX = (K if len(K.shape) == 3 else K[None] for K in (K_ZZ, K_ZX))
-    return project(Prior(K_ZZ, K_ZX, k_diag(model.kernel, X), model.mean_function(X)))
+        K_ZX = covariances.Kuf(model.inducing_variable, model.kernel, X)
+    K_ZX = K_ZX if len(K_ZX.shape) == 3 else K_ZX[None]
+    k_ii = k_diag(model.kernel, X)
+    return project(Prior(prior_covariance(model), K_ZX, k_ii, model.mean_function(X)))
 
 
-def _covariance_of_data(model: FullGP, X: tf.Tensor) -> tf.Tensor:
-    K = model.kernel(X)
-    return (K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype))[None]
+def prior_covariance(model: AnyModel) -> tf.Tensor:
+    """Of u, or of f where the model keeps its data; jitter included, [broadcast L, M, M]."""
+    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+        return model.prior_covariance()
+    if isinstance(model, FullGP):
+        K = model.kernel(tf.convert_to_tensor(model.data[0]))
+        K += default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype)
+    else:
+        K = covariances.Kuu(model.inducing_variable, model.kernel, jitter=default_jitter())
+    return K if len(K.shape) == 3 else K[None]
+
+
+def to_u(chol: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    """u = chol v, [..., M, L]."""
+    return tf.linalg.matrix_transpose(tf.linalg.matvec(chol, tf.linalg.matrix_transpose(v)))
 
 
 def pointwise_log_prob(
