@@ -12,7 +12,7 @@ from gpflow.base import AnyNDArray
 
 from gpflow_aaci import SGHMC, AugmentedSVGP, likelihoods, predictions, sample_posterior
 
-double = np.float64
+double, uniform = np.float64, tfp.distributions.Uniform
 
 
 def data_of(N: int) -> tuple[AnyNDArray, AnyNDArray]:
@@ -84,20 +84,38 @@ def test_it_predicts_as_fitc(batch_size: int) -> None:
 
 
 @pytest.mark.slow
-def test_of_data_that_say_nothing_it_draws_the_priors() -> None:
-    """Of Z, normal, and of a lengthscale, log-normal."""
+@pytest.mark.parametrize("is_uniform", [False, True])
+def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:
+    """Of Z, normal or uniform with a transform onto its support, and of a lengthscale."""
     model, data = make_model(5)
     model.likelihood.variance.assign(1e6)
-    Z, lengthscales = model.inducing_variable.Z, model.kernel.lengthscales
-    for parameter in (Z, lengthscales):
+    inducing, lengthscales = model.inducing_variable, model.kernel.lengthscales
+    if is_uniform:
+        low, high = double(-2.0), double(3.0)
+        inducing.Z = gpflow.Parameter(
+            inducing.Z.numpy(), transform=tfp.bijectors.Sigmoid(low, high), prior=uniform(low, high)
+        )
+    else:
+        inducing.Z.prior = tfp.distributions.Normal(double(0.5), double(0.3))
+    for parameter in (inducing.Z, lengthscales):
         gpflow.set_trainable(parameter, True)
-    Z.prior = tfp.distributions.Normal(double(0.5), double(0.3))
     lengthscales.prior = tfp.distributions.LogNormal(double(0.0), double(0.2))
     samples = sample_posterior(
         model, 400, 2, 60, 1, False, data=data, method="sghmc", hyperparameters=True
     ).posterior
-    assert_moments(samples["inducing_variable.Z"].values[..., 1, 0], 0.5, 0.09)
+    variance = 25.0 / 12.0 if is_uniform else 0.09
+    assert_moments(samples["inducing_variable.Z"].values[..., 1, 0], 0.5, variance)
     assert_moments(np.log(samples["kernel.lengthscales"].values), 0.0, 0.04)
+
+
+@pytest.mark.slow
+def test_leaving_the_support_of_a_prior_is_an_error() -> None:
+    """No gradient leads back."""
+    model, data = make_model(5)
+    gpflow.set_trainable(model.inducing_variable.Z, True)
+    model.inducing_variable.Z.prior = uniform(double(-1.71), double(1.61))
+    with pytest.raises(FloatingPointError, match=r"inducing_variable.Z has left the support"):
+        sample_posterior(model, 50, 1, 0, 1, False, data=data, method="sghmc", hyperparameters=True)
 
 
 def test_draws_predict_and_the_model_keeps_its_values() -> None:

@@ -99,7 +99,7 @@ class StochasticChains:
         for parameter, value in zip(self._moved, state, strict=True):
             parameter.unconstrained_variable.assign(value)
         chol = tf.linalg.cholesky(prior_covariance(self._model))
-        values = {name: tf.identity(p)[None] for name, p in self._sampled.items()}
+        values = {name: _within_prior(name, p)[None] for name, p in self._sampled.items()}
         return {"u": to_u(chol, state[0])[None], **values}
 
     def chain(self, seed: tf.Tensor, dispersed: bool, total: int) -> Generator[Draws, None, None]:
@@ -126,3 +126,13 @@ class StochasticChains:
             ) from error
         finally:
             self._starts.put_back()
+
+
+def _within_prior(name: str, parameter: Parameter) -> tf.Tensor:
+    """Its value: no gradient would lead back from where its prior has no mass."""
+    log_p = tf.debugging.assert_all_finite(
+        parameter.log_prior_density(),
+        f"{name} has left the support of its prior: give it a transform onto that support",
+    )
+    with tf.control_dependencies([log_p]):
+        return tf.identity(parameter)
