@@ -45,24 +45,29 @@ from .inference.training import train
 from .inference.updating import UpdateResult, update
 from .models import AugmentedSVGP, AugmentedVGP, MixtureVGP
 from .plots import plot_calibration, plot_fit
+from .sampling.elliptical import EllipticalSliceKernel, HamiltonianKernel
 from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
 from .sampling.posterior import sample_posterior
+from .sampling.sghmc import SGHMC
 from .testing import check_likelihood
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SGHMC",
     "AdaptiveStepSize",
     "AlternatingOptimizer",
     "AugmentedNaturalGradient",
     "AugmentedSVGP",
     "AugmentedVGP",
     "EarlyStopping",
+    "EllipticalSliceKernel",
     "Fit",
     "FitProgress",
     "FitResult",
     "GeneralizedInverseGaussian",
     "GibbsKernel",
+    "HamiltonianKernel",
     "MixtureVGP",
     "PolishResult",
     "PolyaGamma",

@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 
@@ -156,6 +157,32 @@ def test_sampling_in_float32_is_close(
         errors[dtype] = values.std((0, 1)) / np.sqrt(ess)
     scale = np.hypot(errors[np.float64], errors[np.float32])
     assert np.all(np.abs(means[np.float64] - means[np.float32]) < 4.5 * scale + 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gibbs", "elliptical", "hmc", "sghmc"])
+def test_every_method_draws_in_float32(method: Any, X: AnyNDArray) -> None:
+    """Hyperparameters and Z too, where the method draws them."""
+    use(np.float32)
+    model = AugmentedSVGP(Matern32(), likelihoods.StudentT(), X[:5].astype(np.float32))
+    gpflow.set_trainable(model.likelihood, False)
+    for parameter in (*model.kernel.parameters, model.inducing_variable.Z):
+        parameter.prior = tfp.distributions.LogNormal(np.float32(0.0), np.float32(1.0))
+    model.inducing_variable.Z.prior = tfp.distributions.Normal(np.float32(0.0), np.float32(1.0))
+    draws = sample_posterior(
+        model,
+        4,
+        2,
+        3,
+        progress=False,
+        data=(X, np.sin(X[:, :1])),
+        method=method,
+        hyperparameters=method in ("gibbs", "sghmc"),
+        steps_per_draw=2,
+    ).posterior
+    for values in draws.values():
+        assert values.dtype == np.float32
+        assert np.isfinite(values).all()
 
 
 def test_the_default_dtype_is_float64_again() -> None:

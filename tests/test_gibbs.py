@@ -274,7 +274,7 @@ def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
         ({"num_chains": True}, "num_chains"),
         ({"seed": 2**31}, "seed must be from 0"),
         ({"over_relaxation": -1.0}, "over_relaxation"),
-        ({"data": (np.ones((2, 1)), np.ones((2, 1)))}, "data must be given for AugmentedSVGP"),
+        ({"data": (np.ones((2, 1)), np.ones((2, 1)))}, "data must be given for models with"),
         ({"hyperparameters": True, "over_relaxation": -0.5}, "over_relaxation 0"),
         ({"hyperparameters": True}, "kernel.lengthscales"),
     ],

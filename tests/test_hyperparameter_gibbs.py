@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedVGP, likelihoods, sample_posterior
-from gpflow_aaci.sampling.hyperparameters import make_sweep, sampled_parameters
+from gpflow_aaci.sampling.hyperparameters import HyperparameterSweep, sampled_parameters
 
 tfd = tfp.distributions
 
@@ -39,14 +39,14 @@ def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None
     """
     model = make_model()
     kernel, likelihood = model.kernel, model.likelihood
-    sweep = make_sweep(model)
+    sweep = HyperparameterSweep(model)
     rng = np.random.default_rng(2)
     f = np.zeros((1, 4, 1)) + 0.3
     standard = []
     for round_ in range(1_200):
         noise = likelihood.scale.numpy() * rng.standard_t(4.0, size=(4, 1))
-        f, _ = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
-        f = f.numpy()
+        drawn, _ = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
+        f = drawn["f"].numpy()
         L = np.linalg.cholesky(model.prior_covariance()[0].numpy())
         c = model.mean_function.c.numpy().item()
         white = scipy.linalg.solve_triangular(L, f[0] - c, lower=True).ravel()
@@ -134,7 +134,7 @@ def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
         moved.append(model.kernel.variance.numpy() != before["kernel.variance"])
         raise FloatingPointError
 
-    monkeypatch.setattr("gpflow_aaci.sampling.posterior._check_finite", fail)
+    monkeypatch.setattr("gpflow_aaci.sampling.posterior.check_finite", fail)
     with pytest.raises(FloatingPointError) as held:
         sample_posterior(model, 5, 1, 0, progress=False, hyperparameters=True)
     assert moved == [True]

@@ -95,7 +95,13 @@ for relaxation in (0.0, -0.4, -0.8):
 # Hyperparameters, too
 # --------------------
 #
-# Trainable ones that have priors can be sampled as well. Predictions then average over them.
+# Trainable ones that have priors can be sampled as well. Predictions then average over them. Of an
+# ``AugmentedSVGP``, given ``data=(X, Y)``, so can the inducing points, with a prior on ``Z``. The
+# first chain begins at the model's values, the others at draws from the priors.
+#
+# Where a likelihood has no augmentation, as ``gpflow.likelihoods.Poisson()`` in GPflow's ``VGP``,
+# ``SVGP`` or ``GPMC``, f is sampled with ``method="hmc"`` or ``"elliptical"``, at fixed
+# hyperparameters.
 
 with_parameters = gpflow_aaci.sample_posterior(
     model, num_samples=200, num_chains=2, seed=3, hyperparameters=True, progress=False

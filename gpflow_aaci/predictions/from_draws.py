@@ -2,9 +2,9 @@
 f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.posterior.sample_posterior`.
 
 f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
-with its own hyperparameters where they were sampled. Those that were not, and inducing points, must
-be as they were then: predict before the model is trained any further. Joint draws for
-``AugmentedSVGP`` have the full covariance given u.
+with its own hyperparameters and inducing points where they were sampled, and those of that time
+where they were not, whatever the model's are by now. Joint draws for ``AugmentedSVGP`` have the
+full covariance given u.
 
 Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 """
@@ -25,8 +25,8 @@ from gpflow.utilities import parameter_dict, to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
 from ..likelihoods.quadrature import safe_sqrt
-from ..models import AugmentedModel, AugmentedVGP
 from ..progress import progress_bar
+from ..sampling.whitened import AnyModel, FullGP, new_rows, project_at
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundre
 
 
 def predict_f_samples(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
@@ -66,7 +66,7 @@ def predict_f_samples(
 
 
 def predict_y(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     Xnew: TensorType | tf.data.Dataset,
     *,
@@ -96,7 +96,7 @@ def predict_y(
 
 
 def predict_log_density(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     data: RegressionData | tf.data.Dataset,
     *,
@@ -116,7 +116,7 @@ def predict_log_density(
             lambda *batch: predict_log_density(model, samples, batch, progress=progress),
             data,
         )
-    X, Y = model.checked_rows(data)
+    X, Y = new_rows(model, data)
     log_p = []
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
         for mean, variance in blocks:
@@ -133,7 +133,7 @@ def predict_log_density(
 
 
 def conditionals(
-    model: AugmentedModel,
+    model: AnyModel,
     samples: "arviz.InferenceData",
     X: tf.Tensor,
     full_cov: bool,
@@ -144,31 +144,42 @@ def conditionals(
 
     Variance: [N, broadcast L] or, where ``full_cov``, [L, N, N].
     """
-    name = "f" if isinstance(model, AugmentedVGP) else "u"
+    is_full = isinstance(model, FullGP)
+    name = "f" if is_full else "u"
     known = parameter_dict(model)
     draws = {
         str(key): np.reshape(values.values, [-1, *values.shape[2:]])
         for key, values in samples["posterior"].items()
     }
-    M, P = model.q_mu.numpy().shape
+    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
     if name not in draws or draws[name].shape[1:] != (M, P):
         raise ValueError(
             f'samples must hold "{name}" of {M} values and {P} '
             f"outputs, from sample_posterior(model). Found: "
             f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
         )
+    fixed = _constants(samples, known) if known else {}  # a frozen model has its own for good
     # Names of parameters have dots; f, u and auxiliary variables have none.
-    unknown = [key for key in draws if "." in key and "." + key not in known]
+    shapes = {key: values.shape[1:] for key, values in draws.items() if "." in key}
+    shapes |= {key: np.shape(value) for key, value in fixed.items()}
+    unknown = [key for key in shapes if "." + key not in known]
     if unknown:
         raise ValueError(
             f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
         )
-    moving: dict[str, Parameter] = {key: known["." + key] for key in draws if "." + key in known}
+    parameters: dict[str, Parameter] = {key: known["." + key] for key in shapes}
+    for key, parameter in parameters.items():
+        if shapes[key] != parameter.shape:
+            raise ValueError(
+                f"samples must hold {key} of the model's shape, {list(parameter.shape)}. "
+                f"Found: {list(shapes[key])}."
+            )
+    moving = {key: parameter for key, parameter in parameters.items() if key not in fixed}
 
     @tf.function(autograph=False, reduce_retracing=True)
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        chol, A, unexplained, prior_mean = model.project(X)
-        if isinstance(model, AugmentedVGP):
+        chol, A, unexplained, prior_mean = project_at(model, X)
+        if is_full:
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
         chol = tf.broadcast_to(chol, tf.concat([tf.shape(columns)[:-2], tf.shape(chol)[-2:]], 0))
@@ -179,9 +190,11 @@ def conditionals(
             return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
         return mean, tf.transpose(unexplained)
 
-    before = {key: parameter.unconstrained_variable.numpy() for key, parameter in moving.items()}
+    before = {key: p.unconstrained_variable.numpy() for key, p in parameters.items()}
     at_once = 1 if moving else _DRAWS_AT_ONCE
     try:
+        for key, value in fixed.items():
+            parameters[key].assign(value)
         with progress_bar(progress, total=len(draws[name]), unit="draw") as bar:
             for start in range(0, len(draws[name]), at_once):
                 for key, parameter in moving.items():
@@ -190,8 +203,21 @@ def conditionals(
                 yield conditional(tf.constant(values, default_float()))
                 bar.update(len(values))
     finally:
-        for key, parameter in moving.items():
+        for key, parameter in parameters.items():
             parameter.unconstrained_variable.assign(before[key])
+
+
+def _constants(
+    samples: "arviz.InferenceData", known: dict[str, Parameter]
+) -> dict[str, AnyNDArray]:
+    """The hyperparameters that were not sampled; none in draws that were made by hand."""
+    if "constant_data" not in samples.groups():
+        return {}
+    found = {str(key): value.values for key, value in samples["constant_data"].items()}
+    for key, value in found.items():  # ArviZ keeps a scalar as [1]
+        if value.shape == (1,) and "." + key in known and len(known["." + key].shape) == 0:
+            found[key] = value[0]
+    return found
 
 
 def _in_pieces(
@@ -203,18 +229,23 @@ def _in_pieces(
 ) -> list[tf.Tensor]:
     """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
     rows = max(1, VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
-    variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
     for start in range(0, mean.shape[1], rows):
         here = slice(start, start + rows)
-        Fmu = mean[:, here]
-        rest = [tf.broadcast_to(variance[here], Fmu.shape)]
-        rest += [tf.broadcast_to(v[here], [*Fmu.shape[:-1], v.shape[-1]]) for v in of_data]
-        pieces.append(function(X[here], Fmu, *rest))
+        lead = mean[:, here].shape[:2]
+
+        # A long list of data: some of GPflow's likelihoods know no batches.
+        def flat(values: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
+            width = values.shape[-1]
+            return tf.reshape(tf.broadcast_to(values, [*lead, width]), [-1, width])
+
+        of_model = flat(mean[:, here]), flat(tf.broadcast_to(variance, mean.shape[1:])[here])
+        parts = function(flat(X[here]), *of_model, *(flat(values[here]) for values in of_data))
+        pieces.append([tf.reshape(part, [*lead, *part.shape[1:]]) for part in parts])
     return [tf.concat(parts, 1) for parts in zip(*pieces, strict=True)]
 
 
-def _covariance(model: AugmentedModel, X: tf.Tensor) -> tf.Tensor:
+def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
     """K(X, X), [L, N, N]."""
     if isinstance(model.kernel, MultioutputKernel):
         return model.kernel(X, full_cov=True, full_output_cov=False)

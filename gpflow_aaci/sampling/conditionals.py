@@ -20,7 +20,7 @@ from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection
 from ..likelihoods import AugmentedLikelihood
-from ..models import AugmentedVGP
+from ..models import AugmentedSVGP, AugmentedVGP
 
 
 class Prior(NamedTuple):
@@ -102,10 +102,51 @@ def log_evidence_given_omega(mean: TensorType, K: TensorType, of_omega: Observed
     return -tf.reduce_sum(terms, axis=[-2, -1])
 
 
+def sparse_prior_at_data(model: AugmentedSVGP, X: tf.Tensor) -> Projection:
+    """At the hyperparameters as they are."""
+    return of_each_latent(model.project(X), model.num_latent_gps)
+
+
+def of_each_latent(prior: Projection, num_latent_gps: int) -> Projection:
+    """With an A for every latent GP, [L, M, N]."""
+    A = prior.A
+    return prior._replace(A=tf.broadcast_to(A, tf.concat([[num_latent_gps], tf.shape(A)[1:]], 0)))
+
+
+@check_shapes("return: [C...]")
+def log_sparse_evidence_given_omega(prior: Projection, of_omega: Observed) -> tf.Tensor:
+    """
+    log N(ỹ | mean, AᵀA + D), D = diag(unexplained + R): p(ỹ) with v and f integrated out.
+
+    By Woodbury, with S⁻¹ = I + A D⁻¹Aᵀ: the quadratic form is ‖D^−½ r‖² − λᵀSλ, λ = A D⁻¹ r, and
+    the determinant that of D times that of S⁻¹. O(N·M²).
+    """
+    observed, variance = of_omega
+    D = variance + prior.unexplained  # [C..., L, N]
+    chol, lambda_1 = _posterior_of_v(prior, of_omega)
+    white = (observed - tf.transpose(prior.mean)) / tf.sqrt(D)
+    explained = tf.linalg.triangular_solve(chol, lambda_1)[..., 0]
+    data = tf.square(white) + tf.math.log(D) + to_default_float(np.log(2.0 * np.pi))
+    log_determinant = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)), -1)
+    of_latents = tf.reduce_sum(data, -1) - tf.reduce_sum(tf.square(explained), -1) + log_determinant
+    return -0.5 * tf.reduce_sum(of_latents, -1)
+
+
 @check_shapes("return[0]: [C..., M, L]", "return[1]: [C..., M, L]")
 def v_given_omega(prior: Projection, of_omega: Observed, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """The mean of p(v|ω, y), f integrated out, and a draw of v minus it."""
+    chol, lambda_1 = _posterior_of_v(prior, of_omega)
+    deviation = tf.linalg.triangular_solve(chol, normal(tf.shape(lambda_1), seed), adjoint=True)
+    mean = tf.linalg.cholesky_solve(chol, lambda_1)
+    return (
+        tf.linalg.matrix_transpose(mean[..., 0]),
+        tf.linalg.matrix_transpose(deviation[..., 0]),
+    )
+
+
+def _posterior_of_v(prior: Projection, of_omega: Observed) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    The mean of p(v|ω, y), f integrated out, and a draw of v minus it.
+    chol(S⁻¹) [C..., L, M, M] and S⁻¹ E[v] [C..., L, M, 1] of p(v|ω, y).
 
     ỹ_i | v ~ N(mean_i + A_iᵀ v, R_i + unexplained_i): S⁻¹ = I + A diag(precision) Aᵀ.
     """
@@ -116,13 +157,7 @@ def v_given_omega(prior: Projection, of_omega: Observed, seed: Any) -> tuple[tf.
     rows = tf.concat([A * precision[..., None, :], weighted[..., None, :]], -2)
     products = _times_shared(rows, tf.transpose(A, [0, 2, 1]))  # [C..., L, M + 1, M]
     B, lambda_1 = products[..., :-1, :], products[..., -1, :, None]
-    chol = tf.linalg.cholesky(B + tf.eye(tf.shape(A)[-2], dtype=B.dtype))
-    deviation = tf.linalg.triangular_solve(chol, normal(tf.shape(lambda_1), seed), adjoint=True)
-    mean = tf.linalg.cholesky_solve(chol, lambda_1)
-    return (
-        tf.linalg.matrix_transpose(mean[..., 0]),
-        tf.linalg.matrix_transpose(deviation[..., 0]),
-    )
+    return tf.linalg.cholesky(B + tf.eye(tf.shape(A)[-2], dtype=B.dtype)), lambda_1
 
 
 @check_shapes("v: [C..., M, L]", "return: [C..., N, L]")

@@ -28,6 +28,7 @@ from .conditionals import (
     of_latent,
     prior_at_data,
     pseudo_observations,
+    sparse_prior_at_data,
     v_given_omega,
     with_column,
 )
@@ -175,9 +176,7 @@ class SparseGibbsKernel(_OneSweep):
             raise ValueError(
                 f"data must be all num_data = {model.num_data} rows. Found: {len(self._X)} rows."
             )
-        prior = model.project(self._X)
-        A = tf.broadcast_to(prior.A, [model.num_latent_gps, *prior.A.shape[1:]])
-        self._prior = prior._replace(A=A)
+        self._prior = sparse_prior_at_data(model, self._X)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> list[tf.Tensor]:
         """Draws from the prior."""

@@ -1,51 +1,76 @@
 r"""
-Gibbs sweeps that sample the hyperparameters too, for ``AugmentedVGP``.
+Gibbs sweeps that sample the hyperparameters too, those of inducing points among them.
 
-Two blocks, each with what is in the way integrated out:
+Three blocks, each with what is in the way integrated out:
 
     likelihood's parameters | f  (ω integrated out: that is p(y|f)),  then ω | f;
-    the other ones | ω           (f integrated out: given ω all is Gaussian),  then f | ω.
+    kernel and mean function | ω  (f and u integrated out: given ω all is Gaussian);
+    Z | ω  (likewise),  then u, f | ω.
 
-Hyperparameters move by slice sampling along random directions of the unconstrained space, which
-needs no tuning. GPflow's parameters hold one value, so a sweep is of one chain.
+The first two move by slices, the third by one step of HMC (:mod:`~gpflow_aaci.sampling.moves`).
+GPflow's parameters hold one value, so a sweep is of one chain.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.optimizers import SamplingHelper
+from gpflow.base import RegressionData
 from gpflow.utilities import parameter_dict
 
-from ..models import AugmentedVGP
+from ..models import AugmentedModel, AugmentedVGP
 from .conditionals import (
+    Observed,
     f_given_omega,
+    f_given_v_omega,
     log_evidence_given_omega,
+    log_sparse_evidence_given_omega,
     prior_at_data,
     pseudo_observations,
+    sparse_prior_at_data,
+    v_given_omega,
 )
+from .gibbs import GibbsKernel, SparseGibbsKernel
+from .moves import HamiltonianMove, slice_move
+from .starts import Starts
+from .whitened import AnyModel, prior_covariance, to_u
 
-Sweep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-
-_FIRST_INTERVAL, _MAX_DOUBLINGS = 1.0, 5
+Latents = dict[str, tf.Tensor]  # "f" [1, N, L] and, of inducing variables, "u" [1, M, L]
 
 
-def sampled_parameters(model: AugmentedVGP) -> dict[str, Parameter]:
+class GivenOmega(NamedTuple):
+    """What a model says once ω has made it Gaussian, at its parameters as they are."""
+
+    log_evidence: Callable[[Observed], tf.Tensor]  # []
+    draw: Callable[[Observed, Any], Latents]
+
+
+def all_parameters(model: AnyModel) -> dict[str, Parameter]:
+    """All but q's (GPMC's v), trainable or not, by every name that they have in the model."""
+    of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
+    return {
+        name.removeprefix("."): parameter
+        for name, parameter in parameter_dict(model).items()
+        if isinstance(parameter, Parameter) and id(parameter) not in of_q  # data may be variables
+    }
+
+
+def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
     The trainable parameters but for q's, by their names in the model.
 
     :raises ValueError: where one has no prior (its posterior may not be proper) or a value that
         its prior excludes, or there are none.
     """
-    seen, found = {id(model.q_mu), id(model.q_sqrt)}, {}
-    for name, parameter in parameter_dict(model).items():
-        # One that is shared has several names, and is one; data may be variables.
-        if isinstance(parameter, Parameter) and parameter.trainable and id(parameter) not in seen:
+    seen: set[int] = set()
+    found = {}
+    for name, parameter in all_parameters(model).items():
+        if parameter.trainable and id(parameter) not in seen:  # shared: several names, and one
             seen.add(id(parameter))
-            found[name.removeprefix(".")] = parameter
+            found[name] = parameter
     without = [name for name, parameter in found.items() if parameter.prior is None]
     if without:
         raise ValueError(
@@ -64,86 +89,121 @@ def sampled_parameters(model: AugmentedVGP) -> dict[str, Parameter]:
     return found
 
 
-def make_sweep(model: AugmentedVGP) -> Sweep:
+class HyperparameterSweep:
     """
-    (f [1, N, L], Y [N, P], seed) -> (f, ω), which moves the model's parameters; compiled.
+    (f [1, N, L], Y [N, P], seed) -> (latents, ω), compiled, which moves the model's parameters.
 
-    :raises ValueError: as :func:`sampled_parameters`, and for parameters that the likelihood shares
-        with the prior of f.
+    :meth:`restart` begins a chain, :meth:`put_back` ends the last one.
     """
-    if model.in_turn:
-        raise ValueError(
-            "hyperparameters can be sampled where the latent GPs are independent given the "
-            f"auxiliary variables. Found: {type(model.likelihood).__name__}, which couples them."
-        )
-    own = {id(parameter) for parameter in model.likelihood.parameters}
-    parameters = sampled_parameters(model)
-    priors = {id(p) for part in (model.kernel, model.mean_function) for p in part.parameters}
-    both = [name for name, p in parameters.items() if id(p) in own & priors]
+
+    def __init__(
+        self, model: AugmentedModel, data: RegressionData | None = None, num_tuned: int = 0
+    ) -> None:
+        """
+        :param num_tuned: sweeps of every chain in which the step of Z is tuned.
+        :raises ValueError: as :func:`sampled_parameters`, for parameters that the likelihood shares
+            with the prior of f, and for latent GPs that ω couples.
+        """
+        if model.in_turn:
+            raise ValueError(
+                "hyperparameters can be sampled where the latent GPs are independent given ω. "
+                f"Found: {type(model.likelihood).__name__}."
+            )
+        self.parameters = sampled_parameters(model)
+        self._model, self._data = model, data
+        self._starts = Starts(model, self.parameters)
+        self._kernel()  # which refuses what it cannot sample
+        X, _, _ = model.checked_batch(data)
+        likelihood = model.likelihood
+        of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
+        self._move_Z = HamiltonianMove(of_Z, num_tuned)
+        given = _full(model, X) if isinstance(model, AugmentedVGP) else _sparse(model, X)
+
+        def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tuple[Latents, Any]:
+            seeds = tfp.random.split_seed(seed, n=5, salt="hyperparameter_gibbs")
+            slice_move(
+                lambda: tf.reduce_sum(likelihood.log_prob(X, f[0], Y)), of_likelihood, seeds[0]
+            )
+            omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
+            observed = pseudo_observations(likelihood, X, omega, Y)
+            slice_move(lambda: given.log_evidence(observed), of_prior, seeds[2])
+            self._move_Z(lambda: given.log_evidence(observed), seeds[3])
+            return given.draw(observed, seeds[4]), omega
+
+        self._sweep = tf.function(sweep, autograph=False)
+
+    def __call__(self, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tuple[Latents, Any]:
+        latents, omega = self._sweep(f, Y, seed)
+        return latents, omega
+
+    def restart(self, seed: tf.Tensor, dispersed: bool) -> tuple[Latents, Any]:
+        """
+        Latents drawn from the prior, and an ω of their shapes.
+
+        :param dispersed: as in :meth:`~gpflow_aaci.sampling.starts.Starts.restart`.
+        """
+        seeds = tfp.random.split_seed(seed, n=2, salt="restart")
+        self._move_Z.restart()
+        self._starts.restart(seeds[1], dispersed)
+        kernel = self._kernel()
+        state = kernel.initial_state(1, seeds[0])
+        omega = kernel.bootstrap_results(state).omega
+        if isinstance(kernel, GibbsKernel):
+            return {"f": state}, omega
+        chol = tf.linalg.cholesky(prior_covariance(self._model))
+        return {"f": state[1], "u": to_u(chol, state[0])}, omega
+
+    def put_back(self) -> None:
+        self._starts.put_back()
+
+    def _kernel(self) -> GibbsKernel | SparseGibbsKernel:
+        if isinstance(self._model, AugmentedVGP):
+            return GibbsKernel(self._model, 0.0)
+        return SparseGibbsKernel(self._model, self._data, 0.0)
+
+
+def _blocks(
+    model: AugmentedModel, parameters: dict[str, Parameter]
+) -> tuple[list[Parameter], list[Parameter], list[Parameter]]:
+    """Those of the likelihood, those of kernel and mean function, and those of Z."""
+    of_likelihood = {id(p) for p in model.likelihood.parameters}
+    inducing = getattr(model, "inducing_variable", None)
+    of_Z = set() if inducing is None else {id(p) for p in inducing.parameters}
+    of_prior = {id(p) for part in (model.kernel, model.mean_function) for p in part.parameters}
+    both = [name for name, p in parameters.items() if id(p) in of_likelihood & (of_prior | of_Z)]
     if both:
         raise ValueError(
             "hyperparameters to be sampled must belong to the likelihood, or to the kernel and the "
             f"mean function, not to both. Found: {', '.join(both)}."
         )
-    of_likelihood = [p for p in parameters.values() if id(p) in own]
-    of_prior = [p for p in parameters.values() if id(p) not in own]
-    X, _, _ = model.checked_batch()
-    likelihood = model.likelihood
-
-    def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        seeds = tfp.random.split_seed(seed, n=4, salt="hyperparameter_gibbs")
-
-        def log_likelihood() -> tf.Tensor:
-            return tf.reduce_sum(likelihood.log_prob(X, f[0], Y))
-
-        _slice(log_likelihood, of_likelihood, seeds[0])
-        omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
-        observed = pseudo_observations(likelihood, X, omega, Y)
-
-        def log_evidence() -> tf.Tensor:
-            K = model.prior_covariance()[0]
-            return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
-
-        _slice(log_evidence, of_prior, seeds[2])
-        mean, deviation = f_given_omega(prior_at_data(model), observed, seeds[3])
-        return mean + deviation, omega
-
-    return tf.function(sweep, autograph=False)
+    blocks: tuple[list[Parameter], list[Parameter], list[Parameter]] = [], [], []
+    for p in parameters.values():
+        blocks[0 if id(p) in of_likelihood else 2 if id(p) in of_Z else 1].append(p)
+    return blocks
 
 
-def _slice(
-    log_likelihood: Callable[[], tf.Tensor], parameters: Sequence[Parameter], seed: Any
-) -> None:
-    """As many updates as there are numbers to move."""
-    if not parameters:
-        return
+def _full(model: AugmentedVGP, X: tf.Tensor) -> GivenOmega:
+    def log_evidence(observed: Observed) -> tf.Tensor:
+        K = model.prior_covariance()[0]
+        return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
 
-    def log_density() -> tf.Tensor:
-        return log_likelihood() + tf.add_n([p.log_prior_density() for p in parameters])
+    def draw(observed: Observed, seed: Any) -> Latents:
+        mean, deviation = f_given_omega(prior_at_data(model), observed, seed)
+        return {"f": mean + deviation}
 
-    helper = SamplingHelper(log_density, parameters)  # adds the log-Jacobians
-    variables = helper.current_state
-    sizes = [int(np.prod(variable.shape)) for variable in variables]
+    return GivenOmega(log_evidence, draw)
 
-    def parts(x: tf.Tensor) -> list[tf.Tensor]:
-        split = tf.split(x, sizes)
-        return [tf.reshape(part, v.shape) for part, v in zip(split, variables, strict=True)]
 
-    # One vector, so that directions are uniform over all: TFP draws one for every part.
-    state = tf.concat([tf.reshape(variable, [-1]) for variable in variables], 0)
-    # Below a level that is not a number a slice would never end.
-    log_p = tf.debugging.assert_all_finite(log_density(), "log-density at the current state")
-    with tf.control_dependencies([log_p]):
-        state = tf.identity(state)
-    states = tfp.mcmc.sample_chain(
-        1,
-        state,
-        kernel=tfp.mcmc.SliceSampler(
-            lambda x: helper.target_log_prob_fn(*parts(x)), _FIRST_INTERVAL, _MAX_DOUBLINGS
-        ),
-        num_burnin_steps=sum(sizes) - 1,
-        trace_fn=None,
-        seed=seed,
-    )
-    for variable, value in zip(variables, parts(states[0]), strict=True):
-        variable.assign(value)
+def _sparse(model: AugmentedModel, X: tf.Tensor) -> GivenOmega:
+    def log_evidence(observed: Observed) -> tf.Tensor:
+        return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
+
+    def draw(observed: Observed, seed: Any) -> Latents:
+        seeds = tfp.random.split_seed(seed, n=2, salt="sparse_draw")
+        prior = sparse_prior_at_data(model, X)
+        mean, deviation = v_given_omega(prior, observed, seeds[0])
+        v = mean + deviation
+        f = f_given_v_omega(prior, v, observed, seeds[1])
+        return {"f": f, "u": to_u(prior.chol, v)}
+
+    return GivenOmega(log_evidence, draw)

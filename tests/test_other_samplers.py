@@ -1,0 +1,180 @@
+"""Elliptical slices and HMC, with GPflow's own models and likelihoods too."""
+
+from typing import Any
+
+import arviz
+import gpflow
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+from gpflow.base import AnyNDArray
+
+from gpflow_aaci import (
+    AugmentedSVGP,
+    AugmentedVGP,
+    EllipticalSliceKernel,
+    HamiltonianKernel,
+    likelihoods,
+    predictions,
+    sample_posterior,
+)
+
+METHODS = ["elliptical", "hmc"]
+
+
+def data_of(N: int) -> tuple[AnyNDArray, AnyNDArray]:
+    rng = np.random.default_rng(3)
+    X = np.linspace(-2.0, 2.0, N)[:, None]
+    return X, np.sin(2.0 * X) + 0.3 * rng.standard_t(4, size=X.shape)
+
+
+def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
+    """[chain, draw]: within four standard errors, by the effective sample size."""
+    for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
+        assert abs(values.mean() - expected) < 4.0 * values.std() / np.sqrt(arviz.ess(values))
+
+
+@pytest.mark.by_default("VGP-hmc", "SVGP-elliptical")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["VGP", "GPMC", "SVGP"])
+def test_gaussian_noise_has_its_closed_form(kind: str, method: Any) -> None:
+    """GPflow's GPR, or GPRFITC where there are inducing variables: f at new inputs."""
+    X, Y = data_of(8)
+    Z = X[1:7:2].copy()
+    kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
+    mean_function, likelihood = gpflow.functions.Constant(0.4), gpflow.likelihoods.Gaussian(0.5)
+    data = None
+    if kind == "SVGP":
+        data = X, Y
+        model: Any = gpflow.models.SVGP(kernel, likelihood, Z, mean_function=mean_function)
+        exact: Any = gpflow.models.GPRFITC(
+            (X, Y), kernel, Z, mean_function=mean_function, noise_variance=0.5
+        )
+    else:
+        model = getattr(gpflow.models, kind)((X, Y), kernel, likelihood, mean_function)
+        exact = gpflow.models.GPR((X, Y), kernel, mean_function, noise_variance=0.5)
+    number = 1_000 if method == "hmc" else 4_000
+    samples = sample_posterior(model, number, 4, 300, 1, False, data=data, method=method)
+    X_new = np.array([[-2.5], [0.3]])
+    mean, variance = (moment.numpy() for moment in exact.predict_f(X_new))
+    f = predictions.predict_f_samples(model, samples, X_new, progress=False)
+    for i in (0, 1):
+        assert_moments(f[:, :, i, 0], mean[i, 0], variance[i, 0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
+@pytest.mark.parametrize("method", METHODS)
+def test_moments_are_those_of_gibbs_sampling(kind: str, method: Any) -> None:
+    """Student-t noise; f at the data, or u."""
+    X, Y = data_of(10)
+    kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT(scale=0.3, df=3.0)
+    data = None
+    if kind == "AugmentedVGP":
+        model: Any = AugmentedVGP((X, Y), kernel, likelihood)
+    else:
+        data = X, Y
+        model = AugmentedSVGP(kernel, likelihood, X[::2].copy())
+    gibbs = sample_posterior(model, 4_000, 4, 100, 1, False, data=data)
+    number = 1_500 if method == "hmc" else 10_000
+    other = sample_posterior(model, number, 4, 1_000, 2, False, data=data, method=method)
+    name = "f" if data is None else "u"
+    a, b = (samples.posterior[name].values[..., 0] for samples in (gibbs, other))
+    for x, y in zip(np.moveaxis(a, -1, 0), np.moveaxis(b, -1, 0), strict=True):
+        for p, q in ((x, y), ((x - x.mean()) ** 2, (y - x.mean()) ** 2)):
+            error = np.hypot(p.std() / arviz.ess(p) ** 0.5, q.std() / arviz.ess(q) ** 0.5)
+            assert abs(p.mean() - q.mean()) < 4.5 * error
+
+
+def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
+    """One datum, y | f ~ Poisson(exp f); and E y at a new input from its draws."""
+    kernel = gpflow.kernels.Matern32(variance=0.8)
+    data = np.array([[0.0]]), np.array([[3.0]])
+    model = gpflow.models.VGP(data, kernel, gpflow.likelihoods.Poisson())
+    samples = sample_posterior(model, 4_000, 4, 100, 3, False, method="elliptical")
+    grid = np.linspace(-6.0, 6.0, 4_001)
+    weights = scipy.stats.norm(0.0, np.sqrt(0.8)).pdf(grid) * scipy.stats.poisson(np.exp(grid)).pmf(
+        3
+    )
+    weights /= weights.sum()
+    mean = weights @ grid
+    f = samples.posterior["f"].values[..., 0, 0]
+    assert_moments(f, mean, weights @ (grid - mean) ** 2)
+    np.testing.assert_allclose(
+        samples.log_likelihood["y"].values[..., 0], scipy.stats.poisson(np.exp(f)).logpmf(3)
+    )
+    X_new = np.array([[0.7]])
+    rho = kernel(X_new, data[0]).numpy().item() / 0.8
+    rate = np.exp(rho * grid + 0.4 * (1.0 - rho**2))
+    expected = weights @ rate
+    of_draw = np.exp(rho * f + 0.4 * (1.0 - rho**2))
+    error = of_draw.std() / np.sqrt(arviz.ess(of_draw))
+    actual, _ = predictions.predict_y(model, samples, X_new, progress=False)
+    np.testing.assert_allclose(actual[0, 0], of_draw.mean(), rtol=1e-4)
+    assert abs(actual[0, 0] - expected) < 4.0 * error
+
+
+def test_softmax_of_several_latent_gps() -> None:
+    """It knows no batches of chains: log p(y|f) of every draw is the softmax's."""
+    X = np.linspace(-1.0, 1.0, 5)[:, None]
+    Y = np.array([[0], [2], [1], [1], [0]])
+    likelihood = gpflow.likelihoods.Softmax(3)
+    model = gpflow.models.SVGP(gpflow.kernels.RBF(), likelihood, X[::2].copy(), num_latent_gps=3)
+    samples = sample_posterior(model, 30, 2, 20, 0, False, data=(X, Y), method="hmc")
+    assert samples.posterior["u"].shape == (2, 30, 3, 3)
+    kernel = HamiltonianKernel(model, (X, Y))
+    state = kernel.initial_state(4, seed=[0, 1])
+    log_p = scipy.special.log_softmax(kernel.f(state).numpy(), -1)
+    chosen = np.take_along_axis(log_p, Y[None], -1)
+    np.testing.assert_allclose(kernel.log_likelihood(*state), chosen.sum((1, 2)), rtol=1e-10)
+    mean, _ = predictions.predict_y(model, samples, X, progress=False)
+    np.testing.assert_allclose(np.sum(mean, -1), 1.0, rtol=1e-6)
+    # By Monte Carlo of GPflow's, both.
+    log_density = predictions.predict_log_density(model, samples, (X, Y), progress=False)
+    chances = np.take_along_axis(mean.numpy(), Y, -1)[:, 0]
+    np.testing.assert_allclose(np.exp(log_density), chances, atol=0.15)
+
+
+def test_bad_input_is_named() -> None:
+    X, Y = data_of(5)
+    kernel = gpflow.kernels.Matern32()
+    vgp = gpflow.models.VGP((X, np.exp(Y)), kernel, gpflow.likelihoods.Exponential())
+    svgp = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(), X, num_data=9)
+    ours = AugmentedVGP((X, Y), kernel, likelihoods.StudentT())
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (
+            vgp,
+            {"method": "nuts"},
+            "method must be one of gibbs, elliptical.*Found: 'nuts'",
+        ),
+        (vgp, {}, 'method must be "elliptical" or "hmc".*Found: "gibbs", VGP'),
+        (
+            ours,
+            {"method": "hmc", "hyperparameters": True},
+            'or "sghmc" with hyperparameters',
+        ),
+        (ours, {"method": "hmc", "keep_omega": True}, "Found: 'hmc'"),
+        (ours, {"method": "elliptical", "over_relaxation": 0.0}, "Found: 'elliptical'"),
+        (vgp, {"method": "hmc", "data": (X, Y)}, "data must be given for models with inducing"),
+        (svgp, {"method": "hmc"}, "Found: SVGP, data not given"),
+        (svgp, {"method": "hmc", "data": (X, Y)}, "all num_data = 9 rows. Found: 5"),
+        (svgp, {"method": "hmc", "data": (X, Y * np.nan)}, "Y must be finite"),
+        (
+            gpflow.models.GPR((X, Y), kernel),
+            {"method": "hmc"},
+            "model must be an AugmentedVGP.*Found: GPR",
+        ),
+    ]
+    for model, arguments, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            sample_posterior(model, **arguments)
+    with pytest.raises(ValueError, match="step_size must be above 0"):
+        HamiltonianKernel(ours, step_size=0.0)
+    with pytest.raises(ValueError, match="num_leapfrog_steps must be at least 1"):
+        HamiltonianKernel(ours, num_leapfrog_steps=0)
+    with pytest.raises(ValueError, match="num_adaptation_steps must be at least 0"):
+        HamiltonianKernel(ours, num_adaptation_steps=-1)
+    mixing = gpflow.kernels.LinearCoregionalization([kernel], np.ones((1, 1)))
+    with pytest.raises(ValueError, match="must not mix the latent GPs"):
+        EllipticalSliceKernel(gpflow.models.SVGP(mixing, gpflow.likelihoods.Gaussian(), X), (X, Y))
