@@ -34,6 +34,7 @@ ORDER = [
     "distributions",
     "likelihoods.quadrature",
     "likelihoods.tabulated",
+    "likelihoods.sums_of_sigmoids",
     "likelihoods.cumulative",
     "likelihoods.two_sided",
     "likelihoods.base",

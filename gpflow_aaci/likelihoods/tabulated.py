@@ -7,39 +7,61 @@ leaves no Gaussian too narrow for the grid. The values of D for all F are a cons
 """
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-_LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP = -8.0, 40.0, 0.6
-_LOWEST_F, _HIGHEST_F, _STEP = -46.0, 20.0, 0.25  # beyond these e^{−tσ} is 1 and e^{−t}
-_SMOOTHING, _TAPS = 0.22, 12  # s, and grid points on either side that D depends on
-LOWEST = -35.0  # of what a row's highest f may fall to, for the grids to hold all that counts
+_LOWEST_LOG_T, LOG_T_STEP = -8.0, 0.6
+_HIGHEST_F = 20.0  # beyond it e^{−tσ} is e^{−t}
+_TAPS = 12  # grid points on either side that D depends on
 
 
-def log_t() -> AnyNDArray:
-    """The logarithms of t, evenly spaced; at the last e^{−tσ(f)} has vanished for f ≥ LOWEST."""
-    return np.arange(_LOWEST_LOG_T, _HIGHEST_LOG_T, LOG_T_STEP)
+class Grid(NamedTuple):
+    """Of f, and how far t reaches with it."""
+
+    lowest: float  # of what a row's highest f may fall to, for all that counts to be held
+    step: float
+
+    @property
+    def smoothing(self) -> float:
+        """s."""
+        return 0.88 * self.step
+
+    @property
+    def log_t(self) -> AnyNDArray:
+        """Evenly spaced; at the last e^{−tσ(f)} has vanished for f ≥ lowest."""
+        return np.arange(_LOWEST_LOG_T, 5.0 - self.lowest, LOG_T_STEP)
+
+    @property
+    def f(self) -> AnyNDArray:
+        """[G], from where e^{−tσ} is 1."""
+        return np.arange(self.lowest - 11.0, _HIGHEST_F, self.step)
 
 
-def expected_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
+NEAR, FAR = Grid(-35.0, 0.25), Grid(-200.0, 0.35)  # of errors 1e-7 and 1e-5
+
+
+def expected_of_sigmoid(
+    mean: tf.Tensor, variance: tf.Tensor, of: Grid = NEAR
+) -> tuple[tf.Tensor, ...]:
     """
-    E e^{−tσ(f)} [..., T] for every t, Eσ [...] and Eσ² [...], to some 1e-7.
+    E e^{−tσ(f)} [..., T] for every t, Eσ [...] and Eσ² [...].
 
     :param mean: [...].
     :param variance: [...], at least 0.
     """
-    grid, _, low, high = _table()
+    grid, _, low, high = _table(of)
     mean, variance = mean + tf.zeros_like(variance), variance + tf.zeros_like(mean)
-    smoothed = variance + tf.constant(_SMOOTHING**2, mean.dtype)
-    inner = _over_grid(mean, smoothed)
+    smoothed = variance + tf.constant(of.smoothing**2, mean.dtype)
+    inner = _over_grid(of)(mean, smoothed)
     total, sd = inner[..., -1:], tf.sqrt(2.0 * smoothed)[..., None]
 
     def beyond(distance: tf.Tensor) -> tf.Tensor:
-        return 0.5 * tf.math.erfc((distance[..., None] + _STEP / 2.0) / sd)
+        return 0.5 * tf.math.erfc((distance[..., None] + of.step / 2.0) / sd)
 
     below, above = beyond(mean - grid[0]), beyond(grid[-1] - mean)
     rest = 1.0 - below - above - total  # what the ends of the grid leave of 1
@@ -49,78 +71,84 @@ def expected_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor
     return values[..., :-2], values[..., -2], values[..., -1]
 
 
-def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor, of: Grid = NEAR) -> tf.Tensor:
     """∂E e^{−tσ(f)}/∂mean [..., T] for every t; of the shapes of :func:`expected_of_sigmoid`."""
-    smoothed = variance + tf.constant(_SMOOTHING**2, mean.dtype)
-    grid, table = (tf.constant(values, mean.dtype) for values in _table_of_slopes())
+    smoothed = variance + tf.constant(of.smoothing**2, mean.dtype)
+    grid, table = (tf.constant(values, mean.dtype) for values in _table_of_slopes(of))
     exponent = -0.5 * tf.square(grid - mean[..., None]) / smoothed[..., None]
-    height = _STEP / tf.sqrt(2.0 * np.pi * smoothed)
+    height = of.step / tf.sqrt(2.0 * np.pi * smoothed)
     return height[..., None] * tf.tensordot(tf.exp(exponent), table, 1)
 
 
-@tf.custom_gradient  # in half of the passes over all grid points, of which none is kept
-def _over_grid(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """Σ_i h N(g_i | mean, variance) D(g_i), [..., T + 3]; the last of them of D = 1."""
-    grid, inner, _, _ = _table()
-    g, table = (tf.constant(values, mean.dtype) for values in (grid, inner))
-    height = _STEP / tf.sqrt(2.0 * np.pi * variance)
+def _over_grid(of: Grid) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """(mean, variance) → Σ_i h N(g_i | ·) D(g_i), [..., T + 3]; the last of them of D = 1."""
+    grid, inner, _, _ = _table(of)
 
-    def weights() -> tuple[tf.Tensor, tf.Tensor]:
-        distance = g - mean[..., None]
-        return distance, tf.exp(-0.5 / variance[..., None] * tf.square(distance))
+    @tf.custom_gradient  # in half of the passes over all grid points, of which none is kept
+    def over(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        g, table = (tf.constant(values, mean.dtype) for values in (grid, inner))
+        height = of.step / tf.sqrt(2.0 * np.pi * variance)
 
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        distance, weight = weights()
-        weight *= tf.tensordot(upstream, tf.transpose(table), 1)
-        along = weight * distance
-        first, second = tf.reduce_sum(along, -1), tf.reduce_sum(along * distance, -1)
-        in_variance = second / variance - tf.reduce_sum(weight, -1)
-        return height / variance * first, height / (2.0 * variance) * in_variance
+        def weights() -> tuple[tf.Tensor, tf.Tensor]:
+            distance = g - mean[..., None]
+            return distance, tf.exp(-0.5 / variance[..., None] * tf.square(distance))
 
-    return height[..., None] * tf.tensordot(weights()[1], table, 1), gradient
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            distance, weight = weights()
+            weight *= tf.tensordot(upstream, tf.transpose(table), 1)
+            along = weight * distance
+            first, second = tf.reduce_sum(along, -1), tf.reduce_sum(along * distance, -1)
+            in_variance = second / variance - tf.reduce_sum(weight, -1)
+            return height / variance * first, height / (2.0 * variance) * in_variance
+
+        return height[..., None] * tf.tensordot(weights()[1], table, 1), gradient
+
+    return over
 
 
 @functools.cache
-def _table() -> tuple[AnyNDArray, ...]:
+def _table(of: Grid) -> tuple[AnyNDArray, ...]:
     """The grid [G], D there [G, T + 3] of e^{−tσ}, σ, σ² and 1, and what the first tend to."""
-    grid, wider, exponent = _exponents()
+    grid, wider, exponent = _exponents(of)
     share = scipy.special.expit(wider)[:, None]
-    inner = _unsmoothed(np.concatenate([np.exp(-exponent), share, share**2], 1), len(grid))
-    below = np.concatenate([np.ones_like(log_t()), [0.0, 0.0]])
-    above = np.concatenate([np.exp(-np.exp(log_t())), [1.0, 1.0]])
+    inner = _unsmoothed(np.concatenate([np.exp(-exponent), share, share**2], 1), of)
+    below = np.concatenate([np.ones_like(of.log_t), [0.0, 0.0]])
+    above = np.concatenate([np.exp(-np.exp(of.log_t)), [1.0, 1.0]])
     return grid, np.concatenate([inner, np.ones([len(grid), 1])], 1), below, above
 
 
 @functools.cache
-def _table_of_slopes() -> tuple[AnyNDArray, AnyNDArray]:
+def _table_of_slopes(of: Grid) -> tuple[AnyNDArray, AnyNDArray]:
     """The grid [G], and what D is there [G, T] of ∂e^{−tσ}/∂f, which vanishes at both ends."""
-    grid, wider, exponent = _exponents()
+    grid, wider, exponent = _exponents(of)
     slopes = -exponent * scipy.special.expit(-wider)[:, None] * np.exp(-exponent)
-    return grid, _unsmoothed(slopes, len(grid))
+    return grid, _unsmoothed(slopes, of)
 
 
-def _exponents() -> tuple[AnyNDArray, ...]:
+def _exponents(of: Grid) -> tuple[AnyNDArray, ...]:
     """The grid [G], with the filter's points beyond its ends, and tσ(f) at them all."""
-    grid = np.arange(_LOWEST_F, _HIGHEST_F, _STEP)
-    wider = _LOWEST_F + _STEP * np.arange(-_TAPS, len(grid) + _TAPS)
-    log_exponent = log_t() + scipy.special.log_expit(wider)[:, None]
+    grid = of.f
+    wider = grid[0] + of.step * np.arange(-_TAPS, len(grid) + _TAPS)
+    log_exponent = of.log_t + scipy.special.log_expit(wider)[:, None]
     return grid, wider, np.exp(np.minimum(log_exponent, 6.5))
 
 
-def _unsmoothed(values: AnyNDArray, number: int) -> AnyNDArray:
-    return sum(tap * values[k : k + number] for k, tap in enumerate(_unsmoothing()))
+def _unsmoothed(values: AnyNDArray, of: Grid) -> AnyNDArray:
+    number = len(values) - 2 * _TAPS
+    return sum(tap * values[k : k + number] for k, tap in enumerate(_unsmoothing(of)))
 
 
-def _unsmoothing() -> AnyNDArray:
+def _unsmoothing(of: Grid) -> AnyNDArray:
     """
     The filter of response e^{s²ξ²/2} at |ξ| ≤ π/step, by weighted least squares.
 
     The weights e^{−π|ξ|/2} are how the spectrum falls of what is analytic within iπ/2 of the line.
     """
-    frequency = np.linspace(0.0, np.pi / _STEP, 5_001)
+    frequency = np.linspace(0.0, np.pi / of.step, 5_001)
     weight = np.exp(-np.pi / 2.0 * frequency) + 1e-9
-    cosines = 2.0 * np.cos(np.outer(frequency, np.arange(_TAPS + 1) * _STEP))
+    cosines = 2.0 * np.cos(np.outer(frequency, np.arange(_TAPS + 1) * of.step))
     cosines[:, 0] = 1.0
-    response = np.exp(_SMOOTHING**2 * frequency**2 / 2.0)
+    response = np.exp(of.smoothing**2 * frequency**2 / 2.0)
     half, *_ = np.linalg.lstsq(cosines * weight[:, None], response * weight, rcond=None)
-    return np.concatenate([half[:0:-1], half])
+    taps = np.concatenate([half[:0:-1], half])
+    return taps / np.sum(taps)  # where e^{−tσ} is 1 errors add up over t

@@ -34,7 +34,7 @@ from gpflow_aaci.likelihoods import (
     Poisson,
     StudentT,
     Warped,
-    multiclass,
+    sums_of_sigmoids,
     warps,
 )
 
@@ -396,7 +396,7 @@ def test_few_rows_are_not_padded_to_many() -> None:
         def rows(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
             return tf.cast(tf.shape(m)[0], m.dtype) + 0.0 * m[:, 0] * v[:, 0]
 
-        return multiclass.in_chunks_of_rows(rows, F, F, 3_840)
+        return sums_of_sigmoids.in_chunks_of_rows(rows, F, F, 3_840)
 
     for number, expected in ((0, []), (1, [1.0]), (18, [18.0] * 18), (300, [150.0] * 300)):
         np.testing.assert_array_equal(rows_at_once(tf.ones([number, 4], tf.float64)), expected)

@@ -1,0 +1,210 @@
+"""
+E log S and E σ(f_k)/S, S = Σσ(f_j) of independent f_j ~ N(m_j, v_j): integrals over t.
+
+1/S = ∫ e^{−tS} dt, and E e^{−tS} is the product of the E e^{−tσ(f_j)}. Shapes: [..., K].
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from ..special import log_ndtr
+from .quadrature import expectation, safe_sqrt
+from .tabulated import FAR, LOG_T_STEP, NEAR, Grid, expected_of_sigmoid, slopes_of_decays
+
+_NODES = 96  # of u = log t; along it all is analytic in a strip of half-width π/2
+_NODES_OF_WIDE = 256
+_LOWEST = -16.0  # of u: what lies below is linear in t
+_EVEN_TO, _GROWTH = 60.0, 8.0  # of u: beyond, nodes are ever farther apart
+_NUMBERS_AT_ONCE = 4_000_000  # in memory
+_NUMBERS_OF_SUM = 400  # of one f
+_NUMBERS_OF_FAR = 3_000  # and where it may be far below 0
+_NUMBERS_OF_NODE = 60  # and of one f and t
+_LOG_NEVER = -20.0  # of a probability that counts for nothing
+
+
+def expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """E log S, [...]."""
+    return in_chunks_of_rows(_log_sum, Fmu, Fvar, _NUMBERS_OF_SUM)
+
+
+def expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """E σ(f_k)/S, [..., K]."""
+    return in_chunks_of_rows(_shares, Fmu, Fvar, _NODES * _NUMBERS_OF_NODE)
+
+
+def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """u [..., T] and its weights, up to where every product has vanished."""
+    lowest_f = tf.reduce_max(Fmu - 7.0 * safe_sqrt(Fvar), -1)  # of the f_j that stay highest
+    end = tf.stop_gradient(4.5 + tf.nn.relu(-lowest_f))[..., None]
+    # u = w + e^{(w − 60)/8}: what is that far out is smooth, being the mean over a wide f.
+    end = tf.minimum(end, _EVEN_TO) + _GROWTH * tf.math.log1p(tf.nn.relu(end - _EVEN_TO))
+    w = _LOWEST + (end - _LOWEST) * tf.cast(np.linspace(0.0, 1.0, number), end.dtype)
+    growth = tf.exp((w - _EVEN_TO) / _GROWTH)
+    weight = (end - _LOWEST) / (number - 1.0) * (1.0 + growth / _GROWTH)
+    return w + growth, weight * tf.cast([0.5, *[1.0] * (number - 2), 0.5], end.dtype)
+
+
+_OfRows = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+_OfGrid = Callable[[tf.Tensor, tf.Tensor, Grid], tf.Tensor]
+
+_LARGEST = 6.5  # of log tσ: e^{−tσ} is 0 for all that counts
+
+
+def _transforms(
+    Fmu: tf.Tensor, Fvar: tf.Tensor, u: tf.Tensor, of_exponent: Callable[[tf.Tensor], tf.Tensor]
+) -> tf.Tensor:
+    """E of_exponent(tσ) e^{−tσ}, [..., K, T]: it falls where f is about −log(1 + t)."""
+    shift = tf.math.softplus(u)[..., None, :]
+    log_t = u[..., None, :]
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        largest = tf.constant(_LARGEST, x.dtype)
+        exponent = tf.exp(tf.minimum(log_t + tf.math.log_sigmoid(x - shift), largest))
+        return of_exponent(exponent) * tf.exp(-exponent)
+
+    return expectation(function, Fmu[..., None] + shift, Fvar[..., None])
+
+
+def _log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani)."""
+    Fmu, shift = _lifted_mean(Fmu, Fvar)
+    far, numbers = _with_rows_below(_log_sum_by_table, FAR, _log_sum_at_length), _NUMBERS_OF_FAR
+    in_parts = functools.partial(in_chunks_of_rows, far, numbers=numbers)
+    found = _with_rows_below(_log_sum_by_table, NEAR, in_parts)(Fmu, Fvar)
+    return found - shift[..., 0]
+
+
+def _lifted_mean(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    Fmu, and what has been added to it, where every f_j is sure to be below −16.
+
+    There σ(f) = e^f, and log S moves with all f alike.
+    """
+    highest_f = tf.reduce_max(Fmu + 7.0 * safe_sqrt(Fvar), -1, keepdims=True)
+    shift = tf.stop_gradient(tf.nn.relu(-16.0 - highest_f))
+    return Fmu + shift, shift
+
+
+def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRows:
+    """
+    ``by_table``, but ``otherwise`` of rows whose f may all be below what the grid holds.
+
+    That is out of reach but for f of large variance.
+    """
+
+    def of_rows(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+        z = (tf.constant(grid.lowest, Fmu.dtype) - Fmu) / safe_sqrt(Fvar)
+        is_below = tf.stop_gradient(tf.reduce_sum(log_ndtr(z), -1)) > _LOG_NEVER
+        found = by_table(Fmu, Fvar, grid)
+
+        def with_others() -> tf.Tensor:
+            at = tf.where(is_below)
+            # Times 1, whose gradient is dense: that of a gather alone tf.cond does not take.
+            mean, variance = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
+            return tf.tensor_scatter_nd_update(found, at, otherwise(mean, variance))
+
+        return tf.cond(tf.reduce_any(is_below), with_others, lambda: found)
+
+    return of_rows
+
+
+def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
+    """
+    By the trapezoidal rule in log t over the whole line, where it is exact but for 1e-6.
+
+    Below the first node the integrand is t (E S − 1) + t² (1 − E S²)/2, whose sums are geometric
+    series.
+    """
+    decays, mean, second = expected_of_sigmoid(Fmu, Fvar, grid)
+    t = np.exp(grid.log_t)
+    body = tf.reduce_sum(tf.cast(np.exp(-t), Fmu.dtype) - tf.reduce_prod(decays, -2), -1)
+    total = tf.reduce_sum(mean, -1)
+    total_squared = tf.square(total) + tf.reduce_sum(second - tf.square(mean), -1)
+    linear, quadratic = (t[0] ** k / np.expm1(k * LOG_T_STEP) for k in (1, 2))
+    below = linear * (total - 1.0) + quadratic * (1.0 - total_squared) / 2.0
+    return LOG_T_STEP * (body + below)
+
+
+def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]."""
+    Fmu, _ = _lifted_mean(Fmu, Fvar)
+
+    def far(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+        of_rows = functools.partial(_coupling_by_table, grid=FAR)
+        return in_chunks_of_rows(of_rows, mean, variance, _NUMBERS_OF_FAR)
+
+    return _with_rows_below(_coupling_by_table, NEAR, far)(Fmu, Fvar)
+
+
+def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
+    """∫ D_j' D_k' Π_l D_l du over l other than j and k, D_j = E e^{−tσ(f_j)}."""
+    decays, _, _ = expected_of_sigmoid(Fmu, Fvar, grid)
+    decays = tf.maximum(decays, tf.constant(1e-10, Fmu.dtype))  # what it does to products cancels
+    root = tf.exp(0.5 * tf.reduce_sum(tf.math.log(decays), -2, keepdims=True))
+    ratios = slopes_of_decays(Fmu, Fvar, grid) / decays * root
+    found = LOG_T_STEP * tf.matmul(ratios, ratios, transpose_b=True)
+    return tf.linalg.set_diag(found, tf.zeros_like(Fmu))
+
+
+def _log_sum_at_length(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
+    return in_chunks_of_rows(_log_sum_of_wide, Fmu, Fvar, numbers)
+
+
+def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """At length, for rows of which every f may be far below 0."""
+    u, weight = _nodes(Fmu, Fvar, _NODES_OF_WIDE)
+    of_sum = tf.reduce_prod(_transforms(Fmu, Fvar, u, tf.ones_like), -2)
+    below = math.exp(_LOWEST) * (tf.reduce_sum(expectation(tf.sigmoid, Fmu, Fvar), -1) - 1.0)
+    return below + tf.reduce_sum(weight * (tf.exp(-tf.exp(u)) - of_sum), -1)
+
+
+def _shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """E σ(f_k)/S, [..., K]: ∫ E[tσ_k e^{−tσ_k}] Π_{j≠k} E e^{−tσ_j} du."""
+    u, weight = _nodes(Fmu, Fvar, _NODES)
+    tiny = tf.constant(np.finfo(Fmu.dtype.as_numpy_dtype).tiny, Fmu.dtype)
+    logs = tf.math.log(tf.maximum(_transforms(Fmu, Fvar, u, tf.ones_like), tiny))
+    others = tf.exp(tf.reduce_sum(logs, -2, keepdims=True) - logs)
+    own = _transforms(Fmu, Fvar, u, tf.identity)
+    below = math.exp(_LOWEST) * expectation(tf.sigmoid, Fmu, Fvar)
+    p = below + tf.reduce_sum(weight[..., None, :] * own * others, -1)
+    return p / tf.reduce_sum(p, -1, keepdims=True)
+
+
+def in_chunks_of_rows(
+    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    Fmu: tf.Tensor,
+    Fvar: tf.Tensor,
+    numbers: int,
+) -> tf.Tensor:
+    """
+    ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
+
+    :param numbers: how many it makes of one f.
+    """
+    K = Fmu.shape[-1]
+    flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
+    most = max(1, _NUMBERS_AT_ONCE // (numbers * K))
+
+    number = tf.shape(flat[0])[0]
+    if tf.get_static_value(number) is not None and int(number) <= most:
+        values = function(*flat)
+    else:
+        chunks = tf.maximum(1, -(-number // most))
+        rows = tf.maximum(1, -(-number // chunks))  # less than a row in each is padded
+        padding = chunks * rows - number
+        padded = [
+            tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])
+            for part in flat
+        ]
+        in_parts = tf.recompute_grad(function)  # or the gradient would keep them all
+        of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
+        spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
+        of_part = tf.autograph.experimental.do_not_convert(lambda part: in_parts(*part))
+        values = tf.map_fn(of_part, tuple(padded), fn_output_signature=spec)
+        values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]
+    return tf.reshape(values, tf.concat([tf.shape(Fmu)[:-1], tf.shape(values)[1:]], 0))
