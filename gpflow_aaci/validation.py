@@ -8,6 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax
 
 
 class Check(NamedTuple):
@@ -78,6 +79,20 @@ def check_one_of(name: str, value: Any, accepted: Sequence[str]) -> None:
     if value not in accepted:
         listed = ", ".join(f'"{one}"' for one in accepted)
         raise ValueError(f"{name} must be one of {listed}. Found: {value!r}.")
+
+
+def as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
+    """
+    Y as a likelihood of GPflow's own takes it: of ``default_float()``, or integers.
+
+    Its ``Softmax`` takes no other labels; of classes they may be integers, and stay so.
+    """
+    Y = Y if tf.is_tensor(Y) else np.asarray(Y)
+    is_integer = tf.as_dtype(Y.dtype).is_integer
+    if isinstance(likelihood, Softmax) and not is_integer:
+        return tf.cast(Y, tf.int64)
+    is_label = is_integer and not isinstance(likelihood, ScalarLikelihood)
+    return tf.convert_to_tensor(Y) if is_label else as_default_float(Y)
 
 
 def as_default_float(value: TensorType) -> tf.Tensor:

@@ -74,6 +74,12 @@ def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.Monkey
     assert result.history.step.iloc[-1] == 300
 
 
+def test_another_objective_is_refused_by_its_name() -> None:
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).batch(40)
+    with pytest.raises(ValueError, match=r'objective must be one of "elbo", .* Found: \'elb0\''):
+        gpflow_aaci.fit(make(X), rows, objective="elb0")  # type: ignore[arg-type]
+
+
 def test_another_model_is_refused() -> None:
     stock = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), X[:3])
     with pytest.raises(ValueError, match=r"AugmentedSVGP or AugmentedVGP\. Found: SVGP"):
@@ -127,6 +133,9 @@ def test_a_signal_far_below_the_noise_is_said_with_both() -> None:
     (said,) = advice(model, X)
     assert "f explains next to nothing of Y" in said
     assert "0.01 beside noise of 0.2" in said
+    model.mean_function = gpflow.functions.Linear(np.ones((2, 1)))  # which may explain all
+    assert advice(model, X) == []
+    model.mean_function = gpflow.functions.Constant(3.0)
     model.likelihood.scale.assign(0.09)
     assert advice(model, X) == []
 

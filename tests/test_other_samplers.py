@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import (
@@ -134,6 +135,22 @@ def test_softmax_of_several_latent_gps() -> None:
     log_density = predictions.predict_log_density(model, samples, (X, Y), progress=False)
     chances = np.take_along_axis(mean.numpy(), Y, -1)[:, 0]
     np.testing.assert_allclose(np.exp(log_density), chances, atol=0.15)
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(3)  # of which labels come as floats
+    of_batches = predictions.predict_log_density(model, samples, batches, progress=False)
+    np.testing.assert_allclose(np.exp(of_batches), chances, atol=0.15)
+
+
+def test_counts_may_be_integers() -> None:
+    """Which GPflow's Poisson itself does not take."""
+    X, counts = np.linspace(-1.0, 1.0, 5)[:, None], np.array([[0], [2], [1], [4], [3]])
+    model = gpflow.models.SVGP(gpflow.kernels.RBF(), gpflow.likelihoods.Poisson(), X[::2].copy())
+    draws, densities = [], []
+    for Y in (counts, counts.astype(float)):
+        samples = sample_posterior(model, 10, 2, 5, 0, False, data=(X, Y), method="elliptical")
+        draws.append(samples.posterior["u"])
+        densities.append(predictions.predict_log_density(model, samples, (X, Y), progress=False))
+    np.testing.assert_array_equal(*draws)
+    np.testing.assert_array_equal(*densities)
 
 
 def test_bad_input_is_named() -> None:
@@ -146,7 +163,7 @@ def test_bad_input_is_named() -> None:
         (
             vgp,
             {"method": "nuts"},
-            "method must be one of gibbs, elliptical.*Found: 'nuts'",
+            'method must be one of "gibbs", "elliptical".*Found: \'nuts\'',
         ),
         (vgp, {}, 'method must be "elliptical" or "hmc".*Found: "gibbs", VGP'),
         (
@@ -158,6 +175,8 @@ def test_bad_input_is_named() -> None:
         (ours, {"method": "elliptical", "over_relaxation": 0.0}, "Found: 'elliptical'"),
         (vgp, {"method": "hmc", "data": (X, Y)}, "data must be given for models with inducing"),
         (svgp, {"method": "hmc"}, "Found: SVGP, data not given"),
+        (svgp, {"method": "sghmc", "num_burnin": 0}, "num_burnin must be an integer of at least 1"),
+        (svgp, {"method": "hmc", "seed": 0.5}, "seed must be an integer from 0.*Found: 0.5"),
         (svgp, {"method": "hmc", "data": (X, Y)}, "all num_data = 9 rows. Found: 5"),
         (svgp, {"method": "hmc", "data": (X, Y * np.nan)}, "Y must be finite"),
         (

@@ -133,6 +133,16 @@ def test_data_kept_as_variables() -> None:
     assert predictions.predict_y(model, samples, X_NEW)[0].shape == (5, 1)
 
 
+def test_constant_data_of_the_users_own_are_no_hyperparameters() -> None:
+    model = gaussian_models()[0]
+    samples = sample_posterior(model, 20, 1, 0, progress=False)
+    expected = predictions.predict_y(model, samples, X_NEW)[0]
+    own = arviz.from_dict(
+        posterior={"f": samples.posterior["f"].values}, constant_data={"x": X[:, 0]}
+    )
+    np.testing.assert_array_equal(predictions.predict_y(model, own, X_NEW)[0], expected)
+
+
 def test_bad_input_is_named() -> None:
     model, sparse, _ = gaussian_models()
     samples = sample_posterior(model, 5, 1, 0, progress=False)

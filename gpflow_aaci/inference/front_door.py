@@ -2,13 +2,14 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..data import is_endless, known_num_data
 from ..models import AugmentedModel, check_model
+from ..validation import check_one_of
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .stopping import EarlyStopping, Record, should_stop
@@ -80,6 +81,7 @@ def fit(
         changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
+    check_one_of("objective", objective, get_args(Objective))
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     if objective == "elbo" and not has_no_end:
         found = _collapsed(model, data, seed, checkpoint_dir, progress)

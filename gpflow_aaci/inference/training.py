@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,7 @@ from ..data import Batches, as_batches, check_pair
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
+from ..validation import check_one_of
 from .alternating import AlternatingOptimizer
 from .predictive import PredictiveAscent
 from .stopping import EarlyStopping, Record, interrupts, should_stop
@@ -183,8 +184,7 @@ def _check(
     early_stopping: EarlyStopping | None,
     test_data: RegressionData | None,
 ) -> None:
-    if objective not in _TERMS:
-        raise ValueError(f'objective must be "elbo" or "predictive". Found: {objective!r}.')
+    check_one_of("objective", objective, get_args(Objective))
     counts = {
         "num_steps": num_steps,
         "batch_size": batch_size,

@@ -137,7 +137,8 @@ def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
         of_rows = functools.partial(_coupling_by_table, grid=FAR)
         return in_chunks_of_rows(of_rows, mean, variance, _NUMBERS_OF_FAR)
 
-    return _with_rows_below(_coupling_by_table, NEAR, far)(Fmu, Fvar)
+    of_rows = _with_rows_below(_coupling_by_table, NEAR, far)
+    return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS_OF_SUM)
 
 
 def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:

@@ -23,7 +23,7 @@ from ..algebra.mixture import entropy_by_jensen, entropy_by_pairs, mean_log_norm
 from ..algebra.projection import Prior, project
 from ..algebra.score_function import score_expectations
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_matrix, check_count, check_one_of, checked_data
+from ..validation import as_matrix, as_observed, check_count, check_one_of, checked_data
 from .shared import check_single_output, k_diag
 
 _ENTROPIES = {"jensen": entropy_by_jensen, "pairwise": entropy_by_pairs}
@@ -214,7 +214,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )
         X, Y = map(as_matrix, data)
-        X, Y = to_default_float(X), _as_observed(self.likelihood, Y)
+        X, Y = to_default_float(X), as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
         of_each = self._by_component(predict, X, *self.predict_f_components(X), Y)  # [K, N]
         return tf.reduce_logsumexp(of_each, 0) - tf.math.log(to_default_float(self.num_components))
@@ -290,11 +290,4 @@ def _checked(
         num_outputs=num_latent_gps,
         **({"check_labels": likelihood.check_observations} if is_ours else {}),
     )
-    return X, checked_Y if is_ours else _as_observed(likelihood, Y), num_latent_gps
-
-
-def _as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
-    """Of ``default_float()``; but labels of classes that are integers as they are, as in GPflow."""
-    Y = Y if tf.is_tensor(Y) else np.asarray(Y)
-    is_label = tf.as_dtype(Y.dtype).is_integer and not isinstance(likelihood, ScalarLikelihood)
-    return tf.convert_to_tensor(Y) if is_label else to_default_float(Y)
+    return X, checked_Y if is_ours else as_observed(likelihood, Y), num_latent_gps

@@ -210,10 +210,11 @@ def conditionals(
 def _constants(
     samples: "arviz.InferenceData", known: dict[str, Parameter]
 ) -> dict[str, AnyNDArray]:
-    """The hyperparameters that were not sampled; none in draws that were made by hand."""
+    """The hyperparameters that were not sampled, whose names have dots."""
     if "constant_data" not in samples.groups():
         return {}
-    found = {str(key): value.values for key, value in samples["constant_data"].items()}
+    constants = samples["constant_data"].items()
+    found = {str(key): value.values for key, value in constants if "." in str(key)}
     for key, value in found.items():  # ArviZ keeps a scalar as [1]
         if value.shape == (1,) and "." + key in known and len(known["." + key].shape) == 0:
             found[key] = value[0]

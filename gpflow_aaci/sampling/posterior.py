@@ -10,6 +10,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..progress import progress_bar
+from ..validation import check_count, check_one_of
 from .chains import (
     AUXILIARY,
     Draws,
@@ -98,15 +99,13 @@ def sample_posterior(
     for name, count, least in (
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),
-        ("num_burnin", num_burnin, 0),
+        ("num_burnin", num_burnin, 1 if method == "sghmc" else 0),  # where it learns its scale
         ("batch_size", batch_size, 1),
         ("steps_per_draw", steps_per_draw, 1),
     ):
-        is_integer = isinstance(count, int | np.integer) and not isinstance(count, bool)
-        if not is_integer or count < least:
-            raise ValueError(f"{name} must be an integer of at least {least}. Found: {count!r}.")
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
+        check_count(name, count, least)
+    if not (isinstance(seed, int | np.integer) and 0 <= seed < 2**31):
+        raise ValueError(f"seed must be an integer from 0 to 2**31 - 1. Found: {seed!r}.")
     _check_method(model, method, hyperparameters, keep_omega, over_relaxation)
     if over_relaxation is None:
         over_relaxation = 0.0 if hyperparameters else OVER_RELAXATION
@@ -197,8 +196,7 @@ def _check_method(
     keep_omega: bool,
     over_relaxation: float | None,
 ) -> None:
-    if method not in get_args(Method):
-        raise ValueError(f"method must be one of {', '.join(get_args(Method))}. Found: {method!r}.")
+    check_one_of("method", method, get_args(Method))
     check_sampled_model(model)
     if method == "gibbs":
         if not isinstance(model, AugmentedVGP | AugmentedSVGP):

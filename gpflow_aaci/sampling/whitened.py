@@ -23,7 +23,7 @@ from ..data.rows import check_pair
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag
-from ..validation import as_matrix, checked_data
+from ..validation import as_matrix, as_observed, checked_data
 from .conditionals import f_mean, of_each_latent
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
@@ -126,10 +126,8 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
     if columns is None:  # GPflow's Softmax does not say; a switched one has a column of its own
         columns = L if isinstance(likelihood, ScalarLikelihood) else np.shape(Y)[-1]
         columns += isinstance(likelihood, SwitchedLikelihood)
-    checked = checked_data(X, Y, num_observed=columns, num_outputs=L)
-    given = tf.as_dtype(Y.dtype) if hasattr(Y, "dtype") else checked[1].dtype
-    # Labels of GPflow's Softmax must be integers, and stay so.
-    return checked[0], tf.cast(checked[1], given) if given.is_integer else checked[1]
+    X, _ = checked_data(X, Y, num_observed=columns, num_outputs=L)
+    return X, as_observed(likelihood, Y)
 
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
