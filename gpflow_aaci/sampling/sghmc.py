@@ -49,7 +49,8 @@ class SGHMC(tfp.mcmc.TransitionKernel):
         num_adaptation_steps: int = 0,
     ) -> None:
         """
-        :param target_log_prob_fn: ``(*state_parts, seed=)`` → an unbiased estimate of log p, [C...].
+        :param target_log_prob_fn: ``(*state_parts, seed=)`` → an unbiased estimate of log p,
+            [C...].
         :param step_size: ε.
         :param friction: in (0, 1): what a step takes off the momentum.
         :param num_adaptation_steps: in which V is estimated, all of them in the burn-in.
