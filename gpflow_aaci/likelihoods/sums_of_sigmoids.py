@@ -26,6 +26,7 @@ _NUMBERS_OF_NODE = 60  # and of one f and t
 _LOG_NEVER = -20.0  # of a probability that counts for nothing
 
 
+@tf.function(autograph=False)  # compiled once, however often it is called
 def expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log S, [...]."""
     return in_chunks_of_rows(_log_sum, Fmu, Fvar, _NUMBERS_OF_SUM)
@@ -129,6 +130,7 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
     return LOG_T_STEP * (body + below)
 
 
+@tf.function(autograph=False)  # compiled once, however often it is called
 def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]."""
     Fmu, _ = _lifted_mean(Fmu, Fvar)
