@@ -272,7 +272,7 @@ def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
         ({"num_chains": -1}, "num_chains"),
         ({"num_burnin": 2.5}, "num_burnin"),
         ({"num_chains": True}, "num_chains"),
-        ({"seed": 2**31}, "seed must be from 0"),
+        ({"seed": 2**31}, r"seed must be an integer from 0 to 2\*\*31 - 1"),
         ({"over_relaxation": -1.0}, "over_relaxation"),
         ({"data": (np.ones((2, 1)), np.ones((2, 1)))}, "data must be given for models with"),
         ({"hyperparameters": True, "over_relaxation": -0.5}, "over_relaxation 0"),

@@ -224,7 +224,7 @@ ADAM = gpflow.keras.tf_keras.optimizers.Adam
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objective": "ppgpr"}, r'objective must be "elbo" or "predictive"\. Found: \'ppgpr\''),
+        ({"objective": "ppgpr"}, r'must be one of "elbo", "predictive"\. Found: \'ppgpr\''),
         (
             {"objective": "predictive", "optimizer": gpflow_aaci.AlternatingOptimizer()},
             r"optimizer must be one of tf_keras.optimizers .* Found: AlternatingOptimizer",

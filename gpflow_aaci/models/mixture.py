@@ -11,7 +11,6 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals.util import sample_mvn
-from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
@@ -24,7 +23,7 @@ from ..algebra.projection import Prior, project
 from ..algebra.score_function import score_expectations
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_matrix, as_observed, check_count, check_one_of, checked_data
-from .shared import check_single_output, k_diag
+from .shared import check_single_output, k_diag, with_jitter
 
 _ENTROPIES = {"jensen": entropy_by_jensen, "pairwise": entropy_by_pairs}
 
@@ -224,9 +223,11 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def _components(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """As :meth:`predict_f_components`, by the projection that :class:`AugmentedVGP` has."""
         X_data = self.data[0]
-        K_XX = self.kernel(X_data)
-        K_XX += default_jitter() * tf.eye(tf.shape(K_XX)[-1], dtype=K_XX.dtype)
-        prior = K_XX[None], self.kernel(X_data, X)[None], k_diag(self.kernel, X)
+        prior = (
+            with_jitter(self.kernel, X_data),
+            self.kernel(X_data, X)[None],
+            k_diag(self.kernel, X),
+        )
         _, A, unexplained, mu_0 = project(Prior(*prior, self.mean_function(X)))
         means = mu_0 + tf.einsum("mn,kml->knl", A[0], self.q_mu)
         if self.covariance == "full":

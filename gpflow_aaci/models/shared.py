@@ -8,7 +8,7 @@ import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
-from gpflow.config import default_float
+from gpflow.config import default_float, default_jitter
 from gpflow.kernels import (
     Combination,
     Kernel,
@@ -207,6 +207,12 @@ def prior_q(M: int, L: int) -> Gaussian:
     """v ~ N(0, I)."""
     eye = tf.eye(M, batch_shape=[L], dtype=default_float())
     return Gaussian(tf.zeros([M, L], default_float()), eye)
+
+
+def with_jitter(kernel: Kernel, X: TensorType) -> tf.Tensor:
+    """K(X, X) + jitter I of a single-output kernel, [1, N, N]."""
+    K = kernel(X)
+    return (K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype))[None]
 
 
 def k_diag(kernel: Kernel, X: TensorType) -> tf.Tensor:

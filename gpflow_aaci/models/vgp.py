@@ -5,7 +5,6 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
-from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
@@ -17,7 +16,7 @@ from ..validation import as_matrix, checked_data
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import Batch, check_latents, check_single_output, k_diag
+from .shared import Batch, check_latents, check_single_output, k_diag, with_jitter
 
 
 class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
@@ -96,8 +95,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
 
     def prior_covariance(self) -> tf.Tensor:
         """K(X, X) + jitter I, [1, N, N]."""
-        K = self.kernel(self.data[0])
-        return (K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype))[None]
+        return with_jitter(self.kernel, self.data[0])
 
     @check_shapes("X: [N, D]")
     def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:

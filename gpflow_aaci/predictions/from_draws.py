@@ -190,9 +190,8 @@ def conditionals(
             return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
         return mean, tf.transpose(unexplained)
 
-    before = {key: p.unconstrained_variable.numpy() for key, p in parameters.items()}
     at_once = 1 if moving else _DRAWS_AT_ONCE
-    try:
+    with restored([p.unconstrained_variable for p in parameters.values()]):
         for key, value in fixed.items():
             parameters[key].assign(value)
         with progress_bar(progress, total=len(draws[name]), unit="draw") as bar:
@@ -202,9 +201,6 @@ def conditionals(
                 values = draws[name][start : start + at_once]
                 yield conditional(tf.constant(values, default_float()))
                 bar.update(len(values))
-    finally:
-        for key, parameter in parameters.items():
-            parameter.unconstrained_variable.assign(before[key])
 
 
 def _constants(

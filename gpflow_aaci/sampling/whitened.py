@@ -22,7 +22,7 @@ from ..algebra.projection import Prior, Projection, project
 from ..data.rows import check_pair
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
-from ..models.shared import k_diag
+from ..models.shared import k_diag, with_jitter
 from ..validation import as_matrix, as_observed, checked_data
 from .conditionals import f_mean, of_each_latent
 
@@ -148,10 +148,8 @@ def prior_covariance(model: AnyModel) -> tf.Tensor:
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.prior_covariance()
     if isinstance(model, FullGP):
-        K = model.kernel(tf.convert_to_tensor(model.data[0]))
-        K += default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype)
-    else:
-        K = covariances.Kuu(model.inducing_variable, model.kernel, jitter=default_jitter())
+        return with_jitter(model.kernel, tf.convert_to_tensor(model.data[0]))
+    K = covariances.Kuu(model.inducing_variable, model.kernel, jitter=default_jitter())
     return K if len(K.shape) == 3 else K[None]
 
 
