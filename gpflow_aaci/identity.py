@@ -16,6 +16,8 @@ _NOT_ITS_OWN = ("_name", "_name_scope", "_scope_name")
 _TENSORFLOWS = "_self_"
 _OF_TFP = ("validate_args", "allow_nan_stats", "name", "parameters", "validate_event_size")
 
+_BASES = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd
+
 
 def facts(thing: Any, without: Collection[str] = ()) -> dict[str, str]:
     """
@@ -38,6 +40,34 @@ def digest(arrays: Sequence[AnyNDArray]) -> str:
         sha256.update(f"{array.dtype}{array.shape}".encode())
         sha256.update(np.ascontiguousarray(array).tobytes())
     return sha256.hexdigest()
+
+
+def rows_digest(X: AnyNDArray, Y: AnyNDArray, first: int = 0) -> AnyNDArray:
+    """
+    [2] uint64: what rows X [N, D], Y [N, P] are, the first of them being of number ``first``.
+
+    Those of consecutive parts add up, in chunks and on workers; see :func:`shifted`.
+    """
+    words = np.concatenate([np.asarray(part, np.float64) for part in (X, Y)], 1).view(np.uint64)
+    shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()
+    seed = np.uint64(int.from_bytes(hashlib.sha256(shape).digest()[:8], "big"))
+    factors = np.random.default_rng(0).integers(0, 2**63, words.shape[1], np.uint64) * 2 + 1
+    of_row = np.full(len(X), seed)
+    for column, factor in zip(words.T, factors, strict=True):
+        of_row += (column ^ (column >> np.uint64(29))) * factor
+    sums = []
+    for number, base in enumerate(_BASES, 1):
+        mixed = (of_row ^ (of_row >> np.uint64(31))) * np.uint64(_BASES[0] ^ number << 40)
+        mixed ^= mixed >> np.uint64(27)
+        powers = np.full(len(X), base, np.uint64)
+        powers[:1] = pow(base, first, 2**64)
+        sums.append(np.sum(mixed * np.cumprod(powers, dtype=np.uint64), dtype=np.uint64))
+    return np.array(sums, np.uint64)
+
+
+def shifted(of_rows: AnyNDArray, first: int) -> AnyNDArray:
+    """A :func:`rows_digest` with every row's number larger by ``first``."""
+    return of_rows * np.array([pow(base, first, 2**64) for base in _BASES], np.uint64)
 
 
 def _collect(

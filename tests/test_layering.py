@@ -16,6 +16,7 @@ ORDER = [
     "validation",
     "progress",
     "identity",
+    "workers",
     "special",
     "inverse_laplace",
     "distributions.parameters",

@@ -19,6 +19,7 @@ from .rows import (
     check_pair,
     known_num_data,
     refuse_where_kept,
+    refuse_where_workers_keep,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "next_batch",
     "over_batches",
     "refuse_where_kept",
+    "refuse_where_workers_keep",
 ]

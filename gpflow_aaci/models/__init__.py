@@ -3,7 +3,7 @@
 from .posteriors import refresh_posteriors
 from .shared import check_model
 from .svgp import AugmentedSVGP
-from .variables import hyperparameters, local, strategy_of
+from .variables import hyperparameters, local
 from .vgp import AugmentedVGP
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
@@ -16,5 +16,4 @@ __all__ = [
     "hyperparameters",
     "local",
     "refresh_posteriors",
-    "strategy_of",
 ]

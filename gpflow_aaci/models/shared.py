@@ -25,6 +25,7 @@ from ..algebra.terms import Term, mixed
 from ..data import OnePass, Rows, check_pair, refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
 from ..validation import as_matrix, checked_data
+from ..workers import num_workers, strategy_of
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
@@ -68,6 +69,7 @@ class Augmented(gpflow.models.GPModel):
             input_dim=self.input_dim,
             num_data=num_data,
             check_labels=self.likelihood.check_observations,
+            may_be_empty=num_workers(self.strategy) > 1,  # others have rows
         )
 
     @property
@@ -93,6 +95,11 @@ class Augmented(gpflow.models.GPModel):
             return one, lambda: to_default_float(one.num_data / one.num_rows)
         X, Y, scale = self.checked_batch(data)
         return [(X, Y)], lambda: scale
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """That in whose scope the model was made."""
+        return strategy_of([self.q_mu.unconstrained_variable])
 
     # ---- latent GPs and outputs ----
 

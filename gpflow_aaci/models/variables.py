@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from ..workers import replica_here, strategy_of
 from .shared import Augmented
 
 
@@ -14,27 +15,11 @@ def hyperparameters(model: Augmented) -> list[tf.Variable]:
     return [variable for variable in model.trainable_variables if id(variable) not in not_hyper]
 
 
-def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
-    """
-    That whose scope they were made in.
-
-    :raises ValueError: where it has several devices, which nothing here keeps in step.
-    """
-    mirrored = [v for v in variables if isinstance(v, tf.distribute.DistributedValues)]
-    strategy = mirrored[0].distribute_strategy if mirrored else tf.distribute.get_strategy()
-    if strategy.num_replicas_in_sync > 1:
-        raise ValueError(
-            "model must be on one device. Found: variables of a "
-            f"{type(strategy).__name__} with {strategy.num_replicas_in_sync}."
-        )
-    return strategy
-
-
 def local(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """What tapes watch: the variables, or those on the one device that they are mirrored to."""
-    strategy_of(variables)
+    """What tapes watch: the variables, or what they are on the device that runs this code."""
+    at = replica_here(strategy_of(variables))
     return [
-        v.distribute_strategy.experimental_local_results(v)[0]
+        v.distribute_strategy.experimental_local_results(v)[at]
         if isinstance(v, tf.distribute.DistributedValues)
         else v
         for v in variables
