@@ -332,7 +332,24 @@ class OmegaThroughput(Experiment):
     rounds: PositiveInt = 15
 
 
-Single = Convergence | AugmentationGap | StepTime | LongRun | Sampling | OmegaThroughput | Streaming
+class Scaling(Experiment):
+    experiment: Literal["scaling"]
+    rows: list[PositiveInt] = Field([50_000, 500_000], min_length=1)  # of all workers together
+    input_dim: list[PositiveInt] = Field([18], min_length=1)
+    num_inducing: list[PositiveInt] = Field([100, 200], min_length=1)
+    repeats: PositiveInt = 3
+
+
+Single = (
+    Convergence
+    | AugmentationGap
+    | StepTime
+    | LongRun
+    | Sampling
+    | OmegaThroughput
+    | Streaming
+    | Scaling
+)
 
 
 class Suite(Experiment):

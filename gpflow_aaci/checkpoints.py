@@ -22,7 +22,7 @@ from gpflow.config import default_float, default_jitter
 
 from .data import known_num_data
 from .identity import digest, facts
-from .models import AugmentedModel
+from .models import AugmentedModel, heed_trainable
 from .workers import check_agreement, is_chief, num_workers, sum_over_workers, together
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
@@ -53,9 +53,7 @@ def save_checkpoint(
     together(strategy, save)
 
 
-def _save(
-    directory: Path, step: int, run: Run, write: Callable[[Path], None], keep: int
-) -> None:
+def _save(directory: Path, step: int, run: Run, write: Callable[[Path], None], keep: int) -> None:
     final = directory / f"step-{step:010d}"
     unfinished = final.with_suffix(_UNFINISHED)
     if final.exists():  # this very step has been kept
@@ -80,9 +78,7 @@ def _save(
         raise OSError(error.errno, message, str(final)) from error
 
 
-def latest_checkpoint(
-    directory: Path, run: Run, strategy: tf.distribute.Strategy
-) -> Path | None:
+def latest_checkpoint(directory: Path, run: Run, strategy: tf.distribute.Strategy) -> Path | None:
     """
     The folder of the latest checkpoint in ``directory``, or None where there is none.
 
@@ -229,6 +225,7 @@ def check_same_program(model: AugmentedModel, call: str, **options: Any) -> None
     :raises ValueError: on every worker, unless all make the same call with models that are the
         same, in what is learnt, too.
     """
+    heed_trainable(model)
     if num_workers(model.strategy) > 1:
         values = {
             f"the value of {path}": digest([parameter.numpy()])

@@ -1,9 +1,9 @@
 """
 The one home of what workers tell each other, on TensorFlow's own ``tf.distribute``.
 
-A worker is a process, of ``MultiWorkerMirroredStrategy``; each may have several devices, as has the
-one process of ``MirroredStrategy``. All run the same program on rows of their own. What is here must
-be called on all of them, in the same order; with one worker it says and changes nothing.
+A worker is a process, of ``MultiWorkerMirroredStrategy``; each may have several devices, as has
+the one process of ``MirroredStrategy``. All run the same program on rows of their own. What is here
+must be called on all of them, in the same order; with one worker it says and changes nothing.
 """
 
 import functools
@@ -75,8 +75,11 @@ def sum_over_workers(
         return list(tensors)
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     flat = tf.concat([tf.reshape(tf.cast(t, tf.float64), [-1]) for t in tensors], 0)
-    with naming_the_lost(strategy):
-        total = _all_reduce(strategy)(flat)
+    if tf.inside_function():
+        total = _all_reduce(strategy, flat)
+    else:
+        with naming_the_lost(strategy):
+            total = _compiled_all_reduce(strategy, len(flat))(flat)
     parts = tf.split(total, [tf.size(t) for t in tensors])
     return [
         tf.ensure_shape(tf.cast(tf.reshape(part, tf.shape(t)), t.dtype), t.shape)
@@ -132,6 +135,11 @@ def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: in
         raise failure
     first = int(np.flatnonzero(marks == 0)[0])
     raise RuntimeError(f"worker {first} failed: {said[first]}")
+
+
+def any_worker(strategy: tf.distribute.Strategy, here: bool) -> bool:
+    """Whether it is so on one of them."""
+    return here if num_workers(strategy) == 1 else bool(of_each_worker(strategy, [here]).any())
 
 
 def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) -> None:
@@ -215,17 +223,19 @@ def _silent(strategy: tf.distribute.Strategy) -> list[int]:
     return silent
 
 
-@functools.lru_cache(maxsize=4)
-def _all_reduce(strategy: tf.distribute.Strategy) -> Any:
-    def total(flat: tf.Tensor) -> tf.Tensor:
-        def of_device() -> tf.Tensor:
-            own = flat if replica_here(strategy) == 0 else tf.zeros_like(flat)
-            return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(own))
+def _all_reduce(strategy: tf.distribute.Strategy, flat: tf.Tensor) -> tf.Tensor:
+    def of_device() -> tf.Tensor:
+        own = flat if replica_here(strategy) == 0 else tf.zeros_like(flat)
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(own))
 
-        return strategy.experimental_local_results(strategy.run(of_device))[0]
+    return strategy.experimental_local_results(strategy.run(of_device))[0]
 
-    # Compiled: a collective of a graph has one key for good, an eager one another at every call.
-    return tf.function(total, autograph=False)
+
+@functools.lru_cache(maxsize=1_000)
+def _compiled_all_reduce(strategy: tf.distribute.Strategy, size: int) -> Any:
+    # A collective of a graph has one key for good, an eager one another at every call.
+    total = tf.function(functools.partial(_all_reduce, strategy), autograph=False)
+    return total.get_concrete_function(tf.TensorSpec([size], tf.float64))
 
 
 def _texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:

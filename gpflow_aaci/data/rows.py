@@ -221,7 +221,7 @@ class Shard(Data):
         self._own, self._strategy, self.progress = own, strategy, own.progress
         counts = of_each_worker(strategy, [own.num_rows])[:, 0]
         self.num_rows = int(counts.sum())
-        self._first = int(counts[: worker_index(strategy)].sum())
+        self.first = int(counts[: worker_index(strategy)].sum())
         self.num_data = float(self.num_rows) if num_data is None else num_data
         if self.num_data < self.num_rows:
             raise ValueError(
@@ -231,7 +231,7 @@ class Shard(Data):
 
     @property
     def digest(self) -> AnyNDArray:
-        halves = shifted(self._own.digest, self._first).view(np.uint32)
+        halves = shifted(self._own.digest, self.first).view(np.uint32)
         of_each = of_each_worker(self._strategy, halves).astype(np.uint32)
         return of_each.view(np.uint64).sum(0, dtype=np.uint64)
 
@@ -241,7 +241,7 @@ class Shard(Data):
     chunks = _chunks  # with the bar of its own rows
 
     def taken(self, numbers: AnyNDArray) -> Data:
-        numbers = numbers - self._first
+        numbers = numbers - self.first
         here = numbers[(numbers >= 0) & (numbers < self._own.num_rows)]
         own = together(self._strategy, lambda: self._own.taken(here))
         return Shard(own, self._strategy, self.num_data)

@@ -153,9 +153,9 @@ class AlternatingOptimizer(tf.Module):
             if variables:
                 strategy = strategy_of(variables)
                 of_each = float(strategy.num_replicas_in_sync)  # whose gradients it adds up
-                descents = [(-g / of_each, v) for g, v in zip(gradients, variables, strict=True)]
+                pairs = list(zip(gradients, variables, strict=True))
                 apply = self.hyperparameter_optimizer.apply_gradients
-                strategy.run(lambda: apply(descents))
+                strategy.run(lambda: apply([(-g / of_each, v) for g, v in pairs]))
             self.step_size.assign(tf.cast(step_size, tf.float64))
             done = self.step.assign_add(1)
         with tf.control_dependencies([done]):
@@ -262,9 +262,7 @@ def _squares(A: tf.Tensor, potential: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.reduce_sum(squares), tf.cast(tf.shape(A)[-1], A.dtype)
 
 
-def _noise(
-    squares: tf.Tensor, size: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor
-) -> tf.Tensor:
+def _noise(squares: tf.Tensor, size: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """tr Var of λ̂₁ = scale · Σ_i A_i potential_i over batches drawn without replacement."""
     total = tf.square(scale) * squares
     about_mean = total - tf.reduce_sum(tf.square(target_1)) / size

@@ -24,8 +24,8 @@ from ..data import (
     refuse_where_workers_keep,
 )
 from ..models import AugmentedModel, check_model, refresh_posteriors
-from ..workers import is_single, num_workers, over_devices, sum_over_workers, together
 from ..validation import Check, check_finite, require
+from ..workers import is_single, num_workers, over_devices, sum_over_workers, together
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 

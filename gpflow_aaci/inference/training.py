@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import RegressionData
+from gpflow.config import default_float
 from gpflow.monitor import Monitor, MonitorTaskGroup
+from gpflow.utilities import to_default_float
 
 from ..checkpoints import (
     check_objective,
@@ -24,12 +26,23 @@ from ..data import Batches, as_batches, check_pair
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
+from ..validation import as_default_float
+from ..workers import (
+    any_worker,
+    is_chief,
+    naming_the_lost,
+    num_workers,
+    sum_over_workers,
+    together,
+)
 from .alternating import AlternatingOptimizer
+from .optimizers import agree_once, scale_of
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_ENDED = object()
 _VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
 
 
@@ -80,8 +93,16 @@ def train(
     """
     _check(num_steps, batch_size, evaluate_every, checkpoint_every, early_stopping, test_data)
     check_model(model)
-    batches = as_batches(model, data, batch_size, seed)
-    test = None if test_data is None else _checked_test_data(model, test_data)
+    strategy = model.strategy
+    shown = {"num_steps": num_steps, "batch_size": batch_size, "seed": seed}
+    shown |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
+    shown |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
+    agree_once(model, "train", **shown, test_data=test_data is not None)
+    progress = progress and is_chief(strategy)
+    batches = together(strategy, lambda: as_batches(model, data, batch_size, seed, strategy))
+    test = None
+    if test_data is not None:
+        test = together(strategy, lambda: _checked_test_data(model, test_data))
     optimizer = optimizer or AlternatingOptimizer()
     optimizer.build(model)
     elbo, nll = _evaluators(model, batches, test)
@@ -93,7 +114,7 @@ def train(
             f"{checkpoint_dir} is of step {done}.",
             stacklevel=2,
         )
-    step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
+    step = _compiled_step(model, optimizer, batches)
     seconds = history[-1].seconds if history else 0.0
 
     def record() -> Record:
@@ -103,10 +124,16 @@ def train(
         interrupts() as interrupted,
         progress_bar(progress, total=num_steps, initial=done, unit="step") as bar,
     ):
-        while done < num_steps and not (interrupted() or should_stop(history, early_stopping)):
+        while done < num_steps and not (
+            any_worker(strategy, interrupted()) or should_stop(history, early_stopping)
+        ):
             began = time.perf_counter()
             try:
-                step(model, next(batches), num_data=batches.num_data)
+                batch = together(strategy, lambda: next(batches, _ENDED))
+                if any_worker(strategy, batch is _ENDED):
+                    raise StopIteration
+                with naming_the_lost(strategy):
+                    step(batch)
             except StopIteration:
                 warnings.warn(
                     f"data ended after {done} of {num_steps} steps: a dataset goes on where it is "
@@ -120,7 +147,7 @@ def train(
                 ) from error
             seconds += time.perf_counter() - began
             done += 1
-            if monitor is not None:
+            if monitor is not None and is_chief(strategy):
                 monitor(done)
             if done % evaluate_every == 0:
                 history.append(record())
@@ -136,6 +163,23 @@ def train(
     import pandas as pd  # here, as training does without it
 
     return pd.DataFrame(history, columns=list(Record._fields))
+
+
+def _compiled_step(
+    model: AugmentedModel, optimizer: AlternatingOptimizer, batches: Batches
+) -> Callable[[RegressionData | None], object]:
+    if num_workers(model.strategy) == 1:
+        step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
+        return lambda batch: step(model, batch, num_data=batches.num_data)
+    # Traced once, whatever the batches: collectives of one tracing belong together.
+    columns = model.input_dim, model.num_observed
+    specs = [tf.TensorSpec([None, number], default_float()) for number in columns]
+    of_rows = tf.function(
+        lambda X, Y: optimizer.minimize(model, (X, Y), num_data=batches.num_data),
+        input_signature=specs,
+        autograph=False,
+    )
+    return lambda batch: of_rows(*map(as_default_float, batch))
 
 
 def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
@@ -182,13 +226,30 @@ def _evaluators(
     def watched_elbo() -> tf.Tensor:
         return model.scaled_elbo(*model.checked_batch(batches.watched, batches.num_data))
 
+    def test_nll() -> tf.Tensor:
+        return -tf.reduce_mean(model.predict_log_density(test_data))
+
     elbo = tf.function(watched_elbo, autograph=False)
-    if test_data is None:
-        return elbo, lambda: tf.constant(np.nan)
-    nll = tf.function(
-        lambda: -tf.reduce_mean(model.predict_log_density(test_data)), autograph=False
-    )
-    return elbo, nll
+    nll = tf.function(test_nll, autograph=False)
+    strategy = model.strategy
+    if num_workers(strategy) > 1:
+        of_own, nll_of_own = model.scaled_elbo, nll
+
+        def elbo() -> tf.Tensor:
+            X, Y = model.checked_rows(batches.watched)
+            one, none = to_default_float(1.0), to_default_float(0.0)
+            worth = of_own(X, Y, one) - of_own(X[:0], Y[:0], one)
+            total, rows = sum_over_workers(strategy, [worth, tf.shape(X)[0]])
+            scale = scale_of(model, rows, batches.num_data)
+            return scale * total + of_own(X[:0], Y[:0], none)
+
+        def nll() -> tf.Tensor:
+            assert test_data is not None
+            rows = len(test_data[0])
+            total, rows = sum_over_workers(strategy, [rows * nll_of_own(), to_default_float(rows)])
+            return total / rows
+
+    return elbo, (lambda: tf.constant(np.nan)) if test_data is None else nll
 
 
 # ---- checkpoints ----
@@ -210,7 +271,8 @@ class _Kept:
         slots = optimizer.hyperparameter_optimizer
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
-        if batches.iterator is not None:
+        self.strategy = model.strategy
+        if batches.iterator is not None and num_workers(self.strategy) == 1:
             objects["iterator"] = batches.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}
@@ -228,15 +290,17 @@ class _Kept:
         if self.directory is None:
             return
 
+        elbo = float(self.elbo())
+
         def write(folder: Path) -> None:
             try:
                 self.checkpoint.write(str(folder / _VARIABLES))
             except tf.errors.OpError as error:  # a full disk, as TensorFlow says it
                 raise OSError(None, error.message) from error
             (folder / _HISTORY).write_text(json.dumps(history))
-            (folder / _ELBO).write_text(json.dumps(float(self.elbo())))
+            (folder / _ELBO).write_text(json.dumps(elbo))
 
-        save_checkpoint(self.directory, step, self.run, write)
+        save_checkpoint(self.directory, step, self.run, write, self.strategy)
 
     def restore(self) -> tuple[int, list[Record]]:
         """
@@ -247,7 +311,7 @@ class _Kept:
         """
         path = None
         if self.directory is not None:
-            path = latest_checkpoint(self.directory, self.run)
+            path = latest_checkpoint(self.directory, self.run, self.strategy)
         if path is None:
             self.batches.go_to(0)
             return 0, []

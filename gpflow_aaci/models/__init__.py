@@ -3,7 +3,7 @@
 from .posteriors import refresh_posteriors
 from .shared import check_model
 from .svgp import AugmentedSVGP
-from .variables import hyperparameters, local
+from .variables import heed_trainable, hyperparameters, local
 from .vgp import AugmentedVGP
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
@@ -13,6 +13,7 @@ __all__ = [
     "AugmentedSVGP",
     "AugmentedVGP",
     "check_model",
+    "heed_trainable",
     "hyperparameters",
     "local",
     "refresh_posteriors",
