@@ -123,7 +123,8 @@ class _OfArrays(Batches):
     ) -> None:
         self._X, self._Y, self._seed = X, Y, seed
         rows = Shard(Arrays(X, Y, len(X)), strategy, None)
-        self.num_data, self._start = rows.num_rows, rows.first
+        self.num_data = self._num_rows = rows.num_rows
+        self._start = rows.first
         self._size = min(batch_size, self.num_data)
         self._step, self._pass, self._order = 0, -1, np.arange(self.num_data)
         order = np.random.default_rng(seed).permutation(self.num_data)
@@ -134,10 +135,10 @@ class _OfArrays(Batches):
         self._step = step
 
     def __next__(self) -> RegressionData:
-        number, within = divmod(self._step, self.num_data // self._size)
+        number, within = divmod(self._step, self._num_rows // self._size)
         if number != self._pass:
             rng = np.random.default_rng([self._seed, number])
-            self._pass, self._order = number, rng.permutation(self.num_data)
+            self._pass, self._order = number, rng.permutation(self._num_rows)
         self._step += 1
         return self._rows(self._order[within * self._size : (within + 1) * self._size])
 

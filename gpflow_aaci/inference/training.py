@@ -94,10 +94,10 @@ def train(
     _check(num_steps, batch_size, evaluate_every, checkpoint_every, early_stopping, test_data)
     check_model(model)
     strategy = model.strategy
-    shown = {"num_steps": num_steps, "batch_size": batch_size, "seed": seed}
-    shown |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
-    shown |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
-    agree_once(model, "train", **shown, test_data=test_data is not None)
+    options: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "seed": seed}
+    options |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
+    options |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
+    agree_once(model, "train", **options, test_data=test_data is not None)
     progress = progress and is_chief(strategy)
     batches = together(strategy, lambda: as_batches(model, data, batch_size, seed, strategy))
     test = None
@@ -179,7 +179,12 @@ def _compiled_step(
         input_signature=specs,
         autograph=False,
     )
-    return lambda batch: of_rows(*map(as_default_float, batch))
+
+    def of_batch(batch: RegressionData | None) -> object:
+        assert batch is not None  # there is data: no model here keeps its own
+        return of_rows(*map(as_default_float, batch))
+
+    return of_batch
 
 
 def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
