@@ -97,13 +97,15 @@ def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
     except _LOST as error:
         if num_workers(strategy) == 1:
             raise
-        own, named = worker_index(strategy), set(map(int, re.findall(r"task:(\d+)", error.message)))
-        lost = sorted(named - {own}) or _silent(strategy)
+        own = worker_index(strategy)
+        # Other tasks in the message are those that report it.
+        _, _, unhealthy = error.message.partition("unhealthy")
+        lost = sorted(set(map(int, re.findall(r"task:(\d+)", unhealthy)))) or _silent(strategy)
         who = f"worker {', '.join(map(str, lost))}" if lost else "a worker"
         raise RuntimeError(
             f"{who} of {num_workers(strategy)} was lost, and worker {own} ends with it. The same "
             "call with the same checkpoint_dir goes on from the latest checkpoint, with any number "
-            f"of workers. ({type(error).__name__}: {error.message.strip().splitlines()[0]})"
+            "of workers."
         ) from error
 
 

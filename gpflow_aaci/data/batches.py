@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
-from ..workers import num_workers
+from ..workers import num_workers, of_each_worker, together
 from .datasets import check_batches, check_not_empty, is_endless
 from .rows import (
     Arrays,
@@ -91,9 +91,12 @@ def as_batches(
     if model.keeps_data:
         return _AllRows(model)
     if isinstance(data, tf.data.Dataset):
-        return _OfDataset(model, data, num_workers(strategy))
+        batches = together(strategy, lambda: _OfDataset(model, data, num_workers(strategy)))
+        if batches.num_data is not None:
+            batches.num_data = int(of_each_worker(strategy, [batches.num_data]).sum())
+        return batches
     check_step_data(model, data)
-    X, Y, _ = (np.asarray(value) for value in model.checked_batch(data))
+    X, Y, _ = together(strategy, lambda: [v.numpy() for v in model.checked_batch(data)])
     return _OfArrays(X, Y, batch_size, seed, strategy)
 
 

@@ -30,7 +30,7 @@ from ..models import (
 from ..validation import check_finite, require
 from ..workers import num_workers, strategy_of, sum_over_workers
 from .bound_gradient import bound_gradient, log_prior_gradient
-from .optimizers import agree_once, check_step_size, finite_q, scale_of
+from .optimizers import agree_once, check_step_size, finite_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 
 # Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
@@ -135,7 +135,7 @@ class AlternatingOptimizer(tf.Module):
         rows = model.checked_batch(batch, num_data)
         if num_workers(model.strategy) > 1:
             (num_rows,) = sum_over_workers(model.strategy, [tf.shape(rows[0])[0]])
-            rows = *rows[:2], scale_of(model, num_rows, num_data)
+            rows = *rows[:2], model.scale_of(num_rows, num_data)
         with tf.GradientTape() as tape:
             prior = model.prior(rows[0])
         projection = project(prior)

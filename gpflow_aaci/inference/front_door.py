@@ -9,6 +9,7 @@ from gpflow.base import RegressionData
 
 from ..data import is_endless, known_num_data
 from ..models import AugmentedModel, check_model
+from ..workers import is_chief
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .stopping import EarlyStopping, Record, should_stop
@@ -73,11 +74,12 @@ def fit(
         changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
+    progress = progress and is_chief(model.strategy)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     by = _trained if has_no_end else _collapsed
     found = by(model, data, seed, checkpoint_dir, progress)
     rows = _some_rows(data, known_num_data(model) or 0) if has_no_end else data
-    augmented, standard = map(float, model.both_elbos(rows, progress=progress))
+    augmented, standard = map(float, model.both_elbos_of_all(rows, progress=progress))
     X, _ = next(iter(model.rows_and_scale(rows)[0]))
     said = tuple(advice(model, X.numpy()))
     return Fit(**found, standard_elbo=standard, gap=standard - augmented, warnings=said)

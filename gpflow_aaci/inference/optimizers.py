@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
-from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian, damped, optimal_naturals, with_latent
@@ -168,17 +167,7 @@ def _sums_of_all(
 
     sums = together(strategy, own) if tf.executing_eagerly() else own()
     *total, num_rows = sum_over_workers(strategy, sums)
-    return chol, q_v, Statistics(*total).times(scale_of(model, num_rows))
-
-
-def scale_of(
-    model: AugmentedModel, num_rows: tf.Tensor, num_data: TensorType | None = None
-) -> tf.Tensor:
-    """What multiplies a sum over rows, ``num_rows`` on all workers together."""
-    known = num_data if model.num_data is None else model.num_data
-    if known is None:
-        return tf.ones([], default_float())
-    return to_default_float(known) / to_default_float(num_rows)
+    return chol, q_v, Statistics(*total).times(model.scale_of(num_rows))
 
 
 _AGREED: "weakref.WeakSet[AugmentedModel]" = weakref.WeakSet()

@@ -36,7 +36,7 @@ from ..workers import (
     together,
 )
 from .alternating import AlternatingOptimizer
-from .optimizers import agree_once, scale_of
+from .optimizers import agree_once
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def train(
     options |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
     agree_once(model, "train", **options, test_data=test_data is not None)
     progress = progress and is_chief(strategy)
-    batches = together(strategy, lambda: as_batches(model, data, batch_size, seed, strategy))
+    batches = as_batches(model, data, batch_size, seed, strategy)
     test = None
     if test_data is not None:
         test = together(strategy, lambda: _checked_test_data(model, test_data))
@@ -245,7 +245,7 @@ def _evaluators(
             one, none = to_default_float(1.0), to_default_float(0.0)
             worth = of_own(X, Y, one) - of_own(X[:0], Y[:0], one)
             total, rows = sum_over_workers(strategy, [worth, tf.shape(X)[0]])
-            scale = scale_of(model, rows, batches.num_data)
+            scale = model.scale_of(rows, batches.num_data)
             return scale * total + of_own(X[:0], Y[:0], none)
 
         def nll() -> tf.Tensor:

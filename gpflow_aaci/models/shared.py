@@ -96,6 +96,13 @@ class Augmented(gpflow.models.GPModel):
         X, Y, scale = self.checked_batch(data)
         return [(X, Y)], lambda: scale
 
+    def scale_of(self, num_rows: TensorType, num_data: int | None = None) -> tf.Tensor:
+        """What multiplies a sum over ``num_rows`` rows, all that there are unless told."""
+        known = num_data if self.num_data is None else self.num_data
+        if known is None:
+            return tf.ones([], default_float())
+        return to_default_float(known) / to_default_float(num_rows)
+
     @property
     def strategy(self) -> tf.distribute.Strategy:
         """That in whose scope the model was made."""
