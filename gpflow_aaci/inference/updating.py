@@ -91,9 +91,9 @@ def update(
     if not isinstance(max_steps, int) or max_steps < 1:
         raise ValueError(f"max_steps must be an integer of at least 1. Found: {max_steps!r}.")
     if num_workers(model.strategy) > 1:
-        found = f"{num_workers(model.strategy)} workers"
         raise ValueError(
-            f"model must be of one process: update does not sum over workers. Found: {found}."
+            "model must be of one process, as update does not sum over workers. "
+            f"Found: {num_workers(model.strategy)} of them."
         )
     rows = as_data(model, data, progress, unscaled=True)
     Z = None if inducing_variable is None else new_points(model, inducing_variable)
