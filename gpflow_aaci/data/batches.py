@@ -11,14 +11,8 @@ from gpflow.base import AnyNDArray, RegressionData
 from ..identity import digest
 from ..workers import num_workers, of_each_worker, together
 from .datasets import check_batches, check_not_empty, is_endless
-from .rows import (
-    Arrays,
-    Model,
-    Shard,
-    known_num_data,
-    refuse_where_kept,
-    refuse_where_workers_keep,
-)
+from .rows import Arrays, Model, known_num_data, refuse_where_kept
+from .shards import Shard, refuse_where_workers_keep
 
 WATCHED_ROWS = 2_000
 

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.monitor import Monitor, MonitorTaskGroup
-from gpflow.utilities import to_default_float
 
 from ..checkpoints import (
     check_objective,
@@ -32,12 +30,12 @@ from ..workers import (
     is_chief,
     naming_the_lost,
     num_workers,
-    sum_over_workers,
     together,
 )
 from .alternating import AlternatingOptimizer
 from .optimizers import agree_once
 from .stopping import EarlyStopping, Record, interrupts, should_stop
+from .watching import evaluators
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +103,7 @@ def train(
         test = together(strategy, lambda: _checked_test_data(model, test_data))
     optimizer = optimizer or AlternatingOptimizer()
     optimizer.build(model)
-    elbo, nll = _evaluators(model, batches, test)
+    elbo, nll = evaluators(model, batches, test)
     kept = _Kept(model, optimizer, batches, elbo, checkpoint_dir)
     done, history = kept.restore()
     if done >= num_steps:
@@ -220,41 +218,6 @@ def _check(
     for name, count in counts.items():
         if not isinstance(count, int) or count < 1:
             raise ValueError(f"{name} must be an integer of at least 1. Found: {count!r}.")
-
-
-# ---- evaluation ----
-
-
-def _evaluators(
-    model: AugmentedModel, batches: Batches, test_data: RegressionData | None
-) -> tuple[Callable[[], tf.Tensor], Callable[[], tf.Tensor]]:
-    def watched_elbo() -> tf.Tensor:
-        return model.scaled_elbo(*model.checked_batch(batches.watched, batches.num_data))
-
-    def test_nll() -> tf.Tensor:
-        return -tf.reduce_mean(model.predict_log_density(test_data))
-
-    elbo = tf.function(watched_elbo, autograph=False)
-    nll = tf.function(test_nll, autograph=False)
-    strategy = model.strategy
-    if num_workers(strategy) > 1:
-        of_own, nll_of_own = model.scaled_elbo, nll
-
-        def elbo() -> tf.Tensor:
-            X, Y = model.checked_rows(batches.watched)
-            one, none = to_default_float(1.0), to_default_float(0.0)
-            worth = of_own(X, Y, one) - of_own(X[:0], Y[:0], one)
-            total, rows = sum_over_workers(strategy, [worth, tf.shape(X)[0]])
-            scale = model.scale_of(rows, batches.num_data)
-            return scale * total + of_own(X[:0], Y[:0], none)
-
-        def nll() -> tf.Tensor:
-            assert test_data is not None
-            rows = len(test_data[0])
-            total, rows = sum_over_workers(strategy, [rows * nll_of_own(), to_default_float(rows)])
-            return total / rows
-
-    return elbo, (lambda: tf.constant(np.nan)) if test_data is None else nll
 
 
 # ---- checkpoints ----
