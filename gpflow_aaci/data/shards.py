@@ -65,11 +65,10 @@ def as_data(
     """
     What a full-batch method passes over.
 
-    :param strategy: on whose workers are rows, those of each being given to it; or devices.
-
     :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
         the rows; none for ``AugmentedVGP``.
     :param unscaled: whether the rows stand for themselves alone, whatever ``num_data``.
+    :param strategy: on whose workers are rows, those of each being given to it; or devices.
     :raises ValueError: for bad data.
     """
     if strategy is not None and not is_single(strategy):
