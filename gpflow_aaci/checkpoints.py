@@ -21,7 +21,7 @@ import tensorflow as tf
 from gpflow.config import default_float, default_jitter
 
 from .data import known_num_data
-from .identity import digest, facts
+from .identity import digest, facts, shown_value
 from .models import AugmentedModel, heed_trainable
 from .workers import check_agreement, is_chief, num_workers, sum_over_workers, together
 
@@ -228,7 +228,7 @@ def check_same_program(model: AugmentedModel, call: str, **options: Any) -> None
     heed_trainable(model)
     if num_workers(model.strategy) > 1:
         values = {
-            f"the value of {path}": digest([parameter.numpy()])
+            f"the value of {path}": shown_value(parameter.numpy())
             for path, parameter in gpflow.utilities.parameter_dict(model).items()
         }
         facts = {f"{path} of the model": fact for path, fact in describe(model).items()}

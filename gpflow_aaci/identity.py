@@ -76,7 +76,7 @@ def _collect(
     parts: Mapping[str, Any] = {}
     own: Callable[[str], str] = (path + "." if path else "").__add__
     if isinstance(thing, Parameter):
-        value = "learnt" if thing.trainable or path in without else _value(thing.numpy())
+        value = "learnt" if thing.trainable or path in without else shown_value(thing.numpy())
         found[path] = f"{tuple(thing.shape)} {thing.dtype.name} {value}"
         parts = {"transform": thing.transform, "prior": thing.prior, "prior_on": thing.prior_on}
         parts = {name: part for name, part in parts.items() if part is not None}
@@ -85,7 +85,7 @@ def _collect(
     elif path in without:
         return
     elif isinstance(thing, np.ndarray | np.generic) or tf.is_tensor(thing):
-        found[path] = _value(np.asarray(thing))
+        found[path] = shown_value(np.asarray(thing))
     elif isinstance(thing, bool | int | float | complex | str | bytes | slice | enum.Enum | None):
         found[path] = repr(thing)
     elif id(thing) in seen:  # shared, or a circle
@@ -132,5 +132,6 @@ def _kind(thing: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _value(value: AnyNDArray) -> str:
+def shown_value(value: AnyNDArray) -> str:
+    """Itself, if small, else its SHA-256."""
     return repr(value.tolist()) if value.size <= 4 else digest([value])
