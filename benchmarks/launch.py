@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import socket
@@ -100,6 +99,8 @@ def _own_network() -> Iterator[Callable[[], None] | None]:
 
 
 def _new_network() -> None:
+    import fcntl  # here, as Windows has none
+
     user, group = os.getuid(), os.getgid()
     _checked("unshare", _NEW_USER | _NEW_NETWORK)
     for name, text in (

@@ -151,7 +151,7 @@ def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) 
     """
     if num_workers(strategy) == 1:
         return
-    said = [json.loads(text) for text in _texts(strategy, json.dumps(facts))]
+    said = [json.loads(text) for text in _texts(strategy, json.dumps(facts, default=repr))]
     for number, other in enumerate(said):
         for key in sorted({*said[0], *other}):
             ours, theirs = said[0].get(key), other.get(key)
