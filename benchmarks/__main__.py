@@ -14,6 +14,7 @@ import typer
 from . import keep_tensorflow_quiet
 from .cache import read_metrics
 from .config import ConfigError, Single, load_config, parts
+from .launch import launched
 from .report import print_table, write_environment, write_report
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -53,6 +54,21 @@ def run(
             metrics = metrics.drop(columns="sha256", errors="ignore")
             metrics.to_csv(part.output / "metrics.csv", index=False)
             _report(part, config_path.stem, quiet)
+
+
+@app.command()
+def launch(
+    config_path: _ConfigPath,
+    workers: Annotated[int, typer.Option(min=1, help="processes on this machine")] = 2,
+    overrides: _Overrides = None,
+) -> None:
+    """Run an experiment on workers on this machine; what the chief, worker 0, says is shown."""
+    with _clear_errors():
+        for part in parts(load_config(config_path, overrides or ())):
+            if part.experiment != "scaling":
+                found = f"Found: {part.experiment!r}."
+                raise ConfigError(f'launch is for the experiment "scaling". {found}')
+    raise typer.Exit(launched(config_path, workers, overrides or []))
 
 
 @app.command()

@@ -343,6 +343,14 @@ class Mixtures(Experiment):
     seeds: Seeds = [0]  # of the split, and of where components start
 
 
+class Scaling(Experiment):
+    experiment: Literal["scaling"]
+    rows: list[PositiveInt] = Field([50_000, 500_000], min_length=1)  # of all workers together
+    input_dim: list[PositiveInt] = Field([18], min_length=1)
+    num_inducing: list[PositiveInt] = Field([100, 200], min_length=1)
+    repeats: PositiveInt = 3
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -352,6 +360,7 @@ Single = (
     | OmegaThroughput
     | Streaming
     | Mixtures
+    | Scaling
 )
 
 

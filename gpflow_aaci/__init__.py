@@ -22,6 +22,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
 ``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
 ``inference.updating``                ``update``: new rows, q in the place of the prior
+``workers``                           sums over the rows of several machines
 ``sampling``                          the exact sampler
 ``predictions``                       of f and y from its draws; the law of y, from q too
 ``criticism``                         leave-one-out, calibration; ``plots`` draws it and the fit

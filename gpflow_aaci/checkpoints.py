@@ -15,13 +15,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float, default_jitter
 
 from .data import known_num_data
-from .identity import digest, facts
-from .models import AugmentedModel
+from .identity import digest, facts, shown_value
+from .models import AugmentedModel, heed_trainable
+from .workers import check_agreement, is_chief, num_workers, sum_over_workers, together
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
 
@@ -30,13 +32,28 @@ Run = Mapping[str, Any]
 
 
 def save_checkpoint(
-    directory: Path, step: int, run: Run, write: Callable[[Path], None], keep: int = 2
+    directory: Path,
+    step: int,
+    run: Run,
+    write: Callable[[Path], None],
+    strategy: tf.distribute.Strategy,
+    keep: int = 2,
 ) -> None:
     """
     Have ``write`` fill a folder for ``step``, and drop all but the latest ``keep``.
 
+    :param strategy: of whose workers the chief alone does so.
     :raises OSError: where the disk is full or read-only; older checkpoints are as they were.
     """
+
+    def save() -> None:
+        if is_chief(strategy):
+            _save(directory, step, run, write, keep)
+
+    together(strategy, save)
+
+
+def _save(directory: Path, step: int, run: Run, write: Callable[[Path], None], keep: int) -> None:
     final = directory / f"step-{step:010d}"
     unfinished = final.with_suffix(_UNFINISHED)
     if final.exists():  # this very step has been kept
@@ -61,12 +78,20 @@ def save_checkpoint(
         raise OSError(error.errno, message, str(final)) from error
 
 
-def latest_checkpoint(directory: Path, run: Run) -> Path | None:
+def latest_checkpoint(directory: Path, run: Run, strategy: tf.distribute.Strategy) -> Path | None:
     """
     The folder of the latest checkpoint in ``directory``, or None where there is none.
 
+    :param strategy: whose workers must all see it.
     :raises ValueError: where it is damaged, or of another run; the message says what differs.
     """
+    path = together(strategy, lambda: _latest(directory, run))
+    found = "no checkpoint" if path is None else path.name
+    check_agreement(strategy, {"what is in checkpoint_dir, on storage that all share,": found})
+    return path
+
+
+def _latest(directory: Path, run: Run) -> Path | None:
     found = _checkpoints(directory) if directory.is_dir() else []
     if not found:
         return None
@@ -109,16 +134,23 @@ class PassLog:
     file for each, written beside its place and renamed into it.
     """
 
-    def __init__(self, directory: Path | None = None, run: Run = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        run: Run = MappingProxyType({}),
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
         """
         :param directory: none for a log that keeps nothing.
+        :param strategy: of whose workers the chief alone writes, and all read.
         """
+        self._strategy = strategy or tf.distribute.get_strategy()
         key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
         self._folder = None if directory is None else directory / f"passes-{key}"
 
     def clear(self) -> None:
         """Where a checkpoint has been written, which makes the log superfluous."""
-        if self._folder is not None:
+        if self._folder is not None and is_chief(self._strategy):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def __call__(
@@ -133,16 +165,33 @@ class PassLog:
         if self._folder is None:
             return list(a_pass())
         path = self._folder / f"{digest([np.asarray(part) for part in of])}.npz"
-        if path.exists():
-            with np.load(path) as arrays:
-                return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
+        stored = _stored(path)
+        if _all_have(self._strategy, stored is not None):
+            assert stored is not None
+            return stored
         found = list(a_pass())
-        self._folder.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished.npz")
-        np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
-        _flush(unfinished)
-        unfinished.rename(path)
+        if is_chief(self._strategy):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            unfinished = path.with_suffix(".unfinished.npz")
+            np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
+            _flush(unfinished)
+            unfinished.rename(path)
         return found
+
+
+def _stored(path: Path) -> list[tf.Tensor] | None:
+    """What a pass has found, unless it has not been kept; the chief may just have cleared it."""
+    try:
+        with np.load(path) as arrays:
+            return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
+    except FileNotFoundError:
+        return None
+
+
+def _all_have(strategy: tf.distribute.Strategy, has: bool) -> bool:
+    """Whether every worker has; one that does not see it yet makes all do the pass again."""
+    (count,) = sum_over_workers(strategy, [tf.constant(float(has))])
+    return int(count) == num_workers(strategy)
 
 
 def checkpoint_step(path: Path) -> int:
@@ -169,6 +218,22 @@ def describe(model: AugmentedModel) -> dict[str, str]:
         "num_data": repr(known_num_data(model)),
         "default_jitter": repr(default_jitter()),
     }
+
+
+def check_same_program(model: AugmentedModel, call: str, **options: Any) -> None:
+    """
+    :raises ValueError: on every worker, unless all make the same call with models that are the
+        same, in what is learnt, too.
+    """
+    heed_trainable(model)
+    if num_workers(model.strategy) > 1:
+        values = {
+            f"the value of {path}": shown_value(parameter.numpy())
+            for path, parameter in gpflow.utilities.parameter_dict(model).items()
+        }
+        facts = {f"{path} of the model": fact for path, fact in describe(model).items()}
+        whole = {"the call": call, **options, **facts, **values}
+        check_agreement(model.strategy, whole)
 
 
 def _checkpoints(directory: Path) -> list[Path]:

@@ -16,6 +16,8 @@ _NOT_ITS_OWN = ("_name", "_name_scope", "_scope_name")
 _TENSORFLOWS = "_self_"
 _OF_TFP = ("validate_args", "allow_nan_stats", "name", "parameters", "validate_event_size")
 
+_BASES = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd
+
 
 def facts(thing: Any, without: Collection[str] = ()) -> dict[str, str]:
     """
@@ -40,13 +42,41 @@ def digest(arrays: Sequence[AnyNDArray]) -> str:
     return sha256.hexdigest()
 
 
+def rows_digest(X: AnyNDArray, Y: AnyNDArray, first: int = 0) -> AnyNDArray:
+    """
+    [2] uint64: what rows X [N, D], Y [N, P] are, the first of them being of number ``first``.
+
+    Those of consecutive parts add up, in chunks and on workers; see :func:`shifted`.
+    """
+    words = np.concatenate([np.asarray(part, np.float64) for part in (X, Y)], 1).view(np.uint64)
+    shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()
+    seed = np.uint64(int.from_bytes(hashlib.sha256(shape).digest()[:8], "big"))
+    factors = np.random.default_rng(0).integers(0, 2**63, words.shape[1], np.uint64) * 2 + 1
+    of_row = np.full(len(X), seed)
+    for column, factor in zip(words.T, factors, strict=True):
+        of_row += (column ^ (column >> np.uint64(29))) * factor
+    sums = []
+    for number, base in enumerate(_BASES, 1):
+        mixed = (of_row ^ (of_row >> np.uint64(31))) * np.uint64(_BASES[0] ^ number << 40)
+        mixed ^= mixed >> np.uint64(27)
+        powers = np.full(len(X), base, np.uint64)
+        powers[:1] = pow(base, first, 2**64)
+        sums.append(np.sum(mixed * np.cumprod(powers, dtype=np.uint64), dtype=np.uint64))
+    return np.array(sums, np.uint64)
+
+
+def shifted(of_rows: AnyNDArray, first: int) -> AnyNDArray:
+    """A :func:`rows_digest` with every row's number larger by ``first``."""
+    return of_rows * np.array([pow(base, first, 2**64) for base in _BASES], np.uint64)
+
+
 def _collect(
     thing: Any, path: str, found: dict[str, str], seen: dict[int, str], without: Collection[str]
 ) -> None:
     parts: Mapping[str, Any] = {}
     own: Callable[[str], str] = (path + "." if path else "").__add__
     if isinstance(thing, Parameter):
-        value = "learnt" if thing.trainable or path in without else _value(thing.numpy())
+        value = "learnt" if thing.trainable or path in without else shown_value(thing.numpy())
         found[path] = f"{tuple(thing.shape)} {thing.dtype.name} {value}"
         parts = {"transform": thing.transform, "prior": thing.prior, "prior_on": thing.prior_on}
         parts = {name: part for name, part in parts.items() if part is not None}
@@ -55,7 +85,7 @@ def _collect(
     elif path in without:
         return
     elif isinstance(thing, np.ndarray | np.generic) or tf.is_tensor(thing):
-        found[path] = _value(np.asarray(thing))
+        found[path] = shown_value(np.asarray(thing))
     elif isinstance(thing, bool | int | float | complex | str | bytes | slice | enum.Enum | None):
         found[path] = repr(thing)
     elif id(thing) in seen:  # shared, or a circle
@@ -102,5 +132,6 @@ def _kind(thing: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _value(value: AnyNDArray) -> str:
+def shown_value(value: AnyNDArray) -> str:
+    """Itself, if small, else its SHA-256."""
     return repr(value.tolist()) if value.size <= 4 else digest([value])

@@ -117,6 +117,7 @@ def checked_data(
     input_dim: int | None = None,
     num_data: TensorType | None = None,
     check_labels: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: (),
+    may_be_empty: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
     The training data [N, D], [N, P] as tensors of ``default_float()``, or a clear error.
@@ -149,7 +150,7 @@ def checked_data(
             f"Y must have as many rows as X, and {wording}, {num_observed}.",
             lambda: tf.shape(Y),
         ),
-        Check(N > 0, "X must have at least one row.", lambda: tf.shape(X)),
+        Check((N > 0) | may_be_empty, "X must have at least one row.", lambda: tf.shape(X)),
         check_finite("X", X),
         check_finite("Y", Y),
         *check_labels(Y),

@@ -4,6 +4,7 @@ All that a step on q(v) needs of the data: three sums over them.
 Sums add, so a minibatch (times num_data/|B|), a chunk, a stream and a worker are the same thing.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -47,19 +48,22 @@ def stepped_in_turn(
     Y: TensorType,
     scale: TensorType,
     step_size: TensorType,
+    over_all: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]] = list,
 ) -> Gaussian:
     """
     A natural-gradient step on one latent GP after the other, each at the marginals of the last.
 
     Where the term couples them, a step of size 1 of all at once need not raise it; each of these
     does, if it is an augmented bound. The products are those of one step of all.
+
+    :param over_all: gives the sums over all rows, of those over some, where others have more.
     """
     Fmu, Fvar = (tf.unstack(part, axis=1) for part in marginals(projection, *q))
     mu, sqrt = tf.split(q.mu, q.mu.shape[1], 1), tf.split(q.sqrt, q.mu.shape[1], 0)
     for latent in range(q.mu.shape[1]):
         own = at_latent(projection, latent)
         _, *slopes = term.slopes(X, tf.stack(Fmu, 1), tf.stack(Fvar, 1), Y)
-        a, B = to_q(own, *(slope[:, latent : latent + 1] for slope in slopes))
+        a, B = over_all(to_q(own, *(slope[:, latent : latent + 1] for slope in slopes)))
         target = optimal_naturals(mu[latent], scale * a, scale * B)
         moved = damped(mu[latent], sqrt[latent], *target, step_size)
         mu[latent], sqrt[latent] = moved

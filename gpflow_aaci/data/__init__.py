@@ -3,7 +3,8 @@ The only door for data.
 
 ``rows``: all of them, in as many passes as a full-batch method wants; ``batches``: one after the
 other, for steps. Both take arrays, what pandas gives, a ``tf.data.Dataset`` of batches, or None
-for a model that keeps its own. ``datasets`` reads the last kind; ``parquet`` makes it of files.
+for a model that keeps its own. ``shards`` has those of several workers; ``datasets`` reads the last
+kind but one; ``parquet`` makes it of files.
 """
 
 from .batches import Batches, StepData, as_batches, check_step_data, next_batch
@@ -15,11 +16,11 @@ from .rows import (
     OnePass,
     Rows,
     Stream,
-    as_data,
     check_pair,
     known_num_data,
     refuse_where_kept,
 )
+from .shards import as_data, refuse_where_workers_keep
 
 __all__ = [
     "CHUNK",
@@ -42,4 +43,5 @@ __all__ = [
     "next_batch",
     "over_batches",
     "refuse_where_kept",
+    "refuse_where_workers_keep",
 ]

@@ -9,8 +9,10 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
+from ..workers import num_workers, of_each_worker, together
 from .datasets import check_batches, check_not_empty, is_endless
-from .rows import Model, known_num_data, refuse_where_kept
+from .rows import Arrays, Model, known_num_data, refuse_where_kept
+from .shards import Shard, refuse_where_workers_keep
 
 WATCHED_ROWS = 2_000
 
@@ -61,24 +63,35 @@ class Batches(abc.ABC):
 
 
 def as_batches(
-    model: Model, data: RegressionData | tf.data.Dataset | None, batch_size: int, seed: int
+    model: Model,
+    data: RegressionData | tf.data.Dataset | None,
+    batch_size: int,
+    seed: int,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> Batches:
     """
     What ``train`` steps on.
 
     :param data: X [N, D], Y [N, P]; a dataset of batches; none for ``AugmentedVGP``.
     :param batch_size, seed: of the minibatches of arrays.
+    :param strategy: on whose workers are rows, those of each being given to it. Batches of arrays
+        are then those of one process with all rows, of which this worker has some or none.
     :raises ValueError: for bad data, and a dataset of unknown length for a model that has been
         told none.
     """
     refuse_where_kept(model, data)
+    strategy = strategy or tf.distribute.get_strategy()
+    refuse_where_workers_keep(model, strategy)
     if model.keeps_data:
         return _AllRows(model)
     if isinstance(data, tf.data.Dataset):
-        return _OfDataset(model, data)
+        batches = together(strategy, lambda: _OfDataset(model, data, num_workers(strategy)))
+        if batches.num_data is not None:
+            batches.num_data = int(of_each_worker(strategy, [batches.num_data]).sum())
+        return batches
     check_step_data(model, data)
-    X, Y, _ = (np.asarray(value) for value in model.checked_batch(data))
-    return _OfArrays(X, Y, batch_size, seed)
+    X, Y, _ = together(strategy, lambda: [v.numpy() for v in model.checked_batch(data)])
+    return _OfArrays(X, Y, batch_size, seed, strategy)
 
 
 class _AllRows(Batches):
@@ -97,27 +110,38 @@ class _AllRows(Batches):
 class _OfArrays(Batches):
     """A pass has an order of its own, so that any step's batch can be had at once."""
 
-    def __init__(self, X: AnyNDArray, Y: AnyNDArray, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        X: AnyNDArray,
+        Y: AnyNDArray,
+        batch_size: int,
+        seed: int,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
         self._X, self._Y, self._seed = X, Y, seed
-        self._size = min(batch_size, len(X))
-        self._step, self._pass, self._order = 0, -1, np.arange(len(X))
-        self.num_data = len(X)
-        watched = np.sort(np.random.default_rng(seed).permutation(len(X))[:WATCHED_ROWS])
-        self.watched = self._rows(watched)
-        self.identity = {"data": digest([X, Y]), "batch_size": batch_size, "seed": seed}
+        rows = Shard(Arrays(X, Y, len(X)), strategy, None)
+        self.num_data = self._num_rows = rows.num_rows
+        self._start = rows.first
+        self._size = min(batch_size, self.num_data)
+        self._step, self._pass, self._order = 0, -1, np.arange(self.num_data)
+        order = np.random.default_rng(seed).permutation(self.num_data)
+        self.watched = self._rows(np.sort(order[:WATCHED_ROWS]))
+        self.identity = {"data": rows.identity, "batch_size": batch_size, "seed": seed}
 
     def go_to(self, step: int) -> None:
         self._step = step
 
     def __next__(self) -> RegressionData:
-        number, within = divmod(self._step, len(self._X) // self._size)
+        number, within = divmod(self._step, self._num_rows // self._size)
         if number != self._pass:
             rng = np.random.default_rng([self._seed, number])
-            self._pass, self._order = number, rng.permutation(len(self._X))
+            self._pass, self._order = number, rng.permutation(self._num_rows)
         self._step += 1
         return self._rows(self._order[within * self._size : (within + 1) * self._size])
 
     def _rows(self, at: AnyNDArray) -> RegressionData:
+        at = at - self._start
+        at = at[(at >= 0) & (at < len(self._X))]
         return tf.constant(self._X[at]), tf.constant(self._Y[at])
 
 
@@ -129,7 +153,7 @@ class _OfDataset(Batches):
     that two of them would make the order a matter of chance.
     """
 
-    def __init__(self, model: Model, dataset: tf.data.Dataset) -> None:
+    def __init__(self, model: Model, dataset: tf.data.Dataset, num_workers: int) -> None:
         """
         :raises ValueError: for what is no dataset of batches, and an empty one.
         """
@@ -140,6 +164,7 @@ class _OfDataset(Batches):
         self.identity = {"data": str(dataset.element_spec)}
         self.iterator = iter(dataset)
         self._step = 0
+        self._skips = num_workers > 1  # for a checkpoint is of the chief's iterator alone
         most = min(WATCHED_ROWS, rows)
         self._first: list[RegressionData] = []
         while sum(len(X) for X, _ in self._first) < most:
@@ -154,6 +179,8 @@ class _OfDataset(Batches):
     def go_to(self, step: int) -> None:
         """The iterator is where a checkpoint has put it; this is about the first batches."""
         self._step = step
+        for _ in range(step - len(self._first) if self._skips else 0):
+            next(self.iterator)
 
     def __next__(self) -> RegressionData:
         step = self._step

@@ -5,7 +5,6 @@ A pass gives them in chunks, so that what is summed over them needs memory for o
 """
 
 import abc
-import hashlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray, RegressionData
 
-from ..identity import digest
+from ..identity import rows_digest
 from ..progress import progress_bar
 from . import datasets
 from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, read
@@ -41,13 +40,18 @@ class Data(abc.ABC):
 
     num_rows: int
     num_data: float  # that sums over the rows are scaled to
-    identity: Any  # for checkpoints; what JSON keeps
+    digest: AnyNDArray  # [2], of the rows, see ``identity.rows_digest``
     progress: bool = False  # whether a bar shows each pass
 
     @property
     def scale(self) -> float:
         """num_data / rows."""
         return self.num_data / self.num_rows
+
+    @property
+    def identity(self) -> list[Any]:
+        """For checkpoints; what JSON keeps."""
+        return [self.num_rows, *map(hex, self.digest.tolist())]
 
     @property
     def only_chunk(self) -> Rows | None:
@@ -69,12 +73,13 @@ class Data(abc.ABC):
     @abc.abstractmethod
     def _chunks(self) -> Iterator[Rows]: ...
 
-    @abc.abstractmethod
     def subset(self, num_rows: int, seed: int) -> "Data":
         """Random rows, in memory; those of fewer rows are among them."""
+        return self.taken(np.random.default_rng(seed).permutation(self.num_rows)[:num_rows])
 
-    def _order(self, seed: int) -> AnyNDArray:
-        return np.random.default_rng(seed).permutation(self.num_rows)
+    @abc.abstractmethod
+    def taken(self, numbers: AnyNDArray) -> "Data":
+        """The rows of these numbers, in that order and in memory."""
 
 
 class Arrays(Data):
@@ -88,21 +93,20 @@ class Arrays(Data):
         self._only = (tf.constant(X), tf.constant(Y)) if len(X) <= datasets.CHUNK else None
 
     @property
-    def identity(self) -> Any:
-        return digest([self.X, self.Y])
+    def digest(self) -> AnyNDArray:
+        return rows_digest(self.X, self.Y)
 
     @property
     def only_chunk(self) -> Rows | None:
         return self._only
 
     def _chunks(self) -> Iterator[Rows]:
-        for start in range(0, self.num_rows, datasets.CHUNK):
+        for start in range(0, max(1, self.num_rows), datasets.CHUNK):  # none are a chunk, too
             rows = slice(start, start + datasets.CHUNK)
             yield tf.constant(self.X[rows]), tf.constant(self.Y[rows])
 
-    def subset(self, num_rows: int, seed: int) -> Data:
-        rows = self._order(seed)[:num_rows]
-        return Arrays(self.X[rows], self.Y[rows], self.num_data, self.progress)
+    def taken(self, numbers: AnyNDArray) -> Data:
+        return Arrays(self.X[numbers], self.Y[numbers], self.num_data, self.progress)
 
 
 class OnePass:
@@ -116,7 +120,7 @@ class OnePass:
         unscaled: bool = False,
     ) -> None:
         """
-        :param unscaled: as of :func:`as_data`.
+        :param unscaled: as of :func:`~gpflow_aaci.data.as_data`.
         :raises ValueError: for what is no pass over batches (X, Y).
         """
         check_batches(dataset)
@@ -166,17 +170,16 @@ class Stream(Data):
         """
         Passes over it once, to count and check the rows.
 
-        :param unscaled: as of :func:`as_data`.
+        :param unscaled: as of :func:`~gpflow_aaci.data.as_data`.
         :raises ValueError: as :class:`OnePass`.
         """
         self._dataset, self.progress = dataset, progress
         first = OnePass(model, dataset, progress, unscaled)
-        hashes = hashlib.sha256(), hashlib.sha256()
-        for chunk in first:
-            for part, sha256 in zip(chunk, hashes, strict=True):
-                sha256.update(np.ascontiguousarray(part).tobytes())  # whatever the batches
+        self.digest, rows = np.zeros(2, np.uint64), 0
+        for X, Y in first:
+            self.digest += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
+            rows += len(X)
         self.num_rows, self.num_data = first.num_rows, first.num_data
-        self.identity = [sha256.hexdigest() for sha256 in hashes]
 
     def _chunks(self) -> Iterator[Rows]:
         rows = 0
@@ -189,41 +192,16 @@ class Stream(Data):
                 f"Found: {self.num_rows} in the first, {rows} in a later one."
             )
 
-    def subset(self, num_rows: int, seed: int) -> Data:
-        order = self._order(seed)[:num_rows]
-        wanted = np.sort(order)
+    def taken(self, numbers: AnyNDArray) -> Data:
+        wanted = np.sort(numbers)
         parts, start = [], 0
         for X, Y in self.chunks():
             here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(X))]
             parts.append((X.numpy()[here - start], Y.numpy()[here - start]))
             start += len(X)
         X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
-        as_drawn = np.argsort(np.argsort(order))  # the order that arrays would have them in
+        as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
         return Arrays(X[as_drawn], Y[as_drawn], self.num_data, self.progress)
-
-
-def as_data(
-    model: Model,
-    data: RegressionData | tf.data.Dataset | None,
-    progress: bool = False,
-    unscaled: bool = False,
-) -> Data:
-    """
-    What a full-batch method passes over.
-
-    :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
-        the rows; none for ``AugmentedVGP``.
-    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data``.
-    :raises ValueError: for bad data.
-    """
-    refuse_where_kept(model, data)
-    if isinstance(data, tf.data.Dataset):
-        return Stream(model, data, progress, unscaled)
-    if unscaled:
-        X, Y = (value.numpy() for value in model.checked_rows(data))
-        return Arrays(X, Y, len(X), progress)
-    X, Y, scale = (value.numpy() for value in model.checked_batch(data))
-    return Arrays(X, Y, float(scale) * len(X), progress)
 
 
 def refuse_where_kept(model: Model, data: Any) -> None:

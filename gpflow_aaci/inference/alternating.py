@@ -1,7 +1,7 @@
 """``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,11 +26,11 @@ from ..models import (
     hyperparameters,
     local,
     refresh_posteriors,
-    strategy_of,
 )
 from ..validation import check_finite, require
+from ..workers import num_workers, strategy_of, sum_over_workers
 from .bound_gradient import bound_gradient, log_prior_gradient
-from .optimizers import check_step_size, finite_q
+from .optimizers import agree_once, check_step_size, finite_q, rows_of_all
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 
 _OPTIMIZER = "hyperparameter_optimizer"
@@ -119,6 +119,7 @@ class AlternatingOptimizer(tf.Module):
         """
         check_model(model)
         check_step_data(model, data, num_data)
+        agree_once(model, "AlternatingOptimizer.minimize", every=self.every)
         variables = hyperparameters(model)
         build_slots(_OPTIMIZER, self.hyperparameter_optimizer, variables)
         batch = next_batch(data)
@@ -138,7 +139,7 @@ class AlternatingOptimizer(tf.Module):
         num_data: int | None,
         variables: list[tf.Variable],
     ) -> tf.Tensor:
-        rows = model.checked_batch(batch, num_data)
+        rows = rows_of_all(model, batch, num_data)
         with tf.GradientTape() as tape:
             prior = model.prior(rows[0])
         projection = project(prior)
@@ -154,9 +155,7 @@ class AlternatingOptimizer(tf.Module):
             model.q_mu.assign(kept.mu)
             model.q_sqrt.assign(kept.sqrt)
             if variables:
-                descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
-                apply = self.hyperparameter_optimizer.apply_gradients
-                strategy_of(variables).run(lambda: apply(descents))
+                ascend(self.hyperparameter_optimizer, gradients, variables)
             self.step_size.assign(tf.cast(step_size, tf.float64))
             done = self.step.assign_add(1)
         with tf.control_dependencies([done]):
@@ -177,18 +176,25 @@ def _moved_q(
     Fmu, Fvar = marginals(projection, *q)
     term = model.term(augmented)
     _, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
-    a, B = to_q(projection, in_mean, in_variance)
-    naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, scale * a, scale * B)
     potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
+
+    def over_all(sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        return sum_over_workers(model.strategy, sums)
+
+    a, B, squares, size = over_all(
+        [*to_q(projection, in_mean, in_variance), *_squares(projection.A, potential)]
+    )
+    naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, scale * a, scale * B)
     gradient = NaturalGradient(
         tf.reduce_sum(tf.square(target[0] - naturals[0])),
-        _noise(projection.A, potential, target[0], scale),
+        _noise(squares, size, target[0], scale),
     )
     checks = [check_finite("the natural gradient", part) for part in gradient]
     with tf.control_dependencies([require(checks)]):
         step_size = choose(gradient)
     if model.in_turn:
-        return stepped_in_turn(projection, term, q, X, Y, scale, step_size), step_size
+        moved = stepped_in_turn(projection, term, q, X, Y, scale, step_size, over_all)
+        return moved, step_size
     return averaged(naturals, target, step_size), step_size
 
 
@@ -228,6 +234,18 @@ def build_slots(
         )
 
 
+def ascend(
+    optimizer: tf_keras.optimizers.Optimizer,
+    gradients: Sequence[tf.Tensor],
+    variables: Sequence[tf.Variable],
+) -> None:
+    """A step along gradients that every device of all workers has whole."""
+    strategy = strategy_of(variables)
+    of_each = float(strategy.num_replicas_in_sync)  # whose gradients it adds up
+    descents = [(-g / of_each, v) for g, v in zip(gradients, variables, strict=True)]
+    strategy.run(lambda: optimizer.apply_gradients(descents))
+
+
 def _gradients(
     model: AugmentedModel,
     variables: list[tf.Variable],
@@ -246,7 +264,8 @@ def _gradients(
     sources = local(variables)
 
     def through_q(a: tf.Tensor, B: tf.Tensor) -> tf.Tensor:
-        return _through_whitening(prior.K_ZZ, kept, q, a, B)
+        share = 1.0 / num_workers(model.strategy)  # of the KL; B and a are of the rows here
+        return _through_whitening(prior.K_ZZ, kept, q, a, B, share)
 
     of_bound = bound_gradient(
         model.term(augmented),
@@ -260,27 +279,33 @@ def _gradients(
         scale,
         through_q=None if model.whiten else through_q,
     )
+    of_bound = sum_over_workers(model.strategy, of_bound)
     _, of_prior = log_prior_gradient(model, sources)
     return [x + y for x, y in zip(of_bound, of_prior, strict=True)]
 
 
-def _noise(A: tf.Tensor, potential: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """tr Var of λ̂₁ = scale · Σ_i A_i potential_i over batches drawn without replacement."""
-    size = tf.cast(tf.shape(A)[-1], A.dtype)
+def _squares(A: tf.Tensor, potential: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Σ_i ‖A_i potential_i‖² [], and how many rows i there are."""
     squares = tf.square(tf.transpose(potential)) * tf.reduce_sum(tf.square(A), -2)  # [L, N]
-    total = tf.square(scale) * tf.reduce_sum(squares)
+    return tf.reduce_sum(squares), tf.cast(tf.shape(A)[-1], A.dtype)
+
+
+def _noise(squares: tf.Tensor, size: tf.Tensor, target_1: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """tr Var of λ̂₁ = scale · Σ_i A_i potential_i over batches drawn without replacement."""
+    total = tf.square(scale) * squares
     about_mean = total - tf.reduce_sum(tf.square(target_1)) / size
     return about_mean * size / tf.maximum(size - 1.0, 1.0) * (1.0 - 1.0 / scale)
 
 
 def _through_whitening(
-    K_ZZ: tf.Tensor, q_u: Gaussian, q_v: Gaussian, a: tf.Tensor, B: tf.Tensor
+    K_ZZ: tf.Tensor, q_u: Gaussian, q_v: Gaussian, a: tf.Tensor, B: tf.Tensor, share: float = 1.0
 ) -> tf.Tensor:
     """The gradient in K_ZZ through q(v), which moves with it where q(u) stands still."""
     R_inverse = lower_triangular_inverse(q_v.sqrt)
-    in_sqrt = 2.0 * tf.matmul(B, q_v.sqrt) - q_v.sqrt + tf.linalg.matrix_transpose(R_inverse)
+    of_kl = q_v.sqrt - tf.linalg.matrix_transpose(R_inverse)
+    in_sqrt = 2.0 * tf.matmul(B, q_v.sqrt) - share * of_kl
     with tf.GradientTape() as tape:
         tape.watch(K_ZZ)
         moving = whiten(*q_u, tf.linalg.cholesky(K_ZZ))
-    bars = Gaussian(a - q_v.mu, tf.linalg.band_part(in_sqrt, -1, 0))
+    bars = Gaussian(a - share * q_v.mu, tf.linalg.band_part(in_sqrt, -1, 0))
     return tape.gradient(moving, K_ZZ, output_gradients=bars)

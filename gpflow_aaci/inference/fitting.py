@@ -13,6 +13,7 @@ from gpflow.config import default_jitter
 
 from ..checkpoints import (
     PassLog,
+    check_same_program,
     describe,
     latest_checkpoint,
     save_checkpoint,
@@ -20,6 +21,7 @@ from ..checkpoints import (
 from ..data import as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
+from ..workers import is_chief
 from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, schedule
 from .profile import Profile
 
@@ -102,17 +104,20 @@ def fit_collapsed(
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
     began = time.perf_counter()
-    rows = as_data(model, data, progress)
+    strategy = model.strategy
+    options = {"tolerance": tolerance, "seed": seed}
+    check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
+    progress = progress and is_chief(strategy)
+    rows = as_data(model, data, progress, strategy=strategy)
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     run = {
         "model": describe(model),
         "data": rows.identity,
-        "tolerance": tolerance,
-        "seed": seed,
+        **options,
     }
-    resumed = None if directory is None else latest_checkpoint(directory, run)
+    resumed = None if directory is None else latest_checkpoint(directory, run, strategy)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
-        log = PassLog(directory, run)
+        log = PassLog(directory, run, strategy)
         climb = Climb(model, rows, seed, log)
         stretches = schedule(model, rows.num_rows, climb.size, tolerance)
         objective = climb.objective
@@ -129,7 +134,7 @@ def fit_collapsed(
         def keep() -> None:
             if directory is not None:
                 number = state.stretch * MOST_ITERATIONS + state.iteration
-                save_checkpoint(directory, number, run, state.write)
+                save_checkpoint(directory, number, run, state.write, strategy)
                 log.clear()
 
         try:
@@ -192,7 +197,10 @@ def polish(
     :param progress: whether a bar shows steps and ELBO.
     :raises ValueError: for bad data, before anything is changed.
     """
-    rows = as_data(model, data, progress)
+    strategy = model.strategy
+    check_same_program(model, "polish", max_steps=max_steps)
+    progress = progress and is_chief(strategy)
+    rows = as_data(model, data, progress, strategy=strategy)
     least_gain = 1e-3 * INNER_TOLERANCE * rows.num_data
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])

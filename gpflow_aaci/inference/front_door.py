@@ -10,6 +10,7 @@ from gpflow.base import RegressionData
 from ..data import is_endless, known_num_data
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
+from ..workers import is_chief
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .stopping import EarlyStopping, Record, should_stop
@@ -82,6 +83,7 @@ def fit(
     """
     check_model(model)
     check_one_of("objective", objective, get_args(Objective))
+    progress = progress and is_chief(model.strategy)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     if objective == "elbo" and not has_no_end:
         found = _collapsed(model, data, seed, checkpoint_dir, progress)
@@ -93,7 +95,7 @@ def fit(
     else:
         found = _trained(model, data, objective, seed, checkpoint_dir, progress)
     rows = _some_rows(data, known_num_data(model) or 0) if has_no_end else data
-    augmented, standard = map(float, model.both_elbos(rows, progress=progress))
+    augmented, standard = map(float, model.both_elbos_of_all(rows, progress=progress))
     X, _ = next(iter(model.rows_and_scale(rows)[0]))
     said = tuple(advice(model, X.numpy()))
     return Fit(**found, standard_elbo=standard, gap=standard - augmented, warnings=said)

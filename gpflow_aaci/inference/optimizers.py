@@ -1,5 +1,9 @@
 """Closed-form natural gradients on the augmented bound."""
 
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -9,9 +13,19 @@ from gpflow.utilities import to_default_float
 from ..algebra.gaussian import Gaussian, damped, optimal_naturals, with_latent
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
-from ..data import StepData, check_step_data, next_batch, refuse_where_kept
+from ..checkpoints import check_same_program
+from ..data import (
+    Rows,
+    StepData,
+    check_step_data,
+    next_batch,
+    refuse_where_kept,
+    refuse_where_workers_keep,
+)
 from ..models import AugmentedModel, check_model, refresh_posteriors
+from ..models.shared import Batch
 from ..validation import Check, check_finite, require
+from ..workers import is_single, num_workers, over_devices, sum_over_workers, together
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 
@@ -55,6 +69,7 @@ class AugmentedNaturalGradient:
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
         check_model(model)
+        agree_once(model, "AugmentedNaturalGradient.minimize")
         refuse_where_kept(model, data)
         if isinstance(data, tf.data.Dataset):
             if not tf.executing_eagerly():
@@ -95,7 +110,7 @@ def _step(
     progress: bool,
 ) -> tuple[tf.Tensor, Gaussian]:
     """chol(K_ZZ), and the q(v) that a step leads to."""
-    if model.in_turn and not isinstance(data, tf.data.Dataset):
+    if model.in_turn and not isinstance(data, tf.data.Dataset) and is_single(model.strategy):
         X, Y, scale = model.checked_batch(data)
         projection, term = model.project(X), model.term(augmented)
         q = model.whitened_q(projection.chol)
@@ -121,6 +136,8 @@ def _sums_at_q(
     """chol(K_ZZ), q(v), the model's unless given, and the bound's statistics over all rows."""
     rows, scale = model.rows_and_scale(data, progress)
     term = model.term(augmented)
+    if not is_single(model.strategy):
+        return _sums_of_all(model, rows, q)
     total: Statistics | None = None
     for X, Y in rows:
         projection = model.project(X)
@@ -130,6 +147,48 @@ def _sums_at_q(
     assert q is not None  # there is a row
     assert total is not None
     return projection.chol, q, total.times(scale())
+
+
+def _sums_of_all(
+    model: AugmentedModel, rows: Iterable[Rows], q: Gaussian | None
+) -> tuple[tf.Tensor, Gaussian, Statistics]:
+    """As :func:`_sums_at_q`, on every device of all workers."""
+    strategy = model.strategy
+    refuse_where_workers_keep(model, strategy)
+    chol = tf.linalg.cholesky(model.prior_covariance())
+    q_v = model.whitened_q(chol) if q is None else q
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
+        found = statistics(model.project(X), model.term(augmented), q_v, X, Y)
+        return [*found, tf.shape(X, tf.int64)[0]]
+
+    def own() -> list[tf.Tensor]:
+        parts = [over_devices(strategy, of_rows)(*chunk) for chunk in rows]
+        return [tf.add_n(of_part) for of_part in zip(*parts, strict=True)]
+
+    sums = together(strategy, own) if tf.executing_eagerly() else own()
+    *total, num_rows = sum_over_workers(strategy, sums)
+    return chol, q_v, Statistics(*total).times(model.scale_of(num_rows))
+
+
+def rows_of_all(model: AugmentedModel, batch: Any, num_data: int | None) -> Batch:
+    """``checked_batch``, scaled by the rows that all workers have."""
+    X, Y, scale = model.checked_batch(batch, num_data)
+    if num_workers(model.strategy) > 1:
+        (num_rows,) = sum_over_workers(model.strategy, [tf.shape(X)[0]])
+        scale = model.scale_of(num_rows, num_data)
+    return X, Y, scale
+
+
+_AGREED: "weakref.WeakSet[AugmentedModel]" = weakref.WeakSet()
+
+
+def agree_once(model: AugmentedModel, call: str, **options: Any) -> None:
+    """As ``check_same_program``, at a model's first step on several workers."""
+    if num_workers(model.strategy) > 1 and model not in _AGREED:
+        with tf.init_scope():
+            check_same_program(model, call, **options)
+        _AGREED.add(model)
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

@@ -13,10 +13,11 @@ from ..models import (
     hyperparameters,
     local,
     refresh_posteriors,
-    strategy_of,
 )
 from ..validation import check_finite, require
-from .alternating import build_slots, check_has_slots
+from ..workers import num_workers, sum_over_workers
+from .alternating import ascend, build_slots, check_has_slots
+from .optimizers import agree_once, rows_of_all
 
 _OPTIMIZER = "optimizer"
 
@@ -60,22 +61,24 @@ class PredictiveAscent(tf.Module):
         """One step, of arguments and with errors as those of ``AlternatingOptimizer``."""
         check_model(model)
         check_step_data(model, data, num_data)
+        agree_once(model, "PredictiveAscent.minimize")
         variables = _learnt(model)
         self.build(model)
-        rows = model.checked_batch(next_batch(data), num_data)
+        X, Y, scale = rows_of_all(model, next_batch(data), num_data)
+        workers = float(num_workers(model.strategy))  # of each an equal part of KL and log prior
         sources = local(variables)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            value = model.scaled_objective(predictive, *rows) + model.log_prior_density()
+            value = model.scaled_objective(predictive, X, Y, workers * scale)
+            value = (value + model.log_prior_density()) / workers
         gradients = tape.gradient(value, sources, unconnected_gradients="zero")
+        gradients = sum_over_workers(model.strategy, gradients)
         checks = [
             check_finite(f"the gradient in {variable.name}", gradient)
             for variable, gradient in zip(variables, gradients, strict=True)
         ]
         with tf.control_dependencies([require(checks)]):
-            descents = [(-g, v) for g, v in zip(gradients, variables, strict=True)]
-            apply = self.hyperparameter_optimizer.apply_gradients
-            strategy_of(variables).run(lambda: apply(descents))
+            ascend(self.hyperparameter_optimizer, gradients, variables)
             done = self.step.assign_add(1)
         with tf.control_dependencies([done]):
             refresh_posteriors(model)

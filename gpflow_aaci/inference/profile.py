@@ -26,7 +26,9 @@ from ..algebra.statistics import Statistics
 from ..algebra.terms import standard
 from ..checkpoints import PassLog
 from ..data import Data
+from ..identity import digest
 from ..models import AugmentedModel, local
+from ..workers import is_single, num_workers, over_devices, sum_over_workers, together
 from .bound_gradient import bound_gradient, log_prior_gradient
 from .newton import NEWTON, CouplingAt, Maximum, SumsAt, coupling_for, maximise, sums_for
 
@@ -58,8 +60,9 @@ class Profile:
             sought then is of v = q_mu + q_sqrt w. Without gradients: of ``maximise`` alone.
         """
         self._log = log or PassLog()
-        graphs = _Graphs(model, local(variables), product_dtype, from_q)
-        self._variables, self._precision = graphs.variables, str(product_dtype)
+        graphs = _Graphs(model, variables, product_dtype, from_q)
+        self._variables, self._precision = variables, str(product_dtype)
+        self._strategy = model.strategy
         self.tracing_seconds = 0.0
         self._in_turn, self._couples = model.in_turn, model.couples
         M, L = model.q_mu.shape
@@ -67,11 +70,11 @@ class Profile:
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
         self._evaluate = self._compiled(graphs.evaluation, X, Y, number, q, number, count)
         self._maximise = self._compiled(graphs.maximum, X, Y, number, q, number, count)
-        self._chunk_worth = self._compiled(graphs.worth, X, Y, q)
-        self._chunk_sums = self._compiled(graphs.sums, X, Y, q)
-        self._chunk_safe_sums = self._compiled(graphs.sums, X, Y, q, count)
-        self._chunk_coupling = self._compiled(graphs.coupling, X, Y, q)
-        self._chunk_gradient = self._compiled(graphs.gradient, X, Y, number, q)
+        self._chunk_worth = self._of_rows(graphs.worth, X, Y, q)
+        self._chunk_sums = self._of_rows(graphs.sums, X, Y, q)
+        self._chunk_safe_sums = self._of_rows(graphs.sums, X, Y, q, count)
+        self._chunk_coupling = self._of_rows(graphs.coupling, X, Y, q)
+        self._chunk_gradient = self._of_rows(graphs.gradient, X, Y, number, q)
         self._prior = self._compiled(graphs.log_prior)
 
     def trace(self, data: Data) -> None:
@@ -108,7 +111,7 @@ class Profile:
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """At ``q``."""
-        (worth,) = self._summed("worth", data, q, lambda X, Y: [self._chunk_worth(X, Y, q)])
+        (worth,) = self._summed("worth", data, q, lambda X, Y: self._chunk_worth(X, Y, q))
         return data.scale * float(worth) - float(gauss_kl(*q))
 
     def _of(self, data: Data) -> SumsAt:
@@ -127,7 +130,7 @@ class Profile:
     def _coupling_of(self, data: Data) -> CouplingAt | None:
         def coupling_at(q: Gaussian) -> tf.Tensor:
             (coupling,) = self._summed(
-                "coupling", data, q, lambda X, Y: [self._chunk_coupling(X, Y, q)]
+                "coupling", data, q, lambda X, Y: self._chunk_coupling(X, Y, q)
             )
             return to_default_float(data.scale) * coupling
 
@@ -140,14 +143,34 @@ class Profile:
         q: Gaussian,
         of_chunk: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
     ) -> list[tf.Tensor]:
-        """One pass over all chunks, of what is named."""
+        """One pass over all chunks, of what is named; and over those of all workers."""
 
-        def a_pass() -> Sequence[tf.Tensor]:
+        def own() -> Sequence[tf.Tensor]:
             parts = (of_chunk(*chunk) for chunk in data.chunks())
             return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
 
         values = [value.numpy() for value in (*self._variables, *q)]
-        return self._log([name, data.num_rows, self._precision, *values], a_pass)
+        of = [name, data.num_rows, self._precision, *values]
+        if num_workers(self._strategy) == 1:
+            return self._log(of, own)
+        # Decisions follow from these numbers, so that all must have the same.
+        mark = 1 + int(digest([np.asarray(part) for part in of])[:12], 16)
+
+        def a_pass() -> Sequence[tf.Tensor]:
+            return sum_over_workers(self._strategy, together(self._strategy, own, mark))
+
+        return self._log(of, a_pass)
+
+    def _of_rows(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
+        """Of a sum over rows, which devices share."""
+        if is_single(self._strategy):
+            return self._compiled(function, *signature)
+
+        def shared(X: tf.Tensor, Y: tf.Tensor, *rest: Any) -> list[tf.Tensor]:
+            of_rows = over_devices(self._strategy, lambda X, Y: function(X, Y, *rest))
+            return of_rows(X, Y)
+
+        return self._compiled(shared, *signature)
 
     def _compiled(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
         def count(seconds: float) -> None:
@@ -160,9 +183,13 @@ class _Graphs(NamedTuple):
     """What is compiled: functions of some rows, at the model's hyperparameters."""
 
     model: AugmentedModel
-    variables: list[tf.Variable]
+    of_model: Sequence[tf.Variable]
     product_dtype: tf.DType | None
     from_q: bool
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        return local(self.of_model)
 
     def projection(self, X: tf.Tensor) -> Projection:
         projection = project(self.model.prior(X), self.product_dtype)
@@ -226,12 +253,12 @@ class _Graphs(NamedTuple):
     ) -> Statistics:
         return sums_for(self.model, self.projection(X), X, Y, q, kind)
 
-    def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
-        return coupling_for(self.model, self.projection(X), X, Y, q)
+    def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
+        return [coupling_for(self.model, self.projection(X), X, Y, q)]
 
-    def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+    def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
         Fmu, Fvar = marginals(self.projection(X), *q)
-        return tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))
+        return [tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))]
 
     def gradient(
         self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, q: Gaussian

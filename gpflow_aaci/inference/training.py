@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import RegressionData
+from gpflow.config import default_float
 from gpflow.keras import tf_keras
 from gpflow.monitor import Monitor, MonitorTaskGroup
 
@@ -26,15 +26,19 @@ from ..data import Batches, as_batches, check_pair
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
-from ..validation import check_one_of
+from ..validation import as_default_float, check_count, check_one_of
+from ..workers import any_worker, is_chief, naming_the_lost, num_workers, together
 from .alternating import AlternatingOptimizer
+from .optimizers import agree_once
 from .predictive import PredictiveAscent
 from .stopping import EarlyStopping, Record, interrupts, should_stop
+from .watching import evaluators
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
+_ENDED = object()
+_VARIABLES, _HISTORY, _OBJECTIVE = "variables", "history.json", "objective.json"
 
 Objective = Literal["elbo", "predictive"]
 _TERMS = {"elbo": augmented, "predictive": predictive}
@@ -94,11 +98,20 @@ def train(
     counts = num_steps, batch_size, evaluate_every, checkpoint_every
     _check(objective, *counts, early_stopping, test_data)
     check_model(model)
+    strategy = model.strategy
+    options: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "seed": seed}
+    options |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
+    options |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
+    options |= {"objective": objective, "test_data": test_data is not None}
+    agree_once(model, "train", **options)
+    progress = progress and is_chief(strategy)
     optimizer = _as_optimizer(objective, optimizer)
-    batches = as_batches(model, data, batch_size, seed)
-    test = None if test_data is None else _checked_test_data(model, test_data)
+    batches = as_batches(model, data, batch_size, seed, strategy)
+    test = None
+    if test_data is not None:
+        test = together(strategy, lambda: _checked_test_data(model, test_data))
     optimizer.build(model)
-    watched, nll = _evaluators(model, objective, batches, test)
+    watched, nll = evaluators(model, _TERMS[objective], batches, test)
     kept = _Kept(model, optimizer, batches, watched, checkpoint_dir)
     done, history = kept.restore()
     if done >= num_steps:
@@ -107,7 +120,7 @@ def train(
             f"{checkpoint_dir} is of step {done}.",
             stacklevel=2,
         )
-    step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
+    step = _compiled_step(model, optimizer, batches)
     seconds = history[-1].seconds if history else 0.0
 
     def record() -> Record:
@@ -117,10 +130,16 @@ def train(
         interrupts() as interrupted,
         progress_bar(progress, total=num_steps, initial=done, unit="step") as bar,
     ):
-        while done < num_steps and not (interrupted() or should_stop(history, early_stopping)):
+        while done < num_steps and not (
+            any_worker(strategy, interrupted()) or should_stop(history, early_stopping)
+        ):
             began = time.perf_counter()
             try:
-                step(model, next(batches), num_data=batches.num_data)
+                batch = together(strategy, lambda: next(batches, _ENDED))
+                if any_worker(strategy, batch is _ENDED):
+                    raise StopIteration
+                with naming_the_lost(strategy):
+                    step(batch)
             except StopIteration:
                 warnings.warn(
                     f"data ended after {done} of {num_steps} steps: a dataset goes on where it is "
@@ -134,7 +153,7 @@ def train(
                 ) from error
             seconds += time.perf_counter() - began
             done += 1
-            if monitor is not None:
+            if monitor is not None and is_chief(strategy):
                 monitor(done)
             if done % evaluate_every == 0:
                 history.append(record())
@@ -152,6 +171,28 @@ def train(
     import pandas as pd  # here, as training does without it
 
     return pd.DataFrame(history, columns=["step", "seconds", objective, "nll"])
+
+
+def _compiled_step(
+    model: AugmentedModel, optimizer: _Optimizer, batches: Batches
+) -> Callable[[RegressionData | None], object]:
+    if num_workers(model.strategy) == 1:
+        step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
+        return lambda batch: step(model, batch, num_data=batches.num_data)
+    # Traced once, whatever the batches: collectives of one tracing belong together.
+    columns = model.input_dim, model.num_observed
+    specs = [tf.TensorSpec([None, number], default_float()) for number in columns]
+    of_rows = tf.function(
+        lambda X, Y: optimizer.minimize(model, (X, Y), num_data=batches.num_data),
+        input_signature=specs,
+        autograph=False,
+    )
+
+    def of_batch(batch: RegressionData | None) -> object:
+        assert batch is not None  # there is data: no model here keeps its own
+        return of_rows(*map(as_default_float, batch))
+
+    return of_batch
 
 
 def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
@@ -201,30 +242,7 @@ def _check(
         if early_stopping.metric == "nll" and test_data is None:
             raise ValueError("test_data must be given to stop early on its NLL. Found: None.")
     for name, count in counts.items():
-        if not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} must be an integer of at least 1. Found: {count!r}.")
-
-
-# ---- evaluation ----
-
-
-def _evaluators(
-    model: AugmentedModel,
-    objective: Objective,
-    batches: Batches,
-    test_data: RegressionData | None,
-) -> tuple[Callable[[], tf.Tensor], Callable[[], tf.Tensor]]:
-    def on_watched_rows() -> tf.Tensor:
-        rows = model.checked_batch(batches.watched, batches.num_data)
-        return model.scaled_objective(_TERMS[objective], *rows)
-
-    watched = tf.function(on_watched_rows, autograph=False)
-    if test_data is None:
-        return watched, lambda: tf.constant(np.nan)
-    nll = tf.function(
-        lambda: -tf.reduce_mean(model.predict_log_density(test_data)), autograph=False
-    )
-    return watched, nll
+        check_count(name, count, 1)
 
 
 # ---- checkpoints ----
@@ -246,7 +264,8 @@ class _Kept:
         slots = optimizer.hyperparameter_optimizer
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
-        if batches.iterator is not None:
+        self.strategy = model.strategy
+        if batches.iterator is not None and num_workers(self.strategy) == 1:
             objects["iterator"] = batches.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}
@@ -262,15 +281,17 @@ class _Kept:
         if self.directory is None:
             return
 
+        objective = float(self.objective())
+
         def write(folder: Path) -> None:
             try:
                 self.checkpoint.write(str(folder / _VARIABLES))
             except tf.errors.OpError as error:  # a full disk, as TensorFlow says it
                 raise OSError(None, error.message) from error
             (folder / _HISTORY).write_text(json.dumps(history))
-            (folder / _ELBO).write_text(json.dumps(float(self.objective())))
+            (folder / _OBJECTIVE).write_text(json.dumps(objective))
 
-        save_checkpoint(self.directory, step, self.run, write)
+        save_checkpoint(self.directory, step, self.run, write, self.strategy)
 
     def restore(self) -> tuple[int, list[Record]]:
         """
@@ -281,13 +302,13 @@ class _Kept:
         """
         path = None
         if self.directory is not None:
-            path = latest_checkpoint(self.directory, self.run)
+            path = latest_checkpoint(self.directory, self.run, self.strategy)
         if path is None:
             self.batches.go_to(0)
             return 0, []
         before = [variable.numpy() for variable in self.variables]
         self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
-        stored = json.loads((path / _ELBO).read_text())
+        stored = json.loads((path / _OBJECTIVE).read_text())
         try:
             check_objective(path, "objective", stored, float(self.objective()))
         except ValueError:

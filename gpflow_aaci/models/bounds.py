@@ -14,6 +14,7 @@ from ..algebra.statistics import statistics
 from ..algebra.terms import Term, augmented, augmented_at, predictive, standard
 from ..augmentation import aux_posterior_c, with_one_omega
 from ..likelihoods import AugmentedLikelihood
+from ..workers import num_workers, sum_over_workers, together
 from .shared import AnyData, Augmented, Batch, prior_q
 
 TermOf = Callable[[AugmentedLikelihood], Term]
@@ -78,6 +79,26 @@ class WithBounds(Augmented):
         """Σ e_i of a term, scaled, less the KL; of what ``checked_batch`` returns."""
         (worth,) = self._worths([of], X, Y)
         return scale * tf.reduce_sum(worth) - self.prior_kl()
+
+    def both_elbos_of_all(
+        self, data: AnyData = None, *, progress: bool = True
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:meth:`both_elbos`, of the rows that all workers are given: to be called on each."""
+        if num_workers(self.strategy) == 1:
+            return self.both_elbos(data, progress=progress)
+        rows, _ = self.rows_and_scale(data, progress)
+        terms = [augmented, standard]
+
+        def own() -> list[tf.Tensor]:
+            sums = [[*map(tf.reduce_sum, self._worths(terms, X, Y)), len(X)] for X, Y in rows]
+            return [
+                tf.add_n(list(map(to_default_float, of_term)))
+                for of_term in zip(*sums, strict=True)
+            ]
+
+        lower, upper, num_rows = sum_over_workers(self.strategy, together(self.strategy, own))
+        scale, kl = self.scale_of(num_rows), self.prior_kl()
+        return scale * lower - kl, scale * upper - kl
 
     def augmentation_gap(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""

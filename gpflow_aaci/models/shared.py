@@ -25,6 +25,7 @@ from ..algebra.terms import Term, mixed
 from ..data import OnePass, Rows, check_pair, refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
 from ..validation import as_matrix, checked_data
+from ..workers import num_workers, strategy_of
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
@@ -68,6 +69,7 @@ class Augmented(gpflow.models.GPModel):
             input_dim=self.input_dim,
             num_data=num_data,
             check_labels=self.likelihood.check_observations,
+            may_be_empty=num_workers(self.strategy) > 1,  # others have rows
         )
 
     @property
@@ -93,6 +95,18 @@ class Augmented(gpflow.models.GPModel):
             return one, lambda: to_default_float(one.num_data / one.num_rows)
         X, Y, scale = self.checked_batch(data)
         return [(X, Y)], lambda: scale
+
+    def scale_of(self, num_rows: TensorType, num_data: int | None = None) -> tf.Tensor:
+        """What multiplies a sum over ``num_rows`` rows, all that there are unless told."""
+        known = num_data if self.num_data is None else self.num_data
+        if known is None:
+            return tf.ones([], default_float())
+        return to_default_float(known) / to_default_float(num_rows)
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """That in whose scope the model was made."""
+        return strategy_of([self.q_mu.unconstrained_variable])
 
     # ---- latent GPs and outputs ----
 

@@ -4,37 +4,37 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from ..workers import replica_here, strategy_of
 from .shared import Augmented
 
 
 def hyperparameters(model: Augmented) -> list[tf.Variable]:
     """The trainable variables of ``model`` but for q's, and for a ``num_data`` that is one."""
+    heed_trainable(model)
     not_hyper = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
     not_hyper.add(id(getattr(model.num_data, "unconstrained_variable", model.num_data)))
     return [variable for variable in model.trainable_variables if id(variable) not in not_hyper]
 
 
-def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
+def heed_trainable(model: Augmented) -> None:
     """
-    That whose scope they were made in.
+    Make ``gpflow.set_trainable`` hold for mirrored variables.
 
-    :raises ValueError: where it has several devices, which nothing here keeps in step.
+    It sets an attribute of the variable, and a mirrored one goes by that of its parts.
     """
-    mirrored = [v for v in variables if isinstance(v, tf.distribute.DistributedValues)]
-    strategy = mirrored[0].distribute_strategy if mirrored else tf.distribute.get_strategy()
-    if strategy.num_replicas_in_sync > 1:
-        raise ValueError(
-            "model must be on one device. Found: variables of a "
-            f"{type(strategy).__name__} with {strategy.num_replicas_in_sync}."
-        )
-    return strategy
+    if isinstance(model.q_mu.unconstrained_variable, tf.distribute.DistributedValues):
+        for variable in model.variables:
+            flag = vars(variable).get("_trainable")
+            if isinstance(variable, tf.distribute.DistributedValues) and flag is not None:
+                for part in variable.distribute_strategy.experimental_local_results(variable):
+                    part._trainable = flag
 
 
 def local(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """What tapes watch: the variables, or those on the one device that they are mirrored to."""
-    strategy_of(variables)
+    """What tapes watch: the variables, or what they are on the device that runs this code."""
+    at = replica_here(strategy_of(variables))
     return [
-        v.distribute_strategy.experimental_local_results(v)[0]
+        v.distribute_strategy.experimental_local_results(v)[at]
         if isinstance(v, tf.distribute.DistributedValues)
         else v
         for v in variables

@@ -1,0 +1,121 @@
+"""Workers on this machine, for trying out what several machines do: loopback, free ports."""
+
+import contextlib
+import ctypes
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # sched.h
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # of an interface: linux/sockios.h, net/if.h
+_GRACE = 60.0  # seconds that the others have once one has failed
+
+
+def launched(config: Path, workers: int, overrides: Sequence[str]) -> int:
+    """The exit code: 0 if all have ended well."""
+    command = [sys.executable, "-m", "benchmarks", "run", str(config)]
+    command += [part for override in overrides for part in ("--set", override)]
+    with tempfile.TemporaryDirectory() as folder, _own_network() as enter:
+        cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(workers)]}
+        running = []
+        for index in range(workers):
+            task = {"type": "worker", "index": index}
+            said = None if index == 0 else (Path(folder) / f"{index}.txt").open("w")
+            own = [] if index == 0 else ["--quiet", "--set", f'output="{folder}/{index}"']
+            environment = {
+                **os.environ,
+                "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
+            }
+            running.append(
+                subprocess.Popen(
+                    [*command, *own], env=environment, stdout=said, stderr=said, preexec_fn=enter
+                )
+            )
+        codes = _ended(running)
+        for index, code in enumerate(codes):
+            if code and index:
+                last = (Path(folder) / f"{index}.txt").read_text()[-2_000:]
+                typer.echo(f"Worker {index} ended with {code}:\n{last}", err=True)
+    return int(any(codes))
+
+
+def free_ports(number: int) -> list[int]:
+    """Of 127.0.0.1, none twice."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _ended(running: Sequence[subprocess.Popen]) -> list[int]:
+    """Their exit codes; a worker that outlives a failed one too long is killed."""
+    deadline = float("inf")
+    try:
+        while any(process.poll() is None for process in running) and time.monotonic() < deadline:
+            if any(process.returncode for process in running):
+                deadline = min(deadline, time.monotonic() + _GRACE)
+            time.sleep(0.1)
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+    return [process.wait() for process in running]
+
+
+@contextlib.contextmanager
+def _own_network() -> Iterator[Callable[[], None] | None]:
+    """
+    How a worker enters a network that consists of 127.0.0.1 alone.
+
+    TensorFlow's servers listen on every address of the machine, whatever TF_CONFIG says. Linux
+    gives a user a network of their own, if it is set up to; else the workers are in the usual one.
+    """
+    holder = None
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            # ``cat`` ends with its input, and the network with it and the workers.
+            holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE, preexec_fn=_new_network)
+    if holder is None:
+        typer.echo("TensorFlow's servers listen on all addresses of this machine.", err=True)
+        yield None
+        return
+    spaces = [os.open(f"/proc/{holder.pid}/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
+    try:
+        yield lambda: [_checked("setns", space, 0) for space in spaces] and None
+    finally:
+        for space in spaces:
+            os.close(space)
+        holder.communicate()
+
+
+def _new_network() -> None:
+    import fcntl  # here, as Windows has none
+
+    user, group = os.getuid(), os.getgid()
+    _checked("unshare", _NEW_USER | _NEW_NETWORK)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path(f"/proc/self/{name}").write_text(text)
+    with socket.socket() as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, _GET_FLAGS, request))[1]
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", flags | _UP))
+
+
+def _checked(name: str, *args: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*args):
+        raise OSError(ctypes.get_errno(), name)

@@ -1,0 +1,248 @@
+"""
+The one home of what workers tell each other, on TensorFlow's own ``tf.distribute``.
+
+A worker is a process, of ``MultiWorkerMirroredStrategy``; each may have several devices, as has
+the one process of ``MirroredStrategy``. All run the same program on rows of their own. What is here
+must be called on all of them, in the same order; with one worker it says and changes nothing.
+"""
+
+import functools
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+T = TypeVar("T")
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+)
+_CONNECT = 3.0  # seconds in which a worker that is there takes a call
+
+
+def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
+    """That whose scope they were made in, else the one whose scope we are in."""
+    for variable in variables:
+        if isinstance(variable, tf.distribute.DistributedValues):
+            return variable.distribute_strategy
+    return tf.distribute.get_strategy()
+
+
+def is_single(strategy: tf.distribute.Strategy) -> bool:
+    """Whether it is of one process with one device."""
+    return bool(strategy.num_replicas_in_sync == 1)
+
+
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    return max(1, len(_addresses(strategy)))
+
+
+def worker_index(strategy: tf.distribute.Strategy) -> int:
+    """From 0, the chief."""
+    if num_workers(strategy) == 1:
+        return 0
+    resolver = strategy.cluster_resolver
+    has_chief = "chief" in resolver.cluster_spec().jobs
+    return int(resolver.task_id) + (has_chief and resolver.task_type == "worker")
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this worker writes what is written once."""
+    return worker_index(strategy) == 0
+
+
+def sum_over_workers(
+    strategy: tf.distribute.Strategy, tensors: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """
+    Each tensor's sum, the same bits on every worker: one all-reduce, in float64. Works inside
+    ``tf.function``, if that is traced equally often by all.
+
+    :param tensors: of the same shapes everywhere.
+    :raises RuntimeError: where a worker is lost; the message names it if that can be known.
+    """
+    if num_workers(strategy) == 1:
+        return list(tensors)
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    flat = tf.concat([tf.reshape(tf.cast(t, tf.float64), [-1]) for t in tensors], 0)
+    if tf.inside_function():
+        total = _all_reduce(strategy, flat)
+    else:
+        with naming_the_lost(strategy):
+            total = _compiled_all_reduce(strategy, len(flat))(flat)
+    parts = tf.split(total, [tf.size(t) for t in tensors])
+    return [
+        tf.ensure_shape(tf.cast(tf.reshape(part, tf.shape(t)), t.dtype), t.shape)
+        for part, t in zip(parts, tensors, strict=True)
+    ]
+
+
+@contextmanager
+def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """
+    :raises RuntimeError: in the place of what TensorFlow raises where a worker is lost.
+    """
+    try:
+        yield
+    except _LOST as error:
+        if num_workers(strategy) == 1:
+            raise
+        own = worker_index(strategy)
+        # Other tasks in the message are those that report it.
+        _, _, unhealthy = error.message.partition("unhealthy")
+        lost = sorted(set(map(int, re.findall(r"task:(\d+)", unhealthy)))) or _silent(strategy)
+        who = f"worker {', '.join(map(str, lost))}" if lost else "a worker"
+        raise RuntimeError(
+            f"{who} of {num_workers(strategy)} was lost, and worker {own} ends with it. The same "
+            "call with the same checkpoint_dir goes on from the latest checkpoint, with any number "
+            "of workers."
+        ) from error
+
+
+def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: int = 1) -> T:
+    """
+    What ``action`` gives here, once it has ended well on every worker.
+
+    :param mark: must be the same everywhere: a positive number below 2^52.
+    :raises RuntimeError: where it failed on another worker, or the marks differ.
+    """
+    if num_workers(strategy) == 1:
+        return action()
+    failure: Exception | None = None
+    try:
+        result = action()
+    except Exception as error:
+        failure = error
+    marks = of_each_worker(strategy, [0 if failure else mark])[:, 0]
+    if failure is None and marks.min() == marks.max():
+        return result
+    if marks.min():
+        other = int(np.flatnonzero(marks != marks[0])[0])
+        raise RuntimeError(
+            f"worker {other} has come to other numbers than worker 0 at the same point. All must "
+            "run the same program with the same TensorFlow on the same kind of machine."
+        )
+    said = _texts(strategy, "" if failure is None else f"{type(failure).__name__}: {failure}")
+    if failure is not None:
+        raise failure
+    first = int(np.flatnonzero(marks == 0)[0])
+    raise RuntimeError(f"worker {first} failed: {said[first]}")
+
+
+def any_worker(strategy: tf.distribute.Strategy, here: bool) -> bool:
+    """Whether it is so on one of them."""
+    return here if num_workers(strategy) == 1 else bool(of_each_worker(strategy, [here]).any())
+
+
+def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) -> None:
+    """
+    :param facts: what must be the same on every worker; values that JSON keeps.
+    :raises ValueError: on all of them, unless it is; the message says what differs, and where.
+    """
+    if num_workers(strategy) == 1:
+        return
+    said = [json.loads(text) for text in _texts(strategy, json.dumps(facts, default=repr))]
+    for number, other in enumerate(said):
+        for key in sorted({*said[0], *other}):
+            ours, theirs = said[0].get(key), other.get(key)
+            if ours != theirs:
+                raise ValueError(
+                    f"{key} must be the same on every worker. Found: {ours!r} on worker 0, "
+                    f"{theirs!r} on worker {number}."
+                )
+
+
+def of_each_worker(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> AnyNDArray:
+    """[workers, n] int64, the numbers of each; below 2^53, so that float64 holds them."""
+    own = np.zeros([num_workers(strategy), len(numbers)])
+    own[worker_index(strategy)] = numbers
+    (found,) = sum_over_workers(strategy, [tf.constant(own)])
+    return found.numpy().astype(np.int64)
+
+
+def over_devices(
+    strategy: tf.distribute.Strategy,
+    of_rows: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
+) -> Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]:
+    """``of_rows``, a sum over rows X [N, D], Y [N, P], by this worker's devices: a part each."""
+    devices = strategy.num_replicas_in_sync // num_workers(strategy)
+
+    def of_part(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
+        at = replica_here(strategy)
+        N = tf.shape(X)[0]
+        rows = slice(N * at // devices, N * (at + 1) // devices)
+        return [tf.identity(part) for part in of_rows(X[rows], Y[rows])]
+
+    def summed(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
+        if devices == 1:
+            return list(of_rows(X, Y))
+        results = [
+            strategy.experimental_local_results(part) for part in strategy.run(of_part, (X, Y))
+        ]
+        return [tf.add_n(parts) for parts in results]
+
+    return summed
+
+
+def replica_here(strategy: tf.distribute.Strategy) -> int:
+    """Which of this worker's devices runs this code; the first, outside ``strategy.run``."""
+    context = tf.distribute.get_replica_context()
+    if context is None or is_single(strategy):
+        return 0
+    devices = strategy.num_replicas_in_sync // num_workers(strategy)
+    number = tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group))
+    return int(number) % devices
+
+
+def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
+    """Of the workers, in their order; none where there is no cluster."""
+    resolver = getattr(strategy, "cluster_resolver", None)
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
+        return []
+    jobs = resolver.cluster_spec().as_dict()
+    return [address for job in ("chief", "worker") for address in jobs.get(job, [])]
+
+
+def _silent(strategy: tf.distribute.Strategy) -> list[int]:
+    """Workers whose port takes no call."""
+    silent = []
+    for number, address in enumerate(_addresses(strategy)):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT).close()
+        except OSError:
+            silent.append(number)
+    return silent
+
+
+def _all_reduce(strategy: tf.distribute.Strategy, flat: tf.Tensor) -> tf.Tensor:
+    def of_device() -> tf.Tensor:
+        own = flat if replica_here(strategy) == 0 else tf.zeros_like(flat)
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(own))
+
+    return strategy.experimental_local_results(strategy.run(of_device))[0]
+
+
+@functools.lru_cache(maxsize=1_000)
+def _compiled_all_reduce(strategy: tf.distribute.Strategy, size: int) -> Any:
+    # A collective of a graph has one key for good, an eager one another at every call.
+    total = tf.function(functools.partial(_all_reduce, strategy), autograph=False)
+    return total.get_concrete_function(tf.TensorSpec([size], tf.float64))
+
+
+def _texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
+    """That of each worker."""
+    codes = list(text.encode())
+    longest = int(of_each_worker(strategy, [len(codes)]).max())
+    found = of_each_worker(strategy, codes + [0] * (longest - len(codes))).astype(np.uint8)
+    return [row.tobytes().rstrip(b"\0").decode() for row in found]

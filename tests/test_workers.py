@@ -1,0 +1,181 @@
+"""Several workers or devices end where one process does, or all with the same error."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from benchmarks.launch import free_ports
+from gpflow_aaci.identity import rows_digest, shifted
+from gpflow_aaci.workers import is_chief, is_single, sum_over_workers, together
+
+WORKER = Path(__file__).parent / "worker.py"
+MOST_SECONDS = 300
+
+
+def started(workers: int, task: str, folder: Path, devices: int = 0) -> list[subprocess.Popen]:
+    """Processes: one without TF_CONFIG for 0 workers."""
+    folder.mkdir(exist_ok=True)
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(workers)]}
+    running = []
+    for index in range(max(1, workers)):
+        environment = {**os.environ, "DEVICES": str(devices), "OMP_NUM_THREADS": "1"}
+        if workers:
+            config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            environment["TF_CONFIG"] = json.dumps(config)
+        with (folder / f"{index}.txt").open("w") as said:
+            command = [sys.executable, str(WORKER), task, str(folder)]
+            running.append(
+                subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT)
+            )
+    return running
+
+
+def ended(running: list[subprocess.Popen]) -> list[int]:
+    """Their exit codes. A worker that hangs fails the test."""
+    try:
+        return [process.wait(MOST_SECONDS) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+
+
+def found(folder: Path, index: int = 0) -> dict[str, list[float]]:
+    return json.loads((folder / f"{index}.json").read_text())
+
+
+def said(folder: Path, index: int) -> str:
+    return (folder / f"{index}.txt").read_text()
+
+
+def run(workers: int, task: str, folder: Path, devices: int = 0) -> list[dict[str, list[float]]]:
+    """What each worker has found."""
+    codes = ended(started(workers, task, folder, devices))
+    assert not any(codes), "\n".join(said(folder, index)[-3_000:] for index in range(len(codes)))
+    return [found(folder, index) for index in range(len(codes))]
+
+
+def assert_same(a: dict[str, list[float]], b: dict[str, list[float]], rtol: float) -> None:
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+        scale = np.max(np.abs(value))
+        np.testing.assert_allclose(b[key], value, rtol=0, atol=rtol * scale, err_msg=key)
+
+
+def test_what_rows_are_is_the_sum_over_parts_and_changes_with_any_of_them(
+    rng: np.random.Generator,
+) -> None:
+    X, Y = rng.normal(size=(500, 3)), rng.integers(0, 2, size=(500, 1)).astype(float)
+    whole = rows_digest(X, Y)
+    cuts = [slice(0, 7), slice(7, 7), slice(7, 300), slice(300, 500)]
+    in_place = [rows_digest(X[cut], Y[cut], cut.start) for cut in cuts]
+    moved = [shifted(rows_digest(X[cut], Y[cut]), cut.start) for cut in cuts]
+    for parts in (in_place, moved):
+        assert np.sum(parts, axis=0, dtype=np.uint64).tolist() == whole.tolist()
+    order = np.arange(500)
+    order[[3, 4]] = 4, 3
+    X_other, Y_other = X.copy(), Y.copy()
+    X_other[250, 1] = np.nextafter(X_other[250, 1], 1.0)
+    Y_other[499] = 1.0 - Y_other[499]
+    others = [(X[order], Y[order]), (X_other, Y), (X, Y_other), (X[:-1], Y[:-1])]
+    others += [(X[:, :2], np.hstack([X[:, 2:], Y]))]
+    others += [(X.astype(np.float32).astype(float), Y)]
+    assert len({tuple(rows_digest(*other).tolist()) for other in [(X, Y), *others]}) == 7
+
+
+def test_ports_are_free_and_none_is_given_twice() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    for port in ports:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+
+
+def test_one_process_is_left_alone() -> None:
+    """What workers tell each other is, with one, the thing itself."""
+    strategy, x = tf.distribute.get_strategy(), tf.constant([1.0, 2.0])
+    assert sum_over_workers(strategy, [x])[0] is x
+    assert is_chief(strategy)
+    assert is_single(strategy)
+    assert together(strategy, lambda: x) is x
+
+
+@pytest.mark.slow
+def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
+    """Each with its own chief, whose table is of its own number of workers."""
+    sizes = ["rows=[300]", "num_inducing=[5]", "repeats=1"]
+    running = []
+    for number in (2, 3):
+        command = [sys.executable, "-m", "benchmarks", "launch", "configs/scaling.toml"]
+        for override in [*sizes, f'output="{tmp_path / str(number)}"']:
+            command += ["--set", override]
+        command += ["--workers", str(number)]
+        running.append(subprocess.Popen(command, cwd=WORKER.parents[1]))
+    assert ended(running) == [0, 0]
+    for number in (2, 3):
+        table = pd.read_csv(tmp_path / str(number) / "metrics.csv")
+        assert table.workers.tolist() == [number]
+
+
+def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(tmp_path: Path) -> None:
+    (alone,) = run(0, "steps", tmp_path / "alone")
+    first, second = run(2, "steps", tmp_path / "two")
+    assert first == second
+    assert_same(alone, first, 1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "devices"), [(1, 0), (2, 0), (4, 0), (0, 2), (0, 3)])
+def test_any_number_of_workers_or_devices_fits_as_one_process(
+    tmp_path: Path, workers: int, devices: int
+) -> None:
+    (alone,) = run(0, "fit", tmp_path / "alone")
+    several = run(workers, "fit", tmp_path / "several", devices)
+    assert all(other == several[0] for other in several)
+    assert_same(alone, several[0], 1e-8)
+
+
+@pytest.mark.slow
+def test_the_same_workers_find_the_same_bits_again(tmp_path: Path) -> None:
+    once, again = (run(2, "fit", tmp_path / name)[0] for name in ("once", "again"))
+    assert once == again
+
+
+@pytest.mark.slow
+def test_another_hyperparameter_on_one_worker_is_named_before_the_first_step(
+    tmp_path: Path,
+) -> None:
+    assert ended(started(2, "disagree", tmp_path)) == [3, 3]
+    for index in range(2):
+        assert "ValueError: the value of .likelihood.scale must be the same" in said(
+            tmp_path, index
+        )
+        assert "on worker 1" in said(tmp_path, index)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_after_a_worker_is_killed_all_end_and_any_number_go_on(tmp_path: Path, seed: int) -> None:
+    (whole,) = run(0, "resume", tmp_path / "whole")
+    rng = random.Random(seed)
+    killed, folder = rng.randrange(2), tmp_path / "killed"
+    running = started(2, "resume", folder)
+    while not (folder / "checkpoints").exists() and running[0].poll() is None:
+        time.sleep(0.1)
+    time.sleep(rng.uniform(0.0, 5.0))
+    running[killed].kill()
+    codes = ended(running)
+    if codes[1 - killed]:  # it had not finished before
+        other = said(folder, 1 - killed)
+        assert f"RuntimeError: worker {killed} of 2 was lost" in other
+    resumed = run(rng.choice([0, 2, 3]), "resume", folder)
+    assert_same(whole, resumed[0], 1e-8)

@@ -1,0 +1,98 @@
+"""One worker, for test_workers: ``worker.py TASK FOLDER``; its results go to FOLDER."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+import gpflow_aaci
+
+N = 2_500
+
+
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 2))
+    noise = 0.1 * rng.standard_t(3, size=(N, 1))
+    return X, np.sin(2.0 * X.sum(1, keepdims=True)) + noise
+
+
+def shard(index: int, workers: int) -> slice:
+    """Uneven: the first worker has 300 rows where there are several."""
+    cuts = [0, *np.linspace(300, N, workers).astype(int)] if workers > 1 else [0, N]
+    return slice(cuts[index], cuts[index + 1])
+
+
+def strategy_here() -> tuple[tf.distribute.Strategy, int, int]:
+    if devices := int(os.environ.get("DEVICES", "0")):
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        parts = [tf.config.LogicalDeviceConfiguration()] * devices
+        tf.config.set_logical_device_configuration(cpu, parts)
+        names = [f"CPU:{number}" for number in range(devices)]
+        return tf.distribute.MirroredStrategy(names), 0, 1
+    if "TF_CONFIG" not in os.environ:
+        return tf.distribute.get_strategy(), 0, 1
+    config = json.loads(os.environ["TF_CONFIG"])
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    return strategy, config["task"]["index"], len(config["cluster"]["worker"])
+
+
+def made(strategy: tf.distribute.Strategy, X: np.ndarray) -> gpflow_aaci.AugmentedSVGP:
+    with strategy.scope():
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0])
+        likelihood = gpflow_aaci.likelihoods.StudentT(scale=0.3, df=4.0)
+        model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[:20].copy(), num_data=N)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def state(model: gpflow_aaci.AugmentedSVGP) -> dict[str, list]:
+    found = gpflow.utilities.read_values(model)
+    return {path: np.ravel(value).tolist() for path, value in found.items()}
+
+
+def main(task: str, folder: Path) -> None:
+    strategy, index, workers = strategy_here()
+    X, Y = rows()
+    model, own = made(strategy, X), shard(index, workers)
+    data, found = (X[own], Y[own]), {}
+    if task == "disagree" and index == 1:
+        model.likelihood.scale.assign(0.31)
+    if task in ("fit", "resume"):
+        keep = folder / "checkpoints" if task == "resume" else None
+        if keep is not None:  # many chunks, and so passes that are logged
+            gpflow_aaci.data.datasets.CHUNK = 500
+        result = gpflow_aaci.fit_collapsed(model, data, progress=False, checkpoint_dir=keep)
+        found["fit_collapsed"] = [result.objective, result.evaluations]
+    if task in ("fit", "steps", "disagree"):
+        result = gpflow_aaci.polish(model, data, progress=False)
+        found["polish"] = [result.elbo, result.start]
+        gpflow_aaci.AugmentedNaturalGradient(0.7).minimize(model, data)
+        found["q after a step"] = np.ravel(model.q_sqrt).tolist()
+    if task == "fit":
+        history = gpflow_aaci.train(
+            model,
+            data,
+            num_steps=20,
+            batch_size=64,
+            evaluate_every=10,
+            test_data=data,
+            progress=False,
+            checkpoint_dir=folder / "train",
+        )
+        found["train"] = history[["elbo", "nll"]].to_numpy().ravel().tolist()
+    (folder / f"{index}.json").write_text(json.dumps({**found, **state(model)}))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1], Path(sys.argv[2]))
+    except (RuntimeError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(3)  # without TensorFlow's own goodbye, which waits for the others
