@@ -145,6 +145,17 @@ def test_any_number_of_workers_or_devices_fits_as_one_process(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("workers", "devices"), [(2, 0), (0, 2)])
+def test_streams_coupled_latents_q_of_u_and_other_objectives_end_as_in_one_process(
+    tmp_path: Path, workers: int, devices: int
+) -> None:
+    (alone,) = run(0, "others", tmp_path / "alone")
+    several = run(workers, "others", tmp_path / "several", devices)
+    assert all(other == several[0] for other in several)
+    assert_same(alone, several[0], 1e-8)
+
+
+@pytest.mark.slow
 def test_the_same_workers_find_the_same_bits_again(tmp_path: Path) -> None:
     once, again = (run(2, "fit", tmp_path / name)[0] for name in ("once", "again"))
     assert once == again

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -43,11 +44,15 @@ def strategy_here() -> tuple[tf.distribute.Strategy, int, int]:
     return strategy, config["task"]["index"], len(config["cluster"]["worker"])
 
 
-def made(strategy: tf.distribute.Strategy, X: np.ndarray) -> gpflow_aaci.AugmentedSVGP:
+def made(
+    strategy: tf.distribute.Strategy, X: np.ndarray, likelihood: str = "StudentT", **options: Any
+) -> gpflow_aaci.AugmentedSVGP:
+    parameters = {"StudentT": {"scale": 0.3, "df": 4.0}, "Laplace": {"scale": 0.3}}
     with strategy.scope():
         kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0])
-        likelihood = gpflow_aaci.likelihoods.StudentT(scale=0.3, df=4.0)
-        model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[:20].copy(), num_data=N)
+        noise = getattr(gpflow_aaci.likelihoods, likelihood)(**parameters.get(likelihood, {}))
+        parts = kernel, noise, X[:20].copy()
+        model = gpflow_aaci.AugmentedSVGP(*parts, num_data=N, **options)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 
@@ -55,6 +60,33 @@ def made(strategy: tf.distribute.Strategy, X: np.ndarray) -> gpflow_aaci.Augment
 def state(model: gpflow_aaci.AugmentedSVGP) -> dict[str, list]:
     found = gpflow.utilities.read_values(model)
     return {path: np.ravel(value).tolist() for path, value in found.items()}
+
+
+def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: slice) -> dict:
+    """Coupled latent GPs of a stream, q(u) itself, the predictive objective, and ``fit``."""
+    found: dict[str, Any] = {}
+
+    def stream() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensor_slices((X[own], Y[own])).batch(700)
+
+    coupled = made(strategy, X, "HeteroscedasticGaussian", num_latent_gps=2)
+    result = gpflow_aaci.fit_collapsed(coupled, stream(), progress=False)
+    found |= {f"coupled{path}": value for path, value in state(coupled).items()}
+    gpflow_aaci.AugmentedNaturalGradient(0.7).minimize(coupled, stream())
+    found["coupled step"] = [*np.ravel(coupled.q_mu), result.objective]
+
+    parts = {"steps": (made(strategy, X, "Laplace", whiten=False), "elbo")}
+    parts |= {"predictive": (made(strategy, X, "Laplace"), "predictive")}
+    for name, (model, objective) in parts.items():
+        options = {"num_steps": 10, "batch_size": 64, "evaluate_every": 5, "progress": False}
+        history = gpflow_aaci.train(model, (X[own], Y[own]), objective=objective, **options)
+        found[name] = history[objective].tolist()
+        found |= {f"{name}{path}": value for path, value in state(model).items()}
+
+    model = made(strategy, X, "Laplace")
+    result = gpflow_aaci.fit(model, (X[own], Y[own]), progress=False)
+    found["fit"] = [result.standard_elbo, float(result.converged)]
+    return {**found, "gap": [result.gap]}
 
 
 def main(task: str, folder: Path) -> None:
@@ -87,6 +119,8 @@ def main(task: str, folder: Path) -> None:
             checkpoint_dir=folder / "train",
         )
         found["train"] = history[["elbo", "nll"]].to_numpy().ravel().tolist()
+    if task == "others":
+        found |= others(strategy, X, Y, own)
     (folder / f"{index}.json").write_text(json.dumps({**found, **state(model)}))
 
 

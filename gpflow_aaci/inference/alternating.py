@@ -242,8 +242,9 @@ def ascend(
     """A step along gradients that every device of all workers has whole."""
     strategy = strategy_of(variables)
     of_each = float(strategy.num_replicas_in_sync)  # whose gradients it adds up
-    descents = [(-g / of_each, v) for g, v in zip(gradients, variables, strict=True)]
-    strategy.run(lambda: optimizer.apply_gradients(descents))
+    pairs = list(zip(gradients, variables, strict=True))
+    # Negated on each device, or they would be tensors of the first alone.
+    strategy.run(lambda: optimizer.apply_gradients([(-g / of_each, v) for g, v in pairs]))
 
 
 def _gradients(
