@@ -61,6 +61,9 @@ def launch(
     config_path: _ConfigPath,
     workers: Annotated[int, typer.Option(min=1, help="processes on this machine")] = 2,
     overrides: _Overrides = None,
+    all_addresses: Annotated[
+        bool, typer.Option("--all-addresses", help="let others on the network call the workers")
+    ] = False,
 ) -> None:
     """Run an experiment on workers on this machine; what the chief, worker 0, says is shown."""
     with _clear_errors():
@@ -68,7 +71,8 @@ def launch(
             if part.experiment != "scaling":
                 found = f"Found: {part.experiment!r}."
                 raise ConfigError(f'launch is for the experiment "scaling". {found}')
-    raise typer.Exit(launched(config_path, workers, overrides or []))
+        code = launched(config_path, workers, overrides or [], all_addresses)
+    raise typer.Exit(code)
 
 
 @app.command()

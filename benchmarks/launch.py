@@ -15,16 +15,26 @@ from pathlib import Path
 
 import typer
 
+from .config import ConfigError
+
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # sched.h
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # of an interface: linux/sockios.h, net/if.h
 _GRACE = 60.0  # seconds that the others have once one has failed
 
 
-def launched(config: Path, workers: int, overrides: Sequence[str]) -> int:
-    """The exit code: 0 if all have ended well."""
+def launched(
+    config: Path, workers: int, overrides: Sequence[str], all_addresses: bool = False
+) -> int:
+    """
+    The exit code: 0 if all have ended well.
+
+    :param all_addresses: of this machine, on which the workers may be called.
+    :raises ConfigError: where that is not wanted, and cannot be helped.
+    """
     command = [sys.executable, "-m", "benchmarks", "run", str(config)]
     command += [part for override in overrides for part in ("--set", override)]
-    with tempfile.TemporaryDirectory() as folder, _own_network() as enter:
+    network = contextlib.nullcontext() if all_addresses else own_network()
+    with tempfile.TemporaryDirectory() as folder, network as enter:
         cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(workers)]}
         running = []
         for index in range(workers):
@@ -73,12 +83,14 @@ def _ended(running: Sequence[subprocess.Popen]) -> list[int]:
 
 
 @contextlib.contextmanager
-def _own_network() -> Iterator[Callable[[], None] | None]:
+def own_network() -> Iterator[Callable[[], None]]:
     """
     How a worker enters a network that consists of 127.0.0.1 alone.
 
     TensorFlow's servers listen on every address of the machine, whatever TF_CONFIG says. Linux
-    gives a user a network of their own, if it is set up to; else the workers are in the usual one.
+    gives a user a network of their own, if it is set up to.
+
+    :raises ConfigError: where it does not.
     """
     holder = None
     if sys.platform == "linux":
@@ -86,9 +98,10 @@ def _own_network() -> Iterator[Callable[[], None] | None]:
             # ``cat`` ends with its input, and the network with it and the workers.
             holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE, preexec_fn=_new_network)
     if holder is None:
-        typer.echo("TensorFlow's servers listen on all addresses of this machine.", err=True)
-        yield None
-        return
+        raise ConfigError(
+            "TensorFlow's servers listen on all addresses of a machine, and a network of their own "
+            "cannot be had here. Where that does no harm: --all-addresses."
+        )
     spaces = [os.open(f"/proc/{holder.pid}/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
     try:
         yield lambda: [_checked("setns", space, 0) for space in spaces] and None

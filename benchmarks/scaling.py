@@ -78,7 +78,7 @@ def measure(
     data = rows_made(own, D)
     return timeit.repeat(
         lambda: optimizer.minimize(model, data, progress=False),
-        setup=lambda: optimizer.minimize(model, rows_made(1_000, D), progress=False),
+        setup=lambda: optimizer.minimize(model, rows_made(min(1_000, own), D), progress=False),
         number=1,
         repeat=repeats,
     )

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from benchmarks.launch import free_ports
+from benchmarks.config import ConfigError
+from benchmarks.launch import free_ports, own_network
 from gpflow_aaci.identity import rows_digest, shifted
 from gpflow_aaci.workers import is_chief, is_single, sum_over_workers, together
 
@@ -109,16 +112,53 @@ def test_one_process_is_left_alone() -> None:
     assert together(strategy, lambda: x) is x
 
 
+def refused(network: Callable[[], AbstractContextManager]) -> str:
+    """What a machine says that has no such network; nothing where it has."""
+    try:
+        with network():
+            return ""
+    except ConfigError as error:
+        return str(error)
+
+
+LISTENER = """
+import socket
+with socket.socket() as here:
+    here.bind(("0.0.0.0", 0))
+    here.listen()
+    print(here.getsockname()[1], flush=True)
+    here.accept()
+"""
+
+
+def test_what_listens_on_all_addresses_in_a_launch_is_not_heard_outside() -> None:
+    """Where Linux does not give a network of one's own, a launch is refused."""
+    if message := refused(own_network):
+        assert "--all-addresses" in message
+        return
+    with own_network() as enter:
+        command = [sys.executable, "-c", LISTENER]
+        listener = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+        try:
+            port = int(listener.stdout.readline())
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5.0)
+        finally:
+            listener.kill()
+            listener.communicate()
+
+
 @pytest.mark.slow
 def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
     """Each with its own chief, whose table is of its own number of workers."""
     sizes = ["rows=[300]", "num_inducing=[5]", "repeats=1"]
+    is_closed = not refused(own_network)
     running = []
     for number in (2, 3):
         command = [sys.executable, "-m", "benchmarks", "launch", "configs/scaling.toml"]
         for override in [*sizes, f'output="{tmp_path / str(number)}"']:
             command += ["--set", override]
-        command += ["--workers", str(number)]
+        command += ["--workers", str(number), *([] if is_closed else ["--all-addresses"])]
         running.append(subprocess.Popen(command, cwd=WORKER.parents[1]))
     assert ended(running) == [0, 0]
     for number in (2, 3):
