@@ -118,7 +118,7 @@ def test_the_summary_shows_best_settings_the_paper_and_the_grid(output: Path) ->
     fewer = np.minimum(hmc.min_ess_per_second, hmc.min_ess_squared_per_second)
     assert best.loc["HMC"].setting == hmc.setting[fewer.idxmax()]
     summary = (output / "summary.md").read_text()
-    assert "| problem | step | 1 leapfrogs | 3 leapfrogs |" in summary
+    assert "| problem | step | whose | 1 leapfrogs | 3 leapfrogs |" in summary
     assert (output / "autocorrelation.png").read_bytes().startswith(b"\x89PNG")
 
 
