@@ -57,6 +57,19 @@ def check_not_empty(name: str, num_batches_or_rows: int) -> None:
         raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
 
 
+def check_num_data(num_data: float, num_rows: int, of: str) -> None:
+    """
+    :param of: what has those rows.
+    :raises ValueError: where there is none, and where there are more than ``num_data``.
+    """
+    check_not_empty("data", num_rows)
+    if num_data < num_rows:
+        raise ValueError(
+            f"num_data must be at least the number of rows of {of}. "
+            f"Found: {num_data:.0f}, and {num_rows} rows."
+        )
+
+
 def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
     """
     Its batches.

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray, RegressionData
 from ..identity import rows_digest
 from ..progress import progress_bar
 from . import datasets
-from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, read
+from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
 
 Rows = tuple[tf.Tensor, tf.Tensor]
 """X [N, D] and Y [N, P]."""
@@ -138,12 +138,7 @@ class OnePass:
             for chunk in in_chunks(self._checked()):
                 yield chunk
                 bar.update(len(chunk[0]))
-        check_not_empty("data", self.num_rows)
-        if self.num_data < self.num_rows:
-            raise ValueError(
-                "num_data must be at least the number of rows of data. "
-                f"Found: {self.num_data:.0f}, and {self.num_rows} rows."
-            )
+        check_num_data(self.num_data, self.num_rows, "data")
 
     @property
     def num_data(self) -> float:

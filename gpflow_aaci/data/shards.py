@@ -8,7 +8,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import shifted
 from ..workers import is_single, num_workers, of_each_worker, together, worker_index
-from .datasets import check_not_empty
+from .datasets import check_num_data
 from .rows import Arrays, Data, Model, Rows, Stream, known_num_data, refuse_where_kept
 
 
@@ -30,12 +30,7 @@ class Shard(Data):
         self.num_rows = int(counts.sum())
         self.first = int(counts[: worker_index(strategy)].sum())
         self.num_data = float(self.num_rows) if num_data is None else num_data
-        check_not_empty("data", self.num_rows)
-        if self.num_data < self.num_rows:
-            raise ValueError(
-                "num_data must be at least the number of rows of all workers. "
-                f"Found: {self.num_data:.0f}, and {self.num_rows} rows."
-            )
+        check_num_data(self.num_data, self.num_rows, "all workers")
 
     @property
     def digest(self) -> AnyNDArray:
