@@ -202,15 +202,22 @@ def test_the_same_workers_find_the_same_bits_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_hyperparameter_on_one_worker_is_named_before_the_first_step(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        ("scale", "ValueError: the value of .likelihood.scale must be the same on every worker"),
+        ("seed", "ValueError: seed must be the same on every worker"),
+        ("kernel", "ValueError: kernel of the model must be the same on every worker"),
+        ("data", "X must have as many columns as inducing_variable, 2. Found: 1"),
+    ],
+)
+def test_what_differs_on_one_worker_is_named_before_the_first_step(
+    tmp_path: Path, on: str, message: str
 ) -> None:
-    assert ended(started(2, "disagree", tmp_path)) == [3, 3]
+    assert ended(started(2, f"disagree {on}", tmp_path)) == [3, 3]
     for index in range(2):
-        assert "ValueError: the value of .likelihood.scale must be the same" in said(
-            tmp_path, index
-        )
-        assert "on worker 1" in said(tmp_path, index)
+        assert message in said(tmp_path, index)
+        assert "worker 1" in said(tmp_path, index) or (on, index) == ("data", 1)
 
 
 @pytest.mark.slow

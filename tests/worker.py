@@ -45,13 +45,17 @@ def strategy_here() -> tuple[tf.distribute.Strategy, int, int]:
 
 
 def made(
-    strategy: tf.distribute.Strategy, X: np.ndarray, likelihood: str = "StudentT", **options: Any
+    strategy: tf.distribute.Strategy,
+    X: np.ndarray,
+    likelihood: str = "StudentT",
+    kernel: str = "SquaredExponential",
+    **options: Any,
 ) -> gpflow_aaci.AugmentedSVGP:
     parameters = {"StudentT": {"scale": 0.3, "df": 4.0}, "Laplace": {"scale": 0.3}}
     with strategy.scope():
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0])
+        covariance = getattr(gpflow.kernels, kernel)(lengthscales=[1.0, 1.0])
         noise = getattr(gpflow_aaci.likelihoods, likelihood)(**parameters.get(likelihood, {}))
-        parts = kernel, noise, X[:20].copy()
+        parts = covariance, noise, X[:20].copy()
         model = gpflow_aaci.AugmentedSVGP(*parts, num_data=N, **options)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
@@ -89,20 +93,37 @@ def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: 
     return {**found, "gap": [result.gap]}
 
 
+def disagree(on: str, strategy: tf.distribute.Strategy, index: int, *data: np.ndarray) -> None:
+    """Worker 1 is given something else."""
+    is_other = index == 1
+    kernel = "Matern32" if is_other and on == "kernel" else "SquaredExponential"
+    model = made(strategy, rows()[0], kernel=kernel)
+    if is_other and on == "scale":
+        model.likelihood.scale.assign(0.31)
+    X, Y = data
+    if is_other and on == "data":
+        X = X[:, :1]
+    if on == "seed":  # of a model that has been trained before
+        for seed in (0, index):
+            gpflow_aaci.train(model, (X, Y), num_steps=2, seed=seed, progress=False)
+    else:
+        gpflow_aaci.polish(model, (X, Y), progress=False)
+
+
 def main(task: str, folder: Path) -> None:
     strategy, index, workers = strategy_here()
     X, Y = rows()
     model, own = made(strategy, X), shard(index, workers)
     data, found = (X[own], Y[own]), {}
-    if task == "disagree" and index == 1:
-        model.likelihood.scale.assign(0.31)
+    if task.startswith("disagree"):
+        disagree(task.removeprefix("disagree "), strategy, index, X[own], Y[own])
     if task in ("fit", "resume"):
         keep = folder / "checkpoints" if task == "resume" else None
         if keep is not None:  # many chunks, and so passes that are logged
             gpflow_aaci.data.datasets.CHUNK = 500
         result = gpflow_aaci.fit_collapsed(model, data, progress=False, checkpoint_dir=keep)
         found["fit_collapsed"] = [result.objective, result.evaluations]
-    if task in ("fit", "steps", "disagree"):
+    if task in ("fit", "steps"):
         result = gpflow_aaci.polish(model, data, progress=False)
         found["polish"] = [result.elbo, result.start]
         gpflow_aaci.AugmentedNaturalGradient(0.7).minimize(model, data)

@@ -17,6 +17,7 @@ from gpflow.monitor import Monitor, MonitorTaskGroup
 from ..algebra.terms import augmented, predictive
 from ..checkpoints import (
     check_objective,
+    check_same_program,
     checkpoint_step,
     describe,
     latest_checkpoint,
@@ -29,7 +30,6 @@ from ..progress import progress_bar
 from ..validation import as_default_float, check_count, check_one_of
 from ..workers import any_worker, is_chief, naming_the_lost, num_workers, together
 from .alternating import AlternatingOptimizer
-from .optimizers import agree_once
 from .predictive import PredictiveAscent
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 from .watching import evaluators
@@ -103,7 +103,7 @@ def train(
     options |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
     options |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
     options |= {"objective": objective, "test_data": test_data is not None}
-    agree_once(model, "train", **options)
+    check_same_program(model, "train", **options)
     progress = progress and is_chief(strategy)
     optimizer = _as_optimizer(objective, optimizer)
     batches = as_batches(model, data, batch_size, seed, strategy)
