@@ -10,6 +10,7 @@ import functools
 import json
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ _LOST = (
     tf.errors.InternalError,
 )
 _CONNECT = 3.0  # seconds in which a worker that is there takes a call
+_DYING = 10.0  # seconds in which one that is killed is gone
 
 
 def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
@@ -214,15 +216,22 @@ def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
 
 
 def _silent(strategy: tf.distribute.Strategy) -> list[int]:
-    """Workers whose port takes no call."""
-    silent = []
-    for number, address in enumerate(_addresses(strategy)):
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), _CONNECT).close()
-        except OSError:
-            silent.append(number)
-    return silent
+    """Workers whose port takes no call; a process that is killed may keep it for a moment."""
+    deadline = time.monotonic() + _DYING
+    while True:
+        silent = [n for n, address in enumerate(_addresses(strategy)) if not _answers(address)]
+        if silent or time.monotonic() > deadline:
+            return silent
+        time.sleep(0.1)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _CONNECT).close()
+    except OSError:
+        return False
+    return True
 
 
 def _all_reduce(strategy: tf.distribute.Strategy, flat: tf.Tensor) -> tf.Tensor:
