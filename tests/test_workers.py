@@ -1,5 +1,6 @@
 """Several workers or devices end where one process does, or all with the same error."""
 
+import functools
 import json
 import os
 import random
@@ -72,6 +73,21 @@ def assert_same(a: dict[str, list[float]], b: dict[str, list[float]], rtol: floa
     for key, value in a.items():
         scale = np.max(np.abs(value))
         np.testing.assert_allclose(b[key], value, rtol=0, atol=rtol * scale, err_msg=key)
+
+
+Alone = Callable[[str], dict[str, list[float]]]
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """What one process finds of a task, run once."""
+
+    @functools.cache
+    def of_task(task: str) -> dict[str, list[float]]:
+        (only,) = run(0, task, tmp_path_factory.mktemp(task))
+        return only
+
+    return of_task
 
 
 def test_what_rows_are_is_the_sum_over_parts_and_changes_with_any_of_them(
@@ -166,33 +182,32 @@ def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
         assert table.workers.tolist() == [number]
 
 
-def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(tmp_path: Path) -> None:
-    (alone,) = run(0, "steps", tmp_path / "alone")
-    first, second = run(2, "steps", tmp_path / "two")
+def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
+    tmp_path: Path, alone: Alone
+) -> None:
+    first, second = run(2, "steps", tmp_path)
     assert first == second
-    assert_same(alone, first, 1e-8)
+    assert_same(alone("steps"), first, 1e-8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "devices"), [(1, 0), (2, 0), (4, 0), (0, 2), (0, 3)])
 def test_any_number_of_workers_or_devices_fits_as_one_process(
-    tmp_path: Path, workers: int, devices: int
+    tmp_path: Path, alone: Alone, workers: int, devices: int
 ) -> None:
-    (alone,) = run(0, "fit", tmp_path / "alone")
-    several = run(workers, "fit", tmp_path / "several", devices)
+    several = run(workers, "fit", tmp_path, devices)
     assert all(other == several[0] for other in several)
-    assert_same(alone, several[0], 1e-8)
+    assert_same(alone("fit"), several[0], 1e-8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "devices"), [(2, 0), (0, 2)])
 def test_streams_coupled_latents_q_of_u_and_other_objectives_end_as_in_one_process(
-    tmp_path: Path, workers: int, devices: int
+    tmp_path: Path, alone: Alone, workers: int, devices: int
 ) -> None:
-    (alone,) = run(0, "others", tmp_path / "alone")
-    several = run(workers, "others", tmp_path / "several", devices)
+    several = run(workers, "others", tmp_path, devices)
     assert all(other == several[0] for other in several)
-    assert_same(alone, several[0], 1e-8)
+    assert_same(alone("others"), several[0], 1e-8)
 
 
 @pytest.mark.slow
@@ -222,8 +237,10 @@ def test_what_differs_on_one_worker_is_named_before_the_first_step(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_after_a_worker_is_killed_all_end_and_any_number_go_on(tmp_path: Path, seed: int) -> None:
-    (whole,) = run(0, "resume", tmp_path / "whole")
+def test_after_a_worker_is_killed_all_end_and_any_number_go_on(
+    tmp_path: Path, alone: Alone, seed: int
+) -> None:
+    whole = alone("resume")
     rng = random.Random(seed)
     killed, folder = rng.randrange(2), tmp_path / "killed"
     running = started(2, "resume", folder)
