@@ -14,7 +14,7 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 import gpflow_aaci
-from gpflow_aaci.data import CHUNK
+from gpflow_aaci.data import CHUNK, untuned
 from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
@@ -64,7 +64,7 @@ def rows_made(num_rows: int, input_dim: int) -> tf.data.Dataset:
             yield X, (rng.uniform(size=odds.shape) * (1.0 + odds) < odds).astype(float)
 
     spec = tuple(tf.TensorSpec([None, columns], tf.float64) for columns in (input_dim, 1))
-    return tf.data.Dataset.from_generator(batches, output_signature=spec)
+    return untuned(tf.data.Dataset.from_generator(batches, output_signature=spec))
 
 
 def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:

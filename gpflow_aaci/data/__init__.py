@@ -8,7 +8,7 @@ kind but one; ``parquet`` makes it of files.
 """
 
 from .batches import Batches, StepData, as_batches, check_step_data, next_batch
-from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches
+from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
 from .parquet import from_parquet
 from .rows import (
     Arrays,
@@ -44,4 +44,5 @@ __all__ = [
     "over_batches",
     "refuse_where_kept",
     "refuse_where_workers_keep",
+    "untuned",
 ]

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
 from ..workers import num_workers, of_each_worker, together
-from .datasets import check_batches, check_not_empty, is_endless
+from .datasets import check_batches, check_not_empty, is_endless, untuned
 from .rows import Arrays, Model, known_num_data, refuse_where_kept
 from .shards import Shard, refuse_where_workers_keep
 
@@ -162,7 +162,7 @@ class _OfDataset(Batches):
         rows = _num_rows(dataset) if known is None else known
         self.num_data = rows if known is None else None
         self.identity = {"data": str(dataset.element_spec)}
-        self.iterator = iter(dataset)
+        self.iterator = iter(untuned(dataset))
         self._step = 0
         self._skips = num_workers > 1  # for a checkpoint is of the chief's iterator alone
         most = min(WATCHED_ROWS, rows)
@@ -207,7 +207,7 @@ def _num_rows(data: tf.data.Dataset) -> int:
             f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {found}."
         )
     zero = tf.constant(0, tf.int64)
-    return int(data.reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
+    return int(untuned(data).reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
 
 
 def _repeats(data: tf.data.Dataset) -> bool:
