@@ -22,6 +22,7 @@ from ..data import as_data, known_num_data
 from ..identity import facts
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
+from ..validation import check_count
 from .moving import move, new_points
 from .profile import Profile
 
@@ -87,8 +88,7 @@ def update(
     :raises RuntimeError: where data cannot be read; the model is then as it was.
     """
     _check_model(model)
-    if not isinstance(max_steps, int) or max_steps < 1:
-        raise ValueError(f"max_steps must be an integer of at least 1. Found: {max_steps!r}.")
+    check_count("max_steps", max_steps, 1)
     rows = as_data(model, data, progress, unscaled=True)
     Z = None if inducing_variable is None else new_points(model, inducing_variable)
     has_learnt = not _is_untouched(model)
