@@ -229,6 +229,14 @@ ADAM = gpflow.keras.tf_keras.optimizers.Adam
             {"objective": "predictive", "optimizer": gpflow_aaci.AlternatingOptimizer()},
             r"optimizer must be one of tf_keras.optimizers .* Found: AlternatingOptimizer",
         ),
+        (
+            {"objective": "predictive", "optimizer": PredictiveAscent()},
+            r"must be one of tf_keras.optimizers where objective .* Found: PredictiveAscent",
+        ),
+        (
+            {"objective": "predictive", "optimizer": PredictiveAscent},
+            "optimizer must be an optimizer, not a class .* Found: the class PredictiveAscent",
+        ),
         ({"optimizer": ADAM(0.1)}, "optimizer must be AlternatingOptimizer .* Found: Adam"),
         (
             {"objective": "predictive", "optimizer": gpflow.keras.tf_keras.optimizers.legacy.SGD()},

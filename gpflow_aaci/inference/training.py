@@ -163,8 +163,9 @@ def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> Regr
 
 
 def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
-    is_alternating = isinstance(optimizer, AlternatingOptimizer)
-    if optimizer is not None and is_alternating != (objective == "elbo"):
+    is_ours = isinstance(optimizer, AlternatingOptimizer)
+    is_wrapper = isinstance(optimizer, PredictiveAscent)  # which is made here
+    if optimizer is not None and (is_wrapper or is_ours != (objective == "elbo")):
         accepted = "AlternatingOptimizer" if objective == "elbo" else "one of tf_keras.optimizers"
         raise ValueError(
             f'optimizer must be {accepted} where objective is "{objective}". '
