@@ -213,10 +213,12 @@ def as_data(
 
     :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
         the rows; none for ``AugmentedVGP``.
-    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data``.
+    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data`` and
+        whatever the model keeps.
     :raises ValueError: for bad data.
     """
-    refuse_where_kept(model, data)
+    if not unscaled:
+        refuse_where_kept(model, data)
     if isinstance(data, tf.data.Dataset):
         return Stream(model, data, progress, unscaled)
     if unscaled:
