@@ -100,6 +100,7 @@ ORDER = [
     "inference.stopping",
     "inference.predictive",
     "inference.training",
+    "inference.in_minibatches",
     "inference.advice",
     "inference.front_door",
     "inducing",

@@ -12,6 +12,7 @@ from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
+from .in_minibatches import fit_in_minibatches, is_for_minibatches
 from .stopping import EarlyStopping, Record, should_stop
 from .training import Objective, train
 
@@ -64,7 +65,8 @@ def fit(
 
     By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its objective has
     not risen for 2,000 steps, where the data are a dataset without end, which has no passes, and
-    where the objective is not the ELBO::
+    where the objective is not the ELBO. Arrays of more than 30,000 rows times classes, for
+    ``LogisticSoftmax``, by ``train``, for 4,000 steps at most, and then ``polish``::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
@@ -83,7 +85,9 @@ def fit(
     check_model(model)
     check_one_of("objective", objective, get_args(Objective))
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    if objective == "elbo" and not has_no_end:
+    if objective == "elbo" and is_for_minibatches(model, data):
+        found = _in_minibatches(model, data, seed, checkpoint_dir, progress)
+    elif objective == "elbo" and not has_no_end:
         found = _collapsed(model, data, seed, checkpoint_dir, progress)
     elif isinstance(data, tf.data.Dataset) and not has_no_end:
         raise ValueError(
@@ -119,6 +123,23 @@ def _collapsed(
         "tracing_seconds": found.tracing_seconds,
         "fitting_seconds": found.fitting_seconds,
         "history": pd.DataFrame(history, columns=_COLUMNS),
+    }
+
+
+def _in_minibatches(
+    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
+) -> dict[str, Any]:
+    found, history = fit_in_minibatches(
+        model, data, seed=seed, checkpoint_dir=checkpoint_dir, progress=progress
+    )
+    history = history.rename(columns={"elbo": "objective"}).assign(rows=len(data[0]))
+    return {
+        "route": "train",
+        "converged": found.converged,
+        "reason": found.reason,
+        "tracing_seconds": 0.0,
+        "fitting_seconds": found.fitting_seconds,
+        "history": history[_COLUMNS],
     }
 
 
