@@ -66,7 +66,7 @@ def fit(
     By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its objective has
     not risen for 2,000 steps, where the data are a dataset without end, which has no passes, and
     where the objective is not the ELBO. Arrays of more than 30,000 rows times classes, for
-    ``LogisticSoftmax``, by ``train``, for 4,000 steps at most, and then ``polish``::
+    ``LogisticSoftmax``, by ``train``, for 2,000 steps at most, and closed-form steps on all rows::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
