@@ -56,21 +56,20 @@ def test_many_are_rows_times_classes_in_memory() -> None:
 def test_minibatches_find_what_the_profile_of_all_rows_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An ELBO and predictions about as good, and a q that one more closed-form step leaves."""
+    """An ELBO and predictions about as good, and a q that is nearly the best for its parameters."""
     X, y = three_classes(400, seed=0)
     X_new, y_new = three_classes(2_000, seed=1)
     full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
     monkeypatch.setattr(in_minibatches, "MANY", 1_000)
     parts = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
-    assert parts.fit_result_.evaluations > full.fit_result_.evaluations  # steps
+    assert parts.fit_result_.converged
+    assert parts.fit_result_.evaluations == 1_300  # steps
     assert parts.fit_result_.start == pytest.approx(full.fit_result_.start)
     assert parts.fit_result_.objective > full.fit_result_.objective - 0.03 * len(X)
     nll, least = (log_loss(y_new, each.predict_proba(X_new)) for each in (parts, full))
     assert nll < least + 0.02
     data = X, y[:, None].astype(float)
-    before = float(parts.model_.elbo(data))
-    gpflow_aaci.AugmentedNaturalGradient(step_size=1.0).minimize(parts.model_, data)
-    assert 0.0 <= float(parts.model_.elbo(data)) - before < 1e-3 * len(X)
+    assert gpflow_aaci.polish(parts.model_, data, progress=False).gain < 0.01 * len(X)
     # The front door takes the same way.
     mean = gpflow.functions.Constant(-np.log(3.0))
     softmax = likelihoods.LogisticSoftmax(3)

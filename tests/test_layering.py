@@ -98,7 +98,7 @@ ORDER = [
     "inference.moving",
     "inference.updating",
     "inference.stopping",
-    "inference.predictive",
+    "inference.joint",
     "inference.training",
     "inference.in_minibatches",
     "inference.advice",

@@ -16,7 +16,8 @@ from likelihoods.zoo import ZOO, Member
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, EarlyStopping, likelihoods, train
-from gpflow_aaci.inference.predictive import PredictiveAscent
+from gpflow_aaci.algebra.terms import predictive
+from gpflow_aaci.inference.joint import JointAscent
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, (12, 1))
@@ -159,7 +160,7 @@ def test_steps_raise_it_for_every_likelihood_in_minibatches_and_float32(
     model = AugmentedSVGP(
         gpflow.kernels.Matern32(), member.make(), x[:5].copy(), num_latent_gps=L, num_data=16
     )
-    ascent = PredictiveAscent(gpflow.keras.tf_keras.optimizers.Adam(0.01))
+    ascent = JointAscent("predictive", predictive, gpflow.keras.tf_keras.optimizers.Adam(0.01))
     before = model.predictive_objective((x, y))
     for start in (0, 8) * 3:
         ascent.minimize(model, (x[start : start + 8], y[start : start + 8]))
@@ -224,18 +225,21 @@ ADAM = gpflow.keras.tf_keras.optimizers.Adam
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objective": "ppgpr"}, r'must be one of "elbo", "predictive"\. Found: \'ppgpr\''),
+        (
+            {"objective": "ppgpr"},
+            r'must be one of "elbo", "standard_elbo", "predictive"\. Found: \'ppgpr\'',
+        ),
         (
             {"objective": "predictive", "optimizer": gpflow_aaci.AlternatingOptimizer()},
             r"optimizer must be one of tf_keras.optimizers .* Found: AlternatingOptimizer",
         ),
         (
-            {"objective": "predictive", "optimizer": PredictiveAscent()},
-            r"must be one of tf_keras.optimizers where objective .* Found: PredictiveAscent",
+            {"objective": "predictive", "optimizer": JointAscent("predictive", predictive)},
+            r"must be one of tf_keras.optimizers where objective .* Found: JointAscent",
         ),
         (
-            {"objective": "predictive", "optimizer": PredictiveAscent},
-            "optimizer must be an optimizer, not a class .* Found: the class PredictiveAscent",
+            {"objective": "predictive", "optimizer": JointAscent},
+            "optimizer must be an optimizer, not a class .* Found: the class JointAscent",
         ),
         ({"optimizer": ADAM(0.1)}, "optimizer must be AlternatingOptimizer .* Found: Adam"),
         (

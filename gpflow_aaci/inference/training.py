@@ -14,7 +14,7 @@ from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 from gpflow.monitor import Monitor, MonitorTaskGroup
 
-from ..algebra.terms import augmented, predictive
+from ..algebra.terms import augmented, predictive, standard
 from ..checkpoints import (
     check_objective,
     checkpoint_step,
@@ -28,7 +28,7 @@ from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
 from ..validation import check_one_of
 from .alternating import AlternatingOptimizer
-from .predictive import PredictiveAscent
+from .joint import JointAscent
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 _VARIABLES, _HISTORY, _ELBO = "variables", "history.json", "elbo.json"
 
-Objective = Literal["elbo", "predictive"]
-_TERMS = {"elbo": augmented, "predictive": predictive}
-_SHOWN = {"elbo": "ELBO", "predictive": "predictive"}
-_Optimizer = AlternatingOptimizer | PredictiveAscent
+Objective = Literal["elbo", "standard_elbo", "predictive"]
+_TERMS = {"elbo": augmented, "standard_elbo": standard, "predictive": predictive}
+_SHOWN = {"elbo": "ELBO", "standard_elbo": "standard ELBO", "predictive": "predictive"}
+_Optimizer = AlternatingOptimizer | JointAscent
 
 
 def train(
@@ -72,9 +72,10 @@ def train(
         such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
         model without ``num_data`` is told the rows of arrays and of a dataset that is one pass
         over data of known length, for this run.
-    :param objective: ``"elbo"``, the augmented bound; or ``"predictive"``, which is none:
-        ``predictive_objective`` of the model, which closed-form steps do not climb.
-    :param optimizer: ``AlternatingOptimizer()`` unless given; for ``"predictive"`` one of
+    :param objective: ``"elbo"``, the augmented bound; or what closed-form steps do not climb:
+        ``"standard_elbo"``, GPflow's, and ``"predictive"``, ``predictive_objective`` of the model,
+        which is no bound.
+    :param optimizer: ``AlternatingOptimizer()`` unless given; for the other two one of
         tf_keras.optimizers, for q(u) and the hyperparameters together, ``Adam(0.01)`` unless given.
         One that has stepped before goes on with this model, and is refused with another.
     :param num_steps: of this call, those before a resume from ``checkpoint_dir`` included.
@@ -84,7 +85,7 @@ def train(
     :param evaluate_every: steps between two rows of the history; the last step has one, too. Its
         objective is on the same random rows every time, at most 2,000.
     :param monitor: of :mod:`gpflow.monitor`, called with the number of steps after each of them.
-    :return: step, seconds (of training, without evaluations), elbo or predictive, nll.
+    :return: step, seconds (of training, without evaluations), the objective by its name, nll.
     :raises ValueError: for bad arguments or data, a dataset of unknown length with a model without
         ``num_data``, and for a checkpoint that is damaged or of another run, before anything is
         changed.
@@ -163,9 +164,8 @@ def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> Regr
 
 
 def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
-    is_ours = isinstance(optimizer, AlternatingOptimizer)
-    is_wrapper = isinstance(optimizer, PredictiveAscent)  # which is made here
-    if optimizer is not None and (is_wrapper or is_ours != (objective == "elbo")):
+    is_ours, is_made_here = (isinstance(optimizer, each) for each in get_args(_Optimizer))
+    if optimizer is not None and (is_made_here or is_ours != (objective == "elbo")):
         accepted = "AlternatingOptimizer" if objective == "elbo" else "one of tf_keras.optimizers"
         raise ValueError(
             f'optimizer must be {accepted} where objective is "{objective}". '
@@ -173,7 +173,7 @@ def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
         )
     if objective == "elbo":
         return optimizer or AlternatingOptimizer()
-    return PredictiveAscent(optimizer)
+    return JointAscent(objective, _TERMS[objective], optimizer)
 
 
 def _check(
