@@ -219,6 +219,35 @@ def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path: Path) -
         )
 
 
+def test_a_step_on_gpflow_s_elbo_follows_its_gradient(randomise_q: Any) -> None:
+    """That of GPflow's own SVGP with its own Gaussian likelihood."""
+    model = make(likelihoods.Gaussian(0.3), num_data=len(X))
+    randomise_q(model)
+    Z = model.inducing_variable.Z.numpy()
+    noise = gpflow.likelihoods.Gaussian(0.3)
+    stock = gpflow.models.SVGP(gpflow.kernels.SquaredExponential(), noise, Z, num_data=len(X))
+    stock.q_mu.assign(model.q_mu)
+    stock.q_sqrt.assign(model.q_sqrt)
+    with tf.GradientTape() as tape:
+        loss = stock.training_loss((X, Y))
+    wanted = [stock.q_mu, stock.q_sqrt, stock.kernel.lengthscales]
+    gradients = tape.gradient(loss, [each.unconstrained_variable for each in wanted])
+    sgd = gpflow.keras.tf_keras.optimizers.SGD(1e-3)
+    train(
+        model,
+        (X, Y),
+        objective="standard_elbo",
+        optimizer=sgd,
+        num_steps=1,
+        batch_size=len(X),
+        progress=False,
+    )
+    moved = [model.q_mu, model.q_sqrt, model.kernel.lengthscales]
+    for before, gradient, after in zip(wanted, gradients, moved, strict=True):
+        expected = before.unconstrained_variable - 1e-3 * gradient
+        np.testing.assert_allclose(after.unconstrained_variable, expected, rtol=1e-6, atol=1e-9)
+
+
 ADAM = gpflow.keras.tf_keras.optimizers.Adam
 
 
