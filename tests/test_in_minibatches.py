@@ -56,7 +56,7 @@ def test_many_are_rows_times_classes_in_memory() -> None:
 def test_minibatches_find_what_the_profile_of_all_rows_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An ELBO and predictions about as good, and a q that is nearly the best for its parameters."""
+    """An ELBO and predictions about as good, and a q that is nearly its parameters' best."""
     X, y = three_classes(400, seed=0)
     X_new, y_new = three_classes(2_000, seed=1)
     full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
