@@ -67,7 +67,7 @@ def fit(
     By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its objective has
     not risen for 2,000 steps, where the data are a dataset without end, which has no passes, and
     where the objective is not the ELBO. Arrays of more than 30,000 rows times classes, for
-    ``LogisticSoftmax``, are fitted by ``train``: 1,000 closed-form steps, and 500 on GPflow's ELBO::
+    ``LogisticSoftmax``, are fitted by ``train``: 1,000 closed-form steps, 500 on GPflow's ELBO::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
