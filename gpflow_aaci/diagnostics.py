@@ -1,7 +1,5 @@
 """How far to trust a fitted q(f): importance sampling of the exact posterior from it."""
 
-from numbers import Integral
-
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -9,6 +7,7 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 
 from .models import AugmentedVGP
+from .validation import check_count
 
 _FEWEST_SAMPLES = 25  # a fifth of them is the tail, and ArviZ fits none of less than five
 
@@ -62,9 +61,8 @@ def importance_weights(
             "model must be an AugmentedVGP, whose q is over f at every datum. "
             f"Found: {type(model).__name__}."
         )
-    for name, value, least in (("num_samples", num_samples, _FEWEST_SAMPLES), ("seed", seed, 0)):
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}. Found: {value!r}.")
+    check_count("num_samples", num_samples, _FEWEST_SAMPLES)
+    check_count("seed", seed, 0)
 
     X, Y, _ = model.checked_batch()
     q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)

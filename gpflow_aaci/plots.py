@@ -16,7 +16,7 @@ from .likelihoods import LogisticSoftmax
 from .models import AugmentedModel, check_model
 from .predictions import predict_y_cdf, predict_y_quantile
 from .predictions.from_draws import checked_inputs
-from .validation import as_matrix
+from .validation import as_matrix, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,8 +49,9 @@ def plot_fit(
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
-    :param data: X [N, D], Y [N, P], as arrays or frames, whose names of columns are shown, or a
-        ``tf.data.Dataset`` of such batches; none for ``AugmentedVGP``, nor need be with ``X``.
+    :param data: X [N, D], Y [N, P], training data or others, as arrays or frames, whose names of
+        columns are shown, or a ``tf.data.Dataset`` of such batches; none for those that an
+        ``AugmentedVGP`` keeps, nor need be with ``X``.
     :param ax: where to draw; a new figure unless given.
     :param levels: of the quantiles, in (0, 1); the area between the first and the last is shaded,
         and so on inwards.
@@ -65,8 +66,8 @@ def plot_fit(
     _check_index("output", output, model.num_observed - with_trials(model.likelihood))
     rows: Any = None
     if X is None or data is not None or model.keeps_data:
-        drawn = as_data(model, data).subset(_MOST_DOTS, seed=0).only_chunk
-        rows = [part.numpy() for part in drawn or ()]  # few enough to be one
+        drawn = as_data(model, data, unscaled=data is not None).subset(_MOST_DOTS, seed=0)
+        rows = [part.numpy() for part in drawn.only_chunk or ()]  # few enough to be one
     x = rows[0] if X is None else checked_inputs(model, as_matrix(X), "X").numpy()
     _check_index("input_dim", input_dim, x.shape[1])
     x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
@@ -121,8 +122,7 @@ def plot_calibration(
     :return: the two axes.
     :raises ValueError: for bad arguments or data.
     """
-    if not isinstance(num_bins, int | np.integer) or num_bins < 2:
-        raise ValueError(f"num_bins must be an integer of at least 2. Found: {num_bins!r}.")
+    check_count("num_bins", num_bins, 2)
     if axes is not None and len(axes) != 2:
         raise ValueError(f"axes must be two. Found: {len(axes)}.")
     values = pit(model, data, seed=seed).ravel()

@@ -150,6 +150,14 @@ def test_lengthscales_far_beyond_the_data_are_said_by_their_columns() -> None:
     assert advice(model, X) == []
 
 
+def test_of_many_such_columns_a_few_are_listed() -> None:
+    wide = RNG.normal(size=(20, 7))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, *[1e4] * 6])
+    (said,) = advice(AugmentedSVGP(kernel, likelihoods.StudentT(0.2, 4.0), wide), wide)
+    assert "6 of 7 lengthscales" in said
+    assert "(columns 1, 2, 3, 4 and 2 more)" in said
+
+
 def test_lengthscales_are_those_of_active_dims_in_sums_and_multi_output_kernels() -> None:
     far = gpflow.kernels.Matern32(active_dims=[1], lengthscales=1e4)
     near = gpflow.kernels.Matern32(active_dims=[0])

@@ -151,6 +151,20 @@ def test_given_axes_pyplot_is_left_alone(ax: Any) -> None:
     plt.close("all")
 
 
+def test_a_model_that_keeps_its_data_may_be_shown_with_others(ax: Any) -> None:
+    """More than it has seen, and by the names of their columns."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, N, 1))
+    model = AugmentedVGP((X, Y), Matern32(), likelihoods.Gaussian())
+    X_new, Y_new = rng.normal(size=(2, 2 * N, 1))
+    frames = pd.DataFrame(X_new, columns=["age"]), pd.DataFrame(Y_new, columns=["dose"])
+    plot_fit(model, frames, ax=ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("age", "dose")
+    dots = next(drawn for drawn in ax.collections if drawn.get_label() == "data")
+    drawn = sorted(map(tuple, np.asarray(dots.get_offsets())))
+    np.testing.assert_array_equal(drawn, sorted(map(tuple, np.hstack([X_new, Y_new]))))
+
+
 def test_bad_arguments_are_named(ax: Any) -> None:
     model, X = made(likelihoods.Gaussian())
     data = X, X

@@ -16,7 +16,8 @@ from likelihoods.zoo import ZOO, Member
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, EarlyStopping, likelihoods, train
-from gpflow_aaci.inference.predictive import PredictiveAscent
+from gpflow_aaci.algebra.terms import predictive
+from gpflow_aaci.inference.joint import JointAscent
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, (12, 1))
@@ -159,7 +160,7 @@ def test_steps_raise_it_for_every_likelihood_in_minibatches_and_float32(
     model = AugmentedSVGP(
         gpflow.kernels.Matern32(), member.make(), x[:5].copy(), num_latent_gps=L, num_data=16
     )
-    ascent = PredictiveAscent(gpflow.keras.tf_keras.optimizers.Adam(0.01))
+    ascent = JointAscent("predictive", predictive, gpflow.keras.tf_keras.optimizers.Adam(0.01))
     before = model.predictive_objective((x, y))
     for start in (0, 8) * 3:
         ascent.minimize(model, (x[start : start + 8], y[start : start + 8]))
@@ -218,16 +219,56 @@ def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path: Path) -
         )
 
 
+def test_a_step_on_gpflow_s_elbo_follows_its_gradient(randomise_q: Any) -> None:
+    """That of GPflow's own SVGP with its own Gaussian likelihood."""
+    model = make(likelihoods.Gaussian(0.3), num_data=len(X))
+    randomise_q(model)
+    Z = model.inducing_variable.Z.numpy()
+    noise = gpflow.likelihoods.Gaussian(0.3)
+    stock = gpflow.models.SVGP(gpflow.kernels.SquaredExponential(), noise, Z, num_data=len(X))
+    stock.q_mu.assign(model.q_mu)
+    stock.q_sqrt.assign(model.q_sqrt)
+    with tf.GradientTape() as tape:
+        loss = stock.training_loss((X, Y))
+    wanted = [stock.q_mu, stock.q_sqrt, stock.kernel.lengthscales]
+    gradients = tape.gradient(loss, [each.unconstrained_variable for each in wanted])
+    sgd = gpflow.keras.tf_keras.optimizers.SGD(1e-3)
+    train(
+        model,
+        (X, Y),
+        objective="standard_elbo",
+        optimizer=sgd,
+        num_steps=1,
+        batch_size=len(X),
+        progress=False,
+    )
+    moved = [model.q_mu, model.q_sqrt, model.kernel.lengthscales]
+    for before, gradient, after in zip(wanted, gradients, moved, strict=True):
+        expected = before.unconstrained_variable - 1e-3 * gradient
+        np.testing.assert_allclose(after.unconstrained_variable, expected, rtol=1e-6, atol=1e-9)
+
+
 ADAM = gpflow.keras.tf_keras.optimizers.Adam
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objective": "ppgpr"}, r'must be one of "elbo", "predictive"\. Found: \'ppgpr\''),
+        (
+            {"objective": "ppgpr"},
+            r'must be one of "elbo", "standard_elbo", "predictive"\. Found: \'ppgpr\'',
+        ),
         (
             {"objective": "predictive", "optimizer": gpflow_aaci.AlternatingOptimizer()},
             r"optimizer must be one of tf_keras.optimizers .* Found: AlternatingOptimizer",
+        ),
+        (
+            {"objective": "predictive", "optimizer": JointAscent("predictive", predictive)},
+            r"must be one of tf_keras.optimizers where objective .* Found: JointAscent",
+        ),
+        (
+            {"objective": "predictive", "optimizer": JointAscent},
+            "optimizer must be an optimizer, not a class .* Found: the class JointAscent",
         ),
         ({"optimizer": ADAM(0.1)}, "optimizer must be AlternatingOptimizer .* Found: Adam"),
         (

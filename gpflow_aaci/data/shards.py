@@ -62,7 +62,8 @@ def as_data(
 
     :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
         the rows; none for ``AugmentedVGP``.
-    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data``.
+    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data`` and
+        whatever the model keeps.
     :param strategy: on whose workers are rows, those of each being given to it; or devices.
     :raises ValueError: for bad data.
     """
@@ -71,7 +72,8 @@ def as_data(
         mine = together(strategy, lambda: as_data(model, data, progress, unscaled))
         known = None if unscaled else known_num_data(model)
         return Shard(mine, strategy, None if known is None else float(known))
-    refuse_where_kept(model, data)
+    if not unscaled:
+        refuse_where_kept(model, data)
     if isinstance(data, tf.data.Dataset):
         return Stream(model, data, progress, unscaled)
     if unscaled:

@@ -17,6 +17,7 @@ _FARTHEST = 100.0  # ranges of an input, for a lengthscale
 _UNITS = 100.0  # between the standard deviations of two inputs, or of one and 1
 _AT_BOUND = 1e-3  # relative to the bound, or to 1 where that is 0
 _MOST_ROWS = 2_000  # that are looked at
+_MOST_LISTED = 4  # columns
 
 
 def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
@@ -83,12 +84,19 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
         ratio = np.ravel(lengthscales.numpy() / np.where(ranges > 0.0, ranges, np.inf))
         far = np.flatnonzero(ratio > _FARTHEST)
         if len(far):
-            of = f"columns {', '.join(map(str, inputs[far]))}" if len(ratio) > 1 else "all columns"
+            of = f"columns {_listed(inputs[far])}" if len(ratio) > 1 else "all columns"
             yield (
                 f"{len(far)} of {len(ratio)} lengthscales of {type(part).__name__} exceed the "
                 f"range of their input more than {_FARTHEST:g} times ({of}): f hardly depends on "
                 "these."
             )
+
+
+def _listed(columns: AnyNDArray) -> str:
+    """The first few of them, and how many more."""
+    more = len(columns) - _MOST_LISTED
+    listed = ", ".join(map(str, columns[:_MOST_LISTED]))
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:

@@ -202,6 +202,11 @@ def check_has_slots(name: str, optimizer: tf_keras.optimizers.Optimizer) -> None
     """
     :raises ValueError: unless they can be made before a step.
     """
+    if isinstance(optimizer, type):
+        raise ValueError(
+            f"{name} must be an optimizer, not a class of them: Adam(0.01). "
+            f"Found: the class {optimizer.__name__}."
+        )
     if not hasattr(optimizer, "build") or not hasattr(optimizer, "apply_gradients"):
         found = type(optimizer)
         raise ValueError(

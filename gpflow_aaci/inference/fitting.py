@@ -169,7 +169,7 @@ def fit_collapsed(
 def _check_jitter(model: AugmentedModel) -> None:
     """Warn where the jitter, which has a unit, is no small part of the kernel's variance."""
     jitter = default_jitter()
-    variance = float(tf.reduce_max(tf.linalg.diag_part(model.prior_covariance()))) - jitter
+    variance = float(tf.reduce_max(model.prior_variance()))
     if variance < _MANY * jitter:
         warnings.warn(
             f"the kernel's variance is {variance:.2g} after the fit, no more than {_MANY:g} times "

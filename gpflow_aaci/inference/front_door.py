@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -13,8 +13,9 @@ from ..validation import check_one_of
 from ..workers import is_chief
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
+from .in_minibatches import fit_in_minibatches, is_for_minibatches
 from .stopping import EarlyStopping, Record, should_stop
-from .training import Objective, train
+from .training import train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,7 @@ _MOST_STEPS = 20_000
 _PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations, a hundred steps apart; nats per datum
 _WATCHED_ROWS = 2_000
 _NO_LONGER_RISES = f"the objective has not risen in {100 * _PATIENCE} steps"
+_Objective = Literal["elbo", "predictive"]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 
 
@@ -55,7 +57,7 @@ def fit(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    objective: Objective = "elbo",
+    objective: _Objective = "elbo",
     seed: int = 0,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
@@ -65,7 +67,8 @@ def fit(
 
     By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its objective has
     not risen for 2,000 steps, where the data are a dataset without end, which has no passes, and
-    where the objective is not the ELBO::
+    where the objective is not the ELBO. Arrays of more than 30,000 rows times classes, for
+    ``LogisticSoftmax``, are fitted by ``train``: 1,000 closed-form steps, 500 on GPflow's ELBO::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
@@ -82,10 +85,12 @@ def fit(
         changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
-    check_one_of("objective", objective, get_args(Objective))
+    check_one_of("objective", objective, get_args(_Objective))
     progress = progress and is_chief(model.strategy)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    if objective == "elbo" and not has_no_end:
+    if objective == "elbo" and is_for_minibatches(model, data):
+        found = _in_minibatches(model, data, seed, checkpoint_dir, progress)
+    elif objective == "elbo" and not has_no_end:
         found = _collapsed(model, data, seed, checkpoint_dir, progress)
     elif isinstance(data, tf.data.Dataset) and not has_no_end:
         raise ValueError(
@@ -124,10 +129,27 @@ def _collapsed(
     }
 
 
+def _in_minibatches(
+    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
+) -> dict[str, Any]:
+    found, history = fit_in_minibatches(
+        model, data, seed=seed, checkpoint_dir=checkpoint_dir, progress=progress
+    )
+    history = history.rename(columns={"standard_elbo": "objective"}).assign(rows=len(data[0]))
+    return {
+        "route": "train",
+        "converged": found.converged,
+        "reason": found.reason,
+        "tracing_seconds": 0.0,
+        "fitting_seconds": found.fitting_seconds,
+        "history": history[_COLUMNS],
+    }
+
+
 def _trained(
     model: AugmentedModel,
     data: Any,
-    objective: Objective,
+    objective: _Objective,
     seed: int,
     checkpoint_dir: str | Path | None,
     progress: bool,

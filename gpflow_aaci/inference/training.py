@@ -14,7 +14,7 @@ from gpflow.config import default_float
 from gpflow.keras import tf_keras
 from gpflow.monitor import Monitor, MonitorTaskGroup
 
-from ..algebra.terms import augmented, predictive
+from ..algebra.terms import augmented, predictive, standard
 from ..checkpoints import (
     check_objective,
     check_same_program,
@@ -30,7 +30,7 @@ from ..progress import progress_bar
 from ..validation import as_default_float, check_count, check_one_of
 from ..workers import any_worker, is_chief, naming_the_lost, num_workers, together
 from .alternating import AlternatingOptimizer
-from .predictive import PredictiveAscent
+from .joint import JointAscent
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 from .watching import evaluators
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 _ENDED = object()
 _VARIABLES, _HISTORY, _OBJECTIVE = "variables", "history.json", "objective.json"
 
-Objective = Literal["elbo", "predictive"]
-_TERMS = {"elbo": augmented, "predictive": predictive}
-_SHOWN = {"elbo": "ELBO", "predictive": "predictive"}
-_Optimizer = AlternatingOptimizer | PredictiveAscent
+Objective = Literal["elbo", "standard_elbo", "predictive"]
+_TERMS = {"elbo": augmented, "standard_elbo": standard, "predictive": predictive}
+_SHOWN = {"elbo": "ELBO", "standard_elbo": "standard ELBO", "predictive": "predictive"}
+_Optimizer = AlternatingOptimizer | JointAscent
 
 
 def train(
@@ -76,9 +76,10 @@ def train(
         such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
         model without ``num_data`` is told the rows of arrays and of a dataset that is one pass
         over data of known length, for this run.
-    :param objective: ``"elbo"``, the augmented bound; or ``"predictive"``, which is none:
-        ``predictive_objective`` of the model, which closed-form steps do not climb.
-    :param optimizer: ``AlternatingOptimizer()`` unless given; for ``"predictive"`` one of
+    :param objective: ``"elbo"``, the augmented bound; or what closed-form steps do not climb:
+        ``"standard_elbo"``, GPflow's, and ``"predictive"``, ``predictive_objective`` of the model,
+        which is no bound.
+    :param optimizer: ``AlternatingOptimizer()`` unless given; for the other two one of
         tf_keras.optimizers, for q(u) and the hyperparameters together, ``Adam(0.01)`` unless given.
         One that has stepped before goes on with this model, and is refused with another.
     :param num_steps: of this call, those before a resume from ``checkpoint_dir`` included.
@@ -88,7 +89,7 @@ def train(
     :param evaluate_every: steps between two rows of the history; the last step has one, too. Its
         objective is on the same random rows every time, at most 2,000.
     :param monitor: of :mod:`gpflow.monitor`, called with the number of steps after each of them.
-    :return: step, seconds (of training, without evaluations), elbo or predictive, nll.
+    :return: step, seconds (of training, without evaluations), the objective by its name, nll.
     :raises ValueError: for bad arguments or data, a dataset of unknown length with a model without
         ``num_data``, and for a checkpoint that is damaged or of another run, before anything is
         changed.
@@ -204,8 +205,8 @@ def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> Regr
 
 
 def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
-    is_alternating = isinstance(optimizer, AlternatingOptimizer)
-    if optimizer is not None and is_alternating != (objective == "elbo"):
+    is_ours, is_made_here = (isinstance(optimizer, each) for each in get_args(_Optimizer))
+    if optimizer is not None and (is_made_here or is_ours != (objective == "elbo")):
         accepted = "AlternatingOptimizer" if objective == "elbo" else "one of tf_keras.optimizers"
         raise ValueError(
             f'optimizer must be {accepted} where objective is "{objective}". '
@@ -213,7 +214,7 @@ def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
         )
     if objective == "elbo":
         return optimizer or AlternatingOptimizer()
-    return PredictiveAscent(optimizer)
+    return JointAscent(objective, _TERMS[objective], optimizer)
 
 
 def _check(

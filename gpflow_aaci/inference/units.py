@@ -46,7 +46,7 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     """Standard deviations of the noise, or what its scale is, and of f; 0 of noise without one."""
     of_noise = [np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model)]
-    variance = float(tf.reduce_mean(tf.linalg.diag_part(model.prior_covariance())))
+    variance = float(tf.reduce_mean(model.prior_variance()))
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
 
 

@@ -22,6 +22,7 @@ from ..data import as_data, known_num_data
 from ..identity import facts
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
+from ..validation import check_count
 from ..workers import num_workers
 from .moving import move, new_points
 from .profile import Profile
@@ -88,8 +89,7 @@ def update(
     :raises RuntimeError: where data cannot be read; the model is then as it was.
     """
     _check_model(model)
-    if not isinstance(max_steps, int) or max_steps < 1:
-        raise ValueError(f"max_steps must be an integer of at least 1. Found: {max_steps!r}.")
+    check_count("max_steps", max_steps, 1)
     if num_workers(model.strategy) > 1:
         raise ValueError(
             "model must be of one process, as update does not sum over workers. "

@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt
-from ..validation import Check, some
+from ..validation import Check, check_count, some
 from .base import AugmentedLikelihood, Site
 from .quadrature import expectation
 from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
@@ -39,11 +39,7 @@ class LogisticSoftmax(AugmentedLikelihood):
         :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
         :raises ValueError: for anything else.
         """
-        if not (isinstance(num_classes, int | np.integer) and num_classes >= 2):
-            raise ValueError(
-                f"LogisticSoftmax: num_classes must be an integer of at least 2. "
-                f"Found: {num_classes!r}."
-            )
+        check_count("LogisticSoftmax: num_classes", num_classes, 2)
         super().__init__(
             input_dim=None, latent_dim=int(num_classes), observation_dim=None, **kwargs
         )

@@ -10,6 +10,7 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
 from ..special import student_t_cdf
+from ..validation import check_count
 from .base import AugmentedLikelihood, Site, positive_parameter
 from .quadrature import log_expectation
 from .regression import Gamma, student_t_mean, student_t_predictive_cdf, student_t_variance
@@ -34,12 +35,7 @@ class MultivariateStudentT(AugmentedLikelihood):
         :param num_outputs: P ≥ 1; ``num_latent_gps`` of the model.
         :raises ValueError: for anything else.
         """
-        is_integer = isinstance(num_outputs, int | np.integer) and not isinstance(num_outputs, bool)
-        if not (is_integer and num_outputs >= 1):
-            raise ValueError(
-                "MultivariateStudentT: num_outputs must be an integer of at least 1. "
-                f"Found: {num_outputs!r}."
-            )
+        check_count("MultivariateStudentT: num_outputs", num_outputs, 1)
         P = int(num_outputs)
         super().__init__(input_dim=None, latent_dim=P, observation_dim=P, **kwargs)
         self.scale: Parameter = positive_parameter("MultivariateStudentT", "scale", scale)

@@ -81,6 +81,10 @@ class Augmented(gpflow.models.GPModel):
     def prior_covariance(self) -> tf.Tensor:
         """K_ZZ + jitter I, [L, M, M]; [1, M, M] where the latent GPs share it."""
 
+    def prior_variance(self) -> tf.Tensor:
+        """k(z, z) of every inducing variable, [broadcast L, M]."""
+        return tf.linalg.diag_part(self.prior_covariance()) - default_jitter()
+
     @abc.abstractmethod
     def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """K_ZX [broadcast L, M, N] and k(x_i, x_i) [broadcast L, N], for X [N, D]."""

@@ -97,6 +97,10 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         """K(X, X) + jitter I, [1, N, N]."""
         return with_jitter(self.kernel, self.data[0])
 
+    def prior_variance(self) -> tf.Tensor:
+        """k(x_i, x_i) of the data, [1, N]; without the N² others."""
+        return k_diag(self.kernel, self.data[0])
+
     @check_shapes("X: [N, D]")
     def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """K(X_data, X) [1, M, N] and k(x_i, x_i) [1, N]."""

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..inducing import kmeans_plusplus
 from ..inference.fitting import FitResult, fit_collapsed
+from ..inference.in_minibatches import fit_in_minibatches, is_for_minibatches
 from ..likelihoods import augmented
 from ..models import AugmentedSVGP
 
@@ -70,7 +71,11 @@ class AugmentedGP(BaseEstimator):
             num_data=len(X),
         )
         gpflow.set_trainable(model.inducing_variable, False)
-        self.fit_result_ = fit_collapsed(model, (X, Y), seed=seed, progress=self.progress)
+        how: dict[str, Any] = {"seed": seed, "progress": self.progress}
+        if is_for_minibatches(model, (X, Y)):
+            self.fit_result_, _ = fit_in_minibatches(model, (X, Y), **how)
+        else:
+            self.fit_result_ = fit_collapsed(model, (X, Y), **how)
         self.model_ = model
 
     def _inputs(self, X: Any) -> AnyNDArray:

@@ -1,11 +1,10 @@
-"""``PredictiveAscent``: a tf_keras optimizer on q(u) and the hyperparameters together."""
+"""``JointAscent``: a tf_keras optimizer on q(u) and the hyperparameters together."""
 
 from typing import Any
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from ..algebra.terms import predictive
 from ..data import StepData, check_step_data, next_batch
 from ..models import (
     AugmentedModel,
@@ -14,6 +13,7 @@ from ..models import (
     local,
     refresh_posteriors,
 )
+from ..models.bounds import TermOf
 from ..validation import check_finite, require
 from ..workers import num_workers, sum_over_workers
 from .alternating import ascend, build_slots, check_has_slots
@@ -22,21 +22,26 @@ from .optimizers import agree_once, rows_of_all
 _OPTIMIZER = "optimizer"
 
 
-class PredictiveAscent(tf.Module):
+class JointAscent(tf.Module):
     """
-    Ascent on ``model.predictive_objective``, which closed-form steps do not climb.
+    Ascent on what closed-form steps do not climb.
 
-    What ``train(..., objective="predictive")`` steps with; ``q_mu`` and ``q_sqrt`` move whether
-    they are trainable or not, as with ``AlternatingOptimizer``.
+    What ``train`` steps with where the objective is not ``"elbo"``; ``q_mu`` and ``q_sqrt`` move
+    whether they are trainable or not, as with ``AlternatingOptimizer``.
     """
 
-    def __init__(self, optimizer: tf_keras.optimizers.Optimizer | None = None) -> None:
+    def __init__(
+        self, name: str, of: TermOf, optimizer: tf_keras.optimizers.Optimizer | None = None
+    ) -> None:
         """
+        :param name: of the objective.
+        :param of: what a datum is worth to it.
         :param optimizer: of all variables, ``Adam(0.01)`` unless given.
         :raises ValueError: for what is none of tf_keras.optimizers, and for one of
             ``tf_keras.optimizers.legacy``.
         """
         super().__init__()
+        self._objective, self._of = name, of
         if optimizer is not None:
             check_has_slots(_OPTIMIZER, optimizer)
         # Of the hyperparameters, and here of q too.
@@ -47,7 +52,7 @@ class PredictiveAscent(tf.Module):
     def settings(self) -> dict[str, Any]:
         """What must be the same for a run to go on."""
         optimizer = self.hyperparameter_optimizer
-        return {"objective": "predictive", type(optimizer).__name__: optimizer.get_config()}
+        return {"objective": self._objective, type(optimizer).__name__: optimizer.get_config()}
 
     def build(self, model: AugmentedModel) -> None:
         """
@@ -61,7 +66,7 @@ class PredictiveAscent(tf.Module):
         """One step, of arguments and with errors as those of ``AlternatingOptimizer``."""
         check_model(model)
         check_step_data(model, data, num_data)
-        agree_once(model, "PredictiveAscent.minimize")
+        agree_once(model, "JointAscent.minimize")
         variables = _learnt(model)
         self.build(model)
         X, Y, scale = rows_of_all(model, next_batch(data), num_data)
@@ -69,7 +74,7 @@ class PredictiveAscent(tf.Module):
         sources = local(variables)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            value = model.scaled_objective(predictive, X, Y, workers * scale)
+            value = model.scaled_objective(self._of, X, Y, workers * scale)
             value = (value + model.log_prior_density()) / workers
         gradients = tape.gradient(value, sources, unconnected_gradients="zero")
         gradients = sum_over_workers(model.strategy, gradients)

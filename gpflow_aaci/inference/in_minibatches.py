@@ -1,0 +1,98 @@
+"""
+Many rows of many classes: minibatches, on the augmented bound and then on GPflow's ELBO.
+
+For a likelihood of several classes an evaluation of the profile is half a dozen Newton steps on all
+rows, each with an integral over all latent GPs for every row. Closed-form steps on minibatches need
+no integral and bring q near its best at once. But their bound is so far below GPflow's ELBO there
+that hyperparameters which are best for it predict worse: so Adam climbs that one in the end.
+"""
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpflow.base import RegressionData
+from gpflow.keras import tf_keras
+
+from ..likelihoods import LogisticSoftmax
+from ..models import AugmentedModel
+from ..workers import of_each_worker
+from .fitting import FitResult
+from .training import train
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANY = 30_000  # rows times classes: up to there ``fit_collapsed`` takes a minute or so
+_BATCH = 256
+_CLOSED_FORM_STEPS, _STEPS = 1_000, 500
+_LEARNING_RATE = 0.03  # of the latter at first; along a cosine to 0
+_REASON = "all steps were made, the last ones the smallest"
+
+
+def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
+    """
+    Whether rows times classes are more than ``MANY``: of arrays or frames, no dataset; of those of
+    all workers.
+    """
+    if not isinstance(model.likelihood, LogisticSoftmax) or model.keeps_data:
+        return False
+    is_pair = isinstance(data, tuple | list) and len(data) == 2
+    rows = of_each_worker(model.strategy, [len(data[0]) if is_pair else 0]).sum()
+    return int(rows) * model.num_latent_gps > MANY
+
+
+def fit_in_minibatches(
+    model: AugmentedModel,
+    data: RegressionData,
+    *,
+    seed: int = 0,
+    checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
+) -> tuple[FitResult, "pd.DataFrame"]:
+    """
+    ``train`` for 1,000 steps of 256 rows, then for 500 with ``objective="standard_elbo"``.
+
+    That many whatever the data, as the sizes of the latter end at 0: ``converged`` says that they
+    were all made, not Ctrl-C pressed. Arguments and errors are those of ``train``.
+
+    :param checkpoint_dir: with a folder for each part.
+    :return: what has been done to GPflow's ELBO, the log prior included, in as many steps; and the
+        history of the second part.
+    """
+    began = time.perf_counter()
+    rows = model.checked_rows(data)
+
+    def objective() -> float:
+        _, elbo = model.both_elbos_of_all(rows, progress=progress)
+        return float(elbo + model.log_prior_density())
+
+    start = objective()
+    folders: list[Path | None] = [None, None]
+    if checkpoint_dir is not None:
+        folders = [Path(checkpoint_dir) / name for name in ("closed-form", "standard-elbo")]
+    size = tf_keras.optimizers.schedules.CosineDecay(_LEARNING_RATE, _STEPS)
+    how: dict[str, Any] = {"batch_size": _BATCH, "seed": seed, "progress": progress}
+    with warnings.catch_warnings():  # of a first part that was made before
+        warnings.filterwarnings("ignore", "there is nothing to do")
+        train(model, rows, num_steps=_CLOSED_FORM_STEPS, checkpoint_dir=folders[0], **how)
+    history = train(
+        model,
+        rows,
+        objective="standard_elbo",
+        optimizer=tf_keras.optimizers.Adam(size),
+        num_steps=_STEPS,
+        checkpoint_dir=folders[1],
+        **how,
+    )
+    done = int(history.step.iloc[-1])
+    found = FitResult(
+        objective=objective(),
+        start=start,
+        evaluations=_CLOSED_FORM_STEPS + done,
+        converged=done == _STEPS,
+        reason=_REASON if done == _STEPS else "it was interrupted",
+        fitting_seconds=time.perf_counter() - began,
+    )
+    return found, history

@@ -1,0 +1,109 @@
+"""Many rows of many classes: which they are, and that minibatches find what a full fit finds."""
+
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from sklearn.metrics import log_loss
+
+import gpflow_aaci
+from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.inference import in_minibatches
+from gpflow_aaci.inference.in_minibatches import MANY, is_for_minibatches
+from gpflow_aaci.sklearn import AugmentedGPClassifier
+
+
+def made(likelihood: Any, Z: AnyNDArray, **kwargs: Any) -> AugmentedSVGP:
+    L = likelihood.latent_dim or 1
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0] * Z.shape[1])
+    model = AugmentedSVGP(kernel, likelihood, Z, num_latent_gps=L, **kwargs)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def three_classes(n: int, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Drawn from a softmax of three functions of two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    f = 3.0 * np.column_stack([np.sin(2.0 * X[:, 0]), X[:, 1], np.cos(X.sum(1))])
+    return X, np.argmax(f + rng.gumbel(size=f.shape), 1)
+
+
+def test_many_are_rows_times_classes_in_memory() -> None:
+    """Neither digits, nor two classes of however many rows, nor heteroscedastic noise."""
+    Z = np.zeros((1, 2))
+    ten, two = likelihoods.LogisticSoftmax(10), likelihoods.Logistic()
+
+    def rows(number: int) -> tuple[AnyNDArray, AnyNDArray]:
+        return np.zeros((number, 2)), np.zeros((number, 1))
+
+    assert not is_for_minibatches(made(ten, Z), rows(MANY // 10))
+    assert is_for_minibatches(made(ten, Z), rows(MANY // 10 + 1))
+    assert not is_for_minibatches(made(ten, Z), rows(1_797))
+    assert not is_for_minibatches(made(two, Z), rows(10 * MANY))
+    noise = likelihoods.HeteroscedasticGaussian()
+    assert not is_for_minibatches(made(noise, Z), rows(10 * MANY))
+    stream = tf.data.Dataset.from_tensor_slices(rows(MANY)).batch(100)
+    assert not is_for_minibatches(made(ten, Z), stream)
+    full = AugmentedVGP(rows(2), gpflow.kernels.Matern32(), ten, num_latent_gps=10)
+    assert not is_for_minibatches(full, None)
+
+
+def test_a_run_that_is_killed_goes_on_in_the_part_that_it_was_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = three_classes(120, seed=0)
+    monkeypatch.setattr(in_minibatches, "_CLOSED_FORM_STEPS", 6)
+    monkeypatch.setattr(in_minibatches, "_STEPS", 4)
+    data = X, y[:, None].astype(float)
+    softmax = [likelihoods.LogisticSoftmax(3) for _ in range(3)]
+    whole, stopped, resumed = (made(each, X[:10].copy(), num_data=len(X)) for each in softmax)
+    expected, _ = in_minibatches.fit_in_minibatches(whole, data, progress=False)
+
+    usual = in_minibatches.train
+
+    def train_but_die(model: Any, *args: Any, objective: str = "elbo", **how: Any) -> Any:
+        if objective == "standard_elbo":
+            raise KeyboardInterrupt
+        return usual(model, *args, **how)
+
+    monkeypatch.setattr(in_minibatches, "train", train_but_die)
+    with pytest.raises(KeyboardInterrupt):
+        in_minibatches.fit_in_minibatches(stopped, data, checkpoint_dir=tmp_path, progress=False)
+    monkeypatch.setattr(in_minibatches, "train", usual)
+    found, _ = in_minibatches.fit_in_minibatches(
+        resumed, data, checkpoint_dir=tmp_path, progress=False
+    )
+    assert found.objective == pytest.approx(expected.objective, rel=1e-12)
+    np.testing.assert_allclose(resumed.q_mu, whole.q_mu, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_minibatches_find_what_the_profile_of_all_rows_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An ELBO and predictions about as good, and a q that is nearly its parameters' best."""
+    X, y = three_classes(400, seed=0)
+    X_new, y_new = three_classes(2_000, seed=1)
+    full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
+    monkeypatch.setattr(in_minibatches, "MANY", 1_000)
+    parts = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
+    assert parts.fit_result_.converged
+    assert parts.fit_result_.evaluations == 1_500  # steps
+    assert parts.fit_result_.start == pytest.approx(full.fit_result_.start)
+    assert parts.fit_result_.objective > full.fit_result_.objective - 0.03 * len(X)
+    nll, least = (log_loss(y_new, each.predict_proba(X_new)) for each in (parts, full))
+    assert nll < least + 0.02
+    data = X, y[:, None].astype(float)
+    assert gpflow_aaci.polish(parts.model_, data, progress=False).gain < 0.01 * len(X)
+    # The front door takes the same way.
+    mean = gpflow.functions.Constant(-np.log(3.0))
+    softmax = likelihoods.LogisticSoftmax(3)
+    model = made(softmax, X[:30].copy(), mean_function=mean, num_data=len(X))
+    found = gpflow_aaci.fit(model, data, progress=False)
+    assert found.route == "train"
+    assert found.standard_elbo > full.fit_result_.objective - 0.05 * len(X)
