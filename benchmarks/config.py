@@ -343,6 +343,28 @@ class Mixtures(Experiment):
     seeds: Seeds = [0]  # of the split, and of where components start
 
 
+class OfChain(_Strict):
+    num_samples: PositiveInt
+    num_burnin: PositiveInt
+
+
+class OfSGHMC(OfChain):
+    batch_size: PositiveInt = 1_000
+    steps_per_draw: PositiveInt = 50
+
+
+class BSGP(Experiment):
+    experiment: Literal["bsgp"]
+    problem: Problems[Problem]
+    methods: list[Literal["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]] = Field(min_length=1)
+    num_inducing: PositiveInt = 50
+    sghmc: OfSGHMC
+    gibbs: OfChain
+    most_rows_of_gibbs: PositiveInt = 1_000
+    test_fraction: Fraction = 0.1
+    seeds: Seeds = [0]
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -352,6 +374,7 @@ Single = (
     | OmegaThroughput
     | Streaming
     | Mixtures
+    | BSGP
 )
 
 

@@ -103,6 +103,7 @@ ORDER = [
     "inference.advice",
     "inference.front_door",
     "inducing",
+    "priors",
     "diagnostics",
     "sampling",
     "sampling.conditionals",

@@ -25,6 +25,7 @@ from ..validation import (
     Check,
     as_default_float,
     as_matrix,
+    check_count,
     check_finite,
     require,
     some,
@@ -136,9 +137,7 @@ def predict_y_samples(
     :raises ValueError: for bad arguments, as for :func:`predict_y_quantile`.
     :raises NotImplementedError: where the likelihood states no ``draw_y``.
     """
-    is_integer = isinstance(num_samples, int | np.integer) and not isinstance(num_samples, bool)
-    if not is_integer or num_samples < 1:
-        raise ValueError(f"num_samples must be an integer of at least 1. Found: {num_samples!r}.")
+    check_count("num_samples", num_samples, 1)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
     predicted = _Predicted(model, X, samples, progress, full_cov)
