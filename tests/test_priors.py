@@ -122,9 +122,9 @@ def test_of_data_that_say_nothing_samplers_draw_the_prior(
 ) -> None:
     """Of the distance of two points and the lengthscale together, by sums over a grid."""
     model, data = make_model(prior_of)
-    number = {"num_samples": 3_000, "num_burnin": 300}
+    number = {"num_samples": 1_500, "num_burnin": 200}
     if method == "sghmc":
-        number = {"num_samples": 600, "num_burnin": 60}
+        number = {"num_samples": 400, "num_burnin": 60}
     drawn = sample_posterior(
         model,
         num_chains=2,
