@@ -27,6 +27,8 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from .models.shared import with_jitter
 from .validation import check_positive
 
+__all__ = ["Determinantal", "Strauss"]
+
 
 class _PointProcess(tfp.distributions.Distribution):
     """Of one event, a matrix of points [M, D]: log p up to a constant, and no draws."""

@@ -66,6 +66,13 @@ def test_points_at_one_place_have_a_finite_gradient() -> None:
         assert np.isfinite(tape.gradient(log_p, Z)).all()
 
 
+def test_they_are_of_gpflow_s_float() -> None:
+    gpflow.config.set_default_float(np.float32)
+    Z = np.array([[0.0, 0.1], [0.3, 0.2]], np.float32)
+    for prior in (priors.Determinantal(gpflow.kernels.RBF()), priors.Strauss(0.8, 0.1)):
+        assert prior.log_prob(Z).dtype == tf.float32
+
+
 def make_model(
     prior_of: Any, kernel: gpflow.kernels.Kernel | None = None
 ) -> tuple[AugmentedSVGP, tuple[AnyNDArray, AnyNDArray]]:

@@ -86,7 +86,8 @@ def sample_posterior(
         0: the paper's sampler.
     :param hyperparameters: sample those that are trainable, too, u and f integrated out where that
         can be (one chain after the other, f without over-relaxation). They must have priors, Z too
-        unless it is set not to be trainable: there is no default. The first chain begins at the
+        unless it is set not to be trainable: there is no default (of Z, see
+        :mod:`~gpflow_aaci.priors`). The first chain begins at the
         model's values, the others at draws from the priors. They join ``posterior`` by their names,
         and the model keeps its own.
     :param keep_omega: ``omega`` joins ``posterior``.
