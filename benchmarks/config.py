@@ -351,6 +351,7 @@ class OfChain(_Strict):
 class OfSGHMC(OfChain):
     batch_size: PositiveInt = 1_000
     steps_per_draw: PositiveInt = 50
+    step_size: PositiveFloat = 0.01
 
 
 class BSGP(Experiment):

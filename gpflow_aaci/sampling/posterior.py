@@ -51,6 +51,7 @@ def sample_posterior(
     batch_size: int | None = None,
     steps_per_draw: int | None = None,
     objective: Objective | None = None,
+    step_size: float | None = None,
 ) -> "arviz.InferenceData":
     """
     Draws from the exact posterior by Gibbs sampling or another ``method``, chains in one batch.
@@ -93,6 +94,7 @@ def sample_posterior(
     :param keep_omega: ``omega`` joins ``posterior``.
     :param batch_size, steps_per_draw: of "sghmc": rows of every step (1,000 unless given), and
         steps for every draw (50).
+    :param step_size: of "sghmc": see :class:`SGHMC`, whose default it has.
     :param objective: of "sghmc": "predictive", the default, draws from the posterior, with
         log E p(y|f) given u; "variational", with E log p(y|f), from the q(u, θ) of any shape whose
         ELBO is greatest.
@@ -110,7 +112,12 @@ def sample_posterior(
         check_count(name, count, least)
     if not (isinstance(seed, int | np.integer) and 0 <= seed < 2**31):
         raise ValueError(f"seed must be an integer from 0 to 2**31 - 1. Found: {seed!r}.")
-    of_sghmc = _given(batch_size=batch_size, steps_per_draw=steps_per_draw, objective=objective)
+    of_sghmc = _given(
+        batch_size=batch_size,
+        steps_per_draw=steps_per_draw,
+        step_size=step_size,
+        objective=objective,
+    )
     of_gibbs = _given(over_relaxation=over_relaxation, keep_omega=keep_omega or None)
     _check_method(model, method, hyperparameters, {"gibbs": of_gibbs, "sghmc": of_sghmc})
     if over_relaxation is None:

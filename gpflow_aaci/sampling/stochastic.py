@@ -44,6 +44,7 @@ class StochasticChains:
         batch_size: int = 1_000,
         steps_per_draw: int = 50,
         objective: Objective = "predictive",
+        step_size: float = 0.01,
     ) -> None:
         """
         :param sampled: hyperparameters with priors, by their names; may be none.
@@ -83,7 +84,7 @@ class StochasticChains:
             return with_gradient(with_priors(log_likelihood, self._moved), self._moved)(*values)
 
         num_adapted = int(0.8 * num_burnin * steps_per_draw)
-        kernel = SGHMC(target, num_adaptation_steps=num_adapted)
+        kernel = SGHMC(target, step_size, num_adaptation_steps=num_adapted)
 
         def one(last: Any, seed: tf.Tensor) -> Any:
             with warnings.catch_warnings():  # that no step is rejected, which is known
