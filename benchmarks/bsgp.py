@@ -19,7 +19,7 @@ from .config import BSGP
 from .datasets import Dataset, Split, load_datasets
 from .methods import Model, make_model, make_start
 from .metrics import evaluator, metric_names
-from .report import Report
+from .report import Report, fixed
 
 
 def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
@@ -38,11 +38,13 @@ def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 def report(metrics: pd.DataFrame) -> Report:
     """Means over the seeds."""
-    keys = ["problem", "error metric", "method"]
-    table = metrics.drop(columns=["seed", "sha256"], errors="ignore")
-    table = table.groupby(keys, sort=False).mean().reset_index()
+    keys, values = ["problem", "method"], ["nll", "error", "seconds", "seconds a draw"]
+    metrics = metrics.reindex(columns=[*keys, "error metric", *values])  # fits alone have no draws
+    table = metrics.groupby([*keys, "error metric"], sort=False)[values].mean().reset_index()
+    table = table[[*keys, "nll", "error", "error metric", "seconds", "seconds a draw"]]
+    table["nll"] = fixed(table["nll"], 3)
     caption = "Means over seeds. CPU seconds on one core, of a draw or sweep in the last column."
-    return Report({caption: table.round(4)}, {})
+    return Report({caption: table}, {})
 
 
 def _one(config: BSGP, dataset: Dataset, seed: int, method: str) -> pd.DataFrame:
