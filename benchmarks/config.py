@@ -351,6 +351,29 @@ class Scaling(Experiment):
     repeats: PositiveInt = 3
 
 
+class OfChain(_Strict):
+    num_samples: PositiveInt
+    num_burnin: PositiveInt
+
+
+class OfSGHMC(OfChain):
+    batch_size: PositiveInt = 1_000
+    steps_per_draw: PositiveInt = 50
+    step_size: PositiveFloat = 0.01
+
+
+class BSGP(Experiment):
+    experiment: Literal["bsgp"]
+    problem: Problems[Problem]
+    methods: list[Literal["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]] = Field(min_length=1)
+    num_inducing: PositiveInt = 50
+    sghmc: OfSGHMC
+    gibbs: OfChain
+    most_rows_of_gibbs: PositiveInt = 1_000
+    test_fraction: Fraction = 0.1
+    seeds: Seeds = [0]
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -361,6 +384,7 @@ Single = (
     | Streaming
     | Mixtures
     | Scaling
+    | BSGP
 )
 
 

@@ -23,7 +23,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
 ``inference.updating``                ``update``: new rows, q in the place of the prior
 ``workers``                           sums over the rows of several machines
-``sampling``                          the exact sampler
+``sampling``                          the exact sampler; ``priors`` on inducing points
 ``predictions``                       of f and y from its draws; the law of y, from q too
 ``criticism``                         leave-one-out, calibration; ``plots`` draws it and the fit
 ``sklearn``                           estimators for scikit-learn; imported by itself
@@ -31,7 +31,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ====================================  ============================================================
 """
 
-from . import augmentation, data, distributions, likelihoods, monitor, predictions
+from . import augmentation, data, distributions, likelihoods, monitor, predictions, priors
 from .criticism.loo import loo
 from .diagnostics import importance_weights, psis_khat
 from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
@@ -91,6 +91,7 @@ __all__ = [
     "plot_fit",
     "polish",
     "predictions",
+    "priors",
     "psis_khat",
     "sample_posterior",
     "train",

@@ -72,6 +72,14 @@ def check_count(name: str, value: Any, least: int) -> None:
         raise ValueError(f"{name} must be an integer of at least {least}. Found: {value!r}.")
 
 
+def check_positive(name: str, value: Any) -> None:
+    """
+    :raises ValueError: unless it is a finite number above 0.
+    """
+    if not 0.0 < value < np.inf:
+        raise ValueError(f"{name} must be above 0. Found: {value}.")
+
+
 def check_one_of(name: str, value: Any, accepted: Sequence[str]) -> None:
     """
     :raises ValueError: unless it is.

@@ -84,8 +84,30 @@ def test_mixtures_are_compared(tmp_path: Path, csv: Path) -> None:
     assert "one full Gaussian" in (tmp_path / "summary.md").read_text()
 
 
-def test_the_config_of_mixtures_is_valid() -> None:
-    assert load_config(CONFIGS / "mixtures.toml").experiment == "mixtures"
+@pytest.mark.slow
+def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
+    """In the unit of y, from fits and from draws alike; too many rows are not for Gibbs."""
+    text = (
+        f'experiment = "bsgp"\noutput = "{tmp_path}"\nnum_inducing = 5\n'
+        'methods = ["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]\n'
+        "sghmc = { num_samples = 40, num_burnin = 40, steps_per_draw = 20 }\n"
+        f'gibbs = {{ num_samples = 20, num_burnin = 20 }}\n[[problem]]\ndata = "{csv}"\n'
+        'target = "y"\nin_units_of_y = true\nlikelihood = { name = "Gaussian" }\n'
+    )
+    (tmp_path / "c.toml").write_text(text)
+    assert run(tmp_path / "c.toml", "--quiet")[0] == 0
+    metrics = pd.read_csv(tmp_path / "metrics.csv")
+    assert list(metrics.method) == ["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]
+    assert (abs(metrics.nll - metrics.nll[0]) < 0.5).all()
+    assert (abs(metrics.error / metrics.error[0] - 1.0) < 0.5).all()
+    assert metrics["seconds a draw"].notna().tolist() == [False, False, True, True]
+    assert run(tmp_path / "c.toml", "--quiet", "--set", "most_rows_of_gibbs=10")[0] == 0
+    assert "Gibbs" not in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["mixtures", "bsgp"])
+def test_the_config_is_valid(name: str) -> None:
+    assert load_config(CONFIGS / f"{name}.toml").experiment == name
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import gpflow_aaci
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = (DOCS / "reference.md").read_text()
-MODULES = ("", ".likelihoods", ".predictions", ".distributions", ".monitor", ".sklearn")
+MODULES = ("", ".likelihoods", ".predictions", ".distributions", ".monitor", ".priors", ".sklearn")
 
 
 def documented(reference: str) -> list[Any]:

@@ -107,6 +107,7 @@ ORDER = [
     "inference.advice",
     "inference.front_door",
     "inducing",
+    "priors",
     "diagnostics",
     "sampling",
     "sampling.conditionals",

@@ -357,6 +357,7 @@ def test_moments_and_draws_of_f_are_those_of_the_mixture(full_cov: bool) -> None
     f = model.predict_f_samples(X_NEW, S, full_cov=full_cov).numpy()
     assert f.shape == (S, 4, 1)
     assert model.predict_f_samples(X_NEW, full_cov=full_cov).shape == (4, 1)
+    assert model.predict_f_samples(X_NEW, 0, full_cov=full_cov).shape == (0, 4, 1)
     variance = np.einsum("lnn->nl", found[1]) if full_cov else found[1].numpy()
     np.testing.assert_array_less(np.abs(f.mean(0) - mean), 4.5 * np.sqrt(variance / S))
     np.testing.assert_allclose(f.var(0), variance, rtol=0.06)

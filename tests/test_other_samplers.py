@@ -169,10 +169,19 @@ def test_bad_input_is_named() -> None:
         (
             ours,
             {"method": "hmc", "hyperparameters": True},
-            'or "sghmc" with hyperparameters',
+            "or \"sghmc\" with hyperparameters=True. Found: 'hmc'",
         ),
-        (ours, {"method": "hmc", "keep_omega": True}, "Found: 'hmc'"),
-        (ours, {"method": "elliptical", "over_relaxation": 0.0}, "Found: 'elliptical'"),
+        (ours, {"method": "hmc", "keep_omega": True}, '"gibbs" where keep_omega is given'),
+        (
+            ours,
+            {"method": "elliptical", "over_relaxation": 0.0},
+            "where over_relaxation is given. Found: 'elliptical'",
+        ),
+        (
+            ours,
+            {"batch_size": 10, "objective": "predictive"},
+            "\"sghmc\" where batch_size, objective is given. Found: 'gibbs'",
+        ),
         (vgp, {"method": "hmc", "data": (X, Y)}, "data must be given for models with inducing"),
         (svgp, {"method": "hmc"}, "Found: SVGP, data not given"),
         (svgp, {"method": "sghmc", "num_burnin": 0}, "num_burnin must be an integer of at least 1"),
@@ -190,9 +199,9 @@ def test_bad_input_is_named() -> None:
             sample_posterior(model, **arguments)
     with pytest.raises(ValueError, match="step_size must be above 0"):
         HamiltonianKernel(ours, step_size=0.0)
-    with pytest.raises(ValueError, match="num_leapfrog_steps must be at least 1"):
+    with pytest.raises(ValueError, match="num_leapfrog_steps must be an integer of at least 1"):
         HamiltonianKernel(ours, num_leapfrog_steps=0)
-    with pytest.raises(ValueError, match="num_adaptation_steps must be at least 0"):
+    with pytest.raises(ValueError, match="num_adaptation_steps must be an integer of at least 0"):
         HamiltonianKernel(ours, num_adaptation_steps=-1)
     mixing = gpflow.kernels.LinearCoregionalization([kernel], np.ones((1, 1)))
     with pytest.raises(ValueError, match="must not mix the latent GPs"):

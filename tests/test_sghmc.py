@@ -84,6 +84,30 @@ def test_it_predicts_as_fitc(batch_size: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [1_000, 10])
+def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
+    """With a Gaussian likelihood the best q(u) is the Gaussian of Titsias (2009)."""
+    model, data = make_model()
+    Z = model.inducing_variable.Z.numpy()
+    sgpr = gpflow.models.SGPR(data, model.kernel, Z, noise_variance=0.5)
+    samples = sample_posterior(
+        model,
+        400,
+        2,
+        60,
+        1,
+        False,
+        data=data,
+        method="sghmc",
+        batch_size=batch_size,
+        objective="variational",
+    )
+    mean, covariance = (moment.numpy() for moment in sgpr.compute_qu())
+    for i in range(4):
+        assert_moments(samples.posterior["u"].values[..., i, 0], mean[i, 0], covariance[i, i])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("is_uniform", [False, True])
 def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:
     """Of Z, normal or uniform with a transform onto its support, and of a lengthscale."""
@@ -147,12 +171,14 @@ def test_bad_input_is_named() -> None:
         sample_posterior(full, method="sghmc")
     with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
         sample_posterior(model, data=data, method="sghmc", batch_size=0)
+    with pytest.raises(ValueError, match='objective must be one of "predictive", "variational"'):
+        sample_posterior(model, data=data, method="sghmc", objective="elbo")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be trainable"):
         sample_posterior(model, data=data, method="sghmc", hyperparameters=True)
     for arguments, message in (
         ({"step_size": 0.0}, "step_size must be above 0"),
         ({"friction": 1.0}, r"friction must be in \(0, 1\)"),
-        ({"num_adaptation_steps": -1}, "num_adaptation_steps must be at least 0"),
+        ({"num_adaptation_steps": -1}, "num_adaptation_steps must be an integer of at least 0"),
     ):
         with pytest.raises(ValueError, match=message):
             SGHMC(lambda x, seed: x, **arguments)

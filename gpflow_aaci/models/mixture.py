@@ -182,7 +182,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     ) -> tf.Tensor:
         """Draws of f, each of a component that is drawn first."""
         assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
-        S, K = num_samples or 1, self.num_components
+        S, K = 1 if num_samples is None else num_samples, self.num_components
         means, covariances = self.predict_f_components(as_matrix(Xnew), full_cov)
         if full_cov:
             means = tf.linalg.matrix_transpose(means)

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.utilities import to_default_float
 
+from ..validation import check_count, check_positive
 from .conditionals import normal
 from .whitened import AnyModel, pointwise_log_prob, whitened
 
@@ -139,14 +140,9 @@ class HamiltonianKernel(WhitenedKernel):
         :param num_adaptation_steps: in which it is tuned, all of them in the burn-in.
         :raises ValueError: as :class:`EllipticalSliceKernel`, and for numbers out of range.
         """
-        if not step_size > 0.0:
-            raise ValueError(f"step_size must be above 0. Found: {step_size}.")
-        if num_leapfrog_steps < 1:
-            raise ValueError(f"num_leapfrog_steps must be at least 1. Found: {num_leapfrog_steps}.")
-        if num_adaptation_steps < 0:
-            raise ValueError(
-                f"num_adaptation_steps must be at least 0. Found: {num_adaptation_steps}."
-            )
+        check_positive("step_size", step_size)
+        check_count("num_leapfrog_steps", num_leapfrog_steps, 1)
+        check_count("num_adaptation_steps", num_adaptation_steps, 0)
         super().__init__(
             model,
             data,

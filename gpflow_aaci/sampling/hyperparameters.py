@@ -34,7 +34,7 @@ from .conditionals import (
     v_given_omega,
 )
 from .gibbs import GibbsKernel, SparseGibbsKernel
-from .moves import HamiltonianMove, slice_move
+from .moves import HamiltonianMove, slice_move, with_priors
 from .starts import Starts
 from .whitened import AnyModel, prior_covariance, to_u
 
@@ -126,7 +126,8 @@ class HyperparameterSweep:
             )
             omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
             observed = pseudo_observations(likelihood, X, omega, Y)
-            slice_move(lambda: given.log_evidence(observed), of_prior, seeds[2])
+            # Z's prior may be of the kernel (Determinantal).
+            slice_move(with_priors(lambda: given.log_evidence(observed), of_Z), of_prior, seeds[2])
             self._move_Z(lambda: given.log_evidence(observed), seeds[3])
             return given.draw(observed, seeds[4]), omega
 

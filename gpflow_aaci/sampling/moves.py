@@ -91,7 +91,7 @@ class HamiltonianMove:
 
 
 def with_priors(log_likelihood: LogDensity, parameters: Sequence[Parameter]) -> LogDensity:
-    return lambda: log_likelihood() + tf.add_n([p.log_prior_density() for p in parameters])
+    return lambda: tf.add_n([log_likelihood(), *(p.log_prior_density() for p in parameters)])
 
 
 def with_gradient(

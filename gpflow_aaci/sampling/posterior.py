@@ -24,7 +24,7 @@ from .chains import (
 from .elliptical import EllipticalSliceKernel, HamiltonianKernel, WhitenedKernel
 from .gibbs import OVER_RELAXATION, GibbsKernel, SparseGibbsKernel
 from .hyperparameters import HyperparameterSweep, all_parameters, sampled_parameters
-from .stochastic import StochasticChains
+from .stochastic import Objective, StochasticChains
 from .whitened import AnyModel, FullGP, check_sampled_model, checked_rows, prior_covariance, to_u
 
 if TYPE_CHECKING:
@@ -48,8 +48,10 @@ def sample_posterior(
     over_relaxation: float | None = None,
     hyperparameters: bool = False,
     keep_omega: bool = False,
-    batch_size: int = 1_000,
-    steps_per_draw: int = 50,
+    batch_size: int | None = None,
+    steps_per_draw: int | None = None,
+    objective: Objective | None = None,
+    step_size: float | None = None,
 ) -> "arviz.InferenceData":
     """
     Draws from the exact posterior by Gibbs sampling or another ``method``, chains in one batch.
@@ -85,11 +87,17 @@ def sample_posterior(
         0: the paper's sampler.
     :param hyperparameters: sample those that are trainable, too, u and f integrated out where that
         can be (one chain after the other, f without over-relaxation). They must have priors, Z too
-        unless it is set not to be trainable: there is no default. The first chain begins at the
+        unless it is set not to be trainable: there is no default (of Z, see
+        :mod:`~gpflow_aaci.priors`). The first chain begins at the
         model's values, the others at draws from the priors. They join ``posterior`` by their names,
         and the model keeps its own.
     :param keep_omega: ``omega`` joins ``posterior``.
-    :param batch_size, steps_per_draw: of "sghmc": rows of every step, and steps for every draw.
+    :param batch_size, steps_per_draw: of "sghmc": rows of every step (1,000 unless given), and
+        steps for every draw (50).
+    :param step_size: of "sghmc": see :class:`SGHMC`, whose default it has.
+    :param objective: of "sghmc": "predictive", the default, draws from the posterior, with
+        log E p(y|f) given u; "variational", with E log p(y|f), from the q(u, θ) of any shape whose
+        ELBO is greatest.
     :param progress: whether a bar shows the draws.
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
@@ -100,13 +108,18 @@ def sample_posterior(
         ("num_samples", num_samples, 1),
         ("num_chains", num_chains, 1),
         ("num_burnin", num_burnin, 1 if method == "sghmc" else 0),  # where it learns its scale
-        ("batch_size", batch_size, 1),
-        ("steps_per_draw", steps_per_draw, 1),
     ):
         check_count(name, count, least)
     if not (isinstance(seed, int | np.integer) and 0 <= seed < 2**31):
         raise ValueError(f"seed must be an integer from 0 to 2**31 - 1. Found: {seed!r}.")
-    _check_method(model, method, hyperparameters, keep_omega, over_relaxation)
+    of_sghmc = _given(
+        batch_size=batch_size,
+        steps_per_draw=steps_per_draw,
+        step_size=step_size,
+        objective=objective,
+    )
+    of_gibbs = _given(over_relaxation=over_relaxation, keep_omega=keep_omega or None)
+    _check_method(model, method, hyperparameters, {"gibbs": of_gibbs, "sghmc": of_sghmc})
     if over_relaxation is None:
         over_relaxation = 0.0 if hyperparameters else OVER_RELAXATION
     rows = checked_rows(model, data)
@@ -115,7 +128,7 @@ def sample_posterior(
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     sampled = sampled_parameters(model) if hyperparameters else {}
     if method == "sghmc":
-        sghmc = StochasticChains(model, rows, sampled, num_burnin, batch_size, steps_per_draw)
+        sghmc = StochasticChains(model, rows, sampled, num_burnin, **of_sghmc)
         chains = [sghmc.chain(own, number > 0, total) for number, own in enumerate(seeds)]
     elif hyperparameters:
         sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
@@ -189,31 +202,35 @@ def _groups_of_y(draws: Draws, Y: AnyNDArray) -> dict[str, Any]:
     return groups
 
 
+def _given(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
 def _check_method(
-    model: AnyModel,
-    method: str,
-    hyperparameters: bool,
-    keep_omega: bool,
-    over_relaxation: float | None,
+    model: AnyModel, method: str, hyperparameters: bool, of_methods: dict[str, dict[str, Any]]
 ) -> None:
+    """
+    :param of_methods: what was given that is of one method alone.
+    """
     check_one_of("method", method, get_args(Method))
     check_sampled_model(model)
-    if method == "gibbs":
-        if not isinstance(model, AugmentedVGP | AugmentedSVGP):
-            raise ValueError(
-                'method must be "elliptical" or "hmc" where the likelihood has no augmentation: '
-                f'only AugmentedVGP and AugmentedSVGP have. Found: "gibbs", {type(model).__name__}.'
-            )
-        if hyperparameters and over_relaxation:
-            raise ValueError(
-                "hyperparameters can be sampled with over_relaxation 0. Found: over_relaxation "
-                f"{over_relaxation}."
-            )
-        return
-    if keep_omega or over_relaxation is not None or (hyperparameters and method != "sghmc"):
+    if method == "gibbs" and not isinstance(model, AugmentedVGP | AugmentedSVGP):
         raise ValueError(
-            'method must be "gibbs" with keep_omega or over_relaxation, and "gibbs" or "sghmc" '
-            f"with hyperparameters. Found: {method!r}."
+            'method must be "elliptical" or "hmc" where the likelihood has no augmentation: '
+            f'only AugmentedVGP and AugmentedSVGP have. Found: "gibbs", {type(model).__name__}.'
+        )
+    for own, given in of_methods.items():
+        if given and method != own:
+            names = ", ".join(given)
+            raise ValueError(f'method must be "{own}" where {names} is given. Found: {method!r}.')
+    if hyperparameters and method not in ("gibbs", "sghmc"):
+        raise ValueError(
+            f'method must be "gibbs" or "sghmc" with hyperparameters=True. Found: {method!r}.'
+        )
+    over_relaxation = of_methods["gibbs"].get("over_relaxation")
+    if hyperparameters and over_relaxation:
+        raise ValueError(
+            f"over_relaxation must be 0 with hyperparameters=True. Found: {over_relaxation}."
         )
     if method == "sghmc" and isinstance(model, FullGP):
         raise ValueError(

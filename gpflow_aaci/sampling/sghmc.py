@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..validation import check_count, check_positive
 from .conditionals import normal
 
 _FLOOR = 1e-16  # of a squared gradient
@@ -58,12 +59,8 @@ class SGHMC(tfp.mcmc.TransitionKernel):
         """
         if not 0.0 < friction < 1.0:
             raise ValueError(f"friction must be in (0, 1). Found: {friction}.")
-        if not step_size > 0.0:
-            raise ValueError(f"step_size must be above 0. Found: {step_size}.")
-        if num_adaptation_steps < 0:
-            raise ValueError(
-                f"num_adaptation_steps must be at least 0. Found: {num_adaptation_steps}."
-            )
+        check_positive("step_size", step_size)
+        check_count("num_adaptation_steps", num_adaptation_steps, 0)
         self._parameters = {
             "target_log_prob_fn": target_log_prob_fn,
             "step_size": step_size,

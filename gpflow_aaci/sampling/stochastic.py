@@ -4,11 +4,13 @@ SGHMC for models with inducing variables: v, and hyperparameters and Z where the
 The target is num_data/|B| Σ_B log E p(y_i|f_i) + log p(v) + log priors, the expectation under
 p(f_i|u): *Sparse Gaussian Processes Revisited* (Rossi, Heinonen, Bonilla, Shen and Filippone,
 AISTATS 2021). The f_i are independent given u, as in :class:`~gpflow_aaci.SparseGibbsKernel`.
+With E log p(y_i|f_i) in its place it is that of the q(u, θ) of any shape whose ELBO is greatest
+(Hensman, Matthews, Filippone and Ghahramani, NIPS 2015).
 """
 
 import warnings
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +19,7 @@ from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
+from ..validation import check_count, check_one_of
 from .conditionals import f_mean, of_each_latent
 from .moves import with_gradient, with_priors
 from .sghmc import SGHMC, SGHMCResults
@@ -24,6 +27,7 @@ from .starts import Starts
 from .whitened import Rows, SparseModel, prior_covariance, project_at, to_u
 
 Draws = dict[str, Any]
+Objective = Literal["predictive", "variational"]
 
 _DRAWS_AT_ONCE = 10
 
@@ -37,13 +41,18 @@ class StochasticChains:
         rows: Rows,
         sampled: Mapping[str, Parameter],
         num_burnin: int,
-        batch_size: int,
-        steps_per_draw: int,
+        batch_size: int = 1_000,
+        steps_per_draw: int = 50,
+        objective: Objective = "predictive",
+        step_size: float = 0.01,
     ) -> None:
         """
         :param sampled: hyperparameters with priors, by their names; may be none.
         :param num_burnin: draws, in the first four fifths of which V is estimated.
         """
+        check_count("batch_size", batch_size, 1)
+        check_count("steps_per_draw", steps_per_draw, 1)
+        check_one_of("objective", objective, get_args(Objective))
         self._model, self._sampled = model, sampled
         M = prior_covariance(model).shape[-1]
         self._v = Parameter(
@@ -54,6 +63,10 @@ class StochasticChains:
         self._starts = Starts(model, sampled)
         X, Y = rows
         size = min(batch_size, len(X))
+        likelihood = model.likelihood
+        of_rows = likelihood.predict_log_density  # log E p(y|f)
+        if objective == "variational":
+            of_rows = likelihood.variational_expectations  # E log p(y|f)
 
         def target(*values: tf.Tensor, seed: Any) -> tf.Tensor:
             X_B, Y_B = X, Y
@@ -65,13 +78,13 @@ class StochasticChains:
                 prior = of_each_latent(project_at(model, X_B), model.num_latent_gps)
                 Fmu = f_mean(prior, tf.convert_to_tensor(self._v))
                 Fvar = tf.broadcast_to(tf.transpose(prior.unexplained), tf.shape(Fmu))
-                log_p = model.likelihood.predict_log_density(X_B, Fmu, Fvar, Y_B)
-                return to_default_float(len(X) / size) * tf.reduce_sum(log_p)
+                total = tf.reduce_sum(of_rows(X_B, Fmu, Fvar, Y_B))
+                return to_default_float(len(X) / size) * total
 
             return with_gradient(with_priors(log_likelihood, self._moved), self._moved)(*values)
 
         num_adapted = int(0.8 * num_burnin * steps_per_draw)
-        kernel = SGHMC(target, num_adaptation_steps=num_adapted)
+        kernel = SGHMC(target, step_size, num_adaptation_steps=num_adapted)
 
         def one(last: Any, seed: tf.Tensor) -> Any:
             with warnings.catch_warnings():  # that no step is rejected, which is known

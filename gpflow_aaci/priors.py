@@ -1,0 +1,124 @@
+r"""
+Point processes as priors on inducing points, for ``Parameter.prior``: points that repel each other.
+
+Both densities are unnormalised, and of no finite sum over unbounded inputs: give Z a transform onto
+a box. So does a uniform prior need one. Independent normal priors are TFP's::
+
+    Z = model.inducing_variable.Z
+    Z.prior = tfp.distributions.Normal(to_default_float(0.0), to_default_float(1.0))
+
+    low, high = to_default_float(X.min(0)), to_default_float(X.max(0))  # Z strictly between them
+    box = tfp.bijectors.Sigmoid(low, high)
+    uniform = tfp.distributions.Uniform(low, high)
+    model.inducing_variable.Z = gpflow.Parameter(Z, transform=box, prior=uniform)
+
+They are those of *Sparse Gaussian Processes Revisited* (Rossi, Heinonen, Bonilla, Shen and
+Filippone, AISTATS 2021).
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.config import default_float
+from gpflow.kernels import Kernel, MultioutputKernel
+
+from .models.shared import with_jitter
+from .validation import check_positive
+
+__all__ = ["Determinantal", "Strauss"]
+
+
+class _PointProcess(tfp.distributions.Distribution):
+    """Of one event, a matrix of points [M, D]: log p up to a constant, and no draws."""
+
+    def __init__(self, **parameters: Any) -> None:
+        super().__init__(
+            dtype=default_float(),
+            reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
+            validate_args=False,
+            allow_nan_stats=True,
+            parameters=parameters,
+        )
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
+        return {}
+
+    def _batch_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([None, None])
+
+
+class Determinantal(_PointProcess):
+    """
+    p(Z) ∝ det K_ZZ: points that the kernel takes for one have no density.
+
+    The kernel's hyperparameters are those of the moment. Where they are sampled with Z it is their
+    joint density that has the factor, p(θ, Z) ∝ p(θ) det K_ZZ(θ); a copy of the kernel
+    (``gpflow.utilities.deepcopy``) keeps those it has now. It is never trained by being in here::
+
+        low, high = to_default_float(X.min(0)), to_default_float(X.max(0))
+        model.inducing_variable.Z = gpflow.Parameter(
+            Z, transform=tfp.bijectors.Sigmoid(low, high), prior=Determinantal(model.kernel)
+        )
+    """
+
+    # Or the variables of a kernel of its own would be among the model's.
+    _TF_MODULE_IGNORED_PROPERTIES = tfp.distributions.Distribution._TF_MODULE_IGNORED_PROPERTIES | {
+        "_kernel",
+        "_parameters",
+        "_initial_parameter_control_dependencies",
+    }
+
+    def __init__(self, kernel: Kernel) -> None:
+        """
+        :param kernel: of one output; GPflow's jitter is added to K_ZZ.
+        :raises ValueError: for another.
+        """
+        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
+            raise ValueError(
+                f"kernel must be a single-output kernel. Found: {type(kernel).__name__}."
+            )
+        self._kernel = kernel
+        super().__init__(kernel=kernel)
+
+    def _log_prob(self, Z: tf.Tensor) -> tf.Tensor:
+        """[], of Z [M, D]."""
+        return tf.linalg.logdet(with_jitter(self._kernel, Z)[0])
+
+
+class Strauss(_PointProcess):
+    """
+    p(Z) ∝ gamma^(number of pairs closer than R): each costs −log gamma (Strauss 1975).
+
+    The number has no gradient, so a pair at distance d counts σ((R² − d²) / (2 R s)), which is
+    close to σ((R − d) / s) near R and tends to 1 or 0 as s → 0::
+
+        prior = Strauss(radius=0.5, gamma=0.1)
+    """
+
+    def __init__(self, radius: float, gamma: float, softness: float = 0.1) -> None:
+        """
+        :param radius: R, in units of the inputs.
+        :param gamma: in (0, 1): small where pairs are rare.
+        :param softness: s/R.
+        :raises ValueError: for numbers out of range.
+        """
+        check_positive("radius", radius)
+        check_positive("softness", softness)
+        if not 0.0 < gamma < 1.0:
+            raise ValueError(f"gamma must be in (0, 1). Found: {gamma!r}.")
+        self._radius, self._gamma, self._softness = radius, gamma, softness
+        super().__init__(radius=radius, gamma=gamma, softness=softness)
+
+    def _log_prob(self, Z: tf.Tensor) -> tf.Tensor:
+        """[], of Z [M, D]."""
+        squares = tf.reduce_sum(tf.square(Z[:, None] - Z[None]), -1)
+        closeness = 0.5 * (1.0 - squares / self._radius**2) / self._softness
+        count = tf.reduce_sum(tf.linalg.band_part(tf.sigmoid(closeness), 0, -1))
+        own = tf.reduce_sum(tf.sigmoid(tf.linalg.diag_part(closeness)))  # every point with itself
+        return float(np.log(self._gamma)) * (count - own)
