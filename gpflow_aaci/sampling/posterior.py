@@ -90,11 +90,13 @@ def sample_posterior(
         unless it is set not to be trainable: there is no default (of Z, see
         :mod:`~gpflow_aaci.priors`). The first chain begins at the
         model's values, the others at draws from the priors. They join ``posterior`` by their names,
-        and the model keeps its own.
+        and the model keeps its own. Of some 400 data, 13 inputs with a lengthscale each and 50
+        inducing points, a sweep of "gibbs" takes 0.3 s of one core, a draw of "sghmc" 0.05 s.
     :param keep_omega: ``omega`` joins ``posterior``.
     :param batch_size, steps_per_draw: of "sghmc": rows of every step (1,000 unless given), and
         steps for every draw (50).
-    :param step_size: of "sghmc": see :class:`SGHMC`, whose default it has.
+    :param step_size: of "sghmc", 0.01 unless given (:class:`SGHMC`): the larger, the sooner Z is
+        far from where it began, and the larger the error of what is drawn.
     :param objective: of "sghmc": "predictive", the default, draws from the posterior, with
         log E p(y|f) given u; "variational", with E log p(y|f), from the q(u, θ) of any shape whose
         ELBO is greatest.
