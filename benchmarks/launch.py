@@ -34,9 +34,14 @@ def launched(
     command = [sys.executable, "-m", "benchmarks", "run", str(config)]
     command += [part for override in overrides for part in ("--set", override)]
     network = contextlib.nullcontext() if all_addresses else own_network()
-    with tempfile.TemporaryDirectory() as folder, network as enter:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        network as enter,
+        contextlib.ExitStack() as at_the_end,
+    ):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(workers)]}
-        running = []
+        running: list[subprocess.Popen] = []
+        at_the_end.callback(lambda: [process.kill() for process in running])
         for index in range(workers):
             task = {"type": "worker", "index": index}
             said = None if index == 0 else (Path(folder) / f"{index}.txt").open("w")

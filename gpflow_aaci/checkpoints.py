@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -170,12 +171,16 @@ class PassLog:
             assert stored is not None
             return stored
         found = list(a_pass())
-        if is_chief(self._strategy):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_suffix(".unfinished.npz")
-            np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
-            _flush(unfinished)
-            unfinished.rename(path)
+
+        def keep() -> None:
+            if is_chief(self._strategy):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                unfinished = path.with_suffix(".unfinished.npz")
+                np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
+                _flush(unfinished)
+                unfinished.rename(path)
+
+        together(self._strategy, keep)
         return found
 
 
@@ -184,7 +189,7 @@ def _stored(path: Path) -> list[tf.Tensor] | None:
     try:
         with np.load(path) as arrays:
             return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-    except FileNotFoundError:
+    except (OSError, ValueError, zipfile.BadZipFile):  # none, or none that can be read
         return None
 
 

@@ -28,16 +28,17 @@ _LOST = (
     tf.errors.DeadlineExceededError,
     tf.errors.InternalError,
 )
+_DEFAULT = tf.distribute.get_strategy()  # of variables made in no scope
 _CONNECT = 3.0  # seconds in which a worker that is there takes a call
 _DYING = 10.0  # seconds in which one that is killed is gone
 
 
 def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
-    """That whose scope they were made in, else the one whose scope we are in."""
+    """That whose scope they were made in; of none, the one whose scope we are in."""
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
             return variable.distribute_strategy
-    return tf.distribute.get_strategy()
+    return _DEFAULT if variables else tf.distribute.get_strategy()
 
 
 def is_single(strategy: tf.distribute.Strategy) -> bool:
@@ -125,7 +126,10 @@ def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: in
         result = action()
     except Exception as error:
         failure = error
-    marks = of_each_worker(strategy, [0 if failure else mark])[:, 0]
+    try:
+        marks = of_each_worker(strategy, [0 if failure else mark])[:, 0]
+    except RuntimeError as lost:
+        raise (failure or lost) from lost
     if failure is None and marks.min() == marks.max():
         return result
     if marks.min():

@@ -222,6 +222,7 @@ def test_the_same_workers_find_the_same_bits_again(tmp_path: Path) -> None:
     [
         ("scale", "ValueError: the value of .likelihood.scale must be the same on every worker"),
         ("seed", "ValueError: seed must be the same on every worker"),
+        ("rate", "learning_rate of the optimizer must be the same on every worker"),
         ("kernel", "ValueError: kernel of the model must be the same on every worker"),
         ("data", "X must have as many columns as inducing_variable, 2. Found: 1"),
     ],

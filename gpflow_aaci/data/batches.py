@@ -161,7 +161,8 @@ class _OfDataset(Batches):
         known = known_num_data(model)
         rows = _num_rows(dataset) if known is None else known
         self.num_data = rows if known is None else None
-        self.identity = {"data": str(dataset.element_spec)}
+        # Each worker has a part of every batch, and of what is watched.
+        self.identity = {"data": str(dataset.element_spec), "workers": num_workers}
         self.iterator = iter(untuned(dataset))
         self._step = 0
         self._skips = num_workers > 1  # for a checkpoint is of the chief's iterator alone

@@ -119,7 +119,7 @@ class AlternatingOptimizer(tf.Module):
         """
         check_model(model)
         check_step_data(model, data, num_data)
-        agree_once(model, "AlternatingOptimizer.minimize", every=self.every)
+        agree_once(model, "AlternatingOptimizer.minimize", lambda: self.settings)
         variables = hyperparameters(model)
         build_slots(_OPTIMIZER, self.hyperparameter_optimizer, variables)
         batch = next_batch(data)

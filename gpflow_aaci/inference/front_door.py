@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..checkpoints import check_same_program
 from ..data import is_endless, known_num_data
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
-from ..workers import is_chief
+from ..workers import is_chief, of_each_worker
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .in_minibatches import fit_in_minibatches, is_for_minibatches
@@ -86,6 +87,7 @@ def fit(
     """
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
+    check_same_program(model, "fit", objective=objective, seed=seed)
     progress = progress and is_chief(model.strategy)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     if objective == "elbo" and is_for_minibatches(model, data):
@@ -102,7 +104,7 @@ def fit(
     rows = _some_rows(data, known_num_data(model) or 0) if has_no_end else data
     augmented, standard = map(float, model.both_elbos_of_all(rows, progress=progress))
     X, _ = next(iter(model.rows_and_scale(rows)[0]))
-    said = tuple(advice(model, X.numpy()))
+    said = tuple(advice(model, X.numpy())) if len(X) else ()  # others have rows
     return Fit(**found, standard_elbo=standard, gap=standard - augmented, warnings=said)
 
 
@@ -157,7 +159,8 @@ def _trained(
     began = time.perf_counter()
     num_data = known_num_data(model)
     if num_data is None:  # of arrays, or train will refuse
-        num_data = 0 if isinstance(data, tf.data.Dataset) else len(model.checked_batch(data)[0])
+        own = 0 if isinstance(data, tf.data.Dataset) else len(model.checked_batch(data)[0])
+        num_data = int(of_each_worker(model.strategy, [own]).sum())
     rule = EarlyStopping(objective, _PATIENCE, _LEAST_GAIN * num_data)
     found = train(
         model,

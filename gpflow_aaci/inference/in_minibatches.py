@@ -17,7 +17,7 @@ from gpflow.keras import tf_keras
 
 from ..likelihoods import LogisticSoftmax
 from ..models import AugmentedModel
-from ..workers import of_each_worker
+from ..workers import of_each_worker, together
 from .fitting import FitResult
 from .training import train
 
@@ -62,7 +62,7 @@ def fit_in_minibatches(
         history of the second part.
     """
     began = time.perf_counter()
-    rows = model.checked_rows(data)
+    rows = together(model.strategy, lambda: model.checked_rows(data))
 
     def objective() -> float:
         _, elbo = model.both_elbos_of_all(rows, progress=progress)

@@ -66,7 +66,7 @@ class JointAscent(tf.Module):
         """One step, of arguments and with errors as those of ``AlternatingOptimizer``."""
         check_model(model)
         check_step_data(model, data, num_data)
-        agree_once(model, "JointAscent.minimize")
+        agree_once(model, "JointAscent.minimize", lambda: self.settings)
         variables = _learnt(model)
         self.build(model)
         X, Y, scale = rows_of_all(model, next_batch(data), num_data)

@@ -1,7 +1,8 @@
 """Closed-form natural gradients on the augmented bound."""
 
+import json
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
 from ..checkpoints import check_same_program
 from ..data import (
-    Rows,
     StepData,
     check_step_data,
     next_batch,
     refuse_where_kept,
     refuse_where_workers_keep,
 )
+from ..identity import facts
 from ..models import AugmentedModel, check_model, refresh_posteriors
 from ..models.shared import Batch
 from ..validation import Check, check_finite, require
@@ -69,7 +70,7 @@ class AugmentedNaturalGradient:
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
         check_model(model)
-        agree_once(model, "AugmentedNaturalGradient.minimize")
+        agree_once(model, "AugmentedNaturalGradient.minimize", self._settings)
         refuse_where_kept(model, data)
         if isinstance(data, tf.data.Dataset):
             if not tf.executing_eagerly():
@@ -82,6 +83,10 @@ class AugmentedNaturalGradient:
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
             refresh_posteriors(model)
+
+    def _settings(self) -> dict[str, Any]:
+        is_number = not tf.is_tensor(self.step_size)
+        return {"step_size": float(self.step_size) if is_number else "a tensor"}
 
 
 @check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [L, M, M]")
@@ -134,10 +139,10 @@ def _sums_at_q(
     q: Gaussian | None = None,
 ) -> tuple[tf.Tensor, Gaussian, Statistics]:
     """chol(K_ZZ), q(v), the model's unless given, and the bound's statistics over all rows."""
+    if not is_single(model.strategy):
+        return _sums_of_all(model, data, progress, q)
     rows, scale = model.rows_and_scale(data, progress)
     term = model.term(augmented)
-    if not is_single(model.strategy):
-        return _sums_of_all(model, rows, q)
     total: Statistics | None = None
     for X, Y in rows:
         projection = model.project(X)
@@ -150,7 +155,10 @@ def _sums_at_q(
 
 
 def _sums_of_all(
-    model: AugmentedModel, rows: Iterable[Rows], q: Gaussian | None
+    model: AugmentedModel,
+    data: RegressionData | tf.data.Dataset | None,
+    progress: bool,
+    q: Gaussian | None,
 ) -> tuple[tf.Tensor, Gaussian, Statistics]:
     """As :func:`_sums_at_q`, on every device of all workers."""
     strategy = model.strategy
@@ -163,6 +171,7 @@ def _sums_of_all(
         return [*found, tf.shape(X, tf.int64)[0]]
 
     def own() -> list[tf.Tensor]:
+        rows, _ = model.rows_and_scale(data, progress)
         parts = [over_devices(strategy, of_rows)(*chunk) for chunk in rows]
         return [tf.add_n(of_part) for of_part in zip(*parts, strict=True)]
 
@@ -180,15 +189,20 @@ def rows_of_all(model: AugmentedModel, batch: Any, num_data: int | None) -> Batc
     return X, Y, scale
 
 
-_AGREED: "weakref.WeakSet[AugmentedModel]" = weakref.WeakSet()
+_AGREED: "weakref.WeakKeyDictionary[AugmentedModel, set[str]]" = weakref.WeakKeyDictionary()
 
 
-def agree_once(model: AugmentedModel, call: str, **options: Any) -> None:
-    """As ``check_same_program``, at a model's first step on several workers."""
-    if num_workers(model.strategy) > 1 and model not in _AGREED:
-        with tf.init_scope():
+def agree_once(model: AugmentedModel, call: str, settings: Callable[[], Mapping[str, Any]]) -> None:
+    """As ``check_same_program``, at a model's first step of a kind on several workers."""
+    if num_workers(model.strategy) == 1:
+        return
+    agreed = _AGREED.setdefault(model, set())
+    with tf.init_scope():
+        options = {f"{path} of the optimizer": fact for path, fact in facts(settings()).items()}
+        kind = json.dumps([call, options])
+        if kind not in agreed:
             check_same_program(model, call, **options)
-        _AGREED.add(model)
+    agreed.add(kind)
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

@@ -104,9 +104,11 @@ def train(
     options |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
     options |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
     options |= {"objective": objective, "test_data": test_data is not None}
+    optimizer = _as_optimizer(objective, optimizer)
+    settings = facts(optimizer.settings)
+    options |= {f"{path} of the optimizer": fact for path, fact in settings.items()}
     check_same_program(model, "train", **options)
     progress = progress and is_chief(strategy)
-    optimizer = _as_optimizer(objective, optimizer)
     batches = as_batches(model, data, batch_size, seed, strategy)
     test = None
     if test_data is not None:
@@ -132,7 +134,7 @@ def train(
         progress_bar(progress, total=num_steps, initial=done, unit="step") as bar,
     ):
         while done < num_steps and not (
-            any_worker(strategy, interrupted()) or should_stop(history, early_stopping)
+            any_worker(strategy, interrupted() or should_stop(history, early_stopping))
         ):
             began = time.perf_counter()
             try:

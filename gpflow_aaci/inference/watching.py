@@ -22,14 +22,15 @@ def evaluators(
         rows = model.checked_batch(batches.watched, batches.num_data)
         return model.scaled_objective(of, *rows)
 
-    def test_nll() -> tf.Tensor:
-        return -tf.reduce_mean(model.predict_log_density(test_data))
+    def test_loss() -> tf.Tensor:
+        return -tf.reduce_sum(model.predict_log_density(test_data))
 
     watched = tf.function(on_watched_rows, autograph=False)
-    nll = tf.function(test_nll, autograph=False)
+    loss = tf.function(test_loss, autograph=False)
+    rows_here = 0 if test_data is None else len(test_data[0])
     strategy = model.strategy
     if num_workers(strategy) > 1:
-        objective, nll_of_own = model.scaled_objective, nll
+        objective = model.scaled_objective
 
         def watched() -> tf.Tensor:
             X, Y = model.checked_rows(batches.watched)
@@ -39,10 +40,8 @@ def evaluators(
             scale = model.scale_of(rows, batches.num_data)
             return scale * total + objective(of, X[:0], Y[:0], none)
 
-        def nll() -> tf.Tensor:
-            assert test_data is not None
-            rows = len(test_data[0])
-            total, rows = sum_over_workers(strategy, [rows * nll_of_own(), to_default_float(rows)])
-            return total / rows
+    def nll() -> tf.Tensor:
+        total, rows = sum_over_workers(strategy, [loss(), to_default_float(rows_here)])
+        return total / rows
 
     return watched, (lambda: tf.constant(np.nan)) if test_data is None else nll
