@@ -53,6 +53,7 @@ def test_many_are_rows_times_classes_in_memory() -> None:
     assert not is_for_minibatches(full, None)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_in_the_part_that_it_was_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
