@@ -191,23 +191,20 @@ def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "devices"), [(1, 0), (2, 0), (4, 0), (0, 2), (0, 3)])
-def test_any_number_of_workers_or_devices_fits_as_one_process(
-    tmp_path: Path, alone: Alone, workers: int, devices: int
+@pytest.mark.parametrize(
+    ("task", "workers", "devices"),
+    [
+        *[("fit", *several) for several in [(1, 0), (2, 0), (4, 0), (0, 2), (0, 3)]],
+        # Streams, coupled latent GPs, q of u, other objectives.
+        *[("others", *several) for several in [(2, 0), (0, 2)]],
+    ],
+)
+def test_any_number_of_workers_or_devices_ends_as_one_process(
+    tmp_path: Path, alone: Alone, task: str, workers: int, devices: int
 ) -> None:
-    several = run(workers, "fit", tmp_path, devices)
+    several = run(workers, task, tmp_path, devices)
     assert all(other == several[0] for other in several)
-    assert_same(alone("fit"), several[0], 1e-8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("workers", "devices"), [(2, 0), (0, 2)])
-def test_streams_coupled_latents_q_of_u_and_other_objectives_end_as_in_one_process(
-    tmp_path: Path, alone: Alone, workers: int, devices: int
-) -> None:
-    several = run(workers, "others", tmp_path, devices)
-    assert all(other == several[0] for other in several)
-    assert_same(alone("others"), several[0], 1e-8)
+    assert_same(alone(task), several[0], 1e-8)
 
 
 @pytest.mark.slow
