@@ -88,10 +88,11 @@ def sample_posterior(
     :param hyperparameters: sample those that are trainable, too, u and f integrated out where that
         can be (one chain after the other, f without over-relaxation). They must have priors, Z too
         unless it is set not to be trainable: there is no default (of Z, see
-        :mod:`~gpflow_aaci.priors`). The first chain begins at the
-        model's values, the others at draws from the priors. They join ``posterior`` by their names,
-        and the model keeps its own. Of some 400 data, 13 inputs with a lengthscale each and 50
-        inducing points, a sweep of "gibbs" takes 0.3 s of one core, a draw of "sghmc" 0.05 s.
+        :mod:`~gpflow_aaci.priors`). The first chain begins at the model's values, the others at
+        draws from the priors. They join ``posterior`` by their names, and the model keeps its own.
+        With 50 inducing points and a lengthscale for each of 5 inputs, a sweep of "gibbs" takes
+        0.04 s of one core at 500 rows and 0.7 at 5,000, after 9 of compiling; a draw of "sghmc" of
+        13 inputs and 400 rows 0.05 s.
     :param keep_omega: ``omega`` joins ``posterior``.
     :param batch_size, steps_per_draw: of "sghmc": rows of every step (1,000 unless given), and
         steps for every draw (50).
