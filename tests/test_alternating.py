@@ -23,7 +23,7 @@ from gpflow_aaci import (
 )
 from gpflow_aaci.algebra.projection import marginals
 from gpflow_aaci.augmentation import aux_posterior_c, expected_auglik_potential_and_precision
-from gpflow_aaci.inference.alternating import _noise
+from gpflow_aaci.inference.alternating import _noise, _squares
 from gpflow_aaci.inference.schedules import NaturalGradient
 from gpflow_aaci.models import AugmentedModel
 
@@ -255,7 +255,7 @@ def test_the_noise_is_the_variance_of_the_optimum_over_batches(data: Batch) -> N
         c = aux_posterior_c(model.likelihood, Fmu, Fvar, Y)
         potential, _ = expected_auglik_potential_and_precision(model.likelihood, c, Y)
         target = scale * tf.einsum("lmn,np->mp", projection.A, potential)
-        return target, _noise(projection.A, potential, target, scale)
+        return target, _noise(*_squares(projection.A, potential), target, scale)
 
     draws = [rng.permutation(N)[:size] for _ in range(3000)]
     results = [estimate(*(tf.constant(d[rows]) for d in data)) for rows in draws]
