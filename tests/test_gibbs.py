@@ -275,7 +275,7 @@ def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
         ({"seed": 2**31}, r"seed must be an integer from 0 to 2\*\*31 - 1"),
         ({"over_relaxation": -1.0}, "over_relaxation"),
         ({"data": (np.ones((2, 1)), np.ones((2, 1)))}, "data must be given for models with"),
-        ({"hyperparameters": True, "over_relaxation": -0.5}, "over_relaxation 0"),
+        ({"hyperparameters": True, "over_relaxation": -0.5}, "over_relaxation must be 0"),
         ({"hyperparameters": True}, "kernel.lengthscales"),
     ],
 )
