@@ -7,7 +7,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
+from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_aaci import likelihoods
 
@@ -50,10 +52,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_state() -> Iterator[None]:
-    """One seed, and GPflow's dtype and jitter as they were however a test ends."""
+    """
+    One seed; GPflow's dtype and jitter as they were however a test ends; no graphs left.
+
+    (TFP's cache of bijectors and TensorFlow's list of custom gradients keep every graph that a
+    parameter was read in: 20 MB a fit, and so all of the machine's memory before the last test.)
+    """
+    gradients = gradient_registry._registry
+    known = set(gradients)
     tf.random.set_seed(0)
     with gpflow.config.as_context():
         yield
+    read = tfp.bijectors.Bijector._cache.storage
+    for key in list(read):
+        key.cancel()  # or it would delete itself once more
+    read.clear()
+    for name in set(gradients) - known:
+        del gradients[name]
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_leaving_the_support_of_a_prior_is_an_error() -> None:
     gpflow.set_trainable(model.inducing_variable.Z, True)
     model.inducing_variable.Z.prior = uniform(double(-1.71), double(1.61))
     with pytest.raises(FloatingPointError, match=r"inducing_variable.Z has left the support"):
-        sample_posterior(model, 50, 1, 0, 1, False, data=data, method="sghmc", hyperparameters=True)
+        sample_posterior(model, 50, 1, 1, 1, False, data=data, method="sghmc", hyperparameters=True)
 
 
 def test_draws_predict_and_the_model_keeps_its_values() -> None:
