@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
 
 import gpflow
 import numpy as np
@@ -52,23 +54,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_state() -> Iterator[None]:
-    """
-    One seed; GPflow's dtype and jitter as they were however a test ends; no graphs left.
+    """One seed, GPflow's dtype and jitter as they were however a test ends, and no graphs left."""
+    tf.random.set_seed(0)
+    with gpflow.config.as_context(), no_graphs_left():
+        yield
 
-    (TFP's cache of bijectors and TensorFlow's list of custom gradients keep every graph that a
-    parameter was read in: 20 MB a fit, and so all of the machine's memory before the last test.)
+
+@contextmanager
+def no_graphs_left() -> Iterator[None]:
+    """
+    Frees the graphs of what was compiled and dropped.
+
+    TFP's cache of what bijectors were given and TensorFlow's list of custom gradients keep all in
+    which a parameter was read: 20 MB a fit, and so a machine's memory before the last test.
     """
     gradients = gradient_registry._registry
     known = set(gradients)
-    tf.random.set_seed(0)
-    with gpflow.config.as_context():
-        yield
+    yield
     read = tfp.bijectors.Bijector._cache.storage
+    inputs = tf.nest.flatten([key() for key in read if key.alive])
+    graphs = {id(x.graph) for x in inputs if tf.is_symbolic_tensor(x)}
+    for name in set(gradients) - known:
+        # What is compiled once for all, and so still in use, reads no parameter.
+        if any(id(graph) in graphs for graph in _graphs_of(gradient_registry.lookup(name))):
+            del gradients[name]
     for key in list(read):
         key.cancel()  # or it would delete itself once more
     read.clear()
-    for name in set(gradients) - known:
-        del gradients[name]
+
+
+def _graphs_of(gradient: Callable) -> Iterator[tf.Graph]:
+    """Of the tensors that a custom gradient holds."""
+    for cell in gradient.__closure__ or ():
+        for held in tf.nest.flatten(cell.cell_contents):
+            if isinstance(held, FunctionType):
+                yield from _graphs_of(held)
+            elif tf.is_symbolic_tensor(held):
+                yield held.graph
 
 
 @pytest.fixture
