@@ -207,7 +207,13 @@ class Collapsed(_Strict):
     kind: Literal["collapsed"]
 
 
-Method = Annotated[Alternating | NatGrad | Adam | Scipy | Collapsed, Field(discriminator="kind")]
+class Fit(_Strict):
+    kind: Literal["fit"]  # to its end, however long; compiling counted
+
+
+Method = Annotated[
+    Alternating | NatGrad | Adam | Scipy | Collapsed | Fit, Field(discriminator="kind")
+]
 
 
 class Convergence(Experiment):

@@ -22,6 +22,7 @@ from .datasets import Array, Dataset, Split, made_up
 
 LABELS = {
     "collapsed": "AACI, collapsed",
+    "fit": "AACI, fit",
     "alternating": "AACI",
     "natgrad": "NatGrad + Adam",
     "adam": "Adam",

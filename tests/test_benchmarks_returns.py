@@ -58,11 +58,14 @@ def test_a_method_is_cut_at_its_time() -> None:
 
 
 @pytest.mark.slow
-def test_both_full_batch_methods_end_at_the_same_elbo_by_their_own_tests() -> None:
-    ends = {kind: run_one(kind, seconds=60.0).iloc[-1] for kind in ("scipy", "collapsed")}
+def test_all_full_batch_methods_end_at_the_same_elbo_by_their_own_tests() -> None:
+    kinds = "scipy", "collapsed", "fit"
+    ends = {kind: run_one(kind, seconds=60.0).iloc[-1] for kind in kinds}
     assert {end.status for end in ends.values()} == {"converged"}
     assert ends["collapsed"].elbo > ends["scipy"].elbo - 0.5
     assert ends["collapsed"].step < ends["scipy"].step
+    assert ends["fit"].elbo == pytest.approx(ends["collapsed"].elbo, abs=1e-6)
+    assert ends["fit"].tracing_seconds == 0.0 < ends["collapsed"].tracing_seconds
 
 
 @pytest.mark.slow
