@@ -299,13 +299,15 @@ _WHOLE = {"scipy": _minimize, "collapsed": _fit_collapsed, "fit": _fit}
 
 
 def smooth_nll(run: pd.DataFrame) -> np.ndarray:
-    """The median of three consecutive evaluations of one run, in its order."""
+    """The median of three consecutive evaluations of one run, in its order; of two, themselves."""
+    if len(run) < 3:  # its start and its return
+        return run.nll.to_numpy()
     return run.nll.rolling(3, center=True, min_periods=2).median().to_numpy()
 
 
 def time_to(run: pd.DataFrame, nll: float) -> float:
     """Training seconds from which on the smoothed test NLL stays at or below ``nll``; or inf."""
-    if len(run) < 3 or _have_failed(run).iloc[-1]:
+    if len(run) < 2 or _have_failed(run).iloc[-1]:
         return np.inf
     above = np.flatnonzero(smooth_nll(run) > nll)
     first = above[-1] + 1 if len(above) else 0
@@ -483,8 +485,11 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
         column[1].set(xlabel="training time [s]", ylabel=f"test {rows.error_metric.iloc[0]}")
         for ax, metric in zip(column, ("nll", "error"), strict=True):
             for method in in_order(rows.method):
-                seconds, *values = _over_seeds(rows[rows.method == method], metric)
-                band(ax, seconds, values, **style(method) | {"marker": ""}, label=method)
+                own = rows[rows.method == method]
+                seconds, *values = _over_seeds(own, metric)
+                is_point = own[own.seconds > 0.0].groupby(_RUN).size().max() == 1  # the return
+                shape = {"markevery": [-1]} if is_point else {"marker": ""}
+                band(ax, seconds, values, **style(method) | shape, label=method)
             shown = rows[rows.step > 0][metric]
             low, high = shown.min(), shown.quantile(0.9)
             room = max(high - low, 1e-3)

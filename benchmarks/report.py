@@ -18,7 +18,7 @@ _ENVIRONMENT = "environment.json"
 # Colour (Okabe and Ito's), line and marker of every method: told apart without colour, too.
 STYLES: dict[str, tuple[str, Any, str]] = {
     "AACI, collapsed": ("#D55E00", "-", "o"),
-    "AACI, fit": ("#F0E442", (0, (2, 3)), ">"),
+    "AACI, fit": ("#117733", (0, (2, 3)), ">"),
     "AACI": ("#CC79A7", (0, (5, 1)), "D"),
     "NatGrad + Adam": ("#0072B2", "--", "^"),
     "Adam": ("#009E73", "-.", "v"),

@@ -145,6 +145,14 @@ def test_a_return_stands_beside_the_soonest_of_gpflow() -> None:
     assert (row["GPflow near its NLL [s]"], row["returned sooner"]) == ("not reached", "> 8.0")
 
 
+def test_what_is_known_at_start_and_return_alone_is_there_at_its_return() -> None:
+    fit = curve(LABELS["fit"], [3.0, 1.01], 4.0, 0.0, -10.0)
+    runs = [fit, curve(LABELS["adam"], FALLING, 5.0, 1.0, -12.0)]
+    row = convergence.speed_up_table(pd.concat(runs)).set_index("method").loc[LABELS["fit"]]
+    assert (row["to 0.05 [s]"], row["to 0.005 [s]"]) == ("8.00", "not reached")
+    assert (row["speed-up to 0.05"], row["final NLL"]) == ("1.9", "1.0100")
+
+
 def test_a_failed_run_is_in_a_table_of_its_own() -> None:
     failed = curve(LABELS["natgrad"], [3.0], 0.0, 1.0, -12.0)
     failed = failed.assign(setting="step 1.0", status="failed: Cholesky")
