@@ -8,12 +8,10 @@ and holds the SHA-256 of every other file.
 
 import hashlib
 import json
-import os
 import shutil
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import gpflow
@@ -21,12 +19,14 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float, default_jitter
 
-from .data import known_num_data
-from .identity import digest, facts, shown_value
+from .data.passes import flush
+from .identity import facts, shown_value
 from .models import AugmentedModel, heed_trainable
-from .workers import check_agreement, is_chief, num_workers, sum_over_workers, together
+from .workers import check_agreement, is_chief, num_workers, together
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
+
+_AGREED: "weakref.WeakKeyDictionary[AugmentedModel, set[str]]" = weakref.WeakKeyDictionary()
 
 Run = Mapping[str, Any]
 """What must be the same for a run to go on; values that JSON keeps."""
@@ -68,9 +68,9 @@ def _save(directory: Path, step: int, run: Run, write: Callable[[Path], None], k
         manifest = json.dumps({"run": dict(run), "files": files}, indent=1)
         (unfinished / _MANIFEST).write_text(manifest)
         for path in [*unfinished.iterdir(), unfinished]:
-            _flush(path)
+            flush(path)
         unfinished.rename(final)
-        _flush(directory)
+        flush(directory)
         for old in _checkpoints(directory)[:-keep]:
             shutil.rmtree(old)
     except OSError as error:
@@ -127,78 +127,6 @@ def _difference(key: str, ours: Any, theirs: Any) -> str:
     return f"{key} is {ours!r} here. Found: {theirs!r}."
 
 
-class PassLog:
-    """
-    What the passes over the data since the latest checkpoint have found, by what they were of.
-
-    A run that goes on from there makes the same passes again, and finds their results here. One
-    file for each, written beside its place and renamed into it.
-    """
-
-    def __init__(
-        self,
-        directory: Path | None = None,
-        run: Run = MappingProxyType({}),
-        strategy: tf.distribute.Strategy | None = None,
-    ) -> None:
-        """
-        :param directory: none for a log that keeps nothing.
-        :param strategy: of whose workers the chief alone writes, and all read.
-        """
-        self._strategy = strategy or tf.distribute.get_strategy()
-        key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
-        self._folder = None if directory is None else directory / f"passes-{key}"
-
-    def clear(self) -> None:
-        """Where a checkpoint has been written, which makes the log superfluous."""
-        if self._folder is not None and is_chief(self._strategy):
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __call__(
-        self, of: Sequence[Any], a_pass: Callable[[], Sequence[tf.Tensor]]
-    ) -> list[tf.Tensor]:
-        """
-        The result of a pass, made only if the log has none.
-
-        :param of: all that it depends on beside the run: names, numbers, arrays.
-        :raises OSError: where it cannot be written.
-        """
-        if self._folder is None:
-            return list(a_pass())
-        path = self._folder / f"{digest([np.asarray(part) for part in of])}.npz"
-        stored = _stored(path)
-        if _all_have(self._strategy, stored is not None):
-            assert stored is not None
-            return stored
-        found = list(a_pass())
-
-        def keep() -> None:
-            if is_chief(self._strategy):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                unfinished = path.with_suffix(".unfinished.npz")
-                np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
-                _flush(unfinished)
-                unfinished.rename(path)
-
-        together(self._strategy, keep)
-        return found
-
-
-def _stored(path: Path) -> list[tf.Tensor] | None:
-    """What a pass has found, unless it has not been kept; the chief may just have cleared it."""
-    try:
-        with np.load(path) as arrays:
-            return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-    except (OSError, ValueError, zipfile.BadZipFile):  # none, or none that can be read
-        return None
-
-
-def _all_have(strategy: tf.distribute.Strategy, has: bool) -> bool:
-    """Whether every worker has; one that does not see it yet makes all do the pass again."""
-    (count,) = sum_over_workers(strategy, [tf.constant(float(has))])
-    return int(count) == num_workers(strategy)
-
-
 def checkpoint_step(path: Path) -> int:
     """The step that a checkpoint's folder is of."""
     return int(path.name.removeprefix("step-"))
@@ -220,7 +148,7 @@ def describe(model: AugmentedModel) -> dict[str, str]:
     """All that ``model`` is but for what is learnt of it and its data, for a ``Run``."""
     return {
         **facts(model, without=("q_mu", "q_sqrt", "data", "num_data")),
-        "num_data": repr(known_num_data(model)),
+        "num_data": repr(model.expected_data.known_num_data),
         "default_jitter": repr(default_jitter()),
     }
 
@@ -241,17 +169,28 @@ def check_same_program(model: AugmentedModel, call: str, **options: Any) -> None
         check_agreement(model.strategy, whole)
 
 
+def check_same_program_once(
+    model: AugmentedModel, call: str, settings: Callable[[], Mapping[str, Any]]
+) -> None:
+    """
+    As :func:`check_same_program`, at a model's first step of a kind on several workers.
+
+    :param settings: gives those of the optimizer.
+    """
+    if num_workers(model.strategy) == 1:
+        return
+    agreed = _AGREED.setdefault(model, set())
+    with tf.init_scope():
+        options = {f"{path} of the optimizer": fact for path, fact in facts(settings()).items()}
+        kind = json.dumps([call, options])
+        if kind not in agreed:
+            check_same_program(model, call, **options)
+    agreed.add(kind)
+
+
 def _checkpoints(directory: Path) -> list[Path]:
     return sorted(p for p in directory.glob("step-*") if p.suffix != _UNFINISHED)
 
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

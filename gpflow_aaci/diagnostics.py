@@ -6,6 +6,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 
+from .data import as_arrays
 from .models import AugmentedVGP
 from .validation import check_count
 
@@ -64,7 +65,7 @@ def importance_weights(
     check_count("num_samples", num_samples, _FEWEST_SAMPLES)
     check_count("seed", seed, 0)
 
-    X, Y, _ = model.checked_batch()
+    X, Y = as_arrays(model.expected_data).rows
     q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)
     N, P = q_mu.shape
     noise = tf.random.stateless_normal([P, N, num_samples], [seed, 0], dtype=q_mu.dtype)

@@ -27,8 +27,9 @@ from gpflow.monitor import (
     ToTensorBoard,
 )
 
+from .algebra.terms import augmented, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
-from .data import check_pair, refuse_where_kept
+from .data import as_arrays, as_data, check_pair, checked_rows
 from .likelihoods import TiltedLikelihood
 from .models import AugmentedModel, check_model
 from .plots import COLOURS, inducing_inputs, limits
@@ -66,10 +67,9 @@ class BoundsToTensorBoard(ToTensorBoard):
         super().__init__(log_dir)
 
     def _bounds(self) -> dict[str, tf.Tensor]:
-        *_, scale = self.model.checked_batch(*self.args)
-        augmented = self.model.elbo(*self.args)
-        gap = scale * tf.reduce_sum(self.model.augmentation_gap(*self.args))
-        return {"augmented": augmented, "standard": augmented + gap, "gap": gap}
+        rows = as_data(self.model.expected_data, *self.args)
+        elbo, bound = self.model.objectives(rows, standard, augmented)
+        return {"augmented": bound, "standard": elbo, "gap": elbo - bound}
 
     def run(self, **unused_kwargs: Any) -> None:
         for name, value in self._compiled().items():
@@ -123,7 +123,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
         super().__init__(log_dir)
 
     def _auxiliary(self) -> dict[str, tf.Tensor]:
-        X, Y, _ = self.model.checked_batch(*self.args)
+        X, Y = as_arrays(self.model.expected_data, *self.args).rows
         Fmu, Fvar = self.model.predict_f(X)
         c = aux_posterior_c(self.model.likelihood, Fmu, Fvar, Y)
         return {"c": c, "omega_mean": aux_posterior_mean(self.model.likelihood, c, Y)}
@@ -144,7 +144,7 @@ class HeldOutToTensorBoard(ToTensorBoard):
         check_model(model)
         check_pair("test_data", test_data)
         self.model = model
-        self.test_data = model.checked_rows(test_data)
+        self.test_data = checked_rows(model.expected_data, test_data)
         self._compiled = tf.function(self._nll, autograph=False)
         super().__init__(log_dir)
 
@@ -188,7 +188,7 @@ class FitToTensorBoard(ImageToTensorBoard):
         )
 
     def _plot_1d(self, figure: "Figure", axes: "Axes") -> None:
-        X, Y = (value.numpy() for value in self.model.checked_batch(*self.args)[:2])
+        X, Y = (value.numpy() for value in as_arrays(self.model.expected_data, *self.args).rows)
         X_new = np.linspace(*limits(X[:, 0]), 200, dtype=X.dtype)
         mean, variance = (value.numpy() for value in self.model.predict_f(X_new[:, None]))
         for p, sd in enumerate(np.sqrt(variance).T):
@@ -209,7 +209,7 @@ class FitToTensorBoard(ImageToTensorBoard):
     def _plot_2d(self, figure: "Figure", axes: AnyNDArray) -> None:
         from matplotlib.ticker import MaxNLocator  # here, as GPflow: only who draws needs it
 
-        X, Y = (value.numpy() for value in self.model.checked_batch(*self.args)[:2])
+        X, Y = (value.numpy() for value in as_arrays(self.model.expected_data, *self.args).rows)
         grids = np.meshgrid(*(np.linspace(*limits(x), 50, dtype=x.dtype) for x in X.T))
         X_new, shape = np.stack([grid.ravel() for grid in grids], -1), grids[0].shape
         try:
@@ -287,14 +287,11 @@ def _is_scalar(value: TensorType) -> bool:
 
 
 def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tuple[Any, ...]:
-    """What ``model.elbo`` takes: ((X, Y),) as tensors, or () where the model keeps its data."""
+    """((X, Y),) as tensors, or () where the model keeps its data."""
     check_model(model)
-    refuse_where_kept(model, data)
-    if model.keeps_data:
-        return ()
-    check_pair("data", data)
-    return (model.checked_batch(data)[:2],)
+    rows = as_arrays(model.expected_data, data).rows
+    return () if data is None else (rows,)
 
 
 def _num_inputs(model: AugmentedModel, args: tuple[Any, ...]) -> int:
-    return int(model.checked_batch(*args)[0].shape[-1])
+    return int(as_arrays(model.expected_data, *args).X.shape[-1])

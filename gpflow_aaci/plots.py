@@ -65,8 +65,10 @@ def plot_fit(
     check_model(model)
     _check_index("output", output, model.num_observed - with_trials(model.likelihood))
     rows: Any = None
-    if X is None or data is not None or model.keeps_data:
-        drawn = as_data(model, data, unscaled=data is not None).subset(_MOST_DOTS, seed=0)
+    if X is None or data is not None or model.own_data is not None:
+        drawn = as_data(model.expected_data, data, unscaled=data is not None).subset(
+            _MOST_DOTS, seed=0
+        )
         rows = [part.numpy() for part in drawn.only_chunk or ()]  # few enough to be one
     x = rows[0] if X is None else checked_inputs(model, as_matrix(X), "X").numpy()
     _check_index("input_dim", input_dim, x.shape[1])

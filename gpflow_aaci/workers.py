@@ -28,7 +28,7 @@ _LOST = (
     tf.errors.DeadlineExceededError,
     tf.errors.InternalError,
 )
-_DEFAULT = tf.distribute.get_strategy()  # of variables made in no scope
+ONE_PROCESS = tf.distribute.get_strategy()  # of variables made in no scope
 _CONNECT = 3.0  # seconds in which a worker that is there takes a call
 _DYING = 10.0  # seconds in which one that is killed is gone
 
@@ -38,7 +38,7 @@ def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
             return variable.distribute_strategy
-    return _DEFAULT if variables else tf.distribute.get_strategy()
+    return ONE_PROCESS if variables else tf.distribute.get_strategy()
 
 
 def is_single(strategy: tf.distribute.Strategy) -> bool:
@@ -177,27 +177,30 @@ def of_each_worker(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> 
 
 
 def over_devices(
-    strategy: tf.distribute.Strategy,
-    of_rows: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
-) -> Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]:
-    """``of_rows``, a sum over rows X [N, D], Y [N, P], by this worker's devices: a part each."""
-    devices = strategy.num_replicas_in_sync // num_workers(strategy)
+    strategy: tf.distribute.Strategy, of_rows: Callable[[tf.Tensor, tf.Tensor], Any]
+) -> Callable[[tf.Tensor, tf.Tensor], Any]:
+    """
+    ``of_rows`` of X [N, D], Y [N, P], shared by the devices of this worker.
 
-    def of_part(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
+    :param of_rows: gives any structure of tensors that are sums over rows.
+    """
+    devices = strategy.num_replicas_in_sync // num_workers(strategy)
+    if devices == 1:
+        return of_rows
+
+    def of_part(X: tf.Tensor, Y: tf.Tensor) -> Any:
         at = replica_here(strategy)
         N = tf.shape(X)[0]
         rows = slice(N * at // devices, N * (at + 1) // devices)
-        return [tf.identity(part) for part in of_rows(X[rows], Y[rows])]
+        return tf.nest.map_structure(tf.identity, of_rows(X[rows], Y[rows]))
 
-    def summed(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
-        if devices == 1:
-            return list(of_rows(X, Y))
-        results = [
-            strategy.experimental_local_results(part) for part in strategy.run(of_part, (X, Y))
-        ]
-        return [tf.add_n(parts) for parts in results]
+    def shared(X: tf.Tensor, Y: tf.Tensor) -> Any:
+        return tf.nest.map_structure(
+            lambda part: tf.add_n(strategy.experimental_local_results(part)),
+            strategy.run(of_part, (X, Y)),
+        )
 
-    return summed
+    return shared
 
 
 def replica_here(strategy: tf.distribute.Strategy) -> int:

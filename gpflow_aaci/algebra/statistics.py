@@ -46,9 +46,8 @@ def stepped_in_turn(
     q: Gaussian,
     X: TensorType,
     Y: TensorType,
-    scale: TensorType,
+    total: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
     step_size: TensorType,
-    over_all: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]] = list,
 ) -> Gaussian:
     """
     A natural-gradient step on one latent GP after the other, each at the marginals of the last.
@@ -56,15 +55,15 @@ def stepped_in_turn(
     Where the term couples them, a step of size 1 of all at once need not raise it; each of these
     does, if it is an augmented bound. The products are those of one step of all.
 
-    :param over_all: gives the sums over all rows, of those over some, where others have more.
+    :param total: gives the scaled sums over all rows, of the sums over these.
     """
     Fmu, Fvar = (tf.unstack(part, axis=1) for part in marginals(projection, *q))
     mu, sqrt = tf.split(q.mu, q.mu.shape[1], 1), tf.split(q.sqrt, q.mu.shape[1], 0)
     for latent in range(q.mu.shape[1]):
         own = at_latent(projection, latent)
         _, *slopes = term.slopes(X, tf.stack(Fmu, 1), tf.stack(Fvar, 1), Y)
-        a, B = over_all(to_q(own, *(slope[:, latent : latent + 1] for slope in slopes)))
-        target = optimal_naturals(mu[latent], scale * a, scale * B)
+        a, B = total(to_q(own, *(slope[:, latent : latent + 1] for slope in slopes)))
+        target = optimal_naturals(mu[latent], a, B)
         moved = damped(mu[latent], sqrt[latent], *target, step_size)
         mu[latent], sqrt[latent] = moved
         Fmu[latent], Fvar[latent] = (part[:, 0] for part in marginals(own, *moved))

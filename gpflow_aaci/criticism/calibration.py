@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
-from ..data import check_batches, check_pair, over_batches
+from ..data import as_arrays, check_batches, check_pair, checked_rows, over_batches
 from ..likelihoods import AugmentedLikelihood, BinaryLikelihood, Binomial, Switched
 from ..likelihoods.classification import signs
 from ..models import AugmentedModel, check_model
@@ -31,7 +31,7 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        X, Y = model.checked_rows((X, Y))
+        X, Y = checked_rows(model.expected_data, (X, Y))
         upper = predict_y_cdf(model, X, Y, progress=False).numpy()
         below, is_least = _next_below(model.likelihood, Y.numpy())
         if np.array_equal(below, Y):
@@ -41,7 +41,7 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
     if data is None:
-        return of_rows(*model.checked_batch()[:2])
+        return of_rows(*as_arrays(model.expected_data).rows)
     if isinstance(data, tf.data.Dataset):
         check_batches(data)
         return over_batches("data", of_rows, data).numpy()

@@ -67,10 +67,10 @@ def loo(
     :raises ValueError: for bad data, and where ``num_data`` says that they are not all.
     """
     check_model(model)
-    rows = as_data(model, data, progress)
-    if rows.num_data != rows.num_rows:
+    rows = as_data(model.expected_data, data, progress)
+    if float(rows.num_data) != rows.num_rows:
         raise ValueError(
-            f"data must be all num_data = {rows.num_data:.0f} rows that q was fitted to. "
+            f"data must be all num_data = {float(rows.num_data):.0f} rows that q was fitted to. "
             f"Found: {rows.num_rows}."
         )
     bound, nats = _stationary_bound(model, rows)
@@ -82,8 +82,8 @@ def loo(
             "is a rough guess. polish(model, data) takes q there.",
             stacklevel=2,
         )
-    parts = [_left_out(model, _BOUNDS[bound], X, Y) for X, Y in rows.chunks()]
-    loo_i, log_density_i, leverage = (np.concatenate(part) for part in zip(*parts, strict=True))
+    left_out = rows.map(lambda X, Y: _left_out(model, _BOUNDS[bound], X, Y))
+    loo_i, log_density_i, leverage = (part.numpy() for part in left_out)
     num_improper = int(np.sum(leverage >= 1.0))
     if num_improper:
         warnings.warn(
@@ -98,13 +98,15 @@ def loo(
 
 def _stationary_bound(model: AugmentedModel, data: Data) -> tuple[str, float]:
     """The bound that q is nearer an optimum of, and how far a step on it would move q."""
-    totals: dict[str, Statistics] = {}
-    for X, Y in data.chunks():
+    q = model.whitened_q(model.whitening())
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor) -> dict[str, Statistics]:
         projection = model.project(X)
-        q = model.whitened_q(projection.chol)
-        for name, of in _BOUNDS.items():
-            new = statistics(projection, model.term(of), q, X, Y)
-            totals[name] = totals[name].plus(new) if name in totals else new
+        return {
+            name: statistics(projection, model.term(of), q, X, Y) for name, of in _BOUNDS.items()
+        }
+
+    totals = data.sum(of_rows)
     moved = {name: float(_moved(q, sums)) for name, sums in totals.items()}
     nearest = min(moved, key=lambda name: moved[name])
     return nearest, moved[nearest]

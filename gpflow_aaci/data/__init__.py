@@ -1,48 +1,42 @@
 """
-The only door for data.
+The only door for data: :func:`as_data`.
 
-``rows``: all of them, in as many passes as a full-batch method wants; ``batches``: one after the
-other, for steps. Both take arrays, what pandas gives, a ``tf.data.Dataset`` of batches, or None
-for a model that keeps its own. ``shards`` has those of several workers; ``datasets`` reads the last
-kind but one; ``parquet`` makes it of files.
+``door`` makes :class:`Data` of what a user gives. ``rows`` has the one sum over all rows, and rows
+in memory; ``streams`` datasets of batches; ``shards`` the rows of several workers; ``batches`` the
+minibatches of a training run. ``expected`` is what a model states of its data, and the check of
+them; ``summand`` a compiled function to be summed; ``passes`` a log of sums; ``parquet`` makes
+datasets of files.
 """
 
-from .batches import Batches, StepData, as_batches, check_step_data, next_batch
-from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
+from .batches import Batches
+from .datasets import check_batches, check_inputs, is_endless, over_batches
+from .door import StepData, as_arrays, as_data, check_step_data
+from .expected import Expected, Rows, check_pair, checked_rows, refuse_where_kept, refuse_workers
 from .parquet import from_parquet
-from .rows import (
-    Arrays,
-    Data,
-    OnePass,
-    Rows,
-    Stream,
-    check_pair,
-    known_num_data,
-    refuse_where_kept,
-)
-from .shards import as_data, refuse_where_workers_keep
+from .passes import PassLog
+from .rows import Arrays, Data
+from .summand import Compiled, Summand
 
 __all__ = [
-    "CHUNK",
     "Arrays",
     "Batches",
+    "Compiled",
     "Data",
-    "OnePass",
+    "Expected",
+    "PassLog",
     "Rows",
     "StepData",
-    "Stream",
-    "as_batches",
+    "Summand",
+    "as_arrays",
     "as_data",
     "check_batches",
     "check_inputs",
     "check_pair",
     "check_step_data",
+    "checked_rows",
     "from_parquet",
     "is_endless",
-    "known_num_data",
-    "next_batch",
     "over_batches",
     "refuse_where_kept",
-    "refuse_where_workers_keep",
-    "untuned",
+    "refuse_workers",
 ]

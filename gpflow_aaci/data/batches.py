@@ -1,55 +1,43 @@
 """Minibatches: of arrays, shuffled anew in every pass; of a dataset, in its own order."""
 
 import abc
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
-from ..workers import num_workers, of_each_worker, together
+from ..workers import (
+    ONE_PROCESS,
+    any_worker,
+    is_chief,
+    naming_the_lost,
+    num_workers,
+    of_each_worker,
+    together,
+)
 from .datasets import check_batches, check_not_empty, is_endless, untuned
-from .rows import Arrays, Model, known_num_data, refuse_where_kept
-from .shards import Shard, refuse_where_workers_keep
+from .expected import Expected
+
+if TYPE_CHECKING:
+    from .rows import Arrays, Data
+
+T = TypeVar("T")
 
 WATCHED_ROWS = 2_000
-
-StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
-"""A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
-
-
-def check_step_data(model: Model, data: StepData, num_data: int | None = None) -> None:
-    """
-    :raises ValueError: unless it is what an optimizer's ``minimize`` takes.
-    """
-    refuse_where_kept(model, data)
-    if not model.keeps_data and not isinstance(data, tuple | list | Iterator):
-        raise ValueError(
-            "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
-            f"Found: {type(data).__name__}."
-        )
-    if isinstance(data, Iterator) and model.num_data is None and num_data is None:
-        # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
-        raise ValueError(
-            "num_data of the model must be the number of rows of all batches together where data "
-            "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."
-        )
-
-
-def next_batch(data: StepData) -> RegressionData | None:
-    """The batch itself, or the next one of an iterator."""
-    return next(data) if isinstance(data, Iterator) else data
 
 
 class Batches(abc.ABC):
     """The minibatches of a training run. ``next`` gives None for a model that keeps its data."""
 
-    watched: RegressionData | None = None  # some rows, on which the bound is watched
+    watched: RegressionData | None = None  # some rows, on which the objective is evaluated
     num_data: int | None = None  # rows in all, for a model that has been told none
-    iterator: Any = None  # that ``tf.train.Checkpoint`` keeps, where there is one
-    identity: dict[str, Any]  # of the run, for checkpoints; what JSON keeps
+    iterator: Any = None  # that ``tf.train.Checkpoint`` stores, where there is one
+    identity: dict[str, Any]  # of the run, for checkpoints; values that JSON can hold
+    strategy: tf.distribute.Strategy = ONE_PROCESS
 
     @abc.abstractmethod
     def go_to(self, step: int) -> None:
@@ -61,44 +49,56 @@ class Batches(abc.ABC):
         :raises StopIteration: where the data end.
         """
 
+    def next_of_all(self) -> RegressionData | None:
+        """
+        The next batch, once every worker has its own.
 
-def as_batches(
-    model: Model,
-    data: RegressionData | tf.data.Dataset | None,
-    batch_size: int,
-    seed: int,
-    strategy: tf.distribute.Strategy | None = None,
-) -> Batches:
-    """
-    What ``train`` steps on.
+        :raises StopIteration: where the data of one of the workers end.
+        """
+        batch = together(self.strategy, lambda: next(self, _ENDED))
+        if self.any_worker(batch is _ENDED):
+            raise StopIteration
+        return batch
 
-    :param data: X [N, D], Y [N, P]; a dataset of batches; none for ``AugmentedVGP``.
-    :param batch_size, seed: of the minibatches of arrays.
-    :param strategy: on whose workers are rows, those of each being given to it. Batches of arrays
-        are then those of one process with all rows, of which this worker has some or none.
-    :raises ValueError: for bad data, and a dataset of unknown length for a model that has been
-        told none.
-    """
-    refuse_where_kept(model, data)
-    strategy = strategy or tf.distribute.get_strategy()
-    refuse_where_workers_keep(model, strategy)
-    if model.keeps_data:
-        return _AllRows(model)
-    if isinstance(data, tf.data.Dataset):
-        batches = together(strategy, lambda: _OfDataset(model, data, num_workers(strategy)))
-        if batches.num_data is not None:
-            batches.num_data = int(of_each_worker(strategy, [batches.num_data]).sum())
-        return batches
-    check_step_data(model, data)
-    X, Y, _ = together(strategy, lambda: [v.numpy() for v in model.checked_batch(data)])
-    return _OfArrays(X, Y, batch_size, seed, strategy)
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker shows and writes what is shown and written once."""
+        return is_chief(self.strategy)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several workers have a part of each batch."""
+        return num_workers(self.strategy) > 1
+
+    def together(self, action: Callable[[], T]) -> T:
+        """What ``action`` gives here, once it has ended well on every worker."""
+        return together(self.strategy, action)
+
+    def any_worker(self, here: bool) -> bool:
+        """Whether it is so on one of the workers."""
+        return any_worker(self.strategy, here)
+
+    def naming_the_lost(self) -> AbstractContextManager[None]:
+        """An error that names the worker, where one is lost within."""
+        return naming_the_lost(self.strategy)
+
+    def on_workers(self, strategy: tf.distribute.Strategy) -> "Batches":
+        """These batches as one worker's part of those of all."""
+        self.strategy = strategy
+        self.identity = {**self.identity, "workers": num_workers(strategy)}
+        if self.num_data is not None:
+            self.num_data = int(of_each_worker(strategy, [self.num_data]).sum())
+        return self
 
 
-class _AllRows(Batches):
-    """Of a model that keeps its data."""
+_ENDED: Any = object()
 
-    def __init__(self, model: Model) -> None:
-        self.identity = {"data": digest([part.numpy() for part in model.checked_batch()[:2]])}
+
+class AllRows(Batches):
+    """All rows at every step, of a model that keeps its data."""
+
+    def __init__(self, X: tf.Tensor, Y: tf.Tensor) -> None:
+        self.identity = {"data": digest([np.asarray(X), np.asarray(Y)])}
 
     def go_to(self, step: int) -> None:
         pass
@@ -107,26 +107,22 @@ class _AllRows(Batches):
         return None
 
 
-class _OfArrays(Batches):
+class BatchesOfArrays(Batches):
     """A pass has an order of its own, so that any step's batch can be had at once."""
 
-    def __init__(
-        self,
-        X: AnyNDArray,
-        Y: AnyNDArray,
-        batch_size: int,
-        seed: int,
-        strategy: tf.distribute.Strategy,
-    ) -> None:
-        self._X, self._Y, self._seed = X, Y, seed
-        rows = Shard(Arrays(X, Y, len(X)), strategy, None)
-        self.num_data = self._num_rows = rows.num_rows
-        self._start = rows.first
-        self._size = min(batch_size, self.num_data)
-        self._step, self._pass, self._order = 0, -1, np.arange(self.num_data)
-        order = np.random.default_rng(seed).permutation(self.num_data)
+    def __init__(self, own: "Arrays", rows: "Data", first: int, size: int, seed: int) -> None:
+        """
+        :param own: the rows of this worker, the first of which has the number ``first``.
+        :param rows: those of all workers.
+        """
+        self._X, self._Y, self._seed = np.asarray(own.X), np.asarray(own.Y), seed
+        self.strategy, self._start = rows.strategy, first
+        self.num_data = self._num_rows = int(rows.num_rows)
+        self._size = min(size, self._num_rows)
+        self._step, self._pass, self._order = 0, -1, np.arange(self._num_rows)
+        order = np.random.default_rng(seed).permutation(self._num_rows)
         self.watched = self._rows(np.sort(order[:WATCHED_ROWS]))
-        self.identity = {"data": rows.identity, "batch_size": batch_size, "seed": seed}
+        self.identity = {"data": rows.identity, "batch_size": size, "seed": seed}
 
     def go_to(self, step: int) -> None:
         self._step = step
@@ -145,7 +141,7 @@ class _OfArrays(Batches):
         return tf.constant(self._X[at]), tf.constant(self._Y[at])
 
 
-class _OfDataset(Batches):
+class BatchesOfDataset(Batches):
     """
     The batches of one iterator, the first of which are watched, too.
 
@@ -153,19 +149,20 @@ class _OfDataset(Batches):
     that two of them would make the order a matter of chance.
     """
 
-    def __init__(self, model: Model, dataset: tf.data.Dataset, num_workers: int) -> None:
+    def __init__(self, expected: Expected, dataset: tf.data.Dataset) -> None:
         """
         :raises ValueError: for what is no dataset of batches, and an empty one.
         """
         check_batches(dataset)
-        known = known_num_data(model)
+        known = expected.known_num_data
         rows = _num_rows(dataset) if known is None else known
         self.num_data = rows if known is None else None
         # Each worker has a part of every batch, and of what is watched.
-        self.identity = {"data": str(dataset.element_spec), "workers": num_workers}
+        workers = num_workers(expected.strategy)
+        self.identity = {"data": str(dataset.element_spec), "workers": workers}
         self.iterator = iter(untuned(dataset))
         self._step = 0
-        self._skips = num_workers > 1  # for a checkpoint is of the chief's iterator alone
+        self._skips = workers > 1  # for a checkpoint is of the chief's iterator alone
         most = min(WATCHED_ROWS, rows)
         self._first: list[RegressionData] = []
         while sum(len(X) for X, _ in self._first) < most:

@@ -1,223 +1,217 @@
 """
-Rows that are passed over: arrays, what pandas gives, datasets of batches, what a model keeps.
+``Data``: rows that are summed over. The only home of chunks, devices, workers and scale.
 
-A pass gives them in chunks, so that what is summed over them needs memory for one chunk only.
+A pass gives the rows in chunks, so that a sum over them needs memory for one chunk only. A
+minibatch is ``Data``, too: one chunk, with a scale of its own.
 """
 
 import abc
-from collections.abc import Iterator
-from typing import Any, Protocol
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from check_shapes.exceptions import ShapeMismatchError
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.utilities import to_default_float
 
-from ..identity import rows_digest
+from ..identity import digest, rows_digest
 from ..progress import progress_bar
+from ..workers import ONE_PROCESS, is_chief, num_workers, over_devices, sum_over_workers, together
 from . import datasets
-from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
-
-Rows = tuple[tf.Tensor, tf.Tensor]
-"""X [N, D] and Y [N, P]."""
-
-
-class Model(Protocol):
-    """What is asked of one."""
-
-    num_data: Any
-    keeps_data: bool
-
-    def checked_rows(self, data: RegressionData) -> Rows: ...
-
-    def checked_batch(
-        self, data: RegressionData | None = None, num_data: int | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]: ...
+from .batches import Batches, BatchesOfArrays
+from .expected import Rows
+from .passes import PassLog
+from .summand import Summand
 
 
 class Data(abc.ABC):
-    """All rows of a fit, in as many passes as it wants."""
+    """Rows X [N, D], Y [N, P], in as many passes as a method wants."""
 
-    num_rows: int
-    num_data: float  # that sums over the rows are scaled to
-    digest: AnyNDArray  # [2], of the rows, see ``identity.rows_digest``
+    strategy: tf.distribute.Strategy = ONE_PROCESS  # whose workers have the rows
     progress: bool = False  # whether a bar shows each pass
+    log: PassLog = PassLog()  # of sums of a Summand
 
     @property
-    def scale(self) -> float:
-        """num_data / rows."""
-        return self.num_data / self.num_rows
+    @abc.abstractmethod
+    def num_rows(self) -> Any:
+        """The number of rows of all workers: an integer, or a tensor inside ``tf.function``."""
+
+    @property
+    @abc.abstractmethod
+    def num_data(self) -> Any:
+        """The number of rows that a sum stands for, which is ``num_rows`` unless told."""
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker shows and writes what is shown and written once."""
+        return is_chief(self.strategy)
+
+    @property
+    def scale(self) -> tf.Tensor:
+        """num_data / rows []: what multiplies a sum over the rows."""
+        return to_default_float(self.num_data) / to_default_float(self.num_rows)
+
+    def sum(self, function: Callable[..., Any], *args: Any) -> Any:
+        """
+        num_data/rows · Σ function(X, Y, *args), over all rows of all workers.
+
+        The result has the same bits on every worker. With one chunk it works inside
+        ``tf.function`` and under a gradient tape.
+
+        :param function: gives any structure of tensors that are sums over the rows X [n, D],
+            Y [n, P] of a chunk: a :class:`Summand`, or a Python function.
+        :raises ValueError: for bad rows, and where a pass has other rows than the first one.
+        :raises RuntimeError: where data cannot be read, or a worker is lost.
+        """
+        if isinstance(function, Summand):
+            total = self._logged(function, args)
+        else:
+            shared = over_devices(self.strategy, lambda X, Y: function(X, Y, *args))
+            total = self._pass(shared)
+        scale = self.scale  # which a first pass over a stream finds out
+        return tf.nest.map_structure(lambda part: scale * part, total)
+
+    def total(self, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """num_data/rows · the sum over all workers of what are sums over the rows of this one."""
+        return [self.scale * part for part in sum_over_workers(self.strategy, sums)]
+
+    def mean(self, function: Callable[..., Any], *args: Any) -> Any:
+        """The mean over all rows of what ``function`` sums."""
+        num_data = to_default_float(self.num_data)
+        return tf.nest.map_structure(lambda part: part / num_data, self.sum(function, *args))
+
+    def map(self, function: Callable[[tf.Tensor, tf.Tensor], Any]) -> Any:
+        """What ``function(X, Y)`` gives for each row of this worker, chunks joined along axis 0."""
+        parts = [function(X, Y) for X, Y in self.chunks()]
+        return tf.nest.map_structure(lambda *values: tf.concat(values, 0), *parts)
+
+    def _logged(self, summand: Summand, args: Sequence[Any]) -> Any:
+        identity = [np.asarray(self.num_rows), *summand.identity(args)]
+        # Decisions follow from these numbers, so that all workers must have the same.
+        is_alone = num_workers(self.strategy) == 1
+        mark = 1 if is_alone else 1 + int(digest(identity)[:12], 16)
+
+        def a_pass() -> list[tf.Tensor]:
+            return tf.nest.flatten(self._pass(lambda X, Y: summand(X, Y, *args), mark))
+
+        return summand.packed(self.log(identity, a_pass))
+
+    def _pass(self, of_chunk: Callable[[tf.Tensor, tf.Tensor], Any], mark: int = 1) -> Any:
+        """The sum over all rows, before it is scaled."""
+
+        def own() -> Any:
+            return functools.reduce(_added, (of_chunk(X, Y) for X, Y in self.chunks()))
+
+        total = together(self.strategy, own, mark) if tf.executing_eagerly() else own()
+        flat = sum_over_workers(self.strategy, tf.nest.flatten(total))
+        return tf.nest.pack_sequence_as(total, flat)
 
     @property
     def identity(self) -> list[Any]:
-        """For checkpoints; what JSON keeps."""
-        return [self.num_rows, *map(hex, self.digest.tolist())]
+        """What the rows are, for checkpoints; values that JSON can hold."""
+        return [int(self.num_rows), *map(hex, self.digest.tolist())]
+
+    @property
+    @abc.abstractmethod
+    def digest(self) -> AnyNDArray:
+        """[2] uint64, of the rows: see :func:`~gpflow_aaci.identity.rows_digest`."""
 
     @property
     def only_chunk(self) -> Rows | None:
-        """All rows, where they are in memory and fit into one chunk."""
+        """All rows, where they are in the memory of this process and fit into one chunk."""
         return None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of this worker at once, where they are in memory."""
+        raise NotImplementedError
 
     def chunks(self) -> Iterator[Rows]:
         """
-        One pass, at most ``CHUNK`` rows at a time.
+        One pass over the rows of this worker, at most ``CHUNK`` of them at a time.
 
-        :raises ValueError: where this pass has other rows than the first, at its end.
+        :raises ValueError: for bad rows; at the end, where the pass has other rows than the first.
         """
-        shown = {"total": self.num_rows, "unit": "row", "desc": "pass", "leave": False}
-        with progress_bar(self.progress, **shown) as bar:
+        with progress_bar(self.progress, unit="row", desc="pass", leave=False) as bar:
             for X, Y in self._chunks():
                 yield X, Y
-                bar.update(len(X))
+                bar.update(len(X) if tf.executing_eagerly() else 0)
 
     @abc.abstractmethod
     def _chunks(self) -> Iterator[Rows]: ...
 
     def subset(self, num_rows: int, seed: int) -> "Data":
-        """Random rows, in memory; those of fewer rows are among them."""
+        """Random rows, in memory; a smaller subset of the same seed is a part of a larger one."""
         return self.taken(np.random.default_rng(seed).permutation(self.num_rows)[:num_rows])
 
     @abc.abstractmethod
     def taken(self, numbers: AnyNDArray) -> "Data":
         """The rows of these numbers, in that order and in memory."""
 
+    @abc.abstractmethod
+    def batches(self, size: int, seed: int) -> Batches:
+        """
+        Minibatches, for steps.
+
+        :param size, seed: rows in a batch and the seed of their order, where the data are arrays.
+        """
+
 
 class Arrays(Data):
-    """Rows in memory."""
-
-    def __init__(
-        self, X: AnyNDArray, Y: AnyNDArray, num_data: float, progress: bool = False
-    ) -> None:
-        self.X, self.Y, self.num_rows, self.num_data = X, Y, len(X), num_data
-        self.progress = progress
-        self._only = (tf.constant(X), tf.constant(Y)) if len(X) <= datasets.CHUNK else None
-
-    @property
-    def digest(self) -> AnyNDArray:
-        return rows_digest(self.X, self.Y)
-
-    @property
-    def only_chunk(self) -> Rows | None:
-        return self._only
-
-    def _chunks(self) -> Iterator[Rows]:
-        for start in range(0, max(1, self.num_rows), datasets.CHUNK):  # none are a chunk, too
-            rows = slice(start, start + datasets.CHUNK)
-            yield tf.constant(self.X[rows]), tf.constant(self.Y[rows])
-
-    def taken(self, numbers: AnyNDArray) -> Data:
-        return Arrays(self.X[numbers], self.Y[numbers], self.num_data, self.progress)
-
-
-class OnePass:
-    """The rows of a dataset, once, in chunks; they are checked and counted on the way."""
+    """Rows in memory: all of them, or a minibatch."""
 
     def __init__(
         self,
-        model: Model,
-        dataset: tf.data.Dataset,
+        X: TensorType,
+        Y: TensorType,
+        num_data: TensorType | None = None,
         progress: bool = False,
-        unscaled: bool = False,
     ) -> None:
         """
-        :param unscaled: as of :func:`~gpflow_aaci.data.as_data`.
-        :raises ValueError: for what is no pass over batches (X, Y).
+        :param num_data: the number of rows that a sum stands for, or None for these.
         """
-        check_batches(dataset)
-        check_ends("data", dataset)
-        self._model, self._dataset, self._progress = model, dataset, progress
-        self._unscaled = unscaled
-        self.num_rows = 0
-
-    def __iter__(self) -> Iterator[Rows]:
-        """
-        :raises ValueError: for a batch that is bad; at the end, where there is none, or more rows
-            than ``num_data``.
-        """
-        with progress_bar(self._progress, unit="row", desc="pass", leave=False) as bar:
-            for chunk in in_chunks(self._checked()):
-                yield chunk
-                bar.update(len(chunk[0]))
-        check_num_data(self.num_data, self.num_rows, "data")
+        self.X, self.Y = X, Y
+        self._num_data, self.progress = num_data, progress
 
     @property
-    def num_data(self) -> float:
-        known = None if self._unscaled else known_num_data(self._model)
-        return float(self.num_rows if known is None else known)
+    def num_rows(self) -> Any:
+        return tf.shape(self.X)[0] if tf.is_symbolic_tensor(self.X) else len(self.X)
 
-    def _checked(self) -> Iterator[Rows]:
-        self.num_rows = 0
-        for number, batch in enumerate(read("data", self._dataset)):
-            try:
-                X, Y = self._model.checked_rows(batch)
-            except (ValueError, ShapeMismatchError) as error:
-                raise ValueError(f"batch {number} of data: {error}") from error
-            self.num_rows += len(X)
-            yield X, Y
+    @property
+    def num_data(self) -> Any:
+        return self.num_rows if self._num_data is None else self._num_data
 
+    @property
+    def digest(self) -> AnyNDArray:
+        return rows_digest(np.asarray(self.X), np.asarray(self.Y))
 
-class Stream(Data):
-    """The batches of a ``tf.data.Dataset``, which is one pass over the rows."""
+    @property
+    def rows(self) -> Rows:
+        return tf.convert_to_tensor(self.X), tf.convert_to_tensor(self.Y)
 
-    def __init__(
-        self, model: Model, dataset: tf.data.Dataset, progress: bool, unscaled: bool = False
-    ) -> None:
-        """
-        Passes over it once, to count and check the rows.
-
-        :param unscaled: as of :func:`~gpflow_aaci.data.as_data`.
-        :raises ValueError: as :class:`OnePass`.
-        """
-        self._dataset, self.progress = dataset, progress
-        first = OnePass(model, dataset, progress, unscaled)
-        self.digest, rows = np.zeros(2, np.uint64), 0
-        for X, Y in first:
-            self.digest += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
-            rows += len(X)
-        self.num_rows, self.num_data = first.num_rows, first.num_data
+    @property
+    def only_chunk(self) -> Rows | None:
+        is_one = tf.is_symbolic_tensor(self.X) or len(self.X) <= datasets.CHUNK
+        return self.rows if is_one else None
 
     def _chunks(self) -> Iterator[Rows]:
-        rows = 0
-        for chunk in in_chunks(map(as_rows, read("data", self._dataset))):
-            rows += len(chunk[0])
-            yield chunk
-        if rows != self.num_rows:
-            raise ValueError(
-                "data must have the same rows in every pass. "
-                f"Found: {self.num_rows} in the first, {rows} in a later one."
-            )
+        if self.only_chunk is not None:
+            yield self.only_chunk
+            return
+        for start in range(0, len(self.X), datasets.CHUNK):
+            rows = slice(start, start + datasets.CHUNK)
+            yield tf.convert_to_tensor(self.X[rows]), tf.convert_to_tensor(self.Y[rows])
 
     def taken(self, numbers: AnyNDArray) -> Data:
-        wanted = np.sort(numbers)
-        parts, start = [], 0
-        for X, Y in self.chunks():
-            here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(X))]
-            parts.append((X.numpy()[here - start], Y.numpy()[here - start]))
-            start += len(X)
-        X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
-        as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
-        return Arrays(X[as_drawn], Y[as_drawn], self.num_data, self.progress)
+        X, Y = (tf.constant(np.asarray(part)[numbers]) for part in (self.X, self.Y))
+        found = Arrays(X, Y, self.num_data, self.progress)
+        found.log = self.log
+        return found
+
+    def batches(self, size: int, seed: int) -> Batches:
+        return BatchesOfArrays(self, self, 0, size, seed)
 
 
-def refuse_where_kept(model: Model, data: Any) -> None:
-    """
-    :raises ValueError: where data are given to a model that keeps its own.
-    """
-    if model.keeps_data and data is not None:
-        raise ValueError(
-            f"data must not be given: {type(model).__name__} keeps its own. "
-            f"Found: {type(data).__name__}."
-        )
-
-
-def check_pair(name: str, data: Any) -> None:
-    """
-    :raises ValueError: unless it is (X, Y).
-    """
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
-
-
-def known_num_data(model: Model) -> int | None:
-    """``model.num_data``, which may be a number, a variable or None."""
-    return None if model.num_data is None else int(tf.convert_to_tensor(model.num_data))
+def _added(one: Any, other: Any) -> Any:
+    return tf.nest.map_structure(tf.add, one, other)

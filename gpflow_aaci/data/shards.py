@@ -1,42 +1,71 @@
-"""What a full-batch method passes over: the rows of this process, or of all workers."""
+"""``Shard``: the rows of all workers, some of which this one has."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray
 
 from ..identity import shifted
-from ..workers import is_single, num_workers, of_each_worker, together, worker_index
+from ..workers import of_each_worker, sum_over_workers, together, worker_index
+from .batches import Batches, BatchesOfArrays
 from .datasets import check_num_data
-from .rows import Arrays, Data, Model, Rows, Stream, known_num_data, refuse_where_kept
+from .rows import Arrays, Data, Rows
 
 
 class Shard(Data):
     """
-    The rows of all workers, of which this one has some: in its passes, and of every subset.
+    The rows of all workers, some of which this one has: in its passes, and of every subset.
 
     They are numbered in the order of the workers, so that subsets are those of one process. Several
     devices share the rows of a process.
     """
 
-    def __init__(self, own: Data, strategy: tf.distribute.Strategy, num_data: float | None) -> None:
+    def __init__(self, own: Data, strategy: tf.distribute.Strategy, num_data: Any) -> None:
         """
-        :param num_data: the number of rows of all, unless given.
-        :raises ValueError: where that is less than there are rows, and where there are none.
+        :param num_data: the number of rows that a sum stands for, or None for those of all.
         """
-        self._own, self._strategy, self.progress = own, strategy, own.progress
-        counts = of_each_worker(strategy, [own.num_rows])[:, 0]
-        self.num_rows = int(counts.sum())
-        self.first = int(counts[: worker_index(strategy)].sum())
-        self.num_data = float(self.num_rows) if num_data is None else num_data
-        check_num_data(self.num_data, self.num_rows, "all workers")
+        self._own, self.strategy, self.progress = own, strategy, own.progress
+        self._num_data, self._counts = num_data, np.zeros(0, np.int64)
+
+    @property
+    def counts(self) -> AnyNDArray:
+        """
+        The number of rows of each worker.
+
+        :raises ValueError: where there are none, and more than ``num_data``.
+        """
+        if not len(self._counts):
+            self._counts = of_each_worker(self.strategy, [self._own.num_rows])[:, 0]
+            rows = int(self._counts.sum())
+            check_num_data(rows if self._num_data is None else self._num_data, rows, "all workers")
+        return self._counts
+
+    @property
+    def first(self) -> int:
+        """The number of this worker's first row."""
+        return int(self.counts[: worker_index(self.strategy)].sum())
+
+    @property
+    def num_rows(self) -> Any:
+        if tf.executing_eagerly():
+            return int(self.counts.sum())
+        return sum_over_workers(self.strategy, [tf.convert_to_tensor(self._own.num_rows)])[0]
+
+    @property
+    def num_data(self) -> Any:
+        return self.num_rows if self._num_data is None else self._num_data
 
     @property
     def digest(self) -> AnyNDArray:
         halves = shifted(self._own.digest, self.first).view(np.uint32)
-        of_each = of_each_worker(self._strategy, halves).astype(np.uint32)
+        of_each = of_each_worker(self.strategy, halves).astype(np.uint32)
         return of_each.view(np.uint64).sum(0, dtype=np.uint64)
+
+    @property
+    def rows(self) -> Rows:
+        return self._own.rows
 
     def _chunks(self) -> Iterator[Rows]:
         return self._own.chunks()
@@ -46,49 +75,13 @@ class Shard(Data):
     def taken(self, numbers: AnyNDArray) -> Data:
         numbers = numbers - self.first
         here = numbers[(numbers >= 0) & (numbers < self._own.num_rows)]
-        own = together(self._strategy, lambda: self._own.taken(here))
-        return Shard(own, self._strategy, self.num_data)
+        own = together(self.strategy, lambda: self._own.taken(here))
+        found = Shard(own, self.strategy, self.num_data)
+        found.log = self.log
+        return found
 
-
-def as_data(
-    model: Model,
-    data: RegressionData | tf.data.Dataset | None,
-    progress: bool = False,
-    unscaled: bool = False,
-    strategy: tf.distribute.Strategy | None = None,
-) -> Data:
-    """
-    What a full-batch method passes over.
-
-    :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of such batches, one pass over
-        the rows; none for ``AugmentedVGP``.
-    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data`` and
-        whatever the model keeps.
-    :param strategy: on whose workers are rows, those of each being given to it; or devices.
-    :raises ValueError: for bad data.
-    """
-    if strategy is not None and not is_single(strategy):
-        refuse_where_workers_keep(model, strategy)
-        mine = together(strategy, lambda: as_data(model, data, progress, unscaled))
-        known = None if unscaled else known_num_data(model)
-        return Shard(mine, strategy, None if known is None else float(known))
-    if not unscaled:
-        refuse_where_kept(model, data)
-    if isinstance(data, tf.data.Dataset):
-        return Stream(model, data, progress, unscaled)
-    if unscaled:
-        X, Y = (value.numpy() for value in model.checked_rows(data))
-        return Arrays(X, Y, len(X), progress)
-    X, Y, scale = (value.numpy() for value in model.checked_batch(data))
-    return Arrays(X, Y, float(scale) * len(X), progress)
-
-
-def refuse_where_workers_keep(model: Model, strategy: tf.distribute.Strategy) -> None:
-    """
-    :raises ValueError: for a model that keeps its data, where each worker has its own.
-    """
-    if model.keeps_data and num_workers(strategy) > 1:
-        raise ValueError(
-            f"model must be an AugmentedSVGP on several workers: {type(model).__name__} has an "
-            f"inducing point at every row. Found: {num_workers(strategy)} workers."
-        )
+    def batches(self, size: int, seed: int) -> Batches:
+        if isinstance(self._own, Arrays):
+            return BatchesOfArrays(self._own, self, self.first, size, seed)
+        batches = together(self.strategy, lambda: self._own.batches(size, seed))
+        return batches.on_workers(self.strategy)

@@ -1,54 +1,73 @@
 """The gradient of a bound in the hyperparameters, written out at a q(v) that stands still."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import gpflow
 import tensorflow as tf
 
 from ..algebra.gaussian import Gaussian
-from ..algebra.projection import Prior, Projection, marginals, to_prior, to_q
+from ..algebra.projection import Prior, Projection, marginals, project, to_prior, to_q
 from ..algebra.terms import Term
+from ..models import AugmentedModel
 
 Sums = tuple[tf.Tensor, tf.Tensor]
-"""scale·(a, B) of :func:`~gpflow_aaci.algebra.projection.to_q`."""
+"""(a, B) of :func:`~gpflow_aaci.algebra.projection.to_q`."""
+
+
+class Recorded(NamedTuple):
+    """The prior at some inputs, with the tape that leads back from it to the hyperparameters."""
+
+    tape: tf.GradientTape
+    prior: Prior
+    projection: Projection
+
+
+def recorded(
+    model: AugmentedModel,
+    X: tf.Tensor,
+    product_dtype: tf.DType | None = None,
+    persistent: bool = False,
+) -> Recorded:
+    """
+    :param X: inputs [N, D].
+    :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
+    :param persistent: whether the tape is asked for more than one gradient.
+    """
+    with tf.GradientTape(persistent=persistent) as tape:
+        prior = model.prior(X)
+    return Recorded(tape, prior, project(prior, product_dtype))
 
 
 def bound_gradient(
     term: Term,
     variables: Sequence[tf.Variable],
-    tape: tf.GradientTape,
-    prior: Prior,
-    projection: Projection,
+    at: Recorded,
     q: Gaussian,
     X: tf.Tensor,
     Y: tf.Tensor,
-    scale: tf.Tensor,
     sums: Sums | None = None,
-    through_q: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
 ) -> list[tf.Tensor]:
     r"""
-    That of scale Σ e_i − KL in ``variables``.
+    The gradient of Σ e_i in ``variables``, at fixed q(v); sums over chunks of rows add up.
 
     The Cholesky factorisation is not differentiated: the kernel's own autodiff starts from
-    :func:`~gpflow_aaci.algebra.projection.to_prior`. Sums over chunks of rows add up.
+    :func:`~gpflow_aaci.algebra.projection.to_prior`.
 
-    :param tape: that has recorded ``prior``, of which ``projection`` is.
-    :param sums: where they are known.
-    :param through_q: (a, B) → a gradient in K_ZZ besides, where q(v) moves with it.
+    :param at: recorded at X [N, D].
+    :param sums: (a, B) of these rows, where they are known.
     """
-    Fmu, Fvar = marginals(projection, *q)
+    Fmu, Fvar = marginals(at.projection, *q)
     with tf.GradientTape() as direct:
         direct.watch([Fmu, Fvar])
-        value = scale * tf.reduce_sum(term.worth(X, Fmu, Fvar, Y))
+        value = tf.reduce_sum(term.worth(X, Fmu, Fvar, Y))
     in_mean, in_variance, *own = direct.gradient(
         value, [Fmu, Fvar, *variables], unconnected_gradients="zero"
     )
-    a, B = to_q(projection, in_mean, in_variance) if sums is None else sums
-    bars = to_prior(projection, *q, in_mean, in_variance, a, B)
-    if through_q is not None:
-        bars = bars._replace(K_ZZ=bars.K_ZZ + through_q(a, B))
-    through_prior = tape.gradient(
-        prior, variables, output_gradients=bars, unconnected_gradients="zero"
+    a, B = to_q(at.projection, in_mean, in_variance) if sums is None else sums
+    bars = to_prior(at.projection, *q, in_mean, in_variance, a, B)
+    through_prior = at.tape.gradient(
+        at.prior, variables, output_gradients=bars, unconnected_gradients="zero"
     )
     return [x + y for x, y in zip(own, through_prior, strict=True)]
 

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 
 from ..algebra.gaussian import Gaussian
-from ..checkpoints import PassLog, check_objective
+from ..checkpoints import check_objective
 from ..data import Data
 from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
@@ -101,14 +101,14 @@ class State(NamedTuple):
 class _Objective:
     """The profile on some of the rows, as a function of the coordinates of the hyperparameters."""
 
-    def __init__(self, model: AugmentedModel, data: Data, seed: int, log: PassLog) -> None:
+    def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
         self._model, self._data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
         self.evaluations = 0
-        self._exact = Profile(model, self.variables, log=log)
+        self._exact = Profile(model, self.variables)
         is_fast = data.num_rows >= _FLOAT32_ROWS and default_float() == tf.float64
-        self._fast = Profile(model, self.variables, tf.float32, log) if is_fast else self._exact
+        self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
         self._in_use: tuple[int, Data] = data.num_rows, data
 
     @property
@@ -135,7 +135,7 @@ class _Objective:
             rows = self._data if is_all else self._data.subset(stretch.rows, self._seed)
             self._in_use = stretch.rows, rows
         try:
-            tolerance = precision * INNER_TOLERANCE * self._data.num_data
+            tolerance = precision * INNER_TOLERANCE * float(self._data.num_data)
             found = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
@@ -156,15 +156,15 @@ class _Objective:
 class Climb:
     """From state to state."""
 
-    def __init__(self, model: AugmentedModel, data: Data, seed: int, log: PassLog) -> None:
-        self._model, self._num_data = model, data.num_data
-        self.objective = _Objective(model, data, seed, log)
+    def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
+        self._model, self._num_data = model, float(data.num_data)
+        self.objective = _Objective(model, data, seed)
         self.size = len(self.objective.coordinates.pack())
 
     def begin(self) -> State:
         """The model as it is."""
-        chol = tf.linalg.cholesky(self._model.prior_covariance())
-        q, x = self._model.whitened_q(chol), self.objective.coordinates.pack()
+        q = self._model.whitened_q(self._model.whitening())
+        x = self.objective.coordinates.pack()
         value = self.objective.value(q)
         point = Point(x, value, np.zeros(self.size))
         return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)

@@ -11,17 +11,10 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.config import default_jitter
 
-from ..checkpoints import (
-    PassLog,
-    check_same_program,
-    describe,
-    latest_checkpoint,
-    save_checkpoint,
-)
-from ..data import as_data
+from ..checkpoints import check_same_program, describe, latest_checkpoint, save_checkpoint
+from ..data import PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from ..workers import is_chief
 from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, schedule
 from .profile import Profile
 
@@ -104,11 +97,10 @@ def fit_collapsed(
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
     began = time.perf_counter()
-    strategy = model.strategy
     options = {"tolerance": tolerance, "seed": seed}
     check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
-    progress = progress and is_chief(strategy)
-    rows = as_data(model, data, progress, strategy=strategy)
+    rows = as_data(model.expected_data, data, progress)
+    progress, strategy = progress and rows.is_chief, rows.strategy
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     run = {
         "model": describe(model),
@@ -117,8 +109,8 @@ def fit_collapsed(
     }
     resumed = None if directory is None else latest_checkpoint(directory, run, strategy)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
-        log = PassLog(directory, run, strategy)
-        climb = Climb(model, rows, seed, log)
+        rows.log = PassLog(directory, run, strategy)
+        climb = Climb(model, rows, seed)
         stretches = schedule(model, rows.num_rows, climb.size, tolerance)
         objective = climb.objective
         objective.trace()
@@ -135,7 +127,7 @@ def fit_collapsed(
             if directory is not None:
                 number = state.stretch * MOST_ITERATIONS + state.iteration
                 save_checkpoint(directory, number, run, state.write, strategy)
-                log.clear()
+                rows.log.clear()
 
         try:
             climb.move_to(state)
@@ -197,14 +189,13 @@ def polish(
     :param progress: whether a bar shows steps and ELBO.
     :raises ValueError: for bad data, before anything is changed.
     """
-    strategy = model.strategy
     check_same_program(model, "polish", max_steps=max_steps)
-    progress = progress and is_chief(strategy)
-    rows = as_data(model, data, progress, strategy=strategy)
-    least_gain = 1e-3 * INNER_TOLERANCE * rows.num_data
+    rows = as_data(model.expected_data, data, progress)
+    progress = progress and rows.is_chief
+    least_gain = 1e-3 * INNER_TOLERANCE * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
-        q = model.whitened_q(tf.linalg.cholesky(model.prior_covariance()))
+        q = model.whitened_q(model.whitening())
         start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
         steps, gain = 0, np.inf
         while steps < max_steps and gain >= least_gain:

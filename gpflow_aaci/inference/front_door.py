@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..algebra.terms import augmented, standard
 from ..checkpoints import check_same_program
-from ..data import is_endless, known_num_data
+from ..data import as_data, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
-from ..workers import is_chief, of_each_worker
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .in_minibatches import fit_in_minibatches, is_for_minibatches
@@ -25,7 +25,7 @@ _MOST_STEPS = 20_000
 _PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations, a hundred steps apart; nats per datum
 _WATCHED_ROWS = 2_000
 _NO_LONGER_RISES = f"the objective has not risen in {100 * _PATIENCE} steps"
-_Objective = Literal["elbo", "predictive"]
+_Objective = Literal["standard", "predictive"]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 
 
@@ -35,7 +35,7 @@ class Fit(NamedTuple):
     route: str  # "fit_collapsed" or "train"
     converged: bool
     reason: str  # why it ended
-    standard_elbo: float  # GPflow's, at the end
+    elbo: float  # GPflow's, at the end
     gap: float  # nats that the augmented bound is below it
     tracing_seconds: float  # compiling; 0 for "train", which does not tell it apart
     fitting_seconds: float  # all the others
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
             seconds += f" and {self.tracing_seconds:.1f} s of compiling"
         lines = [
             f"{self.route} {verdict} after {seconds}: {self.reason}.",
-            f"Standard ELBO {self.standard_elbo:.6g}, {self.gap:.2g} nats above the augmented.",
+            f"ELBO {self.elbo:.6g}, {self.gap:.2g} nats above the augmented bound.",
         ]
         return "\n".join([*lines, *self.warnings])
 
@@ -58,7 +58,7 @@ def fit(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    objective: _Objective = "elbo",
+    objective: _Objective = "standard",
     seed: int = 0,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
@@ -76,8 +76,8 @@ def fit(
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows or without end; none for ``AugmentedVGP``.
-    :param objective: ``"elbo"``; or ``"predictive"``, ``predictive_objective`` of the model, which
-        is no bound.
+    :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
+        ``predictive_objective``, which is not a bound.
     :param seed: of subsets and minibatches.
     :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
     :param progress: whether bars are shown.
@@ -88,11 +88,10 @@ def fit(
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
     check_same_program(model, "fit", objective=objective, seed=seed)
-    progress = progress and is_chief(model.strategy)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    if objective == "elbo" and is_for_minibatches(model, data):
+    if objective == "standard" and is_for_minibatches(model, data):
         found = _in_minibatches(model, data, seed, checkpoint_dir, progress)
-    elif objective == "elbo" and not has_no_end:
+    elif objective == "standard" and not has_no_end:
         found = _collapsed(model, data, seed, checkpoint_dir, progress)
     elif isinstance(data, tf.data.Dataset) and not has_no_end:
         raise ValueError(
@@ -101,11 +100,15 @@ def fit(
         )
     else:
         found = _trained(model, data, objective, seed, checkpoint_dir, progress)
-    rows = _some_rows(data, known_num_data(model) or 0) if has_no_end else data
-    augmented, standard = map(float, model.both_elbos_of_all(rows, progress=progress))
-    X, _ = next(iter(model.rows_and_scale(rows)[0]))
-    said = tuple(advice(model, X.numpy())) if len(X) else ()  # others have rows
-    return Fit(**found, standard_elbo=standard, gap=standard - augmented, warnings=said)
+    rows = as_data(
+        model.expected_data,
+        _some_rows(data, model.expected_data.known_num_data or 0) if has_no_end else data,
+        progress,
+    )
+    elbo, bound = map(float, model.objectives(rows, standard, augmented))
+    X, _ = next(rows.chunks())
+    said = tuple(advice(model, X.numpy())) if len(X) else ()  # other workers have rows
+    return Fit(**found, elbo=elbo, gap=elbo - bound, warnings=said)
 
 
 def _collapsed(
@@ -137,7 +140,7 @@ def _in_minibatches(
     found, history = fit_in_minibatches(
         model, data, seed=seed, checkpoint_dir=checkpoint_dir, progress=progress
     )
-    history = history.rename(columns={"standard_elbo": "objective"}).assign(rows=len(data[0]))
+    history = history.rename(columns={"standard": "objective"}).assign(rows=len(data[0]))
     return {
         "route": "train",
         "converged": found.converged,
@@ -157,10 +160,10 @@ def _trained(
     progress: bool,
 ) -> dict[str, Any]:
     began = time.perf_counter()
-    num_data = known_num_data(model)
+    num_data = model.expected_data.known_num_data
     if num_data is None:  # of arrays, or train will refuse
-        own = 0 if isinstance(data, tf.data.Dataset) else len(model.checked_batch(data)[0])
-        num_data = int(of_each_worker(model.strategy, [own]).sum())
+        is_dataset = isinstance(data, tf.data.Dataset)
+        num_data = 0 if is_dataset else int(as_data(model.expected_data, data).num_rows)
     rule = EarlyStopping(objective, _PATIENCE, _LEAST_GAIN * num_data)
     found = train(
         model,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
+from ..algebra.terms import standard
+from ..data import as_data
 from ..likelihoods import LogisticSoftmax
 from ..models import AugmentedModel
-from ..workers import of_each_worker, together
 from .fitting import FitResult
 from .training import train
 
@@ -36,11 +37,12 @@ def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
     Whether rows times classes are more than ``MANY``: of arrays or frames, no dataset; of those of
     all workers.
     """
-    if not isinstance(model.likelihood, LogisticSoftmax) or model.keeps_data:
+    if not isinstance(model.likelihood, LogisticSoftmax) or model.own_data is not None:
         return False
     is_pair = isinstance(data, tuple | list) and len(data) == 2
-    rows = of_each_worker(model.strategy, [len(data[0]) if is_pair else 0]).sum()
-    return int(rows) * model.num_latent_gps > MANY
+    if not is_pair:
+        return False
+    return int(as_data(model.expected_data, data).num_rows) * model.num_latent_gps > MANY
 
 
 def fit_in_minibatches(
@@ -52,7 +54,7 @@ def fit_in_minibatches(
     progress: bool = True,
 ) -> tuple[FitResult, "pd.DataFrame"]:
     """
-    ``train`` for 1,000 steps of 256 rows, then for 500 with ``objective="standard_elbo"``.
+    ``train`` for 1,000 steps of 256 rows, then for 500 with ``objective="standard"``.
 
     That many whatever the data, as the sizes of the latter end at 0: ``converged`` says that they
     were all made, not Ctrl-C pressed. Arguments and errors are those of ``train``.
@@ -62,11 +64,10 @@ def fit_in_minibatches(
         history of the second part.
     """
     began = time.perf_counter()
-    rows = together(model.strategy, lambda: model.checked_rows(data))
+    rows = as_data(model.expected_data, data, progress)
 
     def objective() -> float:
-        _, elbo = model.both_elbos_of_all(rows, progress=progress)
-        return float(elbo + model.log_prior_density())
+        return float(model.objectives(rows, standard)[0] + model.log_prior_density())
 
     start = objective()
     folders: list[Path | None] = [None, None]
@@ -76,11 +77,11 @@ def fit_in_minibatches(
     how: dict[str, Any] = {"batch_size": _BATCH, "seed": seed, "progress": progress}
     with warnings.catch_warnings():  # of a first part that was made before
         warnings.filterwarnings("ignore", "there is nothing to do")
-        train(model, rows, num_steps=_CLOSED_FORM_STEPS, checkpoint_dir=folders[0], **how)
+        train(model, data, num_steps=_CLOSED_FORM_STEPS, checkpoint_dir=folders[0], **how)
     history = train(
         model,
-        rows,
-        objective="standard_elbo",
+        data,
+        objective="standard",
         optimizer=tf_keras.optimizers.Adam(size),
         num_steps=_STEPS,
         checkpoint_dir=folders[1],

@@ -25,7 +25,7 @@ from ..algebra.gaussian import (
     with_latent,
 )
 from ..algebra.projection import Projection, coupled, marginals
-from ..algebra.statistics import Statistics, summed
+from ..algebra.statistics import Statistics, statistics, summed
 from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
 
@@ -46,11 +46,16 @@ class Maximum(NamedTuple):
     start: tf.Tensor  # [], the ELBO where they began
 
 
-SumsAt = Callable[[Gaussian, tf.Tensor | int], Statistics]
-"""(q, kind of the step that they are for) → Statistics of all data."""
+class Sums(NamedTuple):
+    """The sums over all data that the steps need."""
 
-CouplingAt = Callable[[Gaussian], tf.Tensor]
-"""q → :func:`~gpflow_aaci.algebra.projection.coupled` of all data, [LM, LM]."""
+    newton: Callable[[Gaussian], Statistics]
+    safer: Callable[[Gaussian, tf.Tensor], Statistics]  # of q and the kind of the step
+    coupling: Callable[[Gaussian], tf.Tensor] | None
+    """
+    :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
+    else each is stepped by itself.
+    """
 
 
 class _Search(NamedTuple):
@@ -66,19 +71,18 @@ class _Search(NamedTuple):
 
 
 def maximise(
-    sums_at: SumsAt,
+    sums_of: Sums,
     q: Gaussian,
     least_gain: TensorType,
     max_steps: TensorType,
-    in_turn: bool = False,
-    coupling_at: CouplingAt | None = None,
+    in_turn: bool,
 ) -> Maximum:
     """
     Steps from ``q``, each kept only if it raises the ELBO, else a safer one is taken in its place.
 
     Ends when one gains less than ``least_gain`` nats. With ``max_steps`` 0, the ELBO at ``q``.
 
-    :param coupling_at: where latent GPs are coupled; else each is stepped by itself.
+    :param in_turn: whether a closed-form step is of one latent GP.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
@@ -94,7 +98,7 @@ def maximise(
         return (search.steps < 0) | (unfinished & (search.steps < max_steps))
 
     def step(search: _Search) -> tuple[_Search]:
-        sums = sums_at(search.candidate, NEWTON)
+        sums = sums_of.newton(search.candidate)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
         is_kept = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
@@ -108,7 +112,7 @@ def maximise(
         size = tf.where(is_kept, next_size, search.size)
         kind = tf.where(is_kept, NEWTON, search.kind + 1)
         part = size * parts[tf.minimum(kind, none - 1)]
-        ahead = tf.cond(part > 0.0, lambda: sums, lambda: sums_at(best, kind))
+        ahead = tf.cond(part > 0.0, lambda: sums, lambda: sums_of.safer(best, kind))
         target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
         candidate = tf.cond(
             (part > 0.0) & (part < one),
@@ -132,11 +136,11 @@ def maximise(
             tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
             tf.where(is_first, elbo, search.start),
         )
-        if coupling_at is None:
+        if sums_of.coupling is None:
             return (found,)
 
         def coupled_mean() -> tf.Tensor:
-            coupling = coupling_at(best)
+            coupling = sums_of.coupling(best)
             mu = best.mu + part * coupled_step(
                 best.mu, ahead.in_mean, ahead.in_covariance, coupling
             )
@@ -149,31 +153,35 @@ def maximise(
     return Maximum(end.best, end.sums, end.elbo, end.steps, end.start)
 
 
-def sums_for(
+def newton_sums(
+    model: AugmentedModel, projection: Projection, q: Gaussian, X: tf.Tensor, Y: tf.Tensor
+) -> Statistics:
+    """Of rows X [N, D], Y [N, P], for a Newton step."""
+    return statistics(projection, model.term(standard), q, X, Y)
+
+
+def safer_sums(
     model: AugmentedModel,
     projection: Projection,
+    q: Gaussian,
+    kind: tf.Tensor,
     X: tf.Tensor,
     Y: tf.Tensor,
-    q: Gaussian,
-    kind: tf.Tensor | int,
 ) -> Statistics:
-    """Of the rows X [N, D], Y [N, P], for a step of that kind."""
+    """Of rows X [N, D], Y [N, P], for a step of another kind than Newton's."""
     Fmu, Fvar = marginals(projection, *q)
-    ordinary, safe = model.term(standard), model.term(augmented)
-    if isinstance(kind, int):  # the usual step, without the branches of the others
-        return summed(projection, ordinary.slopes(X, Fmu, Fvar, Y))
     slopes = tf.cond(
         kind >= _CLOSED_FORM,
-        lambda: safe.slopes(X, Fmu, Fvar, Y),
-        lambda: concave(ordinary.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
+        lambda: model.term(augmented).slopes(X, Fmu, Fvar, Y),
+        lambda: concave(model.term(standard).slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
     )
     return summed(projection, slopes)
 
 
-def coupling_for(
-    model: AugmentedModel, projection: Projection, X: tf.Tensor, Y: tf.Tensor, q: Gaussian
+def coupling_sum(
+    model: AugmentedModel, projection: Projection, q: Gaussian, X: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
-    """Of the rows X [N, D], Y [N, P] of a model whose latent GPs are coupled."""
+    """Of rows X [N, D], Y [N, P] of a model whose latent GPs are coupled."""
     coupling = model.term(standard).coupling
     assert coupling is not None  # where ``model.couples``
     return coupled(projection, coupling(X, *marginals(projection, *q), Y))

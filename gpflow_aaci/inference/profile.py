@@ -4,12 +4,10 @@ The standard ELBO with q(v) maximised out, as a function of the hyperparameters:
 q is found by :mod:`~gpflow_aaci.inference.newton`. At its maximum the ELBO's gradient in the
 hyperparameters at fixed q(v) is the profile's (envelope theorem).
 
-Rows that are one chunk are evaluated in one compiled function; more of them in one compiled call
-for each chunk and pass: memory is O(chunk · M) for any number of rows.
+Rows that are one chunk are evaluated in one compiled function. More of them are summed by one
+compiled function for each chunk and pass: memory is O(chunk · M) for any number of rows.
 """
 
-import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,64 +22,62 @@ from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import standard
-from ..checkpoints import PassLog
-from ..data import Data
-from ..identity import digest
+from ..data import Arrays, Compiled, Data, Summand
 from ..models import AugmentedModel, local
-from ..workers import is_single, num_workers, over_devices, sum_over_workers, together
-from .bound_gradient import bound_gradient, log_prior_gradient
-from .newton import NEWTON, CouplingAt, Maximum, SumsAt, coupling_for, maximise, sums_for
+from .bound_gradient import bound_gradient, log_prior_gradient, recorded
+from .newton import Maximum, Sums, coupling_sum, maximise, newton_sums, safer_sums
 
 
 class Evaluation(NamedTuple):
-    """Of the profile."""
+    """The profile at some hyperparameters."""
 
     objective: float  # ELBO and log prior
     gradient: AnyNDArray  # in the hyperparameters' variables, one after the other
-    q: Gaussian
-    steps: int
+    q: Gaussian  # the best one
+    steps: int  # on q
 
 
 class Profile:
-    """That of one model, compiled at first need and once for any number of rows."""
+    """The profile of one model, compiled at first need and once for any number of rows."""
 
     def __init__(
         self,
         model: AugmentedModel,
         variables: Sequence[tf.Variable],
         product_dtype: tf.DType | None = None,
-        log: PassLog | None = None,
         from_q: bool = False,
     ) -> None:
         """
-        :param product_dtype: as of :func:`~gpflow_aaci.algebra.projection.project`.
-        :param log: of what passes in chunks find; none unless given.
+        :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
         :param from_q: whether the model's q(v) takes the place of the prior: the q(w) that is
-            sought then is of v = q_mu + q_sqrt w. Without gradients: of ``maximise`` alone.
+            sought then is of v = q_mu + q_sqrt w. For ``maximise`` alone, which has no gradients.
         """
-        self._log = log or PassLog()
-        graphs = _Graphs(model, variables, product_dtype, from_q)
-        self._variables, self._precision = variables, str(product_dtype)
-        self._strategy = model.strategy
         self.tracing_seconds = 0.0
-        self._in_turn, self._couples = model.in_turn, model.couples
+        self._in_turn = model.in_turn
+        rows = _OfRows(model, variables, product_dtype, from_q)
         M, L = model.q_mu.shape
-        X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_observed), _spec()
+        expected = model.expected_data
+        X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
-        self._evaluate = self._compiled(graphs.evaluation, X, Y, number, q, number, count)
-        self._maximise = self._compiled(graphs.maximum, X, Y, number, q, number, count)
-        self._chunk_worth = self._of_rows(graphs.worth, X, Y, q)
-        self._chunk_sums = self._of_rows(graphs.sums, X, Y, q)
-        self._chunk_safe_sums = self._of_rows(graphs.sums, X, Y, q, count)
-        self._chunk_coupling = self._of_rows(graphs.coupling, X, Y, q)
-        self._chunk_gradient = self._of_rows(graphs.gradient, X, Y, number, q)
-        self._prior = self._compiled(graphs.log_prior)
+
+        def summand(function: Callable[..., Any], *args: Any) -> Summand:
+            name = f"{function.__name__} {product_dtype}"
+            how = model.strategy, variables, self._add_seconds
+            return Summand(function, [X, Y, *args], name, *how)
+
+        whole = [X, Y, _spec(), q, _spec(), count]
+        self._evaluate = Compiled(rows.evaluation, whole, self._add_seconds)
+        self._maximise = Compiled(rows.maximum, whole, self._add_seconds)
+        self._log_prior = Compiled(rows.log_prior, [], self._add_seconds)
+        self._worth, self._gradient = summand(rows.worth, q), summand(rows.gradient, q)
+        self._newton, self._safer = summand(rows.newton, q), summand(rows.safer, q, count)
+        self._coupling = summand(rows.coupling, q) if model.couples else None
 
     def trace(self, data: Data) -> None:
         """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
-        in_chunks = [self._chunk_sums, self._chunk_gradient]
-        in_chunks += [self._chunk_coupling] if self._couples else []
-        for function in in_chunks if data.only_chunk is None else [self._evaluate]:
+        of_chunks = [self._newton, self._gradient, *([self._coupling] if self._coupling else [])]
+        functions: list[Compiled] = [*of_chunks] if data.only_chunk is None else [self._evaluate]
+        for function in functions:
             function.trace()
 
     def evaluate(
@@ -89,15 +85,13 @@ class Profile:
     ) -> Evaluation:
         """Value and gradient at the hyperparameters as they are, ``q`` being where to begin."""
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        scale = to_default_float(data.scale)
         if data.only_chunk is not None:
-            best, log_prior, gradient = self._evaluate(*data.only_chunk, scale, q, *limits)
+            num_data = to_default_float(data.num_data)
+            best, log_prior, gradient = self._evaluate(*data.only_chunk, num_data, q, *limits)
         else:
-            best = maximise(self._of(data), q, *limits, self._in_turn, self._coupling_of(data))
-            log_prior, of_prior = self._prior()
-            of_bound = self._summed(
-                "gradient", data, best.q, lambda X, Y: self._chunk_gradient(X, Y, scale, best.q)
-            )
+            best = maximise(self._sums(data), q, *limits, self._in_turn)
+            log_prior, of_prior = self._log_prior()
+            of_bound = data.sum(self._gradient, best.q)
             gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         objective = float(best.elbo) + float(log_prior)
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
@@ -106,80 +100,28 @@ class Profile:
         """The best q from ``q`` on, without gradients."""
         limits = to_default_float(least_gain), tf.constant(max_steps)
         if data.only_chunk is not None:
-            return self._maximise(*data.only_chunk, to_default_float(data.scale), q, *limits)
-        return maximise(self._of(data), q, *limits, self._in_turn, self._coupling_of(data))
+            num_data = to_default_float(data.num_data)
+            return self._maximise(*data.only_chunk, num_data, q, *limits)
+        return maximise(self._sums(data), q, *limits, self._in_turn)
 
     def elbo(self, data: Data, q: Gaussian) -> float:
-        """At ``q``."""
-        (worth,) = self._summed("worth", data, q, lambda X, Y: self._chunk_worth(X, Y, q))
-        return data.scale * float(worth) - float(gauss_kl(*q))
+        """The standard ELBO at ``q``."""
+        return float(data.sum(self._worth, q)) - float(gauss_kl(*q))
 
-    def _of(self, data: Data) -> SumsAt:
-        def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
-            if isinstance(kind, int):
-                sums = self._summed("sums", data, q, lambda X, Y: self._chunk_sums(X, Y, q))
-            else:
-                name = f"sums {int(kind)}"
-                sums = self._summed(
-                    name, data, q, lambda X, Y: self._chunk_safe_sums(X, Y, q, kind)
-                )
-            return Statistics(*sums).times(to_default_float(data.scale))
+    def _sums(self, data: Data) -> Sums:
+        """The sums over chunks; a pass over the data for each."""
+        coupling = self._coupling
+        return Sums(
+            lambda q: data.sum(self._newton, q),
+            lambda q, kind: data.sum(self._safer, q, kind),
+            None if coupling is None else lambda q: data.sum(coupling, q),
+        )
 
-        return sums_at
-
-    def _coupling_of(self, data: Data) -> CouplingAt | None:
-        def coupling_at(q: Gaussian) -> tf.Tensor:
-            (coupling,) = self._summed(
-                "coupling", data, q, lambda X, Y: self._chunk_coupling(X, Y, q)
-            )
-            return to_default_float(data.scale) * coupling
-
-        return coupling_at if self._couples else None
-
-    def _summed(
-        self,
-        name: str,
-        data: Data,
-        q: Gaussian,
-        of_chunk: Callable[[tf.Tensor, tf.Tensor], Sequence[tf.Tensor]],
-    ) -> list[tf.Tensor]:
-        """One pass over all chunks, of what is named; and over those of all workers."""
-
-        def own() -> Sequence[tf.Tensor]:
-            parts = (of_chunk(*chunk) for chunk in data.chunks())
-            return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
-
-        values = [value.numpy() for value in (*self._variables, *q)]
-        of = [name, data.num_rows, self._precision, *values]
-        if num_workers(self._strategy) == 1:
-            return self._log(of, own)
-        # Decisions follow from these numbers, so that all must have the same.
-        mark = 1 + int(digest([np.asarray(part) for part in of])[:12], 16)
-
-        def a_pass() -> Sequence[tf.Tensor]:
-            return sum_over_workers(self._strategy, together(self._strategy, own, mark))
-
-        return self._log(of, a_pass)
-
-    def _of_rows(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
-        """Of a sum over rows, which devices share."""
-        if is_single(self._strategy):
-            return self._compiled(function, *signature)
-
-        def shared(X: tf.Tensor, Y: tf.Tensor, *rest: Any) -> list[tf.Tensor]:
-            of_rows = over_devices(self._strategy, lambda X, Y: function(X, Y, *rest))
-            return of_rows(X, Y)
-
-        return self._compiled(shared, *signature)
-
-    def _compiled(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
-        def count(seconds: float) -> None:
-            self.tracing_seconds += seconds
-
-        return _Lazy(tf.function(function, input_signature=signature, autograph=False), count)
+    def _add_seconds(self, seconds: float) -> None:
+        self.tracing_seconds += seconds
 
 
-class _Graphs(NamedTuple):
+class _OfRows(NamedTuple):
     """What is compiled: functions of some rows, at the model's hyperparameters."""
 
     model: AugmentedModel
@@ -197,98 +139,81 @@ class _Graphs(NamedTuple):
             return projection
         return given(projection, *self.model.whitened_q(projection.chol))
 
+    # ---- all rows, projected once ----
+
     def evaluation(
         self,
         X: tf.Tensor,
         Y: tf.Tensor,
-        scale: tf.Tensor,
+        num_data: tf.Tensor,
         q: Gaussian,
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
         """The best q, the log prior, and the gradient of both."""
-        with tf.GradientTape() as tape:
-            prior = self.model.prior(X)
-        projection = project(prior, self.product_dtype)
-        best = self._best(projection, X, Y, scale, q, least_gain, max_steps)
-        term, sums = self.model.term(standard), (best.sums.in_mean, best.sums.in_covariance)
-        gradient = bound_gradient(
-            term, self.variables, tape, prior, projection, best.q, X, Y, scale, sums
-        )
+        data, at = Arrays(X, Y, num_data), recorded(self.model, X, self.product_dtype)
+        best = self._best(data, at.projection, q, least_gain, max_steps)
+        sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
+        term = self.model.term(standard)
+        of_bound = data.total(bound_gradient(term, self.variables, at, best.q, X, Y, sums))
         log_prior, of_prior = self.log_prior()
-        return best, log_prior, [a + b for a, b in zip(gradient, of_prior, strict=True)]
+        return best, log_prior, [a + b for a, b in zip(of_bound, of_prior, strict=True)]
 
     def maximum(
         self,
         X: tf.Tensor,
         Y: tf.Tensor,
-        scale: tf.Tensor,
+        num_data: tf.Tensor,
         q: Gaussian,
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> Maximum:
-        return self._best(self.projection(X), X, Y, scale, q, least_gain, max_steps)
+        data = Arrays(X, Y, num_data)
+        return self._best(data, self.projection(X), q, least_gain, max_steps)
 
     def _best(
         self,
+        data: Arrays,
         projection: Projection,
-        X: tf.Tensor,
-        Y: tf.Tensor,
-        scale: tf.Tensor,
         q: Gaussian,
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> Maximum:
-        def sums_at(q: Gaussian, kind: tf.Tensor | int) -> Statistics:
-            return sums_for(self.model, projection, X, Y, q, kind).times(scale)
+        model, (X, Y) = self.model, data.rows
 
-        def coupling_at(q: Gaussian) -> tf.Tensor:
-            return scale * coupling_for(self.model, projection, X, Y, q)
+        def coupling(q: Gaussian) -> tf.Tensor:
+            return data.total([coupling_sum(model, projection, q, X, Y)])[0]
 
-        coupling = coupling_at if self.model.couples else None
-        return maximise(sums_at, q, least_gain, max_steps, self.model.in_turn, coupling)
+        sums = Sums(
+            lambda q: Statistics(*data.total(newton_sums(model, projection, q, X, Y))),
+            lambda q, kind: Statistics(*data.total(safer_sums(model, projection, q, kind, X, Y))),
+            coupling if model.couples else None,
+        )
+        return maximise(sums, q, least_gain, max_steps, model.in_turn)
 
-    def sums(
-        self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor | int = NEWTON
-    ) -> Statistics:
-        return sums_for(self.model, self.projection(X), X, Y, q, kind)
+    # ---- a chunk of them ----
 
-    def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
-        return [coupling_for(self.model, self.projection(X), X, Y, q)]
+    def newton(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> Statistics:
+        return newton_sums(self.model, self.projection(X), q, X, Y)
 
-    def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
+    def safer(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor) -> Statistics:
+        return safer_sums(self.model, self.projection(X), q, kind, X, Y)
+
+    def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+        return coupling_sum(self.model, self.projection(X), q, X, Y)
+
+    def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)
-        return [tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))]
+        return tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))
 
-    def gradient(
-        self, X: tf.Tensor, Y: tf.Tensor, scale: tf.Tensor, q: Gaussian
-    ) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            prior = self.model.prior(X)
-        projection = project(prior, self.product_dtype)
-        term = self.model.term(standard)
-        return bound_gradient(term, self.variables, tape, prior, projection, q, X, Y, scale)
+    def gradient(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
+        at = recorded(self.model, X, self.product_dtype)
+        return bound_gradient(self.model.term(standard), self.variables, at, q, X, Y)
+
+    # ---- no rows ----
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return log_prior_gradient(self.model, self.variables)
-
-
-class _Lazy:
-    """A compiled function that is traced at its first call, and says how long that took."""
-
-    def __init__(self, function: Any, count: Callable[[float], None]) -> None:
-        self._function, self._count, self._is_traced = function, count, False
-
-    def trace(self) -> None:
-        if not self._is_traced:
-            began = time.perf_counter()
-            self._function.get_concrete_function()
-            self._count(time.perf_counter() - began)
-            self._is_traced = True
-
-    def __call__(self, *args: Any) -> Any:
-        self.trace()
-        return self._function(*args)
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:

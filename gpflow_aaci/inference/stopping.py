@@ -13,7 +13,7 @@ class EarlyStopping(NamedTuple):
     """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
 
     # The objective that is climbed, or of the test data.
-    metric: Literal["elbo", "standard_elbo", "predictive", "nll"] = "nll"
+    metric: Literal["augmented", "standard", "predictive", "nll"] = "nll"
     patience: int = 10
     min_delta: float = 0.0  # nats; of the whole objective, or of the NLL per datum
 

@@ -23,34 +23,32 @@ from ..checkpoints import (
     latest_checkpoint,
     save_checkpoint,
 )
-from ..data import Batches, as_batches, check_pair
+from ..data import Batches, Rows, as_data, check_pair, checked_rows
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
 from ..validation import as_default_float, check_count, check_one_of
-from ..workers import any_worker, is_chief, naming_the_lost, num_workers, together
 from .alternating import AlternatingOptimizer
 from .joint import JointAscent
+from .stepper import Stepper
 from .stopping import EarlyStopping, Record, interrupts, should_stop
 from .watching import evaluators
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ENDED = object()
 _VARIABLES, _HISTORY, _OBJECTIVE = "variables", "history.json", "objective.json"
 
-Objective = Literal["elbo", "standard_elbo", "predictive"]
-_TERMS = {"elbo": augmented, "standard_elbo": standard, "predictive": predictive}
-_SHOWN = {"elbo": "ELBO", "standard_elbo": "standard ELBO", "predictive": "predictive"}
-_Optimizer = AlternatingOptimizer | JointAscent
+Objective = Literal["augmented", "standard", "predictive"]
+_TERMS = {"augmented": augmented, "standard": standard, "predictive": predictive}
+_SHOWN = {"augmented": "augmented ELBO", "standard": "ELBO", "predictive": "predictive"}
 
 
 def train(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    objective: Objective = "elbo",
+    objective: Objective = "augmented",
     optimizer: AlternatingOptimizer | tf_keras.optimizers.Optimizer | None = None,
     num_steps: int = 5_000,
     batch_size: int = 100,
@@ -76,9 +74,9 @@ def train(
         such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
         model without ``num_data`` is told the rows of arrays and of a dataset that is one pass
         over data of known length, for this run.
-    :param objective: ``"elbo"``, the augmented bound; or what closed-form steps do not climb:
-        ``"standard_elbo"``, GPflow's, and ``"predictive"``, ``predictive_objective`` of the model,
-        which is no bound.
+    :param objective: ``"augmented"``, the model's ``augmented_elbo``; or one that closed-form steps
+        do not climb: ``"standard"``, GPflow's ``elbo``, and ``"predictive"``, the model's
+        ``predictive_objective``, which is not a bound.
     :param optimizer: ``AlternatingOptimizer()`` unless given; for the other two one of
         tf_keras.optimizers, for q(u) and the hyperparameters together, ``Adam(0.01)`` unless given.
         One that has stepped before goes on with this model, and is refused with another.
@@ -99,7 +97,6 @@ def train(
     counts = num_steps, batch_size, evaluate_every, checkpoint_every
     _check(objective, *counts, early_stopping, test_data)
     check_model(model)
-    strategy = model.strategy
     options: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "seed": seed}
     options |= {"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
     options |= {"early_stopping": early_stopping, "checkpoint_dir": checkpoint_dir is not None}
@@ -108,78 +105,109 @@ def train(
     settings = facts(optimizer.settings)
     options |= {f"{path} of the optimizer": fact for path, fact in settings.items()}
     check_same_program(model, "train", **options)
-    progress = progress and is_chief(strategy)
-    batches = as_batches(model, data, batch_size, seed, strategy)
+    batches = as_data(model.expected_data, data).batches(batch_size, seed)
     test = None
     if test_data is not None:
-        test = together(strategy, lambda: _checked_test_data(model, test_data))
+        test = batches.together(lambda: _checked_test_data(model, test_data))
     optimizer.build(model)
     watched, nll = evaluators(model, _TERMS[objective], batches, test)
-    kept = _Kept(model, optimizer, batches, watched, checkpoint_dir)
-    done, history = kept.restore()
-    if done >= num_steps:
+    run = _Run(
+        model, batches, _compiled_step(model, optimizer, batches), lambda: (watched(), nll())
+    )
+    checkpoints = _Checkpoints(model, optimizer, batches, watched, checkpoint_dir)
+    run.done, run.history = checkpoints.restore()
+    if run.done >= num_steps:
         warnings.warn(
             f"there is nothing to do: num_steps is {num_steps}, and the checkpoint in "
-            f"{checkpoint_dir} is of step {done}.",
+            f"{checkpoint_dir} is of step {run.done}.",
             stacklevel=2,
         )
-    step = _compiled_step(model, optimizer, batches)
-    seconds = history[-1].seconds if history else 0.0
-
-    def record() -> Record:
-        return Record(done, seconds, float(watched()), float(nll()))
-
+    run.seconds = run.history[-1].seconds if run.history else 0.0
     with (
         interrupts() as interrupted,
-        progress_bar(progress, total=num_steps, initial=done, unit="step") as bar,
+        progress_bar(
+            progress and batches.is_chief, total=num_steps, initial=run.done, unit="step"
+        ) as bar,
     ):
-        while done < num_steps and not (
-            any_worker(strategy, interrupted() or should_stop(history, early_stopping))
+        while run.done < num_steps and not batches.any_worker(
+            interrupted() or should_stop(run.history, early_stopping)
         ):
-            began = time.perf_counter()
-            try:
-                batch = together(strategy, lambda: next(batches, _ENDED))
-                if any_worker(strategy, batch is _ENDED):
-                    raise StopIteration
-                with naming_the_lost(strategy):
-                    step(batch)
-            except StopIteration:
-                warnings.warn(
-                    f"data ended after {done} of {num_steps} steps: a dataset goes on where it is "
-                    "repeated, dataset.repeat().batch(...).",
-                    stacklevel=2,
-                )
+            if not run.step(num_steps):
                 break
-            except (tf.errors.InvalidArgumentError, ValueError) as error:
-                raise RuntimeError(
-                    f"step {done + 1} failed, and the model is as it was before it: {error}"
-                ) from error
-            seconds += time.perf_counter() - began
-            done += 1
-            if monitor is not None and is_chief(strategy):
-                monitor(done)
-            if done % evaluate_every == 0:
-                history.append(record())
-                shown = {_SHOWN[objective]: f"{history[-1].objective:.5g}"}
-                if test is not None:
-                    shown["NLL"] = f"{history[-1].nll:.4f}"
-                bar.set_postfix(shown)
-            if done % checkpoint_every == 0:
-                kept.save(done, history)
+            if monitor is not None and batches.is_chief:
+                monitor(run.done)
+            if run.done % evaluate_every == 0:
+                run.evaluate()
+                bar.set_postfix(run.shown(_SHOWN[objective], test is not None))
+            if run.done % checkpoint_every == 0:
+                checkpoints.save(run.done, run.history)
             bar.update()
-        kept.save(done, history)
-    if done and (not history or history[-1].step != done):
+        checkpoints.save(run.done, run.history)
+    if run.done and (not run.history or run.history[-1].step != run.done):
         # After the checkpoint: a run that goes on has rows at the regular steps alone.
-        history.append(record())
+        run.evaluate()
     import pandas as pd  # here, as training does without it
 
-    return pd.DataFrame(history, columns=["step", "seconds", objective, "nll"])
+    return pd.DataFrame(run.history, columns=["step", "seconds", objective, "nll"])
+
+
+class _Run:
+    """The steps of a run, and its history."""
+
+    def __init__(
+        self,
+        model: AugmentedModel,
+        batches: Batches,
+        step: Callable[[RegressionData | None], object],
+        evaluate: Callable[[], tuple[tf.Tensor, tf.Tensor]],
+    ) -> None:
+        """
+        :param evaluate: gives the objective and the NLL.
+        """
+        self._model, self._batches, self._step, self._evaluate = model, batches, step, evaluate
+        self.done, self.seconds = 0, 0.0
+        self.history: list[Record] = []
+
+    def step(self, num_steps: int) -> bool:
+        """
+        Take one step; False, with a warning, where the data have ended.
+
+        :raises RuntimeError: where the step fails. The model is as it was before.
+        """
+        began = time.perf_counter()
+        try:
+            batch = self._batches.next_of_all()
+            with self._batches.naming_the_lost():
+                self._step(batch)
+        except StopIteration:
+            warnings.warn(
+                f"data ended after {self.done} of {num_steps} steps: a dataset goes on where it is "
+                "repeated, dataset.repeat().batch(...).",
+                stacklevel=3,
+            )
+            return False
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            raise RuntimeError(
+                f"step {self.done + 1} failed, and the model is as it was before it: {error}"
+            ) from error
+        self.seconds += time.perf_counter() - began
+        self.done += 1
+        return True
+
+    def evaluate(self) -> None:
+        """Add a row to the history."""
+        self.history.append(Record(self.done, self.seconds, *map(float, self._evaluate())))
+
+    def shown(self, name: str, with_nll: bool) -> dict[str, str]:
+        """What a progress bar shows of the last row of the history."""
+        shown = {name: f"{self.history[-1].objective:.5g}"}
+        return shown | ({"NLL": f"{self.history[-1].nll:.4f}"} if with_nll else {})
 
 
 def _compiled_step(
-    model: AugmentedModel, optimizer: _Optimizer, batches: Batches
+    model: AugmentedModel, optimizer: Stepper, batches: Batches
 ) -> Callable[[RegressionData | None], object]:
-    if num_workers(model.strategy) == 1:
+    if not batches.is_shared:
         step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
         return lambda batch: step(model, batch, num_data=batches.num_data)
     # Traced once, whatever the batches: collectives of one tracing belong together.
@@ -198,23 +226,27 @@ def _compiled_step(
     return of_batch
 
 
-def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> RegressionData:
+def _checked_test_data(model: AugmentedModel, test_data: RegressionData) -> Rows:
     check_pair("test_data", test_data)
     try:
-        return model.checked_rows(test_data)
+        return checked_rows(model.expected_data, test_data)
     except (ValueError, ShapeMismatchError) as error:
         raise ValueError(f"test_data: {error}") from error
 
 
-def _as_optimizer(objective: Objective, optimizer: Any) -> _Optimizer:
-    is_ours, is_made_here = (isinstance(optimizer, each) for each in get_args(_Optimizer))
-    if optimizer is not None and (is_made_here or is_ours != (objective == "elbo")):
-        accepted = "AlternatingOptimizer" if objective == "elbo" else "one of tf_keras.optimizers"
+def _as_optimizer(objective: Objective, optimizer: Any) -> Stepper:
+    is_ours, is_made_here = (
+        isinstance(optimizer, each) for each in (AlternatingOptimizer, JointAscent)
+    )
+    if optimizer is not None and (is_made_here or is_ours != (objective == "augmented")):
+        accepted = (
+            "AlternatingOptimizer" if objective == "augmented" else "one of tf_keras.optimizers"
+        )
         raise ValueError(
             f'optimizer must be {accepted} where objective is "{objective}". '
             f"Found: {type(optimizer).__name__}."
         )
-    if objective == "elbo":
+    if in_closed_form:
         return optimizer or AlternatingOptimizer()
     return JointAscent(objective, _TERMS[objective], optimizer)
 
@@ -251,13 +283,13 @@ def _check(
 # ---- checkpoints ----
 
 
-class _Kept:
-    """What a checkpoint keeps: model, optimizer and its slots, where the data are, history."""
+class _Checkpoints:
+    """What a checkpoint stores: model, optimizer and its slots, where the data are, history."""
 
     def __init__(
         self,
         model: AugmentedModel,
-        optimizer: _Optimizer,
+        optimizer: Stepper,
         batches: Batches,
         objective: Callable[[], tf.Tensor],
         directory: str | Path | None,
@@ -267,8 +299,8 @@ class _Kept:
         slots = optimizer.hyperparameter_optimizer
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
-        self.strategy = model.strategy
-        if batches.iterator is not None and num_workers(self.strategy) == 1:
+        self.strategy = batches.strategy
+        if batches.iterator is not None and not batches.is_shared:
             objects["iterator"] = batches.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}

@@ -18,12 +18,11 @@ from gpflow.models.util import InducingVariablesLike
 from gpflow.utilities import parameter_dict
 
 from ..algebra.gaussian import Gaussian, unwhiten
-from ..data import as_data, known_num_data
+from ..data import as_data, refuse_workers
 from ..identity import facts
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
 from ..validation import check_count
-from ..workers import num_workers
 from .moving import move, new_points
 from .profile import Profile
 
@@ -90,12 +89,8 @@ def update(
     """
     _check_model(model)
     check_count("max_steps", max_steps, 1)
-    if num_workers(model.strategy) > 1:
-        raise ValueError(
-            "model must be of one process, as update does not sum over workers. "
-            f"Found: {num_workers(model.strategy)} of them."
-        )
-    rows = as_data(model, data, progress, unscaled=True)
+    refuse_workers(model.expected_data, "update")
+    rows = as_data(model.expected_data, data, progress, unscaled=True)
     Z = None if inducing_variable is None else new_points(model, inducing_variable)
     has_learnt = not _is_untouched(model)
     moving = 0.0
@@ -147,7 +142,7 @@ def _is_untouched(model: AugmentedSVGP) -> bool:
 
 def _count(model: AugmentedSVGP, rows: int, has_learnt: bool) -> None:
     """Keep ``num_data`` what q has seen."""
-    known = known_num_data(model)
+    known = model.expected_data.known_num_data
     if known is None:
         return
     seen = rows + (known if has_learnt else 0)
@@ -192,9 +187,9 @@ def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Compiled:
 
 def _of_u(model: AugmentedSVGP) -> Callable[[Gaussian], Gaussian]:
     def of_u(q: Gaussian) -> Gaussian:
-        chol = tf.linalg.cholesky(model.prior_covariance())
+        chol = model.whitening()
         past = model.whitened_q(chol)
         mu, sqrt = unwhiten(*q, past.sqrt)
-        return model.as_kept(Gaussian(past.mu + mu, sqrt), chol)
+        return model.stored_q(Gaussian(past.mu + mu, sqrt), chol)
 
     return tf.function(of_u, autograph=False)

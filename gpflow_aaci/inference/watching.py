@@ -1,47 +1,39 @@
-"""What a run is watched by: its objective on some rows, the NLL on others; of all workers."""
+"""How a run is evaluated: its objective on some rows, and the NLL of others; of all workers."""
 
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.utilities import to_default_float
 
-from ..data import Batches
+from ..data import Batches, as_data
 from ..models import AugmentedModel
 from ..models.bounds import TermOf
-from ..workers import num_workers, sum_over_workers
 
 
 def evaluators(
     model: AugmentedModel, of: TermOf, batches: Batches, test_data: RegressionData | None
 ) -> tuple[Callable[[], tf.Tensor], Callable[[], tf.Tensor]]:
-    """The objective of a term on ``batches.watched``, and the NLL on ``test_data``."""
+    """
+    The objective of a term on ``batches.watched``, and the mean NLL of ``test_data`` in nats.
 
-    def on_watched_rows() -> tf.Tensor:
-        rows = model.checked_batch(batches.watched, batches.num_data)
-        return model.scaled_objective(of, *rows)
+    :param test_data: X [N, D], Y [N, P], or None, whose NLL is NaN.
+    """
+    expected = model.expected_data
 
-    def test_loss() -> tf.Tensor:
-        return -tf.reduce_sum(model.predict_log_density(test_data))
+    def objective() -> tf.Tensor:
+        watched = as_data(expected, batches.watched, num_data=batches.num_data)
+        return model.objectives(watched, of)[0]
 
-    watched = tf.function(on_watched_rows, autograph=False)
-    loss = tf.function(test_loss, autograph=False)
-    rows_here = 0 if test_data is None else len(test_data[0])
-    strategy = model.strategy
-    if num_workers(strategy) > 1:
-        objective = model.scaled_objective
-
-        def watched() -> tf.Tensor:
-            X, Y = model.checked_rows(batches.watched)
-            one, none = to_default_float(1.0), to_default_float(0.0)
-            worth = objective(of, X, Y, one) - objective(of, X[:0], Y[:0], one)
-            total, rows = sum_over_workers(strategy, [worth, tf.shape(X)[0]])
-            scale = model.scale_of(rows, batches.num_data)
-            return scale * total + objective(of, X[:0], Y[:0], none)
+    def of_rows(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        return -tf.reduce_sum(model.predict_log_density((X, Y)))
 
     def nll() -> tf.Tensor:
-        total, rows = sum_over_workers(strategy, [loss(), to_default_float(rows_here)])
-        return total / rows
+        if test_data is None:
+            return tf.constant(np.nan)
+        return as_data(expected, test_data, unscaled=True).mean(of_rows)
 
-    return watched, (lambda: tf.constant(np.nan)) if test_data is None else nll
+    if batches.is_shared:
+        return objective, nll
+    compiled = (tf.function(function, autograph=False) for function in (objective, nll))
+    return tuple(compiled)  # type: ignore[return-value]

@@ -1,8 +1,8 @@
 """What both models share: what they state of themselves, and what the pass asks of them."""
 
 import abc
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import gpflow
 import tensorflow as tf
@@ -17,60 +17,44 @@ from gpflow.kernels import (
     SharedIndependent,
 )
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
-from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
-from ..data import OnePass, Rows, check_pair, refuse_where_kept
+from ..data import Expected
 from ..likelihoods import AugmentedLikelihood
-from ..validation import as_matrix, checked_data
-from ..workers import num_workers, strategy_of
+from ..workers import strategy_of
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
-
-Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
-"""X [N, D], Y [N, P] and what multiplies a sum over them []."""
 
 
 class Augmented(gpflow.models.GPModel):
     """A model of ours; ``bounds`` and ``predictions`` add what is asked of it."""
 
     likelihood: AugmentedLikelihood
-    keeps_data = False
+    num_data: Any = None
 
     # ---- what each of them states ----
 
-    @abc.abstractmethod
-    def checked_batch(
-        self, data: RegressionData | None = None, num_data: int | None = None
-    ) -> Batch:
-        """
-        X [N, D], Y [N, P] and num_data/|B| [] of a batch.
-
-        :param num_data: how many rows there are in all, for a model that has been told none.
-        :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
-        """
-
-    def checked_rows(self, data: RegressionData, num_data: TensorType | None = None) -> Rows:
-        """
-        X [N, D], Y [N, P] that the model may be told or asked of; training data or others.
-
-        :param num_data: that they are part of, where they are.
-        :raises ValueError: for what is no pair, such as an iterator, which may have no end; else as
-            :func:`~gpflow_aaci.validation.checked_data`.
-        """
-        check_pair("data", data)
-        return checked_data(
-            *map(as_matrix, data),
-            num_observed=self.num_observed,
-            num_outputs=self.num_outputs,
-            input_dim=self.input_dim,
-            num_data=num_data,
-            check_labels=self.likelihood.check_observations,
-            may_be_empty=num_workers(self.strategy) > 1,  # others have rows
+    @property
+    def expected_data(self) -> Expected:
+        """What the model expects of its data."""
+        return Expected(
+            type(self).__name__,
+            self.input_dim,
+            self.num_observed,
+            self.num_outputs,
+            self.likelihood.check_observations,
+            self.num_data,
+            self.own_data,
+            self.strategy,
         )
+
+    @property
+    def own_data(self) -> RegressionData | None:
+        """X [N, D] and Y [N, P] that the model keeps itself, if it does."""
+        return None
 
     @property
     @abc.abstractmethod
@@ -88,24 +72,6 @@ class Augmented(gpflow.models.GPModel):
     @abc.abstractmethod
     def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """K_ZX [broadcast L, M, N] and k(x_i, x_i) [broadcast L, N], for X [N, D]."""
-
-    def rows_and_scale(
-        self, data: AnyData, progress: bool = False
-    ) -> tuple[Iterable[Rows], Callable[[], tf.Tensor]]:
-        """Chunks and, once they have been passed over, what multiplies a sum over them."""
-        refuse_where_kept(self, data)
-        if isinstance(data, tf.data.Dataset):
-            one = OnePass(self, data, progress)
-            return one, lambda: to_default_float(one.num_data / one.num_rows)
-        X, Y, scale = self.checked_batch(data)
-        return [(X, Y)], lambda: scale
-
-    def scale_of(self, num_rows: TensorType, num_data: int | None = None) -> tf.Tensor:
-        """What multiplies a sum over ``num_rows`` rows, all that there are unless told."""
-        known = num_data if self.num_data is None else self.num_data
-        if known is None:
-            return tf.ones([], default_float())
-        return to_default_float(known) / to_default_float(num_rows)
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
@@ -156,19 +122,22 @@ class Augmented(gpflow.models.GPModel):
         """What q(v) needs in order to speak about f at X [N, D]."""
         return project(self.prior(X))
 
-    def whitened_q(self, chol: tf.Tensor) -> Gaussian:
-        """q(v), u = chol v, whether q is kept whitened or not."""
+    def whitening(self) -> tf.Tensor | None:
+        """chol(K_ZZ) [broadcast L, M, M], or None where the model's q is whitened already."""
+        return None if self.whiten else tf.linalg.cholesky(self.prior_covariance())
+
+    def whitened_q(self, chol: tf.Tensor | None) -> Gaussian:
+        """q(v) with u = chol v, whether the model's q is whitened or not."""
         q = Gaussian(tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
         return q if self.whiten else whiten(*q, chol)
 
-    def as_kept(self, q: Gaussian, chol: tf.Tensor) -> Gaussian:
+    def stored_q(self, q: Gaussian, chol: tf.Tensor | None) -> Gaussian:
         """The ``q_mu`` and ``q_sqrt`` of a q(v): the inverse of :meth:`whitened_q`."""
         return q if self.whiten else unwhiten(*q, chol)
 
     def assign_whitened_q(self, q: Gaussian) -> None:
         """Make q(v) the model's."""
-        if not self.whiten:
-            q = unwhiten(*q, tf.linalg.cholesky(self.prior_covariance()))
+        q = self.stored_q(q, self.whitening())
         self.q_mu.assign(q.mu)
         self.q_sqrt.assign(q.sqrt)
 

@@ -6,7 +6,7 @@ import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import covariances
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import TensorType
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import (
     InducingPoints,
@@ -29,12 +29,12 @@ from ..likelihoods import AugmentedLikelihood, augmented
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import Batch, check_latents, k_diag
+from .shared import check_latents, k_diag
 
 
 class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
     r"""
-    ``gpflow.models.SVGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.4).
+    ``gpflow.models.SVGP`` that is trained on the augmented bound (AACI App. A.4.4).
 
     Σ_i [log C + g m_i + log φ(E h_i²)] · num_data/|B| − KL[q(u) ‖ p(u)], which is below
     SVGP's own ELBO. On it GPflow's ``NaturalGradient(gamma)`` is the closed-form step, positive
@@ -98,32 +98,6 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         # GPflow's goes by q_sqrt where that is given.
         check_latents(kernel, likelihood, self.num_latent_gps)
         handed_out(self)
-
-    def checked_batch(
-        self, data: RegressionData | None = None, num_data: int | None = None
-    ) -> Batch:
-        if data is None:
-            raise ValueError("data must be given: AugmentedSVGP keeps none.")
-        if isinstance(data, tf.data.Dataset):
-            raise ValueError(
-                "data must be arrays here, (X, Y): what is kept for every row cannot stream. "
-                "Found: a tf.data.Dataset."
-            )
-        num_data = num_data if self.num_data is None else self.num_data
-        X, Y = self.checked_rows(data, num_data)
-        if num_data is None:
-            return X, Y, tf.ones([], X.dtype)
-        return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
-
-    def collapsed_elbo(self, data: RegressionData, c: TensorType | None = None) -> tf.Tensor:
-        """
-        The augmented bound with q(u) maximised out, given c; differentiable in the hyperparameters.
-
-        :param data: X [N, D], Y [N, P]; no dataset, as every row has a c of its own.
-        :param c: [N, L], c > 0 of every datum, any of which gives a bound; that of the current q
-            unless given, from where the bound is at least ``elbo``.
-        """
-        return self._collapsed_elbo(self.checked_batch(data), c)
 
     @property
     def input_dim(self) -> int | None:

@@ -10,18 +10,17 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
-from ..data import refuse_where_kept
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_matrix, checked_data
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import Batch, check_latents, check_single_output, k_diag, with_jitter
+from .shared import check_latents, check_single_output, k_diag, with_jitter
 
 
 class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     r"""
-    ``gpflow.models.VGP`` whose ``elbo`` is the augmented bound (AACI App. A.4.1).
+    ``gpflow.models.VGP`` that is trained on the augmented bound (AACI App. A.4.1).
 
     Like VGP it keeps its data, so that its methods take none. Equal to ``AugmentedSVGP`` with
     Z = X: f is projected through A = L⁻¹K(X, X) with k_ii free of jitter, as in ``predict_f``,
@@ -32,8 +31,6 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     """
 
     likelihood: AugmentedLikelihood
-
-    keeps_data = True
 
     def __init__(
         self,
@@ -67,21 +64,15 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         super().__init__(kept, kernel, likelihood, mean_function, num_latent_gps)
         handed_out(self)
 
-    def checked_batch(
-        self, data: RegressionData | None = None, num_data: int | None = None
-    ) -> Batch:
-        refuse_where_kept(self, data)
-        X, Y = (tf.convert_to_tensor(d) for d in self.data)
-        return X, Y, tf.ones([], X.dtype)
+    @property
+    def own_data(self) -> RegressionData:
+        """X [N, D] and Y [N, P] of the constructor."""
+        return self.data
 
     @check_shapes("return: []")
     def prior_kl(self) -> tf.Tensor:
         """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]."""
         return gauss_kl(self.q_mu, self.q_sqrt)
-
-    def collapsed_elbo(self, c: TensorType | None = None) -> tf.Tensor:
-        """As :meth:`AugmentedSVGP.collapsed_elbo`."""
-        return self._collapsed_elbo(self.checked_batch(), c)
 
     @property
     def whiten(self) -> bool:

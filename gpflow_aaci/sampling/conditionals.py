@@ -19,6 +19,7 @@ from gpflow.base import TensorType
 from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection
+from ..data import as_arrays
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
 
@@ -33,7 +34,7 @@ class Prior(NamedTuple):
 
 def prior_at_data(model: AugmentedVGP) -> Prior:
     """At the hyperparameters as they are."""
-    X, _, _ = model.checked_batch()
+    X, _ = as_arrays(model.expected_data).rows
     K = model.prior_covariance()[0]
     return Prior(model.mean_function(X), K, tf.linalg.cholesky(K))
 

@@ -16,6 +16,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection, at_latent
+from ..data import as_arrays
 from ..likelihoods import AugmentedLikelihood, TiltedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
 from .conditionals import (
@@ -105,7 +106,7 @@ class GibbsKernel(_OneSweep):
         self.over_relaxation = _checked_relaxation(over_relaxation)
         self._parameters = {"model": model, "over_relaxation": over_relaxation}
         self._likelihood = model.likelihood
-        self._X, self._Y, _ = model.checked_batch()
+        self._X, self._Y = as_arrays(model.expected_data).rows
         self._in_turn, self._shape = model.in_turn, (model.num_latent_gps, self._X.shape[0])
         self._prior = prior_at_data(model)
 
@@ -170,9 +171,10 @@ class SparseGibbsKernel(_OneSweep):
                 "kernel must not mix the latent GPs that are to be sampled. Found: "
                 f"{type(model.kernel).__name__}."
             )
-        self._X, self._Y, scale = model.checked_batch(data)
+        rows = as_arrays(model.expected_data, data)
+        self._X, self._Y = rows.rows
         self._in_turn = model.in_turn
-        if scale != 1.0:
+        if rows.scale != 1.0:
             raise ValueError(
                 f"data must be all num_data = {model.num_data} rows. Found: {len(self._X)} rows."
             )

@@ -21,6 +21,7 @@ from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.utilities import parameter_dict
 
+from ..data import as_arrays
 from ..models import AugmentedModel, AugmentedVGP
 from .conditionals import (
     Observed,
@@ -113,7 +114,7 @@ class HyperparameterSweep:
         self._model, self._data = model, data
         self._starts = Starts(model, self.parameters)
         self._kernel()  # which refuses what it cannot sample
-        X, _, _ = model.checked_batch(data)
+        X, _ = as_arrays(model.expected_data, data).rows
         likelihood = model.likelihood
         of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
         self._move_Z = HamiltonianMove(of_Z, num_tuned)

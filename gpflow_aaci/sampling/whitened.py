@@ -19,7 +19,8 @@ from gpflow.kernels import LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 
 from ..algebra.projection import Prior, Projection, project
-from ..data.rows import check_pair
+from ..data import as_arrays, check_pair
+from ..data import checked_rows as data_rows
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag, with_jitter
@@ -104,7 +105,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
             f"their own. Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
         )
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
-        X, Y, _ = model.checked_batch(data)
+        X, Y = as_arrays(model.expected_data, data).rows
     elif data is None:
         X, Y = new_rows(model, model.data)
     else:
@@ -118,7 +119,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
     """X [N, D], Y [N, P] that the model may be told or asked of, checked."""
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
-        return model.checked_rows(data)
+        return data_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
     X, Y = map(as_matrix, data)

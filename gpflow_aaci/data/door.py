@@ -1,0 +1,109 @@
+"""``as_data``: arrays, frames, datasets, iterators of batches, or what a model keeps."""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+
+from ..workers import is_chief, is_single, together
+from .batches import AllRows, Batches
+from .expected import Expected, checked_rows, refuse_where_kept, refuse_where_workers_keep
+from .rows import Arrays, Data
+from .shards import Shard
+from .streams import Stream
+
+StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
+"""A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
+
+
+class _Own(Arrays):
+    """The rows that a model keeps itself."""
+
+    def batches(self, size: int, seed: int) -> Batches:
+        return AllRows(self.X, self.Y)
+
+
+def as_data(
+    expected: Expected,
+    data: StepData | tf.data.Dataset = None,
+    progress: bool = False,
+    num_data: Any = None,
+    unscaled: bool = False,
+) -> Data:
+    """
+    The rows that a method sums over.
+
+    :param data: X [N, D], Y [N, P], as arrays or frames; an iterator, whose next batch is taken; a
+        dataset of batches; None for a model that keeps its own.
+    :param progress: whether a bar shows each pass over them.
+    :param num_data: the number of rows that they are a part of, for a model that has been told
+        none.
+    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data`` says and
+        whatever the model keeps.
+    :raises ValueError: for bad data.
+    """
+    progress = progress and is_chief(expected.strategy)
+    known = num_data if expected.num_data is None else expected.num_data
+    known = None if unscaled else known
+    if not unscaled:
+        refuse_where_kept(expected, data)
+
+    def own() -> Data:
+        return _of_this_process(expected, data, progress, known)
+
+    strategy = expected.strategy
+    if is_single(strategy):
+        return own()
+    refuse_where_workers_keep(expected)
+    return Shard(together(strategy, own) if tf.executing_eagerly() else own(), strategy, known)
+
+
+def as_arrays(expected: Expected, data: RegressionData | None = None) -> Arrays:
+    """
+    All rows in memory, for what is stored for every row.
+
+    :param data: X [N, D], Y [N, P]; None for a model that keeps its own.
+    :raises ValueError: for bad data, and a dataset.
+    """
+    if isinstance(data, tf.data.Dataset):
+        raise ValueError(
+            "data must be arrays here, (X, Y): what is stored for every row cannot stream. "
+            "Found: a tf.data.Dataset."
+        )
+    refuse_where_kept(expected, data)
+    rows = _of_this_process(expected, data, False, expected.num_data)
+    assert isinstance(rows, Arrays)
+    return rows
+
+
+def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: Any) -> Data:
+    if isinstance(data, tf.data.Dataset):
+        if not tf.executing_eagerly():
+            raise ValueError("data must not be a tf.data.Dataset in a tf.function. Found: one.")
+        return Stream(expected, data, num_data, progress)
+    if data is None:
+        if expected.own is None:
+            raise ValueError(f"data must be given: {expected.model} keeps none. Found: None.")
+        return _Own(*map(tf.convert_to_tensor, expected.own))
+    batch = next(data) if isinstance(data, Iterator) else data
+    X, Y = checked_rows(expected, batch, num_data)
+    return Arrays(X, Y, num_data, progress=progress)
+
+
+def check_step_data(expected: Expected, data: Any, num_data: int | None = None) -> None:
+    """
+    :raises ValueError: unless ``data`` is what an optimizer's ``minimize`` takes: see ``StepData``.
+    """
+    refuse_where_kept(expected, data)
+    if expected.own is None and not isinstance(data, tuple | list | Iterator):
+        raise ValueError(
+            "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
+            f"Found: {type(data).__name__}."
+        )
+    if isinstance(data, Iterator) and expected.num_data is None and num_data is None:
+        # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
+        raise ValueError(
+            "num_data of the model must be the number of rows of all batches together where data "
+            "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."
+        )

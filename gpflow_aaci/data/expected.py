@@ -1,0 +1,95 @@
+"""What a model expects of its data, and the one check of what it is given."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from gpflow.base import RegressionData, TensorType
+
+from ..validation import Check, as_matrix, checked_data
+from ..workers import num_workers
+
+Rows = tuple[tf.Tensor, tf.Tensor]
+"""X [N, D] and Y [N, P]."""
+
+
+class Expected(NamedTuple):
+    """What a model states of its data. Everything in this folder reads it and nothing else."""
+
+    model: str  # the name of the model's class, for messages
+    input_dim: int | None  # columns of X, or None where any number is accepted
+    num_observed: int  # columns of Y
+    num_outputs: int  # columns of f
+    check_labels: Callable[[tf.Tensor], Sequence[Check]]
+    num_data: Any  # the number of all rows: an integer, a variable, or None where it is not known
+    own: RegressionData | None  # the data that the model keeps itself, if it does
+    strategy: tf.distribute.Strategy  # the one whose scope the model was made in
+
+    @property
+    def known_num_data(self) -> int | None:
+        """``num_data`` as an integer, or None."""
+        return None if self.num_data is None else int(tf.convert_to_tensor(self.num_data))
+
+
+def check_pair(name: str, data: Any) -> None:
+    """
+    :raises ValueError: unless ``data`` is a pair (X, Y).
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
+
+
+def checked_rows(
+    expected: Expected, data: RegressionData, num_data: TensorType | None = None
+) -> Rows:
+    """
+    X [N, D] and Y [N, P] as tensors of ``default_float()``, whether for training or not.
+
+    :param num_data: the number of rows that these are a part of, where they are training data.
+    :raises ValueError: for data that are not a pair, and as
+        :func:`~gpflow_aaci.validation.checked_data`.
+    """
+    check_pair("data", data)
+    return checked_data(
+        *map(as_matrix, data),
+        num_observed=expected.num_observed,
+        num_outputs=expected.num_outputs,
+        input_dim=expected.input_dim,
+        num_data=num_data,
+        check_labels=expected.check_labels,
+        may_be_empty=num_workers(expected.strategy) > 1,  # the other workers have rows
+    )
+
+
+def refuse_where_kept(expected: Expected, data: Any) -> None:
+    """
+    :raises ValueError: where data are given to a model that keeps its own.
+    """
+    if expected.own is not None and data is not None:
+        raise ValueError(
+            f"data must not be given: {expected.model} keeps its own. Found: {type(data).__name__}."
+        )
+
+
+def refuse_where_workers_keep(expected: Expected) -> None:
+    """
+    :raises ValueError: for a model that keeps its data, where each worker has its own.
+    """
+    workers = num_workers(expected.strategy)
+    if expected.own is not None and workers > 1:
+        raise ValueError(
+            f"model must be an AugmentedSVGP on several workers: {expected.model} has an inducing "
+            f"point at every row. Found: {workers} workers."
+        )
+
+
+def refuse_workers(expected: Expected, call: str) -> None:
+    """
+    :raises ValueError: where there are several workers, whose rows ``call`` does not sum over.
+    """
+    workers = num_workers(expected.strategy)
+    if workers > 1:
+        raise ValueError(
+            f"model must be of one process, as {call} does not sum over workers. "
+            f"Found: {workers} of them."
+        )

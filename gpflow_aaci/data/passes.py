@@ -1,0 +1,100 @@
+"""A log of what passes over the data have found, so that a killed run loses one pass only."""
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from ..identity import digest
+from ..workers import ONE_PROCESS, is_chief, num_workers, sum_over_workers, together
+
+
+class PassLog:
+    """
+    What the passes over the data since the latest checkpoint have found.
+
+    A run that goes on from there makes the same passes again, and finds their results here. One
+    file for each, written beside its place and renamed into it.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        run: Mapping[str, Any] = MappingProxyType({}),
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
+        """
+        :param directory: None for a log that stores nothing.
+        :param run: what must be the same for a run to go on; values that JSON can hold.
+        :param strategy: the chief of its workers alone writes, and all of them read.
+        """
+        self._strategy = strategy or ONE_PROCESS
+        key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
+        self._folder = None if directory is None else directory / f"passes-{key}"
+
+    def clear(self) -> None:
+        """Remove everything, where a checkpoint has been written that makes it superfluous."""
+        if self._folder is not None and is_chief(self._strategy):
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __call__(
+        self, identity: Sequence[AnyNDArray], a_pass: Callable[[], Sequence[tf.Tensor]]
+    ) -> list[tf.Tensor]:
+        """
+        The result of a pass, made only if the log has none.
+
+        :param identity: all that the result depends on besides the run.
+        :raises OSError: where the result cannot be written.
+        """
+        if self._folder is None:
+            return list(a_pass())
+        path = self._folder / f"{digest(identity)}.npz"
+        stored = _stored(path)
+        if _all_have(self._strategy, stored is not None):
+            assert stored is not None
+            return stored
+        found = list(a_pass())
+
+        def store() -> None:
+            if is_chief(self._strategy):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                unfinished = path.with_suffix(".unfinished.npz")
+                np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
+                flush(unfinished)
+                unfinished.rename(path)
+
+        together(self._strategy, store)
+        return found
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _stored(path: Path) -> list[tf.Tensor] | None:
+    """What a pass has found, or None; the chief may just have removed the file."""
+    try:
+        with np.load(path) as arrays:
+            return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
+    except (OSError, ValueError, zipfile.BadZipFile):  # no file, or none that can be read
+        return None
+
+
+def _all_have(strategy: tf.distribute.Strategy, has: bool) -> bool:
+    """Whether every worker has it; one that does not see it yet makes all do the pass again."""
+    (count,) = sum_over_workers(strategy, [tf.constant(float(has))])
+    return int(count) == num_workers(strategy)

@@ -1,0 +1,101 @@
+"""``Stream``: the batches of a ``tf.data.Dataset``, of any length."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
+from gpflow.base import AnyNDArray
+
+from ..identity import rows_digest
+from .batches import Batches, BatchesOfDataset
+from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
+from .expected import Expected, Rows, checked_rows
+from .rows import Arrays, Data
+
+
+class Stream(Data):
+    """
+    The batches of a ``tf.data.Dataset``, which is one pass over the rows.
+
+    The first pass checks and counts the rows, and later ones must have as many.
+    """
+
+    def __init__(
+        self, expected: Expected, dataset: tf.data.Dataset, num_data: Any, progress: bool
+    ) -> None:
+        """
+        :param num_data: the number of rows that a sum stands for, or None for those of a pass.
+        :raises ValueError: for a dataset that has no batches (X, Y).
+        """
+        check_batches(dataset)
+        self._expected, self._dataset, self._num_data = expected, dataset, num_data
+        self.progress = progress
+        self._rows: int | None = None  # until a pass has counted them
+        self._digest = np.zeros(2, np.uint64)
+
+    @property
+    def num_rows(self) -> int:
+        if self._rows is None:
+            for _ in self.chunks():
+                pass
+        assert self._rows is not None
+        return self._rows
+
+    @property
+    def num_data(self) -> Any:
+        return self.num_rows if self._num_data is None else self._num_data
+
+    @property
+    def digest(self) -> AnyNDArray:
+        assert self.num_rows
+        return self._digest
+
+    def _chunks(self) -> Iterator[Rows]:
+        check_ends("data", self._dataset)
+        return self._first_pass() if self._rows is None else self._later_pass()
+
+    def _first_pass(self) -> Iterator[Rows]:
+        rows, found = 0, np.zeros(2, np.uint64)
+        for X, Y in in_chunks(self._checked()):
+            found += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
+            rows += len(X)
+            yield X, Y
+        check_num_data(float(rows if self._num_data is None else self._num_data), rows, "data")
+        self._rows, self._digest = rows, found
+
+    def _later_pass(self) -> Iterator[Rows]:
+        rows = 0
+        for chunk in in_chunks(map(as_rows, read("data", self._dataset))):
+            rows += len(chunk[0])
+            yield chunk
+        if rows != self._rows:
+            raise ValueError(
+                "data must have the same rows in every pass. "
+                f"Found: {self._rows} in the first, {rows} in a later one."
+            )
+
+    def _checked(self) -> Iterator[Rows]:
+        for number, batch in enumerate(read("data", self._dataset)):
+            try:
+                yield checked_rows(self._expected, batch)
+            except (ValueError, ShapeMismatchError) as error:
+                raise ValueError(f"batch {number} of data: {error}") from error
+
+    def taken(self, numbers: AnyNDArray) -> Data:
+        wanted = np.sort(numbers)
+        parts, start = [], 0
+        for X, Y in self.chunks():
+            here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(X))]
+            parts.append((X.numpy()[here - start], Y.numpy()[here - start]))
+            start += len(X)
+        X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
+        as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
+        rows = (tf.constant(part[as_drawn]) for part in (X, Y))
+        found = Arrays(*rows, self.num_data, self.progress)
+        found.log = self.log
+        return found
+
+    def batches(self, size: int, seed: int) -> Batches:
+        return BatchesOfDataset(self._expected, self._dataset)
