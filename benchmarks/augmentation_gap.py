@@ -88,7 +88,7 @@ def _over_lengthscales(config: AugmentationGap, dataset: Dataset, seed: int) -> 
     @tf.function(autograph=False)
     def step() -> tf.Tensor:
         optimizer.minimize(model)
-        return model.elbo()
+        return model.augmented_elbo()
 
     evaluate = evaluator(model, split)
     begin = model.q_mu.numpy(), model.q_sqrt.numpy()

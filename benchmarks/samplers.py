@@ -21,6 +21,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedVGP, GibbsKernel
+from gpflow_aaci.data import as_arrays
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 from gpflow_aaci.sampling.conditionals import prior_at_data
 
@@ -86,7 +87,7 @@ def make_sampler(
     :param num_burnin: draws of the warm-up, in the first four fifths of which a step is tuned.
     :param seed: of the initial states, which are the same for every setting.
     """
-    X, Y, _ = model.checked_batch()
+    X, Y = as_arrays(model.expected_data).rows
     prior = prior_at_data(model)
     z = tf.random.stateless_normal([num_chains, *Y.shape], [seed, 0], dtype=Y.dtype)
 

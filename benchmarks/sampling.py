@@ -11,6 +11,7 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
+from gpflow_aaci.data import as_arrays
 from gpflow_aaci.progress import progress_bar
 
 from . import methods
@@ -148,7 +149,7 @@ def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
     kernel = GibbsKernel(model, over_relaxation=0.0)
     f = kernel.initial_state(config.num_chains, seed=[0, 0])
     f, results = kernel.one_step(f, kernel.bootstrap_results(f), seed=[0, 1])
-    _, Y, _ = model.checked_batch()
+    _, Y = as_arrays(model.expected_data).rows
     precision = augmentation.auglik_precision(model.likelihood, results.omega, Y)
     root = tf.sqrt(tf.linalg.matrix_transpose(precision))[..., None]
     K = model.prior_covariance()[0]

@@ -39,7 +39,7 @@ def test_the_plugin_nll_is_the_density_at_the_posterior_mean() -> None:
     assert measured.plugin_nll == pytest.approx(direct, rel=1e-10)
     assert abs(measured.nll - direct) > 0.05
     assert measured.error == pytest.approx(np.sqrt(np.mean((mean - split.Y_test) ** 2)))
-    assert measured.elbo == pytest.approx(float(model.standard_elbo((split.X, split.Y))))
+    assert measured.elbo == pytest.approx(float(model.elbo((split.X, split.Y))))
 
 
 @pytest.mark.parametrize("name", ["Logistic", "BayesianSVM"])

@@ -57,10 +57,10 @@ def train_and_predict(
 ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """The bounds of six full steps, and all kinds of predictions."""
     model, args = make(kind, likelihood, data, **kwargs)
-    optimizer, elbos = AugmentedNaturalGradient(), [model.elbo(*args)]
+    optimizer, elbos = AugmentedNaturalGradient(), [model.augmented_elbo(*args)]
     for _ in range(6):
         optimizer.minimize(model, *args)
-        elbos.append(model.elbo(*args))
+        elbos.append(model.augmented_elbo(*args))
     Y_new = data[1][:3].astype(gpflow.config.default_float())
     X_new = X_NEW.astype(gpflow.config.default_float())
     log_density = model.predict_log_density((X_new, Y_new))

@@ -21,6 +21,7 @@ from gpflow_aaci import (
     likelihoods,
     sample_posterior,
 )
+from gpflow_aaci.data import as_arrays
 from gpflow_aaci.likelihoods.quadrature import log_expectation
 from gpflow_aaci.sampling.conditionals import f_given_omega, prior_at_data, pseudo_observations
 
@@ -35,7 +36,7 @@ def make(Y: AnyNDArray, likelihood: Any, **kwargs: Any) -> AugmentedVGP:
 
 def quadrature_moments(model: AugmentedVGP) -> tuple[AnyNDArray, AnyNDArray]:
     """Mean and variance of f at one or two data under p(f|y), on a fine grid."""
-    X, Y, _ = model.checked_batch()
+    X, Y = as_arrays(model.expected_data).rows
     N = len(Y)
     K = model.prior_covariance()[0].numpy()
     grid = np.linspace(-8.0, 8.0, 801)
@@ -187,7 +188,7 @@ def test_alternating_with_the_model_s_data_leaves_the_prior(
 
 def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, float]:
     """Mean and variance of the one v under p(v) Π ∫ p(y_i|f_i) p(f_i|v) df_i."""
-    X, Y, _ = model.checked_batch(data)
+    X, Y = as_arrays(model.expected_data, data).rows
     _, A, unexplained, _ = model.project(X)
     v = np.linspace(-9.0, 9.0, 4001)
     Fmu = model.mean_function(X).numpy() + A[0].numpy().T * v  # [N, V]

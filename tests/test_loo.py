@@ -69,7 +69,7 @@ def refitted(model: AugmentedSVGP, X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     other, log_density = gpflow.utilities.deepcopy(model), []
     for i in range(len(X)):
         rows = np.delete(X, i, 0), np.delete(Y, i, 0)
-        other.assign_whitened_q(fit.maximise(as_data(model, rows), q, 1e-9, 100).q)
+        other.assign_whitened_q(fit.maximise(as_data(model.expected_data, rows), q, 1e-9, 100).q)
         log_density.append(other.predict_log_density((X[i : i + 1], Y[i : i + 1])).numpy()[0])
     return np.array(log_density)
 

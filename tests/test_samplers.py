@@ -16,6 +16,7 @@ from benchmarks.samplers import (
     without_closed_form,
 )
 from gpflow_aaci import AugmentedVGP, likelihoods
+from gpflow_aaci.data import as_arrays
 
 SETTINGS = [
     Setting("gibbs"),
@@ -42,7 +43,7 @@ def two_data() -> AugmentedVGP:
 
 def quadrature_moments(model: AugmentedVGP) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of f at two data under p(f|y), on a fine grid."""
-    X, Y, _ = model.checked_batch()
+    X, Y = as_arrays(model.expected_data).rows
     grid = np.linspace(-8.0, 8.0, 801)
     F = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
     prior = scipy.stats.multivariate_normal(

@@ -73,11 +73,11 @@ def test_history_says_what_the_model_was_worth() -> None:
     model, test = sparse(), wave(seed=1)
     before = -float(tf.reduce_mean(model.predict_log_density(test)))
     history = quiet(model, wave(), num_steps=95, test_data=test)
-    assert list(history.columns) == ["step", "seconds", "elbo", "nll"]
+    assert list(history.columns) == ["step", "seconds", "augmented", "nll"]
     assert list(history.step) == [*range(10, 91, 10), 95]
     assert (history.seconds.diff().dropna() > 0.0).all()
     # All 120 rows are watched.
-    np.testing.assert_allclose(history.elbo.iloc[-1], model.elbo(wave()), rtol=1e-12)
+    np.testing.assert_allclose(history.augmented.iloc[-1], model.augmented_elbo(wave()), rtol=1e-12)
     after = -float(tf.reduce_mean(model.predict_log_density(test)))
     np.testing.assert_allclose(history.nll.iloc[-1], after, rtol=1e-12)
     assert after < before - 0.1
@@ -160,7 +160,7 @@ def test_a_metric_that_was_not_measured_stops_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric", ["elbo", "nll"])
+@pytest.mark.parametrize("metric", ["augmented", "nll"])
 def test_early_stopping_waits_for_its_patience(metric: Any) -> None:
     """With an unreachable min_delta nothing is ever better than the first evaluation."""
     rule = EarlyStopping(metric, patience=3, min_delta=1e6)
@@ -200,7 +200,7 @@ def test_a_failing_step_says_which_and_leaves_the_model() -> None:
         ({"checkpoint_every": 0}, "checkpoint_every"),
         ({"early_stopping": EarlyStopping("nll")}, "test_data"),
         ({"early_stopping": EarlyStopping("rmse")}, "metric"),  # type: ignore[arg-type]
-        ({"early_stopping": EarlyStopping("elbo", patience=0)}, "patience"),
+        ({"early_stopping": EarlyStopping("augmented", patience=0)}, "patience"),
         ({"data": None}, "data"),
         ({"data": tf.data.Dataset.from_tensor_slices(wave()).take(0).batch(5)}, "empty"),
         (

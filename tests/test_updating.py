@@ -452,9 +452,9 @@ def test_num_data_is_the_number_of_rows_that_q_has_seen() -> None:
     gpflow_aaci.AugmentedNaturalGradient().minimize(fitted, first)
     update(fitted, second)
     assert fitted.num_data == 90
-    scaled = float(fitted.elbo(rows))
+    scaled = float(fitted.augmented_elbo(rows))
     fitted.num_data = None
-    assert scaled == float(fitted.elbo(rows))
+    assert scaled == float(fitted.augmented_elbo(rows))
     update(fitted, second)
     assert fitted.num_data is None
 

@@ -83,7 +83,7 @@ Y[rng.choice(120, 8, replace=False)] += rng.normal(0.0, 2.0, (8, 1))
 def fitted(likelihood):
     model = gpflow_aaci.AugmentedVGP((X, Y), gpflow.kernels.SquaredExponential(), likelihood)
     result = gpflow_aaci.fit(model, progress=False)
-    print(f"{type(likelihood).__name__}: ELBO {result.standard_elbo:.1f} nats")
+    print(f"{type(likelihood).__name__}: ELBO {result.elbo:.1f} nats")
     return model
 
 

@@ -86,7 +86,7 @@ model = make()
 optimizer = gpflow_aaci.AugmentedNaturalGradient(step_size=1.0)
 for _ in range(3):
     optimizer.minimize(model, parquet, progress=False)
-    print(f"augmented ELBO {model.elbo(parquet, progress=False):.3f}")
+    print(f"ELBO {model.elbo(parquet, progress=False):.3f}")
 for name, dataset in {"CSV": csv, "memmap": memmap}.items():
     print(f"from the {name} {model.elbo(dataset, progress=False):.3f}")
 
@@ -131,8 +131,8 @@ gpflow.utilities.print_summary(model.likelihood)
 batches = parquet.unbatch().shuffle(5_000, seed=0).repeat().batch(200)
 by_batches = make()
 history = gpflow_aaci.train(by_batches, batches, num_steps=500, evaluate_every=50, progress=False)
-print(f"ELBO on all rows {by_batches.standard_elbo(parquet, progress=False):.0f} after 500 steps")
-print(f"ELBO of the fit  {model.standard_elbo(parquet, progress=False):.0f}")
+print(f"ELBO on all rows {by_batches.elbo(parquet, progress=False):.0f} after 500 steps")
+print(f"ELBO of the fit  {model.elbo(parquet, progress=False):.0f}")
 
 # %%
 # Left, the ELBO of the fit at every iteration; every subset of rows has one of its own. Right, the

@@ -75,7 +75,7 @@ runs = {
     "AugmentedVGP, Collapsed": run(gpflow_aaci.AugmentedVGP, Collapsed(None)),
 }
 for name, (found, data) in runs.items():
-    elbo = getattr(found.model, "standard_elbo", found.model.elbo)()
+    elbo = found.model.elbo()
     best = data.query_points[np.argmin(found.predict(data.query_points)[0])]
     print(f"{name}: ELBO {elbo:.2f} nats, minimum near {float(best[0]):.3f}")
 

@@ -9,7 +9,7 @@ datasets of files.
 """
 
 from .batches import Batches
-from .datasets import check_batches, check_inputs, is_endless, over_batches
+from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
 from .door import StepData, as_arrays, as_data, check_step_data
 from .expected import Expected, Rows, check_pair, checked_rows, refuse_where_kept, refuse_workers
 from .parquet import from_parquet
@@ -18,6 +18,7 @@ from .rows import Arrays, Data
 from .summand import Compiled, Summand
 
 __all__ = [
+    "CHUNK",
     "Arrays",
     "Batches",
     "Compiled",
@@ -39,4 +40,5 @@ __all__ = [
     "over_batches",
     "refuse_where_kept",
     "refuse_workers",
+    "untuned",
 ]

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -20,10 +20,7 @@ from ..workers import (
     together,
 )
 from .datasets import check_batches, check_not_empty, is_endless, untuned
-from .expected import Expected
-
-if TYPE_CHECKING:
-    from .rows import Arrays, Data
+from .expected import Expected, Rows
 
 T = TypeVar("T")
 
@@ -110,19 +107,27 @@ class AllRows(Batches):
 class BatchesOfArrays(Batches):
     """A pass has an order of its own, so that any step's batch can be had at once."""
 
-    def __init__(self, own: "Arrays", rows: "Data", first: int, size: int, seed: int) -> None:
+    def __init__(
+        self,
+        own: Rows,
+        first: int,
+        rows: list[Any],
+        size: int,
+        seed: int,
+        strategy: tf.distribute.Strategy = ONE_PROCESS,
+    ) -> None:
         """
         :param own: the rows of this worker, the first of which has the number ``first``.
-        :param rows: those of all workers.
+        :param rows: the identity of those of all workers, which begins with their number.
         """
-        self._X, self._Y, self._seed = np.asarray(own.X), np.asarray(own.Y), seed
-        self.strategy, self._start = rows.strategy, first
-        self.num_data = self._num_rows = int(rows.num_rows)
+        self._X, self._Y, self._seed = *map(np.asarray, own), seed
+        self.strategy, self._start = strategy, first
+        self.num_data = self._num_rows = int(rows[0])
         self._size = min(size, self._num_rows)
         self._step, self._pass, self._order = 0, -1, np.arange(self._num_rows)
         order = np.random.default_rng(seed).permutation(self._num_rows)
         self.watched = self._rows(np.sort(order[:WATCHED_ROWS]))
-        self.identity = {"data": rows.identity, "batch_size": size, "seed": seed}
+        self.identity = {"data": rows, "batch_size": size, "seed": seed}
 
     def go_to(self, step: int) -> None:
         self._step = step

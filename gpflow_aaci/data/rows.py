@@ -210,7 +210,7 @@ class Arrays(Data):
         return found
 
     def batches(self, size: int, seed: int) -> Batches:
-        return BatchesOfArrays(self, self, 0, size, seed)
+        return BatchesOfArrays(self.rows, 0, self.identity, size, seed)
 
 
 def _added(one: Any, other: Any) -> Any:

@@ -82,6 +82,7 @@ class Shard(Data):
 
     def batches(self, size: int, seed: int) -> Batches:
         if isinstance(self._own, Arrays):
-            return BatchesOfArrays(self._own, self, self.first, size, seed)
+            of_all = self.first, self.identity, size, seed
+            return BatchesOfArrays(self._own.rows, *of_all, self.strategy)
         batches = together(self.strategy, lambda: self._own.batches(size, seed))
         return batches.on_workers(self.strategy)

@@ -246,7 +246,7 @@ def _as_optimizer(objective: Objective, optimizer: Any) -> Stepper:
             f'optimizer must be {accepted} where objective is "{objective}". '
             f"Found: {type(optimizer).__name__}."
         )
-    if in_closed_form:
+    if objective == "augmented":
         return optimizer or AlternatingOptimizer()
     return JointAscent(objective, _TERMS[objective], optimizer)
 

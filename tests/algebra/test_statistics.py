@@ -10,7 +10,7 @@ from gpflow_aaci import AugmentedSVGP, likelihoods
 from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.algebra.projection import marginals
 from gpflow_aaci.algebra.statistics import Statistics, statistics
-from gpflow_aaci.algebra.terms import Term, augmented, augmented_at, standard
+from gpflow_aaci.algebra.terms import Term, augmented, standard
 from gpflow_aaci.augmentation import (
     aux_posterior_c,
     expected_auglik_potential_and_precision,
@@ -25,7 +25,6 @@ C = RNG.uniform(0.2, 2.0, size=(N, L))
 TERMS = {
     "standard": standard,
     "augmented": augmented,
-    "augmented at c": lambda likelihood: augmented_at(likelihood, tf.constant(C)),
 }
 
 

@@ -192,7 +192,7 @@ def test_gradients_in_the_parameters_are_those_of_the_value(name: str, ratio: fl
         assert gradient == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
 
 
-def test_standard_elbo_stays_below_the_evidence_of_nearly_noise_free_data() -> None:
+def test_elbo_stays_below_the_evidence_of_nearly_noise_free_data() -> None:
     """
     Student-t data of one latent value f ~ N(0, 1), at q = prior, where the KL is 0.
 
