@@ -11,7 +11,8 @@ from ..identity import shifted
 from ..workers import of_each_worker, sum_over_workers, together, worker_index
 from .batches import Batches, BatchesOfArrays
 from .datasets import check_num_data
-from .rows import Arrays, Data, Rows
+from .expected import Rows
+from .rows import Arrays, Data
 
 
 class Shard(Data):

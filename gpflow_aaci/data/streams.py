@@ -92,8 +92,8 @@ class Stream(Data):
             start += len(X)
         X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
         as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
-        rows = (tf.constant(part[as_drawn]) for part in (X, Y))
-        found = Arrays(*rows, self.num_data, self.progress)
+        drawn = tf.constant(X[as_drawn]), tf.constant(Y[as_drawn])
+        found = Arrays(*drawn, self.num_data, self.progress)
         found.log = self.log
         return found
 

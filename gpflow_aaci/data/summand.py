@@ -25,7 +25,8 @@ class Compiled:
         :param add_seconds: is told how long tracing took.
         """
         self._function = tf.function(function, input_signature=signature, autograph=False)
-        self._add_seconds, self._concrete = add_seconds, None
+        self._add_seconds = add_seconds
+        self._concrete: Any = None
 
     def trace(self) -> Any:
         """Compile now, unless that has been done; what the function returns, as specs."""

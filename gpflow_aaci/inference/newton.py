@@ -139,8 +139,10 @@ def maximise(
         if sums_of.coupling is None:
             return (found,)
 
+        coupling_at = sums_of.coupling
+
         def coupled_mean() -> tf.Tensor:
-            coupling = sums_of.coupling(best)
+            coupling = coupling_at(best)
             mu = best.mu + part * coupled_step(
                 best.mu, ahead.in_mean, ahead.in_covariance, coupling
             )

@@ -35,5 +35,4 @@ def evaluators(
 
     if batches.is_shared:
         return objective, nll
-    compiled = (tf.function(function, autograph=False) for function in (objective, nll))
-    return tuple(compiled)  # type: ignore[return-value]
+    return tf.function(objective, autograph=False), tf.function(nll, autograph=False)
