@@ -381,7 +381,7 @@ def test_a_fit_finds_a_signal_that_was_guessed_far_too_small() -> None:
 def test_a_wrong_guess_of_the_noise_alone_moves_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise and signal a hundred times as large gain, but the noise alone gains more."""
     ours, _ = waves(1.0, 1.0, noise=1e-3)
-    monkeypatch.setattr(inference.climb, "along_units", lambda *args: None)
+    monkeypatch.setattr(inference.rescues, "along_units", lambda *args: None)
     assert ours == waves(1.0, 1.0, noise=1e-3)[0]
 
 

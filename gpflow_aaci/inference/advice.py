@@ -10,7 +10,8 @@ from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
 from ..models import AugmentedModel, AugmentedVGP
-from .units import NO_SIGNAL, noise_and_signal, parts_of
+from .rescues import noise_and_signal, parts_of
+from .settings import SETTINGS
 
 _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
 _FARTHEST = 100.0  # ranges of an input, for a lengthscale
@@ -63,7 +64,7 @@ def _of_inputs(X: AnyNDArray) -> Iterator[str]:
 def _of_signal(model: AugmentedModel) -> Iterator[str]:
     noise, signal = noise_and_signal(model)
     # A mean function of X may explain all that there is.
-    if isinstance(model.mean_function, Constant) and noise > NO_SIGNAL * signal:
+    if isinstance(model.mean_function, Constant) and noise > SETTINGS.no_signal * signal:
         yield (
             "f explains next to nothing of Y: its standard deviation is "
             f"{signal:.2g} beside noise of {noise:.2g}. Either X says nothing of Y, or another "

@@ -15,11 +15,10 @@ from ..checkpoints import check_same_program, describe, latest_checkpoint, save_
 from ..data import PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, schedule
+from .climb import CONVERGED, Climb
+from .objective import schedule
 from .profile import Profile
-
-_CHECKPOINT_EVERY = 10  # iterations
-_MANY = 100.0
+from .settings import SETTINGS
 
 
 class FitProgress(NamedTuple):
@@ -125,7 +124,7 @@ def fit_collapsed(
 
         def keep() -> None:
             if directory is not None:
-                number = state.stretch * MOST_ITERATIONS + state.iteration
+                number = state.stretch * SETTINGS.most_iterations + state.iteration
                 save_checkpoint(directory, number, run, state.write, strategy)
                 rows.log.clear()
 
@@ -138,7 +137,7 @@ def fit_collapsed(
                     state = climb.step(stretch, state)
                     climb.move_to(state)
                     say(stretch.rows)
-                    if state.iteration % _CHECKPOINT_EVERY == 0 and not state.reason:
+                    if state.iteration % SETTINGS.checkpoint_iterations == 0 and not state.reason:
                         keep()
                 state = climb.end(stretch, state)
                 keep()
@@ -162,9 +161,10 @@ def _check_jitter(model: AugmentedModel) -> None:
     """Warn where the jitter, which has a unit, is no small part of the kernel's variance."""
     jitter = default_jitter()
     variance = float(tf.reduce_max(model.prior_variance()))
-    if variance < _MANY * jitter:
+    least = SETTINGS.least_jitter_ratio
+    if variance < least * jitter:
         warnings.warn(
-            f"the kernel's variance is {variance:.2g} after the fit, no more than {_MANY:g} times "
+            f"the kernel's variance is {variance:.2g} after the fit, no more than {least:g} times "
             f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
             "for that jitter: give it another, or lower gpflow.config.default_jitter().",
             stacklevel=3,
@@ -192,7 +192,7 @@ def polish(
     check_same_program(model, "polish", max_steps=max_steps)
     rows = as_data(model.expected_data, data, progress)
     progress = progress and rows.is_chief
-    least_gain = 1e-3 * INNER_TOLERANCE * float(rows.num_data)
+    least_gain = SETTINGS.polish_tolerance * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
         q = model.whitened_q(model.whitening())

@@ -1,5 +1,5 @@
 """
-The unit of y.
+What a fit tries besides its climb, where noise and signal were guessed in another unit than y's.
 
 Where y is large or small against a first guess of noise and signal, the noise soon explains all,
 and the bound is flat in what the signal could: a fit would end there. y, the noise's scale and the
@@ -15,11 +15,12 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 
+from ..algebra.gaussian import Gaussian
 from ..models import AugmentedModel
 from .coordinates import Coordinates
-
-STEP = np.log(100.0)  # a factor that no careful guess is wrong by
-NO_SIGNAL = 10.0  # of noise over signal: from here on f explains next to nothing
+from .objective import Objective, Stretch
+from .quasi_newton import Point
+from .settings import SETTINGS
 
 _Powers = list[tuple[gpflow.Parameter, float]]
 
@@ -30,6 +31,51 @@ class Lines(NamedTuple):
     both: AnyNDArray  # noise and signal
     noise: AnyNDArray  # alone
     signal: AnyNDArray  # alone
+
+
+def in_other_units(
+    objective: Objective, stretch: Stretch, point: Point, q: Gaussian
+) -> tuple[Point, Gaussian]:
+    """Where to begin the climb: at ``point``, or where y is in another unit than was guessed."""
+    lines = along_units(objective.model, objective.coordinates)
+    if lines is None:
+        return point, q
+    best, q_best, far = point, q, 0.0
+    for step in (np.log(SETTINGS.unit_factor), -np.log(SETTINGS.unit_factor)):
+        while abs(far) < SETTINGS.farthest_unit:
+            x = point.x + (far + step) * lines.both
+            there, q_there = objective.evaluate(stretch, x, q_best)
+            if not (there.value > best.value and np.all(np.isfinite(there.gradient))):
+                break
+            best, q_best, far = there, q_there, far + step
+        if far:
+            break
+    if far:  # unless only the noise had been guessed wrong
+        noise, _ = objective.evaluate(stretch, point.x + far * lines.noise, q)
+        if noise.value >= best.value:
+            return point, q
+    return best, q_best
+
+
+def with_more_signal(
+    objective: Objective, stretch: Stretch, point: Point, q: Gaussian, least_gain: float
+) -> tuple[Point, Gaussian] | None:
+    """
+    A way off the plateau where noise explains everything: signal of the size of the noise.
+
+    :param least_gain: nats by which it must be better.
+    :return: None where there is no such plateau, or signal is no better.
+    """
+    lines = along_units(objective.model, objective.coordinates)
+    if lines is None:
+        return None
+    objective.coordinates.unpack(point.x)
+    noise, signal = noise_and_signal(objective.model)
+    if not noise > SETTINGS.no_signal * signal > 0.0:
+        return None
+    there = objective.evaluate(stretch, point.x + np.log(noise / signal) * lines.signal, q)
+    is_better = there[0].value > point.value + least_gain
+    return there if is_better and np.all(np.isfinite(there[0].gradient)) else None
 
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:

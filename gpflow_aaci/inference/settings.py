@@ -1,0 +1,39 @@
+"""The rules of thumb of ``fit`` and ``fit_collapsed``, each with the run that measured it."""
+
+from typing import NamedTuple
+
+
+class FitSettings(NamedTuple):
+    """
+    What decides how a fit goes. Runs are named by their file in ``configs/``.
+
+    "chosen" is said of what no kept run has compared with another value.
+    """
+
+    # ---- q at fixed hyperparameters ----
+    inner_tolerance: float = 1e-6  # nats a datum that one more step on q must gain; small_data
+    polish_tolerance: float = 1e-9  # the same of ``polish``; chosen
+
+    # ---- subsets of the rows ----
+    first_subset: int = 1_000  # rows; time_to_nll
+    growth: int = 4  # how much larger each further subset is; time_to_nll
+    rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype10k
+    largest_subset: int = 100_000  # rows that are copied into memory; streaming
+    float32_rows: int = 4_000  # where products of size N·M² begin to be in float32; time_to_nll
+
+    # ---- the end ----
+    subset_tolerance: float = 3e-4  # nats a datum that the last iterations must gain; time_to_nll
+    last_iterations: int = 3  # that must gain the tolerance together; time_to_nll
+    most_iterations: int = 1_000  # on the same rows; chosen
+
+    # ---- what is tried besides the climb ----
+    unit_factor: float = 100.0  # between two units of y that are tried; chosen
+    farthest_unit: float = 50.0  # logarithm of the last unit that is tried; chosen
+    no_signal: float = 10.0  # noise over signal beyond which f explains next to nothing; small_data
+    least_jitter_ratio: float = 100.0  # kernel variance over jitter below which it warns; chosen
+
+    # ---- checkpoints ----
+    checkpoint_iterations: int = 10  # between two checkpoints; streaming
+
+
+SETTINGS = FitSettings()
