@@ -277,7 +277,7 @@ ADAM = gpflow.keras.tf_keras.optimizers.Adam
         ),
         (
             {"objective": "predictive", "early_stopping": EarlyStopping("augmented")},
-            r'metric must be "predictive" or "nll"\. Found: \'elbo\'',
+            r'metric must be "predictive" or "nll"\. Found: \'augmented\'',
         ),
     ],
 )

@@ -599,7 +599,7 @@ BAD: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], str]] = {
     "rows": (lambda: ((ROWS[0][1:], ROWS[1]), {}), "N"),
     "none": (lambda: ((ROWS[0][:0], ROWS[1][:0]), {}), "at least one row"),
     "no pair": (lambda: (ROWS[0], {}), "data must be a pair"),
-    "nothing": (lambda: (None, {}), "data must be a pair"),
+    "nothing": (lambda: (None, {}), "data must be given"),
     "NaN in a later batch": (
         lambda: (tf.data.Dataset.from_tensor_slices(spoilt(ROWS, np.nan)).batch(2), {}),
         "batch 1 of data: Y must be finite",

@@ -74,7 +74,8 @@ class Data(abc.ABC):
 
     def total(self, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """num_data/rows · the sum over all workers of what are sums over the rows of this one."""
-        return [self.scale * part for part in sum_over_workers(self.strategy, sums)]
+        scale = self.scale
+        return [scale * part for part in sum_over_workers(self.strategy, sums)]
 
     def mean(self, function: Callable[..., Any], *args: Any) -> Any:
         """The mean over all rows of what ``function`` sums."""

@@ -71,7 +71,7 @@ class Objective:
         precision: float = 1.0,
         max_steps: int = 20,
     ) -> tuple[Point, Gaussian]:
-        """The profile at x on the rows of the stretch, and the best q there, sought from ``q`` on."""
+        """The profile at x on the rows of the stretch, and the best q there, begun at ``q``."""
         self.evaluations += 1
         self.coordinates.unpack(x)
         if self._in_use[0] != stretch.rows:
