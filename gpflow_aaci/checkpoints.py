@@ -21,7 +21,8 @@ from gpflow.config import default_float, default_jitter
 
 from .data.passes import flush
 from .identity import facts, shown_value
-from .models import AugmentedModel, heed_trainable
+from .mirrored import heed_trainable
+from .models import AugmentedModel
 from .workers import check_agreement, is_chief, num_workers, together
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
@@ -158,7 +159,7 @@ def check_same_program(model: AugmentedModel, call: str, **options: Any) -> None
     :raises ValueError: on every worker, unless all make the same call with models that are the
         same, in what is learnt, too.
     """
-    heed_trainable(model)
+    heed_trainable(model.variables)
     if num_workers(model.strategy) > 1:
         values = {
             f"the value of {path}": shown_value(parameter.numpy())

@@ -33,14 +33,6 @@ _CONNECT = 3.0  # seconds in which a worker that is there takes a call
 _DYING = 10.0  # seconds in which one that is killed is gone
 
 
-def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
-    """That whose scope they were made in; of none, the one whose scope we are in."""
-    for variable in variables:
-        if isinstance(variable, tf.distribute.DistributedValues):
-            return variable.distribute_strategy
-    return ONE_PROCESS if variables else tf.distribute.get_strategy()
-
-
 def is_single(strategy: tf.distribute.Strategy) -> bool:
     """Whether it is of one process with one device."""
     return bool(strategy.num_replicas_in_sync == 1)

@@ -17,6 +17,7 @@ ORDER = [
     "progress",
     "identity",
     "workers",
+    "mirrored",
     "special",
     "inverse_laplace",
     "distributions.parameters",
@@ -232,3 +233,10 @@ def late():
     assert set(imports("likelihoods", "from .base import x", is_package=True)) == {
         "likelihoods.base"
     }
+
+
+@pytest.mark.parametrize("folder", ["inference", "models"])
+def test_what_steps_and_fits_knows_nothing_of_several_machines(folder: str) -> None:
+    """That is behind ``data``, which hands in sums, and ``mirrored``."""
+    for path in (ROOT / folder).glob("*.py"):
+        assert "workers" not in path.read_text(), path.name

@@ -11,7 +11,14 @@ datasets of files.
 from .batches import Batches
 from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
 from .door import StepData, as_arrays, as_data, check_step_data
-from .expected import Expected, Rows, check_pair, checked_rows, refuse_where_kept, refuse_workers
+from .expected import (
+    Expected,
+    Rows,
+    check_pair,
+    checked_rows,
+    refuse_if_distributed,
+    refuse_where_kept,
+)
 from .parquet import from_parquet
 from .passes import PassLog
 from .rows import Arrays, Data
@@ -38,7 +45,7 @@ __all__ = [
     "from_parquet",
     "is_endless",
     "over_batches",
+    "refuse_if_distributed",
     "refuse_where_kept",
-    "refuse_workers",
     "untuned",
 ]

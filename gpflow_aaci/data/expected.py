@@ -83,7 +83,7 @@ def refuse_where_workers_keep(expected: Expected) -> None:
         )
 
 
-def refuse_workers(expected: Expected, call: str) -> None:
+def refuse_if_distributed(expected: Expected, call: str) -> None:
     """
     :raises ValueError: where there are several workers, whose rows ``call`` does not sum over.
     """

@@ -17,7 +17,8 @@ from ..algebra.projection import Projection, marginals, to_q
 from ..algebra.statistics import stepped_in_turn
 from ..algebra.terms import augmented
 from ..data import Data
-from ..models import AugmentedModel, hyperparameters, local
+from ..mirrored import local
+from ..models import AugmentedModel, hyperparameters
 from ..validation import check_finite, require
 from .bound_gradient import Recorded, bound_gradient, log_prior_gradient, recorded
 from .optimizers import check_step_size, finite_q

@@ -107,7 +107,7 @@ def fit(
     )
     elbo, bound = map(float, model.objectives(rows, standard, augmented))
     X, _ = next(rows.chunks())
-    said = tuple(advice(model, X.numpy())) if len(X) else ()  # other workers have rows
+    said = tuple(advice(model, X.numpy())) if len(X) else ()  # other processes have rows
     return Fit(**found, elbo=elbo, gap=elbo - bound, warnings=said)
 
 

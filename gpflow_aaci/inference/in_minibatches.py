@@ -35,7 +35,7 @@ _REASON = "all steps were made, the last ones the smallest"
 def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
     """
     Whether rows times classes are more than ``MANY``: of arrays or frames, no dataset; of those of
-    all workers.
+    all processes.
     """
     if not isinstance(model.likelihood, LogisticSoftmax) or model.own_data is not None:
         return False

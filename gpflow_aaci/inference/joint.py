@@ -6,7 +6,8 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 from ..data import Data
-from ..models import AugmentedModel, hyperparameters, local
+from ..mirrored import local
+from ..models import AugmentedModel, hyperparameters
 from ..models.bounds import TermOf
 from .stepper import Stepper
 

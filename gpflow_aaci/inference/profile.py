@@ -23,7 +23,8 @@ from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import standard
 from ..data import Arrays, Compiled, Data, Summand
-from ..models import AugmentedModel, local
+from ..mirrored import local
+from ..models import AugmentedModel
 from .bound_gradient import bound_gradient, log_prior_gradient, recorded
 from .newton import Maximum, Sums, coupling_sum, maximise, newton_sums, safer_sums
 

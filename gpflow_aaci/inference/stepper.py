@@ -11,9 +11,9 @@ from gpflow.keras import tf_keras
 from ..algebra.gaussian import Gaussian
 from ..checkpoints import check_same_program_once
 from ..data import Data, StepData, as_data, check_step_data
+from ..mirrored import ascend, build
 from ..models import AugmentedModel, check_model, refresh_posteriors
 from ..validation import Check, check_finite, require
-from ..workers import strategy_of
 
 # Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
@@ -132,8 +132,7 @@ def build_slots(
     if optimizer not in _BUILT_FOR:
         elsewhere = getattr(optimizer, "built", getattr(optimizer, "_built", False))
         if not elsewhere:
-            with tf.init_scope(), strategy_of(variables).scope():
-                optimizer.build(variables)
+            build(optimizer, variables)
         _BUILT_FOR[optimizer] = [] if elsewhere else [weakref.ref(v) for v in variables]
     known = [reference() for reference in _BUILT_FOR[optimizer]]
     foreign = [v.name for v in variables if not any(v is other for other in known)]
@@ -143,16 +142,3 @@ def build_slots(
             "other trainable parameters of this one. Found variables that it does not know: "
             f"{foreign}."
         )
-
-
-def ascend(
-    optimizer: tf_keras.optimizers.Optimizer,
-    gradients: Sequence[tf.Tensor],
-    variables: Sequence[tf.Variable],
-) -> None:
-    """A step along gradients that every device of all workers has whole."""
-    strategy = strategy_of(variables)
-    of_each = float(strategy.num_replicas_in_sync)  # whose gradients it adds up
-    pairs = list(zip(gradients, variables, strict=True))
-    # Negated on each device, or they would be tensors of the first alone.
-    strategy.run(lambda: optimizer.apply_gradients([(-g / of_each, v) for g, v in pairs]))

@@ -18,7 +18,7 @@ from gpflow.models.util import InducingVariablesLike
 from gpflow.utilities import parameter_dict
 
 from ..algebra.gaussian import Gaussian, unwhiten
-from ..data import as_data, refuse_workers
+from ..data import as_data, refuse_if_distributed
 from ..identity import facts
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
@@ -89,7 +89,7 @@ def update(
     """
     _check_model(model)
     check_count("max_steps", max_steps, 1)
-    refuse_workers(model.expected_data, "update")
+    refuse_if_distributed(model.expected_data, "update")
     rows = as_data(model.expected_data, data, progress, unscaled=True)
     Z = None if inducing_variable is None else new_points(model, inducing_variable)
     has_learnt = not _is_untouched(model)

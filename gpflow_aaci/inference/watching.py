@@ -1,4 +1,4 @@
-"""How a run is evaluated: its objective on some rows, and the NLL of others; of all workers."""
+"""How a run is evaluated: its objective on some rows, and the NLL of others."""
 
 from collections.abc import Callable
 

@@ -4,7 +4,7 @@ from .mixture import MixtureVGP
 from .posteriors import refresh_posteriors
 from .shared import check_model
 from .svgp import AugmentedSVGP
-from .variables import heed_trainable, hyperparameters, local
+from .variables import hyperparameters
 from .vgp import AugmentedVGP
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
@@ -15,8 +15,6 @@ __all__ = [
     "AugmentedVGP",
     "MixtureVGP",
     "check_model",
-    "heed_trainable",
     "hyperparameters",
-    "local",
     "refresh_posteriors",
 ]
