@@ -13,7 +13,7 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray, RegressionData
 
-from ..identity import rows_digest
+from ..identity import rows_digest, unordered_digest
 from ..progress import progress_bar
 from . import datasets
 from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
@@ -170,21 +170,24 @@ class Stream(Data):
         """
         self._dataset, self.progress = dataset, progress
         first = OnePass(model, dataset, progress, unscaled)
-        self.digest, rows = np.zeros(2, np.uint64), 0
+        self.digest, self._unordered, rows = np.zeros(2, np.uint64), np.zeros(2, np.uint64), 0
         for X, Y in first:
             self.digest += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
+            self._unordered += unordered_digest(X.numpy(), Y.numpy())
             rows += len(X)
         self.num_rows, self.num_data = first.num_rows, first.num_data
 
     def _chunks(self) -> Iterator[Rows]:
-        rows = 0
-        for chunk in in_chunks(map(as_rows, read("data", self._dataset))):
-            rows += len(chunk[0])
-            yield chunk
-        if rows != self.num_rows:
+        rows, unordered = 0, np.zeros(2, np.uint64)
+        for X, Y in in_chunks(map(as_rows, read("data", self._dataset))):
+            rows += len(X)
+            unordered += unordered_digest(X.numpy(), Y.numpy())
+            yield X, Y
+        if rows != self.num_rows or np.any(unordered != self._unordered):
+            others = "" if rows != self.num_rows else " with other values"
             raise ValueError(
-                "data must have the same rows in every pass. "
-                f"Found: {self.num_rows} in the first, {rows} in a later one."
+                "data must have the same rows in every pass, in whatever order. "
+                f"Found: {self.num_rows} in the first, {rows}{others} in a later one."
             )
 
     def taken(self, numbers: AnyNDArray) -> Data:
