@@ -21,11 +21,13 @@ from ..checkpoints import (
 from ..data import as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from ..workers import is_chief
+from ..workers import any_worker, is_chief
 from .climb import CONVERGED, INNER_TOLERANCE, MOST_ITERATIONS, Climb, schedule
 from .profile import Profile
 
 _CHECKPOINT_EVERY = 10  # iterations
+_CHECKPOINT_SECONDS = 10.0  # after which a checkpoint is due at the end of the next iteration
+_clock = time.monotonic
 _MANY = 100.0
 
 
@@ -94,9 +96,10 @@ def fit_collapsed(
     :param tolerance: nats per datum that the last three iterations on all rows must gain.
     :param callback: called when all is compiled and, with the model up to date, after every
         iteration. What it raises ends the fit with what has been learnt, as Ctrl-C does.
-    :param checkpoint_dir: a checkpoint is kept there after every stretch and every ten iterations,
-        and the same call goes on from it. Of rows that are passed over in chunks, every pass since
-        then is kept, too: a process killed at any moment loses the pass that it was at.
+    :param checkpoint_dir: a checkpoint is kept there after every stretch, every ten iterations and
+        the first iteration that ends ten seconds after the last one, and the same call goes on from
+        it. Of rows that are passed over in chunks, every pass since then is kept, too: a process
+        killed at any moment loses the pass that it was at.
     :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, and a checkpoint that is damaged or of another run, before
         anything is changed.
@@ -141,13 +144,17 @@ def fit_collapsed(
             climb.move_to(state)
             say(0)
             for stretch in () if is_finished else stretches[state.stretch :]:
+                kept_at = _clock()  # or nothing has been found so far that could be lost
                 state = climb.onto(stretch, state)
                 while not state.reason:
                     state = climb.step(stretch, state)
                     climb.move_to(state)
                     say(stretch.rows)
-                    if state.iteration % _CHECKPOINT_EVERY == 0 and not state.reason:
+                    is_due = state.iteration % _CHECKPOINT_EVERY == 0
+                    is_due = is_due or _clock() - kept_at >= _CHECKPOINT_SECONDS
+                    if not state.reason and any_worker(strategy, is_due):
                         keep()
+                        kept_at = _clock()
                 state = climb.end(stretch, state)
                 keep()
         finally:  # also where the user interrupts: never in the middle of a line search
