@@ -1,7 +1,9 @@
 """Minibatches: of arrays, shuffled anew in every pass; of a dataset, in its own order."""
 
 import abc
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +17,7 @@ from .rows import Arrays, Model, known_num_data, refuse_where_kept
 from .shards import Shard, refuse_where_workers_keep
 
 WATCHED_ROWS = 2_000
+_FIRST = "first_batches.npz"
 
 StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
 """A batch (X, Y), an iterator of batches, or None for a model that keeps its data."""
@@ -48,8 +51,14 @@ class Batches(abc.ABC):
 
     watched: RegressionData | None = None  # some rows, on which the bound is watched
     num_data: int | None = None  # rows in all, for a model that has been told none
-    iterator: Any = None  # that ``tf.train.Checkpoint`` keeps, where there is one
+    iterator: Any = None  # that ``tf.train.Checkpoint`` keeps, where it can
     identity: dict[str, Any]  # of the run, for checkpoints; what JSON keeps
+
+    def write(self, folder: Path) -> None:  # noqa: B027, as most have nothing to store
+        """Store what of the batches a new process could not find again, for a checkpoint."""
+
+    def read(self, folder: Path) -> None:  # noqa: B027
+        """Take up what :meth:`write` has stored there, if anything."""
 
     @abc.abstractmethod
     def go_to(self, step: int) -> None:
@@ -68,6 +77,7 @@ def as_batches(
     batch_size: int,
     seed: int,
     strategy: tf.distribute.Strategy | None = None,
+    resumable: bool = False,
 ) -> Batches:
     """
     What ``train`` steps on.
@@ -76,6 +86,7 @@ def as_batches(
     :param batch_size, seed: of the minibatches of arrays.
     :param strategy: on whose workers are rows, those of each being given to it. Batches of arrays
         are then those of one process with all rows, of which this worker has some or none.
+    :param resumable: whether checkpoints are to say which batch is the next one.
     :raises ValueError: for bad data, and a dataset of unknown length for a model that has been
         told none.
     """
@@ -85,7 +96,9 @@ def as_batches(
     if model.keeps_data:
         return _AllRows(model)
     if isinstance(data, tf.data.Dataset):
-        batches = together(strategy, lambda: _OfDataset(model, data, num_workers(strategy)))
+        batches = together(
+            strategy, lambda: _OfDataset(model, data, num_workers(strategy), resumable)
+        )
         if batches.num_data is not None:
             batches.num_data = int(of_each_worker(strategy, [batches.num_data]).sum())
         return batches
@@ -150,10 +163,13 @@ class _OfDataset(Batches):
     The batches of one iterator, the first of which are watched, too.
 
     Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
-    that two of them would make the order a matter of chance.
+    that two of them would make the order a matter of chance. A dataset that shuffles without a seed
+    begins with other batches in every process: its first ones are stored in checkpoints.
     """
 
-    def __init__(self, model: Model, dataset: tf.data.Dataset, num_workers: int) -> None:
+    def __init__(
+        self, model: Model, dataset: tf.data.Dataset, num_workers: int, resumable: bool
+    ) -> None:
         """
         :raises ValueError: for what is no dataset of batches, and an empty one.
         """
@@ -163,30 +179,63 @@ class _OfDataset(Batches):
         self.num_data = rows if known is None else None
         # Each worker has a part of every batch, and of what is watched.
         self.identity = {"data": str(dataset.element_spec), "workers": num_workers}
-        self.iterator = iter(untuned(dataset))
+        self._iterator = iter(untuned(dataset))
         self._step = 0
-        self._skips = num_workers > 1  # for a checkpoint is of the chief's iterator alone
+        self._stores_first = num_workers == 1 and _shuffles_without_a_seed(dataset)
+        # A checkpoint is of the chief's iterator alone; of a Python generator's, there is none.
+        self._skips = num_workers > 1
+        if resumable and num_workers == 1 and not _can_be_stored(self._iterator):
+            self._skips = True
+            self.identity["way to go on"] = "skipping batches"
+        self.iterator = None if self._skips else self._iterator
         most = min(WATCHED_ROWS, rows)
         self._first: list[RegressionData] = []
         while sum(len(X) for X, _ in self._first) < most:
-            batch = next(self.iterator, None)
+            batch = next(self._iterator, None)
             if batch is None:
                 break
             self._first.append(batch)
         check_not_empty("data", len(self._first))
+        self._watch(most)
+
+    def _watch(self, most: int) -> None:
         parts = zip(*self._first, strict=True)
         self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
+
+    def write(self, folder: Path) -> None:
+        if self._stores_first:
+            np.savez(folder / _FIRST, *(part.numpy() for batch in self._first for part in batch))
+
+    def read(self, folder: Path) -> None:
+        if not (folder / _FIRST).is_file():
+            return
+        with np.load(folder / _FIRST) as arrays:
+            parts = [tf.constant(arrays[f"arr_{number}"]) for number in range(len(arrays))]
+        assert self.watched is not None
+        self._first = list(zip(parts[::2], parts[1::2], strict=True))
+        self._watch(len(self.watched[0]))
+        self._stores_first = True
 
     def go_to(self, step: int) -> None:
         """The iterator is where a checkpoint has put it; this is about the first batches."""
         self._step = step
         for _ in range(step - len(self._first) if self._skips else 0):
-            next(self.iterator)
+            next(self._iterator, None)
 
     def __next__(self) -> RegressionData:
         step = self._step
         self._step += 1
-        return self._first[step] if step < len(self._first) else next(self.iterator)
+        return self._first[step] if step < len(self._first) else next(self._iterator)
+
+
+def _can_be_stored(iterator: Any) -> bool:
+    """Whether ``tf.train.Checkpoint`` can write where it is, which only an attempt can tell."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            tf.train.Checkpoint(iterator=iterator).write(str(Path(folder) / "iterator"))
+        except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError):
+            return False
+    return True
 
 
 def _num_rows(data: tf.data.Dataset) -> int:
@@ -213,4 +262,17 @@ def _num_rows(data: tf.data.Dataset) -> int:
 
 def _repeats(data: tf.data.Dataset) -> bool:
     """Whether ``repeat`` is anywhere in the pipeline."""
-    return "Repeat" in type(data).__name__ or any(_repeats(source) for source in data._inputs())
+    return any("Repeat" in type(part).__name__ for part in _pipeline(data))
+
+
+def _shuffles_without_a_seed(data: tf.data.Dataset) -> bool:
+    """Whether a ``shuffle`` anywhere in the pipeline draws another order in every process."""
+    seeds = [(getattr(p, "_seed", 1), getattr(p, "_seed2", 1)) for p in _pipeline(data)]
+    return any(int(seed) == int(seed2) == 0 for seed, seed2 in seeds)
+
+
+def _pipeline(data: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    """The dataset and all that it is made of."""
+    yield data
+    for source in data._inputs():
+        yield from _pipeline(source)

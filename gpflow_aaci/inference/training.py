@@ -109,7 +109,8 @@ def train(
     options |= {f"{path} of the optimizer": fact for path, fact in settings.items()}
     check_same_program(model, "train", **options)
     progress = progress and is_chief(strategy)
-    batches = as_batches(model, data, batch_size, seed, strategy)
+    resumable = checkpoint_dir is not None
+    batches = as_batches(model, data, batch_size, seed, strategy, resumable)
     test = None
     if test_data is not None:
         test = together(strategy, lambda: _checked_test_data(model, test_data))
@@ -268,7 +269,7 @@ class _Kept:
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
         self.strategy = model.strategy
-        if batches.iterator is not None and num_workers(self.strategy) == 1:
+        if batches.iterator is not None:
             objects["iterator"] = batches.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}
@@ -293,6 +294,7 @@ class _Kept:
                 raise OSError(None, error.message) from error
             (folder / _HISTORY).write_text(json.dumps(history))
             (folder / _OBJECTIVE).write_text(json.dumps(objective))
+            self.batches.write(folder)
 
         save_checkpoint(self.directory, step, self.run, write, self.strategy)
 
@@ -312,6 +314,7 @@ class _Kept:
         before = [variable.numpy() for variable in self.variables]
         self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
         stored = json.loads((path / _OBJECTIVE).read_text())
+        self.batches.read(path)
         try:
             check_objective(path, "objective", stored, float(self.objective()))
         except ValueError:
