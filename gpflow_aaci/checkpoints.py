@@ -75,6 +75,7 @@ def _save(directory: Path, step: int, run: Run, write: Callable[[Path], None], k
         for old in _checkpoints(directory)[:-keep]:
             shutil.rmtree(old)
     except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
         reason = error.strerror or error
         message = f"checkpoint of step {step} was not written: {reason}"
         raise OSError(error.errno, message, str(final)) from error

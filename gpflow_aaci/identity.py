@@ -2,7 +2,7 @@
 
 import enum
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,21 +48,38 @@ def rows_digest(X: AnyNDArray, Y: AnyNDArray, first: int = 0) -> AnyNDArray:
 
     Those of consecutive parts add up, in chunks and on workers; see :func:`shifted`.
     """
-    words = np.concatenate([np.asarray(part, np.float64) for part in (X, Y)], 1).view(np.uint64)
-    shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()
-    seed = np.uint64(int.from_bytes(hashlib.sha256(shape).digest()[:8], "big"))
-    factors = np.random.default_rng(0).integers(0, 2**63, words.shape[1], np.uint64) * 2 + 1
-    of_row = np.full(len(X), seed)
-    for column, factor in zip(words.T, factors, strict=True):
-        of_row += (column ^ (column >> np.uint64(29))) * factor
     sums = []
-    for number, base in enumerate(_BASES, 1):
-        mixed = (of_row ^ (of_row >> np.uint64(31))) * np.uint64(_BASES[0] ^ number << 40)
-        mixed ^= mixed >> np.uint64(27)
+    for base, hashes in zip(_BASES, _row_hashes(X, Y), strict=True):
         powers = np.full(len(X), base, np.uint64)
         powers[:1] = pow(base, first, 2**64)
-        sums.append(np.sum(mixed * np.cumprod(powers, dtype=np.uint64), dtype=np.uint64))
+        sums.append(np.sum(hashes * np.cumprod(powers, dtype=np.uint64), dtype=np.uint64))
     return np.array(sums, np.uint64)
+
+
+def unordered_digest(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
+    """
+    [2] uint64: what rows X [N, D], Y [N, P] are, in whatever order.
+
+    Those of parts add up.
+    """
+    return np.array([np.sum(of_rows, dtype=np.uint64) for of_rows in _row_hashes(X, Y)], np.uint64)
+
+
+def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:
+    """Two hashes [N] uint64 of every row X [N, D], Y [N, P], one after the other."""
+    shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()
+    seed = np.uint64(int.from_bytes(hashlib.sha256(shape).digest()[:8], "big"))
+    D, P = X.shape[1], Y.shape[1]
+    factors = np.random.default_rng(0).integers(0, 2**63, D + P, np.uint64) * 2 + 1
+    of_row = np.full(len(X), seed)
+    for part, factors_of_part in ((X, factors[:D]), (Y, factors[D:])):
+        words = np.ascontiguousarray(part, np.float64).view(np.uint64)
+        mixed = words >> np.uint64(29)
+        mixed ^= words  # in place, and a product: half the time of a sum over the columns
+        of_row += mixed @ factors_of_part
+    for number in (1, 2):
+        mixed = (of_row ^ (of_row >> np.uint64(31))) * np.uint64(_BASES[0] ^ number << 40)
+        yield mixed ^ (mixed >> np.uint64(27))
 
 
 def shifted(of_rows: AnyNDArray, first: int) -> AnyNDArray:

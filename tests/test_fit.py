@@ -1,9 +1,14 @@
 """The front door: which route it takes, what it says of it, and what it warns of."""
 
+import os
+import signal
+from typing import Any
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
@@ -72,6 +77,30 @@ def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.Monkey
     result = gpflow_aaci.fit(make(num_data=len(X)), batches, progress=False)
     assert result.converged
     assert result.history.step.iloc[-1] == 300
+
+
+def test_training_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that it has converged, though the row that it ends with would exhaust the patience."""
+    monkeypatch.setattr(front_door, "_PATIENCE", 1)
+    monkeypatch.setattr(front_door, "_LEAST_GAIN", 1e3)
+    usual, steps = front_door.train, []
+
+    def press() -> None:
+        steps.append(0)
+        if len(steps) == 150:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def pressed(*args: Any, **how: Any) -> Any:
+        task = gpflow.monitor.ExecuteCallback(press)
+        group = gpflow.monitor.MonitorTaskGroup(task)
+        return usual(*args, monitor=gpflow.monitor.Monitor(group), **how)
+
+    monkeypatch.setattr(front_door, "train", pressed)
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
+    result = gpflow_aaci.fit(make(num_data=len(X)), batches, progress=False)
+    assert result.history.step.tolist() == [100, 150]
+    assert not result.converged
+    assert result.reason == "it was interrupted"
 
 
 def test_another_objective_is_refused_by_its_name() -> None:
@@ -190,6 +219,49 @@ def test_what_is_frozen_at_its_bound_is_not_said() -> None:
     model.likelihood.df.assign(1.0 + 1e-5)
     gpflow.set_trainable(model.likelihood.df, False)
     assert advice(model, X) == []
+
+
+def test_a_transform_of_whole_vectors_bounds_no_element() -> None:
+    """The weights of a mixture of noises, of which the transform drops one."""
+    mixture = likelihoods.NoiseMixture([likelihoods.Gaussian(0.1), likelihoods.StudentT(1.0)])
+    model = make(X)
+    model.likelihood = mixture
+    assert advice(model, X) == []
+    mixture.components[1].df.assign(1.0 + 1e-5)
+    (said,) = advice(model, X)
+    assert "bound 1 " in said
+
+
+def test_each_element_of_a_vector_has_the_bound_of_its_own() -> None:
+    model = make(X)
+    ends = tfp.bijectors.Sigmoid(low=np.array([0.0, 2.0]), high=np.array([5.0, 7.0]))
+    model.likelihood.extra = gpflow.Parameter([3.0, 3.0], transform=ends)
+    assert advice(model, X) == []
+    model.likelihood.extra.assign([4.9999, 3.0])
+    (said,) = advice(model, X)
+    assert "at the bound 5 of" in said
+
+
+def test_what_fails_after_the_fit_costs_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advice and the last ELBO; the warnings say which error it was."""
+
+    def fail(*args: Any, **options: Any) -> Any:
+        raise IndexError("index -1 is out of bounds")
+
+    monkeypatch.setattr(front_door, "advice", fail)
+    monkeypatch.setattr(AugmentedSVGP, "objectives", fail)
+    model, other = make(), make()
+    result = gpflow_aaci.fit(model, (X, Y), progress=False)
+    expected = gpflow_aaci.fit_collapsed(other, (X, Y), progress=False)
+    assert result.converged
+    assert result.reason == expected.reason
+    np.testing.assert_allclose(model.q_mu, other.q_mu, rtol=1e-10)
+    of_elbo, of_advice = result.warnings
+    for said, what in ((of_elbo, "The ELBO"), (of_advice, "Advice")):
+        assert said.startswith(what)
+        assert said.endswith("could not be worked out: IndexError: index -1 is out of bounds")
+        assert said in str(result)
+    assert np.isnan(result.elbo)
 
 
 def test_the_result_says_it() -> None:

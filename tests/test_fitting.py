@@ -1,6 +1,8 @@
 """fit_collapsed, polish and the profile they climb."""
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import gpflow
 import numpy as np
@@ -12,6 +14,7 @@ import tensorflow_probability as tfp
 import gpflow_aaci
 from gpflow_aaci import inference, likelihoods
 from gpflow_aaci.data import Arrays
+from gpflow_aaci.inference import fitting
 from gpflow_aaci.inference.coordinates import Coordinates
 from gpflow_aaci.inference.profile import Profile
 from gpflow_aaci.models import hyperparameters
@@ -448,6 +451,37 @@ def test_an_interrupted_fit_keeps_its_last_iteration() -> None:
     # Within a round products are in float32.
     np.testing.assert_allclose(reached, [start, float(model.elbo(data))], rtol=1e-6)
     assert reached[1] > reached[0]
+
+
+def test_slow_iterations_are_checkpointed_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the third, a fit has lost none that ended more than a minute before."""
+    data = diabetes(300)
+
+    def stored_after(seconds: float, folder: Path) -> list[str]:
+        ticks = itertools.count(0.0, seconds)  # between two looks at the clock
+        monkeypatch.setattr(fitting, "_clock", lambda: next(ticks))
+        calls: list[int] = []
+
+        def interrupt(progress: gpflow_aaci.FitProgress) -> None:
+            calls.append(0)
+            if len(calls) == 5:
+                raise KeyboardInterrupt
+
+        model = make_model(data, likelihoods.Laplace(0.5))
+        with pytest.raises(KeyboardInterrupt):
+            gpflow_aaci.fit_collapsed(model, data, callback=interrupt, checkpoint_dir=folder)
+        return sorted(path.name for path in folder.glob("step-*"))
+
+    assert stored_after(60.0, tmp_path / "slow") == ["step-0000000002", "step-0000000003"]
+    assert stored_after(1e-3, tmp_path / "quick") == []
+    # And what the slow one has stored in the middle of its iterations is gone on from.
+    whole, again = (make_model(data, likelihoods.Laplace(0.5)) for _ in range(2))
+    expected = gpflow_aaci.fit_collapsed(whole, data)
+    found = gpflow_aaci.fit_collapsed(again, data, checkpoint_dir=tmp_path / "slow")
+    assert found.objective == expected.objective
+    np.testing.assert_array_equal(again.q_mu, whole.q_mu)
 
 
 def test_bad_arguments_are_refused_before_anything_changes() -> None:

@@ -1,10 +1,13 @@
 """Many rows of many classes: which they are, and that minibatches find what a full fit finds."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from gpflow.base import AnyNDArray
@@ -81,6 +84,77 @@ def test_a_run_that_is_killed_goes_on_in_the_part_that_it_was_at(
     )
     assert found.objective == pytest.approx(expected.objective, rel=1e-12)
     np.testing.assert_allclose(resumed.q_mu, whole.q_mu, rtol=1e-10, atol=1e-12)
+
+
+def ctrl_c_after(step: int) -> gpflow.monitor.Monitor:
+    """Presses it in the callback of that step."""
+    calls: list[int] = []
+
+    def press() -> None:
+        calls.append(0)
+        if len(calls) == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    task = gpflow.monitor.ExecuteCallback(press)
+    return gpflow.monitor.Monitor(gpflow.monitor.MonitorTaskGroup(task))
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_where_the_first_part_is_interrupted_the_second_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    X, y = three_classes(60, seed=0)
+    parts = []
+
+    def interrupted(model: Any, rows: Any, objective: str = "augmented", **how: Any) -> pd.DataFrame:
+        parts.append(objective)
+        history = [[steps, 0.1, -1.0, np.nan]] if steps else []
+        return pd.DataFrame(history, columns=["step", "seconds", objective, "nll"])
+
+    monkeypatch.setattr(in_minibatches, "train", interrupted)
+    monkeypatch.setattr(in_minibatches, "MANY", 10)
+    model = made(likelihoods.LogisticSoftmax(3), X[:10].copy(), num_data=len(X))
+    result = gpflow_aaci.fit(model, (X, y[:, None].astype(float)), progress=False)
+    assert parts == ["augmented"]
+    assert not result.converged
+    assert result.reason == "it was interrupted"
+    assert np.isfinite(result.elbo)
+    assert result.history.empty
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = three_classes(120, seed=0)
+    data = X, y[:, None].astype(float)
+    monkeypatch.setattr(in_minibatches, "_CLOSED_FORM_STEPS", 6)
+    monkeypatch.setattr(in_minibatches, "_STEPS", 4)
+    monkeypatch.setattr(in_minibatches, "MANY", 100)
+    usual = in_minibatches.train
+
+    def fitted(part: str = "", **how: Any) -> tuple[AugmentedSVGP, Any]:
+        """By ``fit``, with Ctrl-C after two steps of one part."""
+
+        def pressed(model: Any, *args: Any, objective: Any = "augmented", **options: Any) -> Any:
+            monitor = ctrl_c_after(2) if objective == part else None
+            return usual(model, *args, objective=objective, monitor=monitor, **options)
+
+        monkeypatch.setattr(in_minibatches, "train", pressed)
+        model = made(likelihoods.LogisticSoftmax(3), X[:10].copy(), num_data=len(X))
+        return model, gpflow_aaci.fit(model, data, progress=False, **how)
+
+    whole, expected = fitted()
+    assert expected.converged
+    for part in ("augmented", "standard"):
+        _, stopped = fitted(part, checkpoint_dir=tmp_path)
+        assert not stopped.converged
+        assert stopped.reason == "it was interrupted"
+    resumed, found = fitted(checkpoint_dir=tmp_path)
+    assert found.converged
+    assert found.elbo == pytest.approx(expected.elbo, rel=1e-12)
+    for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.slow

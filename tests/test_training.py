@@ -22,6 +22,7 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, EarlyStopping, train
+from gpflow_aaci.checkpoints import save_checkpoint
 from gpflow_aaci.models import AugmentedModel
 
 Batch = tuple[AnyNDArray, AnyNDArray]
@@ -248,6 +249,62 @@ def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None
     assert_same(whole, again)
     pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed.drop(columns="seconds"))
     assert (resumed.seconds.diff().dropna() > 0.0).all()
+
+
+@pytest.mark.by_default("10")
+@pytest.mark.parametrize("steps", [2, 10])  # the first 4 batches are watched
+def test_a_dataset_that_shuffles_without_a_seed_goes_on_in_a_new_process(
+    tmp_path: Path, steps: int
+) -> None:
+    """Where the rows that come first, which are watched, are others than those of the first run."""
+    tf.random.set_seed(None)  # nor has the whole program a seed
+    data = tf.data.Dataset.from_tensor_slices(wave(rows=9_000))
+
+    def run(folder: str, num_steps: int) -> tuple[AugmentedSVGP, pd.DataFrame]:
+        model = sparse()
+        model.num_data = 9_000
+        batches = data.shuffle(9_000).repeat().batch(500)
+        return model, quiet(model, batches, num_steps=num_steps, checkpoint_dir=tmp_path / folder)
+
+    run("one", steps)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    one, history = run("one", 18)
+    assert list(history.step) == [10, 18]
+    if steps == 2:  # from one checkpoint, the same batches to the end of the pass
+        two, again = run("two", 18)
+        assert_same(one, two)
+        assert list(history.augmented) == list(again.augmented)
+
+
+def from_a_generator() -> tf.data.Dataset:
+    def batches() -> Any:
+        X, Y = wave()
+        for start in range(0, N, 20):
+            yield X[start : start + 20], Y[start : start + 20]
+
+    spec = tf.TensorSpec([None, 1], tf.float64)
+    return tf.data.Dataset.from_generator(batches, output_signature=(spec, spec)).repeat()
+
+
+def test_a_generator_goes_on_where_it_was_by_skipping_batches(tmp_path: Path) -> None:
+    """TensorFlow cannot store where it is."""
+    whole, stopped, again = sparse(), sparse(), sparse()
+    history = quiet(whole, from_a_generator(), num_steps=31)
+    quiet(stopped, from_a_generator(), num_steps=17, checkpoint_dir=tmp_path, checkpoint_every=5)
+    resumed = quiet(again, from_a_generator(), num_steps=31, checkpoint_dir=tmp_path)
+    assert_same(whole, again)
+    pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed.drop(columns="seconds"))
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("")
+        raise OSError("PyFunc is stateful")
+
+    with pytest.raises(OSError, match="step 3 was not written: PyFunc is stateful"):
+        save_checkpoint(tmp_path, 3, {}, fail, tf.distribute.get_strategy())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:

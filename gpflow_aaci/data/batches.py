@@ -1,8 +1,10 @@
 """Minibatches: of arrays, shuffled anew in every pass; of a dataset, in its own order."""
 
 import abc
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +27,7 @@ from .expected import Expected, Rows
 T = TypeVar("T")
 
 WATCHED_ROWS = 2_000
+_FIRST = "first_batches.npz"
 
 
 class Batches(abc.ABC):
@@ -32,9 +35,15 @@ class Batches(abc.ABC):
 
     watched: RegressionData | None = None  # some rows, on which the objective is evaluated
     num_data: int | None = None  # rows in all, for a model that has been told none
-    iterator: Any = None  # that ``tf.train.Checkpoint`` stores, where there is one
+    iterator: Any = None  # that ``tf.train.Checkpoint`` stores, where it can
     identity: dict[str, Any]  # of the run, for checkpoints; values that JSON can hold
     strategy: tf.distribute.Strategy = ONE_PROCESS
+
+    def write(self, folder: Path) -> None:  # noqa: B027, as most have nothing to store
+        """Store what of the batches a new process could not find again, for a checkpoint."""
+
+    def read(self, folder: Path) -> None:  # noqa: B027
+        """Take up what :meth:`write` has stored there, if anything."""
 
     @abc.abstractmethod
     def go_to(self, step: int) -> None:
@@ -151,10 +160,11 @@ class BatchesOfDataset(Batches):
     The batches of one iterator, the first of which are watched, too.
 
     Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
-    that two of them would make the order a matter of chance.
+    that two of them would make the order a matter of chance. A dataset that shuffles without a seed
+    begins with other batches in every process: its first ones are stored in checkpoints.
     """
 
-    def __init__(self, expected: Expected, dataset: tf.data.Dataset) -> None:
+    def __init__(self, expected: Expected, dataset: tf.data.Dataset, resumable: bool) -> None:
         """
         :raises ValueError: for what is no dataset of batches, and an empty one.
         """
@@ -165,30 +175,63 @@ class BatchesOfDataset(Batches):
         # Each worker has a part of every batch, and of what is watched.
         workers = num_workers(expected.strategy)
         self.identity = {"data": str(dataset.element_spec), "workers": workers}
-        self.iterator = iter(untuned(dataset))
+        self._iterator = iter(untuned(dataset))
         self._step = 0
-        self._skips = workers > 1  # for a checkpoint is of the chief's iterator alone
+        self._stores_first = workers == 1 and _shuffles_without_a_seed(dataset)
+        # A checkpoint is of the chief's iterator alone, and of a Python generator's there is none.
+        self._skips = workers > 1
+        if resumable and workers == 1 and not _can_be_stored(self._iterator):
+            self._skips = True
+            self.identity["way to go on"] = "skipping batches"
+        self.iterator = None if self._skips else self._iterator
         most = min(WATCHED_ROWS, rows)
         self._first: list[RegressionData] = []
         while sum(len(X) for X, _ in self._first) < most:
-            batch = next(self.iterator, None)
+            batch = next(self._iterator, None)
             if batch is None:
                 break
             self._first.append(batch)
         check_not_empty("data", len(self._first))
+        self._watch(most)
+
+    def _watch(self, most: int) -> None:
         parts = zip(*self._first, strict=True)
         self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
+
+    def write(self, folder: Path) -> None:
+        if self._stores_first:
+            np.savez(folder / _FIRST, *(part.numpy() for batch in self._first for part in batch))
+
+    def read(self, folder: Path) -> None:
+        if not (folder / _FIRST).is_file():
+            return
+        with np.load(folder / _FIRST) as arrays:
+            parts = [tf.constant(arrays[f"arr_{number}"]) for number in range(len(arrays))]
+        assert self.watched is not None
+        self._first = list(zip(parts[::2], parts[1::2], strict=True))
+        self._watch(len(self.watched[0]))
+        self._stores_first = True
 
     def go_to(self, step: int) -> None:
         """The iterator is where a checkpoint has put it; this is about the first batches."""
         self._step = step
         for _ in range(step - len(self._first) if self._skips else 0):
-            next(self.iterator)
+            next(self._iterator, None)
 
     def __next__(self) -> RegressionData:
         step = self._step
         self._step += 1
-        return self._first[step] if step < len(self._first) else next(self.iterator)
+        return self._first[step] if step < len(self._first) else next(self._iterator)
+
+
+def _can_be_stored(iterator: Any) -> bool:
+    """Whether ``tf.train.Checkpoint`` can write where it is, which only an attempt can tell."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            tf.train.Checkpoint(iterator=iterator).write(str(Path(folder) / "iterator"))
+        except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError):
+            return False
+    return True
 
 
 def _num_rows(data: tf.data.Dataset) -> int:
@@ -215,4 +258,17 @@ def _num_rows(data: tf.data.Dataset) -> int:
 
 def _repeats(data: tf.data.Dataset) -> bool:
     """Whether ``repeat`` is anywhere in the pipeline."""
-    return "Repeat" in type(data).__name__ or any(_repeats(source) for source in data._inputs())
+    return any("Repeat" in type(part).__name__ for part in _pipeline(data))
+
+
+def _shuffles_without_a_seed(data: tf.data.Dataset) -> bool:
+    """Whether a ``shuffle`` anywhere in the pipeline draws another order in every process."""
+    seeds = [(getattr(p, "_seed", 1), getattr(p, "_seed2", 1)) for p in _pipeline(data)]
+    return any(int(seed) == int(seed2) == 0 for seed, seed2 in seeds)
+
+
+def _pipeline(data: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    """The dataset and all that it is made of."""
+    yield data
+    for source in data._inputs():
+        yield from _pipeline(source)

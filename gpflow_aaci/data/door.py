@@ -20,7 +20,7 @@ StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
 class _Own(Arrays):
     """The rows that a model keeps itself."""
 
-    def batches(self, size: int, seed: int) -> Batches:
+    def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return AllRows(self.X, self.Y)
 
 

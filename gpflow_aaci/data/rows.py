@@ -17,7 +17,15 @@ from gpflow.utilities import to_default_float
 
 from ..identity import digest, rows_digest
 from ..progress import progress_bar
-from ..workers import ONE_PROCESS, is_chief, num_workers, over_devices, sum_over_workers, together
+from ..workers import (
+    ONE_PROCESS,
+    any_worker,
+    is_chief,
+    num_workers,
+    over_devices,
+    sum_over_workers,
+    together,
+)
 from . import datasets
 from .batches import Batches, BatchesOfArrays
 from .expected import Rows
@@ -46,6 +54,10 @@ class Data(abc.ABC):
     def is_chief(self) -> bool:
         """Whether this worker shows and writes what is shown and written once."""
         return is_chief(self.strategy)
+
+    def any_worker(self, here: bool) -> bool:
+        """Whether it is so on one of the workers."""
+        return any_worker(self.strategy, here)
 
     @property
     def scale(self) -> tf.Tensor:
@@ -151,11 +163,12 @@ class Data(abc.ABC):
         """The rows of these numbers, in that order and in memory."""
 
     @abc.abstractmethod
-    def batches(self, size: int, seed: int) -> Batches:
+    def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         """
         Minibatches, for steps.
 
         :param size, seed: rows in a batch and the seed of their order, where the data are arrays.
+        :param resumable: whether checkpoints are to say which batch is the next one.
         """
 
 
@@ -210,7 +223,7 @@ class Arrays(Data):
         found.log = self.log
         return found
 
-    def batches(self, size: int, seed: int) -> Batches:
+    def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfArrays(self.rows, 0, self.identity, size, seed)
 
 

@@ -81,9 +81,9 @@ class Shard(Data):
         found.log = self.log
         return found
 
-    def batches(self, size: int, seed: int) -> Batches:
+    def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         if isinstance(self._own, Arrays):
             of_all = self.first, self.identity, size, seed
             return BatchesOfArrays(self._own.rows, *of_all, self.strategy)
-        batches = together(self.strategy, lambda: self._own.batches(size, seed))
+        batches = together(self.strategy, lambda: self._own.batches(size, seed, resumable))
         return batches.on_workers(self.strategy)

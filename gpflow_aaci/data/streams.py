@@ -8,7 +8,7 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray
 
-from ..identity import rows_digest
+from ..identity import rows_digest, unordered_digest
 from .batches import Batches, BatchesOfDataset
 from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
 from .expected import Expected, Rows, checked_rows
@@ -19,7 +19,7 @@ class Stream(Data):
     """
     The batches of a ``tf.data.Dataset``, which is one pass over the rows.
 
-    The first pass checks and counts the rows, and later ones must have as many.
+    The first pass checks and counts the rows, and later ones must have the same, in any order.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Stream(Data):
         self._expected, self._dataset, self._num_data = expected, dataset, num_data
         self.progress = progress
         self._rows: int | None = None  # until a pass has counted them
-        self._digest = np.zeros(2, np.uint64)
+        self._digest = self._unordered = np.zeros(2, np.uint64)
 
     @property
     def num_rows(self) -> int:
@@ -57,23 +57,26 @@ class Stream(Data):
         return self._first_pass() if self._rows is None else self._later_pass()
 
     def _first_pass(self) -> Iterator[Rows]:
-        rows, found = 0, np.zeros(2, np.uint64)
+        rows, found, unordered = 0, np.zeros(2, np.uint64), np.zeros(2, np.uint64)
         for X, Y in in_chunks(self._checked()):
             found += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
+            unordered += unordered_digest(X.numpy(), Y.numpy())
             rows += len(X)
             yield X, Y
         check_num_data(float(rows if self._num_data is None else self._num_data), rows, "data")
-        self._rows, self._digest = rows, found
+        self._rows, self._digest, self._unordered = rows, found, unordered
 
     def _later_pass(self) -> Iterator[Rows]:
-        rows = 0
-        for chunk in in_chunks(map(as_rows, read("data", self._dataset))):
-            rows += len(chunk[0])
-            yield chunk
-        if rows != self._rows:
+        rows, unordered = 0, np.zeros(2, np.uint64)
+        for X, Y in in_chunks(map(as_rows, read("data", self._dataset))):
+            unordered += unordered_digest(X.numpy(), Y.numpy())
+            rows += len(X)
+            yield X, Y
+        if rows != self._rows or np.any(unordered != self._unordered):
+            others = "" if rows != self._rows else " with other values"
             raise ValueError(
-                "data must have the same rows in every pass. "
-                f"Found: {self._rows} in the first, {rows} in a later one."
+                "data must have the same rows in every pass, in whatever order. "
+                f"Found: {self._rows} in the first, {rows}{others} in a later one."
             )
 
     def _checked(self) -> Iterator[Rows]:
@@ -97,5 +100,5 @@ class Stream(Data):
         found.log = self.log
         return found
 
-    def batches(self, size: int, seed: int) -> Batches:
-        return BatchesOfDataset(self._expected, self._dataset)
+    def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
+        return BatchesOfDataset(self._expected, self._dataset, resumable)

@@ -114,20 +114,23 @@ def _of_likelihood(model: AugmentedModel) -> Iterator[str]:
         if not (isinstance(parameter, gpflow.Parameter) and parameter.trainable):
             continue
         value = parameter.numpy()
-        for bound in _bounds(parameter):
-            if np.any(np.abs(value - bound) <= _AT_BOUND * (abs(bound) or _AT_BOUND)):
+        for bounds in _bounds(parameter):
+            closest = _AT_BOUND * np.where(bounds == 0.0, _AT_BOUND, np.abs(bounds))
+            reached = bounds[np.isfinite(bounds) & (np.abs(value - bounds) <= closest)]
+            if len(reached):
                 yield (
                     f"likelihood{path} is {np.array2string(value, precision=4)}, at the bound "
-                    f"{bound:.4g} of what it can be: another likelihood may suit the data better."
+                    f"{reached[0]:.4g} of what it can be: another likelihood may suit the data "
+                    "better."
                 )
 
 
-def _bounds(parameter: gpflow.Parameter) -> Iterator[float]:
-    """Finite ends of what its transform can give."""
-    if parameter.transform is None:
+def _bounds(parameter: gpflow.Parameter) -> Iterator[AnyNDArray]:
+    """Both ends of what its transform can give, of the parameter's shape; some are infinite."""
+    transform = parameter.transform
+    # A transform of whole vectors or matrices gives no element ends of its own.
+    if transform is None or transform.forward_min_event_ndims > 0:
         return
     for end in (-np.inf, np.inf):
-        unconstrained = tf.constant(end, parameter.dtype)
-        bound = float(tf.reduce_max(parameter.transform.forward(unconstrained)))
-        if np.isfinite(bound):
-            yield bound
+        unconstrained = np.full(parameter.unconstrained_variable.shape, end)
+        yield np.asarray(transform.forward(tf.constant(unconstrained, parameter.dtype)))

@@ -36,7 +36,8 @@ class AlternatingOptimizer(Stepper):
     so ``q_mu`` and ``q_sqrt`` may be trainable or not::
 
         optimizer = AlternatingOptimizer()
-        batches = iter(tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N).repeat().batch(100))
+        rows = tf.data.Dataset.from_tensor_slices((X, Y))
+        batches = iter(rows.shuffle(N, seed=0).repeat().batch(100))
         step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
         for _ in range(2000):
             step()

@@ -20,6 +20,8 @@ from .objective import schedule
 from .profile import Profile
 from .settings import SETTINGS
 
+_clock = time.monotonic
+
 
 class FitProgress(NamedTuple):
     """Where ``fit_collapsed`` is: passed to its callback."""
@@ -86,9 +88,11 @@ def fit_collapsed(
     :param tolerance: nats per datum that the last three iterations on all rows must gain.
     :param callback: called when all is compiled and, with the model up to date, after every
         iteration. What it raises ends the fit with what has been learnt, as Ctrl-C does.
-    :param checkpoint_dir: a checkpoint is kept there after every stretch and every ten iterations,
-        and the same call goes on from it. Of rows that are passed over in chunks, every pass since
-        then is kept, too: a process killed at any moment loses the pass that it was at.
+    :param checkpoint_dir: a checkpoint is written there after every stretch, after every ten
+        iterations, and after the first iteration that ends ten seconds later than the last
+        checkpoint; the same call goes on from it. Of rows that are passed over in chunks, every
+        pass since then is stored, too: a process killed at any moment loses the pass that it was
+        at.
     :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, and a checkpoint that is damaged or of another run, before
         anything is changed.
@@ -132,13 +136,17 @@ def fit_collapsed(
             climb.move_to(state)
             say(0)
             for stretch in () if is_finished else stretches[state.stretch :]:
+                stored_at = _clock()  # or nothing has been found so far that could be lost
                 state = climb.onto(stretch, state)
                 while not state.reason:
                     state = climb.step(stretch, state)
                     climb.move_to(state)
                     say(stretch.rows)
-                    if state.iteration % SETTINGS.checkpoint_iterations == 0 and not state.reason:
+                    is_due = state.iteration % SETTINGS.checkpoint_iterations == 0
+                    is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
+                    if not state.reason and rows.any_worker(is_due):
                         keep()
+                        stored_at = _clock()
                 state = climb.end(stretch, state)
                 keep()
         finally:  # also where the user interrupts: never in the middle of a line search

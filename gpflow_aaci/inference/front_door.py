@@ -1,5 +1,6 @@
 """``fit``: which route a model and its data are to take, and what came of it."""
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -15,16 +16,17 @@ from ..validation import check_one_of
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .in_minibatches import fit_in_minibatches, is_for_minibatches
-from .stopping import EarlyStopping, Record, should_stop
+from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
 from .training import train
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_STEPS = 20_000
-_PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations, a hundred steps apart; nats per datum
+_EVALUATE_EVERY = 100  # steps
+_PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations; nats per datum
 _WATCHED_ROWS = 2_000
-_NO_LONGER_RISES = f"the objective has not risen in {100 * _PATIENCE} steps"
+_NO_LONGER_RISES = f"the objective has not risen in {_EVALUATE_EVERY * _PATIENCE} steps"
 _Objective = Literal["standard", "predictive"]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 
@@ -35,7 +37,7 @@ class Fit(NamedTuple):
     route: str  # "fit_collapsed" or "train"
     converged: bool
     reason: str  # why it ended
-    elbo: float  # GPflow's, at the end
+    elbo: float  # GPflow's, at the end; NaN where that fails, of which warnings tell
     gap: float  # nats that the augmented bound is below it
     tracing_seconds: float  # compiling; 0 for "train", which does not tell it apart
     fitting_seconds: float  # all the others
@@ -95,20 +97,35 @@ def fit(
         found = _collapsed(model, data, seed, checkpoint_dir, progress)
     elif isinstance(data, tf.data.Dataset) and not has_no_end:
         raise ValueError(
-            "data must be arrays or a dataset without end, dataset.shuffle(N).repeat().batch(100), "
+            "data must be arrays or a dataset without end, "
+            "dataset.shuffle(N, seed=0).repeat().batch(100), "
             f"where objective is {objective!r}. Found: a dataset that ends."
         )
     else:
         found = _trained(model, data, objective, seed, checkpoint_dir, progress)
-    rows = as_data(
-        model.expected_data,
-        _some_rows(data, model.expected_data.known_num_data or 0) if has_no_end else data,
-        progress,
-    )
-    elbo, bound = map(float, model.objectives(rows, standard, augmented))
-    X, _ = next(rows.chunks())
-    said = tuple(advice(model, X.numpy())) if len(X) else ()  # other processes have rows
-    return Fit(**found, elbo=elbo, gap=elbo - bound, warnings=said)
+    rows = _some_rows(data, model.expected_data.known_num_data or 0) if has_no_end else data
+    return Fit(**found, **_at_the_end(model, rows, progress))
+
+
+def _at_the_end(model: AugmentedModel, data: Any, progress: bool) -> dict[str, Any]:
+    """What is worked out once the fit is made: no failure here may cost what the fit has found."""
+    elbo = bound = math.nan
+    said: list[str] = []
+    rows = as_data(model.expected_data, data, progress)
+    try:
+        elbo, bound = map(float, model.objectives(rows, standard, augmented))
+    except Exception as error:
+        said.append(_failed("The ELBO of the fitted model", error))
+    try:
+        X, _ = next(rows.chunks())
+        said += advice(model, X.numpy()) if len(X) else []  # other processes have rows
+    except Exception as error:
+        said.append(_failed("Advice on the fitted model", error))
+    return {"elbo": elbo, "gap": elbo - bound, "warnings": tuple(said)}
+
+
+def _failed(what: str, error: Exception) -> str:
+    return f"{what} could not be worked out: {type(error).__name__}: {error}"
 
 
 def _collapsed(
@@ -171,17 +188,23 @@ def _trained(
         objective=objective,
         num_steps=_MOST_STEPS,
         seed=seed,
+        evaluate_every=_EVALUATE_EVERY,
         early_stopping=rule,
         checkpoint_dir=checkpoint_dir,
         progress=progress,
     )
-    converged = should_stop([Record(*row) for row in found.itertuples(index=False)], rule)
     seconds = time.perf_counter() - began
+    records = [Record(*row) for row in found.itertuples(index=False)]
+    steps = records[-1].step if records else 0
+    # An interrupted run ends with a row out of turn, which no patience has waited for.
+    regular = [record for record in records if record.step % _EVALUATE_EVERY == 0]
+    converged = should_stop(regular, rule)
+    reason = "the most steps were made" if steps == _MOST_STEPS else INTERRUPTED
     history = found.rename(columns={objective: "objective"}).assign(rows=num_data)
     return {
         "route": "train",
         "converged": converged,
-        "reason": _NO_LONGER_RISES if converged else "the most steps were made",
+        "reason": _NO_LONGER_RISES if converged else reason,
         "tracing_seconds": 0.0,
         "fitting_seconds": seconds,
         "history": history[_COLUMNS],

@@ -20,6 +20,7 @@ from ..data import as_data
 from ..likelihoods import LogisticSoftmax
 from ..models import AugmentedModel
 from .fitting import FitResult
+from .stopping import INTERRUPTED
 from .training import train
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ def fit_in_minibatches(
     """
     ``train`` for 1,000 steps of 256 rows, then for 500 with ``objective="standard"``.
 
-    That many whatever the data, as the sizes of the latter end at 0: ``converged`` says that they
-    were all made, not Ctrl-C pressed. Arguments and errors are those of ``train``.
+    That many whatever the data, as the sizes of the latter end at 0: ``converged`` says that all
+    steps of both parts were made. Ctrl-C ends the whole fit, whichever part it is at: the second
+    part begins only where the first is complete. Arguments and errors are those of ``train``.
 
     :param checkpoint_dir: with a folder for each part.
     :return: what has been done to GPflow's ELBO, the log prior included, in as many steps; and the
-        history of the second part.
+        history of the second part, without rows where the first was interrupted.
     """
     began = time.perf_counter()
     rows = as_data(model.expected_data, data, progress)
@@ -77,23 +79,33 @@ def fit_in_minibatches(
     how: dict[str, Any] = {"batch_size": _BATCH, "seed": seed, "progress": progress}
     with warnings.catch_warnings():  # of a first part that was made before
         warnings.filterwarnings("ignore", "there is nothing to do")
-        train(model, data, num_steps=_CLOSED_FORM_STEPS, checkpoint_dir=folders[0], **how)
-    history = train(
-        model,
-        data,
-        objective="standard",
-        optimizer=tf_keras.optimizers.Adam(size),
-        num_steps=_STEPS,
-        checkpoint_dir=folders[1],
-        **how,
-    )
-    done = int(history.step.iloc[-1])
+        first = train(model, data, num_steps=_CLOSED_FORM_STEPS, checkpoint_dir=folders[0], **how)
+    done = _steps_of(first)
+    history = first[:0].rename(columns={"augmented": "standard"})
+    if done == _CLOSED_FORM_STEPS:
+        # Never from an interrupted first part: that start would stay in the second part's folder.
+        history = train(
+            model,
+            data,
+            objective="standard",
+            optimizer=tf_keras.optimizers.Adam(size),
+            num_steps=_STEPS,
+            checkpoint_dir=folders[1],
+            **how,
+        )
+        done += _steps_of(history)
+    is_complete = done == _CLOSED_FORM_STEPS + _STEPS
     found = FitResult(
         objective=objective(),
         start=start,
-        evaluations=_CLOSED_FORM_STEPS + done,
-        converged=done == _STEPS,
-        reason=_REASON if done == _STEPS else "it was interrupted",
+        evaluations=done,
+        converged=is_complete,
+        reason=_REASON if is_complete else INTERRUPTED,
         fitting_seconds=time.perf_counter() - began,
     )
     return found, history
+
+
+def _steps_of(history: "pd.DataFrame") -> int:
+    """How many steps ``train`` had made when it ended; 0 where Ctrl-C came before the first."""
+    return int(history.step.iloc[-1]) if len(history) else 0

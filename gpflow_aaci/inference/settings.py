@@ -34,6 +34,7 @@ class FitSettings(NamedTuple):
 
     # ---- checkpoints ----
     checkpoint_iterations: int = 10  # between two checkpoints; streaming
+    checkpoint_seconds: float = 10.0  # after which one is due; chosen
 
 
 SETTINGS = FitSettings()

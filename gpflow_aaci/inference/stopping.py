@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+INTERRUPTED = "it was interrupted"
+
 
 class EarlyStopping(NamedTuple):
     """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""

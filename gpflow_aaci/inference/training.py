@@ -105,7 +105,9 @@ def train(
     settings = facts(optimizer.settings)
     options |= {f"{path} of the optimizer": fact for path, fact in settings.items()}
     check_same_program(model, "train", **options)
-    batches = as_data(model.expected_data, data).batches(batch_size, seed)
+    batches = as_data(model.expected_data, data).batches(
+        batch_size, seed, resumable=checkpoint_dir is not None
+    )
     test = None
     if test_data is not None:
         test = batches.together(lambda: _checked_test_data(model, test_data))
@@ -300,7 +302,7 @@ class _Checkpoints:
         self.variables = [*model.variables, *optimizer.variables, *slots.variables]
         objects = {"model": model, "optimizer": optimizer}
         self.strategy = batches.strategy
-        if batches.iterator is not None and not batches.is_shared:
+        if batches.iterator is not None:
             objects["iterator"] = batches.iterator
         self.checkpoint = tf.train.Checkpoint(**objects)
         self.run: dict[str, Any] = {}
@@ -325,6 +327,7 @@ class _Checkpoints:
                 raise OSError(None, error.message) from error
             (folder / _HISTORY).write_text(json.dumps(history))
             (folder / _OBJECTIVE).write_text(json.dumps(objective))
+            self.batches.write(folder)
 
         save_checkpoint(self.directory, step, self.run, write, self.strategy)
 
@@ -344,6 +347,7 @@ class _Checkpoints:
         before = [variable.numpy() for variable in self.variables]
         self.checkpoint.read(str(path / _VARIABLES)).assert_consumed()
         stored = json.loads((path / _OBJECTIVE).read_text())
+        self.batches.read(path)
         try:
             check_objective(path, "objective", stored, float(self.objective()))
         except ValueError:
