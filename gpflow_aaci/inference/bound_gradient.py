@@ -44,7 +44,7 @@ def bound_gradient(
         value, [Fmu, Fvar, *variables], unconnected_gradients="zero"
     )
     a, B = to_q(projection, in_mean, in_variance) if sums is None else sums
-    bars = to_prior(projection, *q, in_mean, in_variance, a, B)
+    bars = to_prior(prior, projection, *q, in_mean, in_variance, a, B)
     if through_q is not None:
         bars = bars._replace(K_ZZ=bars.K_ZZ + through_q(a, B))
     through_prior = tape.gradient(
