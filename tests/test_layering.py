@@ -95,6 +95,7 @@ ORDER = [
     "inference.quasi_newton",
     "inference.coordinates",
     "inference.units",
+    "inference.starting",
     "inference.climb",
     "inference.fitting",
     "inference.moving",

@@ -10,7 +10,14 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import digest
 from ..workers import num_workers, of_each_worker, together
-from .datasets import check_batches, check_not_empty, is_endless, untuned
+from .datasets import (
+    check_batches,
+    check_not_empty,
+    check_rows_of_batches,
+    is_empty,
+    is_endless,
+    untuned,
+)
 from .rows import Arrays, Model, known_num_data, refuse_where_kept
 from .shards import Shard, refuse_where_workers_keep
 
@@ -30,6 +37,7 @@ def check_step_data(model: Model, data: StepData, num_data: int | None = None) -
             "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
             f"Found: {type(data).__name__}."
         )
+    check_rows_of_batches(getattr(data, "element_spec", None))
     if isinstance(data, Iterator) and model.num_data is None and num_data is None:
         # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
         raise ValueError(
@@ -172,7 +180,8 @@ class _OfDataset(Batches):
             batch = next(self.iterator, None)
             if batch is None:
                 break
-            self._first.append(batch)
+            if not (num_workers == 1 and is_empty(batch)):  # other workers may have rows of it
+                self._first.append(batch)
         check_not_empty("data", len(self._first))
         parts = zip(*self._first, strict=True)
         self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
@@ -186,7 +195,12 @@ class _OfDataset(Batches):
     def __next__(self) -> RegressionData:
         step = self._step
         self._step += 1
-        return self._first[step] if step < len(self._first) else next(self.iterator)
+        if step < len(self._first):
+            return self._first[step]
+        batch = next(self.iterator)
+        while not self._skips and is_empty(batch):
+            batch = next(self.iterator)
+        return batch
 
 
 def _num_rows(data: tf.data.Dataset) -> int:

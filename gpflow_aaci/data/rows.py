@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray, RegressionData
 from ..identity import rows_digest
 from ..progress import progress_bar
 from . import datasets
-from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
+from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, is_empty, read
 
 Rows = tuple[tf.Tensor, tf.Tensor]
 """X [N, D] and Y [N, P]."""
@@ -131,14 +131,13 @@ class OnePass:
 
     def __iter__(self) -> Iterator[Rows]:
         """
-        :raises ValueError: for a batch that is bad; at the end, where there is none, or more rows
-            than ``num_data``.
+        :raises ValueError: for a batch that is bad; at the end, where there was no row.
         """
         with progress_bar(self._progress, unit="row", desc="pass", leave=False) as bar:
             for chunk in in_chunks(self._checked()):
                 yield chunk
                 bar.update(len(chunk[0]))
-        check_num_data(self.num_data, self.num_rows, "data")
+        check_not_empty("data", self.num_rows)
 
     @property
     def num_data(self) -> float:
@@ -148,6 +147,8 @@ class OnePass:
     def _checked(self) -> Iterator[Rows]:
         self.num_rows = 0
         for number, batch in enumerate(read("data", self._dataset)):
+            if is_empty(batch):
+                continue
             try:
                 X, Y = self._model.checked_rows(batch)
             except (ValueError, ShapeMismatchError) as error:

@@ -8,7 +8,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..identity import shifted
 from ..workers import is_single, num_workers, of_each_worker, together, worker_index
-from .datasets import check_num_data
+from .datasets import check_not_empty
 from .rows import Arrays, Data, Model, Rows, Stream, known_num_data, refuse_where_kept
 
 
@@ -23,14 +23,14 @@ class Shard(Data):
     def __init__(self, own: Data, strategy: tf.distribute.Strategy, num_data: float | None) -> None:
         """
         :param num_data: the number of rows of all, unless given.
-        :raises ValueError: where that is less than there are rows, and where there are none.
+        :raises ValueError: where there are no rows.
         """
         self._own, self._strategy, self.progress = own, strategy, own.progress
         counts = of_each_worker(strategy, [own.num_rows])[:, 0]
         self.num_rows = int(counts.sum())
         self.first = int(counts[: worker_index(strategy)].sum())
         self.num_data = float(self.num_rows) if num_data is None else num_data
-        check_num_data(self.num_data, self.num_rows, "all workers")
+        check_not_empty("data", self.num_rows)
 
     @property
     def digest(self) -> AnyNDArray:

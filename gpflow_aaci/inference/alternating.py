@@ -300,7 +300,7 @@ def _noise(squares: tf.Tensor, size: tf.Tensor, target_1: tf.Tensor, scale: tf.T
     """tr Var of λ̂₁ = scale · Σ_i A_i potential_i over batches drawn without replacement."""
     total = tf.square(scale) * squares
     about_mean = total - tf.reduce_sum(tf.square(target_1)) / size
-    return about_mean * size / tf.maximum(size - 1.0, 1.0) * (1.0 - 1.0 / scale)
+    return about_mean * size / tf.maximum(size - 1.0, 1.0) * tf.maximum(1.0 - 1.0 / scale, 0.0)
 
 
 def _through_whitening(

@@ -16,6 +16,7 @@ from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
 from .profile import Profile
 from .quasi_newton import Curvature, Point, ascend
+from .starting import not_finite_at_start, q_at_start
 from .units import NO_SIGNAL, STEP, along_units, noise_and_signal
 
 INNER_TOLERANCE = 1e-6  # nats per datum that one more step on q must gain
@@ -157,17 +158,34 @@ class Climb:
     """From state to state."""
 
     def __init__(self, model: AugmentedModel, data: Data, seed: int, log: PassLog) -> None:
-        self._model, self._num_data = model, data.num_data
+        self._model, self._data, self._num_data = model, data, data.num_data
         self.objective = _Objective(model, data, seed, log)
         self.size = len(self.objective.coordinates.pack())
 
-    def begin(self) -> State:
-        """The model as it is."""
-        chol = tf.linalg.cholesky(self._model.prior_covariance())
-        q, x = self._model.whitened_q(chol), self.objective.coordinates.pack()
+    def begin(self, first: Stretch) -> State:
+        """
+        The model as it is.
+
+        :raises ValueError: where the objective is not finite, neither at its q nor at the best one
+            on the rows of ``first``. The model is then as it was.
+        """
+        q, x = q_at_start(self._model, self._data), self.objective.coordinates.pack()
         value = self.objective.value(q)
+        if not np.isfinite(value):
+            self._check_begin(first, x, q, value)
         point = Point(x, value, np.zeros(self.size))
         return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
+
+    def _check_begin(self, first: Stretch, x: AnyNDArray, q: Gaussian, value: float) -> None:
+        before = [variable.numpy() for variable in self.objective.variables]
+        try:
+            best, _ = self.objective.evaluate(first, x, q)
+        finally:
+            for variable, value_before in zip(self.objective.variables, before, strict=True):
+                variable.assign(value_before)
+        if not np.isfinite(best.value):
+            X, _ = next(self._data.chunks())
+            raise not_finite_at_start(self._model, X, value)
 
     def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
         """

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
@@ -15,6 +16,7 @@ from ..workers import is_chief, of_each_worker
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .in_minibatches import fit_in_minibatches, is_for_minibatches
+from .starting import not_finite_at_start, value_at_start
 from .stopping import EarlyStopping, Record, should_stop
 from .training import train
 
@@ -82,8 +84,9 @@ def fit(
     :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
     :param progress: whether bars are shown.
     :raises ValueError: for a model that is none of ours, for bad data, and for ``"predictive"`` of
-        a dataset that is one pass over the rows, which minibatches repeat; before anything is
-        changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
+        a dataset that is one pass over the rows, which minibatches repeat; where the objective is
+        not finite at the start; before anything is changed; see
+        :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
@@ -162,16 +165,20 @@ def _trained(
         own = 0 if isinstance(data, tf.data.Dataset) else len(model.checked_batch(data)[0])
         num_data = int(of_each_worker(model.strategy, [own]).sum())
     rule = EarlyStopping(objective, _PATIENCE, _LEAST_GAIN * num_data)
-    found = train(
-        model,
-        data,
-        objective=objective,
-        num_steps=_MOST_STEPS,
-        seed=seed,
-        early_stopping=rule,
-        checkpoint_dir=checkpoint_dir,
-        progress=progress,
-    )
+    try:
+        found = train(
+            model,
+            data,
+            objective=objective,
+            num_steps=_MOST_STEPS,
+            seed=seed,
+            early_stopping=rule,
+            checkpoint_dir=checkpoint_dir,
+            progress=progress,
+        )
+    except RuntimeError as error:
+        _check_start(model, data, num_data, error)
+        raise
     converged = should_stop([Record(*row) for row in found.itertuples(index=False)], rule)
     seconds = time.perf_counter() - began
     history = found.rename(columns={objective: "objective"}).assign(rows=num_data)
@@ -183,6 +190,18 @@ def _trained(
         "fitting_seconds": seconds,
         "history": history[_COLUMNS],
     }
+
+
+def _check_start(model: AugmentedModel, data: Any, num_data: int, error: RuntimeError) -> None:
+    """
+    :raises ValueError: where it was not a step that failed, but the objective before any.
+    """
+    rows = _some_rows(data, num_data) if isinstance(data, tf.data.Dataset) else data
+    X, Y = next(iter(model.rows_and_scale(rows)[0]))
+    given = () if model.keeps_data else ((X, Y),)
+    value = value_at_start(lambda: model.standard_elbo(*given))
+    if not np.isfinite(value):
+        raise not_finite_at_start(model, X, value) from error
 
 
 def _some_rows(dataset: tf.data.Dataset, num_data: int) -> tf.data.Dataset:

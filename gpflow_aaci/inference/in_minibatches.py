@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
@@ -19,6 +20,7 @@ from ..likelihoods import LogisticSoftmax
 from ..models import AugmentedModel
 from ..workers import of_each_worker, together
 from .fitting import FitResult
+from .starting import not_finite_at_start, value_at_start
 from .training import train
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ def fit_in_minibatches(
         _, elbo = model.both_elbos_of_all(rows, progress=progress)
         return float(elbo + model.log_prior_density())
 
-    start = objective()
+    start = value_at_start(objective)
+    if not np.isfinite(start):
+        raise not_finite_at_start(model, rows[0], start)
     folders: list[Path | None] = [None, None]
     if checkpoint_dir is not None:
         folders = [Path(checkpoint_dir) / name for name in ("closed-form", "standard-elbo")]

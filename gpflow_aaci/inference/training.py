@@ -27,7 +27,7 @@ from ..data import Batches, as_batches, check_pair
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
-from ..validation import as_default_float, check_count, check_one_of
+from ..validation import as_default_float, check_count, check_one_of, message_of
 from ..workers import any_worker, is_chief, naming_the_lost, num_workers, together
 from .alternating import AlternatingOptimizer
 from .joint import JointAscent
@@ -152,7 +152,8 @@ def train(
                 break
             except (tf.errors.InvalidArgumentError, ValueError) as error:
                 raise RuntimeError(
-                    f"step {done + 1} failed, and the model is as it was before it: {error}"
+                    f"step {done + 1} failed, and the model is as it was before it: "
+                    f"{message_of(error)}"
                 ) from error
             seconds += time.perf_counter() - began
             done += 1

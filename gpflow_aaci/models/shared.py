@@ -24,7 +24,7 @@ from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
 from ..data import OnePass, Rows, check_pair, refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
-from ..validation import as_matrix, checked_data
+from ..validation import as_pair, checked_data
 from ..workers import num_workers, strategy_of
 from .posteriors import handed_out
 
@@ -53,21 +53,19 @@ class Augmented(gpflow.models.GPModel):
         :raises ValueError: as :func:`~gpflow_aaci.validation.checked_data`.
         """
 
-    def checked_rows(self, data: RegressionData, num_data: TensorType | None = None) -> Rows:
+    def checked_rows(self, data: RegressionData) -> Rows:
         """
         X [N, D], Y [N, P] that the model may be told or asked of; training data or others.
 
-        :param num_data: that they are part of, where they are.
         :raises ValueError: for what is no pair, such as an iterator, which may have no end; else as
             :func:`~gpflow_aaci.validation.checked_data`.
         """
         check_pair("data", data)
         return checked_data(
-            *map(as_matrix, data),
+            *as_pair(data),
             num_observed=self.num_observed,
             num_outputs=self.num_outputs,
             input_dim=self.input_dim,
-            num_data=num_data,
             check_labels=self.likelihood.check_observations,
             may_be_empty=num_workers(self.strategy) > 1,  # others have rows
         )

@@ -1,5 +1,6 @@
 """GPflow's SVGP with the augmented bound in the place of the quadrature one."""
 
+from collections.abc import Callable
 from typing import cast
 
 import gpflow
@@ -23,9 +24,11 @@ from gpflow.kernels import (
 )
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
+from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
 from ..likelihoods import AugmentedLikelihood, augmented
+from ..validation import as_pair
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
@@ -76,13 +79,14 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
             the likelihood's or the kernel's.
         """
+        # First, as whoever changes the likelihood has the others to change as well.
+        likelihood = augmented(likelihood)
         if q_diag:
             raise ValueError(
                 "q_diag must be False: the closed-form update needs a full covariance. Found: True."
             )
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
         _check_kernel(kernel, inducing_variable)
-        likelihood = augmented(likelihood)
         super().__init__(
             kernel,
             likelihood,
@@ -110,10 +114,23 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
                 "Found: a tf.data.Dataset."
             )
         num_data = num_data if self.num_data is None else self.num_data
-        X, Y = self.checked_rows(data, num_data)
+        X, Y = self.checked_rows(data)
         if num_data is None:
             return X, Y, tf.ones([], X.dtype)
         return X, Y, tf.cast(num_data, X.dtype) / tf.cast(tf.shape(X)[0], X.dtype)
+
+    def training_loss_closure(
+        self, data: RegressionData | DatasetOwnedIterator, *, compile: bool = True
+    ) -> Callable[[], tf.Tensor]:
+        """
+        GPflow's. Arrays are checked here, not inside of what it compiles.
+
+        :raises ValueError: for bad data, see :meth:`checked_rows`.
+        """
+        if not isinstance(data, DatasetOwnedIterator):
+            self.checked_rows(data)
+            data = as_pair(data)
+        return super().training_loss_closure(data, compile=compile)
 
     def collapsed_elbo(self, data: RegressionData, c: TensorType | None = None) -> tf.Tensor:
         """
