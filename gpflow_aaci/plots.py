@@ -16,7 +16,7 @@ from .likelihoods import LogisticSoftmax
 from .models import AugmentedModel, check_model
 from .predictions import predict_y_cdf, predict_y_quantile
 from .predictions.from_draws import checked_inputs
-from .validation import as_matrix, check_count
+from .validation import check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def plot_fit(
             _MOST_DOTS, seed=0
         )
         rows = [part.numpy() for part in drawn.only_chunk or ()]  # few enough to be one
-    x = rows[0] if X is None else checked_inputs(model, as_matrix(X), "X").numpy()
+    x = rows[0] if X is None else checked_inputs(model, X, "X").numpy()
     _check_index("input_dim", input_dim, x.shape[1])
     x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
     labels = _labels(model)

@@ -1,12 +1,14 @@
 """Input checks that speak the same language eagerly and inside ``tf.function``."""
 
+import numbers
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import TensorType
+from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax
 
@@ -46,6 +48,20 @@ def require(checks: Sequence[Check]) -> tf.Tensor:
 
     all_hold = tf.reduce_all([check.condition for check in checks])
     return tf.cond(all_hold, lambda: tf.constant(True), fail)
+
+
+def message_of(error: Exception) -> str:
+    """
+    What an error says, in a line.
+
+    Of a check that has failed in a compiled function it is what :func:`require` would have raised
+    eagerly, without the graph's trace about it.
+    """
+    found = re.search(r"assertion failed: (.*)", str(error))
+    if found is None:
+        return getattr(error, "message", None) or str(error)
+    parts = found.group(1).replace("] [", " ")
+    return parts.removeprefix("[").removesuffix("]") + "."
 
 
 def check_finite(name: str, value: tf.Tensor) -> Check:
@@ -103,11 +119,107 @@ def as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
     return tf.convert_to_tensor(Y) if is_label else as_default_float(Y)
 
 
-def as_default_float(value: TensorType) -> tf.Tensor:
-    """A tensor of ``default_float()``; TensorFlow by itself rounds Python lists to float32."""
-    if not tf.is_tensor(value):
-        value = np.asarray(value)
-    return tf.cast(value, default_float())
+def as_default_float(value: TensorType, name: str = "data") -> tf.Tensor:
+    """
+    A tensor of ``default_float()``; TensorFlow by itself rounds Python lists to float32.
+
+    :param value: a tensor, an array, a list, or a frame or a ``Series`` of pandas.
+    :param name: of the argument, for errors.
+    :raises ValueError: for what is not numbers, complex numbers, and masked or missing values.
+    """
+    return tf.cast(_numbers(value, name), default_float())
+
+
+def _numbers(value: TensorType, name: str) -> TensorType:
+    """``value`` as a tensor or array of booleans, integers or floats, in the dtype that it has."""
+    value = value.to_frame() if hasattr(value, "to_frame") else value
+    if hasattr(value, "iloc"):  # a frame of pandas
+        columns = [
+            _of_column(value.iloc[:, at], f"column {column!r} of {name}")
+            for at, column in enumerate(value.columns)
+        ]
+        return np.stack(columns, axis=1) if columns else np.zeros([len(value), 0])
+    if tf.is_tensor(value):
+        kind = _NOT_REAL.get(tf.as_dtype(value.dtype).as_numpy_dtype)
+        found = "" if kind is None else f"a tensor of {kind}"
+    else:
+        value = _unmasked(value, name)
+        if value.dtype == object:
+            value = _from_objects(value, name)
+        found = "" if value.dtype.kind in "biuf" else _described(value)
+    if found:
+        raise ValueError(f"{name} must be real numbers. Found: {found}.")
+    return value
+
+
+def _of_column(column: Any, name: str) -> TensorType:
+    """The numbers of a ``Series`` of pandas, whose nullable dtypes NumPy makes NaN of."""
+    if not isinstance(column.dtype, np.dtype):
+        _check_none_missing(int(column.isna().sum()), name)
+    return _numbers(np.asarray(column), name)
+
+
+def _check_none_missing(count: int, name: str) -> None:
+    if count:
+        raise ValueError(
+            f"{name} must have no missing values: leave their rows out, or fill them in. "
+            f"Found: {count} missing."
+        )
+
+
+_NOT_REAL = {np.complex64: "complex64", np.complex128: "complex128", object: "strings"}
+
+
+def _unmasked(value: Any, name: str) -> AnyNDArray:
+    """
+    As an array.
+
+    :raises ValueError: where values are masked, whose numbers would otherwise count as data, and
+        for lists of unequal lengths.
+    """
+    num_masked = int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0
+    if num_masked:
+        raise ValueError(
+            f"{name} must have no masked values: leave their rows out, or fill them in. "
+            f"Found: {num_masked} masked."
+        )
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # NumPy's, of rows that differ in length
+        raise ValueError(f"{name} must be a matrix of numbers. Found: {error}") from error
+
+
+def _from_objects(value: AnyNDArray, name: str) -> AnyNDArray:
+    """
+    Objects that are all numbers, as a column of a frame of mixed columns has them, as floats.
+
+    :raises ValueError: for others, such as strings and missing values.
+    """
+    is_missing = [one is None or type(one).__name__ in ("NAType", "NaTType") for one in value.flat]
+    _check_none_missing(sum(is_missing), name)
+    for one in value.flat:
+        if isinstance(one, complex | np.complexfloating) or not isinstance(
+            one, numbers.Number | np.bool_
+        ):
+            found = f"{one!r:.40} of type {type(one).__name__}"
+            raise ValueError(f"{name} must be real numbers. Found: {found}.")
+    return value.astype(float)
+
+
+def _described(value: AnyNDArray) -> str:
+    """What is in an array that is not of real numbers, and how to make numbers of it."""
+    first = f", such as {value.flat[0]!s:.40}" if value.size else ""
+    if value.dtype.kind in "SU":
+        return (
+            f"strings{first}. Numbers in their place are numpy.unique(values, "
+            "return_inverse=True)[1]"
+        )
+    if value.dtype.kind in "mM":
+        return (
+            f"dates or times{first}. Days since the first of them are "
+            '(values - values.min()) / numpy.timedelta64(1, "D")'
+        )
+    return f"{value.dtype}{first}"
 
 
 @check_shapes(
@@ -123,7 +235,6 @@ def checked_data(
     num_observed: int,
     num_outputs: int,
     input_dim: int | None = None,
-    num_data: TensorType | None = None,
     check_labels: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: (),
     may_be_empty: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -134,14 +245,13 @@ def checked_data(
     least of all) runs before the checks have passed.
 
     :param num_observed, num_outputs: columns of Y, and of the f that they are observations of.
-    :raises ValueError: for non-finite or empty data, dimensions that disagree, more rows than
-        ``num_data``, or labels that ``check_labels`` refuses. Values are checked when a compiled
+    :raises ValueError: for what is not real numbers, non-finite or empty data, dimensions that
+        disagree, or labels that ``check_labels`` refuses. Values are checked when a compiled
         function runs, which raises ``tf.errors.InvalidArgumentError`` with the same message.
     """
-    X, Y = as_default_float(X), as_default_float(Y)
-    for name, value in (("X", X), ("Y", Y)):
-        if value.shape.rank not in (2, None):
-            raise ValueError(f"{name} must be a matrix, one row per datum. Found: {value.shape}.")
+    X, Y = as_default_float(X, "X"), as_default_float(Y, "Y")
+    check_rank("X", X.shape.rank)
+    check_rank("Y", Y.shape.rank)
     N = tf.shape(X)[0]
     of_latents = num_observed == num_outputs
     wording = (
@@ -163,24 +273,44 @@ def checked_data(
         check_finite("Y", Y),
         *check_labels(Y),
     ]
-    if num_data is not None:
-        num_data = tf.cast(num_data, N.dtype)
-        checks.append(
-            Check(
-                num_data >= N,
-                "num_data must be at least the number of rows of a batch.",
-                lambda: tf.stack([num_data, N]),
-            )
-        )
     with tf.control_dependencies([require(checks)]):
         # What the checks have found out, tracing may now know.
         return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_observed])
 
 
-def as_matrix(value: TensorType) -> TensorType:
-    """The numbers of a frame, or as one column those of a ``Series`` of pandas."""
-    value = value.to_frame() if hasattr(value, "to_frame") else value
-    return as_default_float(value) if hasattr(value, "to_numpy") else value
+def check_rank(name: str, rank: int | None) -> None:
+    """
+    :param rank: of the argument ``name``, None where it is not known.
+    :raises ValueError: unless it is a matrix.
+    """
+    if rank in (2, None):
+        return
+    mend = f" {name}[:, None] makes one column of a vector." if rank == 1 else ""
+    raise ValueError(f"{name} must be a matrix, one row per datum.{mend} Found: rank {rank}.")
+
+
+def as_matrix(value: TensorType, name: str) -> TensorType:
+    """
+    Inputs or observations as a tensor or an array of numbers, in the dtype that they have.
+
+    The numbers of a frame, or as one column those of a ``Series`` of pandas, are of
+    ``default_float()``.
+
+    :param name: of the argument, for errors.
+    :raises ValueError: for vectors, and as :func:`as_default_float`.
+    """
+    if hasattr(value, "to_numpy"):
+        return as_default_float(value, name)
+    value = _numbers(value, name)
+    if tf.TensorShape(value.shape).rank == 1:
+        check_rank(name, 1)
+    return value
+
+
+def as_pair(data: RegressionData) -> tuple[TensorType, TensorType]:
+    """X and Y, each as :func:`as_matrix` has it."""
+    X, Y = data
+    return as_matrix(X, "X"), as_matrix(Y, "Y")
 
 
 def _has_shape(value: tf.Tensor, rows: tf.Tensor | None, columns: int | None) -> tf.Tensor:

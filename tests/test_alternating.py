@@ -1,5 +1,6 @@
 """AlternatingOptimizer against its two halves, and the step sizes it may take."""
 
+import copy
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,18 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
 from gpflow.keras import tf_keras
+from gpflow.kernels import (
+    LinearCoregionalization,
+    Matern32,
+    SeparateIndependent,
+    SharedIndependent,
+)
 
 from gpflow_aaci import (
     AdaptiveStepSize,
@@ -110,6 +122,46 @@ def test_a_step_is_the_closed_form_step_and_then_the_gradient_by_autodiff(
     for (name, parameter), gradient in zip(parameters(model).items(), expected, strict=True):
         moved = (parameter.unconstrained_variable.numpy() - before[name]) / rate
         np.testing.assert_allclose(moved, gradient, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+POINTS: dict[str, Callable[[AnyNDArray], Any]] = {
+    "shared points": lambda X: SharedIndependentInducingVariables(InducingPoints(X[:M].copy())),
+    "separate points": lambda X: SeparateIndependentInducingVariables(
+        [InducingPoints(X[:M].copy()), InducingPoints(X[-M:].copy())]
+    ),
+}
+KERNELS: dict[str, Callable[[], Any]] = {
+    "SharedIndependent": lambda: SharedIndependent(ard(), 2),
+    "SeparateIndependent": lambda: SeparateIndependent([ard(), Matern32()]),
+    "LinearCoregionalization": lambda: LinearCoregionalization(
+        [ard(), Matern32()], W=[[1.0, 0.4], [-0.3, 0.8]]
+    ),
+}
+
+
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_gradient_is_autodiffs_whatever_the_latent_gps_share(
+    data: Batch, kernel: str, points: str
+) -> None:
+    """K_ZZ, K_ZX, k(x, x) and the mean function may each be of one latent GP or of all."""
+    constants = [1.0] if kernel == "SharedIndependent" else [0.3, -0.2]
+    mean = gpflow.functions.Constant(constants)
+    model, halves = (
+        svgp(data, kernel=KERNELS[kernel](), Z=POINTS[points](data[0]), mean_function=mean)
+        for mean in (mean, copy.deepcopy(mean))
+    )
+    before = {name: p.unconstrained_variable.numpy() for name, p in parameters(model).items()}
+    AlternatingOptimizer(0.5, tf_keras.optimizers.SGD(1.0)).minimize(model, data)
+    AugmentedNaturalGradient(0.5).minimize(halves, data)
+    theirs = parameters(halves)
+    with tf.GradientTape() as tape:
+        loss = halves.training_loss(data)
+    expected = tape.gradient(loss, [p.unconstrained_variable for p in theirs.values()])
+    for (name, parameter), gradient in zip(parameters(model).items(), expected, strict=True):
+        moved = before[name] - parameter.unconstrained_variable.numpy()
+        scale = 1.0 + np.abs(tf.convert_to_tensor(gradient)).max()
+        np.testing.assert_allclose(moved, gradient, atol=1e-8 * scale, err_msg=name)
 
 
 def parameters(model: AugmentedModel) -> dict[str, gpflow.Parameter]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
@@ -19,7 +20,20 @@ from gpflow.kernels import (
     SquaredExponential,
 )
 
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci import (
+    AlternatingOptimizer,
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    MixtureVGP,
+    fit,
+    fit_collapsed,
+    likelihoods,
+    loo,
+    polish,
+    train,
+    update,
+)
 from gpflow_aaci.likelihoods import warps
 
 Batch = tuple[AnyNDArray, AnyNDArray]
@@ -220,12 +234,141 @@ def test_x_of_one_column_does_not_broadcast_when_compiled(data: Batch) -> None:
     assert_refused_compiled(model, "minimize", (data[0][:, :1], data[1]), "X must have as many")
 
 
-def test_more_rows_than_num_data(data: Batch) -> None:
-    message = rf"(?s)num_data must be at least.*{N - 1}.*{N}"
-    assert_refused(sparse(data, num_data=N - 1), data, message)
+def not_real(X: AnyNDArray, Y: AnyNDArray) -> dict[str, tuple[Any, Any, str]]:
+    """Data that TensorFlow would take other numbers from, or refuse in words of its own."""
+    days = np.datetime64("2020-01-01") + np.arange(N)[:, None].astype("timedelta64[D]")
+    mixed = pd.DataFrame({"size": X[:, 0], "kind": ["a", "b"] * (N // 2)})
+    missing = pd.DataFrame({"size": X[:, 0], "count": pd.array([None, *range(N - 1)], "Int64")})
+    grades = pd.Series(["low", "high"] * (N // 2), dtype="category")
+    return {
+        "masked Y": (X, np.ma.masked_array(Y, mask=Y > 0.5), "^Y must have no masked values.*mask"),
+        "masked X": (np.ma.masked_less(X, 0.0), Y, "^X must have no masked values.*masked"),
+        "complex Y": (X, Y + 1j, "^Y must be real numbers.*Found: complex128"),
+        "complex tensor": (X, tf.constant(Y + 1j), "^Y must be real numbers.*complex128"),
+        "strings": (X, np.where(Y > 0.0, "yes", "no"), "^Y must be real numbers.*strings, such as"),
+        "string tensor": (X, tf.as_string(Y), "^Y must be real numbers.*tensor of strings"),
+        "categories": (X, grades, "^column .* of Y must be real numbers.*'low'"),
+        "mixed columns": (mixed, Y, "^column 'kind' of X must be real numbers.*'a' of type str"),
+        "missing in a column": (missing, Y, "^column 'count' of X must have no missing values"),
+        "None": (X, [[None], *Y[1:].tolist()], "^Y must have no missing values.*Found: 1"),
+        "dates": (np.hstack([days, days]), Y, "^X must be real numbers.*dates or times, such as"),
+        "vector Y": (X, Y[:, 0], r"^Y must be a matrix.*Y\[:, None\]"),
+        "vector X": (X[:, 0], Y, r"^X must be a matrix.*X\[:, None\]"),
+    }
+
+
+@pytest.mark.parametrize("which", not_real(np.ones((N, 2)), np.ones((N, 1))))
+def test_what_is_no_matrix_of_real_numbers_is_named_in_a_line(
+    data: Batch, student_t: AugmentedSVGP, which: str
+) -> None:
+    """By all that takes data, models that keep theirs and predictions included; untraced."""
+    *bad, message = not_real(*data)[which]
+    X, Y = bad
+    doors: list[Callable[[], Any]] = [
+        lambda: student_t.elbo((X, Y)),
+        lambda: student_t.training_loss_closure((X, Y)),
+        lambda: student_t.predict_log_density((X, Y)),
+        lambda: AugmentedVGP((X, Y), Matern32(), likelihoods.StudentT()),
+        lambda: MixtureVGP((X, Y), Matern32(), likelihoods.StudentT()),
+        *(lambda f=f: f(student_t, (X, Y)) for f in (fit, fit_collapsed, polish, train, update)),
+        lambda: loo(student_t, (X, Y)),
+    ]
+    for door in doors:
+        with pytest.raises(ValueError, match=message) as raised:
+            door()
+        assert str(raised.value).count("\n") < 3
+    if "X must" in message or "of X" in message:
+        for predict in (student_t.predict_f, student_t.predict_y):
+            with pytest.raises(ValueError, match=message.replace("X", "Xnew")):
+                predict(X)
+
+
+def test_objects_that_are_all_numbers_are_numbers(data: Batch, student_t: AugmentedSVGP) -> None:
+    """As are masked arrays of which nothing is masked, and frames of several kinds of numbers."""
+    X, Y = data
+    X = np.stack([X[:, 0], X[:, 1] > 0.0], 1)
+    frame = pd.DataFrame({"a": X[:, 0].astype(object), "b": X[:, 1].astype(bool)})
+    expected = float(student_t.elbo((X, Y)))
+    for same in (
+        (X.astype(object), Y.astype(object)),
+        (frame, pd.Series(Y[:, 0], dtype="Float64")),
+        (np.ma.masked_array(X, mask=False), np.ma.masked_array(Y)),
+    ):
+        assert float(student_t.elbo(same)) == expected
+        means = [student_t.predict_f(inputs)[0].numpy() for inputs in (same[0], X)]
+        np.testing.assert_array_equal(*means)
+
+
+def test_vectors_of_labels_from_a_dataset_are_refused_before_any_trace(data: Batch) -> None:
+    labels = tf.data.Dataset.from_tensor_slices((data[0], data[1][:, 0])).batch(5)
+    model = sparse(data, num_data=N)
+    for door in (
+        lambda: train(model, labels.repeat(), num_steps=2, progress=False),
+        lambda: AlternatingOptimizer().minimize(model, iter(labels)),
+        lambda: fit(model, labels, progress=False),
+    ):
+        with pytest.raises(ValueError, match=r"^Y must be a matrix.*Y\[:, None\]"):
+            door()
+    unbatched = labels.unbatch()
+    with pytest.raises(ValueError, match=r"dataset of batches.*batch\(100\)"):
+        train(model, unbatched, num_steps=2, progress=False)
+
+
+def test_nan_in_a_later_minibatch_is_said_in_a_line(data: Batch) -> None:
+    bad = tf.data.Dataset.from_tensor_slices((data[0], spoil(data[1], np.nan))).batch(4)
+    with pytest.raises(
+        RuntimeError, match=r"step 2 failed.*Y must be finite\. Found: nan"
+    ) as raised:
+        train(sparse(data, num_data=N), bad, num_steps=3, progress=False)
+    assert "\n" not in str(raised.value)
+
+
+FAR_FITS: dict[str, Callable[..., Any]] = {
+    "fit": fit,
+    "fit_collapsed": fit_collapsed,
+    "polish": polish,
+    "predictive": functools.partial(fit, objective="predictive"),
+}
+
+
+@pytest.mark.by_default("fit_collapsed-1000000.0", "polish-1000000.0")
+@pytest.mark.parametrize("offset", [1e6, 1e7, 1e9])
+@pytest.mark.parametrize("how", FAR_FITS)
+def test_inputs_far_from_zero_are_named_before_anything_changes(how: str, offset: float) -> None:
+    """Squared distances lose their digits there, and a fit would end in NaN."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([np.ones((60, 1)), offset + rng.uniform(0.0, 10.0, (60, 1))])
+    far = X, np.sin(X[:, 1:] - offset) + 0.2 * rng.standard_t(3, size=(60, 1))
+    model = AugmentedSVGP(SquaredExponential(), gpflow.likelihoods.StudentT(), X[:10].copy())
+    before = [variable.numpy() for variable in model.variables]
+    message = r"finite at the start. Column 1 of X has mean 1.*e\+0.*Subtract the means"
+    with pytest.raises(ValueError, match=message):
+        FAR_FITS[how](model, far, progress=False)
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_a_fit_that_cannot_begin_for_another_reason_names_that(data: Batch) -> None:
+    model = sparse(data)
+    model.kernel.variance.unconstrained_variable.assign(np.nan)
+    with pytest.raises(ValueError, match=r"finite at the start.*not finite: kernel\.variance"):
+        polish(model, data, progress=False)
 
 
 # ---- refused: models ----
+
+
+def test_the_likelihood_is_named_before_what_else_is_wrong(data: Batch) -> None:
+    """Whoever changes it has the others to change as well."""
+    vector = data[0], data[1][:, 0]
+    softmax, kernel = gpflow.likelihoods.Softmax(3), SharedIndependent(Matern32(), 3)
+    for make in (
+        lambda: AugmentedSVGP(kernel, softmax, data[0][:M], q_diag=True),
+        lambda: AugmentedVGP(vector, kernel, softmax),
+        lambda: MixtureVGP(vector, kernel, softmax, expectations="augmented"),
+    ):
+        with pytest.raises(ValueError, match=r"likelihood.*Softmax"):
+            make()
 
 
 def test_diagonal_q(data: Batch) -> None:

@@ -66,6 +66,27 @@ def values(model: AugmentedSVGP) -> list[AnyNDArray]:
     return [variable.numpy() for variable in model.variables]
 
 
+def test_batches_without_rows_are_skipped(rows: Pair) -> None:
+    """As a filter after batching leaves them, the first one among them."""
+
+    def kept(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        some = X[:, 0] > 1.0
+        return X[some], Y[some]
+
+    order = np.argsort(rows[0][:, 0])
+    ordered = rows[0][order], rows[1][order]
+    filtered = stream(ordered).map(kept)
+    arrays = tuple(part[ordered[0][:, 0] > 1.0] for part in ordered)
+    for of in (
+        lambda rows: make().elbo(rows, progress=False),
+        lambda rows: polish(make(), rows, max_steps=1, progress=False).elbo,
+    ):
+        np.testing.assert_allclose(of(filtered), of(arrays), rtol=1e-10)
+    batches = data.as_batches(make(900), filtered.repeat(), 100, 0)
+    batches.go_to(0)
+    assert all(len(next(batches)[0]) for _ in range(12))
+
+
 class CountedPasses:
     """Of a dataset of 100 rows a batch; stopped in the middle of one of them."""
 

@@ -106,7 +106,9 @@ def test_where_the_first_part_is_interrupted_the_second_does_not_begin(
     X, y = three_classes(60, seed=0)
     parts = []
 
-    def interrupted(model: Any, rows: Any, objective: str = "augmented", **how: Any) -> pd.DataFrame:
+    def interrupted(
+        model: Any, rows: Any, objective: str = "augmented", **how: Any
+    ) -> pd.DataFrame:
         parts.append(objective)
         history = [[steps, 0.1, -1.0, np.nan]] if steps else []
         return pd.DataFrame(history, columns=["step", "seconds", objective, "nll"])

@@ -102,6 +102,7 @@ ORDER = [
     "inference.quasi_newton",
     "inference.coordinates",
     "inference.settings",
+    "inference.starting",
     "inference.objective",
     "inference.rescues",
     "inference.climb",

@@ -126,6 +126,44 @@ def test_an_iterator_and_num_data_given_to_the_step(data: Batch) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+@pytest.mark.by_default("eager")
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
+def test_fewer_than_the_rows_of_a_batch_scale_it_down_as_in_gpflow(
+    data: Batch, compiled: bool
+) -> None:
+    """The ELBO and a natural-gradient step, under Gaussian noise, whose two bounds are the same."""
+    make = lambda model: model(  # noqa: E731
+        gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), data[0][::6].copy(), num_data=7
+    )
+    ours, stock = make(AugmentedSVGP), make(gpflow.models.SVGP)
+    step = AugmentedNaturalGradient(0.6).minimize
+    (tf.function(step, autograph=False) if compiled else step)(ours, data)
+    gpflow.optimizers.NaturalGradient(0.6).minimize(
+        stock.training_loss_closure(data, compile=compiled), [(stock.q_mu, stock.q_sqrt)]
+    )
+    np.testing.assert_allclose(ours.q_mu, stock.q_mu, atol=1e-9)
+    np.testing.assert_allclose(ours.q_sqrt, stock.q_sqrt, atol=1e-9)
+    one_pass = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
+    for rows in (data, one_pass):
+        elbo = ours.elbo(rows, progress=False)
+        np.testing.assert_allclose(elbo, stock.elbo(data), rtol=1e-9)
+
+
+def test_adaptive_steps_are_full_where_a_batch_is_of_more_rows_than_num_data(data: Batch) -> None:
+    """Such a batch is all that there is, so that its natural gradient has no noise."""
+    model, optimizer = make(data, 7), AlternatingOptimizer()
+    optimizer.minimize(model, data)
+    assert float(optimizer.step_size) == 1.0
+
+
+@pytest.mark.slow
+def test_fits_take_more_rows_than_num_data(data: Batch) -> None:
+    model = make(data, 7)
+    train(model, data, num_steps=2, batch_size=BATCH, progress=False)
+    found = fit_collapsed(model, data, tolerance=0.1, progress=False)
+    np.testing.assert_allclose(found.objective, model.elbo(data), rtol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [tf.int32, tf.float64])
 def test_a_variable_is_no_hyperparameter(data: Batch, dtype: tf.DType) -> None:

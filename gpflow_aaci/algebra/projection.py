@@ -153,6 +153,7 @@ def coupled(projection: Projection, curvature: TensorType) -> tf.Tensor:
     "B: [L, M, M]",
 )
 def to_prior(
+    prior: Prior,
     projection: Projection,
     q_mu: TensorType,
     q_sqrt: TensorType,
@@ -164,16 +165,20 @@ def to_prior(
     """
     The gradients in the prior, at fixed q(v), of what depends on it through the marginals.
 
+    Each part of the prior may be shared by the latent GPs, or not, whatever the others are; the
+    gradient in a part has the shape of that part.
+
+    :param projection: of ``prior``.
     :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, of these rows or, for the
         gradient in K_ZZ of all rows at once, of all.
     """
     eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
     W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
     return Prior(
-        _to_K_ZZ(projection.chol, q_mu, W, a, B),
-        _to_K_ZX(projection, q_mu, W, in_mean, in_variance),
-        shared(tf.transpose(in_variance), projection.chol),
-        tf.transpose(shared(tf.transpose(in_mean), tf.transpose(projection.mean))),
+        _summed_to(_to_K_ZZ(projection.chol, q_mu, W, a, B), prior.K_ZZ),
+        _summed_to(_to_K_ZX(projection, q_mu, W, in_mean, in_variance), prior.K_ZX),
+        _summed_to(tf.transpose(in_variance), prior.k_diag),
+        tf.transpose(_summed_to(tf.transpose(in_mean), tf.transpose(prior.mean))),
     )
 
 
@@ -190,7 +195,7 @@ def _to_K_ZX(
     chol_m = tf.transpose(columns(solve, chol, q_mu, adjoint=True))[:, :, None]  # [L, M, 1]
     chol_W_A = product(solve(chol, W, adjoint=True), projection.A)
     in_mean, in_variance = (tf.transpose(value)[:, None, :] for value in (in_mean, in_variance))
-    return shared(chol_m * in_mean + 2.0 * chol_W_A * in_variance, projection.chol)
+    return chol_m * in_mean + 2.0 * chol_W_A * in_variance
 
 
 def _to_K_ZZ(
@@ -207,11 +212,11 @@ def _to_K_ZZ(
     symmetric = tril + tf.linalg.matrix_transpose(tril) - tf.linalg.diag(tf.linalg.diag_part(G))
     solve, factor = tf.linalg.triangular_solve, tf.broadcast_to(chol, tf.shape(W))
     half = tf.linalg.matrix_transpose(solve(factor, symmetric, adjoint=True))
-    return shared(-0.5 * solve(factor, half, adjoint=True), chol)
+    return -0.5 * solve(factor, half, adjoint=True)
 
 
-def shared(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """Summed over the latent GPs where they share what ``like`` is of."""
+def _summed_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """The gradient in ``like``: summed over the latent GPs where they share it."""
     if like.shape[0] == 1 and gradient.shape[0] != 1:
         return tf.reduce_sum(gradient, axis=0, keepdims=True)
     return gradient

@@ -21,7 +21,7 @@ from ..workers import (
     of_each_worker,
     together,
 )
-from .datasets import check_batches, check_not_empty, is_endless, untuned
+from .datasets import check_batches, check_not_empty, is_empty, is_endless, untuned
 from .expected import Expected, Rows
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class BatchesOfDataset(Batches):
         self._step = 0
         self._stores_first = workers == 1 and _shuffles_without_a_seed(dataset)
         # A checkpoint is of the chief's iterator alone, and of a Python generator's there is none.
-        self._skips = workers > 1
+        self._is_shared = self._skips = workers > 1
         if resumable and workers == 1 and not _can_be_stored(self._iterator):
             self._skips = True
             self.identity["way to go on"] = "skipping batches"
@@ -190,7 +190,8 @@ class BatchesOfDataset(Batches):
             batch = next(self._iterator, None)
             if batch is None:
                 break
-            self._first.append(batch)
+            if not (workers == 1 and is_empty(batch)):  # other workers may have rows of it
+                self._first.append(batch)
         check_not_empty("data", len(self._first))
         self._watch(most)
 
@@ -221,7 +222,12 @@ class BatchesOfDataset(Batches):
     def __next__(self) -> RegressionData:
         step = self._step
         self._step += 1
-        return self._first[step] if step < len(self._first) else next(self._iterator)
+        if step < len(self._first):
+            return self._first[step]
+        batch = next(self._iterator)
+        while not self._is_shared and is_empty(batch):
+            batch = next(self._iterator)
+        return batch
 
 
 def _can_be_stored(iterator: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..validation import as_default_float
+from ..validation import as_default_float, check_rank
 
 CHUNK = 50_000  # rows
 
@@ -24,6 +24,22 @@ def check_batches(dataset: tf.data.Dataset) -> None:
             "data must be a dataset of batches (X [B, D], Y [B, P]). Found: elements of "
             f"{spec}. Dataset.map makes pairs of them."
         )
+    check_rows_of_batches(spec)
+
+
+def check_rows_of_batches(spec: Any) -> None:
+    """
+    :param spec: of the elements of a dataset or of an iterator.
+    :raises ValueError: for batches (X, Y) of which one is known to be a vector.
+    """
+    ranks = [getattr(getattr(part, "shape", None), "rank", None) for part in tf.nest.flatten(spec)]
+    if ranks in ([1, 0], [1, 1]):
+        raise ValueError(
+            "data must be a dataset of batches (X [B, D], Y [B, P]), as dataset.batch(100) makes. "
+            f"Found: elements of {spec}."
+        )
+    for name, rank in zip("XY", ranks, strict=False):
+        check_rank(name, rank)
 
 
 def check_inputs(dataset: tf.data.Dataset) -> None:
@@ -57,17 +73,9 @@ def check_not_empty(name: str, num_batches_or_rows: int) -> None:
         raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
 
 
-def check_num_data(num_data: float, num_rows: int, of: str) -> None:
-    """
-    :param of: what has those rows.
-    :raises ValueError: where there is none, and where there are more than ``num_data``.
-    """
-    check_not_empty("data", num_rows)
-    if num_data < num_rows:
-        raise ValueError(
-            f"num_data must be at least the number of rows of {of}. "
-            f"Found: {num_data:.0f}, and {num_rows} rows."
-        )
+def is_empty(batch: Parts) -> bool:
+    """Whether a batch has no rows, as a filter after batching may leave it."""
+    return batch[0].shape[0] == 0 if batch[0].shape.rank else False
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -113,7 +121,8 @@ def in_chunks(batches: Iterator[Parts]) -> Iterator[Parts]:
 
 
 def as_rows(batch: TensorType | tuple[TensorType, ...]) -> Parts:
-    return tuple(map(as_default_float, batch if isinstance(batch, tuple) else (batch,)))
+    parts = batch if isinstance(batch, tuple) else (batch,)
+    return tuple(as_default_float(part, name) for part, name in zip(parts, "XY", strict=False))
 
 
 def _joined(rows: list[Parts]) -> Parts:

@@ -8,6 +8,7 @@ from gpflow.base import RegressionData
 
 from ..workers import is_chief, is_single, together
 from .batches import AllRows, Batches
+from .datasets import check_rows_of_batches
 from .expected import Expected, checked_rows, refuse_where_kept, refuse_where_workers_keep
 from .rows import Arrays, Data
 from .shards import Shard
@@ -87,7 +88,7 @@ def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: An
             raise ValueError(f"data must be given: {expected.model} keeps none. Found: None.")
         return _Own(*map(tf.convert_to_tensor, expected.own))
     batch = next(data) if isinstance(data, Iterator) else data
-    X, Y = checked_rows(expected, batch, num_data)
+    X, Y = checked_rows(expected, batch)
     return Arrays(X, Y, num_data, progress=progress)
 
 
@@ -101,6 +102,7 @@ def check_step_data(expected: Expected, data: Any, num_data: int | None = None) 
             "data must be a tuple (X, Y) or an iterator of such batches, as iter(dataset). "
             f"Found: {type(data).__name__}."
         )
+    check_rows_of_batches(getattr(data, "element_spec", None))
     if isinstance(data, Iterator) and expected.num_data is None and num_data is None:
         # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
         raise ValueError(

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import RegressionData
 
-from ..validation import Check, as_matrix, checked_data
+from ..validation import Check, as_pair, checked_data
 from ..workers import num_workers
 
 Rows = tuple[tf.Tensor, tf.Tensor]
@@ -39,23 +39,19 @@ def check_pair(name: str, data: Any) -> None:
         raise ValueError(f"{name} must be a pair (X, Y). Found: {type(data).__name__}.")
 
 
-def checked_rows(
-    expected: Expected, data: RegressionData, num_data: TensorType | None = None
-) -> Rows:
+def checked_rows(expected: Expected, data: RegressionData) -> Rows:
     """
     X [N, D] and Y [N, P] as tensors of ``default_float()``, whether for training or not.
 
-    :param num_data: the number of rows that these are a part of, where they are training data.
     :raises ValueError: for data that are not a pair, and as
         :func:`~gpflow_aaci.validation.checked_data`.
     """
     check_pair("data", data)
     return checked_data(
-        *map(as_matrix, data),
+        *as_pair(data),
         num_observed=expected.num_observed,
         num_outputs=expected.num_outputs,
         input_dim=expected.input_dim,
-        num_data=num_data,
         check_labels=expected.check_labels,
         may_be_empty=num_workers(expected.strategy) > 1,  # the other workers have rows
     )

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 from ..identity import shifted
 from ..workers import of_each_worker, sum_over_workers, together, worker_index
 from .batches import Batches, BatchesOfArrays
-from .datasets import check_num_data
+from .datasets import check_not_empty
 from .expected import Rows
 from .rows import Arrays, Data
 
@@ -35,12 +35,11 @@ class Shard(Data):
         """
         The number of rows of each worker.
 
-        :raises ValueError: where there are none, and more than ``num_data``.
+        :raises ValueError: where there are none.
         """
         if not len(self._counts):
             self._counts = of_each_worker(self.strategy, [self._own.num_rows])[:, 0]
-            rows = int(self._counts.sum())
-            check_num_data(rows if self._num_data is None else self._num_data, rows, "all workers")
+            check_not_empty("data", int(self._counts.sum()))
         return self._counts
 
     @property

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 
 from ..identity import rows_digest, unordered_digest
 from .batches import Batches, BatchesOfDataset
-from .datasets import as_rows, check_batches, check_ends, check_num_data, in_chunks, read
+from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, is_empty, read
 from .expected import Expected, Rows, checked_rows
 from .rows import Arrays, Data
 
@@ -63,7 +63,7 @@ class Stream(Data):
             unordered += unordered_digest(X.numpy(), Y.numpy())
             rows += len(X)
             yield X, Y
-        check_num_data(float(rows if self._num_data is None else self._num_data), rows, "data")
+        check_not_empty("data", rows)
         self._rows, self._digest, self._unordered = rows, found, unordered
 
     def _later_pass(self) -> Iterator[Rows]:
@@ -81,6 +81,8 @@ class Stream(Data):
 
     def _checked(self) -> Iterator[Rows]:
         for number, batch in enumerate(read("data", self._dataset)):
+            if is_empty(batch):
+                continue
             try:
                 yield checked_rows(self._expected, batch)
             except (ValueError, ShapeMismatchError) as error:

@@ -171,7 +171,7 @@ def _noise(squares: tf.Tensor, target_1: tf.Tensor, data: Data) -> tf.Tensor:
     """
     size = tf.cast(data.num_rows, squares.dtype)
     about_mean = data.scale * squares - tf.reduce_sum(tf.square(target_1)) / size
-    return about_mean * size / tf.maximum(size - 1.0, 1.0) * (1.0 - 1.0 / data.scale)
+    return about_mean * size / tf.maximum(size - 1.0, 1.0) * tf.maximum(1.0 - 1.0 / data.scale, 0.0)
 
 
 def _through_whitening(

@@ -65,7 +65,7 @@ def bound_gradient(
         value, [Fmu, Fvar, *variables], unconnected_gradients="zero"
     )
     a, B = to_q(at.projection, in_mean, in_variance) if sums is None else sums
-    bars = to_prior(at.projection, *q, in_mean, in_variance, a, B)
+    bars = to_prior(at.prior, at.projection, *q, in_mean, in_variance, a, B)
     through_prior = at.tape.gradient(
         at.prior, variables, output_gradients=bars, unconnected_gradients="zero"
     )

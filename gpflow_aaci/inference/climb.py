@@ -16,6 +16,7 @@ from .objective import Objective, Stretch
 from .quasi_newton import Curvature, Point, ascend
 from .rescues import in_other_units, with_more_signal
 from .settings import SETTINGS
+from .starting import not_finite_at_start, q_at_start
 
 _GAINED_LITTLE = f"the last {SETTINGS.last_iterations} iterations gained too little"
 _NO_STEP_GAINS = "no step gains"
@@ -66,17 +67,34 @@ class Climb:
     """From state to state."""
 
     def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
-        self._model, self._num_data = model, float(data.num_data)
+        self._model, self._data, self._num_data = model, data, float(data.num_data)
         self.objective = Objective(model, data, seed)
         self.size = len(self.objective.coordinates.pack())
 
-    def begin(self) -> State:
-        """The model as it is."""
-        q = self._model.whitened_q(self._model.whitening())
-        x = self.objective.coordinates.pack()
+    def begin(self, first: Stretch) -> State:
+        """
+        The model as it is.
+
+        :raises ValueError: where the objective is not finite, neither at its q nor at the best one
+            on the rows of ``first``. The model is then as it was.
+        """
+        q, x = q_at_start(self._model, self._data), self.objective.coordinates.pack()
         value = self.objective.value(q)
+        if not np.isfinite(value):
+            self._check_begin(first, x, q, value)
         point = Point(x, value, np.zeros(self.size))
         return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
+
+    def _check_begin(self, first: Stretch, x: AnyNDArray, q: Gaussian, value: float) -> None:
+        before = [variable.numpy() for variable in self.objective.variables]
+        try:
+            best, _ = self.objective.evaluate(first, x, q)
+        finally:
+            for variable, value_before in zip(self.objective.variables, before, strict=True):
+                variable.assign(value_before)
+        if not np.isfinite(best.value):
+            X, _ = next(self._data.chunks())
+            raise not_finite_at_start(self._model, X, value)
 
     def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
         """

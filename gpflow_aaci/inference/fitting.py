@@ -19,6 +19,7 @@ from .climb import CONVERGED, Climb
 from .objective import schedule
 from .profile import Profile
 from .settings import SETTINGS
+from .starting import not_finite_at_start, q_at_start
 
 _clock = time.monotonic
 
@@ -94,8 +95,8 @@ def fit_collapsed(
         pass since then is stored, too: a process killed at any moment loses the pass that it was
         at.
     :param progress: whether a bar shows rows, objective and evaluations.
-    :raises ValueError: for bad data, and a checkpoint that is damaged or of another run, before
-        anything is changed.
+    :raises ValueError: for bad data, an objective that is not finite where the model begins, and a
+        checkpoint that is damaged or of another run, before anything is changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
@@ -117,7 +118,7 @@ def fit_collapsed(
         stretches = schedule(model, rows.num_rows, climb.size, tolerance)
         objective = climb.objective
         objective.trace()
-        state = climb.begin() if resumed is None else climb.resume(resumed, stretches)
+        state = climb.begin(stretches[0]) if resumed is None else climb.resume(resumed, stretches)
         is_finished = bool(state.reason)
 
         def say(rows: int) -> None:
@@ -195,7 +196,8 @@ def polish(
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows, of any length; none for ``AugmentedVGP``.
     :param progress: whether a bar shows steps and ELBO.
-    :raises ValueError: for bad data, before anything is changed.
+    :raises ValueError: for bad data, and where the ELBO is not finite and no step makes it so;
+        before anything is changed.
     """
     check_same_program(model, "polish", max_steps=max_steps)
     rows = as_data(model.expected_data, data, progress)
@@ -203,7 +205,7 @@ def polish(
     least_gain = SETTINGS.polish_tolerance * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
-        q = model.whitened_q(model.whitening())
+        q = q_at_start(model, rows)
         start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
         steps, gain = 0, np.inf
         while steps < max_steps and gain >= least_gain:
@@ -214,7 +216,10 @@ def polish(
             steps += 1
             bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
             bar.update()
-    if elbo > start:
+    if not np.isfinite(elbo):
+        X, _ = next(rows.chunks())
+        raise not_finite_at_start(model, X, start)
+    if elbo > start or not np.isfinite(start):
         model.assign_whitened_q(q)
         refresh_posteriors(model)
     return PolishResult(max(elbo, start), start, steps)

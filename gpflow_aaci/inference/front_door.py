@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
@@ -16,6 +17,7 @@ from ..validation import check_one_of
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
 from .in_minibatches import fit_in_minibatches, is_for_minibatches
+from .starting import not_finite_at_start, value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
 from .training import train
 
@@ -84,8 +86,9 @@ def fit(
     :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
     :param progress: whether bars are shown.
     :raises ValueError: for a model that is none of ours, for bad data, and for ``"predictive"`` of
-        a dataset that is one pass over the rows, which minibatches repeat; before anything is
-        changed; see :func:`~gpflow_aaci.fit_collapsed` for the other errors.
+        a dataset that is one pass over the rows, which minibatches repeat; where the objective is
+        not finite at the start; before anything is changed; see
+        :func:`~gpflow_aaci.fit_collapsed` for the other errors.
     """
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
@@ -182,17 +185,21 @@ def _trained(
         is_dataset = isinstance(data, tf.data.Dataset)
         num_data = 0 if is_dataset else int(as_data(model.expected_data, data).num_rows)
     rule = EarlyStopping(objective, _PATIENCE, _LEAST_GAIN * num_data)
-    found = train(
-        model,
-        data,
-        objective=objective,
-        num_steps=_MOST_STEPS,
-        seed=seed,
-        evaluate_every=_EVALUATE_EVERY,
-        early_stopping=rule,
-        checkpoint_dir=checkpoint_dir,
-        progress=progress,
-    )
+    try:
+        found = train(
+            model,
+            data,
+            objective=objective,
+            num_steps=_MOST_STEPS,
+            seed=seed,
+            evaluate_every=_EVALUATE_EVERY,
+            early_stopping=rule,
+            checkpoint_dir=checkpoint_dir,
+            progress=progress,
+        )
+    except RuntimeError as error:
+        _check_start(model, data, num_data, error)
+        raise
     seconds = time.perf_counter() - began
     records = [Record(*row) for row in found.itertuples(index=False)]
     steps = records[-1].step if records else 0
@@ -209,6 +216,17 @@ def _trained(
         "fitting_seconds": seconds,
         "history": history[_COLUMNS],
     }
+
+
+def _check_start(model: AugmentedModel, data: Any, num_data: int, error: RuntimeError) -> None:
+    """
+    :raises ValueError: where it was not a step that failed, but the objective before any.
+    """
+    some = _some_rows(data, num_data) if isinstance(data, tf.data.Dataset) else data
+    rows = as_data(model.expected_data, some)
+    value = value_at_start(lambda: model.objectives(rows, standard)[0])
+    if not np.isfinite(value):
+        raise not_finite_at_start(model, next(rows.chunks())[0], value) from error
 
 
 def _some_rows(dataset: tf.data.Dataset, num_data: int) -> tf.data.Dataset:

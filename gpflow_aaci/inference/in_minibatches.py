@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
@@ -20,6 +21,7 @@ from ..data import as_data
 from ..likelihoods import LogisticSoftmax
 from ..models import AugmentedModel
 from .fitting import FitResult
+from .starting import not_finite_at_start, value_at_start
 from .stopping import INTERRUPTED
 from .training import train
 
@@ -71,7 +73,9 @@ def fit_in_minibatches(
     def objective() -> float:
         return float(model.objectives(rows, standard)[0] + model.log_prior_density())
 
-    start = objective()
+    start = value_at_start(objective)
+    if not np.isfinite(start):
+        raise not_finite_at_start(model, next(rows.chunks())[0], start)
     folders: list[Path | None] = [None, None]
     if checkpoint_dir is not None:
         folders = [Path(checkpoint_dir) / name for name in ("closed-form", "standard-elbo")]

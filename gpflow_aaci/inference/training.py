@@ -27,7 +27,7 @@ from ..data import Batches, Rows, as_data, check_pair, checked_rows
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
-from ..validation import as_default_float, check_count, check_one_of
+from ..validation import as_default_float, check_count, check_one_of, message_of
 from .alternating import AlternatingOptimizer
 from .joint import JointAscent
 from .stepper import Stepper
@@ -190,7 +190,8 @@ class _Run:
             return False
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise RuntimeError(
-                f"step {self.done + 1} failed, and the model is as it was before it: {error}"
+                f"step {self.done + 1} failed, and the model is as it was before it: "
+                f"{message_of(error)}"
             ) from error
         self.seconds += time.perf_counter() - began
         self.done += 1

@@ -22,7 +22,7 @@ from ..algebra.mixture import entropy_by_jensen, entropy_by_pairs, mean_log_norm
 from ..algebra.projection import Prior, project
 from ..algebra.score_function import score_expectations
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_matrix, as_observed, check_count, check_one_of, checked_data
+from ..validation import as_matrix, as_observed, as_pair, check_count, check_one_of, checked_data
 from .shared import check_single_output, k_diag, with_jitter
 
 _ENTROPIES = {"jensen": entropy_by_jensen, "pairwise": entropy_by_pairs}
@@ -98,8 +98,9 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
                 'covariance must be "diagonal" where num_components is above 1. Found: "full", '
                 f"and {num_components} components."
             )
-        check_single_output(kernel, "MixtureVGP")
+        # First, as whoever changes the likelihood has the others to change as well.
         likelihood = augmented(likelihood) if expectations == "augmented" else likelihood
+        check_single_output(kernel, "MixtureVGP")
         X, Y, num_latent_gps = _checked(kernel, likelihood, data, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, num_latent_gps)
         self.data = X, Y
@@ -163,7 +164,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     ) -> MeanAndVariance:
         """The moments of q(f); :meth:`predict_f_components` has the Gaussians that it is of."""
         assert_params_false(self.predict_f, full_output_cov=full_output_cov)
-        means, covariances = self.predict_f_components(as_matrix(Xnew), full_cov)
+        means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
         mean = tf.reduce_mean(means, 0)
         apart = means - mean  # [K, N, L]
         if full_cov:
@@ -183,7 +184,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         """Draws of f, each of a component that is drawn first."""
         assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
         S, K = 1 if num_samples is None else num_samples, self.num_components
-        means, covariances = self.predict_f_components(as_matrix(Xnew), full_cov)
+        means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
         if full_cov:
             means = tf.linalg.matrix_transpose(means)
         f = sample_mvn(means, covariances, full_cov, num_samples=S)  # [K, S, ...]
@@ -198,7 +199,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     ) -> MeanAndVariance:
         """Mean and variance of y, of the mixture."""
         assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
-        X = to_default_float(as_matrix(Xnew))
+        X = to_default_float(as_matrix(Xnew, "Xnew"))
         predict = self.likelihood.predict_mean_and_var
         means, variances = self._by_component(predict, X, *self.predict_f_components(X))
         mean = tf.reduce_mean(means, 0)
@@ -212,7 +213,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         assert_params_false(
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )
-        X, Y = map(as_matrix, data)
+        X, Y = as_pair(data)
         X, Y = to_default_float(X), as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
         of_each = self._by_component(predict, X, *self.predict_f_components(X), Y)  # [K, N]
@@ -268,7 +269,7 @@ def _checked(
     kernel: Kernel, likelihood: Likelihood, data: RegressionData, num_latent_gps: int | None
 ) -> tuple[tf.Tensor, tf.Tensor, int]:
     """X [N, D], Y [N, P], and how many latent GPs there are."""
-    X, Y = map(as_matrix, data)
+    X, Y = as_pair(data)
     is_ours, P = isinstance(likelihood, AugmentedLikelihood), int(np.shape(Y)[-1])
     if num_latent_gps is None:
         by_data = gpflow.models.GPModel.calc_num_latent_gps

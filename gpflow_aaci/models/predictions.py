@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from ..data import check_batches, check_inputs, over_batches
-from ..validation import as_matrix
+from ..validation import as_matrix, as_pair
 from .shared import Augmented
 
 Inputs: TypeAlias = TensorType | tf.data.Dataset
@@ -45,7 +45,7 @@ class WithPredictions(Augmented):
             return over_batches(
                 "data", lambda *batch: predict(batch, full_cov, full_output_cov), data
             )
-        X, Y = map(as_matrix, data)
+        X, Y = as_pair(data)
         return predict((X, Y), full_cov, full_output_cov)
 
     def _predicted(
@@ -60,4 +60,4 @@ class WithPredictions(Augmented):
                 raise ValueError("full_cov must be False where Xnew is a dataset. Found: True.")
             check_inputs(Xnew)
             return over_batches("Xnew", lambda X: predict(X, full_cov, full_output_cov), Xnew)
-        return predict(as_matrix(Xnew), full_cov, full_output_cov)
+        return predict(as_matrix(Xnew, "Xnew"), full_cov, full_output_cov)

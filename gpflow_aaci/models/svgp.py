@@ -1,12 +1,13 @@
 """GPflow's SVGP with the augmented bound in the place of the quadrature one."""
 
+from collections.abc import Callable
 from typing import cast
 
 import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import covariances
-from gpflow.base import TensorType
+from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import (
     InducingPoints,
@@ -23,8 +24,10 @@ from gpflow.kernels import (
 )
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
+from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
+from ..data import checked_rows
 from ..likelihoods import AugmentedLikelihood, augmented
 from .bounds import WithBounds
 from .posteriors import handed_out
@@ -76,13 +79,14 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
             the likelihood's or the kernel's.
         """
+        # First, as whoever changes the likelihood has the others to change as well.
+        likelihood = augmented(likelihood)
         if q_diag:
             raise ValueError(
                 "q_diag must be False: the closed-form update needs a full covariance. Found: True."
             )
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
         _check_kernel(kernel, inducing_variable)
-        likelihood = augmented(likelihood)
         super().__init__(
             kernel,
             likelihood,
@@ -98,6 +102,18 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         # GPflow's goes by q_sqrt where that is given.
         check_latents(kernel, likelihood, self.num_latent_gps)
         handed_out(self)
+
+    def training_loss_closure(
+        self, data: RegressionData | DatasetOwnedIterator, *, compile: bool = True
+    ) -> Callable[[], tf.Tensor]:
+        """
+        GPflow's. Arrays are checked here, not inside of what it compiles.
+
+        :raises ValueError: for bad data, see :func:`~gpflow_aaci.validation.checked_data`.
+        """
+        if not isinstance(data, DatasetOwnedIterator):
+            data = checked_rows(self.expected_data, data)
+        return super().training_loss_closure(data, compile=compile)
 
     @property
     def input_dim(self) -> int | None:

@@ -11,7 +11,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_matrix, checked_data
+from ..validation import as_pair, checked_data
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
@@ -46,9 +46,10 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
             :class:`AugmentedSVGP`) and bad data.
         """
-        check_single_output(kernel, "AugmentedVGP")
+        # First, as whoever changes the likelihood has the others to change as well.
         likelihood = augmented(likelihood)
-        X, Y = map(as_matrix, data)
+        check_single_output(kernel, "AugmentedVGP")
+        X, Y = as_pair(data)
         if num_latent_gps is None:
             num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))
         check_latents(kernel, likelihood, num_latent_gps)

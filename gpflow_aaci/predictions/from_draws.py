@@ -267,7 +267,7 @@ def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "
     :raises ValueError: for a shape that is not that of the model's inputs, and values that are not
         finite.
     """
-    X = as_default_float(Xnew)
+    X = as_default_float(Xnew, name)
     input_dim = _input_dim(model)
     if X.shape.rank != 2 or input_dim not in (None, X.shape[-1]):
         raise ValueError(f"{name} must be [N, {input_dim}]. Found: shape {list(X.shape)}.")

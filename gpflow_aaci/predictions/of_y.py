@@ -24,7 +24,6 @@ from ..models import AugmentedModel, MixtureVGP, check_model
 from ..validation import (
     Check,
     as_default_float,
-    as_matrix,
     check_count,
     check_finite,
     require,
@@ -67,7 +66,7 @@ def predict_y_cdf(
     :raises ValueError: as for training data; for samples of another kind of model.
     """
     predicted = _Predicted(model, X, samples, progress)
-    y = as_default_float(as_matrix(y))
+    y = as_default_float(y, "y")
     num_rows, observed = predicted.X.shape[0], predicted.num_observed
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
         raise ValueError(f"y must be [{num_rows}, {observed}]. Found: shape {list(y.shape)}.")
@@ -169,7 +168,7 @@ class _Predicted:
                 f"Found: {type(model.likelihood).__name__}."
             )
         self.likelihood = model.likelihood
-        self.X = checked_inputs(model, as_matrix(X), "X")
+        self.X = checked_inputs(model, X, "X")
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:

@@ -24,7 +24,7 @@ from ..data import checked_rows as data_rows
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag, with_jitter
-from ..validation import as_matrix, as_observed, checked_data
+from ..validation import as_observed, as_pair, checked_data
 from .conditionals import f_mean, of_each_latent
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
@@ -122,7 +122,7 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
         return data_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
-    X, Y = map(as_matrix, data)
+    X, Y = as_pair(data)
     columns = likelihood.observation_dim
     if columns is None:  # GPflow's Softmax does not say; a switched one has a column of its own
         columns = L if isinstance(likelihood, ScalarLikelihood) else np.shape(Y)[-1]
