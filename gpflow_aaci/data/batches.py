@@ -182,7 +182,8 @@ class _OfDataset(Batches):
         self._iterator = iter(untuned(dataset))
         self._step = 0
         self._stores_first = num_workers == 1 and _shuffles_without_a_seed(dataset)
-        # A checkpoint is of the chief's iterator alone; of a Python generator's, there is none.
+        # Of several workers a checkpoint has the chief's iterator alone, and TensorFlow cannot
+        # store where a Python generator is: there a run goes on by skipping batches.
         self._skips = num_workers > 1
         if resumable and num_workers == 1 and not _can_be_stored(self._iterator):
             self._skips = True
