@@ -178,7 +178,8 @@ class BatchesOfDataset(Batches):
         self._iterator = iter(untuned(dataset))
         self._step = 0
         self._stores_first = workers == 1 and _shuffles_without_a_seed(dataset)
-        # A checkpoint is of the chief's iterator alone, and of a Python generator's there is none.
+        # Of several workers a checkpoint has the chief's iterator alone, and TensorFlow cannot
+        # store where a Python generator is: there a run goes on by skipping batches.
         self._is_shared = self._skips = workers > 1
         if resumable and workers == 1 and not _can_be_stored(self._iterator):
             self._skips = True
@@ -187,11 +188,10 @@ class BatchesOfDataset(Batches):
         most = min(WATCHED_ROWS, rows)
         self._first: list[RegressionData] = []
         while sum(len(X) for X, _ in self._first) < most:
-            batch = next(self._iterator, None)
+            batch = self._next()
             if batch is None:
                 break
-            if not (workers == 1 and is_empty(batch)):  # other workers may have rows of it
-                self._first.append(batch)
+            self._first.append(batch)
         check_not_empty("data", len(self._first))
         self._watch(most)
 
@@ -217,16 +217,23 @@ class BatchesOfDataset(Batches):
         """The iterator is where a checkpoint has put it; this is about the first batches."""
         self._step = step
         for _ in range(step - len(self._first) if self._skips else 0):
-            next(self._iterator, None)
+            self._next()
 
     def __next__(self) -> RegressionData:
         step = self._step
         self._step += 1
         if step < len(self._first):
             return self._first[step]
-        batch = next(self._iterator)
-        while not self._is_shared and is_empty(batch):
-            batch = next(self._iterator)
+        batch = self._next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def _next(self) -> RegressionData | None:
+        """The next batch that has rows, or None where the data have ended."""
+        batch = next(self._iterator, None)
+        while batch is not None and not self._is_shared and is_empty(batch):
+            batch = next(self._iterator, None)
         return batch
 
 

@@ -137,7 +137,7 @@ def fit_collapsed(
             climb.move_to(state)
             say(0)
             for stretch in () if is_finished else stretches[state.stretch :]:
-                stored_at = _clock()  # or nothing has been found so far that could be lost
+                stored_at = _clock()  # a stretch begins just after a checkpoint
                 state = climb.onto(stretch, state)
                 while not state.reason:
                     state = climb.step(stretch, state)
