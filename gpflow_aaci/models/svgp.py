@@ -147,7 +147,9 @@ def _check_kernel(kernel: Kernel, inducing_variable: InducingVariables) -> None:
     ):
         raise ValueError(
             "inducing_variable must be a SharedIndependentInducingVariables or "
-            f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel. "
+            f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel, such as "
+            "SharedIndependentInducingVariables(InducingPoints(Z)). (Plain points are GPflow's way "
+            "to one q of all outputs jointly, q_mu [M P, 1], which is not offered here.) "
             f"Found: {type(inducing_variable).__name__}."
         )
 
