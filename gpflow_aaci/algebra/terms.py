@@ -11,8 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..augmentation import expected_aug_loglik
-from ..likelihoods import AugmentedLikelihood, TiltedLikelihood
+from ..augmentation import expected_aug_loglik, expected_auglik_potential_and_precision
+from ..likelihoods import AugmentedLikelihood
 
 Worth = Callable[[TensorType, TensorType, TensorType, TensorType], tf.Tensor]
 """(X [N, D], Fmu [N, L], Fvar [N, L], Y [N, P]) → [N]."""
@@ -69,14 +69,14 @@ def augmented(likelihood: AugmentedLikelihood) -> Term:
     return Term(likelihood.bound, slopes)
 
 
-def augmented_at(likelihood: TiltedLikelihood, c: TensorType) -> Term:
+def augmented_at(likelihood: AugmentedLikelihood, c: TensorType) -> Term:
     """The augmented bound at the q(ω) of c [N, L], any c > 0."""
 
     def worth(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(expected_aug_loglik(likelihood, c, Fmu, Fvar, Y), -1)
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
-        potential, precision = likelihood.sites_at(c, Y)
+        potential, precision = expected_auglik_potential_and_precision(likelihood, c, Y)
         in_mean, in_variance = potential - precision * Fmu, -0.5 * precision
         return Slopes(tf.reduce_sum(worth(X, Fmu, Fvar, Y)), in_mean, in_variance)
 

@@ -12,11 +12,11 @@ from gpflow.likelihoods.utils import inv_probit
 
 from ..special import log_ndtr
 from .base import AugmentedLikelihood
-from .classification import Logistic, Probit
-from .regression import Gaussian, StudentT
-from .switched import Switched
-from .tilted import TiltedLikelihood
-from .transformed import Scaled
+from .classes import Logistic, Probit
+from .composed.switched import Switched
+from .composed.transformed import Scaled
+from .noise import Gaussian, StudentT
+from .outputwise import OutputwiseLikelihood
 
 _AUGMENTED = (
     "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
@@ -87,14 +87,20 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         )
     if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
         parts = [augmented(part) for part in likelihood.likelihoods]
-        tilted = [p for p in parts if isinstance(p, TiltedLikelihood) and p.num_observed(1) == 1]
-        if len(tilted) < len(parts):
+        usable = [
+            part
+            for part in parts
+            if isinstance(part, OutputwiseLikelihood)
+            and part.prior_c is not None
+            and part.num_observed(1) == 1
+        ]
+        if len(usable) < len(parts):
             raise ValueError(
                 "likelihood: the parts of a SwitchedLikelihood must have one ω and one column of Y "
                 "per output, and no scale that is a Function of X. "
                 f"Found: {', '.join(type(part).__name__ for part in likelihood.likelihoods)}."
             )
-        return Switched(tilted)
+        return Switched(usable)
     nearest = _NEAREST.get(type(likelihood).__name__)
     hint = f" The nearest here is gpflow_aaci.likelihoods.{nearest}." if nearest else ""
     raise ValueError(

@@ -127,7 +127,8 @@ class WithBounds(Augmented):
                 f"is not known in closed form. Found: {type(self.kernel).__name__} kernel and "
                 f"{type(self.likelihood).__name__}."
             )
-        likelihood = with_one_omega(self.likelihood)
+        likelihood = self.likelihood
+        with_one_omega(likelihood)
         if c is None:
             Fmu, Fvar = self.predict_f(X)
             c = tf.stop_gradient(aux_posterior_c(likelihood, Fmu, Fvar, Y))

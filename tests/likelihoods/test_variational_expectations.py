@@ -34,10 +34,10 @@ DISTANCES = [0.0, 0.3, 2.0, 5.0, 20.0, 100.0]  # (y − m)/sd
 class Hinged(likelihoods.Laplace):
     """A user's own Laplace, of which the package knows log φ and no closed form."""
 
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return likelihoods.SuperGaussianLikelihood._variational_expectations(self, X, Fmu, Fvar, Y)
+        return likelihoods.SuperGaussianLikelihood.expected_log_prob(self, X, Fmu, Fvar, Y)
 
 
 def probit_log_density(y: float, f: float) -> float:

@@ -34,9 +34,9 @@ from gpflow_aaci.likelihoods import (
     Poisson,
     StudentT,
     Warped,
-    sums_of_sigmoids,
     warps,
 )
+from gpflow_aaci.likelihoods.integrals import sums_of_sigmoids
 
 N = 12
 

@@ -1,4 +1,4 @@
-"""More laws of an additive noise: a skewed one for quantiles, Cauchy's and the logistic."""
+"""Laplace noise, and its skewed form for quantile regression."""
 
 from typing import Any
 
@@ -6,21 +6,69 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
-from gpflow import Parameter
 from gpflow.base import TensorType
-from gpflow.functions import Function
+from gpflow.utilities import set_trainable
 
-from ..distributions import InverseGaussian, PolyaGamma
-from ..special import log_sech_sqrt
-from .base import positive_parameter
-from .quadrature import expectation
-from .regression import ResidualLikelihood, StudentT
-from .two_sided import (
+from ...distributions import InverseGaussian
+from ..integrals.two_sided import (
     expected_absolute,
     expected_two_sided_cdf,
     log_exponential_side,
     two_sided_cdf,
 )
+from ..parameters import open_interval_parameter, positive_parameter
+from .residual import ResidualLikelihood
+
+
+class Laplace(ResidualLikelihood):
+    """exp(−|y − f|/β) / 2β; φ(r) = exp(−√r/β)."""
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: β, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("Laplace", "scale", scale)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return -tf.math.log(2.0 * self.scale) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return -tf.sqrt(r) / tf.cast(self.scale, r.dtype)
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """InverseGaussian(mean 1/2βc, shape 1/2β²); at c = 0 a Lévy law, of infinite mean."""
+        scale = tf.cast(self.scale, c.dtype)
+        return InverseGaussian(0.5 / (scale * c), 0.5 / tf.square(scale))
+
+    def noise_variance(self) -> tf.Tensor:
+        return 2.0 * tf.square(self.scale)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.Laplace(F, self.scale).sample(seed=seed)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C − E|y − f|/β."""
+        return self.log_C(Y) - expected_absolute(Y - Fmu, Fvar) / self.scale
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """(1/2β) E e^{−|y − f|/β}, one side of the kink after the other."""
+        d = Y - Fmu
+        above, below = (log_exponential_side(each, Fvar, self.scale) for each in (-d, d))
+        return tfp.math.log_add_exp(above, below) - tf.math.log(2.0 * self.scale)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return two_sided_cdf(Y - F, self.scale, self.scale)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return expected_two_sided_cdf(Y - Fmu, Fvar, self.scale, self.scale)
 
 
 class AsymmetricLaplace(ResidualLikelihood):
@@ -41,7 +89,11 @@ class AsymmetricLaplace(ResidualLikelihood):
         """
         super().__init__(**kwargs)
         self.scale = positive_parameter("AsymmetricLaplace", "scale", scale)
-        self.quantile = _probability("AsymmetricLaplace", "quantile", quantile)
+        self.quantile = open_interval_parameter("AsymmetricLaplace", "quantile", quantile, 1.0)
+        if self.quantile is not quantile:
+            set_trainable(self.quantile, False)
+        if self.quantile is not quantile:
+            set_trainable(self.quantile, False)
 
     def _skew(self) -> tf.Tensor:
         """(τ − ½)/s, the slope of the straight line."""
@@ -58,14 +110,14 @@ class AsymmetricLaplace(ResidualLikelihood):
     def g(self, Y: TensorType) -> tf.Tensor:
         return self._skew() + tf.zeros_like(Y)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return -tf.sqrt(r) / tf.cast(2.0 * self.scale, r.dtype)
 
-    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def expected_offset(self, Fmu: TensorType, Y: TensorType) -> tf.Tensor:
         """log C + g Fmu, of the difference y − Fmu alone."""
         return self._log_height() - self._skew() * (Y - Fmu)
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """InverseGaussian(mean 1/4sc, shape 1/8s²); at c = 0 a Lévy law, of infinite mean."""
         scale = tf.cast(2.0 * self.scale, c.dtype)
         return InverseGaussian(0.5 / (scale * c), 0.5 / tf.square(scale))
@@ -93,14 +145,16 @@ class AsymmetricLaplace(ResidualLikelihood):
         above, below = tf.unstack(-tf.math.log(u))
         return F + self.scale * (above / self.quantile - below / (1.0 - self.quantile))
 
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log τ(1−τ)/s − (τ−½)(y − Fmu)/s − E|y − f|/2s."""
         size = expected_absolute(Y - Fmu, Fvar) / (2.0 * self.scale)
-        return self.expected_offset(Fmu, Fvar, Y) - size
+        return self.expected_offset(Fmu, Y) - size
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         """log C + log E e^{−ρ}, one side of the kink after the other."""
         d, (of_above, of_below) = Y - Fmu, self._sides()
         above = log_exponential_side(-d, Fvar, of_above)
@@ -118,83 +172,3 @@ class AsymmetricLaplace(ResidualLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return expected_two_sided_cdf(Y - Fmu, Fvar, *self._sides())
-
-
-class Cauchy(StudentT):
-    """1/(πσ (1 + ((y − f)/σ)²)): Student's t of one degree of freedom; y has no mean."""
-
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: σ, positive: half the width at half height.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super(StudentT, self).__init__(**kwargs)  # which would make a Parameter of df
-        self.scale = positive_parameter("Cauchy", "scale", scale)
-        self.df = 1.0
-
-
-class LogisticNoise(ResidualLikelihood):
-    """
-    1/(4s cosh²((y − f)/2s)): between a normal law and a Laplace one, smooth at its centre.
-
-    φ(r) = 1/cosh²(√r/2s). (Not ``Logistic``, which is for classes: there cosh is of f alone.)
-    """
-
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: s, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.scale = positive_parameter("LogisticNoise", "scale", scale)
-
-    def log_C(self, Y: TensorType) -> tf.Tensor:
-        return -tf.math.log(4.0 * self.scale) + tf.zeros_like(Y)
-
-    def log_phi(self, r: TensorType) -> tf.Tensor:
-        return 2.0 * log_sech_sqrt(r / tf.cast(4.0 * tf.square(self.scale), r.dtype))
-
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
-        """PG(2, c/s)/2s²."""
-        scale = tf.cast(self.scale, c.dtype)
-        return PolyaGamma(2.0 * tf.ones([], c.dtype), c / scale, 0.5 / tf.square(scale))
-
-    def noise_variance(self) -> tf.Tensor:
-        """π²s²/3."""
-        return np.pi**2 / 3.0 * tf.square(self.scale)
-
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tfp.distributions.Logistic(F, self.scale).sample(seed=seed)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.sigmoid((Y - F) / self.scale)
-
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """E[log σ(u) + log σ(−u)] − log s, u = (y − f)/s."""
-        log_p = expectation(
-            lambda u: 2.0 * tf.math.log_sigmoid(u) - u,
-            (Y - Fmu) / self.scale,
-            Fvar / tf.square(self.scale),
-        )
-        return log_p - tf.math.log(self.scale)
-
-
-def _probability(owner: str, name: str, value: Any) -> Parameter:
-    """
-    ``value`` as a ``Parameter`` that is not trained; a ``Parameter`` is shared, not copied.
-
-    :raises ValueError: where it is not one number in (0, 1).
-    """
-    if isinstance(value, Function):
-        raise ValueError(
-            f"{owner}: {name} must be one number in (0, 1) for all data. Found: {value!r}, a "
-            "Function of X."
-        )
-    array = np.asarray(value, dtype=float)
-    if array.ndim > 0 or not 0.0 < array < 1.0:
-        raise ValueError(f"{owner}: {name} must be one number in (0, 1). Found: {value}.")
-    if isinstance(value, Parameter):
-        return value
-    return Parameter(value, transform=tfp.bijectors.Sigmoid(), trainable=False)
