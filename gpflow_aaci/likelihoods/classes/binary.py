@@ -207,13 +207,6 @@ class Probit(BinaryLikelihood):
         """log Φ(y Fmu) − ½ Fvar."""
         return log_ndtr(signs(Y) * Fmu) - 0.5 * Fvar
 
-    def bound_slopes(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Those of the site at E ω = η + N(η)/Φ(η), η = y Fmu."""
-        potential, precision = self.site(X, positive_normal_mean(signs(Y) * Fmu), Y)
-        return potential - precision * Fmu, -0.5 * precision
-
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
