@@ -71,13 +71,9 @@ class Switched(OutputwiseLikelihood):
     def _law(
         self, k: int, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """
-        p(ω|f, y) of part k; where a datum is another part's, ω is idle and its law that at f = 0.
-
-        (Its gradient in f, 0 there, must exist all the same.)
-        """
+        """p(ω|f, y) of part k; at another part's data the law at f = 0, which says nothing of f."""
         is_own, y = self._own(k, Y)
-        return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, 0.0 * F), y)
+        return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, tf.zeros_like(F)), y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
