@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
 
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
@@ -81,34 +82,38 @@ class Gaussian(ResidualLikelihood):
     def noise_variance(self) -> tf.Tensor:
         if self.variance is None:
             return tf.square(self.scale)
-        return tf.convert_to_tensor(self.variance)
+        return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
+
+    def _variance(self, dtype: tf.DType) -> tf.Tensor:
+        # A plain number where ``Scaled`` has this for its base.
+        return tf.cast(self.noise_variance(), dtype)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tfp.distributions.Normal(F, tf.sqrt(self.noise_variance())).sample(seed=seed)
+        return tfp.distributions.Normal(F, tf.sqrt(self._variance(F.dtype))).sample(seed=seed)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
-        return -0.5 * tf.math.log(2.0 * np.pi * self.noise_variance()) + tf.zeros_like(Y)
+        return -0.5 * tf.math.log(2.0 * np.pi * self._variance(Y.dtype)) + tf.zeros_like(Y)
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return -r / tf.cast(2.0 * self.noise_variance(), r.dtype)
+        return -r / (2.0 * self._variance(r.dtype))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """The constant 1/2σ²."""
-        return Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
+        return Deterministic(0.5 / self._variance(c.dtype) + tf.zeros_like(c))
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        variance = Fvar + self.noise_variance()
+        variance = Fvar + self._variance(Fvar.dtype)
         return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - Fmu) / variance)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return ndtr((Y - F) / tf.sqrt(self.noise_variance()))
+        return ndtr((Y - F) / tf.sqrt(self._variance(F.dtype)))
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return ndtr((Y - Fmu) / tf.sqrt(Fvar + self.noise_variance()))
+        return ndtr((Y - Fmu) / tf.sqrt(Fvar + self._variance(Fvar.dtype)))
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

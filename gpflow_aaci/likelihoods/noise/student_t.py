@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
 from ...distributions.parameters import CheckedSampling
@@ -39,11 +40,15 @@ class StudentT(ResidualLikelihood):
         :raises ValueError: for values that are not positive and finite.
         """
         super().__init__(**kwargs)
-        self.scale = positive_parameter("StudentT", "scale", scale)
+        self.scale: Parameter | float = positive_parameter("StudentT", "scale", scale)
         self.df: Parameter | float = positive_parameter("StudentT", "df", df, above=1.0)
 
+    # Plain numbers where it was converted from GPflow's StudentT.
+
+    def _scale(self, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(to_default_float(self.scale), dtype)
+
     def _df(self, dtype: tf.DType) -> tf.Tensor:
-        # A plain number where it was converted from GPflow's StudentT.
         return tf.cast(to_default_float(self.df), dtype)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
@@ -52,18 +57,18 @@ class StudentT(ResidualLikelihood):
             tf.math.lgamma((df + 1.0) / 2.0)
             - tf.math.lgamma(df / 2.0)
             - 0.5 * tf.math.log(df * np.pi)
-            - tf.math.log(self.scale)
+            - tf.math.log(self._scale(Y.dtype))
         )
         return log_C + tf.zeros_like(Y)
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.square(Y / self.scale)
+        return tf.square(Y / self._scale(Y.dtype))
 
     def beta(self, Y: TensorType) -> tf.Tensor:
-        return 2.0 * Y / tf.square(self.scale)
+        return 2.0 * Y / tf.square(self._scale(Y.dtype))
 
     def gamma(self, Y: TensorType) -> tf.Tensor:
-        return 1.0 / tf.square(self.scale) + tf.zeros_like(Y)
+        return 1.0 / tf.square(self._scale(Y.dtype)) + tf.zeros_like(Y)
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         df = self._df(r.dtype)
@@ -76,19 +81,21 @@ class StudentT(ResidualLikelihood):
 
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""
-        scale = tf.convert_to_tensor(self.scale)
+        scale = tf.convert_to_tensor(self.scale, dtype_hint=default_float())
         return student_t_variance(scale, self._df(scale.dtype))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tfp.distributions.StudentT(self._df(F.dtype), F, self.scale).sample(seed=seed)
+        law = tfp.distributions.StudentT(self._df(F.dtype), F, self._scale(F.dtype))
+        return law.sample(seed=seed)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return student_t_cdf((Y - F) / self.scale, self._df(F.dtype))
+        return student_t_cdf((Y - F) / self._scale(F.dtype), self._df(F.dtype))
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return student_t_predictive_cdf(Y - Fmu, Fvar, self.scale, self._df(Fmu.dtype))
+        scale, df = self._scale(Fmu.dtype), self._df(Fmu.dtype)
+        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
