@@ -6,25 +6,28 @@ The names are those of AugmentedGPLikelihoods.jl, the order of the arguments is 
 over without turning them round may run and be wrong. ``expected_*`` and ``aux_kldivergence`` take
 ``c``, which is all there is to a q(ω), where the Julia functions take q(Ω).
 
-What most likelihoods state (:class:`~gpflow_aaci.likelihoods.TiltedLikelihood`) is
+Where every output has one ω > 0, the likelihoods here are of the kind
 
-    p(y, ω|f) = e^{offset(f, y) + η ω} π(ω),  η = tilt(f, y),    q(ω) = e^{ηω} π(ω) / Z(η).
+    p(y, ω|f) = e^{offset(f, y) + η(f, y) ω} π(ω),    q(ω) = e^{ηω} π(ω) / Z(η),
 
-A q(ω) is known by its ``c`` alone, with η = −c² for super-Gaussian likelihoods: offset
-log C + g f, tilt −h², Z(−c²) = φ(c²), p(y, ω|f) = C e^{g f} e^{−h² ω} π_φ(ω|0). Where π depends
-on y (counts), so do the functions of c: they take Y, which others do not need.
+offset and η at most quadratic in f. Then one number c of every output, a monotone function of η,
+says which law q(ω) is: η = −c² for super-Gaussian likelihoods (offset log C + g f, η = −h² at f,
+Z(−c²) = φ(c²)), and η = log c for ``Probit``. Where π depends on y (counts), so do the functions of
+c: they take Y, which others do not need.
 
-Likelihoods with more auxiliary variables (``Poisson``, ``LogisticSoftmax``,
+Likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``,
 ``HeteroscedasticGaussian``) have the verbs that need no c: the full conditional and its draws,
 a dictionary each, potential, precision, joint likelihood and optimal bound. So has
 ``MultivariateStudentT``, whose one ω of a row is [N, 1].
+
+Every verb is one method of the likelihood, or is made of such ones here.
 
 All arguments and results but the likelihood are [N, L] for f and ω, [N, P] for Y (mostly P = L, one
 column for every output), and F and ω may have leading dimensions of chains; results are per datum
 and are not summed. X [N, D] is needed only where a likelihood's parameter is a function of it.
 """
 
-from typing import Any
+from typing import Any, Protocol, cast
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -32,16 +35,35 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from .likelihoods import AugmentedLikelihood, TiltedLikelihood
-from .likelihoods.tilted import of_y
+from .likelihoods import AugmentedLikelihood
+
+
+class _KnownByC(Protocol):
+    """What a likelihood has whose ``prior_c`` is not None: q(ω) as a function of c."""
+
+    prior_c: float
+
+    def tilted(
+        self, c: TensorType, Y: TensorType | None = None
+    ) -> tfp.distributions.Distribution: ...
+    def aux_full_conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor: ...
+    def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor: ...
+    def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor: ...
+    def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor: ...
+    def expected_logtilt(
+        self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor: ...
+
 
 # ---- laws of ω ----
 
 
 @check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]", "return: [batch..., N, L]")
-def aux_full_conditional_c(likelihood: TiltedLikelihood, F: TensorType, Y: TensorType) -> tf.Tensor:
+def aux_full_conditional_c(
+    likelihood: AugmentedLikelihood, F: TensorType, Y: TensorType
+) -> tf.Tensor:
     """c of p(ω|f, y); |h(f, y)| where it is super-Gaussian (AACI Thm 2)."""
-    return with_one_omega(likelihood).conditional_c(F, Y)
+    return with_one_omega(likelihood).aux_full_conditional_c(F, Y)
 
 
 @check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -66,42 +88,41 @@ def aux_sample(
 
 @check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, L]")
 def aux_posterior_c(
-    likelihood: TiltedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
     """
-    c of the optimal q(ω), that of η = E_q tilt.
+    c of the optimal q(ω), whose η is E_q η(f, y).
 
     √(E_q h²), floored, where the likelihood is super-Gaussian (AACI Alg. 1).
     """
-    likelihood = with_one_omega(likelihood)
-    return likelihood.c_at(likelihood.expected_tilt(Fmu, Fvar, Y))
+    return with_one_omega(likelihood).aux_posterior_c(Fmu, Fvar, Y)
 
 
 @check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]")
 def aux_posterior(
-    likelihood: TiltedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tfp.distributions.Distribution:
     """The optimal q(ω), of batch shape [N, L]."""
-    return likelihood.tilted(aux_posterior_c(likelihood, Fmu, Fvar, Y), Y)
+    return with_one_omega(likelihood).tilted(aux_posterior_c(likelihood, Fmu, Fvar, Y), Y)
 
 
 @check_shapes("Y: [batch..., N, P]")
-def aux_prior(likelihood: TiltedLikelihood, Y: TensorType) -> tfp.distributions.Distribution:
+def aux_prior(likelihood: AugmentedLikelihood, Y: TensorType) -> tfp.distributions.Distribution:
     """π(ω), one for every datum; it may have no moments."""
-    likelihood = with_one_omega(likelihood)
-    like = likelihood.site_potential(tf.ones([], Y.dtype), Y)  # as many columns as f has
-    return likelihood.tilted(likelihood.prior_c * tf.ones_like(like), Y)
+    potential, _ = likelihood.site(None, tf.ones([], Y.dtype), Y)  # as many columns as f has
+    known = with_one_omega(likelihood)
+    return known.tilted(known.prior_c * tf.ones_like(potential), Y)
 
 
 def init_aux_posterior(
-    likelihood: TiltedLikelihood, shape: tuple[int, ...], Y: TensorType | None = None
+    likelihood: AugmentedLikelihood, shape: tuple[int, ...], Y: TensorType | None = None
 ) -> tfp.distributions.Distribution:
     """q(ω) of c = 1, of batch ``shape``: somewhere to start, for every c is valid."""
     return with_one_omega(likelihood).tilted(tf.ones(shape, default_float()), Y)
 
 
 def init_aux_variables(
-    likelihood: TiltedLikelihood,
+    likelihood: AugmentedLikelihood,
     shape: tuple[int, ...],
     seed: Any = None,
     Y: TensorType | None = None,
@@ -112,21 +133,18 @@ def init_aux_variables(
 
 @check_shapes("c: [N, L]", "return: [N, L]")
 def aux_posterior_mean(
-    likelihood: TiltedLikelihood, c: TensorType, Y: TensorType | None = None
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType | None = None
 ) -> tf.Tensor:
     """ω̄ = E_q ω = d log Z/dη (AACI Sec. 3.3.1), at a floored c where it may be infinite."""
-    likelihood = with_one_omega(likelihood)
-    return of_y(likelihood.tilted_mean, likelihood.tilt_at(c), Y)
+    return with_one_omega(likelihood).aux_posterior_mean(c, Y)
 
 
 @check_shapes("c: [N, L]", "return: [N, L]")
 def aux_kldivergence(
-    likelihood: TiltedLikelihood, c: TensorType, Y: TensorType | None = None
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType | None = None
 ) -> tf.Tensor:
     """KL[q ‖ π] = η ω̄ − log Z(η); −c² ω̄ − log φ(c²) where the likelihood is super-Gaussian."""
-    tilt = with_one_omega(likelihood).tilt_at(c)
-    log_Z = of_y(likelihood.log_partition, tilt, Y)
-    return tilt * of_y(likelihood.tilted_mean, tilt, Y) - log_Z
+    return with_one_omega(likelihood).aux_kldivergence(c, Y)
 
 
 # ---- sites ----
@@ -156,13 +174,13 @@ def auglik_precision(
 def auglik_potential_and_precision(
     likelihood: AugmentedLikelihood, omega: Any, Y: TensorType, X: TensorType | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both of them."""
+    """:func:`auglik_potential` and :func:`auglik_precision`."""
     return likelihood.site(X, omega, Y)
 
 
 @check_shapes("c: [N, L]", "Y: [N, P]", "return: [N, L]")
 def expected_auglik_potential(
-    likelihood: TiltedLikelihood, c: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tf.Tensor:
     """E_q of the potential: that at ω̄(c), as it is affine in ω."""
     return expected_auglik_potential_and_precision(likelihood, c, Y)[0]
@@ -170,7 +188,7 @@ def expected_auglik_potential(
 
 @check_shapes("c: [N, L]", "Y: [N, P]", "return: [N, L]")
 def expected_auglik_precision(
-    likelihood: TiltedLikelihood, c: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tf.Tensor:
     """E_q of the precision: that at ω̄(c)."""
     return expected_auglik_potential_and_precision(likelihood, c, Y)[1]
@@ -178,10 +196,10 @@ def expected_auglik_precision(
 
 @check_shapes("c: [N, L]", "Y: [N, P]", "return[0]: [N, L]", "return[1]: [N, L]")
 def expected_auglik_potential_and_precision(
-    likelihood: TiltedLikelihood, c: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both expectations, with ω̄ computed once."""
-    return with_one_omega(likelihood).sites_at(c, Y)
+    """Both expectations, the site at ω̄(c), which is computed once."""
+    return likelihood.site(None, aux_posterior_mean(likelihood, c, Y), Y)
 
 
 # ---- likelihoods and bounds ----
@@ -194,14 +212,14 @@ def expected_auglik_potential_and_precision(
     "return: [batch..., N, L]",
 )
 def logtilt(
-    likelihood: TiltedLikelihood, omega: TensorType, F: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, omega: TensorType, F: TensorType, Y: TensorType
 ) -> tf.Tensor:
     """
-    log p(y|ω, f) = offset + tilt ω.
+    log p(y|ω, f) = offset + η ω.
 
     log C + g f − h² ω where super-Gaussian (AACI Eq. 10, its sign of g f mended: ERRATA.md).
     """
-    return _expected_logtilt(with_one_omega(likelihood), omega, F, tf.zeros_like(F), Y)
+    return with_one_omega(likelihood).expected_logtilt(omega, F, tf.zeros_like(F), Y)
 
 
 @check_shapes("F: [broadcast batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -218,31 +236,20 @@ def aug_loglik(
 
 @check_shapes("c: [N, L]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, L]")
 def expected_logtilt(
-    likelihood: TiltedLikelihood,
+    likelihood: AugmentedLikelihood,
     c: TensorType,
     Fmu: TensorType,
     Fvar: TensorType,
     Y: TensorType,
 ) -> tf.Tensor:
-    """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E tilt."""
-    return _expected_logtilt(likelihood, aux_posterior_mean(likelihood, c, Y), Fmu, Fvar, Y)
-
-
-def _expected_logtilt(
-    likelihood: TiltedLikelihood,
-    omega: TensorType,
-    Fmu: TensorType,
-    Fvar: TensorType,
-    Y: TensorType,
-) -> tf.Tensor:
-    """E_{q(f)} of the log-tilt, which is affine in ω: its mean is all that counts."""
-    tilt = likelihood.expected_tilt(Fmu, Fvar, Y)
-    return likelihood.expected_offset(Fmu, Fvar, Y) + omega * tilt
+    """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E η: affine in ω, so that its mean counts."""
+    omega_mean = aux_posterior_mean(likelihood, c, Y)
+    return with_one_omega(likelihood).expected_logtilt(omega_mean, Fmu, Fvar, Y)
 
 
 @check_shapes("c: [N, L]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, L]")
 def expected_aug_loglik(
-    likelihood: TiltedLikelihood,
+    likelihood: AugmentedLikelihood,
     c: TensorType,
     Fmu: TensorType,
     Fvar: TensorType,
@@ -265,25 +272,24 @@ def optimal_expected_aug_loglik(
     X: TensorType | None = None,
 ) -> tf.Tensor:
     """
-    ``expected_aug_loglik`` at its optimum η = E tilt: E offset + log Z(E tilt).
+    ``expected_aug_loglik`` at its optimum, where the KL of ω has cancelled against ω̄ E η.
 
-    The KL of ω has cancelled against ω̄ E tilt. Where the likelihood is super-Gaussian,
-    log C + g Fmu + log φ(E h²). (At the floor on c² they do not cancel, and the tangent of log φ
-    is what remains.) [N, L] where every f has an ω of its own, else [N, 1].
+    Where the likelihood is super-Gaussian it is log C + g Fmu + log φ(E h²). (At the floor on c²
+    they do not cancel, and the tangent of log φ is what remains.) [N, L] where p(y|f) is a product
+    over outputs, else [N, 1].
     """
-    if isinstance(likelihood, TiltedLikelihood):
-        return likelihood.expected_log_prob_bound(Fmu, Fvar, Y)
-    return likelihood.bound(X, Fmu, Fvar, Y)[..., None]
+    return likelihood.pointwise_bound(X, Fmu, Fvar, Y)
 
 
-def with_one_omega(likelihood: AugmentedLikelihood) -> TiltedLikelihood:
+def with_one_omega(likelihood: AugmentedLikelihood) -> _KnownByC:
     """
-    :raises ValueError: for a likelihood whose q(ω) is not known by one c per output.
+    ``likelihood``, as one whose q(ω) is known by one c for every output.
+
+    :raises ValueError: for any other.
     """
-    if not isinstance(likelihood, TiltedLikelihood):
+    if likelihood.prior_c is None:
         raise ValueError(
-            "likelihood must be a TiltedLikelihood here, with one ω per output and so a c of its "
-            "own, and no parameter that is a function of X. "
-            f"Found: {type(likelihood).__name__}."
+            "likelihood must have one ω per output whose law is known by one number c, and no "
+            f"parameter that is a function of X. Found: {type(likelihood).__name__}."
         )
-    return likelihood
+    return cast(_KnownByC, likelihood)

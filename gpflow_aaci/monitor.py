@@ -30,7 +30,6 @@ from gpflow.monitor import (
 from .algebra.terms import augmented, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
-from .likelihoods import TiltedLikelihood
 from .models import AugmentedModel, check_model
 from .plots import COLOURS, inducing_inputs, limits
 
@@ -114,7 +113,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
             data.
         """
         self.model, self.args = model, _checked_arguments(model, data)
-        if not isinstance(model.likelihood, TiltedLikelihood):
+        if model.likelihood.prior_c is None:
             raise ValueError(
                 "model must have a likelihood of one ω per output. Found: "
                 f"{type(model.likelihood).__name__}."
@@ -262,7 +261,7 @@ def standard_tasks(
         ModelToTensorBoard(log_dir, model),
         BoundsToTensorBoard(log_dir, model, *args),
     ]
-    if isinstance(model.likelihood, TiltedLikelihood):
+    if model.likelihood.prior_c is not None:
         tasks.append(AuxiliaryToTensorBoard(log_dir, model, *args))
     if test_data is not None:
         tasks.append(HeldOutToTensorBoard(log_dir, model, test_data))

@@ -22,7 +22,7 @@ from gpflow_aaci import (
     sample_posterior,
 )
 from gpflow_aaci.data import as_arrays
-from gpflow_aaci.likelihoods.quadrature import log_expectation
+from gpflow_aaci.likelihoods.integrals.quadrature import log_expectation
 from gpflow_aaci.sampling.conditionals import f_given_omega, prior_at_data, pseudo_observations
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]

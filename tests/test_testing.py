@@ -364,98 +364,105 @@ def test_a_point_mass_without_closed_form_passes() -> None:
 class HalvedPartition(likelihoods.Probit):
     """Z without the 2 of 2Φ."""
 
-    def log_partition(self, tilt: TensorType) -> tf.Tensor:
-        return super().log_partition(tilt) - math.log(2.0)
+    def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return super().aux_kldivergence(c) + math.log(2.0)
 
 
 class InfinitePartition(likelihoods.Probit):
     """log ∫ e^{ηω} π(ω) dω by a formula that overflows."""
 
-    def log_partition(self, tilt: TensorType) -> tf.Tensor:
-        return tf.math.log(tf.exp(0.5 * tilt**2) * tf.math.erfc(-tilt / math.sqrt(2.0)))
+    def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        tilt = tf.math.log(c)
+        log_Z = tf.math.log(tf.exp(0.5 * tilt**2) * tf.math.erfc(-tilt / math.sqrt(2.0)))
+        return tilt * self.aux_posterior_mean(c) - log_Z
 
 
 class ShiftedMean(likelihoods.Probit):
     """E[ω] + 0.01."""
 
-    def tilted_mean(self, tilt: TensorType) -> tf.Tensor:
-        return super().tilted_mean(tilt) + 0.01
+    def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return super().aux_posterior_mean(c) + 0.01
 
 
 class FlippedTilt(likelihoods.Probit):
     """N(−η, 1) cut off at 0."""
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
-        return PositiveNormal(-self.tilt_at(c))
+    def tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        return PositiveNormal(-tf.math.log(c))
 
 
 class ForgottenVariance(likelihoods.Probit):
     """E f² = m²."""
 
-    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return super().expected_offset(Fmu, tf.zeros_like(Fvar), Y)
+    def expected_logtilt(
+        self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().expected_logtilt(omega, Fmu, tf.zeros_like(Fvar), Y)
 
 
 class BoundWithoutVariance(likelihoods.Probit):
     """log Φ(y m), which is above E log Φ(y f)."""
 
-    def expected_log_prob_bound(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return super().expected_log_prob_bound(Fmu, tf.zeros_like(Fvar), Y)
+        return super().pointwise_bound(X, Fmu, tf.zeros_like(Fvar), Y)
 
 
 class UnnormalisedProbit(likelihoods.Probit):
     """Its probabilities sum to 1.1."""
 
-    def expected_log_prob_bound(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return super().expected_log_prob_bound(Fmu, Fvar, Y) + math.log(1.1)
+        return super().pointwise_bound(X, Fmu, Fvar, Y) + math.log(1.1)
 
 
 class NarrowPrediction(likelihoods.Probit):
     """Φ(y m) for Φ(y m/√(1 + v))."""
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return super().scalar_log_density(Fmu, tf.zeros_like(Fvar), Y)
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().predictive_log_density(X, Fmu, tf.zeros_like(Fvar), Y)
 
 
 class DoubledPrecision(likelihoods.Probit):
     """2 for 1."""
 
-    def site_precision(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        return 2.0 * super().site_precision(omega, Y)
+    def site(self, X: TensorType, auxiliary: tf.Tensor, Y: TensorType) -> tuple:
+        potential, precision = super().site(X, auxiliary, Y)
+        return potential, 2.0 * precision
 
 
 class UnsignedPotential(likelihoods.Probit):
     """ω for y ω."""
 
-    def site_potential(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        return omega + tf.zeros_like(Y)
+    def site(self, X: TensorType, auxiliary: tf.Tensor, Y: TensorType) -> tuple:
+        return auxiliary + tf.zeros_like(Y), super().site(X, auxiliary, Y)[1]
 
 
 class OneSidedC(likelihoods.Probit):
     """e^{|η|} for e^η."""
 
-    def c_at(self, tilt: TensorType) -> tf.Tensor:
-        return super().c_at(tf.abs(tilt))
+    def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return super().aux_posterior_c(tf.abs(Fmu), Fvar, tf.ones_like(Y))
 
 
 @pytest.mark.parametrize(
     ("likelihood", "reason"),
     [
-        (HalvedPartition(), "must be expected_offset + log_partition(expected_tilt)"),
-        (InfinitePartition(), "log_partition must be finite; at η = "),
-        (ShiftedMean(), "tilted_mean must be d log_partition/dη; at η = "),
+        (HalvedPartition(), "less aux_kldivergence, at aux_posterior_c, must be the bound"),
+        (InfinitePartition(), "aux_kldivergence must be finite; at c = "),
+        (ShiftedMean(), "less aux_kldivergence, at aux_posterior_c, must be the bound; at f = "),
         (FlippedTilt(), "tilted(c) must be e^{ηω} π(ω)/Z(η)"),
-        (ForgottenVariance(), "expected_offset must be the expectation under f"),
+        (ForgottenVariance(), "expected_logtilt must be the expectation under f"),
         (BoundWithoutVariance(), "the augmented bound must stay below E log p(y|f); at y = "),
         (UnnormalisedProbit(), "p(y|f) must integrate to 1"),
-        (NarrowPrediction(), "scalar_log_density must be log E p(y|f)"),
-        (DoubledPrecision(), "site_potential and site_precision must be"),
-        (UnsignedPotential(), "site_potential and site_precision must be"),
-        (OneSidedC(), "c_at must be the inverse of tilt_at; at c = 0.1 it is 10 against 0.1."),
+        (NarrowPrediction(), "predictive_log_density must be log E p(y|f)"),
+        (DoubledPrecision(), "site must be the potential and precision of logtilt in f"),
+        (UnsignedPotential(), "site must be the potential and precision of logtilt in f"),
+        (OneSidedC(), "less aux_kldivergence, at aux_posterior_c, must be the bound; at f = "),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -471,15 +478,17 @@ def test_a_wrong_augmentation_without_phi_is_found(
 class DoubledLaplaceDensity(likelihoods.Laplace):
     """Its closed form is off by log 2."""
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return super().scalar_log_density(Fmu, Fvar, Y) + math.log(2.0)
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().predictive_log_density(X, Fmu, Fvar, Y) + math.log(2.0)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_a_wrong_predictive_density_is_found(scale: float) -> None:
     message = refusal(DoubledLaplaceDensity(scale))
     assert message.count("must") == 1
-    assert "scalar_log_density must be log E p(y|f)" in message
+    assert "predictive_log_density must be log E p(y|f)" in message
 
 
 def test_what_has_no_augmentation_is_refused() -> None:

@@ -9,7 +9,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.likelihoods import Likelihood
 
-from ..likelihoods.quadrature import safe_sqrt
+from ..likelihoods.integrals.quadrature import safe_sqrt
 
 
 @check_shapes("X: [N, D]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N]")

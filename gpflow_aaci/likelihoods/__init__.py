@@ -2,23 +2,34 @@
 
 from . import warps
 from .base import AugmentedLikelihood
-from .classification import BayesianSVM, BinaryLikelihood, Logistic, Probit
-from .closure import NoiseMixture, NoiseProduct
+from .classes import BayesianSVM, BinaryLikelihood, Logistic, LogisticSoftmax, Probit
+from .composed import (
+    KernelNoise,
+    NoiseMixture,
+    NoiseProduct,
+    Scaled,
+    Switched,
+    TransformedLikelihood,
+    Warped,
+)
 from .conversion import augmented
-from .counts import Binomial, NegativeBinomial
-from .from_kernel import KernelNoise
-from .generalized_gaussian import GeneralizedGaussian
+from .counts import Binomial, NegativeBinomial, Poisson
 from .heteroscedastic import HeteroscedasticGaussian
-from .matern import Matern, Matern32, Matern52
-from .multiclass import LogisticSoftmax
-from .multivariate import MultivariateStudentT
-from .noise import AsymmetricLaplace, Cauchy, LogisticNoise
-from .poisson import Poisson
-from .regression import Gaussian, Laplace, ResidualLikelihood, StudentT
+from .noise import (
+    AsymmetricLaplace,
+    Cauchy,
+    Gaussian,
+    GeneralizedGaussian,
+    Laplace,
+    LogisticNoise,
+    Matern,
+    Matern32,
+    Matern52,
+    MultivariateStudentT,
+    ResidualLikelihood,
+    StudentT,
+)
 from .super_gaussian import SuperGaussianLikelihood
-from .switched import Switched
-from .tilted import TiltedLikelihood
-from .transformed import Scaled, TransformedLikelihood, Warped
 
 __all__ = [
     "AsymmetricLaplace",
@@ -49,7 +60,6 @@ __all__ = [
     "StudentT",
     "SuperGaussianLikelihood",
     "Switched",
-    "TiltedLikelihood",
     "TransformedLikelihood",
     "Warped",
     "augmented",

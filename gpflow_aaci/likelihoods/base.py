@@ -1,4 +1,4 @@
-"""What every likelihood with an augmentation states, however many latent GPs it is of."""
+"""What every likelihood with an augmentation states, and what follows from it."""
 
 import abc
 from collections.abc import Sequence
@@ -9,17 +9,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
-from gpflow.config import default_likelihood_positive_minimum
-from gpflow.functions import Function
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
-from gpflow.utilities import positive
 
 from ..validation import Check, as_default_float
-from .cumulative import cdf_from_density
-from .quadrature import mean_over_panels
+from .integrals.cumulative import cdf_from_density
 
+UNDEFINED = "{} must define {}."
 _NO_GIBBS = "{} has no Gibbs sampler: it does not define {}."
 
 Site = tuple[tf.Tensor, tf.Tensor]
@@ -34,9 +30,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     gradients on it, so they follow from its slopes. For Gibbs sampling it also says how to draw
     its auxiliary variables and which site of f they leave.
 
-    One ω per output, of a law that is tilted exponentially, is a
-    :class:`~gpflow_aaci.likelihoods.TiltedLikelihood`; own likelihoods rather derive from
-    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood`, which states all this from φ.
+    Most own likelihoods rather derive from
+    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood`, which derives all this from φ.
+
+    A quantity of which every output has its own value is stated once, as ``pointwise_bound``,
+    ``pointwise_log_prob``, ``expected_log_prob``, ``predictive_log_density``, ``_cdf`` or
+    ``_predict_cdf``; each returns [..., N, Q] with Q = P columns where p(y|f) is a product over
+    outputs, else Q = 1. The sums over columns that GPflow's ``log_prob``,
+    ``variational_expectations`` and ``predict_log_density`` return are taken here.
 
     Shapes: X [..., N, D], f [..., N, L], Y [..., N, P].
     """
@@ -59,6 +60,24 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     Whether E log p(y|f) is no sum over columns of f, and :meth:`coupling` is defined: then Newton
     steps are of all latent GPs at once. (They converge without, but slowly.)
     """
+
+    prior_c: float | None = None
+    """
+    The c that stands for the law π(ω) itself, where every output has one ω and one number c says
+    which law q(ω) is, see :mod:`gpflow_aaci.augmentation`; None for all other augmentations.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """
+        :raises ValueError: for a ``quadrature``, which only products over outputs can use.
+        """
+        if kwargs.get("quadrature") is not None and not isinstance(self, ScalarLikelihood):
+            raise ValueError(
+                f"{type(self).__name__}: quadrature must not be given, for expectations over "
+                "several latent GPs have rules of their own here. "
+                f"Found: {type(kwargs['quadrature']).__name__}."
+            )
+        super().__init__(*args, **kwargs)
 
     # ---- what an augmentation states ----
 
@@ -138,13 +157,55 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """How many columns of f go with so many columns of Y: the inverse."""
         return num_observed if self.latent_dim is None else self.latent_dim
 
+    # ---- one hook for every quantity: a value [..., N, Q] for each output ----
+
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """The augmented bound of every output."""
+        return self.bound(X, Fmu, Fvar, Y)[..., None]
+
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """log p(y|f) of what is observed independently given f: [..., N, 1] unless more are."""
-        return self.log_prob(X, F, Y)[..., None]
+        """log p(y|f) of every output: the bound where f is certain, unless stated otherwise."""
+        return self.pointwise_bound(X, F, tf.zeros_like(F), Y)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        E log p(y|f) of every output, under f ~ N(Fmu, Fvar).
+
+        :raises NotImplementedError: where the likelihood does not say.
+        """
+        raise NotImplementedError(UNDEFINED.format(type(self).__name__, "expected_log_prob"))
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        log ∫ p(y|f) N(f | Fmu, Fvar) df of every output.
+
+        :raises NotImplementedError: where the likelihood does not say.
+        """
+        raise NotImplementedError(UNDEFINED.format(type(self).__name__, "predictive_log_density"))
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.bound(X, F, tf.zeros_like(F), Y)
+        return tf.reduce_sum(self.pointwise_log_prob(X, F, Y), -1)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return tf.reduce_sum(self.expected_log_prob(X, Fmu, Fvar, Y), -1)
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return tf.reduce_sum(self.predictive_log_density(X, Fmu, Fvar, Y), -1)
+
+    # ---- what y may be, and draws of it ----
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """
@@ -153,7 +214,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         :param seed: as of ``tf.random.stateless_uniform``.
         :raises NotImplementedError: where the likelihood does not say how.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define draw_y(F, seed).")
+        raise NotImplementedError(UNDEFINED.format(type(self).__name__, "draw_y(F, seed)"))
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         """As :meth:`draw_y`, at data where X and part of Y (the trials of a binomial) are given."""
@@ -191,7 +252,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """As :meth:`predict_cdf`, of one float."""
-        raise NotImplementedError(f"{type(self).__name__} must define _predict_cdf.")
+        raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_predict_cdf"))
 
     @check_shapes(
         "X: [broadcast batch..., N, D]",
@@ -257,30 +318,6 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return super().variational_expectations(X, *_of_one_float(Fmu, Fvar, Y))
 
 
-class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
-    """p(y|f) is a product over columns, one of f and one of y: ``_scalar_log_prob`` states it."""
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._scalar_log_prob(X, F, Y)
-
-    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""
-        return ()
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        of_each = tf.zeros_like(Fmu + Fvar + Y[..., :1])
-        Y = Y + of_each[..., :1]
-        return mean_over_panels(
-            lambda F: self._cdf(X, F, Y), Fmu + of_each, Fvar + of_each, self.peaks(Y)
-        )
-
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(self._scalar_log_prob(X, F, Y), -1)
-
-
 def as_float(F: TensorType) -> tf.Tensor:
     """A tensor of ``default_float()``, but a float tensor as it is: that of a frozen model."""
     is_float = tf.is_tensor(F) and F.dtype.is_floating
@@ -296,31 +333,3 @@ def _of_one_float(F: TensorType, *others: TensorType) -> list[tf.Tensor]:
     """
     F = as_float(F)
     return [F, *(tf.cast(as_default_float(other), F.dtype) for other in others)]
-
-
-def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) -> Parameter:
-    """
-    ``value`` as a positive ``Parameter``; a ``Parameter`` is shared, not copied.
-
-    :param above: keeps a value that is larger from falling to it; one that is not is the user's
-        choice, and only kept positive.
-    :raises ValueError: where it is a ``Function`` of X, an array, or not positive and finite.
-    """
-    if isinstance(value, Parameter):
-        if value.shape.rank != 0:
-            raise ValueError(
-                f"{owner}: {name} must be one number for all data. Found: shape {value.shape}."
-            )
-        return value
-    if isinstance(value, Function):
-        raise ValueError(
-            f"{owner}: {name} must be one positive number for all data. Found: {value!r}, "
-            "a Function of X."
-        )
-    lower = default_likelihood_positive_minimum()
-    array = np.asarray(value, dtype=float)
-    if array.ndim > 0 or not (np.isfinite(array) and array > lower):
-        raise ValueError(
-            f"{owner}: {name} must be finite and above {lower}, one number. Found: {value}."
-        )
-    return Parameter(value, transform=positive(lower + above if array > lower + above else lower))

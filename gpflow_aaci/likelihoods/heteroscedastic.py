@@ -11,8 +11,9 @@ from gpflow.base import MeanAndVariance, TensorType
 
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt, ndtr
-from .base import AugmentedLikelihood, Site, positive_parameter
-from .quadrature import expectation, log_expectation, mean_over_panels
+from .base import AugmentedLikelihood, Site
+from .integrals.quadrature import expectation, log_expectation, mean_over_panels
+from .parameters import positive_parameter
 from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
 
 
@@ -101,23 +102,21 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         potential = tf.concat([precision * Y, (0.5 - n) / 2.0], -1)
         return potential, tf.concat([precision, 2.0 * auxiliary["omega"]], -1)
 
-    @inherit_check_shapes
-    def _variational_expectations(
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        log_share, share = tf.math.log_sigmoid(F[..., 1]), tf.sigmoid(F[..., 1])
+        residual = self._half_residual(F, tf.zeros_like(F), Y)
+        return (self._log_C() + 0.5 * log_share - residual * share)[..., None]
+
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         mean, variance = Fmu[..., 1], Fvar[..., 1]
         log_share = expectation(tf.math.log_sigmoid, mean, variance)
         share = expectation(tf.sigmoid, mean, variance)
-        return self._log_C() + 0.5 * log_share - self._half_residual(Fmu, Fvar, Y) * share
+        log_p = self._log_C() + 0.5 * log_share - self._half_residual(Fmu, Fvar, Y) * share
+        return log_p[..., None]
 
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_share, share = tf.math.log_sigmoid(F[..., 1]), tf.sigmoid(F[..., 1])
-        residual = self._half_residual(F, tf.zeros_like(F), Y)
-        return self._log_C() + 0.5 * log_share - residual * share
-
-    @inherit_check_shapes
-    def _predict_log_density(
+    def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """N(y | m_f, v_f + (1 + e^{−g})/λ), averaged over g."""
@@ -127,7 +126,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
             variance = Fvar[..., 0] + self.noise_variance(g)
             return -0.5 * (tf.math.log(2.0 * np.pi * variance) + residual / variance)
 
-        return log_expectation(log_normal, Fmu[..., 1], Fvar[..., 1], [self._peak(residual)])
+        log_p = log_expectation(log_normal, Fmu[..., 1], Fvar[..., 1], [self._peak(residual)])
+        return log_p[..., None]
 
     def _peak(self, squared_residual: tf.Tensor) -> tf.Tensor:
         """The g of which noise alone explains the residual."""

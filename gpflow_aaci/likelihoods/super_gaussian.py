@@ -1,7 +1,9 @@
 """The super-Gaussian likelihood: six statements from which everything else is derived once."""
 
 import abc
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
-from gpflow.kernels import Kernel
 
 from ..distributions import TiltedDistribution
-from .quadrature import expectation, log_expectation, safe_sqrt
-from .tilted import TiltedLikelihood, named_y, of_y, takes_y
+from ..distributions.parameters import check_parameter, parameters_of_one_dtype
+from ..validation import require
+from .base import Site
+from .integrals.quadrature import expectation, safe_sqrt
+from .outputwise import OutputwiseLikelihood
 
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
@@ -27,7 +31,7 @@ def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
     return tf.constant(np.finfo(dtype.as_numpy_dtype).eps, dtype)
 
 
-class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
+class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     r"""
     p(y|f) = C(y) exp(g(y) f) φ(h²), h² = α(y) − β(y) f + γ(y) f² ≥ 0 (AACI Eq. 4-5).
 
@@ -38,23 +42,20 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
     ``gpflow.likelihoods.ScalarLikelihood`` too. To predict y, define ``_conditional_mean`` and
     ``_conditional_variance`` as for any GPflow likelihood.
 
+    φ may depend on y. Whatever is a function of φ therefore takes Y as an optional last argument,
+    which only such likelihoods need.
+
     ``Y`` is [..., P] throughout, and so is what the methods return unless they say otherwise.
     """
 
     prior_c = 0.0
 
-    @staticmethod
-    def from_kernel(kernel: Kernel) -> "SuperGaussianLikelihood":
-        """
-        Noise of the shape of a kernel: p(y|f) ∝ k(y, f) (AACI Sec. 3.1).
-
-        :param kernel: an isotropic stationary one of GPflow or your own, positive definite in
-            every dimension, whose lengthscales are learnt; sums and products of such.
-        :raises ValueError: for any other.
-        """
-        from .from_kernel import KernelNoise  # which derives from this class
-
-        return KernelNoise(kernel)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let ``log_phi(r)`` and ``_tilted(c)`` of a subclass that needs no Y be called with it."""
+        super().__init_subclass__(**kwargs)
+        for name in ("log_phi", "_tilted"):
+            if name in vars(cls):
+                setattr(cls, name, _with_optional_Y(vars(cls)[name]))
 
     # ---- what a member states (Eq. 4-5) ----
 
@@ -79,14 +80,17 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         """γ(y) ≥ 0."""
 
     @abc.abstractmethod
-    def log_phi(self, *args: Any, **kwargs: Any) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         """
-        ``(r)``: log φ(r), elementwise, at real r ≥ 0 and at complex r with positive real part.
+        log φ(r), elementwise, at real r ≥ 0 and at complex r with positive real part.
 
-        ``(r, Y)`` where φ depends on y, which is cosh^{−n}(√r/2) of a binomial y of n trials, say.
+        A subclass whose φ does not depend on y may define ``log_phi(self, r)``.
 
         TensorFlow does not mix dtypes: write ``tf.cast(self.scale, r.dtype)``. ``log1p``,
         ``sqrt``, ``log`` and ``expm1`` take complex arguments, ``tf.math.softplus`` does not.
+
+        :param Y: what φ depends on beside r, broadcast to r: φ is cosh^{−n}(√r/2) of a binomial y
+            of n trials, say.
         """
 
     # ---- what follows ----
@@ -118,13 +122,17 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         centre, remainder = self.complete_square(Y)
         return self.gamma(Y) * (tf.square(Fmu - centre) + Fvar) + remainder
 
+    def expected_offset(self, Fmu: TensorType, Y: TensorType) -> tf.Tensor:
+        """log C + g Fmu, which is E[log C + g f]."""
+        return self.log_C(Y) + self.g(Y) * Fmu
+
     @check_shapes("r: [batch...]", "return: [batch...]")
     def omega_mean(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         """E[ω] = −d log φ/dr under π_φ(ω|c), at r = c² (AACI Sec. 3.3.1)."""
         r = tf.convert_to_tensor(r)
         with tf.GradientTape() as tape:
             tape.watch(r)
-            log_phi = of_y(self.log_phi, r, Y)
+            log_phi = self.log_phi(r, Y)
         return -tape.gradient(log_phi, r)
 
     @check_shapes("r: [batch...]", "return: [batch...]")
@@ -138,76 +146,96 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         floor = c_squared_floor(r.dtype)
         below = -tf.nn.relu(floor - r)  # without slope at the floor, where log φ has its own
         at_floor = floor if Y is None else floor + tf.zeros_like(r)
-        log_phi = of_y(self.log_phi, tf.maximum(r, floor), Y)
-        return log_phi - of_y(self.omega_mean, at_floor, Y) * below
+        return self.log_phi(tf.maximum(r, floor), Y) - self.omega_mean(at_floor, Y) * below
 
-    # ---- the augmentation: offset log C + g f, tilt −h², Z(η) = φ(−η), c² = −η ----
+    # ---- the bound, and what Gibbs sampling needs ----
 
-    def tilt_at(self, c: TensorType) -> tf.Tensor:
-        """−c², floored: E[ω] may be infinite at 0."""
-        r = tf.square(c)
-        return -tf.maximum(r, c_squared_floor(r.dtype))
+    def pointwise_bound(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C + g Fmu + log φ(E h²)."""
+        log_phi = self.floored_log_phi(self.expected_h_squared(Fmu, Fvar, Y), Y)
+        return self.expected_offset(Fmu, Y) + log_phi
 
-    def c_at(self, tilt: TensorType) -> tf.Tensor:
-        """√−η, floored."""
-        return tf.sqrt(tf.maximum(-tilt, c_squared_floor(tilt.dtype)))
+    def bound_slopes(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Those of the sites at the optimal q(ω)."""
+        omega_mean = self.omega_mean(_floored(self.expected_h_squared(Fmu, Fvar, Y)), Y)
+        potential, precision = self.site(X, omega_mean, Y)
+        return potential - precision * Fmu, -0.5 * precision
 
-    def conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """π_φ(ω| |h|), of batch shape [..., N, P] (AACI Thm 2)."""
+        return self.tilted(self.aux_full_conditional_c(F, Y), Y)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log p(y, ω|f) = log C + g f − h² ω + log π_φ(ω|0), [..., N, P]."""
+        prior = self.tilted(tf.zeros_like(self.aux_full_conditional_c(F, Y)), Y)
+        logtilt = self.expected_logtilt(auxiliary, F, tf.zeros_like(F), Y)
+        return logtilt + prior.log_prob(auxiliary)
+
+    def site(self, X: TensorType | None, auxiliary: TensorType, Y: TensorType) -> Site:
+        """Potential g + β ω, precision 2γω."""
+        omega = auxiliary
+        return self.g(Y) + self.beta(Y) * omega, 2.0 * self.gamma(Y) * omega
+
+    # ---- q(ω) = π_φ(ω|c), known by its c ----
+
+    def tilted(self, c: TensorType, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """
+        π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²) (AACI Eq. 7), of batch shape c.shape.
+
+        :param c: [...], finite and not negative.
+        :param Y: needed where φ depends on y.
+        :raises ValueError: for c outside of that.
+        """
+        c = parameters_of_one_dtype(c=c)["c"]
+        accepted = tf.math.is_finite(c) & (c >= 0.0)
+        check = check_parameter("tilted", "c", c, accepted, "finite and non-negative")
+        with tf.control_dependencies([require([check])]):
+            return self._tilted(tf.identity(c), Y)
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """From log φ alone; override it where there is a closed form."""
+        if Y is None:
+            return TiltedDistribution(self.log_phi, c)
+        return TiltedDistribution(self.log_phi, c, phi_parameters=[Y])
+
+    def aux_full_conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """|h|, not floored: π_φ(ω|0) is a law like any other."""
         return tf.sqrt(self.expected_h_squared(F, tf.zeros_like(F), Y))
 
-    def log_partition(self, tilt: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return of_y(self.floored_log_phi, -tilt, Y)
+    def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """√(E h²), floored, of the optimal q(ω) (AACI Alg. 1)."""
+        return tf.sqrt(_floored(self.expected_h_squared(Fmu, Fvar, Y)))
 
-    def tilted_mean(self, tilt: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return of_y(self.omega_mean, -tilt, Y)
+    def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        """E[ω] at a floored c, as it may be infinite at 0."""
+        return self.omega_mean(_floored(tf.square(c)), Y)
 
-    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.log_C(Y) + self.g(Y) * Fmu
+    def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        """KL[π_φ(ω|c) ‖ π_φ(ω|0)] = −c² E[ω] − log φ(c²), at a floored c."""
+        r = _floored(tf.square(c))
+        return -r * self.omega_mean(r, Y) - self.floored_log_phi(r, Y)
 
-    def expected_tilt(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return -self.expected_h_squared(Fmu, Fvar, Y)
+    def expected_logtilt(
+        self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """E log p(y|ω, f) = log C + g Fmu − ω E h² under f ~ N(Fmu, Fvar)."""
+        return self.expected_offset(Fmu, Y) - omega * self.expected_h_squared(Fmu, Fvar, Y)
 
-    def site_potential(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        """g + β ω."""
-        return self.g(Y) + self.beta(Y) * omega
-
-    def site_precision(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        """2γω."""
-        return 2.0 * self.gamma(Y) * omega
-
-    @named_y
-    def _tilted(self, *args: Any, **kwargs: Any) -> tfp.distributions.Distribution:
-        """From log φ alone; override it where there is a closed form."""
-        c, *rest = args
-        Y = rest[0] if rest else None
-        if takes_y(self.log_phi):
-            of_y(self.log_phi, tf.ones_like(c), Y)  # or it says that Y must be given
-            return TiltedDistribution(self.log_phi, c, phi_parameters=[Y])
-        return TiltedDistribution(self.log_phi, c)
+    # ---- predictions ----
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""
         return [self.complete_square(Y)[0]]
 
-    @check_shapes(
-        "Fmu: [broadcast batch..., L]",
-        "Fvar: [broadcast batch..., L]",
-        "Y: [broadcast batch..., P]",
-        "return: [batch..., L]",
-    )
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """log ∫ p(y|f) N(f | Fmu, Fvar) df, one value for every output."""
-        return log_expectation(lambda F: self._scalar_log_prob(Fmu, F, Y), Fmu, Fvar, self.peaks(Y))
-
-    @check_shapes(
-        "Fmu: [broadcast batch..., L]",
-        "Fvar: [broadcast batch..., L]",
-        "Y: [broadcast batch..., P]",
-        "return: [batch..., L]",
-    )
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log C + g Fmu + E log φ(h²), the last by quadrature, fine about the centre of h²."""
         centre, remainder = self.complete_square(Y)
@@ -215,8 +243,33 @@ class SuperGaussianLikelihood(TiltedLikelihood, abc.ABC):
         remainder = tf.maximum(remainder, np.sqrt(np.finfo(remainder.dtype.as_numpy_dtype).tiny))
         gamma = self.gamma(Y)
         log_phi = expectation(
-            lambda h: of_y(self.log_phi, tf.square(h) + remainder, Y),
+            lambda h: self.log_phi(tf.square(h) + remainder, Y),
             safe_sqrt(gamma) * (Fmu - centre),
             gamma * Fvar,
         )
-        return self.expected_offset(Fmu, Fvar, Y) + log_phi
+        return self.expected_offset(Fmu, Y) + log_phi
+
+
+def _floored(r: tf.Tensor) -> tf.Tensor:
+    return tf.maximum(r, c_squared_floor(r.dtype))
+
+
+def _with_optional_Y(function: Callable[..., Any]) -> Callable[..., Any]:
+    """
+    The method ``function(self, value, Y=None)`` that a subclass means by its own.
+
+    One that has no argument ``Y`` is called without it, one that needs it says so where it is None.
+    """
+    argument = inspect.signature(function).parameters.get("Y")
+    if argument is not None and argument.default is not inspect.Parameter.empty:
+        return function
+
+    @functools.wraps(function)
+    def method(self: Any, value: TensorType, Y: TensorType | None = None, **options: Any) -> Any:
+        if argument is None:
+            return function(self, value, **options)
+        if Y is None:
+            raise ValueError(f"Y must be given, as {function.__qualname__} needs it. Found: None.")
+        return function(self, value, Y, **options)
+
+    return method

@@ -18,8 +18,8 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, TensorType
 
 from ..likelihoods import AugmentedLikelihood
-from ..likelihoods.base import OutputwiseLikelihood
-from ..likelihoods.quadrature import safe_sqrt
+from ..likelihoods.integrals.quadrature import safe_sqrt
+from ..likelihoods.outputwise import OutputwiseLikelihood
 from ..models import AugmentedModel, MixtureVGP, check_model
 from ..validation import (
     Check,

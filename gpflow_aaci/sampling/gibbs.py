@@ -17,7 +17,7 @@ from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection, at_latent
 from ..data import as_arrays
-from ..likelihoods import AugmentedLikelihood, TiltedLikelihood
+from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
 from .conditionals import (
     Observed,
@@ -68,7 +68,7 @@ class _OneSweep(tfp.mcmc.TransitionKernel):
     def _nothing(self, f: tf.Tensor) -> GibbsResults:
         """Of the shapes that a step's results have."""
         f = to_default_float(f)
-        if isinstance(self._likelihood, TiltedLikelihood):
+        if self._likelihood.prior_c is not None:
             return GibbsResults(tf.zeros_like(f))
         return GibbsResults(tf.nest.map_structure(tf.zeros_like, self._auxiliary(f, [0, 0])))
 

@@ -7,13 +7,14 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood, TiltedLikelihood
+from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
+from ..likelihoods.outputwise import OutputwiseLikelihood
 from ..progress import progress_bar
 from ..validation import as_default_float, check_finite, require
 from . import several
 from .augmented import (
     bound_is_below,
-    finite_partition,
+    finite_law,
     integrates_to_one,
     obeys_bayes,
     pieces_agree,
@@ -36,10 +37,10 @@ def check_likelihood(
     """
     Check that a likelihood has the augmentation it states, so that inference with it is right.
 
-    Of any ``AugmentedLikelihood``: that ∫ p(y|f) dy = 1 where ``is_density`` says so, and that
-    ``scalar_log_density`` is its expectation; that log Z and E[ω] are finite; that offset, tilt,
-    log Z, E[ω] and the sites belong to one p(y, ω|f); that the augmented bound stays below
-    E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
+    Of one with a single ω per output: that ∫ p(y|f) dy = 1 where ``is_density`` says so, and that
+    ``predictive_log_density`` is its expectation; that E[ω] and KL[q(ω) ‖ π(ω)] are finite; that
+    these, ``expected_logtilt``, the bound and the sites belong to one p(y, ω|f); that the augmented
+    bound stays below E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
 
     Of a likelihood of several latent GPs or auxiliary variables: that the bound is log p(y|f) at
     Fvar = 0 and below E log p(y|f) elsewhere, its slopes its own, Σ_y p(y|f) = 1 where y is
@@ -64,11 +65,11 @@ def check_likelihood(
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = as_default_float(Y)
     require([check_finite("Y", Y), *likelihood.check_observations(Y)])
-    if not isinstance(likelihood, TiltedLikelihood):
+    if likelihood.prior_c is None or not isinstance(likelihood, OutputwiseLikelihood):
         _run(likelihood, [check(likelihood, Y) for check in _OF_SEVERAL], progress)
         return
     checks = [
-        finite_partition(likelihood, Y),
+        finite_law(likelihood, Y),
         pieces_agree(likelihood, Y),
         integrates_to_one(likelihood, Y),
         predicts_its_expectation(likelihood, Y),

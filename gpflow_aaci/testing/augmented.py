@@ -1,6 +1,5 @@
 """What p(y, ω|f) of any augmentation must satisfy; and where quadrature looks for p(y|f)."""
 
-import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -11,24 +10,27 @@ from ..augmentation import (
     aug_loglik,
     auglik_potential_and_precision,
     aux_full_conditional,
+    aux_kldivergence,
+    aux_posterior_c,
+    aux_posterior_mean,
+    expected_logtilt,
     logtilt,
     optimal_expected_aug_loglik,
+    with_one_omega,
 )
-from ..likelihoods import BinaryLikelihood, SuperGaussianLikelihood, TiltedLikelihood
-from ..likelihoods.quadrature import log_expectation
-from ..likelihoods.tilted import of_y
+from ..likelihoods import SuperGaussianLikelihood
+from ..likelihoods.integrals.quadrature import log_expectation
+from ..likelihoods.outputwise import OutputwiseLikelihood
 
 _MARGINALS = ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0))  # means and standard deviations of f
 
 
-def _centre(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
-    """An f about which p(y|f) may be kinked or narrow."""
-    if isinstance(likelihood, SuperGaussianLikelihood):
-        return likelihood.peaks(Y)[0]
-    return tf.zeros_like(Y) if isinstance(likelihood, BinaryLikelihood) else Y
+def _centre(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
+    """An f about which p(y|f) may be kinked or narrow, 0 where none is known."""
+    return _kinks(likelihood, Y)[0]
 
 
-def _steps(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+def _steps(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
     """Three steps from the centre [3, N, P]; where super-Gaussian, of h² about 1."""
     unit = tf.ones_like(_centre(likelihood, Y))
     if isinstance(likelihood, SuperGaussianLikelihood):
@@ -37,7 +39,7 @@ def _steps(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     return unit * tf.constant([[[0.3]], [[-1.0]], [[2.5]]], Y.dtype)
 
 
-def _width(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
+def _width(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
     """How far from its centre log p(y|f) has fallen by 1, on one side at least."""
     log_prob, centre = _log_prob(likelihood, Y), _centre(likelihood, Y)
     steps = np.logspace(-12, 12, 97)
@@ -48,60 +50,51 @@ def _width(likelihood: TiltedLikelihood, Y: tf.Tensor) -> tf.Tensor:
     return tf.constant(steps[np.argmax(fallen, axis=0)])
 
 
-def finite_partition(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """log Z and E[ω] > 0 at the tilts of very small and very large f."""
+def finite_law(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """E[ω] > 0 and KL[q ‖ π] of the q(ω) at very small and very large f."""
     f = np.logspace(-3, 6, 19)
     F = tf.constant(np.concatenate([-f, f])[:, None, None])
     F += tf.zeros_like(_centre(likelihood, Y))
-    Y = _repeated(Y, F)
-    tilt = likelihood.expected_tilt(F, tf.zeros_like(F), Y)
-    log_Z = of_y(likelihood.log_partition, tilt, Y)
-    omega_mean = of_y(likelihood.tilted_mean, tilt, Y)
-    for name, accepted, value in (
-        ("log_partition", "finite", log_Z.numpy()),
-        ("tilted_mean", "finite and positive", omega_mean.numpy()),
+    F, Y = tf.reshape(F, [-1, F.shape[-1]]), tf.reshape(_repeated(Y, F), [-1, Y.shape[-1]])
+    c = aux_posterior_c(likelihood, F, tf.zeros_like(F), Y)
+    mean, kl = (verb(likelihood, c, Y).numpy() for verb in (aux_posterior_mean, aux_kldivergence))
+    for name, accepted, value, right in (
+        ("aux_kldivergence", "finite", kl, np.isfinite(kl)),
+        ("aux_posterior_mean", "finite and positive", mean, np.isfinite(mean) & (mean > 0.0)),
     ):
-        wrong = ~(np.isfinite(value) & ((value > 0.0) | (name == "log_partition")))
-        if wrong.any():
-            found = f"at η = {tilt.numpy()[wrong][0]:.4g} it is {value[wrong][0]:.4g}"
+        if not right.all():
+            found = f"at c = {c.numpy()[~right][0]:.4g} it is {value[~right][0]:.4g}"
             yield f"{name} must be {accepted}; {found}."
 
 
-def pieces_agree(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """What is stated of p(y, ω|f) = e^{offset + tilt ω} π(ω) more than once must be one thing."""
-    c = tf.constant([[[0.1]], [[0.3]], [[2.0]], [[10.0]]], Y.dtype)
-    c += tf.zeros_like(_centre(likelihood, Y[:1]))
-    eta, of_first = likelihood.tilt_at(c), _repeated(Y[:1], c)
-    yield from _equal("c_at must be the inverse of tilt_at", "c", c, likelihood.c_at(eta), c, c)
-    step = 1e-4 * tf.abs(eta)
-    log_Z_at = functools.partial(of_y, likelihood.log_partition, Y=of_first)
-    slope = (log_Z_at(eta + step) - log_Z_at(eta - step)) / (2.0 * step)
-    mean = of_y(likelihood.tilted_mean, eta, of_first)
-    yield from _equal("tilted_mean must be d log_partition/dη", "η", eta, mean, slope, slope)
-
-    F = _steps(likelihood, Y)  # small against a large Y, so that rounding is, too
-    Y = _repeated(Y, F)
-    zero, one = tf.zeros_like(F), tf.ones_like(F)
-    for name in ("expected_offset", "expected_tilt"):
-        expected = getattr(likelihood, name)
+def pieces_agree(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """What is stated of p(y, ω|f) = e^{offset + ηω} π(ω) more than once must be one thing."""
+    known, steps = with_one_omega(likelihood), _steps(likelihood, Y)
+    for F in tf.unstack(steps):  # small against a large Y, so that rounding is, too
+        zero, one = tf.zeros_like(F), tf.ones_like(F)
         # f ~ N(F, F²): of a quadratic, E is the mean of its values at F ± F.
-        above, below = expected(2.0 * F, zero, Y), expected(zero, zero, Y)
-        statement = f"{name} must be the expectation under f of its values at Fvar = 0"
-        found = expected(F, tf.square(F), Y)
-        yield from _equal(statement, "f", F, found, (above + below) / 2.0, above, below)
+        above, below = (known.expected_logtilt(one, at, zero, Y) for at in (2.0 * F, zero))
+        found, mean = known.expected_logtilt(one, F, tf.square(F), Y), (above + below) / 2.0
+        statement = "expected_logtilt must be the expectation under f of its values at Fvar = 0"
+        yield from _equal(statement, "f", F, found, mean, above, below)
 
-    variance = tf.square(F)
-    offset = likelihood.expected_offset(F, variance, Y)
-    log_Z = of_y(likelihood.log_partition, likelihood.expected_tilt(F, variance, Y), Y)
-    statement = "expected_log_prob_bound must be expected_offset + log_partition(expected_tilt)"
-    bound = likelihood.expected_log_prob_bound(F, variance, Y)
-    yield from _equal(statement, "f", F, bound, offset + log_Z, offset, log_Z)
+        variance = tf.square(F)
+        c = aux_posterior_c(likelihood, F, variance, Y)
+        log_tilt, kl = (
+            expected_logtilt(likelihood, c, F, variance, Y),
+            aux_kldivergence(likelihood, c, Y),
+        )
+        bound = optimal_expected_aug_loglik(likelihood, F, variance, Y)
+        statement = "expected_logtilt less aux_kldivergence, at aux_posterior_c, must be the bound"
+        yield from _equal(statement, "f", F, log_tilt - kl, bound, log_tilt, kl)
 
-    potential, precision = auglik_potential_and_precision(likelihood, one, Y)
-    linear, square = potential * F, 0.5 * precision * tf.square(F)
-    at_f, at_0 = logtilt(likelihood, one, F, Y), logtilt(likelihood, one, zero, Y)
-    statement = "site_potential and site_precision must be those of offset + tilt ω in f"
-    yield from _equal(statement, "f", F, linear - square, at_f - at_0, linear, square, at_f, at_0)
+        potential, precision = auglik_potential_and_precision(likelihood, one, Y)
+        linear, square = potential * F, 0.5 * precision * tf.square(F)
+        at_f, at_0 = logtilt(likelihood, one, F, Y), logtilt(likelihood, one, zero, Y)
+        statement = "site must be the potential and precision of logtilt in f"
+        yield from _equal(
+            statement, "f", F, linear - square, at_f - at_0, linear, square, at_f, at_0
+        )
 
 
 def _equal(
@@ -120,7 +113,7 @@ def _equal(
         yield f"{statement}; at {variable} = {values.numpy()[wrong][0]:.4g} it is {pair}."
 
 
-def integrates_to_one(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def integrates_to_one(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
     if not likelihood.is_density:
         return
     for f in (-1.3, 0.0, 0.7):
@@ -133,10 +126,10 @@ def integrates_to_one(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[st
             return
 
 
-def _total_probability(likelihood: TiltedLikelihood, f: float) -> float:
+def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
     def density(y: AnyNDArray) -> AnyNDArray:
         F = tf.fill([len(y), 1], tf.constant(f, tf.float64))
-        return np.exp(likelihood._scalar_log_prob(F, F, tf.constant(y)).numpy()[:, 0])
+        return np.exp(likelihood.pointwise_log_prob(F, F, tf.constant(y)).numpy()[:, 0])
 
     outcomes = likelihood.outcomes()
     if outcomes is not None:
@@ -149,14 +142,14 @@ def _total_probability(likelihood: TiltedLikelihood, f: float) -> float:
     return float(np.sum(np.where(both > 0, both * jacobian, 0.0)) * (t[1] - t[0]))
 
 
-def predicts_its_expectation(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """scalar_log_density against quadrature. (A pseudo-likelihood predicts something else.)"""
+def predicts_its_expectation(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """predictive_log_density against quadrature. (A pseudo-likelihood predicts something else.)"""
     if not likelihood.is_density:
         return
     centre, width = _centre(likelihood, Y), _width(likelihood, Y)
     for shift, sd in _MARGINALS:
         Fmu, Fvar = centre + shift * width, tf.square(sd * width)
-        found = likelihood.scalar_log_density(Fmu, Fvar, Y).numpy()
+        found = likelihood.predictive_log_density(Fmu, Fmu, Fvar, Y).numpy()
         exact = log_expectation(_log_prob(likelihood, Y), Fmu, Fvar, _kinks(likelihood, Y)).numpy()
         wrong = ~(np.abs(found - exact) <= 1e-5 * np.maximum(1.0, np.abs(exact)))
         # Further out, f is rounded to less than log p(y|f) resolves.
@@ -165,15 +158,15 @@ def predicts_its_expectation(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iter
             at = tuple(np.argwhere(wrong)[0])
             mean, variance = Fmu.numpy()[at], Fvar.numpy()[at]
             yield (
-                "scalar_log_density must be log E p(y|f) (or set is_density = False); "
+                "predictive_log_density must be log E p(y|f) (or set is_density = False); "
                 f"at y = {Y.numpy()[at[0], 0]:.4g}, f ~ N({mean:.4g}, {variance:.4g}) "
                 f"it is {found[at]:.8g} against {exact[at]:.8g}."
             )
             return
 
 
-def bound_is_below(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """E offset + log Z(E tilt) ≤ E log p(y|f), by quadrature fine enough for kinks."""
+def bound_is_below(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """bound ≤ E log p(y|f), by quadrature fine enough for kinks."""
     reason = ""
     if isinstance(likelihood, SuperGaussianLikelihood):
         reason = ", as it does where log_phi is convex"
@@ -193,10 +186,10 @@ def bound_is_below(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
             return
 
 
-def obeys_bayes(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def obeys_bayes(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) at some draws ω of the full conditional."""
     F = _centre(likelihood, Y) + _steps(likelihood, Y)
-    law = "e^{ηω} π(ω)/Z(η), η = tilt_at(c)"
+    law = "e^{ηω} π(ω)/Z(η), η the function of c that it is"
     if isinstance(likelihood, SuperGaussianLikelihood):
         law = "e^{−c²ω} π(ω|0)/φ(c²)"
     try:
@@ -204,7 +197,8 @@ def obeys_bayes(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
         omega = conditional.sample(5, seed=[0, 1])
         joint, posterior = aug_loglik(likelihood, omega, F, Y), conditional.log_prob(omega)
     except (ValueError, tf.errors.OpError) as error:
-        if type(likelihood)._tilted is SuperGaussianLikelihood._tilted:
+        own_law = getattr(type(likelihood), "_tilted", None)
+        if own_law is SuperGaussianLikelihood._tilted:
             return  # a φ that is wrong, of which the rest speaks, or a law of ω without density
         yield f"tilted(c) must be the law of ω; it fails with: {str(error).splitlines()[0]}"
         return
@@ -225,7 +219,7 @@ def obeys_bayes(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Iterator[str]:
 
 
 def _expected_log_prob(
-    likelihood: TiltedLikelihood, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor
+    likelihood: OutputwiseLikelihood, Fmu: tf.Tensor, Fvar: tf.Tensor, Y: tf.Tensor
 ) -> AnyNDArray:
     """E log p(y|f) = d/dt log E p(y|f)^t at t = 0."""
     log_prob, kinks = _log_prob(likelihood, Y), _kinks(likelihood, Y)
@@ -236,9 +230,9 @@ def _expected_log_prob(
     return tape.gradient(log_mean, t).numpy()
 
 
-def _log_prob(likelihood: TiltedLikelihood, Y: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+def _log_prob(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
     """log p(y|f) of f [..., N, P]."""
-    return lambda F: likelihood._scalar_log_prob(F, F, _repeated(Y, F))
+    return lambda F: likelihood.pointwise_log_prob(F, F, _repeated(Y, F))
 
 
 def _repeated(Y: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
@@ -246,10 +240,6 @@ def _repeated(Y: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(Y, tf.concat([tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0))
 
 
-def _kinks(likelihood: TiltedLikelihood, Y: tf.Tensor) -> list[tf.Tensor]:
+def _kinks(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> list[tf.Tensor]:
     """The f about which log p(y|f) may be kinked or narrow, for quadrature."""
-    kinks = likelihood.kinks if isinstance(likelihood, BinaryLikelihood) else ()
-    peaks = [_centre(likelihood, Y)]
-    if isinstance(likelihood, SuperGaussianLikelihood):
-        peaks = list(likelihood.peaks(Y))
-    return [*peaks, *(tf.constant(kink, Y.dtype) for kink in kinks)]
+    return [*likelihood.peaks(Y)] or [tf.zeros_like(Y)]

@@ -7,8 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..likelihoods import SuperGaussianLikelihood
-from ..likelihoods.monotone import first_wrong_sign
-from ..likelihoods.tilted import takes_y
+from ..likelihoods.composed.monotone import first_wrong_sign
 
 # c² from the floor that inference puts under it, where r is large against any residual.
 _R = np.logspace(-15, 12, 541)
@@ -22,21 +21,26 @@ class Phi(NamedTuple):
 
 
 def every_phi(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> list[Phi]:
-    """The one, or those of the first, a middle and the last y [1, P] of all that differ."""
-    if not takes_y(likelihood.log_phi):
-        return [Phi(likelihood.log_phi, likelihood.omega_mean)]
-    rows = np.unique(Y.numpy(), axis=0)
+    """φ at the first, a middle and the last of all y [1, P], but for those where it is the same."""
+    rows, r = np.unique(Y.numpy(), axis=0), tf.constant(_R)
+    found: list[Phi] = []
+    for row in sorted({0, len(rows) // 2, len(rows) - 1}):
+        phi = _phi_at(likelihood, tf.constant(rows[[row]]))
+        values = phi.log_phi(r).numpy()
+        known = [other.log_phi(r).numpy() for other in found]
+        if not any(np.array_equal(values, other, equal_nan=True) for other in known):
+            found.append(phi)
+    return found
 
-    def at(y: tf.Tensor) -> Phi:
-        def log_phi(r: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(likelihood.log_phi(tf.reshape(r, [-1, 1]), y)[:, 0], tf.shape(r))
 
-        def omega_mean(r: tf.Tensor) -> tf.Tensor:
-            return likelihood.omega_mean(tf.reshape(r, [-1, 1]), y)[:, 0]
+def _phi_at(likelihood: SuperGaussianLikelihood, y: tf.Tensor) -> Phi:
+    def log_phi(r: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(likelihood.log_phi(tf.reshape(r, [-1, 1]), y)[:, 0], tf.shape(r))
 
-        return Phi(log_phi, omega_mean)
+    def omega_mean(r: tf.Tensor) -> tf.Tensor:
+        return likelihood.omega_mean(tf.reshape(r, [-1, 1]), y)[:, 0]
 
-    return [at(tf.constant(rows[[row]])) for row in {0, len(rows) // 2, len(rows) - 1}]
+    return Phi(log_phi, omega_mean)
 
 
 def starts_at_one(phi: Phi) -> Iterator[str]:

@@ -94,9 +94,9 @@ def in_every_respect(noise: ResidualLikelihood) -> dict[str, Any]:
     r = tf.constant(np.logspace(-4, 2, 13)) * noise.gamma(tf.zeros([], tf.float64))
     return {
         "log_prob": noise.log_prob(Y, F, Y),
-        "bound": noise.expected_log_prob_bound(F, Fvar, Y),
+        "bound": noise.pointwise_bound(None, F, Fvar, Y),
         "variance": noise.noise_variance(),
-        "sites": noise.tilted_mean(noise.expected_tilt(F, Fvar, Y)) * noise.gamma(Y),
+        "sites": noise.aux_posterior_mean(noise.aux_posterior_c(F, Fvar, Y)) * noise.gamma(Y),
         "law": noise.tilted(tf.sqrt(r)).mean() * noise.gamma(r),
     }
 

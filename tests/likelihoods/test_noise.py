@@ -13,7 +13,7 @@ from cases import column
 
 from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import ResidualLikelihood
-from gpflow_aaci.likelihoods.generalized_gaussian import expected_power
+from gpflow_aaci.likelihoods.integrals.powers import expected_power
 
 # residual and standard deviation of f, in the unit of y
 RESIDUALS = np.array([0.0, 1e-3, 0.4, -1.7, 6.0, -80.0])
@@ -29,9 +29,9 @@ def everything(likelihood: ResidualLikelihood) -> dict[str, np.ndarray]:
     mean, variance = likelihood.predict_mean_and_var(Y, Fmu, Fvar)
     return {
         "log_prob": likelihood.log_prob(Y, Fmu, Y),
-        "bound": likelihood.expected_log_prob_bound(Fmu, Fvar, Y),
+        "bound": likelihood.pointwise_bound(None, Fmu, Fvar, Y),
         "variational_expectations": likelihood.variational_expectations(Y, Fmu, Fvar, Y),
-        "log_density": likelihood.scalar_log_density(Fmu, Fvar, Y),
+        "log_density": likelihood.predictive_log_density(None, Fmu, Fvar, Y),
         "mean": mean,
         "variance": variance,
         "log_phi": likelihood.log_phi(r),

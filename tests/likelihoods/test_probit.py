@@ -90,13 +90,15 @@ def test_nan_stays_nan(function: Callable[[tf.Tensor], tf.Tensor]) -> None:
 def test_c_is_positive_finite_and_back(dtype: type, largest: float) -> None:
     """Whatever f is, and 1 at the prior; the tilt is cut off only where e^η would overflow."""
     probit, tilt = likelihoods.Probit(), np.linspace(-largest, largest, 101).astype(dtype)
-    c = probit.c_at(tf.constant(tilt)).numpy()
+    certain = tf.constant([1.0], dtype)
+    c = probit.aux_full_conditional_c(tf.constant(tilt), certain).numpy()
     assert c.dtype == dtype
     assert np.all(np.diff(c) > 0.0)
     eps = np.finfo(dtype).eps
-    np.testing.assert_allclose(probit.tilt_at(tf.constant(c)), tilt, rtol=8 * eps, atol=8 * eps)
+    np.testing.assert_allclose(np.log(c), tilt, rtol=8 * eps, atol=8 * eps)
+    np.testing.assert_allclose(probit.tilted(c).loc, tilt, rtol=8 * eps, atol=8 * eps)
     assert c[50] == probit.prior_c
-    beyond = probit.c_at(tf.constant([-1e6, 1e6], dtype)).numpy()
+    beyond = probit.aux_full_conditional_c(tf.constant([-1e6, 1e6], dtype), certain).numpy()
     assert np.all(np.isfinite(beyond) & (beyond > 0.0))
 
 
@@ -114,8 +116,8 @@ def test_beyond_the_largest_tilt_the_bound_stays_a_bound() -> None:
 def test_mean_and_kl_of_omega_far_into_both_tails() -> None:
     """KL = η ω̄ − log Z, from E f y = −600 to 600."""
     tilt = np.concatenate([-np.geomspace(600, 1e-2, 25), np.geomspace(1e-2, 600, 25)])
-    c = likelihoods.Probit().c_at(tf.constant(tilt))[:, None]
-    eta = likelihoods.Probit().tilt_at(c).numpy()[:, 0]
+    c = tf.exp(tf.constant(tilt))[:, None]
+    eta = tf.math.log(c).numpy()[:, 0]
     omega = augmentation.aux_posterior_mean(likelihoods.Probit(), c)[:, 0]
     np.testing.assert_allclose(omega, exactly(mean, eta), rtol=1e-12)
     kl = augmentation.aux_kldivergence(likelihoods.Probit(), c)[:, 0]

@@ -1,6 +1,7 @@
 """E log p(y|f) and its derivatives, at every width of the likelihood against q(f)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import gpflow
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import scipy.special
 import tensorflow as tf
 from cases import (
+    AUGMENTED,
     LogDensity,
     column,
     generalized_gaussian_log_density,
@@ -23,6 +25,7 @@ from gpflow.base import TensorType
 from gpflow.likelihoods.base import QuadratureLikelihood
 from gpflow.quadrature import NDiagGHQuadrature
 from gpflow.utilities import to_default_float
+from zoo import ZOO
 
 from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import AugmentedLikelihood
@@ -34,10 +37,10 @@ DISTANCES = [0.0, 0.3, 2.0, 5.0, 20.0, 100.0]  # (y − m)/sd
 class Hinged(likelihoods.Laplace):
     """A user's own Laplace, of which the package knows log φ and no closed form."""
 
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return likelihoods.SuperGaussianLikelihood._variational_expectations(self, X, Fmu, Fvar, Y)
+        return likelihoods.SuperGaussianLikelihood.expected_log_prob(self, X, Fmu, Fvar, Y)
 
 
 def probit_log_density(y: float, f: float) -> float:
@@ -271,3 +274,61 @@ def test_a_quadrature_of_the_users_own_is_used(name: str) -> None:
     likelihood.quadrature = NDiagGHQuadrature(1, 7)
     stock = QuadratureLikelihood._variational_expectations(likelihood, *args)
     np.testing.assert_array_equal(likelihood.variational_expectations(*args), stock)
+
+
+def by_seven_nodes(
+    likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+) -> np.ndarray:
+    """Σ w log p(y|Fmu + √Fvar z) over Gauss-Hermite nodes."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(7)
+    X = np.zeros_like(Fmu[:, :1])
+    log_p = [likelihood.log_prob(X, Fmu + np.sqrt(Fvar) * z, Y) for z in nodes]
+    return np.tensordot(weights / np.sum(weights), np.stack(log_p), 1)
+
+
+MEMBERS = {
+    **{case.name: (case.make, 1.0) for case in AUGMENTED},
+    **{m.name: (m.make, m.observe(np.random.default_rng(0), 6)) for m in ZOO if m.num_latents == 1},
+}
+
+
+@pytest.mark.parametrize(("make", "y"), MEMBERS.values(), ids=MEMBERS)
+def test_every_product_over_outputs_uses_the_quadrature_it_is_given(
+    make: Callable[[], AugmentedLikelihood], y: object
+) -> None:
+    likelihood = make()
+    likelihood.quadrature = NDiagGHQuadrature(1, 7)
+    Fmu, Fvar = np.linspace(-1.0, 2.0, 6)[:, None], np.linspace(0.1, 2.0, 6)[:, None]
+    Y = np.broadcast_to(y, [6, np.shape(y)[-1] if np.ndim(y) else 1]).astype(float)
+    found = likelihood.variational_expectations(np.zeros([6, 1]), Fmu, Fvar, Y)
+    np.testing.assert_allclose(found, by_seven_nodes(likelihood, Fmu, Fvar, Y), rtol=1e-9)
+
+
+def test_what_is_warped_or_switched_keeps_the_quadrature_that_it_was_given() -> None:
+    quadrature, plain = NDiagGHQuadrature(1, 7), likelihoods.StudentT(0.3)
+    given = likelihoods.StudentT(0.3, quadrature=quadrature)
+    Fmu, Fvar, Y = column(0.2, 1.0), column(0.5, 2.0), column(0.3, -1.0)
+    expected = by_seven_nodes(plain, Fmu, Fvar, Y)
+    warped = likelihoods.Warped(given, likelihoods.warps.Identity())
+    np.testing.assert_allclose(
+        warped.variational_expectations(Y, Fmu, Fvar, Y), expected, rtol=1e-9
+    )
+    switched = likelihoods.Switched([given, plain])
+    with_part = tf.concat([Y, column(0.0, 1.0)], 1)
+    expected[1] = plain.variational_expectations(Y, Fmu, Fvar, Y)[1]
+    np.testing.assert_allclose(
+        switched.variational_expectations(Y, Fmu, Fvar, with_part), expected, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(likelihoods.LogisticSoftmax, 3),
+        likelihoods.HeteroscedasticGaussian,
+        partial(likelihoods.MultivariateStudentT, 1.0, 3.0, 2),
+    ],
+)
+def test_a_likelihood_of_several_latent_gps_refuses_a_quadrature(make: Callable) -> None:
+    with pytest.raises(ValueError, match=r"quadrature must not be given.*Found: NDiagGHQ"):
+        make(quadrature=NDiagGHQuadrature(2, 7))

@@ -35,9 +35,9 @@ from gpflow_aaci.likelihoods import (
     Poisson,
     StudentT,
     Warped,
-    sums_of_sigmoids,
     warps,
 )
+from gpflow_aaci.likelihoods.integrals import sums_of_sigmoids
 
 N = 12
 
@@ -416,6 +416,43 @@ def test_an_argument_of_another_name_is_not_y() -> None:
     r = tf.constant([[0.3], [2.0]], tf.float64)
     ours, plain = OptionalArgument(0.7), likelihoods.Laplace(0.7)
     np.testing.assert_allclose(ours.bound(r, r, r, r), plain.bound(r, r, r, r), rtol=1e-12)
+
+
+class OfCounts(likelihoods.SuperGaussianLikelihood):
+    """A user's own binomial of y successes in 4 trials, its φ with an argument Y and no default."""
+
+    def log_C(self, Y: tf.Tensor) -> tf.Tensor:
+        return likelihoods.Binomial(4).log_C(Y)
+
+    def g(self, Y: tf.Tensor) -> tf.Tensor:
+        return Y - 2.0
+
+    def alpha(self, Y: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def beta(self, Y: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(Y)
+
+    def gamma(self, Y: tf.Tensor) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def log_phi(self, r: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        return likelihoods.Binomial(4).log_phi(r, Y)
+
+
+def test_a_users_phi_of_two_arguments_has_bound_slopes_law_and_draws() -> None:
+    own, built_in = OfCounts(), likelihoods.Binomial(4)
+    F = tf.constant([[0.3], [-1.0], [2.0]], tf.float64)
+    Y = tf.constant([[0.0], [3.0], [4.0]], tf.float64)
+    args = F, F, 0.5 * tf.ones_like(F), Y
+    np.testing.assert_allclose(own.bound(*args), built_in.bound(*args), rtol=1e-12)
+    for found, expected in zip(own.bound_slopes(*args), built_in.bound_slopes(*args), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    laws = [each.full_conditional(None, F, Y) for each in (own, built_in)]
+    np.testing.assert_allclose(laws[0].mean(), laws[1].mean(), rtol=1e-10)
+    assert np.all(laws[0].sample(3, seed=[1, 2]) > 0.0)
+    with pytest.raises(ValueError, match=r"Y must be given, as .*OfCounts.log_phi needs it"):
+        own.tilted(tf.ones([1, 1], tf.float64))
 
 
 def test_a_law_that_depends_on_y_asks_for_it() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ..special import log_ndtr
+from ...special import log_ndtr
 from .quadrature import expectation, safe_sqrt
 from .tabulated import FAR, LOG_T_STEP, NEAR, Grid, expected_of_sigmoid, slopes_of_decays
 

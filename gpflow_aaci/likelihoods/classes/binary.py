@@ -10,18 +10,19 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
-from ..distributions import InverseGaussian, PolyaGamma, PositiveNormal
-from ..special import (
+from ...distributions import InverseGaussian, PolyaGamma, PositiveNormal
+from ...distributions.parameters import check_parameter, parameters_of_one_dtype
+from ...special import (
     log_half_normal_transform,
     log_ndtr,
     log_sech_sqrt,
     positive_normal_mean,
 )
-from ..validation import Check
-from .base import as_float
-from .quadrature import expectation, log_expectation, safe_sqrt
-from .super_gaussian import SuperGaussianLikelihood
-from .tilted import TiltedLikelihood
+from ...validation import Check, require
+from ..base import Site, as_float
+from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
+from ..outputwise import OutputwiseLikelihood
+from ..super_gaussian import SuperGaussianLikelihood
 
 
 def signs(Y: TensorType) -> tf.Tensor:
@@ -29,13 +30,13 @@ def signs(Y: TensorType) -> tf.Tensor:
     return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
 
 
-class BinaryLikelihood(TiltedLikelihood, abc.ABC):
+class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
     labels = (-1.0, 1.0)
 
     kinks: Sequence[float] = ()
-    """Values of f about which the quadrature of P(y|f) must be fine."""
+    """Values of f about which the quadrature of P(y|f) must be fine, whatever y is."""
 
     @abc.abstractmethod
     def log_probability(self, yF: TensorType) -> tf.Tensor:
@@ -51,14 +52,14 @@ class BinaryLikelihood(TiltedLikelihood, abc.ABC):
         uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
         return tf.cast(uniform < self.invlink(F), F.dtype)
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         sign = signs(Y)
-        return log_expectation(
-            lambda F: self.log_probability(sign * F),
-            Fmu,
-            Fvar,
-            [tf.cast(kink, Fmu.dtype) for kink in self.kinks],
-        )
+        return log_expectation(lambda F: self.log_probability(sign * F), Fmu, Fvar, self.peaks(Y))
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        return [tf.constant(kink, Y.dtype) + tf.zeros_like(Y) for kink in self.kinks]
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """P(y = −1|f), and 1 at y = +1."""
@@ -69,7 +70,7 @@ class BinaryLikelihood(TiltedLikelihood, abc.ABC):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         Fmu, Fvar = (part + tf.zeros_like(Y) for part in (Fmu, Fvar))
-        below = tf.exp(self.scalar_log_density(Fmu, Fvar, -tf.ones_like(Fmu)))
+        below = tf.exp(self.predictive_log_density(X, Fmu, Fvar, -tf.ones_like(Fmu)))
         return tf.where(Y > 0.0, tf.ones_like(below), below)
 
     @inherit_check_shapes
@@ -84,7 +85,7 @@ class BinaryLikelihood(TiltedLikelihood, abc.ABC):
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        p = tf.exp(self.scalar_log_density(Fmu, Fvar, tf.ones_like(Fmu)))
+        p = tf.exp(self.predictive_log_density(X, Fmu, Fvar, tf.ones_like(Fmu)))
         return p, p * (1.0 - p)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -120,10 +121,10 @@ class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
     def gamma(self, Y: TensorType) -> tf.Tensor:
         return tf.ones_like(Y)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return log_sech_sqrt(r / 4.0)
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """PG(1, c)/2."""
         one = tf.ones([], c.dtype)
         return PolyaGamma(one, c, 0.5 * one)
@@ -131,8 +132,8 @@ class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return tf.math.log_sigmoid(yF)
 
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """E log σ(y f), for which TensorFlow has one operation where log φ takes many."""
         return expectation(tf.math.log_sigmoid, signs(Y) * Fmu, Fvar)
@@ -164,10 +165,10 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
     def gamma(self, Y: TensorType) -> tf.Tensor:
         return tf.ones_like(Y)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return -tf.sqrt(r)
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """InverseGaussian(mean 1/2c, shape ½); at c = 0 a Lévy law, of infinite mean."""
         return InverseGaussian(0.5 / c, tf.constant(0.5, c.dtype))
 
@@ -175,8 +176,7 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
         """log σ(2 max(0, 1 + yf) − 2 max(0, 1 − yf))."""
         return tf.math.log_sigmoid(2.0 * tf.nn.relu(1.0 + yF) - 2.0 * tf.nn.relu(1.0 - yF))
 
-    @inherit_check_shapes
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """−2 E max(0, 1 − yf) = −2 [d Φ(d/s) + s N(d/s)], d = 1 − y Fmu, s² = Fvar."""
@@ -185,64 +185,92 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
         z = d / sd
         cdf = 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
         pdf = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)
-        return -2.0 * tf.reduce_sum(d * cdf + sd * pdf, axis=-1)
+        return -2.0 * (d * cdf + sd * pdf)
 
 
 class Probit(BinaryLikelihood):
     """
     Φ(y f), by the augmentation of Albert and Chib (1993): ω = y z > 0, where z ~ N(f, 1).
 
-    p(y, ω|f) = N(ω | y f, 1) [ω > 0] = ½ e^{−f²/2 + y f ω} π(ω), π the half-normal law, so that
-    offset = −log 2 − f²/2, tilt = y f, and ω given η is N(η, 1) cut off at 0. It is not
-    super-Gaussian: the tilt is linear in f and of either sign. c = e^η is positive as everywhere,
-    and its logarithm is what an optimizer of c should move along. In floating point |η| is cut off
-    at 695 (float32: 86) standard deviations, from where a bound stays a bound.
+    p(y, ω|f) = N(ω | y f, 1) [ω > 0], which is Gaussian in f of precision 1. It is not
+    super-Gaussian: every q(ω) is N(η, 1) cut off at 0, and η may have either sign. c = e^η is
+    positive as everywhere, and its logarithm is what an optimizer of c should move along. In
+    floating point |η| is cut off at 695 (float32: 86) standard deviations, from where a bound stays
+    a bound.
     """
 
     prior_c = 1.0
 
-    def tilt_at(self, c: TensorType) -> tf.Tensor:
-        return tf.math.log(c)
+    def pointwise_bound(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log Φ(y Fmu) − ½ Fvar."""
+        return log_ndtr(signs(Y) * Fmu) - 0.5 * Fvar
 
-    def c_at(self, tilt: TensorType) -> tf.Tensor:
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """N(y f, 1) cut off at 0, of batch shape [..., N, P]."""
+        return self.tilted(self.aux_full_conditional_c(F, Y))
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log N(ω | y f, 1), [..., N, P]."""
+        return -0.5 * (np.log(2.0 * np.pi) + tf.square(auxiliary - signs(Y) * F))
+
+    def site(self, X: TensorType | None, auxiliary: TensorType, Y: TensorType) -> Site:
+        """Potential y ω, precision 1 whatever ω is."""
+        potential = signs(Y) * auxiliary
+        return potential, tf.ones_like(potential)
+
+    # ---- q(ω), N(log c, 1) cut off at 0 ----
+
+    def tilted(self, c: TensorType, Y: TensorType | None = None) -> PositiveNormal:
+        """
+        N(log c, 1) cut off at 0, of batch shape c.shape.
+
+        :param c: [...], finite and positive.
+        :raises ValueError: for c outside of that.
+        """
+        c = parameters_of_one_dtype(c=c)["c"]
+        accepted = tf.math.is_finite(c) & (c > 0.0)
+        check = check_parameter("tilted", "c", c, accepted, "finite and positive")
+        with tf.control_dependencies([require([check])]):
+            return PositiveNormal(tf.math.log(c))
+
+    def aux_full_conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """e^{y f}."""
+        return self.aux_posterior_c(F, tf.zeros_like(F), Y)
+
+    def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """e^{y Fmu}, cut off where that would overflow."""
+        tilt = signs(Y) * Fmu + tf.zeros_like(Fvar)
         largest = 0.98 * np.log(np.finfo(tilt.dtype.as_numpy_dtype).max)
         return tf.exp(tf.clip_by_value(tilt, -largest, largest))
 
-    def log_partition(self, tilt: TensorType) -> tf.Tensor:
-        """½η² + log 2Φ(η)."""
-        return log_half_normal_transform(tilt)
+    def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        """η + N(η)/Φ(η), η = log c."""
+        return positive_normal_mean(tf.math.log(c))
 
-    def tilted_mean(self, tilt: TensorType) -> tf.Tensor:
-        """η + N(η)/Φ(η)."""
-        return positive_normal_mean(tilt)
+    def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        """KL[q(ω) ‖ π(ω)] = η E ω − log E_π e^{ηω}, η = log c and π the half-normal law."""
+        tilt = tf.math.log(c)
+        return tilt * positive_normal_mean(tilt) - log_half_normal_transform(tilt)
 
-    def expected_offset(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return -0.5 * (tf.square(Fmu) + Fvar) - np.log(2.0) + tf.zeros_like(Y)
-
-    def expected_tilt(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return signs(Y) * Fmu
-
-    def expected_log_prob_bound(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def expected_logtilt(
+        self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log Φ(y Fmu) − ½ Fvar, from which Fmu² has cancelled."""
-        return log_ndtr(signs(Y) * Fmu) - 0.5 * Fvar
+        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, p(y, ω|f) over the half-normal law."""
+        return signs(Y) * Fmu * omega - 0.5 * (tf.square(Fmu) + Fvar) - np.log(2.0)
 
-    def site_potential(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        """y ω."""
-        return signs(Y) * omega
-
-    def site_precision(self, omega: TensorType, Y: TensorType) -> tf.Tensor:
-        """1, whatever ω is."""
-        return tf.ones_like(omega) + tf.zeros_like(Y)
-
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
-        """N(η, 1) cut off at 0."""
-        return PositiveNormal(self.tilt_at(c))
+    # ---- predictions ----
 
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return log_ndtr(yF)
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         """log Φ(y Fmu/√(1 + Fvar))."""
         return log_ndtr(signs(Y) * Fmu / tf.sqrt(1.0 + Fvar))

@@ -1,4 +1,4 @@
-"""Noise of several outputs at once: one auxiliary variable for a row of Y."""
+"""Student's t, Cauchy's law, and Student's t of several outputs with one ω for a row of Y."""
 
 from typing import Any
 
@@ -8,12 +8,111 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
+from gpflow.utilities import to_default_float
 
-from ..special import student_t_cdf
-from ..validation import check_count
-from .base import AugmentedLikelihood, Site, positive_parameter
-from .quadrature import log_expectation
-from .regression import Gamma, student_t_mean, student_t_predictive_cdf, student_t_variance
+from ...distributions.parameters import CheckedSampling
+from ...special import student_t_cdf
+from ...validation import check_count
+from ..base import AugmentedLikelihood, Site
+from ..integrals.gamma_mixtures import jensen_gap, student_t_predictive_cdf
+from ..integrals.quadrature import log_expectation
+from ..parameters import positive_parameter
+from .residual import ResidualLikelihood
+
+
+class Gamma(CheckedSampling, tfp.distributions.Gamma):
+    """TFP's law, whose draws check their arguments as those of this package do."""
+
+
+class StudentT(ResidualLikelihood):
+    """
+    Student's t with location f; h² = ((y − f)/σ)², φ(r) = (1 + r/ν)^{−(ν+1)/2}.
+
+    C = Γ((ν+1)/2) / (Γ(ν/2) √(νπ) σ). (The paper's A.6 writes Γ(ν) for Γ(ν/2).)
+    """
+
+    def __init__(self, scale: Any = 1.0, df: Any = 3.0, **kwargs: Any) -> None:
+        """
+        :param scale: σ, positive.
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+            there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
+        :raises ValueError: for values that are not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.scale: Parameter | float = positive_parameter("StudentT", "scale", scale)
+        self.df: Parameter | float = positive_parameter("StudentT", "df", df, above=1.0)
+
+    # Plain numbers where it was converted from GPflow's StudentT.
+
+    def _scale(self, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(to_default_float(self.scale), dtype)
+
+    def _df(self, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(to_default_float(self.df), dtype)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        df = self._df(Y.dtype)
+        log_C = (
+            tf.math.lgamma((df + 1.0) / 2.0)
+            - tf.math.lgamma(df / 2.0)
+            - 0.5 * tf.math.log(df * np.pi)
+            - tf.math.log(self._scale(Y.dtype))
+        )
+        return log_C + tf.zeros_like(Y)
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.square(Y / self._scale(Y.dtype))
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return 2.0 * Y / tf.square(self._scale(Y.dtype))
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return 1.0 / tf.square(self._scale(Y.dtype)) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        df = self._df(r.dtype)
+        return -(df + 1.0) / 2.0 * tf.math.log1p(r / df)
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """Gamma((ν+1)/2, rate ν + c²)."""
+        df = self._df(c.dtype)
+        return Gamma((df + 1.0) / 2.0, df + tf.square(c))
+
+    def noise_variance(self) -> tf.Tensor:
+        """σ²ν/(ν−2), infinite for ν ≤ 2."""
+        scale = tf.convert_to_tensor(self.scale, dtype_hint=default_float())
+        return student_t_variance(scale, self._df(scale.dtype))
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        law = tfp.distributions.StudentT(self._df(F.dtype), F, self._scale(F.dtype))
+        return law.sample(seed=seed)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return student_t_cdf((Y - F) / self._scale(F.dtype), self._df(F.dtype))
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        scale, df = self._scale(Fmu.dtype), self._df(Fmu.dtype)
+        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return student_t_mean(F, self._df(F.dtype))
+
+
+class Cauchy(StudentT):
+    """1/(πσ (1 + ((y − f)/σ)²)): Student's t of one degree of freedom; y has no mean."""
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: σ, positive: half the width at half height.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super(StudentT, self).__init__(**kwargs)  # which would make a Parameter of df
+        self.scale = positive_parameter("Cauchy", "scale", scale)
+        self.df = 1.0
 
 
 class MultivariateStudentT(AugmentedLikelihood):
@@ -77,18 +176,16 @@ class MultivariateStudentT(AugmentedLikelihood):
         precision = 2.0 * auxiliary / tf.square(scale) + tf.zeros_like(Y)
         return precision * Y, precision
 
-    @inherit_check_shapes
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """The bound, and what Jensen's inequality loses: log(1 + E r/ν) − E log(1 + r/ν)."""
         df, shape = self._df_and_shape(Fmu.dtype)
         variance = df * tf.square(tf.cast(self.scale, Fmu.dtype))
         lost = jensen_gap((Y - Fmu) / tf.sqrt(variance), Fvar / variance)
-        return self.bound(X, Fmu, Fvar, Y) + shape * lost
+        return (self.bound(X, Fmu, Fvar, Y) + shape * lost)[..., None]
 
-    @inherit_check_shapes
-    def _predict_log_density(
+    def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log ∫ Π_p N(y_p | m_p, v_p + σ²/λ) Gamma(λ; ν/2, ν/2) dλ, over u = log λ."""
@@ -106,7 +203,8 @@ class MultivariateStudentT(AugmentedLikelihood):
         width = 2.0 / (df + 1.0) + zero
         law = tfp.distributions.Normal(zero, tf.sqrt(width))
         peak = _most_probable_log_precision(df, residual / variance, Fvar / variance)
-        return log_expectation(lambda u: log_joint(u) - law.log_prob(u), zero, width, [peak], 3)
+        log_p = log_expectation(lambda u: log_joint(u) - law.log_prob(u), zero, width, [peak], 3)
+        return log_p[..., None]
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -159,29 +257,17 @@ class MultivariateStudentT(AugmentedLikelihood):
         return expected / tf.square(tf.cast(self.scale, Fmu.dtype))
 
 
-_NODES = 96  # of u = log t
-_LOWEST, _HIGHEST = -12.0, 36.0  # of u: below the integrand is of order e^{2u}
-_VANISHED = 3.6  # log t from which on e^{−t} counts as 0
+def student_t_mean(F: TensorType, df: tf.Tensor) -> tf.Tensor:
+    """f, or NaN where it does not exist, ν ≤ 1."""
+    return tf.where(df > 1.0, F, tf.constant(np.nan, F.dtype))
 
 
-def jensen_gap(d: TensorType, v: TensorType) -> tf.Tensor:
-    """
-    log E(1 + S) − E log(1 + S) ≥ 0 of S = Σ_p x_p², x_p ~ N(d_p, v_p): [...] of [..., P].
-
-    With A = E(1 + S) it is ∫ (E e^{−t(1+S)/A} − e^{−t}) dt/t (Frullani), and at τ = t/A
-    E e^{−τS} = Π_p e^{−τd_p²/(1+2τv_p)} / √(1 + 2τv_p). By the trapezoidal rule in u = log t, along
-    which all is analytic in a strip of half-width π/2; 1e-8 of E log(1 + S).
-    """
-    squared = tf.square(d)
-    A = 1.0 + tf.reduce_sum(squared + v, -1)
-    end = tf.stop_gradient(tf.minimum(tf.math.log(A) + _VANISHED, _HIGHEST))
-    step = (end - _LOWEST) / (_NODES - 1.0)
-    index = tf.reshape(tf.range(_NODES, dtype=step.dtype), [-1] + [1] * len(step.shape))
-    t = tf.exp(_LOWEST + step * index)  # [K, ...]
-    tau = (t / A)[..., None]
-    spread = 1.0 + 2.0 * tau * v
-    exponent = tau[..., 0] + tf.reduce_sum(0.5 * tf.math.log(spread) + tau * squared / spread, -1)
-    return step * tf.reduce_sum(tf.exp(-exponent) - tf.exp(-t), 0)
+def student_t_variance(scale: tf.Tensor, df: tf.Tensor) -> tf.Tensor:
+    """σ²ν/(ν−2), infinite for ν ≤ 2."""
+    finite = df > 2.0
+    excess = tf.where(finite, df - 2.0, tf.ones_like(df))
+    infinity = tf.constant(np.inf, scale.dtype)
+    return tf.where(finite, tf.square(scale) * df / excess, infinity)
 
 
 _FIXED_POINTS = 20

@@ -1,6 +1,7 @@
 """A likelihood of its own for every datum."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -8,9 +9,9 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
-from ..validation import Check, some
-from .base import OutputwiseLikelihood, Site
-from .tilted import TiltedLikelihood
+from ...validation import Check, some
+from ..base import Site
+from ..outputwise import OutputwiseLikelihood
 
 _STAND_IN = 1.0  # a y that every likelihood knows, for data that are another's
 
@@ -23,7 +24,10 @@ class Switched(OutputwiseLikelihood):
     every datum, at a stand-in for the y that are not its own, and the right one is taken.
     """
 
-    def __init__(self, likelihoods: Sequence[TiltedLikelihood], **kwargs: Any) -> None:
+    def __init__(self, likelihoods: Sequence[OutputwiseLikelihood], **kwargs: Any) -> None:
+        """
+        :param likelihoods: each with one column of Y for every output.
+        """
         super().__init__(**kwargs)
         self.likelihoods = list(likelihoods)
 
@@ -38,26 +42,18 @@ class Switched(OutputwiseLikelihood):
         is_own = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype))
         return is_own, tf.where(is_own, Y[..., :-1], tf.cast(_STAND_IN, Y.dtype))
 
-    def _taken(self, of: Callable[[TiltedLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
+    def _taken(self, of: Callable[[OutputwiseLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
         """``of(part, y)`` [..., N, P] of the part that each datum is of."""
-        taken: Any = None
-        for k, part in enumerate(self.likelihoods):
+        taken = of(self.likelihoods[0], self._own(0, Y)[1])
+        for k, part in enumerate(self.likelihoods[1:], 1):
             is_own, y = self._own(k, Y)
-            value = of(part, y)
-            taken = (
-                value
-                if taken is None
-                else tf.nest.map_structure(
-                    lambda new, old, is_own=is_own: tf.where(is_own, new, old), value, taken
-                )
-            )
+            taken = tf.nest.map_structure(partial(tf.where, is_own), of(part, y), taken)
         return taken
 
-    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        def of(part: TiltedLikelihood, y: tf.Tensor) -> tf.Tensor:
-            return part.expected_log_prob_bound(Fmu, Fvar, y)
-
-        return tf.reduce_sum(self._taken(of, Y), -1)
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._taken(lambda part, y: part.pointwise_bound(X, Fmu, Fvar, y), Y)
 
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -75,9 +71,9 @@ class Switched(OutputwiseLikelihood):
     def _law(
         self, k: int, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """That of f = 0 where it is idle: of any f, but not of this one."""
+        """p(ω|f, y) of part k; at another part's data the law at f = 0, which says nothing of f."""
         is_own, y = self._own(k, Y)
-        return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, 0.0 * F), y)
+        return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, tf.zeros_like(F)), y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -94,27 +90,21 @@ class Switched(OutputwiseLikelihood):
         omegas = iter(auxiliary[f"omega_{k}"] for k in range(len(self.likelihoods)))
         return self._taken(lambda part, y: part.site(X, next(omegas), y), Y)
 
-    @inherit_check_shapes
-    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._taken(lambda part, y: part.scalar_log_prob(F, y), Y)
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._taken(lambda part, y: part.pointwise_log_prob(X, F, y), Y)
 
-    @inherit_check_shapes
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        def of(part: TiltedLikelihood, y: tf.Tensor) -> tf.Tensor:
-            return part._variational_expectations(X, Fmu, Fvar, y)[..., None]
+        """The sums over columns [..., N, 1], each by the quadrature that its part was given."""
+        return self._taken(
+            lambda part, y: part._variational_expectations(X, Fmu, Fvar, y)[..., None], Y
+        )
 
-        return self._taken(of, Y)[..., 0]
-
-    @inherit_check_shapes
-    def _predict_log_density(
+    def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        def of(part: TiltedLikelihood, y: tf.Tensor) -> tf.Tensor:
-            return part._predict_log_density(X, Fmu, Fvar, y)[..., None]
-
-        return self._taken(of, Y)[..., 0]
+        return self._taken(lambda part, y: part.predictive_log_density(X, Fmu, Fvar, y), Y)
 
     @inherit_check_shapes
     def _predict_mean_and_var(

@@ -6,14 +6,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
+from .nodes import half_line
+
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 """log p(y|f) as a function of y."""
 
-# x = width · e^{(π/2) sinh t} at equidistant t, as in ``numerical``; here with a width at hand.
-_STEP = 1.0 / 8.0
-_T = np.arange(-4.0, 5.0, _STEP)
-_NODES = np.exp(np.pi / 2.0 * np.sinh(_T))
-_WEIGHTS = _STEP * np.pi / 2.0 * np.cosh(_T) * _NODES
+_NODES, _WEIGHTS = half_line(step=1.0 / 8.0)
 
 
 def cdf_from_density(

@@ -1,21 +1,16 @@
 """Noise of density e^{−|y − f|^p}: Laplace's, the normal law's, and all between and beyond."""
 
-import math
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import TensorType
-from gpflow.config import default_float
-from gpflow.functions import Function
 
-from ..distributions import InverseGaussian, TiltedDistribution
-from .base import positive_parameter
-from .numerical import log_density_by_quadrature
-from .quadrature import expectation, safe_sqrt
-from .regression import ResidualLikelihood
+from ...distributions import InverseGaussian, TiltedDistribution
+from ..integrals.even_densities import log_density_by_quadrature
+from ..integrals.powers import expected_power
+from ..parameters import open_interval_parameter, positive_parameter
+from .residual import ResidualLikelihood
 
 
 class GeneralizedGaussian(ResidualLikelihood):
@@ -36,18 +31,20 @@ class GeneralizedGaussian(ResidualLikelihood):
         """
         super().__init__(**kwargs)
         self.scale = positive_parameter("GeneralizedGaussian", "scale", scale)
-        self.power = _power_parameter(power)
+        self.power = open_interval_parameter(
+            "GeneralizedGaussian", "power", power, 2.0, with_upper=True
+        )
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         inverse = 1.0 / self.power
         log_C = -tf.math.log(2.0 * self.scale) - tf.math.lgamma(1.0 + inverse)
         return log_C + tf.zeros_like(Y)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         unit = tf.cast(tf.square(self.scale), r.dtype)
         return -_real_power(r / unit, tf.cast(self.power, r.dtype) / 2.0)
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         return _TiltedStable(self, c)
 
     def noise_variance(self) -> tf.Tensor:
@@ -64,8 +61,8 @@ class GeneralizedGaussian(ResidualLikelihood):
         uniform = tf.random.stateless_uniform(tf.shape(F), seeds[1], -1.0, 1.0, F.dtype)
         return F + tf.sign(uniform) * tf.cast(self.scale, F.dtype) * gamma ** (1.0 / power)
 
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log C − E|y − f|^p/s^p."""
         moment = expected_power(
@@ -73,48 +70,19 @@ class GeneralizedGaussian(ResidualLikelihood):
         )
         return self.log_C(Y) - moment
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         """By quadrature, finer than that of others: a small p has a cusp at y = f."""
-        return log_density_by_quadrature(self, Fmu, Fvar, Y, halvings=22)
+        return log_density_by_quadrature(
+            self.pointwise_log_prob, self.omega_mean, Fmu, Fvar, Y, halvings=22
+        )
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """½ Γ(1/p, (|y − f|/s)^p)/Γ(1/p) below f."""
         d, power = Y - F, tf.cast(self.power, F.dtype)
         tail = 0.5 * tf.math.igammac(1.0 / power, tf.pow(tf.abs(d) / self.scale, power))
         return tf.where(d > 0.0, 1.0 - tail, tail)
-
-
-_TERMS = 48  # of the series below: what follows is 1e-17 of it
-_SERIES_BELOW = 4.0  # standard deviations
-
-
-def expected_power(mean: TensorType, variance: TensorType, power: TensorType) -> tf.Tensor:
-    """
-    E|x|^p under x ~ N(mean, variance), [...], p a scalar: to 1e-9, at the kink and away from it.
-
-    With z = mean/sd it is sd^p 2^{p/2} Γ((p+1)/2)/√π · ₁F₁(−p/2; ½; −z²/2) (Winkelbauer 2012),
-    which near 0 is e^{−z²/2} ₁F₁((p+1)/2; ½; z²/2), a series of positive terms. Further out, where
-    the cusp has no weight, by quadrature.
-    """
-    sd = safe_sqrt(variance)
-    mean = mean + tf.zeros_like(sd)
-    near = tf.abs(mean) < _SERIES_BELOW * sd
-
-    x = 0.5 * tf.square(tf.where(near, mean / sd, tf.zeros_like(mean)))
-    k = np.arange(_TERMS)
-    # Γ((p+1)/2 + k) / (Γ(½ + k) k!)
-    log_gamma = tf.math.lgamma((power + 1.0) / 2.0 + tf.cast(k, power.dtype))
-    below = [math.lgamma(0.5 + j) + math.lgamma(1.0 + j) for j in k]
-    coefficients = tf.exp(log_gamma - tf.cast(np.array(below), power.dtype))
-    series = tf.math.polyval(tf.unstack(coefficients)[::-1], x)
-    # 2^{p/2} sd^p: in logarithms neither factor underflows alone.
-    scale = tf.exp(power * (0.5 * np.log(2.0) + tf.math.log(sd)))
-    inner = scale * tf.exp(-x) * series
-
-    outer = expectation(
-        lambda x: tf.pow(tf.abs(x), power), tf.where(near, _SERIES_BELOW * sd, mean), variance
-    )
-    return tf.where(near, inner, outer)
 
 
 def _real_power(x: TensorType, a: tf.Tensor) -> tf.Tensor:
@@ -156,26 +124,3 @@ class _TiltedStable(TiltedDistribution):
             lambda: closed.sample(n, seed=seed),
             lambda: by_inversion(n, seed),
         )
-
-
-def _power_parameter(value: Any) -> Parameter:
-    """
-    p as a ``Parameter``.
-
-    :raises ValueError: where it is not one number in (0, 2].
-    """
-    accepted = "one number in (0, 2]"
-    if isinstance(value, Function):
-        raise ValueError(
-            f"GeneralizedGaussian: power must be {accepted} for all data. Found: {value!r}, a "
-            "Function of X."
-        )
-    array = np.asarray(value, dtype=float)
-    if array.ndim > 0 or not 0.0 < array <= 2.0:
-        raise ValueError(f"GeneralizedGaussian: power must be {accepted}. Found: {value}.")
-    if isinstance(value, Parameter):
-        return value
-    if array == 2.0:
-        return Parameter(value, trainable=False)
-    low, high = (tf.cast(bound, default_float()) for bound in (0.0, 2.0))
-    return Parameter(value, transform=tfp.bijectors.Sigmoid(low, high))

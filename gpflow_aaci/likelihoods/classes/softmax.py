@@ -1,4 +1,4 @@
-"""Classification into K classes."""
+"""Classification into K classes by sigmoids that are normalised."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,13 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..distributions import PolyaGamma
-from ..special import log_2cosh_half_sqrt
-from ..validation import Check, check_count, some
-from .base import AugmentedLikelihood, Site
-from .quadrature import expectation
-from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
-from .sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
+from ...distributions import PolyaGamma
+from ...special import log_2cosh_half_sqrt
+from ...validation import Check, check_count, some
+from ..base import AugmentedLikelihood, Site
+from ..integrals.quadrature import expectation
+from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
+from ..sigmoid_powers import log_powers_of_sigmoid, one_minus_s
 
 tfd = tfp.distributions
 
@@ -91,25 +91,23 @@ class LogisticSoftmax(AugmentedLikelihood):
         """Potential ([j = k] − n_j)/2, precision 2ω_j."""
         return (self._one_hot(Y) - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
 
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         log_share = tf.math.log_sigmoid(F)
-        own = tf.reduce_sum(self._one_hot(Y) * log_share, -1)
-        return own - tf.reduce_logsumexp(log_share, -1)
+        own = tf.reduce_sum(self._one_hot(Y) * log_share, -1, keepdims=True)
+        return own - tf.reduce_logsumexp(log_share, -1, keepdims=True)
 
-    @inherit_check_shapes
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         log_share = expectation(tf.math.log_sigmoid, Fmu, Fvar)
-        own = tf.reduce_sum(self._one_hot(Y) * log_share, -1)
-        return own - expected_log_sum(Fmu, Fvar)
+        own = tf.reduce_sum(self._one_hot(Y) * log_share, -1, keepdims=True)
+        return own - expected_log_sum(Fmu, Fvar)[..., None]
 
-    @inherit_check_shapes
-    def _predict_log_density(
+    def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return tf.reduce_sum(self._one_hot(Y) * tf.math.log(self._probabilities(Fmu, Fvar)), -1)
+        log_p = tf.math.log(expected_shares(Fmu, Fvar))
+        return tf.reduce_sum(self._one_hot(Y) * log_p, -1, keepdims=True)
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -126,7 +124,7 @@ class LogisticSoftmax(AugmentedLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         """P(y = k) of every class, and p − p²."""
-        p = self._probabilities(Fmu, Fvar)
+        p = expected_shares(Fmu, Fvar)
         return p, p - tf.square(p)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -135,15 +133,12 @@ class LogisticSoftmax(AugmentedLikelihood):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return self._up_to(self._probabilities(Fmu, Fvar), Y)
+        return self._up_to(expected_shares(Fmu, Fvar), Y)
 
     def _up_to(self, p: tf.Tensor, Y: TensorType) -> tf.Tensor:
         """P(y' ≤ y) in the order of the labels' numbers, [..., N, 1]."""
         is_below = tf.range(self.num_classes, dtype=p.dtype) <= Y
         return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
-
-    def _probabilities(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-        return expected_shares(Fmu, Fvar)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A label, [..., N, 1]."""

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from ..distributions.mixture import TiltedMixture, TiltedSum
-from ..special import log_mixture
-from .numerical import LogPhi, NumericalNoise
-from .regression import Deterministic, ResidualLikelihood
-from .super_gaussian import SuperGaussianLikelihood
+from ...distributions.mixture import TiltedMixture, TiltedSum
+from ...special import log_mixture
+from ..integrals.even_densities import LogPhi
+from ..noise import ResidualLikelihood
+from ..noise.residual import Deterministic
+from ..parameters import simplex_parameter
+from ..super_gaussian import SuperGaussianLikelihood
+from .numerical_noise import NumericalNoise
 
 
 class _OfComponents(ResidualLikelihood, abc.ABC):
@@ -69,7 +71,7 @@ class NoiseMixture(_OfComponents):
         :raises ValueError: for components that are not of that kind, or other weights.
         """
         super().__init__(components, **kwargs)
-        self.weights = _simplex("NoiseMixture", "weights", weights, len(self.components))
+        self.weights = simplex_parameter("NoiseMixture", "weights", weights, len(self.components))
 
     def _log_heights(self, dtype: tf.DType) -> tf.Tensor:
         """log w_k C_k, [K]."""
@@ -80,13 +82,13 @@ class NoiseMixture(_OfComponents):
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.reduce_logsumexp(self._log_heights(Y.dtype)) + tf.zeros_like(Y)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         """log Σ p_k φ_k, p_k = w_k C_k/C."""
         r = tf.convert_to_tensor(r)
         log_p = tf.nn.log_softmax(self._log_heights(tf.math.real(r).dtype))
         return log_mixture(tf.unstack(log_p), self._log_phis(r))
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """The mixture of the components' laws, with their probabilities at c."""
         laws, scales = self._tilts(c)
         r = tf.square(c)
@@ -110,11 +112,13 @@ class NoiseMixture(_OfComponents):
             draws = tf.where(chosen == k, component.draw_y(F, seeds[1 + k]), draws)
         return draws
 
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         """log Σ w_k E p_k(y|f), each by what its component knows."""
         log_weights = tf.unstack(tf.math.log(self.weights))
         parts = [
-            log_w + component.scalar_log_density(Fmu, Fvar, Y)
+            log_w + component.predictive_log_density(X, Fmu, Fvar, Y)
             for log_w, component in zip(log_weights, self.components, strict=True)
         ]
         return tf.reduce_logsumexp(tf.stack(parts), axis=0)
@@ -130,11 +134,6 @@ class NoiseMixture(_OfComponents):
     def _mean(self, parts: list[tf.Tensor]) -> tf.Tensor:
         """Σ w_k part_k."""
         return tf.add_n([w * p for w, p in zip(tf.unstack(self.weights), parts, strict=True)])
-
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return SuperGaussianLikelihood.scalar_variational_expectations(self, Fmu, Fvar, Y)
 
 
 class NoiseProduct(_OfComponents, NumericalNoise):
@@ -152,10 +151,10 @@ class NoiseProduct(_OfComponents, NumericalNoise):
         """
         super().__init__(components, **kwargs)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return tf.add_n(self._log_phis(tf.convert_to_tensor(r)))
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """From log φ, with draws that are sums of the components'; constants are a shift."""
         log_phis = [component.log_phi for component in self.components]
         return law_of_sum(c, log_phis, *self._tilts(c))
@@ -230,20 +229,3 @@ def _why_not(component: Any) -> str:
     if not hasattr(component, "noise_variance"):
         return "which states no noise_variance()"
     return ""
-
-
-def _simplex(owner: str, name: str, value: Any, size: int) -> Parameter:
-    """
-    ``value`` as a ``Parameter`` on the simplex; a ``Parameter`` is shared, not copied.
-
-    :raises ValueError: unless it is ``size`` positive numbers that sum to 1.
-    """
-    array = np.full(size, 1.0 / size) if value is None else np.asarray(value, dtype=float)
-    proper = array.shape == (size,) and bool(np.all(array > 0.0))
-    if not (proper and abs(array.sum() - 1.0) < 1e-6):
-        raise ValueError(
-            f"{owner}: {name} must be {size} positive numbers that sum to 1. Found: {value}."
-        )
-    if isinstance(value, Parameter):
-        return value
-    return Parameter(array / array.sum(), transform=tfp.bijectors.SoftmaxCentered())

@@ -5,7 +5,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from ..special import ndtr
+from ...special import ndtr
 from .quadrature import safe_sqrt
 
 

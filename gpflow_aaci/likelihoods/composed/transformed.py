@@ -11,11 +11,14 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
-from ..validation import Check
-from .base import OutputwiseLikelihood, Site
-from .tilted import TiltedLikelihood
-from .warps import Warp
+from ...validation import Check
+from ..base import Site
+from ..integrals.nodes import whole_line
+from ..noise import Gaussian, StudentT
+from ..outputwise import OutputwiseLikelihood
+from ..warps import Warp
 
 
 class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -25,7 +28,14 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     ``Y`` is [..., N, P] and so is f.
     """
 
-    base: TiltedLikelihood
+    def __init__(self, base: OutputwiseLikelihood, **kwargs: Any) -> None:
+        """
+        :param base: its ``quadrature`` is used, unless another one is given here.
+        """
+        if kwargs.get("quadrature") is None:
+            kwargs["quadrature"] = base.quadrature
+        super().__init__(**kwargs)
+        self.base = base
 
     @abc.abstractmethod
     def unit(self, X: TensorType | None) -> TensorType:
@@ -39,9 +49,11 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         """log t′(y), [..., N, P]."""
 
-    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        of_base = self.base.bound(X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y))
-        return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        return self.base.pointwise_bound(X, *marginals, self.in_base(X, Y)) + self.log_slope(X, Y)
 
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -67,26 +79,23 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         unit = self.unit(X)
         return potential / unit, precision / unit**2
 
-    @inherit_check_shapes
-    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        of_base = self.base.scalar_log_prob(F / self.unit(X), self.in_base(X, Y))
-        return of_base + self.log_slope(X, Y)
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        log_p = self.base.pointwise_log_prob(X, F / self.unit(X), self.in_base(X, Y))
+        return log_p + self.log_slope(X, Y)
 
-    @inherit_check_shapes
-    def _variational_expectations(
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         marginals = self._f_in_base(X, Fmu, Fvar)
-        of_base = self.base._variational_expectations(X, *marginals, self.in_base(X, Y))
-        return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
+        return self.base.expected_log_prob(X, *marginals, self.in_base(X, Y)) + self.log_slope(X, Y)
 
-    @inherit_check_shapes
-    def _predict_log_density(
+    def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        of_base = self.base._predict_log_density(X, *marginals, self.in_base(X, Y))
-        return of_base + tf.reduce_sum(self.log_slope(X, Y), -1)
+        log_p = self.base.predictive_log_density(
+            X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y)
+        )
+        return log_p + self.log_slope(X, Y)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self.base._cdf(X, F / self.unit(X), self.in_base(X, Y))
@@ -109,27 +118,44 @@ class Scaled(TransformedLikelihood):
     Gaussian or Student-t noise whose scale is a function of X: what GPflow's own is converted to.
 
     p(y|f, x) = p_base(y/σ(x) | f/σ(x))/σ(x), the base having scale 1.
+
+    Its ``variance``, ``scale`` and ``df`` are those of GPflow's likelihood: the same objects, by
+    the same names. The base has no Parameters.
     """
 
     def __init__(
         self,
-        base: TiltedLikelihood,
+        base: Gaussian | StudentT,
         of_x: gpflow.likelihoods.Gaussian | gpflow.likelihoods.StudentT,
         **kwargs: Any,
     ) -> None:
         """
+        :param base: noise of scale 1.
         :param of_x: whose scale it is; its Parameters are shared.
         """
-        super().__init__(**kwargs)
-        self.base, self.of_x = base, of_x
+        super().__init__(base, **kwargs)
+        self.variance = getattr(of_x, "variance", None)
+        self.scale = of_x.scale
+        self.variance_lower_bound = getattr(of_x, "variance_lower_bound", None)
+        self.scale_lower_bound = of_x.scale_lower_bound
+
+    @property
+    def df(self) -> Any:
+        """ν of a Student-t base; a Gaussian one has none."""
+        return self.base.df
+
+    @df.setter
+    def df(self, value: Any) -> None:
+        self.base.df = value
 
     def unit(self, X: TensorType | None) -> tf.Tensor:
         """σ(x), [..., N, broadcast P]."""
         if X is None:
             raise ValueError("X must be given: the scale of the noise is a function of it.")
-        if isinstance(self.of_x, gpflow.likelihoods.Gaussian):
-            return tf.sqrt(self.of_x._variance(X))
-        return self.of_x._scale(X)
+        if self.variance is None:
+            return evaluate_parameter_or_function(self.scale, X, lower_bound=self.scale_lower_bound)
+        lowest = self.variance_lower_bound
+        return tf.sqrt(evaluate_parameter_or_function(self.variance, X, lower_bound=lowest))
 
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         return Y / self.unit(X)
@@ -171,14 +197,14 @@ class Warped(TransformedLikelihood):
         likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
     """
 
-    def __init__(self, base: TiltedLikelihood, warp: Warp, **kwargs: Any) -> None:
+    def __init__(self, base: OutputwiseLikelihood, warp: Warp, **kwargs: Any) -> None:
         """
         :param base: a likelihood of a real y.
         :param warp: of :mod:`~gpflow_aaci.likelihoods.warps`.
         :raises ValueError: for another base or warp.
         """
-        super().__init__(**kwargs)
-        if not isinstance(base, TiltedLikelihood) or base.outcomes() is not None:
+        has_c = isinstance(base, OutputwiseLikelihood) and base.prior_c is not None
+        if not has_c or base.outcomes() is not None:
             found = f"{type(base).__module__.split('.')[0]}'s {type(base).__name__}"
             raise ValueError(
                 "Warped: base must be a likelihood of a real y with one ω per output, such as "
@@ -186,7 +212,8 @@ class Warped(TransformedLikelihood):
             )
         if not isinstance(warp, Warp):
             raise ValueError(f"Warped: warp must be a Warp. Found: {type(warp).__name__}.")
-        self.base, self.warp = base, warp
+        super().__init__(base, **kwargs)
+        self.warp = warp
         self.is_density = base.is_density and warp.is_onto
 
     def unit(self, X: TensorType | None) -> float:
@@ -209,11 +236,11 @@ class Warped(TransformedLikelihood):
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, partial(self.base.scalar_log_prob, F))[0]
+        return self._moments(F, partial(self.base.pointwise_log_prob, X, F))[0]
 
     @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, partial(self.base.scalar_log_prob, F))[1]
+        return self._moments(F, partial(self.base.pointwise_log_prob, X, F))[1]
 
     @inherit_check_shapes
     def _predict_mean_and_var(
@@ -222,7 +249,7 @@ class Warped(TransformedLikelihood):
         def log_density(z: tf.Tensor) -> tf.Tensor:
             at = z + tf.zeros_like(Fmu)
             none = tf.zeros_like(at)
-            return self.base.scalar_log_density(Fmu + none, Fvar + none, at)
+            return self.base.predictive_log_density(X, Fmu + none, Fvar + none, at)
 
         return self._moments(Fmu + tf.zeros_like(Fvar), log_density)
 
@@ -236,12 +263,12 @@ class Warped(TransformedLikelihood):
         """
         width = 0.4 / tf.exp(log_density(centre))
         column = [-1] + [1] * len(centre.shape)
-        z, jacobian = (tf.reshape(tf.cast(v, centre.dtype), column) for v in _DOUBLE_EXPONENTIAL)
+        z, weights = (tf.reshape(tf.cast(v, centre.dtype), column) for v in _NODES)
         z = centre + width * z
         # Some nodes at a time: each may need hundreds of its own, for the integral over f.
         some = tf.reshape(z, tf.concat([[-1, _AT_ONCE], tf.shape(centre)], 0))
         log_weight = tf.map_fn(tf.autograph.experimental.do_not_convert(log_density), some)
-        weight = jacobian * tf.exp(tf.reshape(log_weight, tf.shape(z)))
+        weight = weights * tf.exp(tf.reshape(log_weight, tf.shape(z)))
         weight /= tf.reduce_sum(weight, 0)
         # Where the density has underflowed y may be infinite, but counts for nothing.
         y = tf.where(weight > 0.0, self.warp.inverse(z), centre)
@@ -252,9 +279,5 @@ class Warped(TransformedLikelihood):
         return mean, tf.where(is_finite, tf.reduce_sum(weight * spread, 0), infinity)
 
 
-_AT_ONCE = 11
-_T = np.linspace(-3.0, 3.0, 11 * _AT_ONCE)
-_DOUBLE_EXPONENTIAL = (
-    np.sinh(np.pi / 2.0 * np.sinh(_T)),
-    np.pi / 2.0 * np.cosh(_T) * np.cosh(np.pi / 2.0 * np.sinh(_T)),
-)
+_AT_ONCE = 13
+_NODES = whole_line(step=1.0 / 8.0, lowest=-3.5, highest=3.0)  # 104 of them

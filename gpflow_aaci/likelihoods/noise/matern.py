@@ -8,11 +8,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from ..distributions import GeneralizedInverseGaussian
-from ..special import log_matern, log_matern_of_distance
-from .base import positive_parameter
-from .quadrature import expectation
-from .regression import ResidualLikelihood
+from ...distributions import GeneralizedInverseGaussian
+from ...special import log_matern, log_matern_of_distance
+from ..integrals.quadrature import expectation
+from ..parameters import positive_parameter
+from .residual import ResidualLikelihood
 
 
 class Matern(ResidualLikelihood):
@@ -44,12 +44,12 @@ class Matern(ResidualLikelihood):
         total *= math.exp(math.lgamma(self.nu + 0.5) - math.lgamma(self.nu))
         return -tf.math.log(total * self.scale) + tf.zeros_like(Y)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         unit = tf.cast(2.0 * self.nu / tf.square(self.scale), r.dtype)
         return log_matern(r * unit, self.order)
 
-    def scalar_variational_expectations(
-        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log C + E log φ, the latter by quadrature over s."""
         unit = np.sqrt(2.0 * self.nu) / self.scale
@@ -60,7 +60,7 @@ class Matern(ResidualLikelihood):
         )
         return self.log_C(Y) + log_phi
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
         nu = tf.constant(self.nu, c.dtype)
         scale = tf.cast(self.scale, c.dtype)

@@ -15,13 +15,15 @@ from gpflow.base import TensorType
 from gpflow.kernels import IsotropicStationary, Kernel, Product, Sum
 from gpflow.utilities import set_trainable
 
-from ..distributions import GeneralizedInverseGaussian, TiltedDistribution
-from ..distributions.mixture import TiltedMixture
-from ..special import log_matern, log_mixture
-from .closure import law_of_sum
+from ...distributions import GeneralizedInverseGaussian, TiltedDistribution
+from ...distributions.mixture import TiltedMixture
+from ...special import log_matern, log_mixture
+from ..integrals.even_densities import log_integral, width_of
+from ..noise.residual import Deterministic
+from ..noise.student_t import Gamma
+from .mixtures import law_of_sum
 from .monotone import first_wrong_sign
-from .numerical import NumericalNoise, log_integral, width_of
-from .regression import Deterministic, Gamma
+from .numerical_noise import NumericalNoise
 
 
 class KernelNoise(NumericalNoise):
@@ -54,10 +56,10 @@ class KernelNoise(NumericalNoise):
             )
         _hold_fixed(kernel, keep=False)
 
-    def log_phi(self, r: TensorType) -> tf.Tensor:
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return _log_phi(self.kernel, tf.convert_to_tensor(r))
 
-    def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """A sum of kernels is a mixture of laws, a product is the law of a sum."""
         return _law(self.kernel, c)
 

@@ -1,59 +1,23 @@
-"""What is computed of noise of which only log φ is known: its normaliser, variance and draws."""
+"""Integrals and draws of a density ∝ φ(x²) on the real line of which only log φ is known."""
 
-import abc
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
-from gpflow.config import default_float
 
-from ..distributions.rejection import rejection_sample
+from ...distributions.rejection import rejection_sample
+from .nodes import half_line
 from .quadrature import log_expectation
-from .regression import ResidualLikelihood
 
 LogPhi = Callable[[tf.Tensor], tf.Tensor]
 """log φ(r), elementwise, of float64."""
 
-# x = width · e^{(π/2) sinh t} at equidistant t: a doubly exponential rule on (0, ∞), for which
-# powers at 0 and at ∞ are as good as exponentials (Takahasi and Mori 1974).
-_STEP = 1.0 / 32.0
-_T = np.arange(-4.5, 5.5, _STEP)
-_NODES = np.exp(np.pi / 2.0 * np.sinh(_T))
-_WEIGHTS = _STEP * np.pi / 2.0 * np.cosh(_T) * _NODES
+_NODES, _WEIGHTS = half_line(step=1.0 / 32.0)
 
 _WIDTHS = np.logspace(-40, 40, 321)
 _FAR = np.array([1e60, 1e70])  # widths, where a power of x is seen for what it is
-
-
-class NumericalNoise(ResidualLikelihood, abc.ABC):
-    """C φ((y − f)²) of a decreasing φ: a subclass states ``log_phi``, and C follows."""
-
-    def log_C(self, Y: TensorType) -> tf.Tensor:
-        """−log ∫ φ(x²) dx, by quadrature."""
-        return tf.cast(-log_integral(self.log_phi, 0), Y.dtype) + tf.zeros_like(Y)
-
-    def noise_variance(self) -> tf.Tensor:
-        """∫ x² φ(x²) dx / ∫ φ(x²) dx, by quadrature; infinite where it does not exist."""
-        variance = tf.exp(log_integral(self.log_phi, 2) - log_integral(self.log_phi, 0))
-        return tf.cast(variance, default_float())
-
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """f ± a draw by rejection, exact whatever φ is."""
-        seeds = tfp.random.split_seed(seed, n=2, salt="numerical_noise")
-        x = tf.reshape(draw_distance(self.log_phi, tf.size(F), seeds[0]), tf.shape(F))
-        sign = tf.sign(tf.random.stateless_uniform(tf.shape(F), seeds[1], -1.0, 1.0, F.dtype))
-        return F + sign * tf.cast(x, F.dtype)
-
-    def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return log_density_by_quadrature(self, Fmu, Fvar, Y)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        d = Y - F
-        tail = tail_share(self.log_phi, tf.abs(d))
-        return tf.where(d > 0.0, 1.0 - tail, tail)
 
 
 def width_of(log_phi: LogPhi) -> tf.Tensor:
@@ -138,7 +102,8 @@ def draw_distance(log_phi: LogPhi, num_draws: tf.Tensor, seed: tf.Tensor) -> tf.
 
 
 def log_density_by_quadrature(
-    likelihood: ResidualLikelihood,
+    log_prob: Callable[[TensorType, tf.Tensor, TensorType], tf.Tensor],
+    omega_mean: Callable[[tf.Tensor], tf.Tensor],
     Fmu: TensorType,
     Fvar: TensorType,
     Y: TensorType,
@@ -148,6 +113,9 @@ def log_density_by_quadrature(
     log ∫ p(y|f) N(f | Fmu, Fvar) df, fine about y and about the largest value of the integrand.
 
     Where noise has the tails of a normal law, that is far from both y and Fmu for an outlier.
+
+    :param log_prob: log p(y|f) as a function of X, f and y.
+    :param omega_mean: −d log φ/dr as a function of r.
     """
     Fmu = Fmu + tf.zeros_like(Y)
     residual = tf.stop_gradient(Y - Fmu)
@@ -157,12 +125,10 @@ def log_density_by_quadrature(
     def halve(lower: tf.Tensor, upper: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Towards u in (0, distance) with −d log φ(u²)/du = (distance − u)/variance."""
         u = (lower + upper) / 2.0
-        steep = 2.0 * u * likelihood.omega_mean(tf.square(u)) * variance > distance - u
+        steep = 2.0 * u * omega_mean(tf.square(u)) * variance > distance - u
         return tf.where(steep, lower, u), tf.where(steep, u, upper)
 
     start = (tf.zeros_like(distance), distance)
     lower, _ = tf.while_loop(lambda *_: True, halve, start, maximum_iterations=30)
     mode = Y - tf.sign(residual) * tf.stop_gradient(lower)
-    return log_expectation(
-        lambda F: likelihood.scalar_log_prob(F, Y), Fmu, Fvar, [Y, mode], **options
-    )
+    return log_expectation(lambda F: log_prob(F, F, Y), Fmu, Fvar, [Y, mode], **options)

@@ -1,0 +1,1 @@
+"""Rules of integration, for expectations under a normal law, normalisers and cdfs."""

@@ -1,0 +1,26 @@
+"""Doubly exponential quadrature, for which powers at the ends are as good as exponentials."""
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+
+def half_line(
+    step: float, lowest: float = -4.5, highest: float = 5.5
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """
+    Nodes and weights [K] of an integral over (0, ∞), in units of a width of the integrand.
+
+    x = e^{(π/2) sinh t} at equidistant t (Takahasi and Mori 1974).
+
+    :param step: of t; 1/8 gives 9 digits of a smooth integrand, 1/32 gives 12.
+    :param lowest, highest: of t; ±3 is x = 1.5e-7 and 6.8e6, ±4.5 is 3e-31 and 4e30.
+    """
+    t = np.arange(lowest, highest, step)
+    x = np.exp(np.pi / 2.0 * np.sinh(t))
+    return x, step * np.pi / 2.0 * np.cosh(t) * x
+
+
+def whole_line(step: float, lowest: float, highest: float) -> tuple[AnyNDArray, AnyNDArray]:
+    """Nodes and weights [2K] of an integral over the real line, each half by ``half_line``."""
+    x, weight = half_line(step, lowest, highest)
+    return np.concatenate([-x[::-1], x]), np.concatenate([weight[::-1], weight])

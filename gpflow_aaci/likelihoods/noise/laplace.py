@@ -1,0 +1,143 @@
+"""Noise that falls exponentially on either side: Laplace's law, and a skewed one for quantiles."""
+
+import abc
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow.base import TensorType
+from gpflow.utilities import set_trainable
+
+from ...distributions import InverseGaussian
+from ..integrals.two_sided import (
+    expected_absolute,
+    expected_two_sided_cdf,
+    log_exponential_side,
+    two_sided_cdf,
+)
+from ..parameters import open_interval_parameter, positive_parameter
+from .residual import ResidualLikelihood
+
+
+class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
+    """
+    e^{−(y−f)/a} where y > f and e^{(y−f)/b} where y < f, over a + b.
+
+    The exponent is −ρ|y − f| − κ(y − f), ρ and κ half the sum and half the difference of 1/a and
+    1/b: the straight line goes into C(y) = e^{−κy}/(a + b) and g = κ, and φ(r) = e^{−ρ√r}.
+    """
+
+    @abc.abstractmethod
+    def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """a and b, both []: the lengths on which p(y|f) falls above f and below."""
+
+    def _rate_and_skew(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """ρ and κ."""
+        above, below = self._sides()
+        return 0.5 * (1.0 / above + 1.0 / below), 0.5 * (1.0 / above - 1.0 / below)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return self.expected_offset(tf.zeros_like(Y), Y)
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        return self._rate_and_skew()[1] + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return -tf.cast(self._rate_and_skew()[0], r.dtype) * tf.sqrt(r)
+
+    def expected_offset(self, Fmu: TensorType, Y: TensorType) -> tf.Tensor:
+        """log C + g Fmu, of the difference y − Fmu alone."""
+        return -self._rate_and_skew()[1] * (Y - Fmu) - tf.math.log(sum(self._sides()))
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """InverseGaussian(mean ρ/2c, shape ½ρ²); at c = 0 a Lévy law, of infinite mean."""
+        rate = tf.cast(self._rate_and_skew()[0], c.dtype)
+        return InverseGaussian(0.5 * rate / c, 0.5 * tf.square(rate))
+
+    def noise_variance(self) -> tf.Tensor:
+        """a² + b²."""
+        above, below = self._sides()
+        return tf.square(above) + tf.square(below)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        """f + a − b."""
+        above, below = self._sides()
+        return F + (above - below)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """f + a E − b E', E and E' standard exponential."""
+        u = tf.random.stateless_uniform(
+            tf.concat([[2], tf.shape(F)], axis=0), seed, np.finfo(np.float32).tiny, 1.0, F.dtype
+        )
+        up, down = tf.unstack(-tf.math.log(u))
+        above, below = self._sides()
+        return F + above * up - below * down
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C + g Fmu − ρ E|y − f|."""
+        rate, _ = self._rate_and_skew()
+        return self.expected_offset(Fmu, Y) - rate * expected_absolute(Y - Fmu, Fvar)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log E p(y|f), one side of the kink after the other."""
+        d, (above, below) = Y - Fmu, self._sides()
+        right, left = log_exponential_side(-d, Fvar, above), log_exponential_side(d, Fvar, below)
+        return tfp.math.log_add_exp(right, left) - tf.math.log(above + below)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return two_sided_cdf(Y - F, *self._sides())
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return expected_two_sided_cdf(Y - Fmu, Fvar, *self._sides())
+
+
+class Laplace(_TwoSidedExponential):
+    """exp(−|y − f|/β) / 2β; φ(r) = exp(−√r/β)."""
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: β, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("Laplace", "scale", scale)
+
+    def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
+        scale = tf.convert_to_tensor(self.scale)
+        return scale, scale
+
+
+class AsymmetricLaplace(_TwoSidedExponential):
+    """
+    The law whose τ-quantile is f: τ(1−τ)/s · e^{−ρ((y−f)/s)}, ρ(u) = u(τ − [u < 0]).
+
+    For quantile regression (Yu and Moyeed 2001). ρ(u) = |u|/2 + (τ − ½) u, of which the straight
+    line goes into C(y) = τ(1−τ)/s · e^{−(τ−½) y/s} and g = (τ−½)/s; h² = (y − f)² and
+    φ(r) = e^{−√r/2s} are those of ``Laplace(2s)``, which it is at τ = ½.
+    """
+
+    def __init__(self, scale: Any = 1.0, quantile: Any = 0.5, **kwargs: Any) -> None:
+        """
+        :param scale: s, positive.
+        :param quantile: τ in (0, 1), held fixed; a ``Parameter`` is shared, and trained if it is
+            trainable.
+        :raises ValueError: for values outside of that.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("AsymmetricLaplace", "scale", scale)
+        self.quantile = open_interval_parameter("AsymmetricLaplace", "quantile", quantile, 1.0)
+        if self.quantile is not quantile:
+            set_trainable(self.quantile, False)
+
+    def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """s/τ and s/(1−τ)."""
+        return self.scale / self.quantile, self.scale / (1.0 - self.quantile)

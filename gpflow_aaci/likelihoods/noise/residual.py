@@ -1,0 +1,170 @@
+"""Noise that is added to f: what all of it shares, and the two laws with light tails."""
+
+import abc
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow import Parameter
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
+
+from ...distributions import PolyaGamma
+from ...distributions.parameters import CheckedSampling
+from ...special import log_sech_sqrt, ndtr
+from ..integrals.quadrature import expectation
+from ..parameters import positive_parameter
+from ..super_gaussian import SuperGaussianLikelihood
+
+
+class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
+    """TFP's law, whose draws check their arguments as those of this package do."""
+
+
+class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
+    """p(y|f) = C φ((y − f)²): noise of zero mean (median, where it has none), added to f."""
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.square(Y)
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return 2.0 * Y
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    @abc.abstractmethod
+    def noise_variance(self) -> tf.Tensor:
+        """Var[y|f], []."""
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.identity(F)
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.cast(self.noise_variance(), F.dtype) + tf.zeros_like(F)
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
+
+
+class Gaussian(ResidualLikelihood):
+    """
+    N(y | f, variance); φ(r) = exp(−r/2σ²).
+
+    ω is the constant 1/2σ²: exact conjugacy, so one step of size 1 is exact inference.
+    """
+
+    def __init__(self, variance: Any = None, *, scale: Any = None, **kwargs: Any) -> None:
+        """
+        :param variance: σ², positive; 1 unless given. Exclusive with ``scale``.
+        :param scale: σ, positive. Exclusive with ``variance``.
+        :raises ValueError: for values that are not positive and finite, or both given.
+        """
+        super().__init__(**kwargs)
+        if variance is not None and scale is not None:
+            raise ValueError("Gaussian: variance and scale must not both be given.")
+        self.variance: Parameter | None = None
+        self.scale: Parameter | None = None
+        if scale is None:
+            self.variance = positive_parameter(
+                "Gaussian", "variance", 1.0 if variance is None else variance
+            )
+        else:
+            self.scale = positive_parameter("Gaussian", "scale", scale)
+
+    def noise_variance(self) -> tf.Tensor:
+        if self.variance is None:
+            return tf.square(self.scale)
+        return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
+
+    def _variance(self, dtype: tf.DType) -> tf.Tensor:
+        # A plain number where ``Scaled`` has this for its base.
+        return tf.cast(self.noise_variance(), dtype)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.Normal(F, tf.sqrt(self._variance(F.dtype))).sample(seed=seed)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return -0.5 * tf.math.log(2.0 * np.pi * self._variance(Y.dtype)) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return -r / (2.0 * self._variance(r.dtype))
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """The constant 1/2σ²."""
+        return Deterministic(0.5 / self._variance(c.dtype) + tf.zeros_like(c))
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        variance = Fvar + self._variance(Fvar.dtype)
+        return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - Fmu) / variance)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return ndtr((Y - F) / tf.sqrt(self._variance(F.dtype)))
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return ndtr((Y - Fmu) / tf.sqrt(Fvar + self._variance(Fvar.dtype)))
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log p at E(y − f)², as it is quadratic in f."""
+        return self.log_C(Y) + self.log_phi(self.expected_h_squared(Fmu, Fvar, Y))
+
+
+class LogisticNoise(ResidualLikelihood):
+    """
+    1/(4s cosh²((y − f)/2s)): between a normal law and a Laplace one, smooth at its centre.
+
+    φ(r) = 1/cosh²(√r/2s). (Not ``Logistic``, which is for classes: there cosh is of f alone.)
+    """
+
+    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param scale: s, positive.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.scale = positive_parameter("LogisticNoise", "scale", scale)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return -tf.math.log(4.0 * self.scale) + tf.zeros_like(Y)
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return 2.0 * log_sech_sqrt(r / tf.cast(4.0 * tf.square(self.scale), r.dtype))
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """PG(2, c/s)/2s²."""
+        scale = tf.cast(self.scale, c.dtype)
+        return PolyaGamma(2.0 * tf.ones([], c.dtype), c / scale, 0.5 / tf.square(scale))
+
+    def noise_variance(self) -> tf.Tensor:
+        """π²s²/3."""
+        return np.pi**2 / 3.0 * tf.square(self.scale)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tfp.distributions.Logistic(F, self.scale).sample(seed=seed)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.sigmoid((Y - F) / self.scale)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """E[log σ(u) + log σ(−u)] − log s, u = (y − f)/s."""
+        log_p = expectation(
+            lambda u: 2.0 * tf.math.log_sigmoid(u) - u,
+            (Y - Fmu) / self.scale,
+            Fvar / tf.square(self.scale),
+        )
+        return log_p - tf.math.log(self.scale)

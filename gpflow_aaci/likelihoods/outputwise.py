@@ -1,0 +1,91 @@
+"""Likelihoods that are a product over columns, each of one f and of one y."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import TensorType
+from gpflow.likelihoods import ScalarLikelihood
+from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
+from gpflow.quadrature import NDiagGHQuadrature
+
+from .base import UNDEFINED, AugmentedLikelihood
+from .integrals.quadrature import expectation, lifted, log_expectation, mean_over_panels
+
+
+class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
+    """
+    p(y|f) is a product over columns, each of one f and of one y: GPflow's ``ScalarLikelihood``.
+
+    ``pointwise_bound`` is all that a subclass must state; expectations are by quadrature over f
+    that is fine about ``peaks`` (about 0 for E log p), unless a subclass knows them better.
+    """
+
+    @abc.abstractmethod
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor: ...
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_sum(self.pointwise_bound(X, Fmu, Fvar, Y), -1)
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""
+        return ()
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        of_each = tf.zeros_like(Y[..., :1])
+        return expectation(lambda F: self.pointwise_log_prob(X, F, Y), Fmu + of_each, Fvar)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return log_expectation(lambda F: self.pointwise_log_prob(X, F, Y), Fmu, Fvar, self.peaks(Y))
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        of_each = tf.zeros_like(Fmu + Fvar + Y[..., :1])
+        Y = Y + of_each[..., :1]
+        return mean_over_panels(
+            lambda F: self._cdf(X, F, Y), Fmu + of_each, Fvar + of_each, self.peaks(Y)
+        )
+
+    # ---- GPflow's hooks ----
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self.pointwise_log_prob(X, F, Y)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """Σ ``expected_log_prob``, or by the ``quadrature`` that the likelihood was given."""
+        # Quadrature differentiates √Fvar: below eps its rounding takes over.
+        Fvar = lifted(Fvar, float(np.finfo(Fvar.dtype.as_numpy_dtype).eps))
+        if is_gpflows_default(self.quadrature):
+            return super()._variational_expectations(X, Fmu, Fvar, Y)
+        return ScalarLikelihood._variational_expectations(self, X, Fmu, Fvar, Y)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_conditional_mean(X, F)"))
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        name = "_conditional_variance(X, F)"
+        raise NotImplementedError(UNDEFINED.format(type(self).__name__, name))
+
+
+def is_gpflows_default(quadrature: Any) -> bool:
+    """Whether it is the rule of 20 Gauss-Hermite nodes that GPflow sets where none is given."""
+    return (
+        type(quadrature) is NDiagGHQuadrature
+        and quadrature.n_gh == DEFAULT_NUM_GAUSS_HERMITE_POINTS
+    )

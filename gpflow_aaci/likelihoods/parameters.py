@@ -1,0 +1,82 @@
+"""Parameters of likelihoods, made of what a user gives: a number, or a ``Parameter`` to share."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.config import default_float, default_likelihood_positive_minimum
+from gpflow.functions import Function
+from gpflow.utilities import positive
+
+
+def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) -> Parameter:
+    """
+    ``value`` as a positive ``Parameter``; a ``Parameter`` is shared, not copied.
+
+    :param above: keeps a value that is larger from falling to it; one that is not is the user's
+        choice, and only kept positive.
+    :raises ValueError: where it is a ``Function`` of X, an array, or not positive and finite.
+    """
+    if isinstance(value, Parameter):
+        if value.shape.rank != 0:
+            raise ValueError(
+                f"{owner}: {name} must be one number for all data. Found: shape {value.shape}."
+            )
+        return value
+    _refuse_function(owner, name, "one positive number", value)
+    lower = default_likelihood_positive_minimum()
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 0 or not (np.isfinite(array) and array > lower):
+        raise ValueError(
+            f"{owner}: {name} must be finite and above {lower}, one number. Found: {value}."
+        )
+    return Parameter(value, transform=positive(lower + above if array > lower + above else lower))
+
+
+def open_interval_parameter(
+    owner: str, name: str, value: Any, upper: float, *, with_upper: bool = False
+) -> Parameter:
+    """
+    ``value`` as a ``Parameter`` in (0, upper); a ``Parameter`` is shared, not copied.
+
+    :param with_upper: whether ``upper`` itself is accepted, which is then held fixed.
+    :raises ValueError: where it is a ``Function`` of X, an array, or outside of the interval.
+    """
+    accepted = f"one number in (0, {upper:g}{']' if with_upper else ')'}"
+    _refuse_function(owner, name, accepted, value)
+    array = np.asarray(value, dtype=float)
+    is_end = with_upper and array.ndim == 0 and bool(array == upper)
+    if array.ndim > 0 or not (0.0 < array < upper or is_end):
+        raise ValueError(f"{owner}: {name} must be {accepted}. Found: {value}.")
+    if isinstance(value, Parameter):
+        return value
+    if is_end:
+        return Parameter(value, trainable=False)
+    low, high = (tf.cast(bound, default_float()) for bound in (0.0, upper))
+    return Parameter(value, transform=tfp.bijectors.Sigmoid(low, high))
+
+
+def simplex_parameter(owner: str, name: str, value: Any, size: int) -> Parameter:
+    """
+    ``value`` as a ``Parameter`` on the simplex; a ``Parameter`` is shared, not copied.
+
+    :raises ValueError: unless it is ``size`` positive numbers that sum to 1.
+    """
+    array = np.full(size, 1.0 / size) if value is None else np.asarray(value, dtype=float)
+    proper = array.shape == (size,) and bool(np.all(array > 0.0))
+    if not (proper and abs(array.sum() - 1.0) < 1e-6):
+        raise ValueError(
+            f"{owner}: {name} must be {size} positive numbers that sum to 1. Found: {value}."
+        )
+    if isinstance(value, Parameter):
+        return value
+    return Parameter(array / array.sum(), transform=tfp.bijectors.SoftmaxCentered())
+
+
+def _refuse_function(owner: str, name: str, accepted: str, value: Any) -> None:
+    if isinstance(value, Function):
+        raise ValueError(
+            f"{owner}: {name} must be {accepted} for all data. Found: {value!r}, a Function of X."
+        )
