@@ -13,16 +13,15 @@ from gpflow.base import AnyNDArray
 from gpflow.keras import tf_keras
 
 from gpflow_aaci import (
-    AdaptiveStepSize,
     AlternatingOptimizer,
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
-    RobbinsMonro,
     likelihoods,
 )
 from gpflow_aaci.algebra.projection import marginals
 from gpflow_aaci.augmentation import aux_posterior_c, expected_auglik_potential_and_precision
+from gpflow_aaci.inference import AdaptiveStepSize, RobbinsMonro
 from gpflow_aaci.inference.alternating import _noise, _squares
 from gpflow_aaci.inference.schedules import NaturalGradient
 from gpflow_aaci.models import AugmentedModel

@@ -32,7 +32,7 @@ def kernel():
 likelihood = gpflow_aaci.likelihoods.StudentT(0.3, df=3.0)
 models = []
 for num_components in (1, 2):
-    model = gpflow_aaci.MixtureVGP(
+    model = gpflow_aaci.contrib.MixtureVGP(
         (X, Y), kernel(), likelihood, num_components=num_components, entropy="pairwise"
     )
     gpflow.set_trainable(model.kernel, False)

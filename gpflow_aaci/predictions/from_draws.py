@@ -26,7 +26,7 @@ from gpflow.utilities import parameter_dict, to_default_float
 from ..data import check_batches, check_inputs, over_batches
 from ..likelihoods.quadrature import safe_sqrt
 from ..progress import progress_bar
-from ..sampling.whitened import AnyModel, FullGP, new_rows, project_at
+from ..sampling.latents import AnyModel, FullGP, new_rows, project_at
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:

@@ -1,22 +1,22 @@
 """
-f of a model of ours or of GPflow's as a linear map of numbers that are standard normal a priori.
+The prior of the latents of any GPflow model: u of inducing variables, or f at the model's data.
 
-Full GPs: f = μ₀ + chol v. With inducing variables, u = chol v: f = μ₀ + Aᵀ v + √unexplained ε, each
-f_i independent given u (FITC; as :class:`~gpflow_aaci.SparseGibbsKernel`).
+Samplers and predictions from draws need no more of a model, so they take GPflow's own models too.
 
-Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
+Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow import covariances
+from gpflow import Parameter, covariances
 from gpflow.base import RegressionData
 from gpflow.config import default_jitter
 from gpflow.kernels import LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.utilities import parameter_dict
 
 from ..algebra.projection import Prior, Projection, project
 from ..data.rows import check_pair
@@ -24,53 +24,11 @@ from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag, with_jitter
 from ..validation import as_matrix, as_observed, checked_data
-from .conditionals import f_mean, of_each_latent
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
 SparseModel: TypeAlias = AugmentedSVGP | gpflow.models.SVGP
 AnyModel: TypeAlias = AugmentedModel | FullGP | SparseModel
 Rows = tuple[tf.Tensor, tf.Tensor]
-
-
-class Whitened(NamedTuple):
-    """At the model's hyperparameters as they are."""
-
-    rows: Rows  # X [N, D], Y [N, P]
-    prior: Projection  # A [L, M, N]
-    is_sparse: bool
-
-    @property
-    def shapes(self) -> list[list[int]]:
-        """Of the parts of a state, chains left out: v [M, L] and, if sparse, ε [N, L]."""
-        L, M, N = self.prior.A.shape
-        return [[M, L], [N, L]] if self.is_sparse else [[M, L]]
-
-    def f(self, v: tf.Tensor, *noise: tf.Tensor) -> tf.Tensor:
-        """[C..., N, L]."""
-        f = f_mean(self.prior, v)
-        return f + tf.sqrt(tf.transpose(self.prior.unexplained)) * noise[0] if noise else f
-
-    def u(self, v: tf.Tensor) -> tf.Tensor:
-        """[C..., M, L], of inducing variables."""
-        return to_u(self.prior.chol, v)
-
-
-def whitened(model: AnyModel, data: RegressionData | None = None) -> Whitened:
-    """
-    :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
-        keep their own.
-    :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
-    """
-    check_sampled_model(model)
-    X, Y = checked_rows(model, data)
-    is_sparse = not isinstance(model, FullGP)
-    if is_sparse:
-        prior = project_at(model, X)
-    else:
-        chol = tf.linalg.cholesky(prior_covariance(model))
-        A = tf.linalg.matrix_transpose(chol)
-        prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
-    return Whitened((X, Y), of_each_latent(prior, model.num_latent_gps), is_sparse)
 
 
 def check_sampled_model(model: AnyModel) -> None:
@@ -151,6 +109,16 @@ def prior_covariance(model: AnyModel) -> tf.Tensor:
         return with_jitter(model.kernel, tf.convert_to_tensor(model.data[0]))
     K = covariances.Kuu(model.inducing_variable, model.kernel, jitter=default_jitter())
     return K if len(K.shape) == 3 else K[None]
+
+
+def all_parameters(model: AnyModel) -> dict[str, Parameter]:
+    """All but q's (GPMC's v), trainable or not, by every name that they have in the model."""
+    of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
+    return {
+        name.removeprefix("."): parameter
+        for name, parameter in parameter_dict(model).items()
+        if isinstance(parameter, Parameter) and id(parameter) not in of_q  # data may be variables
+    }
 
 
 def to_u(chol: tf.Tensor, v: tf.Tensor) -> tf.Tensor:

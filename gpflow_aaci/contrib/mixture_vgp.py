@@ -18,14 +18,14 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.utilities import assert_params_false, positive, to_default_float, triangular
 
-from ..algebra.mixture import entropy_by_jensen, entropy_by_pairs, mean_log_normal
 from ..algebra.projection import Prior, project
-from ..algebra.score_function import score_expectations
 from ..likelihoods import AugmentedLikelihood, augmented
+from ..models.shared import check_single_output, k_diag, with_jitter
 from ..validation import as_matrix, as_observed, check_count, check_one_of, checked_data
-from .shared import check_single_output, k_diag, with_jitter
+from .mixture_entropy import entropy_by_jensen, entropy_by_pairs, mean_log_normal
+from .score_function import score_expectations
 
-_ENTROPIES = {"jensen": entropy_by_jensen, "pairwise": entropy_by_pairs}
+_ENTROPIES = {"pairwise": entropy_by_pairs, "jensen": entropy_by_jensen}
 
 
 class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
@@ -62,7 +62,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         num_components: int = 2,
         covariance: Literal["diagonal", "full"] = "diagonal",
         expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
-        entropy: Literal["jensen", "pairwise"] = "jensen",
+        entropy: Literal["pairwise", "jensen"] = "pairwise",
         num_samples: int = 100,
         seed: int = 0,
     ):
@@ -76,11 +76,11 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             that :class:`AugmentedVGP` takes. ``"score"``: from values of ``log_prob`` alone, by
             ``num_samples`` draws with control variates; then the bound and its gradients are
             unbiased estimates that change from call to call, for Adam and not for Scipy.
-        :param entropy: the bound on the entropy where K > 1. ``"jensen"``: the paper's, which loses
-            N·L·½(1 − log 2) nats, 0.153 per datum; where K components gain log K nats at most, so
-            that from five data on K = 2 has a lower bound than K = 1, however good its q.
-            ``"pairwise"``: Kolchinsky and Tracey's (2017), with which the best q of any K is never
-            below that of K = 1.
+        :param entropy: the bound on the entropy where K > 1. ``"pairwise"``, Kolchinsky and
+            Tracey's (2017), lets the best q of any K never fall below that of K = 1.
+            ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K
+            components gain log K nats at most: from five data on, K = 2 has a lower bound than
+            K = 1, however good its q.
         :param num_samples: at least 2; see ``"score"``.
         :param seed: of where the components start, a Latin hypercube of the prior: every number
             of v in another of K slices of N(0, 1) for every component. Equal ones would have equal
