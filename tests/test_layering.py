@@ -198,6 +198,14 @@ def test_a_module_imports_only_modules_above_it(module: str) -> None:
     assert imported <= set(above), f"{module} imports {sorted(imported - set(above))}"
 
 
+def test_the_core_does_not_import_contrib() -> None:
+    """Whatever the order above: the package alone shows it."""
+    for module, path in MODULES.items():
+        if module and module.split(".")[0] != "contrib":
+            imported = imports(module, path.read_text(), path.name == "__init__.py")
+            assert not [name for name in imported if name.split(".")[0] == "contrib"], module
+
+
 def test_the_reader_of_imports_sees_every_kind() -> None:
     """Relative or absolute, of a module or of names in it, and inside a function."""
     source = """

@@ -1,5 +1,5 @@
 """
-f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.posterior.sample_posterior`.
+f and y at new inputs, from the draws of :func:`~gpflow_aaci.sample_posterior`.
 
 f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
 with its own hyperparameters and inducing points where they were sampled, and those of that time

@@ -9,13 +9,12 @@ Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] column
 from typing import TypeAlias
 
 import gpflow
-import numpy as np
 import tensorflow as tf
 from gpflow import Parameter, covariances
 from gpflow.base import RegressionData
 from gpflow.config import default_jitter
 from gpflow.kernels import LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import parameter_dict
 
 from ..algebra.projection import Prior, Projection, project
@@ -23,7 +22,7 @@ from ..data.rows import check_pair
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag, with_jitter
-from ..validation import as_matrix, as_observed, checked_data
+from ..validation import as_matrix, as_observed, checked_data, num_observed_columns
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
 SparseModel: TypeAlias = AugmentedSVGP | gpflow.models.SVGP
@@ -74,22 +73,19 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 
 
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
-    """X [N, D], Y [N, P] that the model may be told or asked of, checked."""
+    """Rows X [N, D], Y [N, P] for that model, checked."""
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.checked_rows(data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
     X, Y = map(as_matrix, data)
-    columns = likelihood.observation_dim
-    if columns is None:  # GPflow's Softmax does not say; a switched one has a column of its own
-        columns = L if isinstance(likelihood, ScalarLikelihood) else np.shape(Y)[-1]
-        columns += isinstance(likelihood, SwitchedLikelihood)
+    columns = num_observed_columns(likelihood, Y, L)
     X, _ = checked_data(X, Y, num_observed=columns, num_outputs=L)
     return X, as_observed(likelihood, Y)
 
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
-    """What the model's inducing variables, or its data where it keeps them, say of f at X."""
+    """How f at X depends on u or, where the model keeps its data, on f at the data."""
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.project(X)
     if isinstance(model, FullGP):
@@ -102,7 +98,11 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
 
 
 def prior_covariance(model: AnyModel) -> tf.Tensor:
-    """Of u, or of f where the model keeps its data; jitter included, [broadcast L, M, M]."""
+    """
+    The covariance of u or, where the model keeps its data, of f there, [broadcast L, M, M].
+
+    GPflow's jitter is included.
+    """
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.prior_covariance()
     if isinstance(model, FullGP):
@@ -112,7 +112,11 @@ def prior_covariance(model: AnyModel) -> tf.Tensor:
 
 
 def all_parameters(model: AnyModel) -> dict[str, Parameter]:
-    """All but q's (GPMC's v), trainable or not, by every name that they have in the model."""
+    """
+    All parameters of the model except those of q (or GPMC's v), trainable or not.
+
+    A parameter that is shared is there by every name that it has in the model.
+    """
     of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
     return {
         name.removeprefix("."): parameter

@@ -33,15 +33,20 @@ def sample_posterior(
     """
     Draws from the exact posterior, by Gibbs sampling or by another sampler.
 
-    Chains begin at draws from the prior of f. ``posterior`` holds ``f`` of dims (chain, draw, data,
-    output) for models that keep their data, and ``u`` of dims (chain, draw, inducing, output) for
-    those with inducing variables (of what model,
-    :class:`~gpflow_aaci.sampling.SparseGibbsKernel` says). Of ``y``, (chain, draw, data) and
-    ``output`` where there are several, ``log_likelihood`` holds log p(y|f),
-    ``posterior_predictive`` a draw of p(y|f) at the data (where the likelihood has a ``draw_y``)
-    and ``observed_data`` the data; ``sample_stats`` holds the sum of log p(y|f),
-    ``total_log_likelihood``, and ``constant_data`` the hyperparameters that are not sampled, by
-    their names. See :mod:`~gpflow_aaci.predictions` for f and y at new inputs::
+    Chains begin at draws from the prior of f. The groups of what is returned are:
+
+    - ``posterior``: ``f`` (chain, draw, data, output) for models that keep their data, ``u``
+      (chain, draw, inducing, output) for those with inducing variables, whose exact posterior
+      :class:`~gpflow_aaci.sampling.SparseGibbsKernel` defines; sampled hyperparameters by their
+      names.
+    - ``log_likelihood``: log p(y|f) as ``y`` (chain, draw, data), with ``output`` as a last
+      dimension where y has several columns.
+    - ``posterior_predictive``: a draw of p(y|f) at the data, likewise, where the likelihood has a
+      ``draw_y``; ``observed_data``: the data.
+    - ``sample_stats``: the sum of log p(y|f) as ``total_log_likelihood`` (chain, draw).
+    - ``constant_data``: the hyperparameters that are not sampled, by their names.
+
+    :mod:`~gpflow_aaci.predictions` has f and y at new inputs::
 
         samples = sample_posterior(model)
         arviz.summary(samples, kind="diagnostics")
