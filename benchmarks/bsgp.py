@@ -11,7 +11,7 @@ import pandas as pd
 import tensorflow_probability as tfp
 
 import gpflow_aaci
-from gpflow_aaci import predictions
+from gpflow_aaci import contrib, predictions
 from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
@@ -61,17 +61,16 @@ def _one(config: BSGP, dataset: Dataset, seed: int, method: str) -> pd.DataFrame
         began_draws = process_time()
         gpflow.set_trainable(model.inducing_variable, True)
         options = (config.sghmc if method == "BSGP" else config.gibbs).model_dump()
-        samples = gpflow_aaci.sample_posterior(
-            model,
-            num_chains=1,
-            seed=seed,
-            progress=False,
-            data=data,
-            hyperparameters=True,
-            method="sghmc" if method == "BSGP" else "gibbs",
-            **options,
+        number = {name: options.pop(name) for name in ("num_samples", "num_burnin")}
+        sampler = (
+            contrib.SGHMC(hyperparameters=True, **options)
+            if method == "BSGP"
+            else contrib.HyperparameterGibbs()
         )
-        total = options["num_samples"] + options["num_burnin"]
+        samples = gpflow_aaci.sample_posterior(
+            model, data, sampler, num_chains=1, seed=seed, progress=False, **number
+        )
+        total = sum(number.values())
         row["seconds"] = process_time() - began
         row["seconds a draw"] = (process_time() - began_draws) / total
         row["nll"], row["error"] = _of_draws(model, samples, split)

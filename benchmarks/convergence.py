@@ -271,7 +271,7 @@ def _fit_collapsed(run: _Run) -> str:
     """Tracing: until a first evaluation, as for ``Scipy()``; what is compiled later is not."""
     began = time.perf_counter()
 
-    def callback(progress: gpflow_aaci.FitProgress) -> None:
+    def callback(progress: gpflow_aaci.inference.FitProgress) -> None:
         if progress.rows == 0:
             run.begin(time.perf_counter() - began)
         else:

@@ -170,8 +170,8 @@ def all_rows(start: Start) -> Batch:
 
 
 _SCHEDULES: dict[Any, Any] = {
-    "adaptive": gpflow_aaci.AdaptiveStepSize,
-    "robbins-monro": gpflow_aaci.RobbinsMonro,
+    "adaptive": gpflow_aaci.inference.AdaptiveStepSize,
+    "robbins-monro": gpflow_aaci.inference.RobbinsMonro,
 }
 Step = Callable[[], None]
 """One step of training; raises ``tf.errors.InvalidArgumentError`` where it cannot be taken."""

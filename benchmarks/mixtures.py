@@ -44,7 +44,7 @@ def _one(config: Mixtures, dataset: Dataset, seed: int, K: int, by: str) -> pd.D
     parts = (split.X, split.Y), like.kernel, like.likelihood, like.mean_function
     options = {"covariance": "diagonal" if K else "full", "expectations": by, "seed": seed}
     options |= {"num_components": max(K, 1), "entropy": config.entropy}
-    model = gpflow_aaci.MixtureVGP(*parts, like.num_latent_gps, **options)
+    model = gpflow_aaci.contrib.MixtureVGP(*parts, like.num_latent_gps, **options)
     loss, variables = model.training_loss_closure(), model.trainable_variables
     began = perf_counter()
     if by == "score":

@@ -10,7 +10,8 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_aaci import TiltedDistribution, likelihoods
+from gpflow_aaci import likelihoods
+from gpflow_aaci.distributions import TiltedDistribution
 
 from .config import OmegaThroughput
 from .report import Report

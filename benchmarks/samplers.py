@@ -1,8 +1,8 @@
 """
 The contestants of the sampling experiment: kernels of ``tfp.mcmc`` whose target is p(f|y).
 
-All start at the same draws from the prior. Gibbs moves f itself; the others the whitened z of
-f = μ₀ + L z, z ~ N(0, I) a priori (elliptical slices f − μ₀, which is the same walk without L).
+All start at the same draws from the prior. Gibbs moves f itself; the others move the whitened z of
+f = μ₀ + L z, z ~ N(0, I) a priori. Gibbs, HMC and elliptical slices are the package's.
 
 Shapes: [C] chains, [N] data, [P] latent GPs.
 """
@@ -20,10 +20,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_aaci import AugmentedVGP, GibbsKernel
-from gpflow_aaci.data import as_arrays
+from gpflow_aaci import AugmentedVGP
+from gpflow_aaci.contrib import EllipticalSliceKernel, HamiltonianKernel
 from gpflow_aaci.likelihoods import SuperGaussianLikelihood
-from gpflow_aaci.sampling.conditionals import prior_at_data
+from gpflow_aaci.sampling import GibbsKernel
 
 Array = np.ndarray
 
@@ -42,6 +42,7 @@ _NAMES: dict[Kind, str] = {
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 
 _TUNED_PART = 0.8  # of the warm-up; the rest of it forgets the steps that were tried
+_FIRST_STEP = 0.1  # of HMC and NUTS, in standard deviations of the prior
 
 
 @dataclass(frozen=True)
@@ -87,52 +88,43 @@ def make_sampler(
     :param num_burnin: draws of the warm-up, in the first four fifths of which a step is tuned.
     :param seed: of the initial states, which are the same for every setting.
     """
-    X, Y = as_arrays(model.expected_data).rows
-    prior = prior_at_data(model)
+    Y = model.data[1]
     z = tf.random.stateless_normal([num_chains, *Y.shape], [seed, 0], dtype=Y.dtype)
-
-    def correlated(z: tf.Tensor) -> tf.Tensor:  # L z
-        rows = tf.linalg.matrix_transpose(z)  # times a shared matrix: one product for all chains
-        return tf.linalg.matrix_transpose(tf.tensordot(rows, prior.chol, [[-1], [1]]))
-
-    def to_f(z: tf.Tensor) -> tf.Tensor:
-        return prior.mean + correlated(z)
-
-    def log_likelihood(f: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(model.likelihood.log_prob(X, f, Y), axis=-1)
+    slices = EllipticalSliceKernel(model)
+    to_f, log_likelihood = slices.f, slices.log_likelihood  # of z
 
     def log_posterior(z: tf.Tensor) -> tf.Tensor:
-        return log_likelihood(to_f(z)) - 0.5 * tf.reduce_sum(tf.square(z), axis=[-2, -1])
+        return log_likelihood(z) - 0.5 * tf.reduce_sum(tf.square(z), axis=[-2, -1])
 
     if "gibbs" in setting.kind:
         ours = without_closed_form(model) if setting.kind == "generic_gibbs" else model
         return Sampler(GibbsKernel(ours, setting.over_relaxation), to_f(z), tf.identity)
+    num_tuned = int(_TUNED_PART * num_burnin) if setting.is_tuned else 0
     if setting.kind == "elliptical_slice":
-        kernel = tfp.experimental.mcmc.EllipticalSliceSampler(
-            lambda seed: correlated(_normal_like(z, seed)),
-            lambda centred: log_likelihood(prior.mean + centred),
-        )
-        return Sampler(kernel, correlated(z), lambda centred: prior.mean + centred)
+        return Sampler(slices, z, to_f)
+    if setting.kind == "hmc":
+        step_size, leapfrogs = setting.step_size or _FIRST_STEP, setting.leapfrog_steps
+        hmc = HamiltonianKernel(model, None, step_size, leapfrogs, num_tuned)
+        return Sampler(hmc, z, to_f)
     if setting.kind == "prior_proposals":
         # In the ratio the prior cancels against the proposal's density, which leaves the
         # likelihood: a symmetric proposal would leave the same of the likelihood alone.
         kernel = tfp.mcmc.RandomWalkMetropolis(
-            lambda z: log_likelihood(to_f(z)),
+            log_likelihood,
             new_state_fn=lambda state_parts, seed: [_normal_like(state_parts[0], seed)],
         )
         return Sampler(kernel, z, to_f)
     # Tuning is drawn towards ten times its first step: for the walk, to what is best for a normal.
-    walk, leapfrogs = 0.238 / float(np.sqrt(np.prod(Y.shape))), setting.leapfrog_steps
+    walk = 0.238 / float(np.sqrt(np.prod(Y.shape)))
     make, first_step, acceptance = {
-        "hmc": (lambda e: tfp.mcmc.HamiltonianMonteCarlo(log_posterior, e, leapfrogs), 0.1, 0.75),
-        "nuts": (lambda e: tfp.mcmc.NoUTurnSampler(log_posterior, e), 0.1, 0.8),
+        "nuts": (lambda e: tfp.mcmc.NoUTurnSampler(log_posterior, e), _FIRST_STEP, 0.8),
         "random_walk": (lambda e: tfp.mcmc.MetropolisHastings(Walk(log_posterior, e)), walk, 0.25),
     }[setting.kind]
     kernel = make(tf.constant(setting.step_size or first_step, z.dtype))
-    if setting.is_tuned:
+    if num_tuned:
         kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
             kernel,
-            num_adaptation_steps=int(_TUNED_PART * num_burnin),
+            num_adaptation_steps=num_tuned,
             target_accept_prob=tf.constant(acceptance, z.dtype),
         )
     return Sampler(kernel, z, to_f)

@@ -10,9 +10,10 @@ import pandas as pd
 import tensorflow as tf
 from matplotlib.figure import Figure
 
-from gpflow_aaci import AugmentedVGP, GibbsKernel, augmentation
+from gpflow_aaci import AugmentedVGP, augmentation
 from gpflow_aaci.data import as_arrays
 from gpflow_aaci.progress import progress_bar
+from gpflow_aaci.sampling import GibbsKernel
 
 from . import methods
 from .cache import finished

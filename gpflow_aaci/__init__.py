@@ -23,76 +23,58 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
 ``inference.updating``                ``update``: new rows, q in the place of the prior
 ``workers``                           sums over the rows of several machines
-``sampling``                          the exact sampler; ``priors`` on inducing points
+``sampling``                          ``sample_posterior`` and the exact Gibbs samplers
 ``predictions``                       of f and y from its draws; the law of y, from q too
-``criticism``                         leave-one-out, calibration; ``plots`` draws it and the fit
+``criticism``, ``diagnostics``        leave-one-out, calibration, PSIS; ``plots`` draws the fit
+``contrib``                           mixtures, other samplers, priors on inducing points
 ``sklearn``                           estimators for scikit-learn; imported by itself
 ``testing``                           ``check_likelihood``, for likelihoods of one's own
 ====================================  ============================================================
+
+The names below are what most programs need. Options and results are where they live, such as
+``gpflow_aaci.inference.EarlyStopping``, ``gpflow_aaci.sampling.Gibbs``,
+``gpflow_aaci.plots.plot_fit`` and ``gpflow_aaci.distributions.PolyaGamma``.
 """
 
-from . import augmentation, data, distributions, likelihoods, monitor, predictions, priors
+from . import augmentation, contrib, likelihoods, monitor, predictions
+
+# Modules that are loaded, but not among the names of a star import.
+from . import data as data
+from . import diagnostics as diagnostics
+from . import distributions as distributions
+from . import inference as inference
+from . import plots as plots
+from . import sampling as sampling
 from .criticism.loo import loo
-from .diagnostics import importance_weights, psis_khat
-from .distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from .inducing import kmeans_plusplus
 from .inference.alternating import AlternatingOptimizer
-from .inference.fitting import FitProgress, FitResult, PolishResult, fit_collapsed, polish
-from .inference.front_door import Fit, fit
+from .inference.fitting import fit_collapsed, polish
+from .inference.front_door import fit
 from .inference.optimizers import AugmentedNaturalGradient
-from .inference.schedules import AdaptiveStepSize, RobbinsMonro
-from .inference.stopping import EarlyStopping
 from .inference.training import train
-from .inference.updating import UpdateResult, update
-from .models import AugmentedSVGP, AugmentedVGP, MixtureVGP
-from .plots import plot_calibration, plot_fit
-from .sampling.elliptical import EllipticalSliceKernel, HamiltonianKernel
-from .sampling.gibbs import GibbsKernel, SparseGibbsKernel
+from .inference.updating import update
+from .models import AugmentedSVGP, AugmentedVGP
 from .sampling.posterior import sample_posterior
-from .sampling.sghmc import SGHMC
 from .testing import check_likelihood
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "SGHMC",
-    "AdaptiveStepSize",
     "AlternatingOptimizer",
     "AugmentedNaturalGradient",
     "AugmentedSVGP",
     "AugmentedVGP",
-    "EarlyStopping",
-    "EllipticalSliceKernel",
-    "Fit",
-    "FitProgress",
-    "FitResult",
-    "GeneralizedInverseGaussian",
-    "GibbsKernel",
-    "HamiltonianKernel",
-    "MixtureVGP",
-    "PolishResult",
-    "PolyaGamma",
-    "RobbinsMonro",
-    "SparseGibbsKernel",
-    "TiltedDistribution",
-    "UpdateResult",
     "augmentation",
     "check_likelihood",
-    "data",
-    "distributions",
+    "contrib",
     "fit",
     "fit_collapsed",
-    "importance_weights",
     "kmeans_plusplus",
     "likelihoods",
     "loo",
     "monitor",
-    "plot_calibration",
-    "plot_fit",
     "polish",
     "predictions",
-    "priors",
-    "psis_khat",
     "sample_posterior",
     "train",
     "update",

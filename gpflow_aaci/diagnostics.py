@@ -10,6 +10,8 @@ from .data import as_arrays
 from .models import AugmentedVGP
 from .validation import check_count
 
+__all__ = ["importance_weights", "psis_khat"]
+
 _FEWEST_SAMPLES = 25  # a fifth of them is the tail, and ArviZ fits none of less than five
 
 

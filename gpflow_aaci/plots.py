@@ -21,6 +21,8 @@ from .validation import check_count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["plot_calibration", "plot_fit"]
+
 # Okabe and Ito's colours, which colour-blind readers tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#4d4d4d"

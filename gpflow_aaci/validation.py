@@ -10,7 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLikelihood
 
 
 class Check(NamedTuple):
@@ -117,6 +117,15 @@ def as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
         return tf.cast(Y, tf.int64)
     is_label = is_integer and not isinstance(likelihood, ScalarLikelihood)
     return tf.convert_to_tensor(Y) if is_label else as_default_float(Y)
+
+
+def num_observed_columns(likelihood: Likelihood, Y: TensorType, num_latent_gps: int) -> int:
+    """Columns that Y must have for a likelihood of GPflow's own."""
+    if isinstance(likelihood, ScalarLikelihood):
+        # A switched likelihood has one more, which says by which of its parts y was observed.
+        return num_latent_gps + isinstance(likelihood, SwitchedLikelihood)
+    columns = likelihood.observation_dim
+    return int(np.shape(Y)[-1]) if columns is None else int(columns)  # Softmax does not say
 
 
 def as_default_float(value: TensorType, name: str = "data") -> tf.Tensor:

@@ -25,17 +25,16 @@ from gpflow.kernels import (
 )
 
 from gpflow_aaci import (
-    AdaptiveStepSize,
     AlternatingOptimizer,
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
-    RobbinsMonro,
     likelihoods,
 )
 from gpflow_aaci.algebra.projection import marginals
 from gpflow_aaci.augmentation import aux_posterior_c, expected_auglik_potential_and_precision
 from gpflow_aaci.data import as_data
+from gpflow_aaci.inference import AdaptiveStepSize, RobbinsMonro
 from gpflow_aaci.inference.alternating import _noise
 from gpflow_aaci.inference.schedules import NaturalGradient
 from gpflow_aaci.models import AugmentedModel

@@ -17,8 +17,6 @@ from gpflow_aaci import (
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
-    FitResult,
-    SparseGibbsKernel,
     data,
     fit_collapsed,
     likelihoods,
@@ -26,6 +24,8 @@ from gpflow_aaci import (
     predictions,
     sample_posterior,
 )
+from gpflow_aaci.inference import FitResult
+from gpflow_aaci.sampling import SparseGibbsKernel
 
 Pair = tuple[AnyNDArray, AnyNDArray]
 N, M = 2_300, 8
@@ -332,7 +332,7 @@ def test_a_model_that_keeps_its_data_takes_no_dataset(rows: Pair) -> None:
 def test_what_is_kept_for_every_row_cannot_stream(rows: Pair, tmp_path: Path) -> None:
     model, dataset = make(), stream(rows)
     for route in (
-        lambda: sample_posterior(model, 1, data=dataset, progress=False),
+        lambda: sample_posterior(model, dataset, num_samples=1, progress=False),
         lambda: SparseGibbsKernel(model, dataset),
     ):
         with pytest.raises(ValueError, match="data must be arrays here"):
@@ -473,7 +473,7 @@ def test_predictions_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
 def test_predictions_from_draws_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
     few, new = (rows[0][:12], rows[1][:12]), (rows[0][50:57], rows[1][50:57])
     model = AugmentedVGP(few, gpflow.kernels.Matern32(), likelihoods.StudentT(0.4, 3.5))
-    samples = sample_posterior(model, 10, 2, 5, progress=False)
+    samples = sample_posterior(model, num_samples=10, num_chains=2, num_burnin=5, progress=False)
     X = tf.data.Dataset.from_tensor_slices(new[0]).batch(3)
     for a, b in zip(
         predictions.predict_y(model, samples, X),

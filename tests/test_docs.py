@@ -14,7 +14,19 @@ import gpflow_aaci
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = (DOCS / "reference.md").read_text()
-MODULES = ("", ".likelihoods", ".predictions", ".distributions", ".monitor", ".priors", ".sklearn")
+MODULES = (
+    "",
+    ".likelihoods",
+    ".predictions",
+    ".distributions",
+    ".inference",
+    ".sampling",
+    ".contrib",
+    ".plots",
+    ".diagnostics",
+    ".monitor",
+    ".sklearn",
+)
 
 
 def documented(reference: str) -> list[Any]:
@@ -63,6 +75,7 @@ def test_the_reference_has_every_public_name_once() -> None:
         (".. autoclass:: StudentT\n", "gpflow_aaci.likelihoods.StudentT"),
         (".. autofunction:: polish\n", "gpflow_aaci.polish"),
         (".. autofunction:: logtilt\n", "gpflow_aaci.augmentation.logtilt"),
+        (".. autoclass:: HMC\n", "gpflow_aaci.contrib.HMC"),
         (".. autofunction:: from_parquet\n", "gpflow_aaci.data.from_parquet"),
     ],
 )

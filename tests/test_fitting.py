@@ -441,7 +441,7 @@ def test_an_interrupted_fit_keeps_its_last_iteration() -> None:
     start = float(model.elbo(data))
     reached: list[float] = []
 
-    def interrupt(progress: gpflow_aaci.FitProgress) -> None:
+    def interrupt(progress: gpflow_aaci.inference.FitProgress) -> None:
         reached.append(progress.objective)
         if len(reached) == 2:
             raise KeyboardInterrupt

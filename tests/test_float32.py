@@ -19,6 +19,7 @@ from gpflow_aaci import (
     likelihoods,
     sample_posterior,
 )
+from gpflow_aaci.contrib import HMC, SGHMC, EllipticalSlices, HyperparameterGibbs
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
@@ -149,7 +150,14 @@ def test_sampling_in_float32_is_close(
         use(dtype)
         data = X.astype(dtype), Y.astype(dtype)
         model, args = make(kind, likelihood(), data)
-        draws = sample_posterior(model, 600, 4, 20, progress=False, data=args[0] if args else None)
+        draws = sample_posterior(
+            model,
+            args[0] if args else None,
+            num_samples=600,
+            num_chains=4,
+            num_burnin=20,
+            progress=False,
+        )
         values = draws.posterior["f" if kind == "AugmentedVGP" else "u"].values[..., 0]
         assert values.dtype == dtype
         means[dtype] = values.mean((0, 1), dtype=np.float64)
@@ -160,9 +168,13 @@ def test_sampling_in_float32_is_close(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["gibbs", "elliptical", "hmc", "sghmc"])
-def test_every_method_draws_in_float32(method: Any, X: AnyNDArray) -> None:
-    """Hyperparameters and Z too, where the method draws them."""
+@pytest.mark.parametrize(
+    "sampler",
+    [HyperparameterGibbs(), EllipticalSlices(), HMC(), SGHMC(hyperparameters=True)],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_every_sampler_draws_in_float32(sampler: Any, X: AnyNDArray) -> None:
+    """Hyperparameters and Z too, where it draws them."""
     use(np.float32)
     model = AugmentedSVGP(Matern32(), likelihoods.StudentT(), X[:5].astype(np.float32))
     gpflow.set_trainable(model.likelihood, False)
@@ -171,14 +183,12 @@ def test_every_method_draws_in_float32(method: Any, X: AnyNDArray) -> None:
     model.inducing_variable.Z.prior = tfp.distributions.Normal(np.float32(0.0), np.float32(1.0))
     draws = sample_posterior(
         model,
-        4,
-        2,
-        3,
+        (X, np.sin(X[:, :1])),
+        sampler,
+        num_samples=4,
+        num_chains=2,
+        num_burnin=3,
         progress=False,
-        data=(X, np.sin(X[:, :1])),
-        method=method,
-        hyperparameters=method in ("gibbs", "sghmc"),
-        steps_per_draw=2 if method == "sghmc" else None,
     ).posterior
     for values in draws.values():
         assert values.dtype == np.float32

@@ -13,16 +13,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci import (
-    AugmentedSVGP,
-    AugmentedVGP,
-    GibbsKernel,
-    SparseGibbsKernel,
-    likelihoods,
-    sample_posterior,
-)
+from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, sample_posterior
+from gpflow_aaci.contrib import HyperparameterGibbs
 from gpflow_aaci.data import as_arrays
 from gpflow_aaci.likelihoods.integrals.quadrature import log_expectation
+from gpflow_aaci.sampling import Gibbs, GibbsKernel, SparseGibbsKernel
 from gpflow_aaci.sampling.conditionals import f_given_omega, prior_at_data, pseudo_observations
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
@@ -91,7 +86,12 @@ def test_moments_are_the_quadrature_s(
     Y = np.array([[1.0], [-1.0]] if likelihood.labels is not None else [[0.9], [-1.6]])[:N]
     model = make(Y, likelihood, mean_function=gpflow.functions.Constant(0.3))
     samples = sample_posterior(
-        model, 2500, 4, 50, progress=False, over_relaxation=over_relaxation
+        model,
+        sampler=Gibbs(over_relaxation),
+        num_samples=2500,
+        num_chains=4,
+        num_burnin=50,
+        progress=False,
     ).posterior["f"]
     mean, variance = quadrature_moments(model)
     for i in range(N):
@@ -223,7 +223,13 @@ def test_sparse_moments_are_the_quadrature_s(
         num_data=3,
     )
     u = sample_posterior(
-        model, 2500, 4, 50, progress=False, data=data, over_relaxation=over_relaxation
+        model,
+        data,
+        Gibbs(over_relaxation),
+        num_samples=2500,
+        num_chains=4,
+        num_burnin=50,
+        progress=False,
     ).posterior["u"]
     v = u.values[..., 0, 0] / model.project(data[0]).chol.numpy()[0, 0, 0]
     mean, variance = quadrature_moments_of_v(model, data)
@@ -240,9 +246,15 @@ def test_the_sparse_sampler_at_z_equal_to_x_is_the_full_one() -> None:
     kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT(scale=0.3)
     full = AugmentedVGP((X, Y), kernel, likelihood)
     sparse = AugmentedSVGP(kernel, likelihood, X, num_data=12)
-    f = sample_posterior(full, 2_000, 4, 100, progress=False).posterior["f"].values
+    f = (
+        sample_posterior(full, num_samples=2_000, num_chains=4, num_burnin=100, progress=False)
+        .posterior["f"]
+        .values
+    )
     u = (
-        sample_posterior(sparse, 2_000, 4, 100, 7, progress=False, data=(X, Y))
+        sample_posterior(
+            sparse, (X, Y), num_samples=2_000, num_chains=4, num_burnin=100, seed=7, progress=False
+        )
         .posterior["u"]
         .values
     )
@@ -256,14 +268,20 @@ def test_the_sparse_sampler_at_z_equal_to_x_is_the_full_one() -> None:
 def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
     model = make(np.array([[0.1], [2.0], [-1.0]]), likelihoods.Laplace())
     runs = [
-        sample_posterior(model, 150, 3, 7, seed, progress=False, keep_omega=True)
+        sample_posterior(
+            model,
+            num_samples=150,
+            num_chains=3,
+            num_burnin=7,
+            seed=seed,
+            progress=False,
+        )
         for seed in (4, 4, 5)
     ]
     assert runs[0].posterior.f.dims == ("chain", "draw", "data", "output")
-    assert runs[0].posterior.f.shape == runs[0].posterior.omega.shape == (3, 150, 3, 1)
+    assert runs[0].posterior.f.shape == (3, 150, 3, 1)
     np.testing.assert_array_equal(runs[0].posterior.f, runs[1].posterior.f)
     assert not np.any(runs[0].posterior.f.values == runs[2].posterior.f.values)
-    assert (runs[0].posterior.omega > 0.0).all()
 
 
 @pytest.mark.parametrize(
@@ -274,10 +292,10 @@ def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
         ({"num_burnin": 2.5}, "num_burnin"),
         ({"num_chains": True}, "num_chains"),
         ({"seed": 2**31}, r"seed must be an integer from 0 to 2\*\*31 - 1"),
-        ({"over_relaxation": -1.0}, "over_relaxation"),
         ({"data": (np.ones((2, 1)), np.ones((2, 1)))}, "data must be given for models with"),
-        ({"hyperparameters": True, "over_relaxation": -0.5}, "over_relaxation must be 0"),
-        ({"hyperparameters": True}, "kernel.lengthscales"),
+        ({"sampler": HyperparameterGibbs()}, "kernel.lengthscales"),
+        ({"sampler": "gibbs"}, "sampler must be a sampler object .* Found: 'gibbs'"),
+        ({"sampler": Gibbs}, "sampler must be a sampler object .* Found: <class .*Gibbs'>"),
     ],
 )
 def test_bad_arguments_are_named(kwargs: Any, names: str) -> None:
@@ -285,11 +303,41 @@ def test_bad_arguments_are_named(kwargs: Any, names: str) -> None:
         sample_posterior(make(np.ones((2, 1)), likelihoods.Laplace()), **kwargs)
 
 
+@pytest.mark.parametrize("over_relaxation", [-1.0, 1.0, np.nan])
+def test_gibbs_checks_its_over_relaxation_when_it_is_made(over_relaxation: float) -> None:
+    with pytest.raises(ValueError, match=r"over_relaxation must be in \(-1, 1\). Found: "):
+        Gibbs(over_relaxation)
+
+
+def test_a_sampler_of_one_s_own_needs_one_method() -> None:
+    """Its draws of any name join the posterior, after the burn-in; it has a seed for each chain."""
+
+    class Counting:
+        def chains(
+            self, model: Any, data: Any, seeds: Any, num_burnin: int, num_samples: int
+        ) -> Any:
+            draws = np.arange(num_burnin + num_samples)[:, None]
+            halves = draws[:4], draws[4:]
+            starts = [10.0 * number for number, _ in enumerate(seeds)]
+
+            def chain(start: float) -> Any:
+                for half in halves:
+                    yield {"theta": start + half}
+
+            return [chain(start) for start in starts]
+
+    model = make(np.array([[0.1], [2.0]]), likelihoods.Laplace())
+    samples = sample_posterior(
+        model, sampler=Counting(), num_samples=3, num_chains=2, num_burnin=2, progress=False
+    )
+    np.testing.assert_array_equal(samples.posterior["theta"], [[2.0, 3.0, 4.0], [12.0, 13.0, 14.0]])
+
+
 def test_the_sparse_sampler_wants_all_data_and_its_own_model() -> None:
     X = np.ones((4, 1))
     model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihoods.Laplace(), X[:1], num_data=8)
     with pytest.raises(ValueError, match=r"all num_data = 8 rows. Found: 4"):
-        sample_posterior(model, data=(X, X))
+        sample_posterior(model, (X, X))
     with pytest.raises(ValueError, match="data must be given"):
         sample_posterior(model)
     with pytest.raises(ValueError, match=r"must be an AugmentedVGP\. Found: AugmentedSVGP"):
@@ -306,11 +354,15 @@ def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
     Y = np.sin(X + np.arange(outputs))
     if kind == "AugmentedVGP":
         model: Any = AugmentedVGP((X, Y), gpflow.kernels.Matern32(), likelihood)
-        samples = sample_posterior(model, 120, 2, 5, progress=False)
+        samples = sample_posterior(
+            model, num_samples=120, num_chains=2, num_burnin=5, progress=False
+        )
         f = samples.posterior.f.values
     else:
         model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, X, num_latent_gps=outputs)
-        samples = sample_posterior(model, 120, 2, 5, progress=False, data=(X, Y))
+        samples = sample_posterior(
+            model, (X, Y), num_samples=120, num_chains=2, num_burnin=5, progress=False
+        )
         f = samples.posterior.u.values
     law = scipy.stats.t(df=likelihood.df.numpy())
     expected = law.logpdf(Y - f)
@@ -342,10 +394,14 @@ def test_arviz_criticises_the_draws_of_either_model(kind: str) -> None:
     ):
         if kind == "AugmentedVGP":
             model: Any = AugmentedVGP(data, gpflow.kernels.Matern32(), likelihood)
-            draws[name] = sample_posterior(model, 300, 4, 50, progress=False)
+            draws[name] = sample_posterior(
+                model, num_samples=300, num_chains=4, num_burnin=50, progress=False
+            )
         else:
             model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, X[::4].copy())
-            draws[name] = sample_posterior(model, 300, 4, 50, progress=False, data=data)
+            draws[name] = sample_posterior(
+                model, data, num_samples=300, num_chains=4, num_burnin=50, progress=False
+            )
     loo = arviz.loo(draws["right"], pointwise=True)
     assert loo.n_data_points == 40
     np.testing.assert_allclose(loo.elpd_loo, arviz.waic(draws["right"]).elpd_waic, rtol=0.05)

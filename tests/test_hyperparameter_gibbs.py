@@ -9,7 +9,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedVGP, likelihoods, sample_posterior
-from gpflow_aaci.sampling.hyperparameters import HyperparameterSweep, sampled_parameters
+from gpflow_aaci.contrib import HyperparameterGibbs
+from gpflow_aaci.contrib.hyperparameter_gibbs import HyperparameterSweep
+from gpflow_aaci.contrib.starts import sampled_parameters
 
 tfd = tfp.distributions
 
@@ -45,7 +47,7 @@ def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None
     standard = []
     for round_ in range(1_200):
         noise = likelihood.scale.numpy() * rng.standard_t(4.0, size=(4, 1))
-        drawn, _ = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
+        drawn = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
         f = drawn["f"].numpy()
         L = np.linalg.cholesky(model.prior_covariance()[0].numpy())
         c = model.mean_function.c.numpy().item()
@@ -72,7 +74,16 @@ def test_draws_have_names_and_the_model_keeps_its_values() -> None:
     model = make_model()
     before = {name: p.numpy() for name, p in sampled_parameters(model).items()}
     runs = [
-        sample_posterior(model, 20, 2, 5, 3, progress=False, hyperparameters=True) for _ in "ab"
+        sample_posterior(
+            model,
+            sampler=HyperparameterGibbs(),
+            num_samples=20,
+            num_chains=2,
+            num_burnin=5,
+            seed=3,
+            progress=False,
+        )
+        for _ in "ab"
     ]
     names = {"kernel.variance", "kernel.lengthscales", "likelihood.scale", "mean_function.c"}
     assert set(runs[0].posterior) == {"f", *names}
@@ -89,10 +100,10 @@ def test_a_parameter_without_prior_is_named() -> None:
     model = make_model()
     model.kernel.variance.prior = None
     with pytest.raises(ValueError, match=r"every trainable one has a prior.*: kernel.variance\."):
-        sample_posterior(model, hyperparameters=True)
+        sample_posterior(model, sampler=HyperparameterGibbs())
     gpflow.set_trainable(model, False)
     with pytest.raises(ValueError, match="must be trainable"):
-        sample_posterior(model, hyperparameters=True)
+        sample_posterior(model, sampler=HyperparameterGibbs())
 
 
 def test_a_shared_parameter_is_one() -> None:
@@ -110,7 +121,7 @@ def test_a_parameter_of_both_blocks_is_refused() -> None:
     model = make_model()
     model.kernel.variance = model.likelihood.scale
     with pytest.raises(ValueError, match="not to both"):
-        sample_posterior(model, hyperparameters=True)
+        sample_posterior(model, sampler=HyperparameterGibbs())
 
 
 def test_a_value_outside_its_prior_is_refused() -> None:
@@ -118,7 +129,7 @@ def test_a_value_outside_its_prior_is_refused() -> None:
     model = make_model()
     model.kernel.lengthscales.prior = tfd.Uniform(np.float64(100.0), np.float64(101.0))
     with pytest.raises(ValueError, match=r"kernel.lengthscales must have a value.*-inf"):
-        sample_posterior(model, hyperparameters=True)
+        sample_posterior(model, sampler=HyperparameterGibbs())
 
 
 @pytest.mark.slow
@@ -136,7 +147,14 @@ def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
 
     monkeypatch.setattr("gpflow_aaci.sampling.posterior.check_finite", fail)
     with pytest.raises(FloatingPointError) as held:
-        sample_posterior(model, 5, 1, 0, progress=False, hyperparameters=True)
+        sample_posterior(
+            model,
+            sampler=HyperparameterGibbs(),
+            num_samples=5,
+            num_chains=1,
+            num_burnin=0,
+            progress=False,
+        )
     assert moved == [True]
     for name, parameter in sampled_parameters(model).items():
         np.testing.assert_array_equal(parameter.numpy(), before[name])

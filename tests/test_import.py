@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import gpflow_aaci
+
 # In a process of its own. Keras itself imports some of these packages where they are installed, so
 # what counts is who asks for them once GPflow is there.
 IMPORT = """
@@ -43,3 +45,17 @@ def test_packages_that_few_functions_need_are_not_loaded_nor_tensorflow_started(
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "standard_tasks\n"
+
+
+def test_the_top_level_has_what_most_programs_need_and_no_more() -> None:
+    """At most 18 names; the modules with further names are there without another import."""
+    names = gpflow_aaci.__all__
+    assert len(set(names)) == len(names) <= 18
+    for name in names:
+        assert getattr(gpflow_aaci, name) is not None
+    assert callable(gpflow_aaci.plots.plot_fit)
+    assert callable(gpflow_aaci.diagnostics.psis_khat)
+    assert callable(gpflow_aaci.inference.EarlyStopping)
+    assert callable(gpflow_aaci.sampling.Gibbs)
+    assert callable(gpflow_aaci.distributions.PolyaGamma)
+    assert callable(gpflow_aaci.data.from_parquet)

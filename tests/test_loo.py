@@ -266,7 +266,9 @@ def test_it_is_arviz_loo_of_draws_of_the_posterior(name: str) -> None:
     model = AugmentedVGP((X, Y), kernel(), likelihood)
     polish(model, progress=False)
     result = loo(model)
-    draws = arviz.loo(sample_posterior(model, 1_000, 2, progress=False), pointwise=True)
+    draws = arviz.loo(
+        sample_posterior(model, num_samples=1_000, num_chains=2, progress=False), pointwise=True
+    )
     assert abs(result.elpd_loo - draws.elpd_loo) < 2.0 * draws.se
     assert np.abs(result.loo_i.values - draws.loo_i.values).mean() < 0.1
 

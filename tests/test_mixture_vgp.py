@@ -13,9 +13,10 @@ from gpflow.keras import tf_keras
 from scipy.special import logsumexp
 
 import gpflow_aaci
-from gpflow_aaci import AugmentedVGP, MixtureVGP, likelihoods, sample_posterior
-from gpflow_aaci.algebra.mixture import entropy_by_jensen, entropy_by_pairs
-from gpflow_aaci.algebra.score_function import score_expectations
+from gpflow_aaci import AugmentedVGP, likelihoods, sample_posterior
+from gpflow_aaci.contrib import MixtureVGP
+from gpflow_aaci.contrib.mixture_entropy import entropy_by_jensen, entropy_by_pairs
+from gpflow_aaci.contrib.score_function import score_expectations
 
 RNG = np.random.default_rng(0)
 N = 9
@@ -426,7 +427,7 @@ def test_all_is_right_in_float32(expectations: Any) -> None:
         ({"covariance": "full"}, r'covariance must be "diagonal" where num_components is above 1'),
         ({"covariance": "block"}, r"covariance must be one of .*Found: 'block'"),
         ({"expectations": "laplace"}, r'one of "augmented", "quadrature", "score"\. Found: \'lap'),
-        ({"entropy": "exact"}, r'entropy must be one of "jensen", "pairwise"'),
+        ({"entropy": "exact"}, r'entropy must be one of "pairwise", "jensen"'),
         ({"num_samples": 1}, "num_samples must be an integer of at least 2"),
         ({"data": (X, Y[:4])}, r"Argument: Y\s*Expected: \[N, P\]"),
         ({"data": (X, np.hstack([Y, Y])), "num_latent_gps": 1}, "Y must have .* 1"),

@@ -11,17 +11,16 @@ import scipy.stats
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci import (
-    AugmentedSVGP,
-    AugmentedVGP,
+from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, predictions, sample_posterior
+from gpflow_aaci.contrib import (
+    HMC,
+    SGHMC,
     EllipticalSliceKernel,
+    EllipticalSlices,
     HamiltonianKernel,
-    likelihoods,
-    predictions,
-    sample_posterior,
 )
 
-METHODS = ["elliptical", "hmc"]
+SAMPLERS = {"elliptical": EllipticalSlices(), "hmc": HMC()}
 
 
 def data_of(N: int) -> tuple[AnyNDArray, AnyNDArray]:
@@ -37,9 +36,9 @@ def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
 
 
 @pytest.mark.by_default("VGP-hmc", "SVGP-elliptical")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SAMPLERS)
 @pytest.mark.parametrize("kind", ["VGP", "GPMC", "SVGP"])
-def test_gaussian_noise_has_its_closed_form(kind: str, method: Any) -> None:
+def test_gaussian_noise_has_its_closed_form(kind: str, method: str) -> None:
     """GPflow's GPR, or GPRFITC where there are inducing variables: f at new inputs."""
     X, Y = data_of(8)
     Z = X[1:7:2].copy()
@@ -56,7 +55,16 @@ def test_gaussian_noise_has_its_closed_form(kind: str, method: Any) -> None:
         model = getattr(gpflow.models, kind)((X, Y), kernel, likelihood, mean_function)
         exact = gpflow.models.GPR((X, Y), kernel, mean_function, noise_variance=0.5)
     number = 1_000 if method == "hmc" else 4_000
-    samples = sample_posterior(model, number, 4, 300, 1, False, data=data, method=method)
+    samples = sample_posterior(
+        model,
+        data,
+        SAMPLERS[method],
+        num_samples=number,
+        num_chains=4,
+        num_burnin=300,
+        seed=1,
+        progress=False,
+    )
     X_new = np.array([[-2.5], [0.3]])
     mean, variance = (moment.numpy() for moment in exact.predict_f(X_new))
     f = predictions.predict_f_samples(model, samples, X_new, progress=False)
@@ -66,8 +74,8 @@ def test_gaussian_noise_has_its_closed_form(kind: str, method: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
-@pytest.mark.parametrize("method", METHODS)
-def test_moments_are_those_of_gibbs_sampling(kind: str, method: Any) -> None:
+@pytest.mark.parametrize("method", SAMPLERS)
+def test_moments_are_those_of_gibbs_sampling(kind: str, method: str) -> None:
     """Student-t noise; f at the data, or u."""
     X, Y = data_of(10)
     kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT(scale=0.3, df=3.0)
@@ -77,9 +85,20 @@ def test_moments_are_those_of_gibbs_sampling(kind: str, method: Any) -> None:
     else:
         data = X, Y
         model = AugmentedSVGP(kernel, likelihood, X[::2].copy())
-    gibbs = sample_posterior(model, 4_000, 4, 100, 1, False, data=data)
+    gibbs = sample_posterior(
+        model, data, num_samples=4_000, num_chains=4, num_burnin=100, seed=1, progress=False
+    )
     number = 1_500 if method == "hmc" else 10_000
-    other = sample_posterior(model, number, 4, 1_000, 2, False, data=data, method=method)
+    other = sample_posterior(
+        model,
+        data,
+        SAMPLERS[method],
+        num_samples=number,
+        num_chains=4,
+        num_burnin=1_000,
+        seed=2,
+        progress=False,
+    )
     name = "f" if data is None else "u"
     a, b = (samples.posterior[name].values[..., 0] for samples in (gibbs, other))
     for x, y in zip(np.moveaxis(a, -1, 0), np.moveaxis(b, -1, 0), strict=True):
@@ -93,7 +112,15 @@ def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
     kernel = gpflow.kernels.Matern32(variance=0.8)
     data = np.array([[0.0]]), np.array([[3.0]])
     model = gpflow.models.VGP(data, kernel, gpflow.likelihoods.Poisson())
-    samples = sample_posterior(model, 4_000, 4, 100, 3, False, method="elliptical")
+    samples = sample_posterior(
+        model,
+        sampler=EllipticalSlices(),
+        num_samples=4_000,
+        num_chains=4,
+        num_burnin=100,
+        seed=3,
+        progress=False,
+    )
     grid = np.linspace(-6.0, 6.0, 4_001)
     weights = scipy.stats.norm(0.0, np.sqrt(0.8)).pdf(grid) * scipy.stats.poisson(np.exp(grid)).pmf(
         3
@@ -122,7 +149,9 @@ def test_softmax_of_several_latent_gps() -> None:
     Y = np.array([[0], [2], [1], [1], [0]])
     likelihood = gpflow.likelihoods.Softmax(3)
     model = gpflow.models.SVGP(gpflow.kernels.RBF(), likelihood, X[::2].copy(), num_latent_gps=3)
-    samples = sample_posterior(model, 30, 2, 20, 0, False, data=(X, Y), method="hmc")
+    samples = sample_posterior(
+        model, (X, Y), HMC(), num_samples=30, num_chains=2, num_burnin=20, seed=0, progress=False
+    )
     assert samples.posterior["u"].shape == (2, 30, 3, 3)
     kernel = HamiltonianKernel(model, (X, Y))
     state = kernel.initial_state(4, seed=[0, 1])
@@ -146,7 +175,16 @@ def test_counts_may_be_integers() -> None:
     model = gpflow.models.SVGP(gpflow.kernels.RBF(), gpflow.likelihoods.Poisson(), X[::2].copy())
     draws, densities = [], []
     for Y in (counts, counts.astype(float)):
-        samples = sample_posterior(model, 10, 2, 5, 0, False, data=(X, Y), method="elliptical")
+        samples = sample_posterior(
+            model,
+            (X, Y),
+            EllipticalSlices(),
+            num_samples=10,
+            num_chains=2,
+            num_burnin=5,
+            seed=0,
+            progress=False,
+        )
         draws.append(samples.posterior["u"])
         densities.append(predictions.predict_log_density(model, samples, (X, Y), progress=False))
     np.testing.assert_array_equal(*draws)
@@ -160,47 +198,27 @@ def test_bad_input_is_named() -> None:
     svgp = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(), X, num_data=9)
     ours = AugmentedVGP((X, Y), kernel, likelihoods.StudentT())
     wrong: list[tuple[Any, dict[str, Any], str]] = [
-        (
-            vgp,
-            {"method": "nuts"},
-            'method must be one of "gibbs", "elliptical".*Found: \'nuts\'',
-        ),
-        (vgp, {}, 'method must be "elliptical" or "hmc".*Found: "gibbs", VGP'),
-        (
-            ours,
-            {"method": "hmc", "hyperparameters": True},
-            "or \"sghmc\" with hyperparameters=True. Found: 'hmc'",
-        ),
-        (ours, {"method": "hmc", "keep_omega": True}, '"gibbs" where keep_omega is given'),
-        (
-            ours,
-            {"method": "elliptical", "over_relaxation": 0.0},
-            "where over_relaxation is given. Found: 'elliptical'",
-        ),
-        (
-            ours,
-            {"batch_size": 10, "objective": "predictive"},
-            "\"sghmc\" where batch_size, objective is given. Found: 'gibbs'",
-        ),
-        (vgp, {"method": "hmc", "data": (X, Y)}, "data must be given for models with inducing"),
-        (svgp, {"method": "hmc"}, "Found: SVGP, data not given"),
-        (svgp, {"method": "sghmc", "num_burnin": 0}, "num_burnin must be an integer of at least 1"),
-        (svgp, {"method": "hmc", "seed": 0.5}, "seed must be an integer from 0.*Found: 0.5"),
-        (svgp, {"method": "hmc", "data": (X, Y)}, "all num_data = 9 rows. Found: 5"),
-        (svgp, {"method": "hmc", "data": (X, Y * np.nan)}, "Y must be finite"),
+        (vgp, {}, r"sampler must be contrib.EllipticalSlices\(\).*Found: Gibbs sampling, VGP"),
+        (vgp, {"sampler": HMC(), "data": (X, Y)}, "data must be given for models with inducing"),
+        (svgp, {"sampler": HMC()}, "Found: SVGP, data not given"),
+        (svgp, {"sampler": SGHMC()}, "Found: SVGP, data not given"),
+        (svgp, {"sampler": HMC(), "seed": 0.5}, "seed must be an integer from 0.*Found: 0.5"),
+        (svgp, {"sampler": HMC(), "data": (X, Y)}, "all num_data = 9 rows. Found: 5"),
+        (svgp, {"sampler": HMC(), "data": (X, Y * np.nan)}, "Y must be finite"),
         (
             gpflow.models.GPR((X, Y), kernel),
-            {"method": "hmc"},
+            {"sampler": HMC()},
             "model must be an AugmentedVGP.*Found: GPR",
         ),
     ]
     for model, arguments, message in wrong:
         with pytest.raises(ValueError, match=message):
             sample_posterior(model, **arguments)
-    with pytest.raises(ValueError, match="step_size must be above 0"):
-        HamiltonianKernel(ours, step_size=0.0)
-    with pytest.raises(ValueError, match="num_leapfrog_steps must be an integer of at least 1"):
-        HamiltonianKernel(ours, num_leapfrog_steps=0)
+    for make in (HMC, lambda **options: HamiltonianKernel(ours, **options)):
+        with pytest.raises(ValueError, match="step_size must be above 0"):
+            make(step_size=0.0)
+        with pytest.raises(ValueError, match="num_leapfrog_steps must be an integer of"):
+            make(num_leapfrog_steps=0)
     with pytest.raises(ValueError, match="num_adaptation_steps must be an integer of at least 0"):
         HamiltonianKernel(ours, num_adaptation_steps=-1)
     mixing = gpflow.kernels.LinearCoregionalization([kernel], np.ones((1, 1)))

@@ -96,7 +96,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "`update`": lambda model, data: gpflow_aaci.update(model, data, progress=False),
     "`loo`": lambda model, data: gpflow_aaci.loo(model, data),
     "`sample_posterior`": lambda model, data: gpflow_aaci.sample_posterior(
-        model, 20, num_chains=2, num_burnin=1, data=data, progress=False
+        model, data, num_samples=20, num_chains=2, num_burnin=1, progress=False
     ),
 }
 

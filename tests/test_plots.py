@@ -15,15 +15,9 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 from matplotlib.figure import Figure
 
-from gpflow_aaci import (
-    AugmentedNaturalGradient,
-    AugmentedSVGP,
-    AugmentedVGP,
-    likelihoods,
-    plot_calibration,
-    plot_fit,
-)
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
 from gpflow_aaci.criticism.calibration import binomial_band, pit
+from gpflow_aaci.plots import plot_calibration, plot_fit
 from gpflow_aaci.predictions import predict_y_quantile, predict_y_samples
 
 N = 40

@@ -15,8 +15,9 @@ from likelihoods.cases import AUGMENTED, Case
 from likelihoods.zoo import ZOO, Member
 
 import gpflow_aaci
-from gpflow_aaci import AugmentedSVGP, AugmentedVGP, EarlyStopping, likelihoods, train
+from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, train
 from gpflow_aaci.algebra.terms import predictive
+from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.inference.joint import JointAscent
 
 RNG = np.random.default_rng(0)

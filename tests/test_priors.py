@@ -10,7 +10,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci import AugmentedSVGP, likelihoods, priors, sample_posterior
+from gpflow_aaci import AugmentedSVGP, likelihoods, sample_posterior
+from gpflow_aaci.contrib import SGHMC, HyperparameterGibbs, priors
 
 double = np.float64
 BOX = double(-1.0), double(1.0)
@@ -132,15 +133,8 @@ def test_of_data_that_say_nothing_samplers_draw_the_prior(
     number = {"num_samples": 1_500, "num_burnin": 200}
     if method == "sghmc":
         number = {"num_samples": 400, "num_burnin": 60}
-    drawn = sample_posterior(
-        model,
-        num_chains=2,
-        progress=False,
-        data=data,
-        method=method,
-        hyperparameters=True,
-        **number,
-    ).posterior
+    sampler = SGHMC(hyperparameters=True) if method == "sghmc" else HyperparameterGibbs()
+    drawn = sample_posterior(model, data, sampler, num_chains=2, progress=False, **number).posterior
     d = np.linspace(-2.0, 2.0, 2_001)[:, None]
     log_l = np.linspace(-2.0, 2.0, 401)
     weights = density(d, np.exp(log_l)) * (2.0 - abs(d)) * np.exp(-0.5 * (log_l / 0.5) ** 2)

@@ -49,7 +49,9 @@ model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, X[::5].copy(), num_data=30
 shown = {} if SHOWN else {"progress": False}
 gpflow_aaci.train(model, data, num_steps=20, evaluate_every=10, **shown)
 gpflow_aaci.fit_collapsed(model, data, tolerance=1.0, **shown)
-draws = gpflow_aaci.sample_posterior(model, 30, 1, 0, data=data, **shown)
+draws = gpflow_aaci.sample_posterior(
+    model, data, num_samples=30, num_chains=1, num_burnin=0, **shown
+)
 mean, _ = gpflow_aaci.predictions.predict_y(model, draws, X, **shown)
 """
 

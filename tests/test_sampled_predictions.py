@@ -9,6 +9,7 @@ import scipy.stats
 import tensorflow as tf
 
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, predictions, sample_posterior
+from gpflow_aaci.sampling import Gibbs
 
 X = np.linspace(-1.5, 1.5, 9)[:, None]
 Y = np.sin(2.0 * X) + 0.3
@@ -33,7 +34,9 @@ def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
     full, inducing, gpr = gaussian_models()
     model = inducing if sparse else full
     data = (X, Y) if sparse else None
-    samples = sample_posterior(model, 4_000, 2, 20, progress=False, data=data)
+    samples = sample_posterior(
+        model, data, num_samples=4_000, num_chains=2, num_burnin=20, progress=False
+    )
     mean, covariance = gpr.predict_f(X_NEW, full_cov=True)
     f = predictions.predict_f_samples(model, samples, X_NEW)
     assert f.shape == (2, 4_000, 5, 1)
@@ -69,7 +72,9 @@ def test_two_outputs_are_those_of_gaussian_process_regression(sparse: bool) -> N
     else:
         model = AugmentedVGP((X, Y_two), kernel, likelihood, mean_function)
     data = (X, Y_two) if sparse else None
-    samples = sample_posterior(model, 4_000, 1, 20, progress=False, data=data)
+    samples = sample_posterior(
+        model, data, num_samples=4_000, num_chains=1, num_burnin=20, progress=False
+    )
     f = predictions.predict_f_samples(model, samples, X_NEW)[0]
     gpr = gpflow.models.GPR((X, Y_two), kernel, mean_function, noise_variance=0.2)
     mean, covariance = gpr.predict_f(X_NEW, full_cov=True)
@@ -118,7 +123,9 @@ def test_the_variance_of_y_does_not_cancel() -> None:
             likelihoods.StudentT(0.1, 5.0),
             gpflow.functions.Constant(level),
         )
-        samples = sample_posterior(model, 300, 1, 10, progress=False, over_relaxation=0.0)
+        samples = sample_posterior(
+            model, sampler=Gibbs(0.0), num_samples=300, num_chains=1, num_burnin=10, progress=False
+        )
         X_many = np.repeat(X_NEW, 60, axis=0)
         results.append(predictions.predict_y(model, samples, X_many)[1].numpy())
     np.testing.assert_allclose(results[1], results[0], rtol=1e-3)
@@ -129,13 +136,13 @@ def test_data_kept_as_variables() -> None:
     """As gpflow.models.vgp.update_vgp_data wants them."""
     data = tuple(tf.Variable(d, shape=[None, 1]) for d in (X, Y))
     model = AugmentedVGP(data, gpflow.kernels.Matern32(), likelihoods.Gaussian(variance=0.2))
-    samples = sample_posterior(model, 50, 1, 0, progress=False)
+    samples = sample_posterior(model, num_samples=50, num_chains=1, num_burnin=0, progress=False)
     assert predictions.predict_y(model, samples, X_NEW)[0].shape == (5, 1)
 
 
 def test_constant_data_of_the_users_own_are_no_hyperparameters() -> None:
     model = gaussian_models()[0]
-    samples = sample_posterior(model, 20, 1, 0, progress=False)
+    samples = sample_posterior(model, num_samples=20, num_chains=1, num_burnin=0, progress=False)
     expected = predictions.predict_y(model, samples, X_NEW)[0]
     own = arviz.from_dict(
         posterior={"f": samples.posterior["f"].values}, constant_data={"x": X[:, 0]}
@@ -145,7 +152,7 @@ def test_constant_data_of_the_users_own_are_no_hyperparameters() -> None:
 
 def test_bad_input_is_named() -> None:
     model, sparse, _ = gaussian_models()
-    samples = sample_posterior(model, 5, 1, 0, progress=False)
+    samples = sample_posterior(model, num_samples=5, num_chains=1, num_burnin=0, progress=False)
     alien = samples.copy()
     alien.posterior["kernel.period"] = ("chain", "draw"), np.ones((1, 5))
     with pytest.raises(ValueError, match=r"parameters that the model has. Found: kernel.period"):

@@ -10,7 +10,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci import SGHMC, AugmentedSVGP, likelihoods, predictions, sample_posterior
+from gpflow_aaci import AugmentedSVGP, likelihoods, predictions, sample_posterior
+from gpflow_aaci.contrib import SGHMC, SGHMCKernel
 
 double, uniform = np.float64, tfp.distributions.Uniform
 
@@ -37,7 +38,7 @@ def test_a_gaussian_target_s_moments_by_noisy_gradients() -> None:
         log_p = -0.5 * tf.square((x - mean) / sd) + noise * x
         return tf.reduce_sum(log_p, -1)
 
-    kernel = SGHMC(target, step_size=0.02, num_adaptation_steps=1_000)
+    kernel = SGHMCKernel(target, step_size=0.02, num_adaptation_steps=1_000)
     start = tf.constant(mean + 2.0 * np.random.default_rng(0).normal(size=(500, 2)))
 
     @tf.function(autograph=False)
@@ -74,7 +75,14 @@ def test_it_predicts_as_fitc(batch_size: int) -> None:
     Z = model.inducing_variable.Z.numpy()
     fitc = gpflow.models.GPRFITC(data, model.kernel, Z, noise_variance=0.5)
     samples = sample_posterior(
-        model, 400, 2, 60, 1, False, data=data, method="sghmc", batch_size=batch_size
+        model,
+        data,
+        SGHMC(batch_size=batch_size),
+        num_samples=400,
+        num_chains=2,
+        num_burnin=60,
+        seed=1,
+        progress=False,
     )
     X_new = np.array([[-2.5], [0.3]])
     mean, variance = (moment.numpy() for moment in fitc.predict_f(X_new))
@@ -92,15 +100,13 @@ def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
     sgpr = gpflow.models.SGPR(data, model.kernel, Z, noise_variance=0.5)
     samples = sample_posterior(
         model,
-        400,
-        2,
-        60,
-        1,
-        False,
-        data=data,
-        method="sghmc",
-        batch_size=batch_size,
-        objective="variational",
+        data,
+        SGHMC(batch_size=batch_size, objective="variational"),
+        num_samples=400,
+        num_chains=2,
+        num_burnin=60,
+        seed=1,
+        progress=False,
     )
     mean, covariance = (moment.numpy() for moment in sgpr.compute_qu())
     for i in range(4):
@@ -125,7 +131,14 @@ def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:
         gpflow.set_trainable(parameter, True)
     lengthscales.prior = tfp.distributions.LogNormal(double(0.0), double(0.2))
     samples = sample_posterior(
-        model, 400, 2, 60, 1, False, data=data, method="sghmc", hyperparameters=True
+        model,
+        data,
+        SGHMC(hyperparameters=True),
+        num_samples=400,
+        num_chains=2,
+        num_burnin=60,
+        seed=1,
+        progress=False,
     ).posterior
     variance = 25.0 / 12.0 if is_uniform else 0.09
     assert_moments(samples["inducing_variable.Z"].values[..., 1, 0], 0.5, variance)
@@ -139,7 +152,16 @@ def test_leaving_the_support_of_a_prior_is_an_error() -> None:
     gpflow.set_trainable(model.inducing_variable.Z, True)
     model.inducing_variable.Z.prior = uniform(double(-1.71), double(1.61))
     with pytest.raises(FloatingPointError, match=r"inducing_variable.Z has left the support"):
-        sample_posterior(model, 50, 1, 1, 1, False, data=data, method="sghmc", hyperparameters=True)
+        sample_posterior(
+            model,
+            data,
+            SGHMC(hyperparameters=True),
+            num_samples=50,
+            num_chains=1,
+            num_burnin=1,
+            seed=1,
+            progress=False,
+        )
 
 
 def test_draws_predict_and_the_model_keeps_its_values() -> None:
@@ -148,14 +170,9 @@ def test_draws_predict_and_the_model_keeps_its_values() -> None:
     gpflow.set_trainable(Z, True)
     Z.prior = tfp.distributions.Normal(double(0.0), double(1.0))
     before = Z.numpy()
-    arguments: dict[str, Any] = {
-        "data": data,
-        "method": "sghmc",
-        "hyperparameters": True,
-        "batch_size": 7,
-        "steps_per_draw": 3,
-    }
-    runs = [sample_posterior(model, 4, 2, 2, 5, False, **arguments) for _ in "ab"]
+    sampler = SGHMC(hyperparameters=True, batch_size=7, steps_per_draw=3)
+    arguments: dict[str, Any] = {"num_samples": 4, "num_chains": 2, "num_burnin": 2, "seed": 5}
+    runs = [sample_posterior(model, data, sampler, progress=False, **arguments) for _ in "ab"]
     np.testing.assert_array_equal(Z.numpy(), before)
     assert set(runs[0].posterior) == {"u", "inducing_variable.Z"}
     assert runs[0].posterior["u"].shape == (2, 4, 4, 1)
@@ -167,18 +184,24 @@ def test_draws_predict_and_the_model_keeps_its_values() -> None:
 def test_bad_input_is_named() -> None:
     model, data = make_model()
     full = gpflow.models.VGP(data, gpflow.kernels.RBF(), gpflow.likelihoods.Gaussian())
-    with pytest.raises(ValueError, match=r'inducing variables with method="sghmc"\. Found: VGP'):
-        sample_posterior(full, method="sghmc")
+    with pytest.raises(ValueError, match=r"inducing variables where sampler is SGHMC\. Found: VGP"):
+        sample_posterior(full, sampler=SGHMC())
+    with pytest.raises(ValueError, match="num_burnin must be an integer of at least 1"):
+        sample_posterior(model, data, SGHMC(), num_burnin=0)
+    with pytest.raises(ValueError, match="step_size must be above 0"):
+        SGHMC(step_size=0.0)
+    with pytest.raises(ValueError, match="steps_per_draw must be an integer of at least 1"):
+        SGHMC(steps_per_draw=0)
     with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
-        sample_posterior(model, data=data, method="sghmc", batch_size=0)
+        SGHMC(batch_size=0)
     with pytest.raises(ValueError, match='objective must be one of "predictive", "variational"'):
-        sample_posterior(model, data=data, method="sghmc", objective="elbo")  # type: ignore[arg-type]
+        SGHMC(objective="elbo")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be trainable"):
-        sample_posterior(model, data=data, method="sghmc", hyperparameters=True)
+        sample_posterior(model, data, SGHMC(hyperparameters=True))
     for arguments, message in (
         ({"step_size": 0.0}, "step_size must be above 0"),
         ({"friction": 1.0}, r"friction must be in \(0, 1\)"),
         ({"num_adaptation_steps": -1}, "num_adaptation_steps must be an integer of at least 0"),
     ):
         with pytest.raises(ValueError, match=message):
-            SGHMC(lambda x, seed: x, **arguments)
+            SGHMCKernel(lambda x, seed: x, **arguments)

@@ -19,13 +19,8 @@ from sklearn.calibration import CalibrationDisplay
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gpflow_aaci import (
-    AugmentedNaturalGradient,
-    AugmentedSVGP,
-    FitResult,
-    fit_collapsed,
-    likelihoods,
-)
+from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, fit_collapsed, likelihoods
+from gpflow_aaci.inference import FitResult
 from gpflow_aaci.sklearn import AugmentedGPClassifier, AugmentedGPRegressor, shared
 
 N = 150

@@ -15,12 +15,13 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, predictions, sample_posterior
+from gpflow_aaci.contrib import HyperparameterGibbs
+from gpflow_aaci.contrib.hyperparameter_gibbs import HyperparameterSweep
 from gpflow_aaci.sampling.conditionals import (
     Observed,
     log_sparse_evidence_given_omega,
     sparse_prior_at_data,
 )
-from gpflow_aaci.sampling.hyperparameters import HyperparameterSweep
 
 tfd = tfp.distributions
 double = np.float64
@@ -105,7 +106,7 @@ def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None
     standard = []
     for round_ in range(2_500):
         noise = likelihood.scale.numpy() * rng.standard_t(4.0, size=(4, 1))
-        drawn, _ = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
+        drawn = sweep(tf.constant(f), tf.constant(f[0] + noise), tf.constant([7, round_]))
         f, u = drawn["f"].numpy(), drawn["u"].numpy()
         Z = model.inducing_variable.Z.numpy()
         L = np.linalg.cholesky(kernel(Z).numpy() + gpflow.default_jitter() * np.eye(2))
@@ -141,9 +142,24 @@ def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
     gpflow.set_trainable(sparse.inducing_variable, False)
     full = AugmentedVGP((X, Y), sparse.kernel, sparse.likelihood)
     of_sparse = sample_posterior(
-        sparse, 1_500, 2, 200, 1, False, data=(X, Y), hyperparameters=True
+        sparse,
+        (X, Y),
+        HyperparameterGibbs(),
+        num_samples=1_500,
+        num_chains=2,
+        num_burnin=200,
+        seed=1,
+        progress=False,
     ).posterior
-    of_full = sample_posterior(full, 1_500, 2, 200, 2, False, hyperparameters=True).posterior
+    of_full = sample_posterior(
+        full,
+        sampler=HyperparameterGibbs(),
+        num_samples=1_500,
+        num_chains=2,
+        num_burnin=200,
+        seed=2,
+        progress=False,
+    ).posterior
     for name in ("kernel.variance", "kernel.lengthscales", "likelihood.scale"):
         assert_same_means(np.log(of_sparse[name].values), np.log(of_full[name].values))
     for i in range(8):
@@ -162,7 +178,16 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
         gpflow.set_trainable(parameter, True)
         parameter.prior = tfd.Normal(parameter.numpy(), double(1e-5))
     fitc = gpflow.models.GPRFITC((X, Y), kernel, Z.copy(), noise_variance=0.2)
-    samples = sample_posterior(model, 800, 2, 50, 0, False, data=(X, Y), hyperparameters=True)
+    samples = sample_posterior(
+        model,
+        (X, Y),
+        HyperparameterGibbs(),
+        num_samples=800,
+        num_chains=2,
+        num_burnin=50,
+        seed=0,
+        progress=False,
+    )
     X_new = np.array([[-3.0], [-0.4], [0.9], [2.5]])
     mean, covariance = (moment.numpy() for moment in fitc.predict_f(X_new, full_cov=True))
     f = predictions.predict_f_samples(model, samples, X_new, progress=False)[..., 0]
@@ -178,7 +203,16 @@ def test_draws_predict_with_their_own_parameters_whatever_the_model_s_are_by_now
     X, Y = data_of(12)
     model = make_model(X[::4].copy())
     before = {name: p.numpy() for name, p in gpflow.utilities.parameter_dict(model).items()}
-    samples = sample_posterior(model, 6, 2, 4, 5, False, data=(X, Y), hyperparameters=True)
+    samples = sample_posterior(
+        model,
+        (X, Y),
+        HyperparameterGibbs(),
+        num_samples=6,
+        num_chains=2,
+        num_burnin=4,
+        seed=5,
+        progress=False,
+    )
     for name, parameter in gpflow.utilities.parameter_dict(model).items():
         np.testing.assert_array_equal(parameter.numpy(), before[name])
     posterior = samples.posterior
@@ -221,15 +255,16 @@ def test_bad_input_is_named() -> None:
     model = make_model(X[:3].copy())
     model.inducing_variable.Z.prior = None
     with pytest.raises(ValueError, match=r"Found none on: inducing_variable\.Z\. Set its \.prior"):
-        sample_posterior(model, data=(X, Y), hyperparameters=True)
+        sample_posterior(model, (X, Y), HyperparameterGibbs())
     model.inducing_variable.Z.prior = tfd.Normal(double(0.0), double(1.0))
-    with pytest.raises(ValueError, match=r"over_relaxation must be 0 .*Found: -0.5"):
-        sample_posterior(model, data=(X, Y), hyperparameters=True, over_relaxation=-0.5)
+    plain = gpflow.models.SVGP(model.kernel, gpflow.likelihoods.Poisson(), X[:3])
+    with pytest.raises(ValueError, match=r"Gibbs sampling takes AugmentedVGP.*Found: .*SVGP"):
+        sample_posterior(plain, (X, np.ones_like(Y)), HyperparameterGibbs())
     with pytest.raises(ValueError, match="data must be given"):
-        sample_posterior(model, hyperparameters=True)
+        sample_posterior(model, sampler=HyperparameterGibbs())
     model.num_data = 9
     with pytest.raises(ValueError, match=r"all num_data = 9 rows. Found: 6"):
-        sample_posterior(model, data=(X, Y), hyperparameters=True)
+        sample_posterior(model, (X, Y), HyperparameterGibbs())
     samples = arviz.from_dict(
         posterior={"u": np.zeros((1, 1, 3, 1)), "kernel.lengthscales": np.ones((1, 1, 2))}
     )

@@ -15,8 +15,8 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import positive
 from likelihoods.cases import AUGMENTED, Case, case_id, column
 
-from gpflow_aaci import PolyaGamma, check_likelihood, likelihoods
-from gpflow_aaci.distributions import InverseGaussian, PositiveNormal
+from gpflow_aaci import check_likelihood, likelihoods
+from gpflow_aaci.distributions import InverseGaussian, PolyaGamma, PositiveNormal
 from gpflow_aaci.likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
 
 REAL = np.linspace(-3.0, 3.0, 7)[:, None]

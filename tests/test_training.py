@@ -21,8 +21,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 import gpflow_aaci
-from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, EarlyStopping, train
+from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, train
 from gpflow_aaci.checkpoints import save_checkpoint
+from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.models import AugmentedModel
 
 Batch = tuple[AnyNDArray, AnyNDArray]

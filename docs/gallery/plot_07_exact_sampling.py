@@ -83,8 +83,9 @@ plt.show()
 
 for relaxation in (0.0, -0.4, -0.8):
     start = time.perf_counter()
+    sampler = gpflow_aaci.sampling.Gibbs(over_relaxation=relaxation)
     drawn = gpflow_aaci.sample_posterior(
-        model, num_samples=500, seed=2, over_relaxation=relaxation, progress=False
+        model, sampler=sampler, num_samples=500, seed=2, progress=False
     )
     seconds = time.perf_counter() - start
     f = drawn.posterior["f"]
@@ -95,16 +96,21 @@ for relaxation in (0.0, -0.4, -0.8):
 # Hyperparameters, too
 # --------------------
 #
-# Trainable ones that have priors can be sampled as well. Predictions then average over them. Of an
-# ``AugmentedSVGP``, given ``data=(X, Y)``, so can the inducing points, with a prior on ``Z``. The
+# Another sampler draws the trainable ones that have priors as well, and predictions then average
+# over them. It draws the inducing points of an ``AugmentedSVGP`` too, if ``Z`` has a prior. The
 # first chain begins at the model's values, the others at draws from the priors.
 #
 # Where a likelihood has no augmentation, as ``gpflow.likelihoods.Poisson()`` in GPflow's ``VGP``,
-# ``SVGP`` or ``GPMC``, f is sampled with ``method="hmc"`` or ``"elliptical"``, at fixed
+# ``SVGP`` or ``GPMC``, ``contrib.HMC()`` and ``contrib.EllipticalSlices()`` draw f at fixed
 # hyperparameters.
 
 with_parameters = gpflow_aaci.sample_posterior(
-    model, num_samples=200, num_chains=2, seed=3, hyperparameters=True, progress=False
+    model,
+    sampler=gpflow_aaci.contrib.HyperparameterGibbs(),
+    num_samples=200,
+    num_chains=2,
+    seed=3,
+    progress=False,
 )
 names = [name for name in with_parameters.posterior if name != "f"]
 print(arviz.summary(with_parameters, var_names=names)[["mean", "sd", "hdi_3%", "hdi_97%"]])

@@ -26,14 +26,13 @@ def kernel():
 
 # %%
 # One component and two, trained as any model of GPflow's; q alone, so that the bounds are on the
-# same log p(Y). Jensen's bound on the entropy of a mixture, the paper's, loses ½(1 − log 2) nats a
-# datum, and two components gain at most log 2: here it is Kolchinsky and Tracey's.
+# same log p(Y).
 
 likelihood = gpflow_aaci.likelihoods.StudentT(0.3, df=3.0)
 models = []
 for num_components in (1, 2):
-    model = gpflow_aaci.MixtureVGP(
-        (X, Y), kernel(), likelihood, num_components=num_components, entropy="pairwise"
+    model = gpflow_aaci.contrib.MixtureVGP(
+        (X, Y), kernel(), likelihood, num_components=num_components
     )
     gpflow.set_trainable(model.kernel, False)
     gpflow.set_trainable(model.likelihood, False)

@@ -52,7 +52,7 @@ models = {
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
 for (name, model), ax in zip(models.items(), axes, strict=True):
-    gpflow_aaci.plot_fit(model, train, ax=ax)
+    gpflow_aaci.plots.plot_fit(model, train, ax=ax)
     ax.set(title=name)
 
 # %%
@@ -78,7 +78,7 @@ print(
 # On data that the model has not seen. The histogram is flat, and the curve on the diagonal, where
 # as many y lie in every interval as it says. That is an average over x:
 
-gpflow_aaci.plot_calibration(models["one size of noise"], test)
+gpflow_aaci.plots.plot_calibration(models["one size of noise"], test)
 
 # %%
 # One size of noise passes, though it is too wide on the left and too narrow on the right. So look

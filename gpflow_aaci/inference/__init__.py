@@ -6,3 +6,20 @@ them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and i
 ``quasi_newton`` ascends it in ``coordinates``, ``climb`` on ever more rows, and ``fitting`` runs
 them. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
 """
+
+from .fitting import FitProgress, FitResult, PolishResult
+from .front_door import Fit
+from .schedules import AdaptiveStepSize, RobbinsMonro
+from .stopping import EarlyStopping
+from .updating import UpdateResult
+
+__all__ = [
+    "AdaptiveStepSize",
+    "EarlyStopping",
+    "Fit",
+    "FitProgress",
+    "FitResult",
+    "PolishResult",
+    "RobbinsMonro",
+    "UpdateResult",
+]

@@ -1,6 +1,5 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
-from .mixture import MixtureVGP
 from .posteriors import refresh_posteriors
 from .shared import check_model
 from .svgp import AugmentedSVGP
@@ -13,7 +12,6 @@ __all__ = [
     "AugmentedModel",
     "AugmentedSVGP",
     "AugmentedVGP",
-    "MixtureVGP",
     "check_model",
     "hyperparameters",
     "refresh_posteriors",

@@ -1,5 +1,5 @@
 """
-f and y at new inputs, from the draws of :func:`~gpflow_aaci.sampling.posterior.sample_posterior`.
+f and y at new inputs, from the draws of :func:`~gpflow_aaci.sample_posterior`.
 
 f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
 with its own hyperparameters and inducing points where they were sampled, and those of that time
@@ -26,7 +26,7 @@ from gpflow.utilities import parameter_dict, to_default_float
 from ..data import check_batches, check_inputs, over_batches
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..progress import progress_bar
-from ..sampling.whitened import AnyModel, FullGP, new_rows, project_at
+from ..sampling.latents import AnyModel, FullGP, new_rows, project_at
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:

@@ -9,18 +9,18 @@ Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..likelihoods.outputwise import OutputwiseLikelihood
-from ..models import AugmentedModel, MixtureVGP, check_model
+from ..models import AugmentedModel, check_model
 from ..validation import (
     Check,
     as_default_float,
@@ -34,6 +34,14 @@ from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
     import arviz
+
+
+@runtime_checkable
+class MixtureModel(Protocol):
+    """A model whose q(f) is a mixture of Gaussians of equal weight, as ``contrib.MixtureVGP``."""
+
+    def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """Means [K, N, L] and variances, [K, N, L] or, where ``full_cov``, [K, L, N, N]."""
 
 
 class _Block(NamedTuple):
@@ -266,8 +274,8 @@ class _Predicted:
 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
-    """Its Gaussian, or those of a mixture in the place of draws."""
-    if isinstance(model, MixtureVGP):
+    """Its Gaussian or, where q is a mixture, the Gaussians of the mixture as if they were draws."""
+    if isinstance(model, MixtureModel):
         Fmu, Fvar = model.predict_f_components(X, full_cov)
     else:
         Fmu, Fvar = (part[None] for part in model.predict_f(X, full_cov=full_cov))

@@ -1,7 +1,13 @@
 """
-The exact posterior: ``conditionals`` of f or u given ω, ``gibbs`` sweeps over both,
-``hyperparameters`` joins those that are trainable, Z among them, by ``moves`` of each, from
-``starts`` that are dispersed. ``whitened`` latents are what ``elliptical`` slices and HMC move,
-with an augmentation or without; ``sghmc`` does by minibatches, in ``stochastic`` chains. ``chains``
-runs the others, ``posterior`` hands them to ArviZ.
+The exact posterior by Gibbs sampling, as ArviZ's ``InferenceData``.
+
+``conditionals`` are those of f or u given ω, and ``gibbs`` sweeps over both. ``chains`` says what a
+sampler is and runs chains in one batch, ``latents`` is the prior of f or u of any GPflow model, and
+``posterior`` hands the draws to ArviZ. Further samplers are in :mod:`~gpflow_aaci.contrib`.
 """
+
+from .chains import Sampler
+from .gibbs import Gibbs, GibbsKernel, SparseGibbsKernel
+from .posterior import sample_posterior
+
+__all__ = ["Gibbs", "GibbsKernel", "Sampler", "SparseGibbsKernel", "sample_posterior"]

@@ -1,5 +1,5 @@
 r"""
-The exact Gibbs sampler of the augmented model (AACI Algorithm 2), as TFP transition kernels.
+The exact Gibbs sampler of the augmented model (AACI Algorithm 2): two TFP kernels and ``Gibbs``.
 
 Given f the auxiliary variables are independent, ω_i ~ π_φ(·| |h_i|) where the likelihood is
 super-Gaussian; given ω, f or v is Gaussian (:mod:`~gpflow_aaci.sampling.conditionals`).
@@ -7,6 +7,8 @@ super-Gaussian; given ω, f or v is Gaussian (:mod:`~gpflow_aaci.sampling.condit
 Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from ..algebra.projection import Projection, at_latent
 from ..data import as_arrays
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
+from .chains import Draws, batched_chains
 from .conditionals import (
     Observed,
     f_given_omega,
@@ -33,10 +36,11 @@ from .conditionals import (
     v_given_omega,
     with_column,
 )
+from .latents import AnyModel, checked_rows, to_u
 
 OVER_RELAXATION = -0.4
 """
-Of f, ``GibbsKernel``'s default: the mean of f mixes twice as fast as at 0, and its square as well.
+The default over-relaxation of f, at which its mean mixes twice as fast as at 0 and its square too.
 
 On Boston housing and Heart the least bulk-ESS among all f_i, f_i² and (f_i − E f_i)² is largest
 between −0.3 and −0.5; at −0.8 that of f is 2.5 to 4 times as large as at 0, that of the spread of f
@@ -117,6 +121,10 @@ class GibbsKernel(_OneSweep):
             tf.transpose(prior.mean) + tf.tensordot(normal(shape, seed), prior.chol, [[-1], [1]])
         )
 
+    def latents(self, state: tf.Tensor) -> dict[str, tf.Tensor]:
+        """``f`` [C..., N, L]."""
+        return {"f": state}
+
     def bootstrap_results(self, init_state: TensorType) -> GibbsResults:
         return self._nothing(init_state)
 
@@ -188,6 +196,10 @@ class SparseGibbsKernel(_OneSweep):
         e = tf.sqrt(tf.transpose(self._prior.unexplained)) * normal([num_chains, N, L], seeds[1])
         return [v, f_mean(self._prior, v) + e]
 
+    def latents(self, state: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+        """``f`` [C..., N, L] and ``u`` [C..., M, L]."""
+        return {"f": state[1], "u": to_u(self._prior.chol, state[0])}
+
     def bootstrap_results(self, init_state: list[TensorType]) -> GibbsResults:
         return self._nothing(init_state[1])
 
@@ -220,6 +232,56 @@ class SparseGibbsKernel(_OneSweep):
         mean, deviation = v_given_omega(prior, observed, seed_v)
         v = over_relaxed(v, mean, deviation, self.over_relaxation)
         return v, f_given_v_omega(prior, v, observed, seed_f)
+
+
+@dataclass(frozen=True)
+class Gibbs:
+    """
+    Gibbs sampling of f, or of u, for :func:`~gpflow_aaci.sample_posterior`.
+
+    It takes ``AugmentedVGP`` and ``AugmentedSVGP``, by :class:`GibbsKernel` and
+    :class:`SparseGibbsKernel`; chains are drawn in one batch. Hyperparameters are the model's.
+
+    :param over_relaxation: in (−1, 1), see :class:`GibbsKernel`. 0 is the paper's sampler.
+    :raises ValueError: for an ``over_relaxation`` outside (−1, 1).
+    """
+
+    over_relaxation: float = OVER_RELAXATION
+
+    def __post_init__(self) -> None:
+        _checked_relaxation(self.over_relaxation)
+
+    def chains(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        seeds: Sequence[tf.Tensor],
+        num_burnin: int,
+        num_samples: int,
+    ) -> list[Generator[Draws, None, None]]:
+        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+        kernel = gibbs_kernel(model, data, self.over_relaxation)
+        rows = checked_rows(model, data)
+        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]
+
+
+def gibbs_kernel(
+    model: AnyModel, data: RegressionData | None, over_relaxation: float
+) -> GibbsKernel | SparseGibbsKernel:
+    """
+    The kernel for that kind of model.
+
+    :raises ValueError: for a model without augmentation, and as the kernels do.
+    """
+    if isinstance(model, AugmentedVGP):
+        return GibbsKernel(model, over_relaxation)
+    if isinstance(model, AugmentedSVGP):
+        return SparseGibbsKernel(model, data, over_relaxation)
+    raise ValueError(
+        "sampler must be contrib.EllipticalSlices(), contrib.HMC() or contrib.SGHMC() for a model "
+        "without augmentation: Gibbs sampling takes AugmentedVGP and AugmentedSVGP. "
+        f"Found: Gibbs sampling, {type(model).__name__}."
+    )
 
 
 def over_relaxed(current: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, a: float) -> tf.Tensor:

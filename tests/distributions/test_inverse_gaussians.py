@@ -9,8 +9,7 @@ import scipy.stats
 import tensorflow as tf
 from oracles import P, ks_pvalue
 
-from gpflow_aaci import GeneralizedInverseGaussian
-from gpflow_aaci.distributions import InverseGaussian
+from gpflow_aaci.distributions import GeneralizedInverseGaussian, InverseGaussian
 
 # (p, a, b): SciPy's own cdf is good at these
 MODERATE = [

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 from oracles import CENTRAL, P, PolyaGammaLaw, ks_pvalue
 
-from gpflow_aaci import PolyaGamma, TiltedDistribution
+from gpflow_aaci.distributions import PolyaGamma, TiltedDistribution
 from gpflow_aaci.distributions import polya_gamma_density as density
 from gpflow_aaci.distributions.polya_gamma_draws import envelope
 from gpflow_aaci.special import log_sech_sqrt

@@ -9,7 +9,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from oracles import CENTRAL, TILTS, P, Tilts, ks_pvalue, tilts_id
 
-from gpflow_aaci import TiltedDistribution, likelihoods
+from gpflow_aaci import likelihoods
+from gpflow_aaci.distributions import TiltedDistribution
 
 tfd = tfp.distributions
 every_phi = pytest.mark.parametrize("tilts", TILTS, ids=tilts_id)

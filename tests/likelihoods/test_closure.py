@@ -12,7 +12,8 @@ import tensorflow_probability as tfp
 from cases import column
 from gpflow.base import TensorType
 
-from gpflow_aaci import TiltedDistribution, check_likelihood, likelihoods
+from gpflow_aaci import check_likelihood, likelihoods
+from gpflow_aaci.distributions import TiltedDistribution
 from gpflow_aaci.likelihoods import (
     AsymmetricLaplace,
     Cauchy,

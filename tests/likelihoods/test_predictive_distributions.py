@@ -574,7 +574,9 @@ def test_draws_of_gibbs_are_those_of_q_where_q_is_exact() -> None:
     gpflow.optimizers.NaturalGradient(1.0).minimize(
         model.training_loss, [(model.q_mu, model.q_sqrt)]
     )
-    samples = sample_posterior(model, 1_000, 2, 20, progress=False)
+    samples = sample_posterior(
+        model, num_samples=1_000, num_chains=2, num_burnin=20, progress=False
+    )
     exact = predict_y_quantile(model, X, [0.1, 0.5, 0.9])
     averaged = predict_y_quantile(model, X, [0.1, 0.5, 0.9], samples=samples, progress=False)
     np.testing.assert_allclose(averaged, exact, atol=0.03)

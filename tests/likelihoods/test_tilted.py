@@ -6,12 +6,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from cases import CASES, Case, case_id
 
-from gpflow_aaci import (
-    GeneralizedInverseGaussian,
-    PolyaGamma,
-    TiltedDistribution,
-    likelihoods,
-)
+from gpflow_aaci import likelihoods
+from gpflow_aaci.distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
 from gpflow_aaci.distributions.mixture import TiltedMixture, TiltedSum
 
 tfd = tfp.distributions

@@ -19,7 +19,6 @@ from gpflow_aaci import (
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
-    GibbsKernel,
     check_likelihood,
     likelihoods,
     sample_posterior,
@@ -38,6 +37,7 @@ from gpflow_aaci.likelihoods import (
     warps,
 )
 from gpflow_aaci.likelihoods.integrals import sums_of_sigmoids
+from gpflow_aaci.sampling import GibbsKernel
 
 N = 12
 
@@ -589,7 +589,11 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
 def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
     """Within four standard errors of both, by their effective sample sizes."""
     model = make_full_model(member, 6)
-    gibbs = sample_posterior(model, 2000, 4, 100, progress=False).posterior["f"].values
+    gibbs = (
+        sample_posterior(model, num_samples=2000, num_chains=4, num_burnin=100, progress=False)
+        .posterior["f"]
+        .values
+    )
     X, Y = as_arrays(model.expected_data).rows
     chol = tf.linalg.cholesky(model.prior_covariance()[0])
 
@@ -630,9 +634,15 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
     X, Y = (part.numpy() for part in full.data)
     L = member.num_latents
     sparse = AugmentedSVGP(full.kernel, member.make(), X.copy(), num_latent_gps=L, num_data=6)
-    of_full = sample_posterior(full, 2000, 4, 100, progress=False).posterior["f"].values
+    of_full = (
+        sample_posterior(full, num_samples=2000, num_chains=4, num_burnin=100, progress=False)
+        .posterior["f"]
+        .values
+    )
     # With Z = X, u is f at X less the mean function, here 0.
-    of_sparse = sample_posterior(sparse, 2000, 4, 100, data=(X, Y), progress=False)
+    of_sparse = sample_posterior(
+        sparse, (X, Y), num_samples=2000, num_chains=4, num_burnin=100, progress=False
+    )
     for power in (1, 2):
         for i in range(6):
             for latent in range(L):
@@ -649,16 +659,26 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
 )
 def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
     model = make_full_model(member, 5)
-    samples = sample_posterior(model, 3, 2, 1, keep_omega=True, progress=False)
+    samples = sample_posterior(
+        model,
+        num_samples=3,
+        num_chains=2,
+        num_burnin=1,
+        progress=False,
+    )
     L, several = member.num_latents, ("Poisson", "LogisticSoftmax", "HeteroscedasticGaussian")
     assert samples.posterior["f"].shape == (2, 3, 5, L)
+    kernel = GibbsKernel(model)
+    state = kernel.initial_state(2, seed=[0, 1])
+    _, results = kernel.one_step(state, kernel.bootstrap_results(state), seed=[0, 2])
+    auxiliary = results.omega if isinstance(results.omega, dict) else {"omega": results.omega}
     named = {"n", "omega"} if member.name in several else set()
-    assert named <= set(samples.posterior)
+    assert named <= set(auxiliary)
     if member.name != "Switched":
         one = ("HeteroscedasticGaussian", "MultivariateStudentT")  # ω for a row
         width = 1 if member.name in one else L
-        assert samples.posterior["omega"].shape == (2, 3, 5, width)
-        assert np.all(samples.posterior["omega"] >= 0.0)
+        assert auxiliary["omega"].shape == (2, 5, width)
+        assert np.all(auxiliary["omega"] >= 0.0)
     log_likelihood, drawn = samples.log_likelihood["y"], samples.posterior_predictive["y"]
     if member.name == "MultivariateStudentT":
         assert log_likelihood.shape == (2, 3, 5, 1)

@@ -24,8 +24,8 @@ import tensorflow_probability as tfp
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, MultioutputKernel
 
-from .models.shared import with_jitter
-from .validation import check_positive
+from ..models.shared import with_jitter
+from ..validation import check_positive
 
 __all__ = ["Determinantal", "Strauss"]
 

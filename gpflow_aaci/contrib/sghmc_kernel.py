@@ -1,4 +1,4 @@
-"""Stochastic-gradient Hamiltonian Monte Carlo, for targets of which minibatches tell."""
+"""Stochastic-gradient Hamiltonian Monte Carlo, for targets that minibatches estimate."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..sampling.conditionals import normal
 from ..validation import check_count, check_positive
-from .conditionals import normal
 
 _FLOOR = 1e-16  # of a squared gradient
 
 
 class SGHMCResults(NamedTuple):
-    """Every list has one tensor of its shape for every part of the state."""
+    """The lists hold one tensor for every part of the state, of its shape."""
 
     momenta: list[tf.Tensor]
     windows: list[tf.Tensor]  # τ, in steps
@@ -22,24 +22,24 @@ class SGHMCResults(NamedTuple):
     step: tf.Tensor  # [], how many have been made
 
 
-class SGHMC(tfp.mcmc.TransitionKernel):
+class SGHMCKernel(tfp.mcmc.TransitionKernel):
     r"""
     SGHMC (Chen, Fox and Guestrin 2014) with the scale adaptation of Springenberg et al. (2016).
 
-    With g the gradient of −log p, by a minibatch, and V a running mean of g²::
+    With g the gradient of −log p on a minibatch, and V a running mean of g²::
 
         momentum ← (1 − friction) momentum − ε² V^−½ g + noise of variance 2 ε² friction V^−½ − ε⁴
         x ← x + momentum
 
-    No step is rejected: draws are of the target up to an error that goes with ε. Nothing is asked
-    of the state's shape: chains are elements like all others::
+    No step is rejected, so the law of the draws differs from the target by an error that shrinks
+    with ε. States may have any shape, as a batch of chains has::
 
         def target(x, seed):  # of a random tenth of the data
             rows = tf.random.stateless_uniform([100], seed, 0, 1_000, tf.int32)
             log_p = tfp.distributions.Normal(x, 1.0).log_prob(tf.gather(data, rows))
             return 10.0 * tf.reduce_sum(log_p)
 
-        kernel = SGHMC(target, num_adaptation_steps=2_000)
+        kernel = SGHMCKernel(target, num_adaptation_steps=2_000)
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class SGHMC(tfp.mcmc.TransitionKernel):
         return moved if was_list else moved[0], results
 
     def _slopes(self, parts: Sequence[tf.Tensor], seed: Any) -> list[tf.Tensor]:
-        """Of −log p."""
+        """The gradient of −log p."""
         with tf.GradientTape() as tape:
             tape.watch(parts)
             loss = -tf.reduce_sum(self._target(*parts, seed=seed))
@@ -127,7 +127,7 @@ class SGHMC(tfp.mcmc.TransitionKernel):
 def _adapted(
     scale: Sequence[tf.Tensor], slope: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """τ, E g and V once g is known: τ is long where the gradient is mostly noise."""
+    """τ, E g and V after g has been seen. τ is long where the gradient is mostly noise."""
     window, gradient, square = scale
     rate = 1.0 / (window + 1.0)
     longer = 1.0 + window * (1.0 - tf.square(gradient) / (square + _FLOOR))

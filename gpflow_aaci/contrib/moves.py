@@ -1,7 +1,7 @@
 """
 Updates of GPflow parameters in place that leave a log-density times their priors invariant.
 
-Both move in the unconstrained space. GPflow's parameters hold one value, so they are of one chain.
+Both move in the unconstrained space. GPflow's parameters hold one value, so they move one chain.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _FIRST_STEP, _LEAPFROGS, _ACCEPTANCE = 0.05, 10, 0.7
 
 
 def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed: Any) -> None:
-    """Slices along random directions, which need no tuning; as many as there are numbers."""
+    """Slices along random directions, as many as there are numbers; they need no tuning."""
     if not parameters:
         return
     log_density = with_priors(log_likelihood, parameters)
@@ -33,7 +33,7 @@ def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed
         split = tf.split(x, sizes)
         return [tf.reshape(part, v.shape) for part, v in zip(split, variables, strict=True)]
 
-    # One vector, so that directions are uniform over all: TFP draws one for every part.
+    # One vector, so that directions are uniform over all numbers: TFP draws one for every part.
     state = tf.concat([tf.reshape(variable, [-1]) for variable in variables], 0)
     # Below a level that is not a number a slice would never end.
     log_p = tf.debugging.assert_all_finite(log_density(), "log-density at the current state")
@@ -98,9 +98,9 @@ def with_gradient(
     log_density: LogDensity, parameters: Sequence[Parameter]
 ) -> Callable[..., tf.Tensor]:
     """
-    Of unconstrained values, log-Jacobians included.
+    The log-density as a function of unconstrained values, log-Jacobians included.
 
-    (``SamplingHelper``'s has a gradient only where the density is of its parameters alone.)
+    (``SamplingHelper``'s has a gradient only where the density depends on its parameters alone.)
     """
     moved = [parameter.unconstrained_variable for parameter in parameters]
 

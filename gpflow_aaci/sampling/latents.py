@@ -1,22 +1,21 @@
 """
-f of a model of ours or of GPflow's as a linear map of numbers that are standard normal a priori.
+The prior of the latents of any GPflow model: u of inducing variables, or f at the model's data.
 
-Full GPs: f = μ₀ + chol v. With inducing variables, u = chol v: f = μ₀ + Aᵀ v + √unexplained ε, each
-f_i independent given u (FITC; as :class:`~gpflow_aaci.SparseGibbsKernel`).
+Samplers and predictions from draws need no more of a model, so they take GPflow's own models too.
 
-Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
+Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import gpflow
-import numpy as np
 import tensorflow as tf
-from gpflow import covariances
+from gpflow import Parameter, covariances
 from gpflow.base import RegressionData
 from gpflow.config import default_jitter
 from gpflow.kernels import LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.utilities import parameter_dict
 
 from ..algebra.projection import Prior, Projection, project
 from ..data import as_arrays, check_pair
@@ -24,54 +23,12 @@ from ..data import checked_rows as data_rows
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
 from ..models.shared import k_diag, with_jitter
-from ..validation import as_observed, as_pair, checked_data
-from .conditionals import f_mean, of_each_latent
+from ..validation import as_observed, as_pair, checked_data, num_observed_columns
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
 SparseModel: TypeAlias = AugmentedSVGP | gpflow.models.SVGP
 AnyModel: TypeAlias = AugmentedModel | FullGP | SparseModel
 Rows = tuple[tf.Tensor, tf.Tensor]
-
-
-class Whitened(NamedTuple):
-    """At the model's hyperparameters as they are."""
-
-    rows: Rows  # X [N, D], Y [N, P]
-    prior: Projection  # A [L, M, N]
-    is_sparse: bool
-
-    @property
-    def shapes(self) -> list[list[int]]:
-        """Of the parts of a state, chains left out: v [M, L] and, if sparse, ε [N, L]."""
-        L, M, N = self.prior.A.shape
-        return [[M, L], [N, L]] if self.is_sparse else [[M, L]]
-
-    def f(self, v: tf.Tensor, *noise: tf.Tensor) -> tf.Tensor:
-        """[C..., N, L]."""
-        f = f_mean(self.prior, v)
-        return f + tf.sqrt(tf.transpose(self.prior.unexplained)) * noise[0] if noise else f
-
-    def u(self, v: tf.Tensor) -> tf.Tensor:
-        """[C..., M, L], of inducing variables."""
-        return to_u(self.prior.chol, v)
-
-
-def whitened(model: AnyModel, data: RegressionData | None = None) -> Whitened:
-    """
-    :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
-        keep their own.
-    :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
-    """
-    check_sampled_model(model)
-    X, Y = checked_rows(model, data)
-    is_sparse = not isinstance(model, FullGP)
-    if is_sparse:
-        prior = project_at(model, X)
-    else:
-        chol = tf.linalg.cholesky(prior_covariance(model))
-        A = tf.linalg.matrix_transpose(chol)
-        prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
-    return Whitened((X, Y), of_each_latent(prior, model.num_latent_gps), is_sparse)
 
 
 def check_sampled_model(model: AnyModel) -> None:
@@ -117,22 +74,19 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 
 
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
-    """X [N, D], Y [N, P] that the model may be told or asked of, checked."""
+    """Rows X [N, D], Y [N, P] for that model, checked."""
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return data_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
     X, Y = as_pair(data)
-    columns = likelihood.observation_dim
-    if columns is None:  # GPflow's Softmax does not say; a switched one has a column of its own
-        columns = L if isinstance(likelihood, ScalarLikelihood) else np.shape(Y)[-1]
-        columns += isinstance(likelihood, SwitchedLikelihood)
+    columns = num_observed_columns(likelihood, Y, L)
     X, _ = checked_data(X, Y, num_observed=columns, num_outputs=L)
     return X, as_observed(likelihood, Y)
 
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
-    """What the model's inducing variables, or its data where it keeps them, say of f at X."""
+    """How f at X depends on u or, where the model keeps its data, on f at the data."""
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.project(X)
     if isinstance(model, FullGP):
@@ -145,13 +99,31 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
 
 
 def prior_covariance(model: AnyModel) -> tf.Tensor:
-    """Of u, or of f where the model keeps its data; jitter included, [broadcast L, M, M]."""
+    """
+    The covariance of u or, where the model keeps its data, of f there, [broadcast L, M, M].
+
+    GPflow's jitter is included.
+    """
     if isinstance(model, AugmentedVGP | AugmentedSVGP):
         return model.prior_covariance()
     if isinstance(model, FullGP):
         return with_jitter(model.kernel, tf.convert_to_tensor(model.data[0]))
     K = covariances.Kuu(model.inducing_variable, model.kernel, jitter=default_jitter())
     return K if len(K.shape) == 3 else K[None]
+
+
+def all_parameters(model: AnyModel) -> dict[str, Parameter]:
+    """
+    All parameters of the model except those of q (or GPMC's v), trainable or not.
+
+    A parameter that is shared is there by every name that it has in the model.
+    """
+    of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
+    return {
+        name.removeprefix("."): parameter
+        for name, parameter in parameter_dict(model).items()
+        if isinstance(parameter, Parameter) and id(parameter) not in of_q  # data may be variables
+    }
 
 
 def to_u(chol: tf.Tensor, v: tf.Tensor) -> tf.Tensor:

@@ -13,19 +13,27 @@ from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals.util import sample_mvn
 from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.utilities import assert_params_false, positive, to_default_float, triangular
 
-from ..algebra.mixture import entropy_by_jensen, entropy_by_pairs, mean_log_normal
 from ..algebra.projection import Prior, project
-from ..algebra.score_function import score_expectations
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_matrix, as_observed, as_pair, check_count, check_one_of, checked_data
-from .shared import check_single_output, k_diag, with_jitter
+from ..models.shared import check_single_output, k_diag, with_jitter
+from ..validation import (
+    as_matrix,
+    as_observed,
+    as_pair,
+    check_count,
+    check_one_of,
+    checked_data,
+    num_observed_columns,
+)
+from .mixture_entropy import entropy_by_jensen, entropy_by_pairs, mean_log_normal
+from .score_function import score_expectations
 
-_ENTROPIES = {"jensen": entropy_by_jensen, "pairwise": entropy_by_pairs}
+_ENTROPIES = {"pairwise": entropy_by_pairs, "jensen": entropy_by_jensen}
 
 
 class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
@@ -47,8 +55,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
         mean, variance = model.predict_f_components(X)  # [K, N, L]
 
-    It is trained as GPflow's models are, and keeps its data. There are local maxima, of components
-    shared out otherwise among the modes: try some values of ``seed``.
+    It is trained as GPflow's models are, and keeps its data. There are local maxima, in which the
+    modes are shared out among the components in another way: try some values of ``seed``.
     """
 
     def __init__(
@@ -62,7 +70,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         num_components: int = 2,
         covariance: Literal["diagonal", "full"] = "diagonal",
         expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
-        entropy: Literal["jensen", "pairwise"] = "jensen",
+        entropy: Literal["pairwise", "jensen"] = "pairwise",
         num_samples: int = 100,
         seed: int = 0,
     ):
@@ -70,21 +78,23 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         The first five arguments are those of ``gpflow.models.VGP``.
 
         :param num_components: K.
-        :param covariance: of each component, of v. ``"full"`` is for K = 1.
-        :param expectations: how E log p(y|f) is found. ``"quadrature"``: the likelihood's own
-            ``variational_expectations``. ``"augmented"``: its augmented bound, of the likelihoods
-            that :class:`AugmentedVGP` takes. ``"score"``: from values of ``log_prob`` alone, by
-            ``num_samples`` draws with control variates; then the bound and its gradients are
-            unbiased estimates that change from call to call, for Adam and not for Scipy.
-        :param entropy: the bound on the entropy where K > 1. ``"jensen"``: the paper's, which loses
-            N·L·½(1 − log 2) nats, 0.153 per datum; where K components gain log K nats at most, so
-            that from five data on K = 2 has a lower bound than K = 1, however good its q.
-            ``"pairwise"``: Kolchinsky and Tracey's (2017), with which the best q of any K is never
-            below that of K = 1.
-        :param num_samples: at least 2; see ``"score"``.
-        :param seed: of where the components start, a Latin hypercube of the prior: every number
-            of v in another of K slices of N(0, 1) for every component. Equal ones would have equal
-            gradients for ever.
+        :param covariance: the shape of S_k, the covariance of v in each component. ``"full"`` is
+            for K = 1.
+        :param expectations: how E log p(y|f) is found. ``"quadrature"`` takes the likelihood's own
+            ``variational_expectations``. ``"augmented"`` takes its augmented bound, for the
+            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs values of
+            ``log_prob`` alone, at ``num_samples`` draws with control variates; then the bound and
+            its gradients are unbiased estimates that change from call to call, for Adam and not for
+            Scipy.
+        :param entropy: the bound on the entropy where K > 1. ``"pairwise"``, Kolchinsky and
+            Tracey's (2017), lets the best q of any K never fall below that of K = 1.
+            ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K
+            components gain log K nats at most: from five data on, K = 2 has a lower bound than
+            K = 1, however good its q.
+        :param num_samples: draws for ``"score"``, at least 2.
+        :param seed: for the means at which the components start, a Latin hypercube of the prior:
+            every number of v begins in another of K slices of N(0, 1) in every component. Equal
+            components would have equal gradients for ever.
         :raises ValueError: for bad arguments and bad data, and for a likelihood without
             augmentation where expectations are ``"augmented"``.
         """
@@ -162,7 +172,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """The moments of q(f); :meth:`predict_f_components` has the Gaussians that it is of."""
+        """Mean and variance of q(f), whose components :meth:`predict_f_components` returns."""
         assert_params_false(self.predict_f, full_output_cov=full_output_cov)
         means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
         mean = tf.reduce_mean(means, 0)
@@ -181,7 +191,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Draws of f, each of a component that is drawn first."""
+        """Draws of f: of a component, which is drawn first, and then from it."""
         assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
         S, K = 1 if num_samples is None else num_samples, self.num_components
         means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
@@ -222,7 +232,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     # ---- what both need ----
 
     def _components(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """As :meth:`predict_f_components`, by the projection that :class:`AugmentedVGP` has."""
+        """As :meth:`predict_f_components`, with the projection that ``AugmentedVGP`` uses."""
         X_data = self.data[0]
         prior = (
             with_jitter(self.kernel, X_data),
@@ -280,11 +290,11 @@ def _checked(
             f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
             f"Found: {num_latent_gps}."
         )
-    observed = P if likelihood.observation_dim is None else likelihood.observation_dim
-    if is_ours:
-        observed = likelihood.num_observed(num_latent_gps)
-    elif isinstance(likelihood, ScalarLikelihood):
-        observed = num_latent_gps + isinstance(likelihood, SwitchedLikelihood)
+    observed = (
+        likelihood.num_observed(num_latent_gps)
+        if is_ours
+        else num_observed_columns(likelihood, Y, num_latent_gps)
+    )
     X, checked_Y = checked_data(
         X,
         Y,

@@ -1,0 +1,35 @@
+"""
+What is not the core of the package: other approximations and other samplers.
+
+``MixtureVGP``: a q(f) of several Gaussians, for posteriors of several modes.
+
+Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` draws hyperparameters
+and inducing points besides; ``EllipticalSlices`` and ``HMC`` need no augmentation, so they take
+GPflow's own models and likelihoods; ``SGHMC`` goes by minibatches. ``EllipticalSliceKernel``,
+``HamiltonianKernel`` and ``SGHMCKernel`` are the kernels of ``tfp.mcmc`` that the last three run.
+
+``Determinantal`` and ``Strauss`` (:mod:`~gpflow_aaci.contrib.priors`): priors on inducing points.
+
+The modules here import the core, which imports none of them.
+"""
+
+from .elliptical_slices import EllipticalSliceKernel, EllipticalSlices
+from .hmc import HMC, HamiltonianKernel
+from .hyperparameter_gibbs import HyperparameterGibbs
+from .mixture_vgp import MixtureVGP
+from .priors import Determinantal, Strauss
+from .sghmc import SGHMC
+from .sghmc_kernel import SGHMCKernel
+
+__all__ = [
+    "HMC",
+    "SGHMC",
+    "Determinantal",
+    "EllipticalSliceKernel",
+    "EllipticalSlices",
+    "HamiltonianKernel",
+    "HyperparameterGibbs",
+    "MixtureVGP",
+    "SGHMCKernel",
+    "Strauss",
+]

@@ -1,0 +1,72 @@
+"""Elliptical slice sampling, for likelihoods with an augmentation or without."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import RegressionData
+
+from ..sampling.chains import Draws, batched_chains
+from ..sampling.conditionals import normal
+from ..sampling.latents import AnyModel, checked_rows
+from .whitened import State, WhitenedKernel, as_parts
+
+
+class EllipticalSliceKernel(WhitenedKernel):
+    """
+    Elliptical slice sampling (Murray, Adams and MacKay 2010): no tuning, no gradients.
+
+    It takes ``AugmentedVGP``, ``AugmentedSVGP`` and GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with
+    any likelihood. The state is v, or [v, ε] with inducing variables; ``f(state)`` is f at the
+    data. Hyperparameters are those that the model has when the kernel is made::
+
+        model = gpflow.models.VGP((X, Y), gpflow.kernels.RBF(), gpflow.likelihoods.Poisson())
+        kernel = EllipticalSliceKernel(model)
+        f = tfp.mcmc.sample_chain(
+            1_000,
+            kernel.initial_state(num_chains=4),
+            kernel=kernel,
+            trace_fn=lambda state, _: kernel.f(state),
+            seed=[0, 1],
+        ).trace
+    """
+
+    def __init__(self, model: AnyModel, data: RegressionData | None = None) -> None:
+        """
+        :param data: X [N, D], Y [N, P], all of them, for models with inducing variables.
+        :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
+        """
+        super().__init__(model, data)
+
+    def _inner(self, state: State) -> tfp.mcmc.TransitionKernel:
+        def prior(seed: Any) -> list[tf.Tensor]:
+            parts = as_parts(state)
+            seeds = tfp.random.split_seed(seed, n=len(parts), salt="elliptical_slice_prior")
+            return [normal(tf.shape(x), own) for x, own in zip(parts, seeds, strict=True)]
+
+        return tfp.experimental.mcmc.EllipticalSliceSampler(prior, self.log_likelihood)
+
+
+@dataclass(frozen=True)
+class EllipticalSlices:
+    """
+    Elliptical slices of f or u for :func:`~gpflow_aaci.sample_posterior`, without any tuning.
+
+    Models and likelihoods are those of :class:`EllipticalSliceKernel`; chains are drawn in one
+    batch. Hyperparameters are the model's.
+    """
+
+    def chains(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        seeds: Sequence[tf.Tensor],
+        num_burnin: int,
+        num_samples: int,
+    ) -> list[Generator[Draws, None, None]]:
+        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+        kernel = EllipticalSliceKernel(model, data)
+        rows = checked_rows(model, data)
+        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]

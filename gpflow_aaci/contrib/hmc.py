@@ -1,0 +1,115 @@
+"""Hamiltonian Monte Carlo of f or u, for likelihoods with an augmentation or without."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import RegressionData
+from gpflow.utilities import to_default_float
+
+from ..sampling.chains import Draws, batched_chains
+from ..sampling.latents import AnyModel, checked_rows
+from ..validation import check_count, check_positive
+from .whitened import State, WhitenedKernel
+
+_TUNED_PART = 0.8  # of the burn-in; the rest of it forgets the step sizes that were tried
+_ACCEPTANCE = 0.75  # that the step size is tuned for
+
+
+class HamiltonianKernel(WhitenedKernel):
+    """
+    Hamiltonian Monte Carlo on the whitened latents, its step size tuned by dual averaging.
+
+    Models, state and ``f(state)`` are those of :class:`EllipticalSliceKernel`; the likelihood must
+    have a gradient in f::
+
+        kernel = HamiltonianKernel(model, num_adaptation_steps=400)
+        f = tfp.mcmc.sample_chain(
+            1_000,
+            kernel.initial_state(num_chains=4),
+            kernel=kernel,
+            num_burnin_steps=500,
+            trace_fn=lambda state, _: kernel.f(state),
+            seed=[0, 1],
+        ).trace
+    """
+
+    def __init__(
+        self,
+        model: AnyModel,
+        data: RegressionData | None = None,
+        step_size: float = 0.1,
+        num_leapfrog_steps: int = 10,
+        num_adaptation_steps: int = 0,
+    ) -> None:
+        """
+        :param data: as in :class:`EllipticalSliceKernel`.
+        :param step_size: of every leapfrog, in standard deviations of the prior; where it is tuned,
+            the first one.
+        :param num_adaptation_steps: in which the step size is tuned, all of them in the burn-in.
+        :raises ValueError: as :class:`EllipticalSliceKernel`, and for numbers out of range.
+        """
+        _check_steps(step_size, num_leapfrog_steps)
+        check_count("num_adaptation_steps", num_adaptation_steps, 0)
+        super().__init__(
+            model,
+            data,
+            step_size=step_size,
+            num_leapfrog_steps=num_leapfrog_steps,
+            num_adaptation_steps=num_adaptation_steps,
+        )
+        self._hmc: tfp.mcmc.TransitionKernel = tfp.mcmc.HamiltonianMonteCarlo(
+            self._log_posterior, to_default_float(step_size), num_leapfrog_steps
+        )
+        if num_adaptation_steps:
+            self._hmc = tfp.mcmc.DualAveragingStepSizeAdaptation(
+                self._hmc, num_adaptation_steps, target_accept_prob=to_default_float(_ACCEPTANCE)
+            )
+
+    def _inner(self, state: State) -> tfp.mcmc.TransitionKernel:
+        return self._hmc
+
+    def _log_posterior(self, *parts: tf.Tensor) -> tf.Tensor:
+        squares = tf.add_n([tf.reduce_sum(tf.square(part), [-2, -1]) for part in parts])
+        return self.log_likelihood(*parts) - 0.5 * squares
+
+
+@dataclass(frozen=True)
+class HMC:
+    """
+    Hamiltonian Monte Carlo of f or u for :func:`~gpflow_aaci.sample_posterior`.
+
+    Models and likelihoods are those of :class:`HamiltonianKernel`; chains are drawn in one batch.
+    Hyperparameters are the model's. The step size is tuned in the first four fifths of the burn-in,
+    which should be some hundred draws.
+
+    :param step_size: the first one, in standard deviations of the prior.
+    :param num_leapfrog_steps: of every draw.
+    :raises ValueError: for numbers out of range.
+    """
+
+    step_size: float = 0.1
+    num_leapfrog_steps: int = 10
+
+    def __post_init__(self) -> None:
+        _check_steps(self.step_size, self.num_leapfrog_steps)
+
+    def chains(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        seeds: Sequence[tf.Tensor],
+        num_burnin: int,
+        num_samples: int,
+    ) -> list[Generator[Draws, None, None]]:
+        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+        num_tuned = int(_TUNED_PART * num_burnin)
+        kernel = HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
+        rows = checked_rows(model, data)
+        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]
+
+
+def _check_steps(step_size: float, num_leapfrog_steps: int) -> None:
+    check_positive("step_size", step_size)
+    check_count("num_leapfrog_steps", num_leapfrog_steps, 1)

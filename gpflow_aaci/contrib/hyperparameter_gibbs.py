@@ -1,0 +1,240 @@
+r"""
+Gibbs sweeps that sample the hyperparameters too, inducing points among them.
+
+There are three blocks, each with what is in the way integrated out:
+
+    likelihood's parameters | f  (ω integrated out: that is p(y|f)),  then ω | f;
+    kernel and mean function | ω  (f and u integrated out: given ω all is Gaussian);
+    Z | ω  (likewise),  then u, f | ω.
+
+The first two move by slices, the third by one step of HMC (:mod:`~gpflow_aaci.contrib.moves`).
+GPflow's parameters hold one value, so a sweep moves one chain.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import RegressionData
+
+from ..data import as_arrays
+from ..likelihoods import AugmentedLikelihood
+from ..models import AugmentedModel, AugmentedVGP
+from ..sampling.chains import DRAWS_AT_ONCE, Draws, of_y
+from ..sampling.conditionals import (
+    Observed,
+    f_given_omega,
+    f_given_v_omega,
+    log_evidence_given_omega,
+    log_sparse_evidence_given_omega,
+    prior_at_data,
+    pseudo_observations,
+    sparse_prior_at_data,
+    v_given_omega,
+)
+from ..sampling.gibbs import gibbs_kernel
+from ..sampling.latents import AnyModel, Rows, checked_rows, to_u
+from .moves import HamiltonianMove, slice_move, with_priors
+from .starts import Starts, sampled_parameters
+
+Latents = dict[str, tf.Tensor]  # "f" [1, N, L] and, of inducing variables, "u" [1, M, L]
+
+
+@dataclass(frozen=True)
+class HyperparameterGibbs:
+    """
+    Gibbs sampling of f, or of u, and of all trainable hyperparameters.
+
+    For :func:`~gpflow_aaci.sample_posterior` and for ``AugmentedVGP`` and ``AugmentedSVGP`` whose
+    latent GPs are independent given ω. Hyperparameters move with f and u integrated out where that
+    can be. They must have priors, Z too unless it is set not to be trainable: there is no default
+    (for Z, see :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, and f
+    without over-relaxation. The first chain begins at the model's values, the others at draws from
+    the priors. The draws join ``posterior`` by their names, and the model keeps its own values::
+
+        samples = sample_posterior(model, data, contrib.HyperparameterGibbs())
+
+    With 50 inducing points and a lengthscale for each of 5 inputs a sweep takes 0.04 s of one core
+    at 500 rows and 0.7 s at 5,000, after 9 s of compiling.
+    """
+
+    def chains(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        seeds: Sequence[tf.Tensor],
+        num_burnin: int,
+        num_samples: int,
+    ) -> list[Generator[Draws, None, None]]:
+        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+        sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
+        rows = checked_rows(model, data)
+        return _chains(sweep, model.likelihood, rows, seeds, num_burnin + num_samples)
+
+
+class GivenOmega(NamedTuple):
+    """The model once ω has made it Gaussian, at the current values of its parameters."""
+
+    log_evidence: Callable[[Observed], tf.Tensor]  # []
+    draw: Callable[[Observed, Any], Latents]
+
+
+class HyperparameterSweep:
+    """
+    A compiled sweep, (f [1, N, L], Y [N, P], seed) → latents, which moves the model's parameters.
+
+    :meth:`restart` begins a chain, :meth:`put_back` ends the last one.
+    """
+
+    def __init__(
+        self, model: AugmentedModel, data: RegressionData | None = None, num_tuned: int = 0
+    ) -> None:
+        """
+        :param num_tuned: sweeps of every chain in which the step of Z is tuned.
+        :raises ValueError: as :func:`sampled_parameters`, for a model without augmentation, for
+            parameters that the likelihood shares with the prior of f, and for latent GPs that ω
+            couples.
+        """
+        gibbs_kernel(model, data, 0.0)  # raises for what Gibbs sampling cannot take
+        if model.in_turn:
+            raise ValueError(
+                "hyperparameters can be sampled where the latent GPs are independent given ω. "
+                f"Found: {type(model.likelihood).__name__}."
+            )
+        self.parameters = sampled_parameters(model)
+        self._model, self._data = model, data
+        self._starts = Starts(model, self.parameters)
+        X, _ = as_arrays(model.expected_data, data).rows
+        likelihood = model.likelihood
+        of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
+        self._move_Z = HamiltonianMove(of_Z, num_tuned)
+        given = _full(model, X) if isinstance(model, AugmentedVGP) else _sparse(model, X)
+
+        def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Latents:
+            seeds = tfp.random.split_seed(seed, n=5, salt="hyperparameter_gibbs")
+            slice_move(
+                lambda: tf.reduce_sum(likelihood.log_prob(X, f[0], Y)), of_likelihood, seeds[0]
+            )
+            omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
+            observed = pseudo_observations(likelihood, X, omega, Y)
+            # The prior of Z may depend on the kernel's parameters (Determinantal).
+            slice_move(with_priors(lambda: given.log_evidence(observed), of_Z), of_prior, seeds[2])
+            self._move_Z(lambda: given.log_evidence(observed), seeds[3])
+            return given.draw(observed, seeds[4])
+
+        self._sweep = tf.function(sweep, autograph=False)
+
+    def __call__(self, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Latents:
+        latents: Latents = self._sweep(f, Y, seed)
+        return latents
+
+    def restart(self, seed: tf.Tensor, dispersed: bool) -> Latents:
+        """
+        Assign a chain's first parameters, and draw its first latents from the prior.
+
+        :param dispersed: as in :meth:`Starts.restart`.
+        """
+        seeds = tfp.random.split_seed(seed, n=2, salt="restart")
+        self._move_Z.restart()
+        self._starts.restart(seeds[1], dispersed)
+        kernel = gibbs_kernel(self._model, self._data, 0.0)
+        return kernel.latents(kernel.initial_state(1, seeds[0]))
+
+    def put_back(self) -> None:
+        """Give the model its own values back."""
+        self._starts.put_back()
+
+
+def _chains(
+    sweep: HyperparameterSweep,
+    likelihood: AugmentedLikelihood,
+    rows: Rows,
+    seeds: Sequence[tf.Tensor],
+    num_draws: int,
+) -> list[Generator[Draws, None, None]]:
+    """
+    One generator of [draw, 1, ...] for every chain; what they run is compiled once.
+
+    A chain gives the model its own parameters back when it is closed.
+    """
+    X, Y = rows
+
+    def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
+        return {**latents, **of_y(likelihood, X, latents["f"], Y, seed), **values}
+
+    def several(first: Latents, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        return tf.scan(
+            lambda last, seed: described(sweep(last["f"], Y, seed), seed),
+            seeds,
+            initializer=described(first, seeds[0]),
+        )
+
+    draws = tf.function(several, autograph=False, reduce_retracing=True)
+
+    def chain(number: int, seed: tf.Tensor) -> Generator[Draws, None, None]:
+        seeds = tfp.random.split_seed(seed, n=1 + num_draws)
+        try:
+            latents = sweep.restart(seeds[0], dispersed=number > 0)
+            for start in range(1, 1 + num_draws, DRAWS_AT_ONCE):
+                block = draws(latents, tf.stack(seeds[start : start + DRAWS_AT_ONCE]))
+                latents = {name: block[name][-1] for name in latents}
+                yield {name: value.numpy() for name, value in block.items()}
+        except tf.errors.InvalidArgumentError as error:
+            raise FloatingPointError(
+                f"A draw of the hyperparameters is beyond floating point: {error.message}"
+            ) from error
+        finally:
+            sweep.put_back()
+
+    return [chain(number, seed) for number, seed in enumerate(seeds)]
+
+
+def _blocks(
+    model: AugmentedModel, parameters: dict[str, Parameter]
+) -> tuple[list[Parameter], list[Parameter], list[Parameter]]:
+    """The parameters of the likelihood, of kernel and mean function, and of Z."""
+    of_likelihood = {id(p) for p in model.likelihood.parameters}
+    inducing = getattr(model, "inducing_variable", None)
+    of_Z = set() if inducing is None else {id(p) for p in inducing.parameters}
+    of_prior = {id(p) for part in (model.kernel, model.mean_function) for p in part.parameters}
+    both = [name for name, p in parameters.items() if id(p) in of_likelihood & (of_prior | of_Z)]
+    if both:
+        raise ValueError(
+            "hyperparameters to be sampled must belong to the likelihood, or to the kernel and the "
+            f"mean function, not to both. Found: {', '.join(both)}."
+        )
+    blocks: tuple[list[Parameter], list[Parameter], list[Parameter]] = [], [], []
+    for p in parameters.values():
+        blocks[0 if id(p) in of_likelihood else 2 if id(p) in of_Z else 1].append(p)
+    return blocks
+
+
+def _full(model: AugmentedVGP, X: tf.Tensor) -> GivenOmega:
+    def log_evidence(observed: Observed) -> tf.Tensor:
+        K = model.prior_covariance()[0]
+        return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
+
+    def draw(observed: Observed, seed: Any) -> Latents:
+        mean, deviation = f_given_omega(prior_at_data(model), observed, seed)
+        return {"f": mean + deviation}
+
+    return GivenOmega(log_evidence, draw)
+
+
+def _sparse(model: AugmentedModel, X: tf.Tensor) -> GivenOmega:
+    def log_evidence(observed: Observed) -> tf.Tensor:
+        return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
+
+    def draw(observed: Observed, seed: Any) -> Latents:
+        seeds = tfp.random.split_seed(seed, n=2, salt="sparse_draw")
+        prior = sparse_prior_at_data(model, X)
+        mean, deviation = v_given_omega(prior, observed, seeds[0])
+        v = mean + deviation
+        f = f_given_v_omega(prior, v, observed, seeds[1])
+        return {"f": f, "u": to_u(prior.chol, v)}
+
+    return GivenOmega(log_evidence, draw)

@@ -1,0 +1,102 @@
+"""Which hyperparameters are sampled, where their chains begin, and the model's own values again."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, PriorOn
+
+from ..sampling.latents import AnyModel, all_parameters, prior_covariance
+
+_TRIES = 20  # draws from the priors, of which the first within floating point is taken
+
+
+def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
+    """
+    The trainable parameters other than q's, by their names in the model.
+
+    :raises ValueError: where one has no prior (its posterior may not be proper) or a value that
+        its prior excludes, or there are none.
+    """
+    seen: set[int] = set()
+    found = {}
+    for name, parameter in all_parameters(model).items():
+        if parameter.trainable and id(parameter) not in seen:  # shared: several names, and one
+            seen.add(id(parameter))
+            found[name] = parameter
+    without = [name for name, parameter in found.items() if parameter.prior is None]
+    if without:
+        raise ValueError(
+            "hyperparameters can be sampled where every trainable one has a prior. Found none on: "
+            f"{', '.join(without)}. Set its .prior, or gpflow.set_trainable(..., False)."
+        )
+    if not found:
+        raise ValueError("hyperparameters to be sampled must be trainable. Found: none that is.")
+    for name, parameter in found.items():
+        log_prior = parameter.log_prior_density().numpy()
+        if not np.isfinite(log_prior):  # slices would look for its level for ever
+            raise ValueError(
+                f"{name} must have a value that its prior allows. Found: {parameter.numpy()}, "
+                f"of log-density {log_prior}."
+            )
+    return found
+
+
+class Starts:
+    """
+    The starts of chains in some parameters of a model.
+
+    It is made while these have the model's own values, and gives them back.
+    """
+
+    def __init__(self, model: AnyModel, parameters: Mapping[str, Parameter]) -> None:
+        self._model, self._parameters = model, list(parameters.values())
+        self._before = [p.unconstrained_variable.numpy() for p in self._parameters]
+
+    def put_back(self) -> None:
+        """Give the model its own values back."""
+        for parameter, value in zip(self._parameters, self._before, strict=True):
+            parameter.unconstrained_variable.assign(value)
+
+    def restart(self, seed: tf.Tensor, dispersed: bool) -> None:
+        """
+        Assign the model's own values or, if ``dispersed``, a draw from the priors.
+
+        A parameter whose prior knows its density alone keeps the model's own value, and so do all
+        parameters where none of a few draws is within floating point.
+        """
+        self.put_back()
+        for seed_of_try in tfp.random.split_seed(seed, n=_TRIES) if dispersed else []:
+            if self._drawn_from_priors(seed_of_try):
+                return
+            self.put_back()
+
+    def _drawn_from_priors(self, seed: tf.Tensor) -> bool:
+        """Assign a draw from the priors, and say whether it is within floating point."""
+        seeds = tfp.random.split_seed(seed, n=len(self._parameters))
+        for parameter, own_seed in zip(self._parameters, seeds, strict=True):
+            try:
+                value = drawn_from_prior(parameter, own_seed)
+            except NotImplementedError:
+                continue
+            parameter.unconstrained_variable.assign(value)
+            if not np.isfinite(value).all() or not np.isfinite(parameter.log_prior_density()):
+                return False
+        try:
+            chol = tf.linalg.cholesky(prior_covariance(self._model))
+        except tf.errors.InvalidArgumentError:
+            return False
+        return bool(np.isfinite(chol).all())
+
+
+def drawn_from_prior(parameter: Parameter, seed: tf.Tensor) -> AnyNDArray:
+    """A draw from its prior, as the unconstrained value."""
+    prior = parameter.prior
+    batch_rank = len(parameter.shape) - len(prior.event_shape)
+    full = tfp.distributions.BatchBroadcast(prior, to_shape=parameter.shape[:batch_rank])
+    value = tf.cast(full.sample(seed=seed), parameter.dtype)
+    if parameter.prior_on is PriorOn.CONSTRAINED and parameter.transform is not None:
+        value = parameter.transform.inverse(value)
+    return tf.ensure_shape(value, parameter.shape).numpy()
