@@ -1,7 +1,7 @@
 """GPflow's own likelihood objects as augmented ones that share the user's Parameters."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import gpflow
 import numpy as np
@@ -17,6 +17,8 @@ from .regression import Gaussian, StudentT
 from .switched import Switched
 from .tilted import TiltedLikelihood
 from .transformed import Scaled
+
+T = TypeVar("T", bound=AugmentedLikelihood)
 
 _AUGMENTED = (
     "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
@@ -46,40 +48,34 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
     """
     ``likelihood`` with an augmentation: itself, or the counterpart of GPflow's own object.
 
-    Parameters are shared: what trains the one trains the other. GPflow's ``StudentT`` keeps its
-    ``df`` fixed, as there. Its ``Bernoulli()`` becomes ``Probit``, whose probabilities are Φ(±f):
-    GPflow's ``inv_probit`` squeezes them into [0.001, 0.999]. A ``StudentT`` or ``Gaussian`` whose
-    scale is a ``Function`` of X becomes ``Scaled``, a ``SwitchedLikelihood`` ``Switched``.
+    Parameters are shared, and have the names they had: ``likelihood.scale`` is the user's own
+    object. GPflow's ``StudentT`` keeps its ``df`` fixed, as there. Its ``Bernoulli()`` becomes
+    ``Probit``, whose probabilities are Φ(±f): GPflow's ``inv_probit`` squeezes them into
+    [0.001, 0.999]. A ``StudentT`` or ``Gaussian`` whose scale is a ``Function`` of X becomes
+    ``Scaled``, a ``SwitchedLikelihood`` ``Switched``.
 
     :raises ValueError: where there is no augmentation; the message lists what has one.
     """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood
+    quadrature = getattr(likelihood, "quadrature", None)
     # Exact types: a subclass may have overridden anything.
     if type(likelihood) is gpflow.likelihoods.StudentT:
         if isinstance(likelihood.scale, Function):
-            unit = StudentT(1.0, quadrature=likelihood.quadrature)
-            del unit.df
-            gpflow.set_trainable(unit, False)
-            unit.df = likelihood.df
-            return Scaled(unit, likelihood, quadrature=likelihood.quadrature)
-        student_t = StudentT(likelihood.scale, quadrature=likelihood.quadrature)
-        del student_t.df  # first, or checkpoints would go on to look for the Parameter
-        student_t.df = likelihood.df
-        return student_t
+            unit = _with(StudentT(quadrature=quadrature), scale=1.0, df=likelihood.df)
+            return Scaled(unit, likelihood, quadrature=quadrature)
+        return _with(StudentT(likelihood.scale, quadrature=quadrature), df=likelihood.df)
     if type(likelihood) is gpflow.likelihoods.Gaussian:
-        if isinstance(likelihood.variance, Function) or isinstance(likelihood.scale, Function):
-            unit = Gaussian(1.0, quadrature=likelihood.quadrature)
-            gpflow.set_trainable(unit, False)
-            return Scaled(unit, likelihood, quadrature=likelihood.quadrature)
-        return Gaussian(
-            likelihood.variance, scale=likelihood.scale, quadrature=likelihood.quadrature
-        )
+        variance, scale = likelihood.variance, likelihood.scale
+        if isinstance(variance, Function) or isinstance(scale, Function):
+            unit = _with(Gaussian(quadrature=quadrature), variance=1.0)
+            return Scaled(unit, likelihood, quadrature=quadrature)
+        return Gaussian(variance, scale=scale, quadrature=quadrature)
     if type(likelihood) is gpflow.likelihoods.Bernoulli:
         if _is_link(likelihood.invlink, tf.sigmoid):
-            return Logistic(quadrature=likelihood.quadrature)
+            return Logistic(quadrature=quadrature)
         if any(_is_link(likelihood.invlink, probit) for probit in (inv_probit, _exact_probit)):
-            return Probit(quadrature=likelihood.quadrature)
+            return Probit(quadrature=quadrature)
         raise ValueError(
             "likelihood must have an augmentation. Found: Bernoulli with an invlink that is "
             "neither GPflow's default, the probit link, nor the logistic sigmoid. "
@@ -101,6 +97,14 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         f"likelihood must have an augmentation. Found: {type(likelihood).__name__}.{hint} "
         f"Accepted: {_AUGMENTED}."
     )
+
+
+def _with(likelihood: T, **values: Any) -> T:
+    """``likelihood`` with these values, which GPflow's own holds, in the place of Parameters."""
+    for name, value in values.items():
+        delattr(likelihood, name)  # first, or checkpoints would go on to look for the Parameter
+        setattr(likelihood, name, value)
+    return likelihood
 
 
 def _exact_probit(f: tf.Tensor) -> tf.Tensor:

@@ -9,6 +9,7 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
 from ..distributions import InverseGaussian
@@ -91,32 +92,36 @@ class Gaussian(ResidualLikelihood):
     def noise_variance(self) -> tf.Tensor:
         if self.variance is None:
             return tf.square(self.scale)
-        return tf.convert_to_tensor(self.variance)
+        return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
+
+    def _variance(self, dtype: tf.DType) -> tf.Tensor:
+        # A plain number where ``Scaled`` has this for its base.
+        return tf.cast(self.noise_variance(), dtype)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tfp.distributions.Normal(F, tf.sqrt(self.noise_variance())).sample(seed=seed)
+        return tfp.distributions.Normal(F, tf.sqrt(self._variance(F.dtype))).sample(seed=seed)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
-        return -0.5 * tf.math.log(2.0 * np.pi * self.noise_variance()) + tf.zeros_like(Y)
+        return -0.5 * tf.math.log(2.0 * np.pi * self._variance(Y.dtype)) + tf.zeros_like(Y)
 
     def log_phi(self, r: TensorType) -> tf.Tensor:
-        return -r / tf.cast(2.0 * self.noise_variance(), r.dtype)
+        return -r / (2.0 * self._variance(r.dtype))
 
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         """The constant 1/2σ²."""
-        return Deterministic(0.5 / tf.cast(self.noise_variance(), c.dtype) + tf.zeros_like(c))
+        return Deterministic(0.5 / self._variance(c.dtype) + tf.zeros_like(c))
 
     def scalar_log_density(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        variance = Fvar + self.noise_variance()
+        variance = Fvar + self._variance(Fvar.dtype)
         return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - Fmu) / variance)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return ndtr((Y - F) / tf.sqrt(self.noise_variance()))
+        return ndtr((Y - F) / tf.sqrt(self._variance(F.dtype)))
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return ndtr((Y - Fmu) / tf.sqrt(Fvar + self.noise_variance()))
+        return ndtr((Y - Fmu) / tf.sqrt(Fvar + self._variance(Fvar.dtype)))
 
     @inherit_check_shapes
     def _variational_expectations(
@@ -142,11 +147,15 @@ class StudentT(ResidualLikelihood):
         :raises ValueError: for values that are not positive and finite.
         """
         super().__init__(**kwargs)
-        self.scale = positive_parameter("StudentT", "scale", scale)
+        self.scale: Parameter | float = positive_parameter("StudentT", "scale", scale)
         self.df: Parameter | float = positive_parameter("StudentT", "df", df, above=1.0)
 
+    # Plain numbers where it was converted from GPflow's StudentT.
+
+    def _scale(self, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(to_default_float(self.scale), dtype)
+
     def _df(self, dtype: tf.DType) -> tf.Tensor:
-        # A plain number where it was converted from GPflow's StudentT.
         return tf.cast(to_default_float(self.df), dtype)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
@@ -155,18 +164,18 @@ class StudentT(ResidualLikelihood):
             tf.math.lgamma((df + 1.0) / 2.0)
             - tf.math.lgamma(df / 2.0)
             - 0.5 * tf.math.log(df * np.pi)
-            - tf.math.log(self.scale)
+            - tf.math.log(self._scale(Y.dtype))
         )
         return log_C + tf.zeros_like(Y)
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.square(Y / self.scale)
+        return tf.square(Y / self._scale(Y.dtype))
 
     def beta(self, Y: TensorType) -> tf.Tensor:
-        return 2.0 * Y / tf.square(self.scale)
+        return 2.0 * Y / tf.square(self._scale(Y.dtype))
 
     def gamma(self, Y: TensorType) -> tf.Tensor:
-        return 1.0 / tf.square(self.scale) + tf.zeros_like(Y)
+        return 1.0 / tf.square(self._scale(Y.dtype)) + tf.zeros_like(Y)
 
     def log_phi(self, r: TensorType) -> tf.Tensor:
         df = self._df(r.dtype)
@@ -179,19 +188,22 @@ class StudentT(ResidualLikelihood):
 
     def noise_variance(self) -> tf.Tensor:
         """σ²ν/(ν−2), infinite for ν ≤ 2."""
-        scale = tf.convert_to_tensor(self.scale)
+        scale = tf.convert_to_tensor(self.scale, dtype_hint=default_float())
         return student_t_variance(scale, self._df(scale.dtype))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tfp.distributions.StudentT(self._df(F.dtype), F, self.scale).sample(seed=seed)
+        return tfp.distributions.StudentT(self._df(F.dtype), F, self._scale(F.dtype)).sample(
+            seed=seed
+        )
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return student_t_cdf((Y - F) / self.scale, self._df(F.dtype))
+        return student_t_cdf((Y - F) / self._scale(F.dtype), self._df(F.dtype))
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return student_t_predictive_cdf(Y - Fmu, Fvar, self.scale, self._df(Fmu.dtype))
+        scale, df = self._scale(Fmu.dtype), self._df(Fmu.dtype)
+        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

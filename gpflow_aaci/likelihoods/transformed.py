@@ -11,9 +11,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ..validation import Check
 from .base import OutputwiseLikelihood, Site
+from .regression import Gaussian, StudentT
 from .tilted import TiltedLikelihood
 from .warps import Warp
 
@@ -109,27 +111,45 @@ class Scaled(TransformedLikelihood):
     Gaussian or Student-t noise whose scale is a function of X: what GPflow's own is converted to.
 
     p(y|f, x) = p_base(y/σ(x) | f/σ(x))/σ(x), the base having scale 1.
+
+    Its ``variance``, ``scale`` and ``df`` are those of GPflow's likelihood: the same objects, by
+    the same names. The base has no Parameters.
     """
 
     def __init__(
         self,
-        base: TiltedLikelihood,
+        base: Gaussian | StudentT,
         of_x: gpflow.likelihoods.Gaussian | gpflow.likelihoods.StudentT,
         **kwargs: Any,
     ) -> None:
         """
+        :param base: noise of scale 1.
         :param of_x: whose scale it is; its Parameters are shared.
         """
         super().__init__(**kwargs)
-        self.base, self.of_x = base, of_x
+        self.base = base
+        self.variance = getattr(of_x, "variance", None)
+        self.scale = of_x.scale
+        self.variance_lower_bound = getattr(of_x, "variance_lower_bound", None)
+        self.scale_lower_bound = of_x.scale_lower_bound
+
+    @property
+    def df(self) -> Any:
+        """ν of a Student-t base; a Gaussian one has none."""
+        return self.base.df
+
+    @df.setter
+    def df(self, value: Any) -> None:
+        self.base.df = value
 
     def unit(self, X: TensorType | None) -> tf.Tensor:
         """σ(x), [..., N, broadcast P]."""
         if X is None:
             raise ValueError("X must be given: the scale of the noise is a function of it.")
-        if isinstance(self.of_x, gpflow.likelihoods.Gaussian):
-            return tf.sqrt(self.of_x._variance(X))
-        return self.of_x._scale(X)
+        if self.variance is None:
+            return evaluate_parameter_or_function(self.scale, X, lower_bound=self.scale_lower_bound)
+        lowest = self.variance_lower_bound
+        return tf.sqrt(evaluate_parameter_or_function(self.variance, X, lower_bound=lowest))
 
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         return Y / self.unit(X)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -13,7 +14,7 @@ import tensorflow_probability as tfp
 from cases import AUGMENTED, Case, case_id, column
 from gpflow.likelihoods.utils import inv_probit
 
-from gpflow_aaci import likelihoods
+from gpflow_aaci import AugmentedSVGP, fit, likelihoods
 from gpflow_aaci.likelihoods import augmented
 
 Stock = gpflow.likelihoods.Likelihood
@@ -34,6 +35,23 @@ STOCK: dict[str, Callable[[], Stock]] = {
 every_stock = pytest.mark.parametrize("name", STOCK)
 
 
+def linear() -> gpflow.functions.Function:
+    return gpflow.functions.Linear(A=np.ones([1, 1]), b=np.ones([1]))
+
+
+OF_X: dict[str, Callable[[], Stock]] = {
+    "StudentT": lambda: gpflow.likelihoods.StudentT(scale=linear(), df=5.0),
+    "Gaussian-variance": lambda: gpflow.likelihoods.Gaussian(linear()),
+    "Gaussian-scale": lambda: gpflow.likelihoods.Gaussian(scale=linear()),
+}
+SWITCHED: dict[str, Callable[[], Stock]] = {
+    "SwitchedLikelihood": lambda: gpflow.likelihoods.SwitchedLikelihood(
+        [make() for make in STOCK.values()]
+    ),
+}
+CONVERTIBLE = STOCK | OF_X | SWITCHED
+
+
 def data(likelihood: Stock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """X, F, Y."""
     F = column(0.3, -1.2, 2.0, 0.0)
@@ -50,10 +68,10 @@ def test_an_augmented_likelihood_is_returned_itself(case: Case) -> None:
     assert augmented(likelihood) is likelihood
 
 
-@every_stock
+@pytest.mark.parametrize("name", CONVERTIBLE)
 def test_converted_shares_the_parameters(name: str) -> None:
-    """The same Parameter objects under the same names, so saving and training see one thing."""
-    stock = STOCK[name]()
+    """The same Parameter objects at the same paths, and no others."""
+    stock = CONVERTIBLE[name]()
     parameters = gpflow.utilities.parameter_dict(stock)
     ours = gpflow.utilities.parameter_dict(augmented(stock))
     assert list(ours) == list(parameters)
@@ -177,17 +195,6 @@ def test_what_has_no_augmentation_is_refused(stock: Stock) -> None:
         assert name in str(refusal.value).split("Accepted:")[1]
 
 
-def linear() -> gpflow.functions.Function:
-    return gpflow.functions.Linear(A=np.ones([1, 1]), b=np.ones([1]))
-
-
-OF_X: dict[str, Callable[[], Stock]] = {
-    "StudentT": lambda: gpflow.likelihoods.StudentT(scale=linear(), df=5.0),
-    "Gaussian-variance": lambda: gpflow.likelihoods.Gaussian(linear()),
-    "Gaussian-scale": lambda: gpflow.likelihoods.Gaussian(scale=linear()),
-}
-
-
 @pytest.mark.parametrize("name", OF_X)
 def test_noise_that_depends_on_x_is_gpflows(name: str) -> None:
     """Densities and moments; its Parameters are the user's, and the only trainable ones."""
@@ -205,6 +212,69 @@ def test_noise_that_depends_on_x_is_gpflows(name: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
     theirs = {id(parameter) for parameter in stock.trainable_parameters}
     assert {id(parameter) for parameter in converted.trainable_parameters} == theirs
+
+
+def test_noise_that_depends_on_x_is_assigned_to_as_gpflows() -> None:
+    """Another Function for the scale, another number for df, after the conversion."""
+    stock = OF_X["StudentT"]()
+    converted = augmented(stock)
+    assert converted.df == stock.df
+    for likelihood in (stock, converted):
+        likelihood.df = 7.0
+        likelihood.scale = gpflow.functions.Constant(0.3)
+    X, F, Y = column(0.0, 0.5), column(0.3, -1.2), column(0.5, -3.0)
+    np.testing.assert_allclose(converted.log_prob(X, F, Y), stock.log_prob(X, F, Y), rtol=1e-12)
+    assert list(gpflow.utilities.parameter_dict(converted)) == [".scale.c"]
+
+
+@pytest.mark.parametrize("name", OF_X)
+def test_noise_that_depends_on_x_is_copied_and_restored(name: str, tmp_path: Path) -> None:
+    """By ``deepcopy``, which shares nothing, by a checkpoint, and frozen as float32."""
+    trained, restored = augmented(OF_X[name]()), augmented(OF_X[name]())
+    for parameter in trained.trainable_parameters:
+        parameter.assign(1.7 * parameter.numpy())
+    saved = tf.train.Checkpoint(likelihood=trained).save(tmp_path / "likelihood")
+    tf.train.Checkpoint(likelihood=restored).restore(saved).assert_consumed()
+    copied = gpflow.utilities.deepcopy(trained)
+    X, F, Y = column(0.0, 0.5), column(0.3, -1.2), column(0.5, -3.0)
+    expected = trained.log_prob(X, F, Y).numpy()
+    frozen = gpflow.utilities.freeze_as_float32(trained)
+    for parameter in trained.trainable_parameters:
+        parameter.assign(9.0 * parameter.numpy())
+    for likelihood in (restored, copied):
+        np.testing.assert_allclose(likelihood.log_prob(X, F, Y), expected, rtol=1e-12)
+    X, F, Y = (tf.cast(part, tf.float32) for part in (X, F, Y))
+    found = frozen.predict_log_density(X, F, tf.ones_like(F), Y)
+    assert found.dtype == tf.float32
+    np.testing.assert_allclose(frozen.log_prob(X, F, Y), expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_slope_of_the_noise_is_fixed_and_freed_by_its_own_path() -> None:
+    """GPflow's notebook on varying noise, in two stages, and the end of its test_linear_noise."""
+    rng = np.random.default_rng(20220630)
+    X = rng.random((100, 1))
+    Y = np.sin(5.0 * X) + (0.7 - 0.7 * X) * rng.standard_normal((100, 1))
+    model = AugmentedSVGP(
+        gpflow.kernels.RBF(lengthscales=0.2),
+        gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear(A=[[0.0]], b=[0.5])),
+        gpflow.inducing_variables.InducingPoints(np.linspace(0.0, 1.0, 10)[:, None]),
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    assert {".likelihood.scale.A", ".likelihood.scale.b"} == {
+        path for path in gpflow.utilities.parameter_dict(model) if "likelihood" in path
+    }
+    noise = model.likelihood.scale
+    gpflow.set_trainable(model.likelihood.scale.A, False)
+    fit(model, (X, Y), progress=False)
+    assert noise.A.numpy() == 0.0
+    assert noise.b.numpy() != 0.5
+    after_first = float(model.standard_elbo((X, Y)))
+    gpflow.set_trainable(model.likelihood.scale.A, True)
+    fit(model, (X, Y), progress=False)
+    assert model.standard_elbo((X, Y)) > after_first + 5.0
+    np.testing.assert_allclose(noise.A, -0.7, atol=0.1)
+    np.testing.assert_allclose(noise.b, 0.7, atol=0.1)
 
 
 def test_parts_of_a_switched_likelihood_share_their_parameters() -> None:
