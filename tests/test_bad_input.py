@@ -15,6 +15,7 @@ from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingV
 from gpflow.kernels import (
     LinearCoregionalization,
     Matern32,
+    Matern52,
     SeparateIndependent,
     SharedIndependent,
     SquaredExponential,
@@ -455,12 +456,31 @@ def test_parameters_of_likelihoods_that_are_none(make: Callable[[], Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    "kernel", [SharedIndependent(Matern32(), 2), SeparateIndependent([Matern32(), Matern32()])]
+    "kernel", [SharedIndependent(Matern32(), 2), SeparateIndependent([Matern32(), Matern52()])]
 )
-def test_multioutput_kernel_with_plain_inducing_points(data: Batch, kernel: Any) -> None:
-    for inducing in (data[0][:M], InducingPoints(data[0][:M])):
-        with pytest.raises(ValueError, match=r"inducing_variable.*SharedIndependentInducing"):
-            AugmentedSVGP(kernel, likelihoods.Laplace(), inducing, num_latent_gps=2)
+def test_plain_inducing_points_are_shared_under_a_multi_output_kernel(
+    data: Batch, kernel: Any
+) -> None:
+    X, Y = data[0], np.hstack([data[1], -data[1]])
+    Z = X[:M].copy()
+    shared = SharedIndependentInducingVariables(InducingPoints(Z))
+    models = [
+        AugmentedSVGP(kernel, likelihoods.Laplace(), points, num_latent_gps=2, num_data=len(X))
+        for points in (shared, InducingPoints(Z), Z)
+    ]
+    for model in models:
+        AugmentedNaturalGradient(0.5).minimize(model, (X, Y))
+    for model in models[1:]:
+        assert float(model.elbo((X, Y))) == float(models[0].elbo((X, Y)))
+        np.testing.assert_array_equal(model.predict_f(X), models[0].predict_f(X))
+
+
+def test_inducing_patches_under_a_multi_output_kernel_are_refused() -> None:
+    patches = gpflow.inducing_variables.InducingPatches(np.zeros([M, 4]))
+    with pytest.raises(ValueError, match=r"inducing_variable must be points.*InducingPatches"):
+        AugmentedSVGP(
+            SharedIndependent(Matern32(), 2), likelihoods.Laplace(), patches, num_latent_gps=2
+        )
 
 
 @pytest.mark.parametrize(

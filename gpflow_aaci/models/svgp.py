@@ -47,9 +47,11 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         AugmentedNaturalGradient(step_size=1.0).minimize(model, (X, Y))
 
     Kernels: single-output ones, or ``SharedIndependent``, ``SeparateIndependent`` and
-    ``LinearCoregionalization`` with
-    ``SharedIndependentInducingVariables``/``SeparateIndependentInducingVariables``. The latent GPs
-    that the last one mixes, and those of a likelihood that couples them, are stepped in turn.
+    ``LinearCoregionalization`` with points that the latent GPs share,
+    ``SharedIndependentInducingVariables`` or ``SeparateIndependentInducingVariables``. The latent
+    GPs that the last kernel mixes, and those of a likelihood that couples them, are stepped in
+    turn. (GPflow's SVGP takes plain points under a multi-output kernel for one q(u) of all outputs
+    jointly, which needs a ``q_mu`` [M P, 1] given; that model is not offered.)
     """
 
     likelihood: AugmentedLikelihood
@@ -86,7 +88,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
                 "q_diag must be False: the closed-form update needs a full covariance. Found: True."
             )
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
-        _check_kernel(kernel, inducing_variable)
+        inducing_variable = _shared_points(kernel, inducing_variable)
         super().__init__(
             kernel,
             likelihood,
@@ -132,26 +134,33 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         return (K if len(K.shape) == 3 else K[None]), k_diag(self.kernel, X)
 
 
-def _check_kernel(kernel: Kernel, inducing_variable: InducingVariables) -> None:
-    """Inducing variables must be of latent GPs that are independent a priori: K_ZZ is [L, M, M]."""
+def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> InducingVariables:
+    """
+    The inducing variables of latent GPs that are independent a priori: K_ZZ is [L, M, M].
+
+    Under a multi-output kernel, plain points are shared by the latent GPs.
+
+    :raises ValueError: for another multi-output kernel, and other inducing variables under one.
+    """
     if not isinstance(kernel, MultioutputKernel):
-        return
+        return inducing_variable
     if not isinstance(kernel, SharedIndependent | SeparateIndependent | LinearCoregionalization):
         raise ValueError(
             "kernel must be a single-output kernel, SharedIndependent, SeparateIndependent or "
             f"LinearCoregionalization. Found: {type(kernel).__name__}."
         )
+    if type(inducing_variable) is InducingPoints:
+        return SharedIndependentInducingVariables(inducing_variable)
     if not isinstance(
         inducing_variable,
         SharedIndependentInducingVariables | SeparateIndependentInducingVariables,
     ):
         raise ValueError(
-            "inducing_variable must be a SharedIndependentInducingVariables or "
-            f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel, such as "
-            "SharedIndependentInducingVariables(InducingPoints(Z)). (Plain points are GPflow's way "
-            "to one q of all outputs jointly, q_mu [M P, 1], which is not offered here.) "
+            "inducing_variable must be points, a SharedIndependentInducingVariables or a "
+            f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel. "
             f"Found: {type(inducing_variable).__name__}."
         )
+    return inducing_variable
 
 
 def _input_dim(inducing_variable: InducingVariables) -> int | None:
