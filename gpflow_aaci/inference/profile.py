@@ -9,7 +9,6 @@ for each chunk and pass: memory is O(chunk · M) for any number of rows.
 """
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from ..identity import digest
 from ..models import AugmentedModel, local
 from ..workers import is_single, num_workers, over_devices, sum_over_workers, together
 from .bound_gradient import bound_gradient, log_prior_gradient
+from .compiled import Compiled, CompiledFunction, Maker
 from .newton import NEWTON, CouplingAt, Maximum, SumsAt, coupling_for, maximise, sums_for
 
 
@@ -60,22 +60,31 @@ class Profile:
             sought then is of v = q_mu + q_sqrt w. Without gradients: of ``maximise`` alone.
         """
         self._log = log or PassLog()
-        graphs = _Graphs(model, variables, product_dtype, from_q)
+        self._compiled = Compiled(model, variables)
         self._variables, self._precision = variables, str(product_dtype)
         self._strategy = model.strategy
-        self.tracing_seconds = 0.0
         self._in_turn, self._couples = model.in_turn, model.couples
         M, L = model.q_mu.shape
         X, Y, number = _spec(None, model.input_dim), _spec(None, model.num_observed), _spec()
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
-        self._evaluate = self._compiled(graphs.evaluation, X, Y, number, q, number, count)
-        self._maximise = self._compiled(graphs.maximum, X, Y, number, q, number, count)
-        self._chunk_worth = self._of_rows(graphs.worth, X, Y, q)
-        self._chunk_sums = self._of_rows(graphs.sums, X, Y, q)
-        self._chunk_safe_sums = self._of_rows(graphs.sums, X, Y, q, count)
-        self._chunk_coupling = self._of_rows(graphs.coupling, X, Y, q)
-        self._chunk_gradient = self._of_rows(graphs.gradient, X, Y, number, q)
-        self._prior = self._compiled(graphs.log_prior)
+
+        def compiled(maker: Maker, name: str, *signature: Any) -> CompiledFunction:
+            settings = name, product_dtype, from_q
+            return self._compiled.function(maker, *settings, signature=signature)
+
+        self._evaluate = compiled(_of_model, "evaluation", X, Y, number, q, number, count)
+        self._maximise = compiled(_of_model, "maximum", X, Y, number, q, number, count)
+        self._chunk_worth = compiled(_of_rows, "worth", X, Y, q)
+        self._chunk_sums = compiled(_of_rows, "sums", X, Y, q)
+        self._chunk_safe_sums = compiled(_of_rows, "sums", X, Y, q, count)
+        self._chunk_coupling = compiled(_of_rows, "coupling", X, Y, q)
+        self._chunk_gradient = compiled(_of_rows, "gradient", X, Y, number, q)
+        self._prior = compiled(_of_model, "log_prior")
+
+    @property
+    def tracing_seconds(self) -> float:
+        """What tracing has taken; 0 where all had been compiled for a model of this structure."""
+        return self._compiled.tracing_seconds
 
     def trace(self, data: Data) -> None:
         """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
@@ -161,22 +170,28 @@ class Profile:
 
         return self._log(of, a_pass)
 
-    def _of_rows(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
-        """Of a sum over rows, which devices share."""
-        if is_single(self._strategy):
-            return self._compiled(function, *signature)
 
-        def shared(X: tf.Tensor, Y: tf.Tensor, *rest: Any) -> list[tf.Tensor]:
-            of_rows = over_devices(self._strategy, lambda X, Y: function(X, Y, *rest))
-            return of_rows(X, Y)
+def _of_model(
+    model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
+) -> Callable[..., Any]:
+    """The function of that name of :class:`_Graphs`."""
+    function: Callable[..., Any] = getattr(_Graphs(model, variables, *settings), name)
+    return function
 
-        return self._compiled(shared, *signature)
 
-    def _compiled(self, function: Callable[..., Any], *signature: Any) -> "_Lazy":
-        def count(seconds: float) -> None:
-            self.tracing_seconds += seconds
+def _of_rows(
+    model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
+) -> Callable[..., Any]:
+    """The same of a sum over rows, which devices share."""
+    function = _of_model(model, variables, name, *settings)
+    if is_single(model.strategy):
+        return function
 
-        return _Lazy(tf.function(function, input_signature=signature, autograph=False), count)
+    def shared(X: tf.Tensor, Y: tf.Tensor, *rest: Any) -> list[tf.Tensor]:
+        of_rows = over_devices(model.strategy, lambda X, Y: function(X, Y, *rest))
+        return of_rows(X, Y)
+
+    return shared
 
 
 class _Graphs(NamedTuple):
@@ -271,24 +286,6 @@ class _Graphs(NamedTuple):
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return log_prior_gradient(self.model, self.variables)
-
-
-class _Lazy:
-    """A compiled function that is traced at its first call, and says how long that took."""
-
-    def __init__(self, function: Any, count: Callable[[float], None]) -> None:
-        self._function, self._count, self._is_traced = function, count, False
-
-    def trace(self) -> None:
-        if not self._is_traced:
-            began = time.perf_counter()
-            self._function.get_concrete_function()
-            self._count(time.perf_counter() - began)
-            self._is_traced = True
-
-    def __call__(self, *args: Any) -> Any:
-        self.trace()
-        return self._function(*args)
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:
