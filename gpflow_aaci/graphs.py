@@ -80,11 +80,11 @@ def _free_with_its_graphs(name: str) -> None:
     entry = listed.get(name)
     gradient = entry.get("type") if isinstance(entry, dict) else None
     graphs = {id(graph): graph for graph in _graphs_of(gradient)}
-    if not graphs:
+    if entry is None or gradient is None or not graphs:
         return
     for graph in graphs.values():
         graph.add_to_collection(_COLLECTION, gradient)
-    held = weakref.ref(gradient, lambda _: listed.pop(name, None))
+    held: Callable[[], Any] = weakref.ref(gradient, lambda _: listed.pop(name, None))
     entry["type"] = lambda op, *upstream: held()(op, *upstream)
 
 

@@ -52,12 +52,12 @@ def structure_of(model: AugmentedModel) -> Structure | None:
     try:
         walk.visit(config())  # jitter, float and integer types
         walk.visit_model(model)
-    except _UnknownState:
+    except _UnknownStateError:
         return None
     return Structure(tuple(walk.constants), walk.values)
 
 
-class _UnknownState(Exception):
+class _UnknownStateError(Exception):
     """What an object does may depend on something that is not among its parts."""
 
 
@@ -106,17 +106,17 @@ class _Walk:
 
     def _visit_variable(self, variable: tf.Variable) -> None:
         if isinstance(variable, tf.distribute.DistributedValues):
-            raise _UnknownState
+            raise _UnknownStateError
         shape = None if variable.shape.rank is None else tuple(variable.shape)
         self._note(_known_type(variable), variable.dtype, shape, variable.trainable)
         self.values.append(variable)
 
     def _visit_array(self, array: Any) -> None:
         if tf.is_symbolic_tensor(array):
-            raise _UnknownState
+            raise _UnknownStateError
         value = np.ascontiguousarray(array)
         if value.dtype.hasobject:
-            raise _UnknownState
+            raise _UnknownStateError
         sha256 = hashlib.sha256(value.tobytes()).digest()
         self._note(_known_type(array), value.dtype.str, np.shape(array), sha256)
 
@@ -153,7 +153,7 @@ class _Walk:
         self._met[id(thing)] = len(self._met), thing
         return False
 
-    def _note(self, *constants: Hashable) -> None:
+    def _note(self, *constants: Any) -> None:
         self.constants.extend(constants)
 
 
@@ -161,7 +161,7 @@ def _settings(thing: Any) -> dict[str, Any]:
     """All attributes of an object, in the order of their names."""
     slots = [name for base in type(thing).__mro__ for name in vars(base).get("__slots__", ())]
     if not isinstance(getattr(thing, "__dict__", None), dict) or set(slots) - {"__weakref__"}:
-        raise _UnknownState
+        raise _UnknownStateError
     return {
         name: value
         for name, value in sorted(vars(thing).items())
@@ -174,7 +174,7 @@ def _known_type(thing: Any) -> type:
 
 
 def _checked(thing: Any) -> Any:
-    """A class or function that a trusted module has under its name; a local one may hold a state."""
+    """A class or function of a trusted module that is found there, and so is not made in a call."""
     module = getattr(thing, "__module__", None) or "numpy"  # a ufunc's is not told
     found = sys.modules.get(module) if module.partition(".")[0] in _TRUSTED else None
     for name in (
@@ -182,5 +182,5 @@ def _checked(thing: Any) -> Any:
     ):
         found = getattr(found, name, None)
     if found is not thing:
-        raise _UnknownState
+        raise _UnknownStateError
     return thing

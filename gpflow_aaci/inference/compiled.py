@@ -90,10 +90,14 @@ class Compiled:
             return
         constants, values = self._structure
         at = tuple(_position(variable, values) for variable in self._own.variables)
-        twin = _POOL.take((constants, at)) or _copied(self._own.model, at)
+        twin = _POOL.take((constants, at)) or _copied(self._own.model, constants, at)
+        if twin is None:
+            self._structure = None
+            yield self._own
+            return
         try:
             for own, value in zip(twin.values, values, strict=True):
-                own.assign(value, read_value=False)
+                _assign(own, value)
             yield twin
         finally:
             _POOL.give_back((constants, at), twin)
@@ -156,8 +160,15 @@ def _shared_structure(model: AugmentedModel) -> Structure | None:
     return structure if numbers <= _MOST_NUMBERS else None
 
 
-def _copied(model: AugmentedModel, at: Sequence[int]) -> _Twin:
-    """A twin of ``model``, whose ``values`` number ``at`` are the variables of its functions."""
+def _copied(
+    model: AugmentedModel, constants: Sequence[Hashable], at: Sequence[int]
+) -> _Twin | None:
+    """
+    A twin of ``model``; none where some part of it is not copied as it is.
+
+    :param constants: of its structure.
+    :param at: which of its values are the variables of its functions.
+    """
     twin = copy.deepcopy(model)
     if isinstance(twin, AugmentedVGP):  # its data are values, too
         twin.data = tuple(
@@ -165,9 +176,17 @@ def _copied(model: AugmentedModel, at: Sequence[int]) -> _Twin:
             for part in twin.data
         )
     structure = structure_of(twin)
-    assert structure is not None  # as that of ``model`` is known
+    if structure is None or structure.constants != constants:
+        return None
     values = structure.values
     return _Twin(twin, [values[number] for number in at], values, {})
+
+
+def _assign(own: tf.Variable, value: TensorType) -> None:
+    """``own.assign(value)``, in a third of the time; tapes that are open do not see it."""
+    if isinstance(value, tf.Variable):
+        value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+    tf.raw_ops.AssignVariableOp(resource=own.handle, value=value)
 
 
 def _position(variable: tf.Variable, values: Sequence[TensorType]) -> int:

@@ -8,6 +8,7 @@ from gpflow.base import RegressionData
 from gpflow.utilities import to_default_float
 
 from ..data import Batches
+from ..graphs import compiled
 from ..models import AugmentedModel
 from ..models.bounds import TermOf
 from ..workers import num_workers, sum_over_workers
@@ -25,8 +26,8 @@ def evaluators(
     def test_loss() -> tf.Tensor:
         return -tf.reduce_sum(model.predict_log_density(test_data))
 
-    watched = tf.function(on_watched_rows, autograph=False)
-    loss = tf.function(test_loss, autograph=False)
+    watched = compiled(on_watched_rows)
+    loss = compiled(test_loss)
     rows_here = 0 if test_data is None else len(test_data[0])
     strategy = model.strategy
     if num_workers(strategy) > 1:

@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Likelihood
 
+from ..graphs import compiled
 from ..likelihoods import AugmentedLikelihood
 from .hyperparameters import HyperparameterSweep, Latents
 from .whitened import pointwise_log_prob
@@ -47,7 +48,6 @@ def all_at_once(
     state = kernel.initial_state(num_chains, seeds[0])
     results = kernel.bootstrap_results(state)
 
-    @tf.function(autograph=False, reduce_retracing=True)
     def draw(
         state: Any, results: Any, number: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Any, Any, dict[str, tf.Tensor]]:
@@ -65,9 +65,10 @@ def all_at_once(
         last = tf.nest.map_structure(lambda s: s[-1], run.all_states)
         return last, run.final_kernel_results, traced
 
+    compiled_draw = compiled(draw, reduce_retracing=True)
     for block, block_seed in enumerate(seeds[1:]):
         number = min(_DRAWS_AT_ONCE, total - block * _DRAWS_AT_ONCE)
-        state, results, traced = draw(state, results, tf.constant(number), block_seed)
+        state, results, traced = compiled_draw(state, results, tf.constant(number), block_seed)
         yield {name: value.numpy() for name, value in traced.items()}
 
 
@@ -100,7 +101,7 @@ def one_after_the_other(
             initializer=described(first, seeds[0]),
         )
 
-    draws = tf.function(several, autograph=False, reduce_retracing=True)
+    draws = compiled(several, reduce_retracing=True)
 
     def chain(number: int, seed: tf.Tensor) -> Generator[Draws, None, None]:
         seeds = tfp.random.split_seed(seed, n=1 + total)

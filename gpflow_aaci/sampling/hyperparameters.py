@@ -21,6 +21,7 @@ from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.utilities import parameter_dict
 
+from ..graphs import compiled
 from ..models import AugmentedModel, AugmentedVGP
 from .conditionals import (
     Observed,
@@ -131,7 +132,7 @@ class HyperparameterSweep:
             self._move_Z(lambda: given.log_evidence(observed), seeds[3])
             return given.draw(observed, seeds[4]), omega
 
-        self._sweep = tf.function(sweep, autograph=False)
+        self._sweep = compiled(sweep)
 
     def __call__(self, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tuple[Latents, Any]:
         latents, omega = self._sweep(f, Y, seed)

@@ -19,6 +19,7 @@ from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
+from ..graphs import compiled
 from ..validation import check_count, check_one_of
 from .conditionals import f_mean, of_each_latent
 from .moves import with_gradient, with_priors
@@ -106,7 +107,7 @@ class StochasticChains:
             return tf.scan(one, seeds, initializer=(state, results, self._named(state)))
 
         self._kernel = kernel
-        self._several = tf.function(several, autograph=False, reduce_retracing=True)
+        self._several = compiled(several, reduce_retracing=True)
 
     def _named(self, state: list[tf.Tensor]) -> dict[str, tf.Tensor]:
         for parameter, value in zip(self._moved, state, strict=True):
