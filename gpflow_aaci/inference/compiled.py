@@ -20,7 +20,7 @@ from ..graphs import compiled
 from ..models import AugmentedModel, AugmentedVGP
 from ..structure import Structure, structure_of
 
-_MOST_TWINS = 16  # that are not in use: a grid search over as many structures, at 10 MB of graphs
+_MOST_TWINS = 8  # that are not in use, at some 25 MB of graphs each
 _MOST_NUMBERS = 2_000_000  # of a model with a twin: fits of a larger one take longer than tracing
 
 Maker = Callable[..., Callable[..., Any]]
