@@ -16,6 +16,7 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 import gpflow_aaci
+from gpflow_aaci.inference.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
 
 from . import methods
@@ -195,6 +196,7 @@ class _Run:
 def _run_one(
     config: Convergence, setting: Setting, start: Start, seed: int
 ) -> list[dict[str, Any]]:
+    forget_compiled()  # every run traces its own, so that all are measured alike
     if setting.kind in _WHOLE:
         is_ours = setting.kind != "scipy"
         run = _Run(config, start, methods.make_model(start, is_ours, setting.likelihood))

@@ -30,6 +30,7 @@ from gpflow.monitor import (
 from .algebra.terms import augmented, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
+from .graphs import compiled
 from .models import AugmentedModel, check_model
 from .plots import COLOURS, inducing_inputs, limits
 
@@ -62,7 +63,7 @@ class BoundsToTensorBoard(ToTensorBoard):
         :raises ValueError: for another model, or bad data.
         """
         self.model, self.args = model, _checked_arguments(model, data)
-        self._compiled = tf.function(self._bounds, autograph=False)
+        self._compiled = compiled(self._bounds)
         super().__init__(log_dir)
 
     def _bounds(self) -> dict[str, tf.Tensor]:
@@ -118,7 +119,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
                 "model must have a likelihood of one ω per output. Found: "
                 f"{type(model.likelihood).__name__}."
             )
-        self._compiled = tf.function(self._auxiliary, autograph=False)
+        self._compiled = compiled(self._auxiliary)
         super().__init__(log_dir)
 
     def _auxiliary(self) -> dict[str, tf.Tensor]:
@@ -144,7 +145,7 @@ class HeldOutToTensorBoard(ToTensorBoard):
         check_pair("test_data", test_data)
         self.model = model
         self.test_data = checked_rows(model.expected_data, test_data)
-        self._compiled = tf.function(self._nll, autograph=False)
+        self._compiled = compiled(self._nll)
         super().__init__(log_dir)
 
     def _nll(self) -> tf.Tensor:

@@ -26,15 +26,27 @@ def weighted(X: tf.Tensor, Y: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tens
     return {"of X": weight * tf.reduce_sum(X, 0), "of Y": tf.reduce_sum(Y**2)}
 
 
+class Traced:
+    """A compiled function that counts how often it is traced."""
+
+    def __init__(self, calls: list[int]) -> None:
+        def counted(X: tf.Tensor, Y: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
+            calls.append(1)
+            return weighted(X, Y, weight)
+
+        shapes = [None, 2], [None, 1], []
+        specs = [tf.TensorSpec(shape, tf.float64) for shape in shapes]
+        self._function = tf.function(counted, input_signature=specs, autograph=False)
+
+    def trace(self) -> dict[str, tf.TensorSpec]:
+        return self._function.get_concrete_function().structured_outputs
+
+    def __call__(self, *args: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self._function(*args)
+
+
 def summand(calls: list[int]) -> Summand:
-    specs = [tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64)]
-
-    def counted(X: tf.Tensor, Y: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
-        calls.append(1)
-        return weighted(X, Y, weight)
-
-    number = tf.TensorSpec([], tf.float64)
-    return Summand(counted, [*specs, number], "counted", ONE_PROCESS, [], lambda seconds: None)
+    return Summand(Traced(calls), "counted")
 
 
 def streamed(num_data: float | None, *rows: AnyNDArray) -> Data:

@@ -21,6 +21,7 @@ from gpflow import Parameter
 from gpflow.base import RegressionData
 
 from ..data import as_arrays
+from ..graphs import compiled
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedVGP
 from ..sampling.chains import DRAWS_AT_ONCE, Draws, of_y
@@ -125,7 +126,7 @@ class HyperparameterSweep:
             self._move_Z(lambda: given.log_evidence(observed), seeds[3])
             return given.draw(observed, seeds[4])
 
-        self._sweep = tf.function(sweep, autograph=False)
+        self._sweep = compiled(sweep)
 
     def __call__(self, f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Latents:
         latents: Latents = self._sweep(f, Y, seed)
@@ -173,7 +174,7 @@ def _chains(
             initializer=described(first, seeds[0]),
         )
 
-    draws = tf.function(several, autograph=False, reduce_retracing=True)
+    draws = compiled(several, reduce_retracing=True)
 
     def chain(number: int, seed: tf.Tensor) -> Generator[Draws, None, None]:
         seeds = tfp.random.split_seed(seed, n=1 + num_draws)

@@ -22,6 +22,7 @@ from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
+from ..graphs import compiled
 from ..sampling.chains import Draws
 from ..sampling.conditionals import f_mean, of_each_latent
 from ..sampling.latents import (
@@ -160,7 +161,7 @@ class _Chains:
             return tf.scan(one, seeds, initializer=(state, results, self._named(state)))
 
         self._kernel = kernel
-        self._several = tf.function(several, autograph=False, reduce_retracing=True)
+        self._several = compiled(several, reduce_retracing=True)
 
     def _target(self, *values: tf.Tensor, seed: Any) -> tf.Tensor:
         """An unbiased estimate of the log-density of the unconstrained values, []."""

@@ -8,6 +8,7 @@ them; ``summand`` a compiled function to be summed; ``passes`` a log of sums; ``
 datasets of files.
 """
 
+from ..workers import over_devices
 from .batches import Batches
 from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
 from .door import StepData, as_arrays, as_data, check_step_data
@@ -22,13 +23,12 @@ from .expected import (
 from .parquet import from_parquet
 from .passes import PassLog
 from .rows import Arrays, Data
-from .summand import Compiled, Summand
+from .summand import Summand
 
 __all__ = [
     "CHUNK",
     "Arrays",
     "Batches",
-    "Compiled",
     "Data",
     "Expected",
     "PassLog",
@@ -45,6 +45,7 @@ __all__ = [
     "from_parquet",
     "is_endless",
     "over_batches",
+    "over_devices",
     "refuse_if_distributed",
     "refuse_where_kept",
     "untuned",

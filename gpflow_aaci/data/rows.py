@@ -64,7 +64,7 @@ class Data(abc.ABC):
         """num_data / rows []: what multiplies a sum over the rows."""
         return to_default_float(self.num_data) / to_default_float(self.num_rows)
 
-    def sum(self, function: Callable[..., Any], *args: Any) -> Any:
+    def sum(self, function: Callable[..., Any] | Summand, *args: Any) -> Any:
         """
         num_data/rows · Σ function(X, Y, *args), over all rows of all workers.
 
@@ -89,7 +89,7 @@ class Data(abc.ABC):
         scale = self.scale
         return [scale * part for part in sum_over_workers(self.strategy, sums)]
 
-    def mean(self, function: Callable[..., Any], *args: Any) -> Any:
+    def mean(self, function: Callable[..., Any] | Summand, *args: Any) -> Any:
         """The mean over all rows of what ``function`` sums."""
         num_data = to_default_float(self.num_data)
         return tf.nest.map_structure(lambda part: part / num_data, self.sum(function, *args))
@@ -106,7 +106,7 @@ class Data(abc.ABC):
         mark = 1 if is_alone else 1 + int(digest(identity)[:12], 16)
 
         def a_pass() -> list[tf.Tensor]:
-            return tf.nest.flatten(self._pass(lambda X, Y: summand(X, Y, *args), mark))
+            return tf.nest.flatten(self._pass(lambda X, Y: summand.function(X, Y, *args), mark))
 
         return summand.packed(self.log(identity, a_pass))
 

@@ -22,10 +22,11 @@ from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import standard
-from ..data import Arrays, Compiled, Data, Summand
+from ..data import Arrays, Data, Summand, over_devices
 from ..mirrored import local
 from ..models import AugmentedModel
 from .bound_gradient import bound_gradient, log_prior_gradient, recorded
+from .compiled import Compiled, CompiledFunction, Maker
 from .newton import Maximum, Sums, coupling_sum, maximise, newton_sums, safer_sums
 
 
@@ -53,33 +54,41 @@ class Profile:
         :param from_q: whether the model's q(v) takes the place of the prior: the q(w) that is
             sought then is of v = q_mu + q_sqrt w. For ``maximise`` alone, which has no gradients.
         """
-        self.tracing_seconds = 0.0
-        self._in_turn = model.in_turn
-        rows = _OfRows(model, variables, product_dtype, from_q)
+        self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
         M, L = model.q_mu.shape
         expected = model.expected_data
         X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
 
-        def summand(function: Callable[..., Any], *args: Any) -> Summand:
-            name = f"{function.__name__} {product_dtype}"
-            how = model.strategy, variables, self._add_seconds
-            return Summand(function, [X, Y, *args], name, *how)
+        def compiled(maker: Maker, name: str, *signature: Any) -> CompiledFunction:
+            settings = name, product_dtype, from_q
+            return self._compiled.function(maker, *settings, signature=signature)
 
-        whole = [X, Y, _spec(), q, _spec(), count]
-        self._evaluate = Compiled(rows.evaluation, whole, self._add_seconds)
-        self._maximise = Compiled(rows.maximum, whole, self._add_seconds)
-        self._log_prior = Compiled(rows.log_prior, [], self._add_seconds)
-        self._worth, self._gradient = summand(rows.worth, q), summand(rows.gradient, q)
-        self._newton, self._safer = summand(rows.newton, q), summand(rows.safer, q, count)
-        self._coupling = summand(rows.coupling, q) if model.couples else None
+        def summand(name: str, *args: Any) -> Summand:
+            function = compiled(_of_chunk, name, X, Y, *args)
+            return Summand(function, f"{name} {product_dtype}", variables)
+
+        whole = X, Y, _spec(), q, _spec(), count
+        self._evaluate = compiled(_of_model, "evaluation", *whole)
+        self._maximise = compiled(_of_model, "maximum", *whole)
+        self._log_prior = compiled(_of_model, "log_prior")
+        self._worth, self._gradient = summand("worth", q), summand("gradient", q)
+        self._newton, self._safer = summand("newton", q), summand("safer", q, count)
+        self._coupling = summand("coupling", q) if model.couples else None
+
+    @property
+    def tracing_seconds(self) -> float:
+        """What tracing has taken; 0 where all had been compiled for a model of this structure."""
+        return self._compiled.tracing_seconds
 
     def trace(self, data: Data) -> None:
         """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
-        of_chunks = [self._newton, self._gradient, *([self._coupling] if self._coupling else [])]
-        functions: list[Compiled] = [*of_chunks] if data.only_chunk is None else [self._evaluate]
-        for function in functions:
-            function.trace()
+        if data.only_chunk is not None:
+            self._evaluate.trace()
+            return
+        for summand in (self._newton, self._gradient, self._coupling):
+            if summand is not None:
+                summand.function.trace()
 
     def evaluate(
         self, data: Data, q: Gaussian, least_gain: float, max_steps: int = 20
@@ -118,11 +127,28 @@ class Profile:
             None if coupling is None else lambda q: data.sum(coupling, q),
         )
 
-    def _add_seconds(self, seconds: float) -> None:
-        self.tracing_seconds += seconds
+
+def _of_model(
+    model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
+) -> Callable[..., Any]:
+    """The method of that name of :class:`_Functions`."""
+    function: Callable[..., Any] = getattr(_Functions(model, variables, *settings), name)
+    return function
 
 
-class _OfRows(NamedTuple):
+def _of_chunk(
+    model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
+) -> Callable[..., Any]:
+    """The same of a sum over the rows of a chunk, which devices share."""
+    function = _of_model(model, variables, name, *settings)
+
+    def shared(X: tf.Tensor, Y: tf.Tensor, *args: Any) -> Any:
+        return over_devices(model.strategy, lambda X, Y: function(X, Y, *args))(X, Y)
+
+    return shared
+
+
+class _Functions(NamedTuple):
     """What is compiled: functions of some rows, at the model's hyperparameters."""
 
     model: AugmentedModel

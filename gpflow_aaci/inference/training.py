@@ -24,6 +24,7 @@ from ..checkpoints import (
     save_checkpoint,
 )
 from ..data import Batches, Rows, as_data, check_pair, checked_rows
+from ..graphs import compiled
 from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
@@ -211,15 +212,14 @@ def _compiled_step(
     model: AugmentedModel, optimizer: Stepper, batches: Batches
 ) -> Callable[[RegressionData | None], object]:
     if not batches.is_shared:
-        step = tf.function(optimizer.minimize, autograph=False, reduce_retracing=True)
+        step = compiled(optimizer.minimize, reduce_retracing=True)
         return lambda batch: step(model, batch, num_data=batches.num_data)
     # Traced once, whatever the batches: collectives of one tracing belong together.
     columns = model.input_dim, model.num_observed
     specs = [tf.TensorSpec([None, number], default_float()) for number in columns]
-    of_rows = tf.function(
+    of_rows = compiled(
         lambda X, Y: optimizer.minimize(model, (X, Y), num_data=batches.num_data),
         input_signature=specs,
-        autograph=False,
     )
 
     def of_batch(batch: RegressionData | None) -> object:

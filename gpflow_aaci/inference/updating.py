@@ -7,7 +7,7 @@ maximum. In w, u = E u + chol(Cov u) w under q, that is the usual problem with w
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..identity import facts
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
 from ..validation import check_count
+from .compiled import Compiled
 from .moving import move, new_points
 from .profile import Profile
 
@@ -74,7 +75,7 @@ def update(
     ``fit_collapsed``, ``polish``, ``train`` and the optimizers begin with the prior and not with
     what q knows, and so need all the rows again.
 
-    Compiled once for a model and any number of rows.
+    Compiled once for any number of rows, and for all models of one structure.
 
     :param data: X [N, D], Y [N, P] of the new rows, as arrays or frames; or a ``tf.data.Dataset``
         of such batches, one pass over them.
@@ -155,23 +156,31 @@ def _count(model: AugmentedSVGP, rows: int, has_learnt: bool) -> None:
 # ---- compiled functions ----
 
 
-class _Compiled(NamedTuple):
+class _Functions(NamedTuple):
     profile: Profile
     of_u: Callable[[Gaussian], Gaussian]  # q(w) → the q(u) that it makes of the model's
+
+
+class _OfOne(NamedTuple):
+    """Functions that are compiled for one model, as it was then."""
+
+    functions: _Functions
     settings: dict[str, str]  # of the model, all that is a constant to the graphs
     variables: list[tf.Variable]  # that they read
 
 
 # Each holds its model by a weak reference, or neither would ever be freed.
-_COMPILED: "weakref.WeakKeyDictionary[AugmentedSVGP, _Compiled]" = weakref.WeakKeyDictionary()
+_OF_ONE: "weakref.WeakKeyDictionary[AugmentedSVGP, _OfOne]" = weakref.WeakKeyDictionary()
 
 
-def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Compiled:
-    """Made anew where parts of the model have been replaced since."""
+def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Functions:
+    """Of all models of this structure; or of this one, anew where parts have been replaced."""
+    if Compiled(model).is_shared:
+        return _functions(model)
     learnt = [path.removeprefix(".") for path in parameter_dict(model)]
     settings = facts(model, without=[*learnt, "num_data"])
     settings |= {"default": f"{default_float()} {default_jitter()!r}"}
-    known = _COMPILED.get(model)
+    known = _OF_ONE.get(model)
     is_same = (
         known is not None
         and known.settings == settings
@@ -179,17 +188,24 @@ def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Compiled:
         and all(a is b for a, b in zip(known.variables, variables, strict=True))
     )
     if known is None or not is_same:
-        proxy = cast(AugmentedSVGP, weakref.proxy(model))
-        profile = Profile(proxy, [], from_q=True)
-        known = _COMPILED[model] = _Compiled(profile, _of_u(proxy), settings, variables)
-    return known
+        functions = _functions(cast(AugmentedSVGP, weakref.proxy(model)))
+        known = _OF_ONE[model] = _OfOne(functions, settings, variables)
+    return known.functions
 
 
-def _of_u(model: AugmentedSVGP) -> Callable[[Gaussian], Gaussian]:
+def _functions(model: AugmentedSVGP) -> _Functions:
+    M, L = model.q_mu.shape
+    q = Gaussian(tf.TensorSpec([M, L], default_float()), tf.TensorSpec([L, M, M], default_float()))
+    return _Functions(
+        Profile(model, [], from_q=True), Compiled(model).function(_of_u, signature=[q])
+    )
+
+
+def _of_u(model: AugmentedSVGP, variables: Sequence[tf.Variable]) -> Callable[[Gaussian], Gaussian]:
     def of_u(q: Gaussian) -> Gaussian:
         chol = model.whitening()
         past = model.whitened_q(chol)
         mu, sqrt = unwhiten(*q, past.sqrt)
         return model.stored_q(Gaussian(past.mu + mu, sqrt), chol)
 
-    return tf.function(of_u, autograph=False)
+    return of_u

@@ -7,6 +7,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..data import Batches, as_data
+from ..graphs import compiled
 from ..models import AugmentedModel
 from ..models.bounds import TermOf
 
@@ -35,4 +36,4 @@ def evaluators(
 
     if batches.is_shared:
         return objective, nll
-    return tf.function(objective, autograph=False), tf.function(nll, autograph=False)
+    return compiled(objective), compiled(nll)

@@ -20,8 +20,6 @@ from .outputwise import OutputwiseLikelihood
 
 T = TypeVar("T", bound=AugmentedLikelihood)
 
-T = TypeVar("T", bound=AugmentedLikelihood)
-
 _AUGMENTED = (
     "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
     "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, "

@@ -24,6 +24,7 @@ from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import parameter_dict, to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
+from ..graphs import compiled
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..progress import progress_bar
 from ..sampling.latents import AnyModel, FullGP, new_rows, project_at
@@ -176,7 +177,6 @@ def conditionals(
             )
     moving = {key: parameter for key, parameter in parameters.items() if key not in fixed}
 
-    @tf.function(autograph=False, reduce_retracing=True)
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         chol, A, unexplained, prior_mean = project_at(model, X)
         if is_full:
@@ -190,6 +190,7 @@ def conditionals(
             return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
         return mean, tf.transpose(unexplained)
 
+    compiled_conditional = compiled(conditional, reduce_retracing=True)
     at_once = 1 if moving else _DRAWS_AT_ONCE
     with restored([p.unconstrained_variable for p in parameters.values()]):
         for key, value in fixed.items():
@@ -199,7 +200,7 @@ def conditionals(
                 for key, parameter in moving.items():
                     parameter.assign(draws[key][start])
                 values = draws[name][start : start + at_once]
-                yield conditional(tf.constant(values, default_float()))
+                yield compiled_conditional(tf.constant(values, default_float()))
                 bar.update(len(values))
 
 

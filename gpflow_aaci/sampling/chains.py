@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.likelihoods import Likelihood
 
+from ..graphs import compiled
 from ..likelihoods import AugmentedLikelihood
 from .latents import AnyModel, Rows, pointwise_log_prob
 
@@ -74,7 +75,6 @@ def batched_chains(
     state = kernel.initial_state(len(seeds), block_seeds[0])
     results = kernel.bootstrap_results(state)
 
-    @tf.function(autograph=False, reduce_retracing=True)
     def draw(
         state: Any, results: Any, number: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Any, Any, dict[str, tf.Tensor]]:
@@ -92,9 +92,10 @@ def batched_chains(
         last = tf.nest.map_structure(lambda s: s[-1], run.all_states)
         return last, run.final_kernel_results, traced
 
+    compiled_draw = compiled(draw, reduce_retracing=True)
     for block, block_seed in enumerate(block_seeds[1:]):
         number = min(DRAWS_AT_ONCE, num_draws - block * DRAWS_AT_ONCE)
-        state, results, traced = draw(state, results, tf.constant(number), block_seed)
+        state, results, traced = compiled_draw(state, results, tf.constant(number), block_seed)
         yield {name: value.numpy() for name, value in traced.items()}
 
 

@@ -1,0 +1,193 @@
+"""
+Functions of a model, compiled once for all models of its structure.
+
+A compiled function reads the variables of the model that it was traced with. So that other models
+can use it, that one is a *twin*: a copy which belongs to no user. Every call first gives the twin
+the values of the caller's model. Threads that call at the same time have a twin each.
+"""
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..graphs import compiled
+from ..models import AugmentedModel, AugmentedVGP
+from ..structure import Structure, structure_of
+
+_MOST_TWINS = 8  # that are not in use, at some 25 MB of graphs each
+_MOST_NUMBERS = 2_000_000  # of a model with a twin: fits of a larger one take longer than tracing
+
+Maker = Callable[..., Callable[..., Any]]
+"""(model, variables, *settings) → the function that is to be compiled."""
+
+
+class _Twin(NamedTuple):
+    model: AugmentedModel
+    variables: list[tf.Variable]  # in which functions of the model are differentiated
+    values: list[TensorType]  # all that another model of the structure may have other values of
+    functions: dict[Any, Any]  # compiled: by maker, settings and signature
+
+
+class Compiled:
+    """Compiled functions of a model, shared by all models of its structure, where that is known."""
+
+    def __init__(self, model: AugmentedModel, variables: Sequence[tf.Variable] = ()) -> None:
+        """
+        :param variables: some of the model's, in which functions of it are differentiated.
+        """
+        self._own = _Twin(model, list(variables), [], {})
+        self._structure = _shared_structure(model)
+        self.tracing_seconds = 0.0  # of all calls from here
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other models of the same structure use the same functions."""
+        return self._structure is not None
+
+    def function(
+        self, maker: Maker, *settings: Hashable, signature: Sequence[Any] = ()
+    ) -> "CompiledFunction":
+        """
+        ``maker(model, variables, *settings)``, compiled.
+
+        :param maker: a function of a module, so that it holds no model.
+        :param signature: the ``input_signature`` of ``tf.function``.
+        """
+        return CompiledFunction(self, maker, settings, signature)
+
+    def call(self, name: tuple[Maker, Any, Any], *args: Any) -> Any:
+        """The function of that maker, settings and signature, traced if it has never been."""
+        with self._twin() as twin:
+            return self._function(twin, name)(*args)
+
+    def trace(self, name: tuple[Maker, Any, Any]) -> Any:
+        """Trace that function, if it has never been; what it returns, as specifications."""
+        with self._twin() as twin:
+            return self._function(twin, name).get_concrete_function().structured_outputs
+
+    def _function(self, twin: _Twin, name: tuple[Maker, Any, Any]) -> Any:
+        if name not in twin.functions:
+            began = time.perf_counter()
+            maker, settings, signature = name
+            made = maker(twin.model, twin.variables, *settings)
+            function = compiled(made, input_signature=signature)
+            function.get_concrete_function()
+            twin.functions[name] = function
+            self.tracing_seconds += time.perf_counter() - began
+        return twin.functions[name]
+
+    @contextmanager
+    def _twin(self) -> Iterator[_Twin]:
+        """One that nobody else uses meanwhile, with the model's values; or the model itself."""
+        if self._structure is None:
+            yield self._own
+            return
+        constants, values = self._structure
+        at = tuple(_position(variable, values) for variable in self._own.variables)
+        twin = _POOL.take((constants, at)) or _copied(self._own.model, constants, at)
+        if twin is None:
+            self._structure = None
+            yield self._own
+            return
+        try:
+            for own, value in zip(twin.values, values, strict=True):
+                _assign(own, value)
+            yield twin
+        finally:
+            _POOL.give_back((constants, at), twin)
+
+
+class CompiledFunction:
+    """A function of a model that is traced when it is first called."""
+
+    def __init__(
+        self, owner: Compiled, maker: Maker, settings: Sequence[Hashable], signature: Sequence[Any]
+    ) -> None:
+        self._owner, self._name = owner, (maker, tuple(settings), tuple(signature))
+
+    def trace(self) -> Any:
+        """Trace it now, unless that has been done; what it returns, as specifications."""
+        return self._owner.trace(self._name)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._owner.call(self._name, *args)
+
+
+class _Pool:
+    """Twins that are not in use, the one that was used last at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._twins: list[tuple[Hashable, _Twin]] = []
+
+    def take(self, key: Hashable) -> _Twin | None:
+        with self._lock:
+            for number in reversed(range(len(self._twins))):
+                if self._twins[number][0] == key:
+                    return self._twins.pop(number)[1]
+        return None
+
+    def give_back(self, key: Hashable, twin: _Twin) -> None:
+        with self._lock:
+            self._twins.append((key, twin))
+            del self._twins[:-_MOST_TWINS]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._twins.clear()
+
+
+_POOL = _Pool()
+
+
+def forget_compiled() -> None:
+    """Free all compiled functions that are shared; the next fit compiles its own again."""
+    _POOL.clear()
+
+
+def _shared_structure(model: AugmentedModel) -> Structure | None:
+    """None for a model whose functions are its own."""
+    structure = structure_of(model)
+    if structure is None:
+        return None
+    numbers = sum(value.shape.num_elements() or 0 for value in structure.values)
+    return structure if numbers <= _MOST_NUMBERS else None
+
+
+def _copied(
+    model: AugmentedModel, constants: Sequence[Hashable], at: Sequence[int]
+) -> _Twin | None:
+    """
+    A twin of ``model``; none where some part of it is not copied as it is.
+
+    :param constants: of its structure.
+    :param at: which of its values are the variables of its functions.
+    """
+    twin = copy.deepcopy(model)
+    if isinstance(twin, AugmentedVGP):  # its data are values, too
+        twin.data = tuple(
+            part if isinstance(part, tf.Variable) else tf.Variable(part, trainable=False)
+            for part in twin.data
+        )
+    structure = structure_of(twin)
+    if structure is None or structure.constants != constants:
+        return None
+    values = structure.values
+    return _Twin(twin, [values[number] for number in at], values, {})
+
+
+def _assign(own: tf.Variable, value: TensorType) -> None:
+    """``own.assign(value)``, in a third of the time; tapes that are open do not see it."""
+    if isinstance(value, tf.Variable):
+        value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+    tf.raw_ops.AssignVariableOp(resource=own.handle, value=value)
+
+
+def _position(variable: tf.Variable, values: Sequence[TensorType]) -> int:
+    return next(number for number, value in enumerate(values) if value is variable)
