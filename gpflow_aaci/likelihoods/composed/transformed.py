@@ -92,9 +92,8 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_p = self.base.predictive_log_density(
-            X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y)
-        )
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        log_p = self.base.predictive_log_density(X, *marginals, self.in_base(X, Y))
         return log_p + self.log_slope(X, Y)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -103,8 +102,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        return self.base._predict_cdf(X, *marginals, self.in_base(X, Y))
+        return self.base._predict_cdf(X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y))
 
     def _f_in_base(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType
