@@ -16,7 +16,8 @@ from gpflow.utilities.parameter_or_function import evaluate_parameter_or_functio
 from ...validation import Check
 from ..base import Site
 from ..integrals.nodes import whole_line
-from ..noise import Gaussian, StudentT
+from ..noise.residual import Gaussian
+from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
 from ..warps import Warp
 
