@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kullback_leiblers import gauss_kl
 
-from gpflow_aaci.likelihoods.classes import BinaryLikelihood, signs
+from gpflow_aaci.likelihoods.classes.binary import BinaryLikelihood, signs
 
 from .config import Problem
 from .datasets import Array, Split

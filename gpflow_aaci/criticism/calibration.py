@@ -8,7 +8,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_arrays, check_batches, check_pair, checked_rows, over_batches
 from ..likelihoods import AugmentedLikelihood, BinaryLikelihood, Binomial, Switched
-from ..likelihoods.classes import signs
+from ..likelihoods.classes.binary import signs
 from ..models import AugmentedModel, check_model
 from ..predictions import predict_y_cdf
 

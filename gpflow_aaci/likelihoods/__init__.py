@@ -2,33 +2,20 @@
 
 from . import warps
 from .base import AugmentedLikelihood
-from .classes import BayesianSVM, BinaryLikelihood, Logistic, LogisticSoftmax, Probit
-from .composed import (
-    KernelNoise,
-    NoiseMixture,
-    NoiseProduct,
-    Scaled,
-    Switched,
-    TransformedLikelihood,
-    Warped,
-)
+from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
+from .classes.softmax import LogisticSoftmax
+from .composed.kernel_noise import KernelNoise
+from .composed.mixtures import NoiseMixture, NoiseProduct
+from .composed.switched import Switched
+from .composed.transformed import Scaled, TransformedLikelihood, Warped
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial, Poisson
 from .heteroscedastic import HeteroscedasticGaussian
-from .noise import (
-    AsymmetricLaplace,
-    Cauchy,
-    Gaussian,
-    GeneralizedGaussian,
-    Laplace,
-    LogisticNoise,
-    Matern,
-    Matern32,
-    Matern52,
-    MultivariateStudentT,
-    ResidualLikelihood,
-    StudentT,
-)
+from .noise.generalized_gaussian import GeneralizedGaussian
+from .noise.laplace import AsymmetricLaplace, Laplace
+from .noise.matern import Matern, Matern32, Matern52
+from .noise.residual import Gaussian, LogisticNoise, ResidualLikelihood
+from .noise.student_t import Cauchy, MultivariateStudentT, StudentT
 from .super_gaussian import SuperGaussianLikelihood
 
 __all__ = [

@@ -12,10 +12,11 @@ from gpflow.likelihoods.utils import inv_probit
 
 from ..special import log_ndtr
 from .base import AugmentedLikelihood
-from .classes import Logistic, Probit
+from .classes.binary import Logistic, Probit
 from .composed.switched import Switched
 from .composed.transformed import Scaled
-from .noise import Gaussian, StudentT
+from .noise.residual import Gaussian
+from .noise.student_t import StudentT
 from .outputwise import OutputwiseLikelihood
 
 T = TypeVar("T", bound=AugmentedLikelihood)

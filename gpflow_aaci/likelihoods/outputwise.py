@@ -12,6 +12,8 @@ from gpflow.likelihoods import ScalarLikelihood
 from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
 from gpflow.quadrature import NDiagGHQuadrature
 
+from ..distributions.parameters import check_parameter, parameters_of_one_dtype
+from ..validation import require
 from .base import UNDEFINED, AugmentedLikelihood
 from .integrals.quadrature import expectation, lifted, log_expectation, mean_over_panels
 
@@ -81,6 +83,19 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         name = "_conditional_variance(X, F)"
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, name))
+
+
+def checked_c(c: TensorType, *, zero_too: bool) -> tf.Tensor:
+    """
+    The c [...] of a law of ω, as a tensor.
+
+    :raises ValueError: unless it is finite and positive, or 0 where that is accepted too.
+    """
+    c = parameters_of_one_dtype(c=c)["c"]
+    accepted = tf.math.is_finite(c) & ((c >= 0.0) if zero_too else (c > 0.0))
+    wording = f"finite and {'non-negative' if zero_too else 'positive'}"
+    with tf.control_dependencies([require([check_parameter("tilted", "c", c, accepted, wording)])]):
+        return tf.identity(c)
 
 
 def is_gpflows_default(quadrature: Any) -> bool:

@@ -13,11 +13,9 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..distributions import TiltedDistribution
-from ..distributions.parameters import check_parameter, parameters_of_one_dtype
-from ..validation import require
 from .base import Site
 from .integrals.quadrature import expectation, safe_sqrt
-from .outputwise import OutputwiseLikelihood
+from .outputwise import OutputwiseLikelihood, checked_c
 
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
@@ -194,11 +192,7 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         :param Y: needed where φ depends on y.
         :raises ValueError: for c outside of that.
         """
-        c = parameters_of_one_dtype(c=c)["c"]
-        accepted = tf.math.is_finite(c) & (c >= 0.0)
-        check = check_parameter("tilted", "c", c, accepted, "finite and non-negative")
-        with tf.control_dependencies([require([check])]):
-            return self._tilted(tf.identity(c), Y)
+        return self._tilted(checked_c(c, zero_too=True), Y)
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """From log φ alone; override it where there is a closed form."""

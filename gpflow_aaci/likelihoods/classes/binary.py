@@ -11,17 +11,16 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
 from ...distributions import InverseGaussian, PolyaGamma, PositiveNormal
-from ...distributions.parameters import check_parameter, parameters_of_one_dtype
 from ...special import (
     log_half_normal_transform,
     log_ndtr,
     log_sech_sqrt,
     positive_normal_mean,
 )
-from ...validation import Check, require
+from ...validation import Check
 from ..base import Site, as_float
 from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
-from ..outputwise import OutputwiseLikelihood
+from ..outputwise import OutputwiseLikelihood, checked_c
 from ..super_gaussian import SuperGaussianLikelihood
 
 
@@ -233,11 +232,7 @@ class Probit(BinaryLikelihood):
         :param c: [...], finite and positive.
         :raises ValueError: for c outside of that.
         """
-        c = parameters_of_one_dtype(c=c)["c"]
-        accepted = tf.math.is_finite(c) & (c > 0.0)
-        check = check_parameter("tilted", "c", c, accepted, "finite and positive")
-        with tf.control_dependencies([require([check])]):
-            return PositiveNormal(tf.math.log(c))
+        return PositiveNormal(tf.math.log(checked_c(c, zero_too=False)))
 
     def aux_full_conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """e^{y f}."""

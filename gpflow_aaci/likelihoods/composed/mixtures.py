@@ -13,8 +13,7 @@ from gpflow.config import default_float
 from ...distributions.mixture import TiltedMixture, TiltedSum
 from ...special import log_mixture
 from ..integrals.even_densities import LogPhi
-from ..noise import ResidualLikelihood
-from ..noise.residual import Deterministic
+from ..noise.residual import Deterministic, ResidualLikelihood
 from ..parameters import simplex_parameter
 from ..super_gaussian import SuperGaussianLikelihood
 from .numerical_noise import NumericalNoise

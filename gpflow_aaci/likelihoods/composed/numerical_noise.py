@@ -14,7 +14,7 @@ from ..integrals.even_densities import (
     log_integral,
     tail_share,
 )
-from ..noise import ResidualLikelihood
+from ..noise.residual import ResidualLikelihood
 
 
 class NumericalNoise(ResidualLikelihood, abc.ABC):

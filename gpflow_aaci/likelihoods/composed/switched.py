@@ -16,6 +16,16 @@ from ..outputwise import OutputwiseLikelihood
 _STAND_IN = 1.0  # a y that every likelihood knows, for data that are another's
 
 
+def _of_own_part(name: str) -> Any:
+    """The method ``name(X, *marginals, Y)`` of the part that each datum is of."""
+
+    def method(self: "Switched", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
+        *marginals, Y = marginals_and_Y
+        return self._taken(lambda part, y: getattr(part, name)(X, *marginals, y), Y)
+
+    return method
+
+
 class Switched(OutputwiseLikelihood):
     """
     GPflow's ``SwitchedLikelihood`` of parts that have an augmentation.
@@ -50,15 +60,20 @@ class Switched(OutputwiseLikelihood):
             taken = tf.nest.map_structure(partial(tf.where, is_own), of(part, y), taken)
         return taken
 
-    def pointwise_bound(
+    pointwise_bound = _of_own_part("pointwise_bound")
+    bound_slopes = _of_own_part("bound_slopes")
+    pointwise_log_prob = _of_own_part("pointwise_log_prob")
+    predictive_log_density = _of_own_part("predictive_log_density")
+    _cdf = _of_own_part("_cdf")
+    _predict_cdf = _of_own_part("_predict_cdf")
+
+    def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return self._taken(lambda part, y: part.pointwise_bound(X, Fmu, Fvar, y), Y)
-
-    def bound_slopes(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._taken(lambda part, y: part.bound_slopes(X, Fmu, Fvar, y), Y)
+        """The sums over columns [..., N, 1], each by the quadrature that its part was given."""
+        return self._taken(
+            lambda part, y: part._variational_expectations(X, Fmu, Fvar, y)[..., None], Y
+        )
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
@@ -90,22 +105,6 @@ class Switched(OutputwiseLikelihood):
         omegas = iter(auxiliary[f"omega_{k}"] for k in range(len(self.likelihoods)))
         return self._taken(lambda part, y: part.site(X, next(omegas), y), Y)
 
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._taken(lambda part, y: part.pointwise_log_prob(X, F, y), Y)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """The sums over columns [..., N, 1], each by the quadrature that its part was given."""
-        return self._taken(
-            lambda part, y: part._variational_expectations(X, Fmu, Fvar, y)[..., None], Y
-        )
-
-    def predictive_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self._taken(lambda part, y: part.predictive_log_density(X, Fmu, Fvar, y), Y)
-
     @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -117,14 +116,6 @@ class Switched(OutputwiseLikelihood):
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._taken(lambda part, y: part._cdf(X, F, y), Y)
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self._taken(lambda part, y: part._predict_cdf(X, Fmu, Fvar, y), Y)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(

@@ -16,7 +16,8 @@ from gpflow.utilities.parameter_or_function import evaluate_parameter_or_functio
 from ...validation import Check
 from ..base import Site
 from ..integrals.nodes import whole_line
-from ..noise import Gaussian, StudentT
+from ..noise.residual import Gaussian
+from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
 from ..warps import Warp
 
@@ -92,9 +93,8 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_p = self.base.predictive_log_density(
-            X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y)
-        )
+        marginals = self._f_in_base(X, Fmu, Fvar)
+        log_p = self.base.predictive_log_density(X, *marginals, self.in_base(X, Y))
         return log_p + self.log_slope(X, Y)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -103,8 +103,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        return self.base._predict_cdf(X, *marginals, self.in_base(X, Y))
+        return self.base._predict_cdf(X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y))
 
     def _f_in_base(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType

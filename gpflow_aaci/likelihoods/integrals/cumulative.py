@@ -11,7 +11,8 @@ from .nodes import half_line
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 """log p(y|f) as a function of y."""
 
-_NODES, _WEIGHTS = half_line(step=1.0 / 8.0)
+# No further than 5e44 widths: where the width is 1e80, the square of that is still a number.
+_NODES, _WEIGHTS = half_line(step=1.0 / 8.0, lowest=-4.0, highest=5.0)
 
 
 def cdf_from_density(
