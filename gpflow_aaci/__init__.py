@@ -20,7 +20,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
 ``inference.climb``                   its ascent in the hyperparameters, on ever more rows
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
-``inference.front_door``              ``fit``, which chooses; ``inference.advice``: what it warns of
+``inference.fit``                     ``fit``, which chooses; ``inference.advice``: what it warns of
 ``inference.updating``                ``update``: new rows, q in the place of the prior
 ``workers``                           sums over the rows of several machines
 ``sampling``                          ``sample_posterior`` and the exact Gibbs samplers
@@ -48,8 +48,8 @@ from . import sampling as sampling
 from .criticism.loo import loo
 from .inducing import kmeans_plusplus
 from .inference.alternating import AlternatingOptimizer
+from .inference.fit import fit
 from .inference.fitting import fit_collapsed, polish
-from .inference.front_door import fit
 from .inference.optimizers import AugmentedNaturalGradient
 from .inference.training import train
 from .inference.updating import update

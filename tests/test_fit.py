@@ -12,8 +12,10 @@ import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
-from gpflow_aaci.inference import front_door
+from gpflow_aaci.inference import fit as fit_module
+from gpflow_aaci.inference import minibatch_fit
 from gpflow_aaci.inference.advice import advice
+from gpflow_aaci.inference.settings import SETTINGS
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3.0, 3.0, (80, 2))
@@ -25,6 +27,10 @@ def make(Z: np.ndarray = X[:30], **options: object) -> AugmentedSVGP:
     model = AugmentedSVGP(kernel, likelihoods.StudentT(0.2, 4.0), Z.copy(), **options)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
+
+
+def with_settings(monkeypatch: pytest.MonkeyPatch, **settings: float) -> None:
+    monkeypatch.setattr(minibatch_fit, "SETTINGS", SETTINGS._replace(**settings))
 
 
 def test_finite_data_are_fitted_by_fit_collapsed_and_the_summary_is_the_models() -> None:
@@ -57,33 +63,57 @@ def test_a_dataset_of_one_pass_and_a_model_that_keeps_its_data_end_alike() -> No
 
 
 def test_a_dataset_without_end_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "_MOST_STEPS", 300)
+    with_settings(monkeypatch, most_steps=300, endless_standard_steps=200)
     model = make(num_data=len(X))
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
     before = float(model.elbo((X, Y)))
     result = gpflow_aaci.fit(model, batches, progress=False)
     assert result.route == "train"
     assert not result.converged
-    assert result.history.step.tolist() == [100, 200, 300]
+    assert result.reason == "the most steps were made"
+    assert result.history.step.tolist() == [100, 200]
     assert result.elbo > before
     # The first 80 rows of that dataset are all there are.
     np.testing.assert_allclose(result.elbo, model.elbo((X, Y)), rtol=1e-10)
 
 
 def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "_PATIENCE", 2)
-    monkeypatch.setattr(front_door, "_LEAST_GAIN", 1e3)  # nats per datum: nothing is a rise
+    # 1e3 nats a datum: nothing is a rise
+    with_settings(monkeypatch, patience=2, patience_gain=1e3, endless_standard_steps=200)
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
     result = gpflow_aaci.fit(make(num_data=len(X)), batches, progress=False)
     assert result.converged
-    assert result.history.step.iloc[-1] == 300
+    assert result.history.step.iloc[-1] == 200
+
+
+def test_data_without_end_are_fitted_to_gpflows_elbo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like arrays, and not to the augmented bound: the last steps raise it from that optimum."""
+    with_settings(monkeypatch, most_steps=600, endless_standard_steps=600)
+    rng = np.random.default_rng(0)
+    labels = (
+        rng.uniform(size=(len(X), 1)) < 1.0 / (1.0 + np.exp(-6.0 * np.sin(3.0 * X[:, :1])))
+    ) * 1.0
+    by_arrays, by_stream = (
+        AugmentedSVGP(
+            gpflow.kernels.SquaredExponential(),
+            likelihoods.Logistic(),
+            X[:8].copy(),
+            num_data=len(X),
+        )
+        for _ in range(2)
+    )
+    for model in (by_arrays, by_stream):
+        gpflow.set_trainable(model.inducing_variable, False)
+    gpflow_aaci.fit(by_arrays, (X, labels), progress=False)
+    batches = tf.data.Dataset.from_tensor_slices((X, labels)).repeat().batch(len(X))
+    gpflow_aaci.fit(by_stream, batches, progress=False)
+    assert float(by_stream.elbo((X, labels))) > float(by_arrays.elbo((X, labels))) - 0.05
 
 
 def test_training_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that it has converged, though the row that it ends with would exhaust the patience."""
-    monkeypatch.setattr(front_door, "_PATIENCE", 1)
-    monkeypatch.setattr(front_door, "_LEAST_GAIN", 1e3)
-    usual, steps = front_door.train, []
+    with_settings(monkeypatch, patience=1, patience_gain=1e3)
+    usual, steps = minibatch_fit.train, []
 
     def press() -> None:
         steps.append(0)
@@ -95,7 +125,7 @@ def test_training_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch) -
         group = gpflow.monitor.MonitorTaskGroup(task)
         return usual(*args, monitor=gpflow.monitor.Monitor(group), **how)
 
-    monkeypatch.setattr(front_door, "train", pressed)
+    monkeypatch.setattr(minibatch_fit, "train", pressed)
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
     result = gpflow_aaci.fit(make(num_data=len(X)), batches, progress=False)
     assert result.history.step.tolist() == [100, 150]
@@ -248,7 +278,7 @@ def test_what_fails_after_the_fit_costs_nothing_of_it(monkeypatch: pytest.Monkey
     def fail(*args: Any, **options: Any) -> Any:
         raise IndexError("index -1 is out of bounds")
 
-    monkeypatch.setattr(front_door, "advice", fail)
+    monkeypatch.setattr(fit_module, "advice", fail)
     monkeypatch.setattr(AugmentedSVGP, "objectives", fail)
     model, other = make(), make()
     result = gpflow_aaci.fit(model, (X, Y), progress=False)

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_aaci
+from gpflow_aaci.inference.settings import SETTINGS
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -122,7 +123,8 @@ def test_which_function_takes_which_data(
     function: str, kind: str, cell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of "yes" it takes them; of "no" it says what it would, and the model is as it was."""
-    monkeypatch.setattr(gpflow_aaci.inference.front_door, "_MOST_STEPS", 2)
+    small = SETTINGS._replace(most_steps=2, endless_standard_steps=2)
+    monkeypatch.setattr(gpflow_aaci.inference.minibatch_fit, "SETTINGS", small)
     kernel, likelihood = gpflow.kernels.Matern32(), gpflow_aaci.likelihoods.StudentT(0.2, 4.0)
     model: Any
     if kind == "`AugmentedVGP`":

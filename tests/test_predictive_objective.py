@@ -19,6 +19,7 @@ from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, train
 from gpflow_aaci.algebra.terms import predictive
 from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.inference.joint import JointAscent
+from gpflow_aaci.inference.settings import SETTINGS
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, (12, 1))
@@ -174,7 +175,8 @@ def test_steps_raise_it_for_every_likelihood_in_minibatches_and_float32(
 def test_fit_trains_on_arrays_and_on_what_a_model_keeps(
     keeps_data: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpflow_aaci.inference.front_door, "_MOST_STEPS", 100)
+    small = SETTINGS._replace(most_steps=100, endless_standard_steps=100)
+    monkeypatch.setattr(gpflow_aaci.inference.minibatch_fit, "SETTINGS", small)
     likelihood, data = likelihoods.Gaussian(0.3), () if keeps_data else ((X, Y),)
     kernel = gpflow.kernels.SquaredExponential()
     model = AugmentedVGP((X, Y), kernel, likelihood) if keeps_data else make(likelihood)

@@ -7,8 +7,8 @@ them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and i
 them. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
 """
 
+from .fit import Fit
 from .fitting import FitProgress, FitResult, PolishResult
-from .front_door import Fit
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .stopping import EarlyStopping
 from .updating import UpdateResult

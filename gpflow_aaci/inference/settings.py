@@ -32,6 +32,19 @@ class FitSettings(NamedTuple):
     no_signal: float = 10.0  # noise over signal beyond which f explains next to nothing; small_data
     least_jitter_ratio: float = 100.0  # kernel variance over jitter below which it warns; chosen
 
+    # ---- minibatches ----
+    most_cost: float = 30_000.0  # rows times the likelihood's row_cost for passes; classes
+    dear_batch: int = 256  # rows, where they are dear; classes
+    dear_closed_form_steps: int = 1_000  # where rows are dear; classes
+    dear_standard_steps: int = 500  # where rows are dear; classes
+    standard_learning_rate: float = 0.03  # of Adam on GPflow's ELBO, at first; classes
+    endless_standard_steps: int = 2_000  # of data without end; chosen
+    most_steps: int = 20_000  # where a part waits until its objective no longer rises; chosen
+    evaluate_every: int = 100  # steps; chosen
+    patience: int = 20  # evaluations without a gain; chosen
+    patience_gain: float = 1e-4  # nats a datum that counts as one; chosen
+    watched_rows: int = 2_000  # of data without end, on which the ELBO is reported; chosen
+
     # ---- checkpoints ----
     checkpoint_iterations: int = 10  # between two checkpoints; streaming
     checkpoint_seconds: float = 10.0  # after which one is due; chosen

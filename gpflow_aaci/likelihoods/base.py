@@ -55,6 +55,12 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     raise the bound.
     """
 
+    row_cost: float = 0.0
+    """
+    What E log p(y|f) of a row costs, by which ``fit`` decides between passes over all rows and
+    minibatches. 0 for all that is a closed form or a one-dimensional integral.
+    """
+
     couples: bool = False
     """
     Whether E log p(y|f) is no sum over columns of f, and :meth:`coupling` is defined: then Newton

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..inducing import kmeans_plusplus
 from ..inference.fitting import FitResult, fit_collapsed
-from ..inference.in_minibatches import fit_in_minibatches, is_for_minibatches
+from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
 from ..likelihoods import augmented
 from ..models import AugmentedSVGP
 

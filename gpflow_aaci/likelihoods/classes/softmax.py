@@ -44,6 +44,7 @@ class LogisticSoftmax(AugmentedLikelihood):
             input_dim=None, latent_dim=int(num_classes), observation_dim=None, **kwargs
         )
         self.num_classes = int(num_classes)
+        self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
 
     def num_observed(self, num_outputs: int) -> int:
         return 1

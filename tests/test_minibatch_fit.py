@@ -15,9 +15,16 @@ from sklearn.metrics import log_loss
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
-from gpflow_aaci.inference import in_minibatches
-from gpflow_aaci.inference.in_minibatches import MANY, is_for_minibatches
+from gpflow_aaci.inference import minibatch_fit
+from gpflow_aaci.inference.minibatch_fit import is_for_minibatches
+from gpflow_aaci.inference.settings import SETTINGS
 from gpflow_aaci.sklearn import AugmentedGPClassifier
+
+MANY = int(SETTINGS.most_cost)
+
+
+def with_settings(monkeypatch: pytest.MonkeyPatch, **settings: float) -> None:
+    monkeypatch.setattr(minibatch_fit, "SETTINGS", SETTINGS._replace(**settings))
 
 
 def made(likelihood: Any, Z: AnyNDArray, **kwargs: Any) -> AugmentedSVGP:
@@ -61,25 +68,24 @@ def test_a_run_that_is_killed_goes_on_in_the_part_that_it_was_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = three_classes(120, seed=0)
-    monkeypatch.setattr(in_minibatches, "_CLOSED_FORM_STEPS", 6)
-    monkeypatch.setattr(in_minibatches, "_STEPS", 4)
+    with_settings(monkeypatch, dear_closed_form_steps=6, dear_standard_steps=4)
     data = X, y[:, None].astype(float)
     softmax = [likelihoods.LogisticSoftmax(3) for _ in range(3)]
     whole, stopped, resumed = (made(each, X[:10].copy(), num_data=len(X)) for each in softmax)
-    expected, _ = in_minibatches.fit_in_minibatches(whole, data, progress=False)
+    expected, _ = minibatch_fit.fit_in_minibatches(whole, data, progress=False)
 
-    usual = in_minibatches.train
+    usual = minibatch_fit.train
 
     def train_but_die(model: Any, *args: Any, objective: str = "augmented", **how: Any) -> Any:
         if objective == "augmented":
             raise KeyboardInterrupt
         return usual(model, *args, **how)
 
-    monkeypatch.setattr(in_minibatches, "train", train_but_die)
+    monkeypatch.setattr(minibatch_fit, "train", train_but_die)
     with pytest.raises(KeyboardInterrupt):
-        in_minibatches.fit_in_minibatches(stopped, data, checkpoint_dir=tmp_path, progress=False)
-    monkeypatch.setattr(in_minibatches, "train", usual)
-    found, _ = in_minibatches.fit_in_minibatches(
+        minibatch_fit.fit_in_minibatches(stopped, data, checkpoint_dir=tmp_path, progress=False)
+    monkeypatch.setattr(minibatch_fit, "train", usual)
+    found, _ = minibatch_fit.fit_in_minibatches(
         resumed, data, checkpoint_dir=tmp_path, progress=False
     )
     assert found.objective == pytest.approx(expected.objective, rel=1e-12)
@@ -113,15 +119,15 @@ def test_where_the_first_part_is_interrupted_the_second_does_not_begin(
         history = [[steps, 0.1, -1.0, np.nan]] if steps else []
         return pd.DataFrame(history, columns=["step", "seconds", objective, "nll"])
 
-    monkeypatch.setattr(in_minibatches, "train", interrupted)
-    monkeypatch.setattr(in_minibatches, "MANY", 10)
+    monkeypatch.setattr(minibatch_fit, "train", interrupted)
+    with_settings(monkeypatch, most_cost=10.0)
     model = made(likelihoods.LogisticSoftmax(3), X[:10].copy(), num_data=len(X))
     result = gpflow_aaci.fit(model, (X, y[:, None].astype(float)), progress=False)
     assert parts == ["augmented"]
     assert not result.converged
     assert result.reason == "it was interrupted"
     assert np.isfinite(result.elbo)
-    assert result.history.empty
+    assert result.history.step.tolist() == ([steps] if steps else [])
 
 
 @pytest.mark.slow
@@ -130,10 +136,8 @@ def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
 ) -> None:
     X, y = three_classes(120, seed=0)
     data = X, y[:, None].astype(float)
-    monkeypatch.setattr(in_minibatches, "_CLOSED_FORM_STEPS", 6)
-    monkeypatch.setattr(in_minibatches, "_STEPS", 4)
-    monkeypatch.setattr(in_minibatches, "MANY", 100)
-    usual = in_minibatches.train
+    with_settings(monkeypatch, dear_closed_form_steps=6, dear_standard_steps=4, most_cost=100.0)
+    usual = minibatch_fit.train
 
     def fitted(part: str = "", **how: Any) -> tuple[AugmentedSVGP, Any]:
         """By ``fit``, with Ctrl-C after two steps of one part."""
@@ -142,7 +146,7 @@ def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
             monitor = ctrl_c_after(2) if objective == part else None
             return usual(model, *args, objective=objective, monitor=monitor, **options)
 
-        monkeypatch.setattr(in_minibatches, "train", pressed)
+        monkeypatch.setattr(minibatch_fit, "train", pressed)
         model = made(likelihoods.LogisticSoftmax(3), X[:10].copy(), num_data=len(X))
         return model, gpflow_aaci.fit(model, data, progress=False, **how)
 
@@ -167,7 +171,7 @@ def test_minibatches_find_what_the_profile_of_all_rows_finds(
     X, y = three_classes(400, seed=0)
     X_new, y_new = three_classes(2_000, seed=1)
     full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
-    monkeypatch.setattr(in_minibatches, "MANY", 1_000)
+    with_settings(monkeypatch, most_cost=1_000.0)
     parts = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
     assert parts.fit_result_.converged
     assert parts.fit_result_.evaluations == 1_500  # steps

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -16,19 +17,20 @@ from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
 from .fitting import FitProgress, fit_collapsed
-from .in_minibatches import fit_in_minibatches, is_for_minibatches
+from .minibatch_fit import (
+    Part,
+    for_dear_rows,
+    for_endless_data,
+    for_predictions,
+    in_parts,
+    is_for_minibatches,
+)
+from .settings import SETTINGS
 from .starting import not_finite_at_start, value_at_start
-from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
-from .training import train
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_STEPS = 20_000
-_EVALUATE_EVERY = 100  # steps
-_PATIENCE, _LEAST_GAIN = 20, 1e-4  # evaluations; nats per datum
-_WATCHED_ROWS = 2_000
-_NO_LONGER_RISES = f"the objective has not risen in {_EVALUATE_EVERY * _PATIENCE} steps"
 _Objective = Literal["standard", "predictive"]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 
@@ -70,10 +72,13 @@ def fit(
     """
     Fit q(u) and every trainable parameter of ``model``, and say what came of it.
 
-    By :func:`~gpflow_aaci.fit_collapsed`; by :func:`~gpflow_aaci.train`, until its objective has
-    not risen for 2,000 steps, where the data are a dataset without end, which has no passes, and
-    where the objective is not the ELBO. Arrays of more than 30,000 rows times classes, for
-    ``LogisticSoftmax``, are fitted by ``train``: 1,000 closed-form steps, 500 on GPflow's ELBO::
+    It climbs the same objective whatever the data are. Arrays and datasets of one pass are fitted
+    by :func:`~gpflow_aaci.fit_collapsed`. Three kinds of fits are made by
+    :func:`~gpflow_aaci.train`: a dataset without end, which has no passes, by closed-form steps
+    until the augmented bound has not risen for 2,000 of them and then by 2,000 steps of Adam on
+    GPflow's ELBO; arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``, by 1,000
+    closed-form steps and 500 of Adam; and the predictive objective, by Adam until it has not risen
+    for 2,000 steps::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
@@ -93,21 +98,24 @@ def fit(
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
     check_same_program(model, "fit", objective=objective, seed=seed)
-    has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    if objective == "standard" and is_for_minibatches(model, data):
-        found = _in_minibatches(model, data, seed, checkpoint_dir, progress)
-    elif objective == "standard" and not has_no_end:
-        found = _collapsed(model, data, seed, checkpoint_dir, progress)
-    elif isinstance(data, tf.data.Dataset) and not has_no_end:
-        raise ValueError(
-            "data must be arrays or a dataset without end, "
-            "dataset.shuffle(N, seed=0).repeat().batch(100), "
-            f"where objective is {objective!r}. Found: a dataset that ends."
-        )
+    is_dataset = isinstance(data, tf.data.Dataset)
+    has_no_end = is_dataset and is_endless(data)
+    how = seed, checkpoint_dir, progress
+    if objective == "predictive":
+        if is_dataset and not has_no_end:
+            raise ValueError(
+                "data must be arrays or a dataset without end, "
+                "dataset.shuffle(N, seed=0).repeat().batch(100), "
+                f"where objective is {objective!r}. Found: a dataset that ends."
+            )
+        found = _trained(model, data, for_predictions(), *how)
+    elif has_no_end:
+        found = _trained(model, data, for_endless_data(), *how)
+    elif is_for_minibatches(model, data):
+        found = _trained(model, data, for_dear_rows(), *how)
     else:
-        found = _trained(model, data, objective, seed, checkpoint_dir, progress)
-    rows = _some_rows(data, model.expected_data.known_num_data or 0) if has_no_end else data
-    return Fit(**found, **_at_the_end(model, rows, progress))
+        found = _collapsed(model, data, *how)
+    return Fit(**found, **_at_the_end(model, _some_rows(model, data), progress))
 
 
 def _at_the_end(model: AugmentedModel, data: Any, progress: bool) -> dict[str, Any]:
@@ -154,81 +162,45 @@ def _collapsed(
     }
 
 
-def _in_minibatches(
-    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
-) -> dict[str, Any]:
-    found, history = fit_in_minibatches(
-        model, data, seed=seed, checkpoint_dir=checkpoint_dir, progress=progress
-    )
-    history = history.rename(columns={"standard": "objective"}).assign(rows=len(data[0]))
-    return {
-        "route": "train",
-        "converged": found.converged,
-        "reason": found.reason,
-        "tracing_seconds": 0.0,
-        "fitting_seconds": found.fitting_seconds,
-        "history": history[_COLUMNS],
-    }
-
-
 def _trained(
     model: AugmentedModel,
     data: Any,
-    objective: _Objective,
+    parts: Sequence[Part],
     seed: int,
     checkpoint_dir: str | Path | None,
     progress: bool,
 ) -> dict[str, Any]:
     began = time.perf_counter()
-    num_data = model.expected_data.known_num_data
-    if num_data is None:  # of arrays, or train will refuse
-        is_dataset = isinstance(data, tf.data.Dataset)
-        num_data = 0 if is_dataset else int(as_data(model.expected_data, data).num_rows)
-    rule = EarlyStopping(objective, _PATIENCE, _LEAST_GAIN * num_data)
     try:
-        found = train(
-            model,
-            data,
-            objective=objective,
-            num_steps=_MOST_STEPS,
-            seed=seed,
-            evaluate_every=_EVALUATE_EVERY,
-            early_stopping=rule,
-            checkpoint_dir=checkpoint_dir,
-            progress=progress,
-        )
+        done = in_parts(model, data, parts, seed, checkpoint_dir, progress)
     except RuntimeError as error:
-        _check_start(model, data, num_data, error)
+        _check_start(model, data, error)
         raise
-    seconds = time.perf_counter() - began
-    records = [Record(*row) for row in found.itertuples(index=False)]
-    steps = records[-1].step if records else 0
-    # An interrupted run ends with a row out of turn, which no patience has waited for.
-    regular = [record for record in records if record.step % _EVALUATE_EVERY == 0]
-    converged = should_stop(regular, rule)
-    reason = "the most steps were made" if steps == _MOST_STEPS else INTERRUPTED
-    history = found.rename(columns={objective: "objective"}).assign(rows=num_data)
+    expected = model.expected_data
+    num_data = expected.known_num_data or int(as_data(expected, data).num_rows)
     return {
         "route": "train",
-        "converged": converged,
-        "reason": _NO_LONGER_RISES if converged else reason,
+        "converged": done.converged,
+        "reason": done.reason,
         "tracing_seconds": 0.0,
-        "fitting_seconds": seconds,
-        "history": history[_COLUMNS],
+        "fitting_seconds": time.perf_counter() - began,
+        "history": done.history.assign(rows=num_data)[_COLUMNS],
     }
 
 
-def _check_start(model: AugmentedModel, data: Any, num_data: int, error: RuntimeError) -> None:
+def _check_start(model: AugmentedModel, data: Any, error: RuntimeError) -> None:
     """
     :raises ValueError: where it was not a step that failed, but the objective before any.
     """
-    some = _some_rows(data, num_data) if isinstance(data, tf.data.Dataset) else data
-    rows = as_data(model.expected_data, some)
+    rows = as_data(model.expected_data, _some_rows(model, data))
     value = value_at_start(lambda: model.objectives(rows, standard)[0])
     if not np.isfinite(value):
         raise not_finite_at_start(model, next(rows.chunks())[0], value) from error
 
 
-def _some_rows(dataset: tf.data.Dataset, num_data: int) -> tf.data.Dataset:
-    rows = min(_WATCHED_ROWS, num_data)
-    return dataset.unbatch().take(rows).batch(rows)
+def _some_rows(model: AugmentedModel, data: Any) -> Any:
+    """The data, or a few of their rows where they have no end."""
+    if not (isinstance(data, tf.data.Dataset) and is_endless(data)):
+        return data
+    rows = min(SETTINGS.watched_rows, model.expected_data.known_num_data or 0)
+    return data.unbatch().take(rows).batch(rows)

@@ -1,0 +1,205 @@
+"""
+Fits by minibatches: where data have no end, where their rows are dear, and beside the ELBO.
+
+For a likelihood of several classes an evaluation of the profile is half a dozen Newton steps on all
+rows, each with an integral over all latent GPs for every row. Closed-form steps on minibatches need
+no integral and bring q near its best at once. But their bound is so far below GPflow's ELBO there
+that hyperparameters which are best for it predict worse: so Adam climbs the ELBO in the end.
+"""
+
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.keras import tf_keras
+
+from ..algebra.terms import standard
+from ..data import as_data
+from ..models import AugmentedModel
+from .fitting import FitResult
+from .settings import SETTINGS
+from .starting import not_finite_at_start, value_at_start
+from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
+from .training import Objective, train
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ALL_STEPS = "all steps were made, the last ones the smallest"
+_MOST_STEPS = "the most steps were made"
+
+
+class Part(NamedTuple):
+    """One call of ``train`` in a fit."""
+
+    objective: Objective
+    num_steps: int  # at most
+    waits: bool = False  # whether it ends where the objective no longer rises
+    learning_rate: float | None = None  # of Adam at first, along a cosine to 0; or the default
+    batch_size: int = 100  # rows, of arrays
+
+
+class Trained(NamedTuple):
+    """What :func:`in_parts` has done."""
+
+    converged: bool
+    reason: str  # why it ended
+    steps: int  # of all parts
+    history: "pd.DataFrame"  # of the part at which it ended
+
+
+def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
+    """Whether data are arrays or frames whose passes cost too much for ``fit_collapsed``."""
+    is_pair = isinstance(data, tuple | list) and len(data) == 2
+    if not is_pair or not model.likelihood.row_cost or model.own_data is not None:
+        return False
+    num_rows = int(as_data(model.expected_data, data).num_rows)
+    return num_rows * model.likelihood.row_cost > SETTINGS.most_cost
+
+
+def for_dear_rows() -> list[Part]:
+    """Closed-form steps and then Adam, as many whatever the data."""
+    rate, size = SETTINGS.standard_learning_rate, SETTINGS.dear_batch
+    return [
+        Part("augmented", SETTINGS.dear_closed_form_steps, batch_size=size),
+        Part("standard", SETTINGS.dear_standard_steps, learning_rate=rate, batch_size=size),
+    ]
+
+
+def for_endless_data() -> list[Part]:
+    """Closed-form steps until the bound no longer rises, and then Adam on GPflow's ELBO."""
+    rate = SETTINGS.standard_learning_rate
+    return [
+        Part("augmented", SETTINGS.most_steps, waits=True),
+        Part("standard", SETTINGS.endless_standard_steps, learning_rate=rate),
+    ]
+
+
+def for_predictions() -> list[Part]:
+    """Adam on the predictive objective until that no longer rises."""
+    return [Part("predictive", SETTINGS.most_steps, waits=True)]
+
+
+def fit_in_minibatches(
+    model: AugmentedModel,
+    data: RegressionData,
+    *,
+    seed: int = 0,
+    checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
+) -> tuple[FitResult, "pd.DataFrame"]:
+    """
+    ``train`` for 1,000 closed-form steps of 256 rows, then for 500 on GPflow's ELBO.
+
+    Arguments and errors are those of ``train``, and so is what Ctrl-C does.
+
+    :param checkpoint_dir: with a folder for each part.
+    :return: what has been done to GPflow's ELBO, the log prior included, in as many steps; and the
+        history of the part at which it ended.
+    :raises ValueError: where the ELBO is not finite at the start.
+    """
+    began = time.perf_counter()
+    rows = as_data(model.expected_data, data, progress)
+
+    def objective() -> float:
+        return float(model.objectives(rows, standard)[0] + model.log_prior_density())
+
+    start = value_at_start(objective)
+    if not np.isfinite(start):
+        raise not_finite_at_start(model, next(rows.chunks())[0], start)
+    done = in_parts(model, data, for_dear_rows(), seed, checkpoint_dir, progress)
+    found = FitResult(
+        objective=objective(),
+        start=start,
+        evaluations=done.steps,
+        converged=done.converged,
+        reason=done.reason,
+        fitting_seconds=time.perf_counter() - began,
+    )
+    return found, done.history
+
+
+def in_parts(
+    model: AugmentedModel,
+    data: RegressionData | tf.data.Dataset | None,
+    parts: Sequence[Part],
+    seed: int,
+    checkpoint_dir: str | Path | None,
+    progress: bool,
+) -> Trained:
+    """
+    ``train`` by one part after the other; Ctrl-C ends all of it, whichever part it is at.
+
+    A part begins only where the one before is complete: a start from an interrupted part would
+    stay in the folder of the next one.
+
+    :param checkpoint_dir: with a folder for each part, where there are several.
+    """
+    steps, is_complete, reason = 0, True, ""
+    for part in parts:
+        folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+        if folder is not None and len(parts) > 1:
+            folder /= part.objective
+        rule = _rule(model, data, part)
+        with warnings.catch_warnings():  # of a part that an earlier call has completed
+            if part is not parts[-1]:
+                warnings.filterwarnings("ignore", "there is nothing to do")
+            history = train(
+                model,
+                data,
+                objective=part.objective,
+                optimizer=_optimizer(part),
+                num_steps=part.num_steps,
+                batch_size=part.batch_size,
+                seed=seed,
+                evaluate_every=SETTINGS.evaluate_every,
+                early_stopping=rule,
+                checkpoint_dir=folder,
+                progress=progress,
+            )
+        records = [Record(*row) for row in history.itertuples(index=False)]
+        # An interrupted run ends with a row out of turn, which no patience has waited for.
+        regular = [record for record in records if record.step % SETTINGS.evaluate_every == 0]
+        done = records[-1].step if records else 0
+        has_waited = should_stop(regular, rule)
+        has_all = done == part.num_steps
+        steps += done
+        if not has_waited and not has_all:
+            return Trained(False, INTERRUPTED, steps, _renamed(history, part.objective))
+        is_complete = is_complete and (has_waited or not part.waits)
+        if part.waits:
+            reason = _no_longer_rises() if has_waited else _MOST_STEPS
+        else:
+            reason = _ALL_STEPS if is_complete else reason
+    return Trained(is_complete, reason, steps, _renamed(history, parts[-1].objective))
+
+
+def _no_longer_rises() -> str:
+    steps = SETTINGS.evaluate_every * SETTINGS.patience
+    return f"the objective has not risen in {steps} steps"
+
+
+def _renamed(history: "pd.DataFrame", objective: str) -> "pd.DataFrame":
+    return history.rename(columns={objective: "objective"})
+
+
+def _optimizer(part: Part) -> tf_keras.optimizers.Optimizer | None:
+    if part.learning_rate is None:
+        return None
+    schedule = tf_keras.optimizers.schedules.CosineDecay(part.learning_rate, part.num_steps)
+    return tf_keras.optimizers.Adam(schedule)
+
+
+def _rule(model: AugmentedModel, data: Any, part: Part) -> EarlyStopping | None:
+    if not part.waits:
+        return None
+    num_data = model.expected_data.known_num_data
+    if num_data is None:  # of arrays, or train will refuse
+        is_dataset = isinstance(data, tf.data.Dataset)
+        num_data = 0 if is_dataset else int(as_data(model.expected_data, data).num_rows)
+    return EarlyStopping(part.objective, SETTINGS.patience, SETTINGS.patience_gain * num_data)
