@@ -340,7 +340,7 @@ import gpflow_aaci
 from test_training import quiet, sparse, wave, datasets, values
 folder = Path(sys.argv[1])
 print("ready", flush=True)
-rule = gpflow_aaci.EarlyStopping("nll", patience=8)
+rule = gpflow_aaci.inference.EarlyStopping("nll", patience=8)
 common = {"num_steps": 90, "checkpoint_every": 3, "test_data": wave(seed=1)}
 kept = {}
 routes = sys.argv[3].split()
