@@ -6,6 +6,7 @@ gradient by a name. Both hold tensors of the graph that they were met in, so tha
 which a GPflow parameter was read would stay in memory until the process ends: about 20 MB a fit.
 """
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Iterator
@@ -79,20 +80,37 @@ def _free_with_its_graphs(name: str) -> None:
     listed = _listed_gradients()
     entry = listed.get(name)
     gradient = entry.get("type") if isinstance(entry, dict) else None
-    graphs = {id(graph): graph for graph in _graphs_of(gradient)}
+    graphs = _graphs_of(gradient)
     if entry is None or gradient is None or not graphs:
         return
-    for graph in graphs.values():
+    for graph in graphs:
         graph.add_to_collection(_COLLECTION, gradient)
     held: Callable[[], Any] = weakref.ref(gradient, lambda _: listed.pop(name, None))
     entry["type"] = lambda op, *upstream: held()(op, *upstream)
 
 
-def _graphs_of(gradient: Any) -> Iterator[tf.Graph]:
-    """The graphs of the tensors that a function holds."""
-    for cell in getattr(gradient, "__closure__", None) or ():
-        for held in tf.nest.flatten(cell.cell_contents):
-            if isinstance(held, FunctionType):
-                yield from _graphs_of(held)
-            elif tf.is_symbolic_tensor(held):
-                yield held.graph
+def _graphs_of(gradient: Any) -> list[tf.Graph]:
+    """The graphs of all tensors that a function holds, and the functions within it."""
+    graphs: dict[int, tf.Graph] = {}
+    seen: set[int] = set()
+    pending = [gradient]
+    while pending:
+        held = pending.pop()
+        if id(held) in seen:  # a function may hold itself
+            continue
+        seen.add(id(held))
+        if tf.is_symbolic_tensor(held):
+            graphs[id(held.graph)] = held.graph
+        elif isinstance(held, FunctionType):
+            pending.extend(_closure(held))
+        elif isinstance(held, list | tuple):
+            pending.extend(held)
+        elif isinstance(held, dict):
+            pending.extend(held.values())
+    return list(graphs.values())
+
+
+def _closure(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            yield cell.cell_contents
