@@ -278,5 +278,5 @@ class Warped(TransformedLikelihood):
         return mean, tf.where(is_finite, tf.reduce_sum(weight * spread, 0), infinity)
 
 
-_AT_ONCE = 13
-_NODES = whole_line(step=1.0 / 8.0, lowest=-3.5, highest=3.0)  # 104 of them
+_AT_ONCE = 11
+_NODES = whole_line(number=9 * _AT_ONCE, highest=3.0)  # up to 3e6 widths

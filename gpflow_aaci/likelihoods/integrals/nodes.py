@@ -20,7 +20,12 @@ def half_line(
     return x, step * np.pi / 2.0 * np.cosh(t) * x
 
 
-def whole_line(step: float, lowest: float, highest: float) -> tuple[AnyNDArray, AnyNDArray]:
-    """Nodes and weights [2K] of an integral over the real line, each half by ``half_line``."""
-    x, weight = half_line(step, lowest, highest)
-    return np.concatenate([-x[::-1], x]), np.concatenate([weight[::-1], weight])
+def whole_line(number: int, highest: float) -> tuple[AnyNDArray, AnyNDArray]:
+    """
+    Nodes and weights [number] of an integral over the real line, smooth through 0.
+
+    x = sinh((π/2) sinh t) at equidistant t from −highest to highest.
+    """
+    t, step = np.linspace(-highest, highest, number, retstep=True)
+    inner = np.pi / 2.0 * np.sinh(t)
+    return np.sinh(inner), step * np.pi / 2.0 * np.cosh(t) * np.cosh(inner)
