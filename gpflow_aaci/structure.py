@@ -18,7 +18,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
-from gpflow.config import config
 
 from .models import AugmentedModel, AugmentedVGP
 
@@ -50,7 +49,6 @@ def structure_of(model: AugmentedModel) -> Structure | None:
     """
     walk = _Walk()
     try:
-        walk.visit(config())  # jitter, float and integer types
         walk.visit_model(model)
     except _UnknownStateError:
         return None

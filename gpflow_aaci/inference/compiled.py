@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import TensorType
+from gpflow.config import config
 
 from ..graphs import compiled
 from ..models import AugmentedModel, AugmentedVGP
@@ -90,7 +91,9 @@ class Compiled:
             return
         constants, values = self._structure
         at = tuple(_position(variable, values) for variable in self._own.variables)
-        twin = _POOL.take((constants, at)) or _copied(self._own.model, constants, at)
+        # The jitter is a constant, too: the one of this call, and not of when this was made.
+        key = config(), constants, at
+        twin = _POOL.take(key) or _copied(self._own.model, constants, at)
         if twin is None:
             self._structure = None
             yield self._own
@@ -100,7 +103,7 @@ class Compiled:
                 _assign(own, value)
             yield twin
         finally:
-            _POOL.give_back((constants, at), twin)
+            _POOL.give_back(key, twin)
 
 
 class CompiledFunction:
