@@ -21,6 +21,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.climb``                   its ascent in the hyperparameters, on ever more rows
 ``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
 ``inference.fit``                     ``fit``, which chooses; ``inference.advice``: what it warns of
+``inference.compiled``                functions compiled once for all models of one ``structure``
 ``inference.updating``                ``update``: new rows, q in the place of the prior
 ``workers``                           sums over the rows of several machines
 ``sampling``                          ``sample_posterior`` and the exact Gibbs samplers

@@ -151,6 +151,13 @@ def test_twins_that_are_not_in_use_are_few(monkeypatch: pytest.MonkeyPatch) -> N
 
 # ---- what is not ----
 
+
+def test_a_large_model_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sharing.Compiled(make()).is_shared
+    monkeypatch.setattr(sharing, "_MOST_NUMBERS", 40)
+    assert not sharing.Compiled(make()).is_shared
+
+
 CHANGES: dict[str, Change] = {
     "a fixed setting": lambda m: setattr(m.likelihood, "df", 5.0),
     "a class": lambda m: setattr(m, "kernel", gpflow.kernels.Matern32(lengthscales=[1.0, 1.0])),

@@ -5,6 +5,7 @@ On minibatches: ``optimizers``, ``alternating`` with its ``schedules``, and ``tr
 them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and its gradient,
 ``quasi_newton`` ascends it in ``coordinates``, ``climb`` on ever more rows, and ``fitting`` runs
 them. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
+``compiled`` shares compiled functions between models of one structure.
 """
 
 from .fit import Fit

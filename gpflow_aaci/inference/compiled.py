@@ -42,8 +42,8 @@ class Compiled:
         """
         :param variables: some of the model's, in which functions of it are differentiated.
         """
-        self._own = _Twin(model, list(variables), [], {})
-        self._structure = _shared_structure(model)
+        self._unshared = _Twin(model, list(variables), [], {})
+        self._structure = _shared_structure(model, self._unshared.variables)
         self.tracing_seconds = 0.0  # of all calls from here
 
     @property
@@ -87,20 +87,20 @@ class Compiled:
     def _twin(self) -> Iterator[_Twin]:
         """One that nobody else uses meanwhile, with the model's values; or the model itself."""
         if self._structure is None:
-            yield self._own
+            yield self._unshared
             return
         constants, values = self._structure
-        at = tuple(_position(variable, values) for variable in self._own.variables)
+        at = tuple(_position(variable, values) for variable in self._unshared.variables)
         # The jitter is a constant, too: the one of this call, and not of when this was made.
         key = config(), constants, at
-        twin = _POOL.take(key) or _copied(self._own.model, constants, at)
+        twin = _POOL.take(key) or _copied(self._unshared.model, constants, at)
         if twin is None:
             self._structure = None
-            yield self._own
+            yield self._unshared
             return
         try:
-            for own, value in zip(twin.values, values, strict=True):
-                _assign(own, value)
+            for variable, value in zip(twin.values, values, strict=True):
+                _assign(variable, value)
             yield twin
         finally:
             _POOL.give_back(key, twin)
@@ -154,13 +154,15 @@ def forget_compiled() -> None:
     _POOL.clear()
 
 
-def _shared_structure(model: AugmentedModel) -> Structure | None:
-    """None for a model whose functions are its own."""
+def _shared_structure(model: AugmentedModel, variables: Sequence[tf.Variable]) -> Structure | None:
+    """None for a model that uses functions of its own."""
     structure = structure_of(model)
     if structure is None:
         return None
+    known = {id(value) for value in structure.values}
     numbers = sum(value.shape.num_elements() or 0 for value in structure.values)
-    return structure if numbers <= _MOST_NUMBERS else None
+    is_known = all(id(variable) in known for variable in variables)
+    return structure if is_known and numbers <= _MOST_NUMBERS else None
 
 
 def _copied(
@@ -185,11 +187,11 @@ def _copied(
     return _Twin(twin, [values[number] for number in at], values, {})
 
 
-def _assign(own: tf.Variable, value: TensorType) -> None:
-    """``own.assign(value)``, in a third of the time; tapes that are open do not see it."""
+def _assign(variable: tf.Variable, value: TensorType) -> None:
+    """``variable.assign(value)``, in a third of the time; tapes that are open do not see it."""
     if isinstance(value, tf.Variable):
         value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
-    tf.raw_ops.AssignVariableOp(resource=own.handle, value=value)
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
 
 def _position(variable: tf.Variable, values: Sequence[TensorType]) -> int:
