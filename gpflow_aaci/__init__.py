@@ -18,8 +18,8 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
 ``inference.training``                ``train``, which runs them
 ``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
-``inference.climb``                   its ascent in the hyperparameters, on ever more rows
-``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
+``inference.hyperparameter_search``                   its ascent in the hyperparameters, on ever more rows
+``inference.collapsed``                 ``fit_collapsed`` and ``polish``, which run these
 ``inference.fit``                     ``fit``, which chooses; ``inference.advice``: what it warns of
 ``inference.updating``                ``update``: new rows, q in the place of the prior
 ``workers``                           sums over the rows of several machines
@@ -48,8 +48,8 @@ from . import sampling as sampling
 from .criticism.loo import loo
 from .inducing import kmeans_plusplus
 from .inference.alternating import AlternatingOptimizer
+from .inference.collapsed import fit_collapsed, polish
 from .inference.fit import fit
-from .inference.fitting import fit_collapsed, polish
 from .inference.optimizers import AugmentedNaturalGradient
 from .inference.training import train
 from .inference.updating import update

@@ -7,8 +7,8 @@ them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and i
 them. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
 """
 
+from .collapsed import FitProgress, FitResult, PolishResult
 from .fit import Fit
-from .fitting import FitProgress, FitResult, PolishResult
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .stopping import EarlyStopping
 from .updating import UpdateResult

@@ -16,7 +16,7 @@ from ..data import as_data, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
-from .fitting import FitProgress, fit_collapsed
+from .collapsed import FitProgress, fit_collapsed
 from .minibatch_fit import (
     Part,
     for_dear_rows,

@@ -15,7 +15,7 @@ from ..checkpoints import check_same_program, describe, latest_checkpoint, save_
 from ..data import PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from .climb import CONVERGED, Climb
+from .hyperparameter_search import CONVERGED, HyperparameterSearch
 from .objective import schedule
 from .profile import Profile
 from .settings import SETTINGS
@@ -114,11 +114,11 @@ def fit_collapsed(
     resumed = None if directory is None else latest_checkpoint(directory, run, strategy)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
         rows.log = PassLog(directory, run, strategy)
-        climb = Climb(model, rows, seed)
-        stretches = schedule(model, rows.num_rows, climb.size, tolerance)
-        objective = climb.objective
+        search = HyperparameterSearch(model, rows, seed)
+        stretches = schedule(model, rows.num_rows, search.size, tolerance)
+        objective = search.objective
         objective.trace()
-        state = climb.begin(stretches[0]) if resumed is None else climb.resume(resumed, stretches)
+        state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
         is_finished = bool(state.reason)
 
         def say(rows: int) -> None:
@@ -134,24 +134,24 @@ def fit_collapsed(
                 rows.log.clear()
 
         try:
-            climb.move_to(state)
+            search.move_to(state)
             say(0)
             for stretch in () if is_finished else stretches[state.stretch :]:
                 stored_at = _clock()  # a stretch begins just after a checkpoint
-                state = climb.onto(stretch, state)
+                state = search.onto(stretch, state)
                 while not state.reason:
-                    state = climb.step(stretch, state)
-                    climb.move_to(state)
+                    state = search.step(stretch, state)
+                    search.move_to(state)
                     say(stretch.rows)
                     is_due = state.iteration % SETTINGS.checkpoint_iterations == 0
                     is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
                     if not state.reason and rows.any_worker(is_due):
                         keep()
                         stored_at = _clock()
-                state = climb.end(stretch, state)
+                state = search.end(stretch, state)
                 keep()
         finally:  # also where the user interrupts: never in the middle of a line search
-            climb.move_to(state)
+            search.move_to(state)
             refresh_posteriors(model)
         _check_jitter(model)
         tracing = objective.tracing_seconds

@@ -50,7 +50,7 @@ class JointAscent(Stepper):
         sources = local(variables)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            value = tf.reduce_sum(model.worths(*data.rows, self._of)[0])
+            value = tf.reduce_sum(model.term_values(*data.rows, self._of)[0])
         of_rows = data.total(tape.gradient(value, sources, unconnected_gradients="zero"))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)

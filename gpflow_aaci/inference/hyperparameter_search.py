@@ -63,7 +63,7 @@ class State(NamedTuple):
         )
 
 
-class Climb:
+class HyperparameterSearch:
     """From state to state."""
 
     def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
