@@ -3,8 +3,9 @@ Routes to q(u) and the hyperparameters.
 
 On minibatches: ``optimizers``, ``alternating`` with its ``schedules``, and ``training``, which runs
 them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and its gradient,
-``quasi_newton`` ascends it in ``coordinates``, ``climb`` on ever more rows, and ``fitting`` runs
-them. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
+``quasi_newton`` ascends it in ``coordinates``, ``hyperparameter_search`` does
+so on ever more rows, and ``collapsed`` runs them. ``bound_gradient`` is the gradient in the
+hyperparameters that all of them need.
 """
 
 from .collapsed import FitProgress, FitResult, PolishResult

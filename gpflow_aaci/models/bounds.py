@@ -18,8 +18,9 @@ class WithBounds(Augmented):
     """
     ``data`` is X [N, D], Y [N, P] for ``AugmentedSVGP``, and none for ``AugmentedVGP``.
 
-    Bounds and gap also take a ``tf.data.Dataset`` of such batches that is one pass over the rows,
-    with one chunk in memory, and a bar where it takes long (``progress=False`` for none).
+    The bounds and the gap also take a ``tf.data.Dataset`` of such batches that is one pass over the
+    rows. One chunk is in memory at a time, and a bar shows the progress of a long pass
+    (``progress=False`` hides it).
     """
 
     def elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
