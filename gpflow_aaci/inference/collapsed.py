@@ -75,7 +75,8 @@ def fit_collapsed(
     that grows fourfold from 1,000 rows (or a hundred for every hyperparameter, where these are
     more), then one on all rows, each until its last three iterations
     together gain too little. A stretch begins with the curvature that the last one estimated.
-    Kernel, mean function, likelihood and, where they are trainable, inducing points are fitted; priors count.
+    Kernel, mean function, likelihood and, where they are trainable, inducing points are fitted;
+    priors count.
     ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is trainable they
     alone are fitted. An evaluation that fails counts as a step too far, and the model never ends
     below where it began. Where y is in another unit than the first guess of noise and signal,

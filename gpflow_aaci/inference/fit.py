@@ -1,4 +1,4 @@
-"""``fit``: which route a model and its data are to take, and what came of it."""
+"""``fit``: the choice of a route for a model and its data, and its result."""
 
 import math
 import time
@@ -36,7 +36,7 @@ _COLUMNS = ["step", "seconds", "rows", "objective"]
 
 
 class Fit(NamedTuple):
-    """What :func:`fit` has done; ``print`` says it."""
+    """The result of :func:`fit`, which ``print`` shows as text."""
 
     route: str  # "fit_collapsed" or "train"
     converged: bool

@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What :func:`in_parts` has done."""
+    """The result of :func:`in_parts`."""
 
     converged: bool
     reason: str  # why it ended

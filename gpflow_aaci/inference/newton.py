@@ -93,10 +93,7 @@ def maximise(
     # The part of a Newton step that each kind of step takes; 0 for kinds that are no Newton step.
     # The index ``none`` says that no kind is left to try.
     part_of_kind = [1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS]
-    parts, none = (
-        tf.constant(part_of_kind, zero.dtype),
-        len(part_of_kind),
-    )  # ``none``: no kind is left
+    parts, none = tf.constant(part_of_kind, zero.dtype), len(part_of_kind)
     start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), one, infinity, zero)
 
     def is_unfinished(search: _Search) -> tf.Tensor:

@@ -203,7 +203,7 @@ class _Run:
         self.history.append(Record(self.done, self.seconds, *map(float, self._evaluate())))
 
     def shown(self, name: str, with_nll: bool) -> dict[str, str]:
-        """What a progress bar shows of the last row of the history."""
+        """The entries of the history's last row that a progress bar shows."""
         shown = {name: f"{self.history[-1].objective:.5g}"}
         return shown | ({"NLL": f"{self.history[-1].nll:.4f}"} if with_nll else {})
 
