@@ -5,11 +5,11 @@ Every route is the same pass over the data, at a whitened q(v) = N(m, S):
 
 1. ``models``: the prior of u and of f at some rows, K_ZZ, K_ZX, k_ii and μ₀.
 2. ``algebra.projection``: A = chol⁻¹K_ZX, and so the marginals (m_i, v_i) of f.
-3. ``algebra.terms``: what a datum is worth there, e(m_i, v_i, y_i), and its two slopes.
+3. ``algebra.terms``: what each datum adds to the bound, e(m_i, v_i, y_i), and its two slopes.
 4. ``algebra.statistics``: the sums E, a = ∂E/∂m and B = ∂E/∂S. Batches, chunks: sums add.
 5. ``algebra.gaussian``: naturals ← (1 − s)·naturals + s·(a − 2Bm, I − 2B).
 
-With the augmented e that is the closed-form step, with the standard one a Newton step.
+With the augmented e, step 5 is the closed-form update; with the standard e, a Newton step.
 
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
@@ -17,9 +17,9 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``data``                              arrays, frames, datasets: in passes and in minibatches
 ``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
 ``inference.training``                ``train``, which runs them
-``inference.newton``                  q at its best; ``inference.profile``: the ELBO there
-``inference.climb``                   its ascent in the hyperparameters, on ever more rows
-``inference.fitting``                 ``fit_collapsed`` and ``polish``, which run these
+``inference.newton``                  the optimal q; ``inference.profile``: the ELBO at it
+``inference.hyperparameter_search``   quasi-Newton ascent in the hyperparameters, on ever more rows
+``inference.collapsed``               ``fit_collapsed`` and ``polish``, which run these
 ``inference.fit``                     ``fit``, which chooses; ``inference.advice``: what it warns of
 ``inference.compiled``                functions compiled once for all models of one ``structure``
 ``inference.updating``                ``update``: new rows, q in the place of the prior
@@ -29,7 +29,7 @@ With the augmented e that is the closed-form step, with the standard one a Newto
 ``criticism``, ``diagnostics``        leave-one-out, calibration, PSIS; ``plots`` draws the fit
 ``contrib``                           mixtures, other samplers, priors on inducing points
 ``sklearn``                           estimators for scikit-learn; imported by itself
-``testing``                           ``check_likelihood``, for likelihoods of one's own
+``testing``                           ``check_likelihood``, for likelihoods that you write
 ====================================  ============================================================
 
 The names below are what most programs need. Options and results are where they live, such as
@@ -49,8 +49,8 @@ from . import sampling as sampling
 from .criticism.loo import loo
 from .inducing import kmeans_plusplus
 from .inference.alternating import AlternatingOptimizer
+from .inference.collapsed import fit_collapsed, polish
 from .inference.fit import fit
-from .inference.fitting import fit_collapsed, polish
 from .inference.optimizers import AugmentedNaturalGradient
 from .inference.training import train
 from .inference.updating import update

@@ -14,7 +14,7 @@ import tensorflow_probability as tfp
 import gpflow_aaci
 from gpflow_aaci import inference, likelihoods
 from gpflow_aaci.data import Arrays
-from gpflow_aaci.inference import fitting
+from gpflow_aaci.inference import collapsed
 from gpflow_aaci.inference.coordinates import Coordinates
 from gpflow_aaci.inference.profile import Profile
 from gpflow_aaci.models import hyperparameters
@@ -461,7 +461,7 @@ def test_slow_iterations_are_checkpointed_one_by_one(
 
     def stored_after(seconds: float, folder: Path) -> list[str]:
         ticks = itertools.count(0.0, seconds)  # between two looks at the clock
-        monkeypatch.setattr(fitting, "_clock", lambda: next(ticks))
+        monkeypatch.setattr(collapsed, "_clock", lambda: next(ticks))
         calls: list[int] = []
 
         def interrupt(progress: gpflow_aaci.FitProgress) -> None:

@@ -18,7 +18,7 @@ import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, train
 from gpflow_aaci.algebra.terms import predictive
 from gpflow_aaci.inference import EarlyStopping
-from gpflow_aaci.inference.joint import JointAscent
+from gpflow_aaci.inference.joint_adam import JointAscent
 from gpflow_aaci.inference.settings import SETTINGS
 
 RNG = np.random.default_rng(0)

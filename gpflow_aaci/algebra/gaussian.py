@@ -59,7 +59,7 @@ def optimal_naturals(
     q_mu: TensorType, in_mean: TensorType, in_covariance: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Where a step of size 1 leads: (a − 2 B q_mu, I − 2 B).
+    The naturals after a step of size 1: (a − 2 B q_mu, I − 2 B).
 
     With the augmented bound's a and B these are Σ A_i (potential − precision μ₀)_i and
     I + A diag(precision) Aᵀ (AACI Thm 2 and Alg. 3, whitened).
@@ -93,7 +93,7 @@ def damped(
 
 
 def averaged(naturals: Naturals, target: Naturals, step_size: TensorType) -> Gaussian:
-    """That of :func:`damped`, where the naturals are known."""
+    """The q(v) whose naturals are (1 − step_size)·naturals + step_size·target."""
     pairs = zip(naturals, target, strict=True)
     return naturals_to_q(*((1.0 - step_size) * old + step_size * new for old, new in pairs))
 
@@ -109,16 +109,17 @@ def coupled_step(
     q_mu: TensorType, in_mean: TensorType, in_covariance: TensorType, coupling: TensorType
 ) -> tf.Tensor:
     """
-    What a Newton step adds to the mean, P⁻¹(a − q_mu), with P the blocks I − 2B less ``coupling``.
+    What a Newton step adds to the mean: P⁻¹(a − q_mu) with P = blockdiag(I − 2B) − ``coupling``.
 
-    Without coupling it is that of :func:`optimal_naturals`. NaN where P is not positive definite.
+    Without coupling it leads to the mean of :func:`optimal_naturals`. The step is NaN where P is
+    not positive definite.
 
-    :param coupling: of :func:`~gpflow_aaci.algebra.projection.coupled`, K = LM.
+    :param coupling: from :func:`~gpflow_aaci.algebra.projection.coupled`, [K, K] with K = LM.
     """
     L, M = q_mu.shape[1], tf.shape(q_mu)[0]
-    own = tf.eye(M, dtype=in_covariance.dtype) - 2.0 * in_covariance
-    at = tf.eye(L, dtype=own.dtype)[:, None, :, None]  # [L, 1, L, 1]
-    blocks = tf.reshape(at * own[:, :, None, :], tf.shape(coupling))
+    uncoupled = tf.eye(M, dtype=in_covariance.dtype) - 2.0 * in_covariance  # [L, M, M]
+    is_diagonal = tf.eye(L, dtype=uncoupled.dtype)[:, None, :, None]  # [L, 1, L, 1]
+    blocks = tf.reshape(is_diagonal * uncoupled[:, :, None, :], tf.shape(coupling))
     slope = tf.reshape(tf.transpose(in_mean - q_mu), [-1, 1])
     step = tf.linalg.cholesky_solve(tf.linalg.cholesky(blocks - coupling), slope)
     return tf.transpose(tf.reshape(step, [L, M]))
@@ -135,7 +136,7 @@ def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
 
 @check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")
 def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
-    """C⁻¹ of a lower triangular C."""
+    """The inverse of a lower triangular C."""
     eye = tf.eye(tf.shape(C)[-1], batch_shape=tf.shape(C)[:-2], dtype=C.dtype)
     return tf.linalg.triangular_solve(C, eye)
 

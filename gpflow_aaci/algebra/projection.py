@@ -1,8 +1,8 @@
 r"""
-What q(v) says of f at some inputs, and how a gradient there finds its way back to the kernel.
+The marginals of f at some inputs under q(v), and their gradients in q(v) and in the prior.
 
 u = chol v with v ~ N(0, I), A = chol⁻¹K_ZX: f_i | v has mean μ₀(x_i) + A_iᵀ v and variance
-k_ii − ‖A_i‖². All is whitened: with K_ZZ⁻¹ written out, gradients lose four to six digits.
+k_ii − ‖A_i‖². Everything is whitened: with K_ZZ⁻¹ written out, gradients lose four to six digits.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Prior(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """What q(v) needs in order to speak about f at some inputs; the latent GPs may share it."""
+    """What maps q(v) to f at some inputs; the latent GPs may share it."""
 
     chol: tf.Tensor  # [broadcast L, M, M], of K_ZZ
     A: tf.Tensor  # [broadcast L, M, N], chol⁻¹K_ZX; in the dtype of the products
@@ -36,15 +36,18 @@ class Projection(NamedTuple):
 
 def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
     """
-    :param product_dtype: of the products of size N·M², ``default_float()`` unless given.
-        I + A diag(precision) Aᵀ bears float32, at a quarter of the time; the triangular solve
-        for A does not.
+    The projection of v on f, A = chol⁻¹K_ZX, and the variance of f that v leaves unexplained.
+
+    :param product_dtype: the dtype of the products of size N·M², ``default_float()`` unless given.
+        I + A diag(precision) Aᵀ may be summed in float32, in a quarter of the time; the
+        triangular solve for A may not.
     """
     chol = tf.linalg.cholesky(prior.K_ZZ)
     A = tf.linalg.triangular_solve(chol, prior.K_ZX)
     unexplained = prior.k_diag - tf.reduce_sum(tf.square(A), -2)
-    # A variance. Below zero by rounding, it is zero; by more, K_ZX is not the kernel's (in
-    # ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7) and what looks a bound is none.
+    # This is a variance. If rounding takes it below zero, it is zero; if it is further below, K_ZX
+    # is not the kernel's (in ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7), and what is
+    # computed from it would not be a bound.
     tolerance = np.finfo(unexplained.dtype.as_numpy_dtype).eps ** 0.25
     unexplained = tf.where(
         unexplained < -tolerance * prior.k_diag,
@@ -57,7 +60,7 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
 
 def given(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
     """
-    With q(v) = N(q_mu, q_sqrt q_sqrtᵀ) in the place of the prior: v = q_mu + q_sqrt w, w ~ N(0, I).
+    The projection with q(v) as the prior: v = q_mu + q_sqrt w, w ~ N(0, I).
 
     A becomes q_sqrtᵀ A and μ₀ becomes μ₀ + Aᵀ q_mu; what A leaves unexplained stays.
 
@@ -94,7 +97,7 @@ def marginals(
 
 
 def at_latent(projection: Projection, latent: int) -> Projection:
-    """Of one latent GP alone, L = 1."""
+    """The projection of one latent GP alone, L = 1."""
     chol, A, unexplained = (
         part if part.shape[0] == 1 else part[latent : latent + 1] for part in projection[:3]
     )
@@ -126,18 +129,21 @@ def to_q(
 @check_shapes("curvature: [N, L, L]", "return: [K, K]")
 def coupled(projection: Projection, curvature: TensorType) -> tf.Tensor:
     """
-    Of blocks Σ A_ji c_ijk A_kiᵀ, [LM, LM]: what a curvature c in the means of f is in those of v.
+    The curvature in the means of v that a curvature c in the means of f makes, [LM, LM].
+
+    Its block of the latent GPs j and k is Σ_i A_ji c_ijk A_kiᵀ, [M, M].
 
     :param curvature: c, symmetric in the latent GPs j and k.
     """
     A, L = projection.A, curvature.shape[-1]
-    # The blocks above the diagonal and half of those on it, and then the transpose.
+    # By symmetry only blocks above the diagonal, and half of each block on it, are multiplied out;
+    # adding the transpose gives the rest.
     curvature = tf.linalg.set_diag(curvature, 0.5 * tf.linalg.diag_part(curvature))
     upper = []
     for latent in range(L):
-        own, others = (A, A) if A.shape[0] == 1 else (A[latent : latent + 1], A[latent:])
+        left, right = (A, A) if A.shape[0] == 1 else (A[latent : latent + 1], A[latent:])
         weights = tf.cast(tf.transpose(curvature[:, latent, latent:]), A.dtype)[:, None, :]
-        blocks = product(own * weights, others, transpose_b=True)  # [L − latent, M, M]
+        blocks = product(left * weights, right, transpose_b=True)  # [L − latent, M, M]
         upper.append(tf.pad(blocks, [[latent, 0], [0, 0], [0, 0]]))
     size = L * tf.shape(A)[-2]
     half = tf.reshape(tf.transpose(tf.stack(upper), [0, 2, 1, 3]), [size, size])
@@ -163,12 +169,12 @@ def to_prior(
     B: TensorType,
 ) -> Prior:
     """
-    The gradients in the prior, at fixed q(v), of what depends on it through the marginals.
+    The gradients in the prior, at fixed q(v), of a sum that depends on it through the marginals.
 
     Each part of the prior may be shared by the latent GPs, or not, whatever the others are; the
     gradient in a part has the shape of that part.
 
-    :param projection: of ``prior``.
+    :param projection: the projection of ``prior``.
     :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, of these rows or, for the
         gradient in K_ZZ of all rows at once, of all.
     """
@@ -189,7 +195,7 @@ def _to_K_ZX(
     in_mean: tf.Tensor,
     in_variance: tf.Tensor,
 ) -> tf.Tensor:
-    """(chol⁻ᵀ m) in_meanᵀ + 2 chol⁻ᵀ W A diag(in_variance), W = S − I."""
+    """The gradient (chol⁻ᵀ m) in_meanᵀ + 2 chol⁻ᵀ W A diag(in_variance), with W = S − I."""
     chol = tf.broadcast_to(projection.chol, tf.shape(W))
     solve = tf.linalg.triangular_solve
     chol_m = tf.transpose(columns(solve, chol, q_mu, adjoint=True))[:, :, None]  # [L, M, 1]
@@ -202,9 +208,9 @@ def _to_K_ZZ(
     chol: tf.Tensor, q_mu: tf.Tensor, W: tf.Tensor, a: tf.Tensor, B: tf.Tensor
 ) -> tf.Tensor:
     """
-    With A_bar Aᵀ = G = m aᵀ + 2 W B, through A = chol⁻¹K_ZX.
+    The gradient −½ chol⁻ᵀ [tril(G) + tril(G)ᵀ − diag(G)] chol⁻¹, which reaches K_ZZ through chol.
 
-    −½ chol⁻ᵀ [tril(G) + tril(G)ᵀ − diag(G)] chol⁻¹.
+    G = Ā Aᵀ = m aᵀ + 2 W B, where Ā is the gradient in A = chol⁻¹K_ZX.
     """
     m, a = (tf.transpose(value)[:, :, None] for value in (q_mu, a))
     G = tf.matmul(m, a, transpose_b=True) + 2.0 * tf.matmul(W, B)

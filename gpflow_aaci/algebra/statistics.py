@@ -1,7 +1,8 @@
 """
-All that a step on q(v) needs of the data: three sums over them.
+The three sums over the data that a step on q(v) needs.
 
-Sums add, so a minibatch (times num_data/|B|), a chunk, a stream and a worker are the same thing.
+Sums over parts of the rows add up, so that chunks, streams and workers need no code of their own;
+a minibatch's sums are multiplied by num_data/|B|.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,11 +33,12 @@ class Statistics(NamedTuple):
 def statistics(
     projection: Projection, term: Term, q: Gaussian, X: TensorType, Y: TensorType
 ) -> Statistics:
-    """Of the rows X [N, D], Y [N, P]."""
+    """The statistics of the rows X [N, D], Y [N, P] at q(v)."""
     return summed(projection, term.slopes(X, *marginals(projection, *q), Y))
 
 
 def summed(projection: Projection, slopes: Slopes) -> Statistics:
+    """The statistics of rows whose slopes are known."""
     return Statistics(slopes.value, *to_q(projection, slopes.in_mean, slopes.in_variance))
 
 
@@ -50,21 +52,22 @@ def stepped_in_turn(
     step_size: TensorType,
 ) -> Gaussian:
     """
-    A natural-gradient step on one latent GP after the other, each at the marginals of the last.
+    Natural-gradient steps on one latent GP after the other, each at the marginals after the last.
 
-    Where the term couples them, a step of size 1 of all at once need not raise it; each of these
-    does, if it is an augmented bound. The products are those of one step of all.
+    Where the term couples the latent GPs, a step of size 1 on all of them at once need not raise
+    an augmented bound; a step on one of them does. The matrix products cost as much as those of
+    one step on all.
 
-    :param total: gives the scaled sums over all rows, of the sums over these.
+    :param total: turns sums over the rows X, Y into the scaled sums over all rows.
     """
     Fmu, Fvar = (tf.unstack(part, axis=1) for part in marginals(projection, *q))
     mu, sqrt = tf.split(q.mu, q.mu.shape[1], 1), tf.split(q.sqrt, q.mu.shape[1], 0)
     for latent in range(q.mu.shape[1]):
-        own = at_latent(projection, latent)
+        of_latent = at_latent(projection, latent)
         _, *slopes = term.slopes(X, tf.stack(Fmu, 1), tf.stack(Fvar, 1), Y)
-        a, B = total(to_q(own, *(slope[:, latent : latent + 1] for slope in slopes)))
+        a, B = total(to_q(of_latent, *(slope[:, latent : latent + 1] for slope in slopes)))
         target = optimal_naturals(mu[latent], a, B)
         moved = damped(mu[latent], sqrt[latent], *target, step_size)
         mu[latent], sqrt[latent] = moved
-        Fmu[latent], Fvar[latent] = (part[:, 0] for part in marginals(own, *moved))
+        Fmu[latent], Fvar[latent] = (part[:, 0] for part in marginals(of_latent, *moved))
     return Gaussian(tf.concat(mu, 1), tf.concat(sqrt, 0))

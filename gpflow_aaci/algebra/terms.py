@@ -1,8 +1,8 @@
 """
-What a datum is worth to a bound, and its slopes in the mean and the variance of its f.
+What a datum adds to a bound, and the slopes of this in the mean and the variance of its f.
 
-The slopes are all that a step on q needs: ∂e/∂v = −½ precision and
-∂e/∂m = potential − precision·m are a site's, and the other way round.
+The slopes are all that a step on q needs, since they determine a Gaussian site and the site
+determines them: ∂e/∂v = −½ precision and ∂e/∂m = potential − precision·m.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Worth = Callable[[TensorType, TensorType, TensorType, TensorType], tf.Tensor]
 
 
 class Slopes(NamedTuple):
-    """Of rows: their sum, and its derivatives in each datum's mean and variance of f."""
+    """The sum of e over some rows, and its derivatives in the mean and variance of each row's f."""
 
     value: tf.Tensor  # [], Σ e
     in_mean: tf.Tensor  # [N, L], ∂e/∂Fmu
@@ -26,29 +26,31 @@ class Slopes(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A datum's e, its slopes, and how those of one latent GP depend on the others' means."""
+    """A datum's e, its slopes, and how the slopes of one latent GP depend on the others' means."""
 
     worth: Worth
     slopes: Callable[[TensorType, TensorType, TensorType, TensorType], Slopes]
     coupling: Worth | None = None
     """
-    [N, L, L], ∂²e/∂Fmu∂Fmu less diag(2 ∂e/∂Fvar), which is all of it where e is a sum over
-    columns of f; None where that is so, or nobody asks.
+    [N, L, L], ∂²e/∂Fmu∂Fmu − diag(2 ∂e/∂Fvar). It is zero where e is a sum over the columns
+    of f; the field is None in this case, and for terms on which no Newton step is taken.
     """
 
 
 def standard(likelihood: AugmentedLikelihood) -> Term:
-    """E log p(y|f), GPflow's own."""
+    """The term E log p(y|f) of GPflow's ELBO."""
     term = _by_tape(likelihood.variational_expectations)
     return term._replace(coupling=likelihood.coupling) if likelihood.couples else term
 
 
 def predictive(likelihood: AugmentedLikelihood) -> Term:
-    """log E p(y|f), the log density of y with f integrated out."""
+    """The term log E p(y|f), the log density of y with f integrated out."""
     return _by_tape(likelihood.predict_log_density)
 
 
 def _by_tape(worth: Worth) -> Term:
+    """The term whose slopes are taken by automatic differentiation."""
+
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
         with tf.GradientTape() as tape:
             tape.watch([Fmu, Fvar])
@@ -59,7 +61,7 @@ def _by_tape(worth: Worth) -> Term:
 
 
 def augmented(likelihood: AugmentedLikelihood) -> Term:
-    """The augmented bound of it, the auxiliary variables' q being optimal."""
+    """The augmented bound on E log p(y|f), at the optimal q of the auxiliary variables."""
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
         value = tf.reduce_sum(likelihood.bound(X, Fmu, Fvar, Y))
@@ -93,16 +95,19 @@ def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) ->
     def coupling(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> tf.Tensor:
         marginals = outputs(X, Gmu, Gvar)
         of_each = 2.0 * term.slopes(X, *marginals, Y).in_variance
-        found = tf.matmul(W, of_each[..., None] * W, transpose_a=True)
-        found = tf.linalg.set_diag(found, tf.zeros_like(Gmu))
+        # ∂²e/∂Gmu∂Gmu = Wᵀ (diag(2 ∂e/∂Fvar) + coupling) W. The diagonal of the first part is
+        # 2 ∂e/∂Gvar, which the definition of a coupling subtracts.
+        curvature = tf.matmul(W, of_each[..., None] * W, transpose_a=True)
+        curvature = tf.linalg.set_diag(curvature, tf.zeros_like(Gmu))
         if term.coupling is None:
-            return found
-        return found + tf.matmul(W, tf.matmul(term.coupling(X, *marginals, Y), W), transpose_a=True)
+            return curvature
+        mixed_coupling = tf.matmul(term.coupling(X, *marginals, Y), W)
+        return curvature + tf.matmul(W, mixed_coupling, transpose_a=True)
 
     return Term(worth, slopes, coupling if W.shape[1] > 1 else None)
 
 
 def concave(slopes: Slopes, least_precision: float) -> Slopes:
-    """With the precision of every site at least that."""
+    """The slopes with every site's precision −2 ∂e/∂v raised to at least ``least_precision``."""
     highest = tf.cast(-0.5 * least_precision, slopes.in_variance.dtype)
     return slopes._replace(in_variance=tf.minimum(slopes.in_variance, highest))

@@ -3,13 +3,13 @@ Routes to q(u) and the hyperparameters.
 
 On minibatches: ``optimizers``, ``alternating`` with its ``schedules``, and ``training``, which runs
 them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and its gradient,
-``quasi_newton`` ascends it in ``coordinates``, ``climb`` on ever more rows, and ``fitting`` runs
-them. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
-``compiled`` shares compiled functions between models of one structure.
+``quasi_newton`` ascends it in ``coordinates``, ``hyperparameter_search`` does so on ever more
+rows, and ``collapsed`` runs them. ``bound_gradient`` is the gradient in the hyperparameters that
+all of them need. ``compiled`` shares compiled functions between models of one structure.
 """
 
+from .collapsed import FitProgress, FitResult, PolishResult
 from .fit import Fit
-from .fitting import FitProgress, FitResult, PolishResult
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .stopping import EarlyStopping
 from .updating import UpdateResult

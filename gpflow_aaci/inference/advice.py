@@ -1,4 +1,4 @@
-"""What a practitioner would say of a fitted model: why it may be worse than it could be."""
+"""Warnings about a fitted model: why it may be worse than it could be."""
 
 from collections.abc import Iterator
 
@@ -94,14 +94,14 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
 
 
 def _listed(columns: AnyNDArray) -> str:
-    """The first few of them, and how many more."""
+    """The first few names, and how many more there are."""
     more = len(columns) - _MOST_LISTED
     listed = ", ".join(map(str, columns[:_MOST_LISTED]))
     return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """Kernels that are made of no others."""
+    """The basic kernels of which a kernel is made."""
     parts = parts_of(kernel)
     if not parts:
         yield kernel

@@ -73,7 +73,7 @@ class AlternatingOptimizer(Stepper):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
+        """The settings that must be the same for a run to be resumed."""
         of_hyperparameters = self.hyperparameter_optimizer.get_config()
         return {
             "every": self.every,

@@ -1,4 +1,4 @@
-"""The gradient of a bound in the hyperparameters, written out at a q(v) that stands still."""
+"""The gradient of a bound in the hyperparameters, at a fixed q(v)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,6 +30,8 @@ def recorded(
     persistent: bool = False,
 ) -> Recorded:
     """
+    The prior at X, recorded on a tape, and its projection.
+
     :param X: inputs [N, D].
     :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
     :param persistent: whether the tape is asked for more than one gradient.
@@ -54,22 +56,24 @@ def bound_gradient(
     The Cholesky factorisation is not differentiated: the kernel's own autodiff starts from
     :func:`~gpflow_aaci.algebra.projection.to_prior`.
 
-    :param at: recorded at X [N, D].
+    :param at: the prior recorded at X [N, D].
     :param sums: (a, B) of these rows, where they are known.
     """
     Fmu, Fvar = marginals(at.projection, *q)
     with tf.GradientTape() as direct:
         direct.watch([Fmu, Fvar])
         value = tf.reduce_sum(term.worth(X, Fmu, Fvar, Y))
-    in_mean, in_variance, *own = direct.gradient(
+    # The total derivative is the direct one (parameters of the likelihood) plus the one through
+    # the prior: Σ_i ∂e_i/∂m_i dm_i/dθ + ∂e_i/∂v_i dv_i/dθ, at fixed q(v).
+    in_mean, in_variance, *directly = direct.gradient(
         value, [Fmu, Fvar, *variables], unconnected_gradients="zero"
     )
     a, B = to_q(at.projection, in_mean, in_variance) if sums is None else sums
-    bars = to_prior(at.prior, at.projection, *q, in_mean, in_variance, a, B)
+    prior_gradients = to_prior(at.prior, at.projection, *q, in_mean, in_variance, a, B)
     through_prior = at.tape.gradient(
-        at.prior, variables, output_gradients=bars, unconnected_gradients="zero"
+        at.prior, variables, output_gradients=prior_gradients, unconnected_gradients="zero"
     )
-    return [x + y for x, y in zip(own, through_prior, strict=True)]
+    return [x + y for x, y in zip(directly, through_prior, strict=True)]
 
 
 def log_prior_gradient(

@@ -29,7 +29,7 @@ class Coordinates:
         self._in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
 
     def pack(self) -> AnyNDArray:
-        """x of the variables as they are."""
+        """The coordinates x of the variables' present values."""
         values = [np.ravel(variable.numpy()) for variable in self.variables]
         u = np.concatenate([np.zeros(0), *values]).astype(np.float64)
         # log softplus(u), which is u where e^u is small
@@ -49,7 +49,7 @@ class Coordinates:
             at += size
 
     def gradient(self, x: AnyNDArray, in_variables: AnyNDArray) -> AnyNDArray:
-        """The gradient in x, of that in the variables: du/dx = y/(1 − e^−y) at y = e^x."""
+        """The gradient in x, given that in the variables: du/dx = y/(1 − e^−y) at y = e^x."""
         excess, small = self._excess(x)
         return in_variables * np.where(small, 1.0, excess / -np.expm1(-excess))
 

@@ -1,4 +1,4 @@
-"""``fit``: which route a model and its data are to take, and what came of it."""
+"""``fit``: the choice of a route for a model and its data, and its result."""
 
 import math
 import time
@@ -16,7 +16,7 @@ from ..data import as_data, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
-from .fitting import FitProgress, fit_collapsed
+from .collapsed import FitProgress, fit_collapsed
 from .minibatch_fit import (
     Part,
     for_dear_rows,
@@ -36,7 +36,7 @@ _COLUMNS = ["step", "seconds", "rows", "objective"]
 
 
 class Fit(NamedTuple):
-    """What :func:`fit` has done; ``print`` says it."""
+    """The result of :func:`fit`, which ``print`` shows as text."""
 
     route: str  # "fit_collapsed" or "train"
     converged: bool

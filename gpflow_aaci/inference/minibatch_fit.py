@@ -21,7 +21,7 @@ from gpflow.keras import tf_keras
 from ..algebra.terms import standard
 from ..data import as_data
 from ..models import AugmentedModel
-from .fitting import FitResult
+from .collapsed import FitResult
 from .settings import SETTINGS
 from .starting import not_finite_at_start, value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What :func:`in_parts` has done."""
+    """The result of :func:`in_parts`."""
 
     converged: bool
     reason: str  # why it ended

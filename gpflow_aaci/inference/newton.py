@@ -1,11 +1,12 @@
 r"""
 q(v) at fixed hyperparameters: natural-gradient steps of size 1 on the standard ELBO.
 
-They are Newton-like: in the mean they are Newton's, of all latent GPs at once where a likelihood or
-a kernel couples them. Begun far off such a step may fail; half of it takes over, one with its
-precisions raised to be positive, and then the closed-form augmented update, which cannot fail,
-wherever the ELBO does not rise. That one climbs another bound: where it does not gain either, small
-parts of the first do, unless q is at its best. Later steps begin with the part that gained.
+In the mean these are Newton steps, on all latent GPs at once where a likelihood or a kernel couples
+them. Far from the maximum a Newton step may lower the ELBO. It is then replaced by the first of
+these that raises it: half of the step; a step with the precisions raised to be positive; the
+closed-form augmented update, which always raises the augmented bound, though not always the ELBO;
+and small parts of the Newton step, which raise the ELBO unless q is optimal. Later steps begin with
+the part that raised it.
 """
 
 from collections.abc import Callable
@@ -37,13 +38,13 @@ _SMALL_PARTS = (0.125, 0.03125)
 
 
 class Maximum(NamedTuple):
-    """Of the ELBO in q, at fixed hyperparameters."""
+    """The maximum of the ELBO in q, at fixed hyperparameters."""
 
     q: Gaussian
-    sums: Statistics  # there
+    sums: Statistics  # at ``q``
     elbo: tf.Tensor  # []
-    steps: tf.Tensor  # [], how many have been kept
-    start: tf.Tensor  # [], the ELBO where they began
+    steps: tf.Tensor  # [], the number of accepted steps
+    start: tf.Tensor  # [], the ELBO before the first step
 
 
 class Sums(NamedTuple):
@@ -66,7 +67,7 @@ class _Search(NamedTuple):
     kind: tf.Tensor  # of the step that ``candidate`` is
     steps: tf.Tensor
     size: tf.Tensor  # of the Newton steps
-    gain: tf.Tensor  # of the last that was kept
+    gain: tf.Tensor  # of the last accepted step
     start: tf.Tensor  # the first ELBO
 
 
@@ -78,40 +79,43 @@ def maximise(
     in_turn: bool,
 ) -> Maximum:
     """
-    Steps from ``q``, each kept only if it raises the ELBO, else a safer one is taken in its place.
+    Step from ``q``; a step is accepted only if it raises the ELBO, else a safer one replaces it.
 
-    Ends when one gains less than ``least_gain`` nats. With ``max_steps`` 0, the ELBO at ``q``.
+    The search ends when a step gains less than ``least_gain`` nats. With ``max_steps`` 0 it only
+    evaluates the ELBO at ``q``.
 
-    :param in_turn: whether a closed-form step is of one latent GP.
+    :param in_turn: whether a closed-form step moves one latent GP only.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
     infinity = tf.constant(np.inf, zero.dtype)
     num_closed = q.mu.shape[1] if in_turn else 1
-    # Of a kind, what part of a Newton step it is; of the safer ones 0, as they are none.
-    of_kinds = [1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS]
-    parts, none = tf.constant(of_kinds, zero.dtype), len(of_kinds)  # ``none``: no kind is left
+    # The part of a Newton step that each kind of step takes; 0 for kinds that are no Newton step.
+    # The index ``none`` says that no kind is left to try.
+    part_of_kind = [1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS]
+    parts, none = tf.constant(part_of_kind, zero.dtype), len(part_of_kind)
     start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), one, infinity, zero)
 
-    def goes_on(search: _Search) -> tf.Tensor:
-        unfinished = (search.kind < none) & (search.gain >= least_gain)
-        return (search.steps < 0) | (unfinished & (search.steps < max_steps))
+    def is_unfinished(search: _Search) -> tf.Tensor:
+        may_gain = (search.kind < none) & (search.gain >= least_gain)
+        return (search.steps < 0) | (may_gain & (search.steps < max_steps))
 
     def step(search: _Search) -> tuple[_Search]:
         sums = sums_of.newton(search.candidate)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
-        is_kept = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
+        is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
         new, old = (search.candidate, sums, elbo), (search.best, search.sums, search.elbo)
         best, sums, best_elbo = tf.nest.map_structure(
-            lambda a, b: tf.where(is_kept, a, b), new, old
+            lambda a, b: tf.where(is_accepted, a, b), new, old
         )
-        kept_size = search.size * parts[search.kind]
-        next_size = tf.where(search.kind == NEWTON, 2.0 * kept_size, kept_size)
+        accepted_size = search.size * parts[search.kind]
+        next_size = tf.where(search.kind == NEWTON, 2.0 * accepted_size, accepted_size)
         next_size = tf.where(next_size > 0.0, tf.minimum(next_size, one), one)
-        size = tf.where(is_kept, next_size, search.size)
-        kind = tf.where(is_kept, NEWTON, search.kind + 1)
+        size = tf.where(is_accepted, next_size, search.size)
+        kind = tf.where(is_accepted, NEWTON, search.kind + 1)
         part = size * parts[tf.minimum(kind, none - 1)]
+        # naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the accepted q.
         ahead = tf.cond(part > 0.0, lambda: sums, lambda: sums_of.safer(best, kind))
         target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
         candidate = tf.cond(
@@ -125,22 +129,24 @@ def maximise(
             candidate = tf.nest.map_structure(
                 lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
             )
-        found = _Search(
+        proposed = _Search(
             best,
             sums,
             best_elbo,
             candidate,
             kind,
-            search.steps + tf.cast(is_kept, search.steps.dtype),
+            search.steps + tf.cast(is_accepted, search.steps.dtype),
             size,
-            tf.where(is_kept & ~is_first, elbo - search.elbo, search.gain),
+            tf.where(is_accepted & ~is_first, elbo - search.elbo, search.gain),
             tf.where(is_first, elbo, search.start),
         )
         if sums_of.coupling is None:
-            return (found,)
+            return (proposed,)
 
         coupling_at = sums_of.coupling
 
+        # The blocks above leave out ∂²E/∂m_j∂m_k between latent GPs; the Newton step of the mean
+        # has it, unless its matrix is not positive definite.
         def coupled_mean() -> tf.Tensor:
             coupling = coupling_at(best)
             mu = best.mu + part * coupled_step(
@@ -148,17 +154,17 @@ def maximise(
             )
             return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, candidate.mu)
 
-        mu = tf.cond((part > 0.0) & goes_on(found), coupled_mean, lambda: candidate.mu)
-        return (found._replace(candidate=candidate._replace(mu=mu)),)
+        mu = tf.cond((part > 0.0) & is_unfinished(proposed), coupled_mean, lambda: candidate.mu)
+        return (proposed._replace(candidate=candidate._replace(mu=mu)),)
 
-    (end,) = tf.while_loop(goes_on, step, (start,))
+    (end,) = tf.while_loop(is_unfinished, step, (start,))
     return Maximum(end.best, end.sums, end.elbo, end.steps, end.start)
 
 
 def newton_sums(
     model: AugmentedModel, projection: Projection, q: Gaussian, X: tf.Tensor, Y: tf.Tensor
 ) -> Statistics:
-    """Of rows X [N, D], Y [N, P], for a Newton step."""
+    """The sums over rows X [N, D], Y [N, P] for a Newton step."""
     return statistics(projection, model.term(standard), q, X, Y)
 
 
@@ -170,7 +176,7 @@ def safer_sums(
     X: tf.Tensor,
     Y: tf.Tensor,
 ) -> Statistics:
-    """Of rows X [N, D], Y [N, P], for a step of another kind than Newton's."""
+    """The sums over rows X [N, D], Y [N, P] for a step of another kind than Newton's."""
     Fmu, Fvar = marginals(projection, *q)
     slopes = tf.cond(
         kind >= _CLOSED_FORM,
@@ -183,7 +189,7 @@ def safer_sums(
 def coupling_sum(
     model: AugmentedModel, projection: Projection, q: Gaussian, X: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
-    """Of rows X [N, D], Y [N, P] of a model whose latent GPs are coupled."""
+    """The coupling of a model's latent GPs, summed over rows X [N, D], Y [N, P]."""
     coupling = model.term(standard).coupling
     assert coupling is not None  # where ``model.couples``
     return coupled(projection, coupling(X, *marginals(projection, *q), Y))

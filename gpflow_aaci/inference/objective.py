@@ -21,7 +21,7 @@ class Stretch(NamedTuple):
 
     rows: int
     is_last: bool
-    tolerance: float  # nats per datum that the last ones must gain
+    tolerance: float  # nats per datum that the last iterations must gain
 
 
 def schedule(
@@ -60,7 +60,7 @@ class Objective:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
     def trace(self) -> None:
-        """Compile all that will be needed at once."""
+        """Compile what the first evaluation needs."""
         self._fast.trace(self._data)
 
     def evaluate(
@@ -71,7 +71,7 @@ class Objective:
         precision: float = 1.0,
         max_steps: int = 20,
     ) -> tuple[Point, Gaussian]:
-        """The profile at x on the rows of the stretch, and the best q there, begun at ``q``."""
+        """The profile at x on the rows of the stretch and its optimal q, found from ``q``."""
         self.evaluations += 1
         self.coordinates.unpack(x)
         if self._in_use[0] != stretch.rows:
@@ -80,11 +80,11 @@ class Objective:
             self._in_use = stretch.rows, rows
         try:
             tolerance = precision * SETTINGS.inner_tolerance * float(self._data.num_data)
-            found = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
+            profile = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
-        gradient = self.coordinates.gradient(x, found.gradient)
-        return Point(x, found.objective, gradient), found.q
+        gradient = self.coordinates.gradient(x, profile.gradient)
+        return Point(x, profile.objective, gradient), profile.q
 
     def value(self, q: Gaussian) -> float:
         """The objective at the model's hyperparameters and q, on all rows and in full precision."""

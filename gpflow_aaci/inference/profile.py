@@ -78,7 +78,7 @@ class Profile:
 
     @property
     def tracing_seconds(self) -> float:
-        """What tracing has taken; 0 where all had been compiled for a model of this structure."""
+        """Seconds spent on tracing; 0 where a model of this structure was compiled before."""
         return self._compiled.tracing_seconds
 
     def trace(self, data: Data) -> None:
@@ -107,7 +107,7 @@ class Profile:
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
 
     def maximise(self, data: Data, q: Gaussian, least_gain: float, max_steps: int) -> Maximum:
-        """The best q from ``q`` on, without gradients."""
+        """The optimal q, searched for from ``q``, without gradients."""
         limits = to_default_float(least_gain), tf.constant(max_steps)
         if data.only_chunk is not None:
             num_data = to_default_float(data.num_data)
@@ -177,7 +177,7 @@ class _Functions(NamedTuple):
         least_gain: tf.Tensor,
         max_steps: tf.Tensor,
     ) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
-        """The best q, the log prior, and the gradient of both."""
+        """The optimal q, the log prior, and the gradient of the ELBO plus the log prior."""
         data, at = Arrays(X, Y, num_data), recorded(self.model, X, self.product_dtype)
         best = self._best(data, at.projection, q, least_gain, max_steps)
         sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale

@@ -1,10 +1,11 @@
 r"""
-Ascent by a quasi-Newton method whose curvature is kept from one objective to the next.
+Ascent by a quasi-Newton method whose curvature carries over from one objective to the next.
 
 Hyperparameters are few and their curvature on some of the rows, scaled to all, is nearly that on
 all of them, so that what has been learnt on a subset need not be learnt again. An evaluation is
-dear and gives value and gradient together: a step is accepted as soon as it gains (Armijo), and
-none is spent on a second condition; a pair of too little curvature is not taken in instead.
+expensive and gives value and gradient together, so a step is accepted as soon as it satisfies
+Armijo's condition. No evaluation is spent on Wolfe's second condition; instead, a step along which
+the curvature is not clearly positive does not update the estimate (BFGS, L-BFGS).
 """
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class Curvature(NamedTuple):
             return self.matrix @ gradient
         if not len(self.steps):  # a step of length 1
             return gradient / max(np.linalg.norm(gradient), 1e-300)
+        # The two-loop recursion of L-BFGS (Nocedal and Wright, Algorithm 7.4).
         direction, weights = gradient.copy(), []
         pairs = list(zip(self.steps, self.changes, strict=True))
         for step, change in reversed(pairs):
@@ -51,7 +53,7 @@ class Curvature(NamedTuple):
         return direction
 
     def updated(self, step: AnyNDArray, change: AnyNDArray) -> "Curvature":
-        """With what one step has shown, unless that is no positive curvature."""
+        """The estimate after a step, unchanged unless the curvature along the step is positive."""
         along = step @ change
         if not along > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
             return self
@@ -62,6 +64,7 @@ class Curvature(NamedTuple):
             )
         eye = np.eye(len(step))
         H = self.matrix if len(self.matrix) else along / (change @ change) * eye
+        # BFGS: H ← (I − ρ s yᵀ) H (I − ρ y sᵀ) + ρ s sᵀ, with ρ = 1 / sᵀy.
         left = eye - np.outer(step, change) / along
         return self._replace(matrix=left @ H @ left.T + np.outer(step, step) / along)
 
@@ -75,30 +78,30 @@ class Point(NamedTuple):
 
 
 def ascend(
-    evaluate: Callable[[AnyNDArray], Point], here: Point, curvature: Curvature
+    evaluate: Callable[[AnyNDArray], Point], start: Point, curvature: Curvature
 ) -> tuple[Point, Curvature]:
     """
-    One iteration; ``here`` itself where no step along the way gains.
+    One iteration: the new point and curvature; ``start`` itself where no step gains.
 
     :param evaluate: may return a value or a gradient that is not finite: a step too far.
     """
-    direction = curvature.times(here.gradient)
-    slope = float(direction @ here.gradient)
+    direction = curvature.times(start.gradient)
+    slope = float(direction @ start.gradient)
     if not slope > 0.0:
-        curvature = Curvature.unknown(len(here.x))
-        direction = curvature.times(here.gradient)
-        slope = float(direction @ here.gradient)
+        curvature = Curvature.unknown(len(start.x))
+        direction = curvature.times(start.gradient)
+        slope = float(direction @ start.gradient)
         if not slope > 0.0:  # a gradient of zero
-            return here, curvature
+            return start, curvature
     longest = np.max(np.abs(direction))
     length = min(1.0, _LONGEST / longest)
     for _ in range(_TRIALS):
-        there = evaluate(here.x + length * direction)
-        gain = there.value - here.value
-        if np.all(np.isfinite(there.gradient)) and gain >= _ARMIJO * length * slope:
-            step, change = there.x - here.x, here.gradient - there.gradient
-            return there, curvature.updated(step, change)
+        trial = evaluate(start.x + length * direction)
+        gain = trial.value - start.value
+        if np.all(np.isfinite(trial.gradient)) and gain >= _ARMIJO * length * slope:
+            step, change = trial.x - start.x, start.gradient - trial.gradient
+            return trial, curvature.updated(step, change)
         # The top of the parabola through both values and the slope, within reason.
         top = length**2 * slope / (2.0 * (length * slope - gain)) if np.isfinite(gain) else 0.0
         length = float(np.clip(top, 0.1 * length, 0.5 * length))
-    return here, Curvature.unknown(len(here.x))
+    return start, Curvature.unknown(len(start.x))

@@ -1,10 +1,10 @@
 """
-What a fit tries besides its climb, where noise and signal were guessed in another unit than y's.
+What a fit tries besides its ascent where noise and signal were guessed in another unit than y's.
 
 Where y is large or small against a first guess of noise and signal, the noise soon explains all,
 and the bound is flat in what the signal could: a fit would end there. y, the noise's scale and the
-kernel's standard deviation change together with the unit, and along that line a good one is found.
-Where only the signal's was guessed too small, the way out is along its own.
+kernel's standard deviation all scale with the unit, so a better unit is searched for along the line
+on which both change together. Where only the signal was guessed too small, it alone is raised.
 """
 
 from typing import NamedTuple
@@ -29,14 +29,14 @@ class Lines(NamedTuple):
     """How each coordinate grows with the logarithm of the unit of y."""
 
     both: AnyNDArray  # noise and signal
-    noise: AnyNDArray  # alone
-    signal: AnyNDArray  # alone
+    noise: AnyNDArray  # noise alone
+    signal: AnyNDArray  # signal alone
 
 
 def in_other_units(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian
 ) -> tuple[Point, Gaussian]:
-    """Where to begin the climb: at ``point``, or where y is in another unit than was guessed."""
+    """The point and q where the ascent begins: ``point``, or a better one in another unit of y."""
     lines = along_units(objective.model, objective.coordinates)
     if lines is None:
         return point, q
@@ -61,9 +61,9 @@ def with_more_signal(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian, least_gain: float
 ) -> tuple[Point, Gaussian] | None:
     """
-    A way off the plateau where noise explains everything: signal of the size of the noise.
+    A point off the plateau where noise explains everything: its signal is as large as its noise.
 
-    :param least_gain: nats by which it must be better.
+    :param least_gain: nats by which the objective must rise.
     :return: None where there is no such plateau, or signal is no better.
     """
     lines = along_units(objective.model, objective.coordinates)
@@ -79,7 +79,7 @@ def with_more_signal(
 
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
-    """None where the noise has no scale, or that or the signal's are not searched as logarithms."""
+    """The lines; None unless noise and signal have scales that are searched as logarithms."""
     of_noise = _of_noise(model)
     of_signal = _of_variances(model.kernel, 2.0)
     if not of_noise or not of_signal:
@@ -90,14 +90,14 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 
 
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
-    """Standard deviations of the noise, or what its scale is, and of f; 0 of noise without one."""
+    """The noise's scale (0 where it has none) and the prior standard deviation of f."""
     of_noise = [np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model)]
     variance = float(tf.reduce_mean(model.prior_variance()))
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
 
 
 def _of_noise(model: AugmentedModel) -> _Powers:
-    """What the likelihood's scale is made of."""
+    """The parameters of the noise's scale, and the power of the scale that each one is."""
     return [
         (parameter, power)
         for name, power in (("scale", 1.0), ("variance", 2.0))
@@ -106,7 +106,7 @@ def _of_noise(model: AugmentedModel) -> _Powers:
 
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
-    """What a kernel is made of; none where it is made of no others."""
+    """The kernels that a kernel combines; none for a basic kernel."""
     return getattr(kernel, "kernels", None) or [
         part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
     ]

@@ -17,7 +17,7 @@ _ROWS = 1_000  # that are looked at
 
 def q_at_start(model: AugmentedModel, data: Data) -> Gaussian:
     """
-    q(v) of the model.
+    The q(v) of the model before a fit.
 
     :raises ValueError: where K_ZZ has no Cholesky factor.
     """
@@ -28,7 +28,7 @@ def q_at_start(model: AugmentedModel, data: Data) -> Gaussian:
 
 
 def value_at_start(objective: Callable[[], TensorType]) -> float:
-    """NaN where K_ZZ has no Cholesky factor."""
+    """The objective before a fit; NaN where K_ZZ has no Cholesky factor."""
     try:
         return float(objective())
     except tf.errors.InvalidArgumentError:
@@ -40,14 +40,14 @@ def not_finite_at_start(model: AugmentedModel, X: TensorType, value: float) -> V
     The error to raise where the objective is not finite before anything has been changed.
 
     :param X: some of the rows, [N, D].
-    :param value: of the objective.
+    :param value: the value of the objective.
     """
     why = _why(model, np.asarray(X)[:_ROWS])
     return ValueError(f"the objective must be finite at the start.{why} Found: {value}.")
 
 
 def _why(model: AugmentedModel, X: AnyNDArray) -> str:
-    """What is known of it, as sentences that begin with a space."""
+    """The likely cause, as sentences that begin with a space; empty where none is known."""
     bad = [
         path.removeprefix(".")
         for path, parameter in parameter_dict(model).items()

@@ -1,4 +1,4 @@
-"""What the optimizers of ``train`` share: checks, slots, and a step on the hyperparameters."""
+"""The base of the optimizers of ``train``: checks, slots, and a step on the hyperparameters."""
 
 import abc
 import weakref
@@ -38,7 +38,7 @@ class Stepper(tf.Module, abc.ABC):
     @property
     @abc.abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
+        """The settings that must be the same for a run to be resumed."""
 
     @abc.abstractmethod
     def learnt(self, model: AugmentedModel) -> list[tf.Variable]:

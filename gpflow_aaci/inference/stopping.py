@@ -46,7 +46,7 @@ def should_stop(history: list[Record], rule: EarlyStopping | None) -> bool:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C has been pressed; pressed again, it is KeyboardInterrupt as usual."""
+    """Tells whether Ctrl-C has been pressed; a second press raises KeyboardInterrupt as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals go to the main thread
         return

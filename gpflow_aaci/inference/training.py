@@ -30,10 +30,10 @@ from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
 from ..validation import as_default_float, check_count, check_one_of, message_of
 from .alternating import AlternatingOptimizer
-from .joint import JointAscent
+from .evaluation import evaluators
+from .joint_adam import JointAscent
 from .stepper import Stepper
 from .stopping import EarlyStopping, Record, interrupts, should_stop
-from .watching import evaluators
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ _VARIABLES, _HISTORY, _OBJECTIVE = "variables", "history.json", "objective.json"
 
 Objective = Literal["augmented", "standard", "predictive"]
 _TERMS = {"augmented": augmented, "standard": standard, "predictive": predictive}
-_SHOWN = {"augmented": "augmented ELBO", "standard": "ELBO", "predictive": "predictive"}
+_OBJECTIVE_LABELS = {"augmented": "augmented ELBO", "standard": "ELBO", "predictive": "predictive"}
 
 
 def train(
@@ -141,7 +141,7 @@ def train(
                 monitor(run.done)
             if run.done % evaluate_every == 0:
                 run.evaluate()
-                bar.set_postfix(run.shown(_SHOWN[objective], test is not None))
+                bar.set_postfix(run.shown(_OBJECTIVE_LABELS[objective], test is not None))
             if run.done % checkpoint_every == 0:
                 checkpoints.save(run.done, run.history)
             bar.update()
@@ -203,7 +203,7 @@ class _Run:
         self.history.append(Record(self.done, self.seconds, *map(float, self._evaluate())))
 
     def shown(self, name: str, with_nll: bool) -> dict[str, str]:
-        """What a progress bar shows of the last row of the history."""
+        """The entries of the history's last row that a progress bar shows."""
         shown = {name: f"{self.history[-1].objective:.5g}"}
         return shown | ({"NLL": f"{self.history[-1].nll:.4f}"} if with_nll else {})
 

@@ -18,8 +18,9 @@ class WithBounds(Augmented):
     """
     ``data`` is X [N, D], Y [N, P] for ``AugmentedSVGP``, and none for ``AugmentedVGP``.
 
-    Bounds and gap also take a ``tf.data.Dataset`` of such batches that is one pass over the rows,
-    with one chunk in memory, and a bar where it takes long (``progress=False`` for none).
+    The bounds and the gap also take a ``tf.data.Dataset`` of such batches that is one pass over the
+    rows. One chunk is in memory at a time, and a bar shows the progress of a long pass
+    (``progress=False`` hides it).
     """
 
     def elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
@@ -70,12 +71,12 @@ class WithBounds(Augmented):
         """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
 
         def gap(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-            ordinary, bound = self.worths(X, Y, standard, augmented)
+            ordinary, bound = self.term_values(X, Y, standard, augmented)
             return ordinary - bound
 
         return as_data(self.expected_data, data, progress).map(gap)
 
-    def worths(self, X: TensorType, Y: TensorType, *terms: TermOf) -> list[tf.Tensor]:
+    def term_values(self, X: TensorType, Y: TensorType, *terms: TermOf) -> list[tf.Tensor]:
         """What each row X [N, D], Y [N, P] adds to the sum of each term, at the model's q: [N]."""
         # Not by predict_f, which raises where a Cholesky fails: an optimizer's step too far.
         projection = self.project(X)
@@ -84,7 +85,7 @@ class WithBounds(Augmented):
 
     def objectives(self, data: Data, *terms: TermOf) -> list[tf.Tensor]:
         """Σ e_i − KL[q(u) ‖ p(u)] for the e of each term, in one pass over the data: []."""
-        sums = data.sum(lambda X, Y: [*map(tf.reduce_sum, self.worths(X, Y, *terms))])
+        sums = data.sum(lambda X, Y: [*map(tf.reduce_sum, self.term_values(X, Y, *terms))])
         kl = self.prior_kl()
         return [total - kl for total in sums]
 

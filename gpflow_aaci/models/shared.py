@@ -1,4 +1,4 @@
-"""What both models share: what they state of themselves, and what the pass asks of them."""
+"""The base class of both models: their properties, and the prior and q that a pass needs."""
 
 import abc
 from collections.abc import Callable
@@ -30,12 +30,12 @@ AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
 
 class Augmented(gpflow.models.GPModel):
-    """A model of ours; ``bounds`` and ``predictions`` add what is asked of it."""
+    """An augmented model; ``bounds`` adds its objectives and ``predictions`` its predictions."""
 
     likelihood: AugmentedLikelihood
     num_data: Any = None
 
-    # ---- what each of them states ----
+    # ---- what each model defines ----
 
     @property
     def expected_data(self) -> Expected:
@@ -136,7 +136,7 @@ class Augmented(gpflow.models.GPModel):
         return q if self.whiten else unwhiten(*q, chol)
 
     def assign_whitened_q(self, q: Gaussian) -> None:
-        """Make q(v) the model's."""
+        """Assign q(v) to the model's ``q_mu`` and ``q_sqrt``."""
         q = self.stored_q(q, self.whitening())
         self.q_mu.assign(q.mu)
         self.q_sqrt.assign(q.sqrt)
@@ -144,7 +144,7 @@ class Augmented(gpflow.models.GPModel):
     def posterior(
         self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> AbstractPosterior:
-        """As GPflow's; the closed-form optimizers refresh its cache after they step."""
+        """GPflow's posterior, whose cache the closed-form optimizers refresh after their steps."""
         posterior = super().posterior(precompute_cache)
         if posterior.cache is not None:
             handed_out(self).add(posterior)
@@ -153,7 +153,7 @@ class Augmented(gpflow.models.GPModel):
 
 def check_model(model: gpflow.models.GPModel) -> None:
     """
-    :raises ValueError: unless it is one of ours.
+    :raises ValueError: unless ``model`` is an augmented model.
     """
     if not isinstance(model, Augmented):
         raise ValueError(
@@ -174,7 +174,7 @@ def check_single_output(kernel: Kernel, model: str) -> None:
 
 def check_latents(kernel: Kernel, likelihood: AugmentedLikelihood, num_latent_gps: int) -> None:
     """
-    :raises ValueError: unless there are as many latent GPs as kernel and likelihood are of.
+    :raises ValueError: unless the kernel and the likelihood have ``num_latent_gps`` latent GPs.
     """
     mixed_of = kernel.num_latent_gps if isinstance(kernel, LinearCoregionalization) else None
     if mixed_of not in (None, num_latent_gps):
@@ -191,7 +191,7 @@ def check_latents(kernel: Kernel, likelihood: AugmentedLikelihood, num_latent_gp
 
 
 def prior_q(M: int, L: int) -> Gaussian:
-    """v ~ N(0, I)."""
+    """The prior v ~ N(0, I), as a q(v)."""
     eye = tf.eye(M, batch_shape=[L], dtype=default_float())
     return Gaussian(tf.zeros([M, L], default_float()), eye)
 

@@ -81,7 +81,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
             the likelihood's or the kernel's.
         """
-        # First, as whoever changes the likelihood has the others to change as well.
+        # Checked first: who changes the likelihood may have to change the other arguments as well.
         likelihood = augmented(likelihood)
         if q_diag:
             raise ValueError(
@@ -101,7 +101,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             whiten=whiten,
             num_data=num_data,
         )
-        # GPflow's goes by q_sqrt where that is given.
+        # GPflow takes the number of latent GPs from q_sqrt where it is given.
         check_latents(kernel, likelihood, self.num_latent_gps)
         handed_out(self)
 
@@ -109,7 +109,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         self, data: RegressionData | DatasetOwnedIterator, *, compile: bool = True
     ) -> Callable[[], tf.Tensor]:
         """
-        GPflow's. Arrays are checked here, not inside of what it compiles.
+        GPflow's closure of the training loss. Arrays are checked once, outside the compiled code.
 
         :raises ValueError: for bad data, see :func:`~gpflow_aaci.validation.checked_data`.
         """
@@ -164,7 +164,7 @@ def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> Indu
 
 
 def _input_dim(inducing_variable: InducingVariables) -> int | None:
-    """Columns of Z, or None where it has no such notion."""
+    """Columns of Z, or None for inducing variables that are not points."""
     if isinstance(inducing_variable, SharedIndependentInducingVariables):
         return _input_dim(inducing_variable.inducing_variable)
     if isinstance(inducing_variable, SeparateIndependentInducingVariables):

@@ -1,4 +1,4 @@
-"""Which variables of a model are learnt besides q."""
+"""The trainable variables of a model besides those of q."""
 
 import tensorflow as tf
 
@@ -7,7 +7,7 @@ from .shared import Augmented
 
 
 def hyperparameters(model: Augmented) -> list[tf.Variable]:
-    """The trainable variables of ``model`` but for q's, and for a ``num_data`` that is one."""
+    """The trainable variables of ``model`` without those of q and of ``num_data``."""
     heed_trainable(model.variables)
     not_hyper = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
     not_hyper.add(id(getattr(model.num_data, "unconstrained_variable", model.num_data)))

@@ -46,7 +46,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
             :class:`AugmentedSVGP`) and bad data.
         """
-        # First, as whoever changes the likelihood has the others to change as well.
+        # Checked first: who changes the likelihood may have to change the other arguments as well.
         likelihood = augmented(likelihood)
         check_single_output(kernel, "AugmentedVGP")
         X, Y = as_pair(data)
@@ -61,8 +61,8 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
             check_labels=likelihood.check_observations,
         )
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
-        kept = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
-        super().__init__(kept, kernel, likelihood, mean_function, num_latent_gps)
+        stored = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
+        super().__init__(stored, kernel, likelihood, mean_function, num_latent_gps)
         handed_out(self)
 
     @property

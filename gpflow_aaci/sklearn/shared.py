@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..inducing import kmeans_plusplus
-from ..inference.fitting import FitResult, fit_collapsed
+from ..inference.collapsed import FitResult, fit_collapsed
 from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
 from ..likelihoods import augmented
 from ..models import AugmentedSVGP

@@ -1,4 +1,4 @@
-"""How ``fit_collapsed`` climbs: stretches on ever more rows, and what goes from one to the next."""
+"""The ascent of ``fit_collapsed``: stretches on ever more rows, and the state between them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,15 +29,15 @@ _FILE = "state.npz"
 
 
 class State(NamedTuple):
-    """All that a fit has found out: what a checkpoint keeps."""
+    """The state of a fit, which a checkpoint stores."""
 
     point: Point  # on the rows of the stretch
-    q: Gaussian  # there
+    q: Gaussian  # the optimal q at ``point``
     curvature: Curvature
     recent: AnyNDArray  # gains of the last iterations
     x_begin: AnyNDArray
     q_begin: Gaussian
-    start: float  # the objective there, on all rows
+    start: float  # the objective at the beginning, on all rows
     stretch: int = 0
     iteration: int = 0  # of the stretch
     evaluations: int = 0
@@ -63,8 +63,8 @@ class State(NamedTuple):
         )
 
 
-class Climb:
-    """From state to state."""
+class HyperparameterSearch:
+    """The steps of a fit, each of which turns a state into the next."""
 
     def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
         self._model, self._data, self._num_data = model, data, float(data.num_data)
@@ -73,10 +73,10 @@ class Climb:
 
     def begin(self, first: Stretch) -> State:
         """
-        The model as it is.
+        The state of the model before the first iteration.
 
-        :raises ValueError: where the objective is not finite, neither at its q nor at the best one
-            on the rows of ``first``. The model is then as it was.
+        :raises ValueError: where the objective is not finite, neither at the model's q nor at the
+            optimal q on the rows of ``first``. The model is then unchanged.
         """
         q, x = q_at_start(self._model, self._data), self.objective.coordinates.pack()
         value = self.objective.value(q)
@@ -98,9 +98,9 @@ class Climb:
 
     def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
         """
-        What has been stored.
+        The state that a checkpoint stores.
 
-        :raises ValueError: unless the objective there is what it was.
+        :raises ValueError: unless the objective at it has the stored value.
         """
         stored, objective = State.read(path), self.objective
         before = [variable.numpy() for variable in objective.variables]
@@ -119,12 +119,12 @@ class Climb:
         return stored
 
     def move_to(self, state: State) -> None:
-        """Make it the model's."""
+        """Assign the hyperparameters and q of ``state`` to the model."""
         self.objective.coordinates.unpack(state.point.x)
         self._model.assign_whitened_q(state.q)
 
     def onto(self, stretch: Stretch, state: State) -> State:
-        """The state at the rows of ``stretch``; as it is, where it is in the middle of it."""
+        """The state evaluated on the rows of ``stretch``; unchanged in the middle of it."""
         if state.iteration or state.reason:
             return state
         if not self.size:
@@ -143,13 +143,13 @@ class Climb:
         )
 
     def step(self, stretch: Stretch, state: State) -> State:
-        """One iteration."""
+        """The state after one iteration."""
         tolerance = stretch.tolerance * self._num_data
-        found = {}  # the best q at every point that is tried
+        optimal_q = {}  # the optimal q at every point that is tried
 
         def evaluate(x: AnyNDArray) -> Point:
             point, q = self.objective.evaluate(stretch, x, state.q)
-            found[id(point)] = point, q
+            optimal_q[id(point)] = point, q
             return point
 
         point, curvature = ascend(evaluate, state.point, state.curvature)
@@ -164,7 +164,7 @@ class Climb:
             reason = _GAINED_LITTLE
         elif state.iteration + 1 >= SETTINGS.most_iterations:
             reason = _ITERATIONS_USED
-        q = state.q if point is state.point else found[id(point)][1]
+        q = state.q if point is state.point else optimal_q[id(point)][1]
         if reason in CONVERGED:
             better = with_more_signal(self.objective, stretch, point, q, tolerance)
             if better is not None:
@@ -181,7 +181,7 @@ class Climb:
         )
 
     def end(self, stretch: Stretch, state: State) -> State:
-        """Ready for the next stretch or, after the last, no worse than where it all began."""
+        """The state for the next stretch; after the last, one no worse than the fit's start."""
         if not stretch.is_last:
             return state._replace(stretch=state.stretch + 1, iteration=0, reason="")
         self.objective.coordinates.unpack(state.point.x)

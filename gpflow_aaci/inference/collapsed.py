@@ -1,4 +1,4 @@
-"""``fit_collapsed`` and ``polish``: full-batch routes that leave minibatches behind."""
+"""``fit_collapsed`` and ``polish``: fits on all rows, without minibatches."""
 
 import time
 import warnings
@@ -15,7 +15,7 @@ from ..checkpoints import check_same_program, describe, latest_checkpoint, save_
 from ..data import PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from .climb import CONVERGED, Climb
+from .hyperparameter_search import CONVERGED, HyperparameterSearch
 from .objective import schedule
 from .profile import Profile
 from .settings import SETTINGS
@@ -33,19 +33,19 @@ class FitProgress(NamedTuple):
 
 
 class FitResult(NamedTuple):
-    """What ``fit_collapsed`` has done."""
+    """The result of ``fit_collapsed``."""
 
     objective: float  # on all rows, log prior included
-    start: float  # the same before
+    start: float  # the objective before the fit
     evaluations: int
     converged: bool
     reason: str = ""  # why it ended
     tracing_seconds: float = 0.0
-    fitting_seconds: float = 0.0  # all the others
+    fitting_seconds: float = 0.0  # all seconds but those of tracing
 
 
 class PolishResult(NamedTuple):
-    """What ``polish`` has done to the standard ELBO."""
+    """The result of ``polish``: the standard ELBO [nats] before and after."""
 
     elbo: float
     start: float
@@ -74,12 +74,13 @@ def fit_collapsed(
     quasi-Newton method in the logarithms of those that are positive: a stretch on a random subset
     that grows fourfold from 1,000 rows (or a hundred for every hyperparameter, where these are
     more), then one on all rows, each until its last three iterations
-    together gain too little. What curvature one has found, the next begins with. Kernel, mean
-    function, likelihood and, where they are trainable, inducing points are fitted; priors count.
+    together gain too little. A stretch begins with the curvature that the last one estimated.
+    Kernel, mean function, likelihood and, where they are trainable, inducing points are fitted;
+    priors count.
     ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is trainable they
     alone are fitted. An evaluation that fails counts as a step too far, and the model never ends
-    below where it began. Where y is in another unit than the first guess of noise and signal, one
-    is looked for along which both fit it::
+    below where it began. Where y is in another unit than the first guess of noise and signal,
+    a unit in which both fit y is searched for first::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -88,12 +89,13 @@ def fit_collapsed(
         one pass over the rows, of any length; none for ``AugmentedVGP``.
     :param tolerance: nats per datum that the last three iterations on all rows must gain.
     :param callback: called when all is compiled and, with the model up to date, after every
-        iteration. What it raises ends the fit with what has been learnt, as Ctrl-C does.
+        iteration. An exception that it raises ends the fit, as Ctrl-C does; the model
+        keeps what it has learnt.
     :param checkpoint_dir: a checkpoint is written there after every stretch, after every ten
         iterations, and after the first iteration that ends ten seconds later than the last
-        checkpoint; the same call goes on from it. Of rows that are passed over in chunks, every
-        pass since then is stored, too: a process killed at any moment loses the pass that it was
-        at.
+        checkpoint; the same call resumes from it. Where rows are passed over in chunks, every
+        pass since the checkpoint is stored, too: a process killed at any moment loses at most the
+        current pass.
     :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, an objective that is not finite where the model begins, and a
         checkpoint that is damaged or of another run, before anything is changed.
@@ -114,44 +116,44 @@ def fit_collapsed(
     resumed = None if directory is None else latest_checkpoint(directory, run, strategy)
     with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
         rows.log = PassLog(directory, run, strategy)
-        climb = Climb(model, rows, seed)
-        stretches = schedule(model, rows.num_rows, climb.size, tolerance)
-        objective = climb.objective
+        search = HyperparameterSearch(model, rows, seed)
+        stretches = schedule(model, rows.num_rows, search.size, tolerance)
+        objective = search.objective
         objective.trace()
-        state = climb.begin(stretches[0]) if resumed is None else climb.resume(resumed, stretches)
+        state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
         is_finished = bool(state.reason)
 
-        def say(rows: int) -> None:
+        def report(rows: int) -> None:
             bar.set_description(f"{rows or 'no'} rows", refresh=False)
             bar.set_postfix(objective=f"{state.point.value:.6g}", refresh=False)
             bar.update(objective.evaluations - bar.n)
             callback(FitProgress(rows, state.point.value, objective.evaluations))
 
-        def keep() -> None:
+        def store() -> None:
             if directory is not None:
                 number = state.stretch * SETTINGS.most_iterations + state.iteration
                 save_checkpoint(directory, number, run, state.write, strategy)
                 rows.log.clear()
 
         try:
-            climb.move_to(state)
-            say(0)
+            search.move_to(state)
+            report(0)
             for stretch in () if is_finished else stretches[state.stretch :]:
                 stored_at = _clock()  # a stretch begins just after a checkpoint
-                state = climb.onto(stretch, state)
+                state = search.onto(stretch, state)
                 while not state.reason:
-                    state = climb.step(stretch, state)
-                    climb.move_to(state)
-                    say(stretch.rows)
+                    state = search.step(stretch, state)
+                    search.move_to(state)
+                    report(stretch.rows)
                     is_due = state.iteration % SETTINGS.checkpoint_iterations == 0
                     is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
                     if not state.reason and rows.any_worker(is_due):
-                        keep()
+                        store()
                         stored_at = _clock()
-                state = climb.end(stretch, state)
-                keep()
+                state = search.end(stretch, state)
+                store()
         finally:  # also where the user interrupts: never in the middle of a line search
-            climb.move_to(state)
+            search.move_to(state)
             refresh_posteriors(model)
         _check_jitter(model)
         tracing = objective.tracing_seconds

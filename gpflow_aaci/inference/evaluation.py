@@ -1,4 +1,4 @@
-"""How a run is evaluated: its objective on some rows, and the NLL of others."""
+"""How a run is evaluated: its objective on some training rows, and the NLL of test rows."""
 
 from collections.abc import Callable
 

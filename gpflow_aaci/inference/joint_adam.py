@@ -14,7 +14,7 @@ from .stepper import Stepper
 
 class JointAscent(Stepper):
     """
-    Gradient ascent on what closed-form steps do not climb: the standard or predictive objective.
+    Gradient ascent on objectives that closed-form steps do not raise: standard and predictive.
 
     ``train`` steps with it; ``q_mu`` and ``q_sqrt`` move whether they are trainable or not, as with
     ``AlternatingOptimizer``.
@@ -26,18 +26,18 @@ class JointAscent(Stepper):
         self, name: str, of: TermOf, optimizer: tf_keras.optimizers.Optimizer | None = None
     ) -> None:
         """
-        :param name: of the objective.
-        :param of: what a datum is worth to it.
-        :param optimizer: of all variables, ``Adam(0.01)`` unless given.
-        :raises ValueError: for what is none of tf_keras.optimizers, and for one of
-            ``tf_keras.optimizers.legacy``.
+        :param name: the name of the objective.
+        :param of: the objective's term, as a function of the likelihood.
+        :param optimizer: the optimizer of all variables, ``Adam(0.01)`` unless given.
+        :raises ValueError: for anything but an optimizer of ``tf_keras.optimizers``, and for one
+            of ``tf_keras.optimizers.legacy``.
         """
         super().__init__(tf_keras.optimizers.Adam(0.01) if optimizer is None else optimizer)
         self._objective, self._of = name, of
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
+        """The settings that must be the same for a run to be resumed."""
         optimizer = self.hyperparameter_optimizer
         return {"objective": self._objective, type(optimizer).__name__: optimizer.get_config()}
 
@@ -50,7 +50,7 @@ class JointAscent(Stepper):
         sources = local(variables)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            value = tf.reduce_sum(model.worths(*data.rows, self._of)[0])
+            value = tf.reduce_sum(model.term_values(*data.rows, self._of)[0])
         of_rows = data.total(tape.gradient(value, sources, unconnected_gradients="zero"))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
