@@ -20,9 +20,10 @@ import tensorflow as tf
 from gpflow.config import default_float, default_jitter
 
 from .data.passes import flush
-from .identity import facts, shown_value
+from .identity import shown_value
 from .mirrored import heed_trainable
 from .models import AugmentedModel
+from .structure import facts
 from .workers import check_agreement, is_chief, num_workers, together
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
@@ -149,7 +150,7 @@ def check_objective(path: Path, name: str, stored: float, found: float) -> None:
 def describe(model: AugmentedModel) -> dict[str, str]:
     """All that ``model`` is but for what is learnt of it and its data, for a ``Run``."""
     return {
-        **facts(model, without=("q_mu", "q_sqrt", "data", "num_data")),
+        **facts(model, state=("q_mu", "q_sqrt", "data", "num_data")),
         "num_data": repr(model.expected_data.known_num_data),
         "default_jitter": repr(default_jitter()),
     }

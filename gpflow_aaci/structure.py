@@ -1,9 +1,11 @@
 """
-The structure of a model: all that a compiled function of it holds, but for its variables' values.
+What an object is made of: one walk through its parts, for two uses.
 
-Compiled functions read variables whenever they are called. All else is a constant to them: classes,
-shapes, what is trainable, transforms, priors, plain settings. Two models that agree in all of these
-differ in nothing but values, so that either's compiled functions compute the other's, given those.
+:func:`facts` describes an object in words, so that a checkpoint is not taken up by another model
+and workers can compare theirs. :func:`structure_of` decides which models share compiled functions.
+Compiled functions read variables whenever they are called, and everything else is a constant to
+them: classes, shapes, what is trainable, transforms, priors, plain settings. Two models that agree
+in all of these differ in values alone, so that either can use the compiled functions of the other.
 """
 
 import enum
@@ -11,174 +13,227 @@ import functools
 import hashlib
 import sys
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow import Parameter
 from gpflow.base import TensorType
 
-from .models import AugmentedModel, AugmentedVGP
+from .identity import shown_value
 
-# Whose classes and functions keep no state but what their objects hold.
+# Packages whose classes and functions have no state beyond the attributes of their objects.
 _TRUSTED = ("builtins", "numpy", "tensorflow", "tensorflow_probability", "gpflow", "gpflow_aaci")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _NAMED = (tf.DType, tf.TensorShape, np.dtype)
 
-# Python's and TensorFlow's book-keeping, and TensorFlow Probability's.
+# Attributes that Python, TensorFlow and TensorFlow Probability use for their own records.
 _NO_SETTINGS = ("_name", "_name_scope", "_scope_name")
 _TENSORFLOWS = "_self_"
 _NO_ARGUMENTS = ("name", "parameters")
 
 
 class Structure(NamedTuple):
-    """What a model is, and the values that it has."""
+    """The constants of a model, and the values that may differ between models of one structure."""
 
-    constants: tuple[Hashable, ...]  # equal where two models may share compiled functions
-    values: list[TensorType]  # variables, and the data that a model keeps: of equal shapes then
+    constants: tuple[Hashable, ...]  # equal for models that may share compiled functions
+    values: list[TensorType]  # variables and stored data, in an order that the constants determine
 
 
-def structure_of(model: AugmentedModel) -> Structure | None:
+def facts(thing: Any, state: Collection[str] = ()) -> dict[str, str]:
     """
-    None where some part of ``model`` may hold a state that cannot be seen from outside.
+    Describe every part of ``thing``, by path: kind, shape, fixed value, prior, transform, setting.
 
-    Such a part is an object of a class, or a function, of the user's own, a variable that devices
-    share, and a tensor of a graph. ``num_data`` does not count where it is a plain number: it
-    multiplies what compiled functions find.
+    Values of trainable parameters and of bare variables are left out, as training changes them.
+    Large values are given by their SHA-256. Of an object that is no ``tf.Module``, only plain
+    attributes are described.
+
+    :param state: paths of parts whose values are left out, too.
     """
-    walk = _Walk()
+    walk = _Walk(state, strict=False)
+    walk.visit("", thing)
+    return {path or "kind": _in_words(constant) for path, constant in walk.constants}
+
+
+def structure_of(model: tf.Module) -> Structure | None:
+    """
+    The structure of ``model``, or None where a part may hold a state that cannot be seen.
+
+    Such a part is an object of a user's class, a user's function, a variable that several devices
+    share, or a tensor of a graph. The value of ``num_data`` does not count if it is a number,
+    because it only multiplies the results of compiled functions.
+    """
+    walk = _Walk(("num_data", "data"), strict=True)
     try:
-        walk.visit_model(model)
+        walk.visit("", model)
     except _UnknownStateError:
         return None
     return Structure(tuple(walk.constants), walk.values)
 
 
 class _UnknownStateError(Exception):
-    """What an object does may depend on something that is not among its parts."""
+    """The behaviour of an object may depend on something that is not among its parts."""
 
 
 class _Walk:
-    """Through all parts of an object, in an order that depends on nothing but its structure."""
+    """A walk through all parts of an object, in an order that its structure alone determines."""
 
-    def __init__(self) -> None:
-        self.constants: list[Hashable] = []
+    def __init__(self, state: Collection[str], strict: bool) -> None:
+        """
+        :param state: paths of parts of which only the type and shape are constants.
+        :param strict: whether to raise :class:`_UnknownStateError` for a part that cannot be seen
+            into; otherwise the walk records what it can see of the part.
+        """
+        self.constants: list[tuple[str, Hashable]] = []
         self.values: list[TensorType] = []
-        self._met: dict[int, tuple[int, Any]] = {}  # by id, which is of this object while it lives
+        self._state, self._strict = state, strict
+        # By id. The object is stored with its path, as an id is unique only while it lives.
+        self._met: dict[int, tuple[str, Any]] = {}
 
-    def visit_model(self, model: AugmentedModel) -> None:
-        self._note(_known_type(model))
-        self._is_met(model)
-        parts = _settings(model)
-        if isinstance(parts.get("num_data"), int | float | np.number):
-            del parts["num_data"]
-        if isinstance(model, AugmentedVGP):
-            for part in parts.pop("data"):
-                is_trainable = isinstance(part, tf.Variable) and part.trainable
-                self._note("data", part.dtype, tuple(part.shape), is_trainable)
-                self.values.append(part)
-        self.visit(parts)
-
-    def visit(self, thing: Any) -> None:
+    def visit(self, path: str, thing: Any) -> None:
         kind = type(thing)
-        if kind in _PLAIN:
-            self._note(kind, repr(thing))
+        if isinstance(thing, enum.Enum):
+            self._note(path, self._named(kind), thing.name)
+        elif kind in _PLAIN or (not self._strict and isinstance(thing, _PLAIN)):
+            is_value = self._is_state(path) and isinstance(thing, int | float)
+            self._note(path, "number" if is_value else repr(thing))
         elif isinstance(thing, _NAMED):
-            self._note(repr(thing))
-        elif isinstance(thing, enum.Enum):
-            self._note(_known_type(thing), thing.name)
+            self._note(path, repr(thing))
         elif isinstance(thing, type):
-            self._note(_checked(thing))
-        elif self._is_met(thing):
-            pass
-        elif kind is slice:
-            self._note(slice)
-            self.visit((thing.start, thing.stop, thing.step))
-        elif isinstance(thing, tf.Variable):
-            self._visit_variable(thing)
+            self._note(path, self._named(thing))
         elif isinstance(thing, np.ndarray | np.generic | tf.Tensor):
-            self._visit_array(thing)
+            self._visit_array(path, thing)
+        elif id(thing) in self._met:  # shared by two parts, or a circle
+            self._note(path, f"as {self._met[id(thing)][0]}")
         else:
-            self._visit_parts(thing)
+            self._met[id(thing)] = path, thing
+            self._visit_new(path, thing)
 
-    def _visit_variable(self, variable: tf.Variable) -> None:
-        if isinstance(variable, tf.distribute.DistributedValues):
+    def _visit_new(self, path: str, thing: Any) -> None:
+        """Visit an object that may have parts, for the first time."""
+        if isinstance(thing, tf.Variable):
+            self._visit_variable(path, thing)
+        elif isinstance(thing, Parameter):
+            self._visit_parameter(path, thing)
+        elif isinstance(thing, types.FunctionType | types.BuiltinFunctionType | np.ufunc):
+            self._note(path, self._named(thing))
+            self._visit_all(path, {} if self._strict else _code(thing))
+        elif isinstance(thing, Mapping):
+            if self._strict and not all(type(key) in _PLAIN for key in thing):
+                raise _UnknownStateError
+            self._note(path, self._named(type(thing)), *map(repr, thing))
+            self._visit_all(path, {str(key): part for key, part in thing.items()})
+        elif isinstance(thing, list | tuple):
+            kind = self._named(type(thing))  # a twin's data are a tuple of another kind
+            self._note(path, "data" if self._is_state(path) else kind, len(thing))
+            self._visit_all(path, {str(number): part for number, part in enumerate(thing)})
+        else:
+            self._note(path, self._named(type(thing)))
+            self._visit_all(path, self._parts(thing))
+
+    def _visit_all(self, path: str, parts: Mapping[str, Any]) -> None:
+        for name, part in parts.items():
+            self.visit(f"{path}.{name}" if path else name, part)
+
+    def _visit_variable(self, path: str, variable: tf.Variable) -> None:
+        if self._strict and isinstance(variable, tf.distribute.DistributedValues):
             raise _UnknownStateError
-        shape = None if variable.shape.rank is None else tuple(variable.shape)
-        self._note(_known_type(variable), variable.dtype, shape, variable.trainable)
+        self._named(type(variable))
+        self._note(path, *_kind_of_values(variable))
         self.values.append(variable)
 
-    def _visit_array(self, array: Any) -> None:
-        if tf.is_symbolic_tensor(array):
-            raise _UnknownStateError
-        value = np.ascontiguousarray(array)
-        if value.dtype.hasobject:
-            raise _UnknownStateError
-        sha256 = hashlib.sha256(value.tobytes()).digest()
-        self._note(_known_type(array), value.dtype.str, np.shape(array), sha256)
+    def _visit_parameter(self, path: str, parameter: Parameter) -> None:
+        is_fixed = not (self._strict or parameter.trainable or self._is_state(path))
+        value = shown_value(parameter.numpy()) if is_fixed else "a variable"
+        kind = self._named(type(parameter))
+        self._note(path, kind, parameter.dtype.name, tuple(parameter.shape), value)
+        parts = {name: getattr(parameter, name) for name in ("transform", "prior", "prior_on")}
+        self._visit_all(path, {**parts, "unconstrained": parameter.unconstrained_variable})
 
-    def _visit_parts(self, thing: Any) -> None:
-        if isinstance(thing, types.FunctionType | types.BuiltinFunctionType | np.ufunc):
-            self._note(_checked(thing))
+    def _visit_array(self, path: str, array: Any) -> None:
+        if self._strict and tf.is_symbolic_tensor(array):
+            raise _UnknownStateError
+        if self._is_state(path):
+            self._note(path, *_kind_of_values(array))
+            self.values.append(array)
             return
-        kind = _known_type(thing)
-        self._note(kind)
+        value = np.asarray(array)
+        if self._strict and value.dtype.hasobject:
+            raise _UnknownStateError
+        kind = self._named(type(array))
+        self._note(path, kind, value.dtype.str, value.shape, shown_value(value))
+
+    def _parts(self, thing: Any) -> dict[str, Any]:
+        """The parts of an object that is neither a container nor a function."""
+        if isinstance(thing, slice):
+            return {"start": thing.start, "stop": thing.stop, "step": thing.step}
         if isinstance(thing, types.MethodType):
-            self.visit([thing.__func__, thing.__self__])
-        elif isinstance(thing, functools.partial):
-            self.visit([thing.func, thing.args, thing.keywords])
-        elif isinstance(thing, Mapping):
-            self._note(len(thing))
-            for key, value in thing.items():
-                self.visit(key)
-                self.visit(value)
-        elif isinstance(thing, list | tuple):
-            self._note(len(thing))
-            for part in thing:
-                self.visit(part)
-        elif isinstance(thing, tfp.bijectors.Bijector | tfp.distributions.Distribution):
-            arguments = thing.parameters
-            self.visit({k: v for k, v in arguments.items() if k not in _NO_ARGUMENTS})
-        else:
-            self.visit(_settings(thing))
+            return {"function": thing.__func__, "object": thing.__self__}
+        if isinstance(thing, functools.partial):
+            return {"function": thing.func, "args": thing.args, "keywords": thing.keywords}
+        if isinstance(thing, tfp.bijectors.Bijector | tfp.distributions.Distribution):
+            return {k: part for k, part in thing.parameters.items() if k not in _NO_ARGUMENTS}
+        slots = {name for base in type(thing).__mro__ for name in vars(base).get("__slots__", ())}
+        has_attributes = isinstance(getattr(thing, "__dict__", None), dict)
+        if self._strict and (not has_attributes or slots - {"__weakref__"}):
+            raise _UnknownStateError
+        attributes = sorted(vars(thing).items()) if has_attributes else []
+        # An object of another kind may refer to anything, a file or a whole program.
+        are_all = self._strict or isinstance(thing, tf.Module)
+        plain = (*_PLAIN, np.ndarray, np.generic)
+        return {
+            name: part
+            for name, part in attributes
+            if name not in _NO_SETTINGS
+            and not name.startswith(_TENSORFLOWS)
+            and (are_all or isinstance(part, plain) or tf.is_tensor(part))
+        }
 
-    def _is_met(self, thing: Any) -> bool:
-        """Whether the object has been visited; a part that two others share is met twice."""
-        if id(thing) in self._met:
-            self._note("as", self._met[id(thing)][0])
-            return True
-        self._met[id(thing)] = len(self._met), thing
-        return False
+    def _named(self, thing: Any) -> Hashable:
+        """
+        The class or function itself if strict, else its name.
 
-    def _note(self, *constants: Any) -> None:
-        self.constants.extend(constants)
+        :raises _UnknownStateError: if strict, unless a trusted module has it under its name. A
+            function that another function has made is not found there.
+        """
+        module = getattr(thing, "__module__", None) or "numpy"  # a ufunc has no module
+        name = getattr(thing, "__qualname__", None) or thing.__name__
+        if not self._strict:
+            return f"{module}.{name}"
+        listed = sys.modules.get(module) if module.partition(".")[0] in _TRUSTED else None
+        for part in name.split("."):
+            listed = getattr(listed, part, None)
+        if listed is not thing:
+            raise _UnknownStateError
+        return thing  # type: ignore[no-any-return]
+
+    def _is_state(self, path: str) -> bool:
+        return path in self._state or path.rpartition(".")[0] in self._state
+
+    def _note(self, path: str, *constants: Hashable) -> None:
+        self.constants.append((path, constants))
 
 
-def _settings(thing: Any) -> dict[str, Any]:
-    """All attributes of an object, in the order of their names."""
-    slots = [name for base in type(thing).__mro__ for name in vars(base).get("__slots__", ())]
-    if not isinstance(getattr(thing, "__dict__", None), dict) or set(slots) - {"__weakref__"}:
-        raise _UnknownStateError
+def _kind_of_values(array: Any) -> tuple[Hashable, ...]:
+    """The constants that a variable or stored data must have in common: all but the values."""
+    shape = None if array.shape.rank is None else tuple(array.shape)
+    is_trainable = isinstance(array, tf.Variable) and array.trainable
+    return tf.as_dtype(array.dtype).name, shape, "trainable" if is_trainable else "fixed"
+
+
+def _code(function: Any) -> dict[str, Any]:
+    """The byte code of a Python function, its constants, and the objects that it refers to."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
     return {
-        name: value
-        for name, value in sorted(vars(thing).items())
-        if name not in _NO_SETTINGS and not name.startswith(_TENSORFLOWS)
+        "code": hashlib.sha256(code.co_code).hexdigest(),
+        "constants": repr([part for part in code.co_consts if not hasattr(part, "co_code")]),
+        "closure": [cell.cell_contents for cell in function.__closure__ or ()],
     }
 
 
-def _known_type(thing: Any) -> type:
-    return _checked(type(thing))
-
-
-def _checked(thing: Any) -> Any:
-    """A class or function of a trusted module that is found there, and so is not made in a call."""
-    module = getattr(thing, "__module__", None) or "numpy"  # a ufunc's is not told
-    found = sys.modules.get(module) if module.partition(".")[0] in _TRUSTED else None
-    for name in (
-        thing.__qualname__.split(".") if hasattr(thing, "__qualname__") else [thing.__name__]
-    ):
-        found = getattr(found, name, None)
-    if found is not thing:
-        raise _UnknownStateError
-    return thing
+def _in_words(constants: Any) -> str:
+    return " ".join(map(str, constants))

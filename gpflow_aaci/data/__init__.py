@@ -18,7 +18,6 @@ from .expected import (
     check_pair,
     checked_rows,
     refuse_if_distributed,
-    refuse_where_kept,
 )
 from .parquet import from_parquet
 from .passes import PassLog
@@ -47,6 +46,5 @@ __all__ = [
     "over_batches",
     "over_devices",
     "refuse_if_distributed",
-    "refuse_where_kept",
     "untuned",
 ]

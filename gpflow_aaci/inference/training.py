@@ -25,9 +25,9 @@ from ..checkpoints import (
 )
 from ..data import Batches, Rows, as_data, check_pair, checked_rows
 from ..graphs import compiled
-from ..identity import facts
 from ..models import AugmentedModel, check_model
 from ..progress import progress_bar
+from ..structure import facts
 from ..validation import as_default_float, check_count, check_one_of, message_of
 from .alternating import AlternatingOptimizer
 from .evaluation import evaluators

@@ -19,12 +19,12 @@ from gpflow.utilities import parameter_dict
 
 from ..algebra.gaussian import Gaussian, unwhiten
 from ..data import as_data, refuse_if_distributed
-from ..identity import facts
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
+from ..structure import facts
 from ..validation import check_count
 from .compiled import Compiled
-from .moving import move, new_points
+from .inducing_moves import move, new_points
 from .profile import Profile
 
 _LEAST_GAIN = 1e-9  # nats per new row that one more step must gain
@@ -178,7 +178,7 @@ def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Functions:
     if Compiled(model).is_shared:
         return _functions(model)
     learnt = [path.removeprefix(".") for path in parameter_dict(model)]
-    settings = facts(model, without=[*learnt, "num_data"])
+    settings = facts(model, state=[*learnt, "num_data"])
     settings |= {"default": f"{default_float()} {default_jitter()!r}"}
     known = _OF_ONE.get(model)
     is_same = (
