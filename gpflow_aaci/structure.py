@@ -22,6 +22,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import config
+from gpflow.models import InternalDataTrainingLossMixin
 
 from .identity import shown_value
 
@@ -66,7 +67,8 @@ def structure_of(model: tf.Module) -> Structure | None:
     share, or a tensor of a graph. The value of ``num_data`` does not count if it is a number,
     because it only multiplies the results of compiled functions.
     """
-    walk = _Walk(("num_data", "data"), strict=True)
+    keeps_data = isinstance(model, InternalDataTrainingLossMixin)
+    walk = _Walk(("num_data", "data") if keeps_data else ("num_data",), strict=True)
     try:
         walk.visit("gpflow.config", config())  # jitter, float and integer types
         walk.visit("", model)
@@ -99,8 +101,10 @@ class _Walk:
         if isinstance(thing, enum.Enum):
             self._note(path, self._named(kind), thing.name)
         elif kind in _PLAIN or (not self._strict and isinstance(thing, _PLAIN)):
-            is_value = self._is_state(path) and isinstance(thing, int | float)
-            self._note(path, "number" if is_value else repr(thing))
+            is_number = isinstance(thing, int | float)
+            self._note(path, "number" if is_number and self._is_state(path) else repr(thing))
+        elif isinstance(thing, np.number) and self._is_state(path):
+            self._note(path, "number")
         elif isinstance(thing, _NAMED):
             self._note(path, repr(thing))
         elif isinstance(thing, type):
@@ -157,7 +161,7 @@ class _Walk:
     def _visit_array(self, path: str, array: Any) -> None:
         if self._strict and tf.is_symbolic_tensor(array):
             raise _UnknownStateError
-        if self._is_state(path):
+        if isinstance(array, tf.Tensor) and path.rpartition(".")[0] in self._state:
             self._note(path, *_kind_of_values(array))
             self.values.append(array)
             return
@@ -209,7 +213,7 @@ class _Walk:
             listed = getattr(listed, part, None)
         if listed is not thing:
             raise _UnknownStateError
-        return thing  # type: ignore[no-any-return]
+        return thing
 
     def _is_state(self, path: str) -> bool:
         return path in self._state or path.rpartition(".")[0] in self._state
