@@ -10,7 +10,7 @@ _BASES = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd
 
 
 def digest(arrays: Sequence[AnyNDArray]) -> str:
-    """SHA-256 of arrays, their shapes and dtypes."""
+    """Return the SHA-256 of arrays, of their shapes and of their dtypes."""
     sha256 = hashlib.sha256()
     for array in arrays:
         sha256.update(f"{array.dtype}{array.shape}".encode())
@@ -20,9 +20,12 @@ def digest(arrays: Sequence[AnyNDArray]) -> str:
 
 def rows_digest(X: AnyNDArray, Y: AnyNDArray, first: int = 0) -> AnyNDArray:
     """
-    [2] uint64: what rows X [N, D], Y [N, P] are, the first of them being of number ``first``.
+    Return a digest [2] uint64 of the rows X [N, D], Y [N, P] and of their order.
 
-    Those of consecutive parts add up, in chunks and on workers; see :func:`shifted`.
+    Digests of consecutive chunks, or of the rows of several workers, add up to the digest of all
+    rows; see :func:`shifted`.
+
+    :param first: the number of the first row.
     """
     sums = []
     for base, hashes in zip(_BASES, _row_hashes(X, Y), strict=True):
@@ -34,15 +37,15 @@ def rows_digest(X: AnyNDArray, Y: AnyNDArray, first: int = 0) -> AnyNDArray:
 
 def unordered_digest(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     """
-    [2] uint64: what rows X [N, D], Y [N, P] are, in whatever order.
+    Return a digest [2] uint64 of the rows X [N, D], Y [N, P] that does not depend on their order.
 
-    Those of parts add up.
+    Digests of parts of the rows add up to the digest of all rows.
     """
     return np.array([np.sum(of_rows, dtype=np.uint64) for of_rows in _row_hashes(X, Y)], np.uint64)
 
 
 def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:
-    """Two hashes [N] uint64 of every row X [N, D], Y [N, P], one after the other."""
+    """Yield two different hashes [N] uint64 of the rows X [N, D], Y [N, P]."""
     shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()
     seed = np.uint64(int.from_bytes(hashlib.sha256(shape).digest()[:8], "big"))
     D, P = X.shape[1], Y.shape[1]
@@ -59,10 +62,10 @@ def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:
 
 
 def shifted(of_rows: AnyNDArray, first: int) -> AnyNDArray:
-    """A :func:`rows_digest` with every row's number larger by ``first``."""
+    """Return the :func:`rows_digest` of the same rows with every number larger by ``first``."""
     return of_rows * np.array([pow(base, first, 2**64) for base in _BASES], np.uint64)
 
 
 def shown_value(value: AnyNDArray) -> str:
-    """Itself, if small, else its SHA-256."""
+    """Return the numbers of a small array, and the SHA-256 of a larger one."""
     return repr(value.tolist()) if value.size <= 4 else digest([value])

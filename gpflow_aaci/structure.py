@@ -65,7 +65,8 @@ def structure_of(model: tf.Module) -> Structure | None:
     share, or a tensor of a graph. The value of ``num_data`` does not count if it is a number,
     because it only multiplies the results of compiled functions.
     """
-    walk = _Walk(("num_data", "data"), strict=True)
+    keeps_data = isinstance(model, InternalDataTrainingLossMixin)
+    walk = _Walk(("num_data", "data") if keeps_data else ("num_data",), strict=True)
     try:
         walk.visit("", model)
     except _UnknownStateError:
@@ -97,8 +98,10 @@ class _Walk:
         if isinstance(thing, enum.Enum):
             self._note(path, self._named(kind), thing.name)
         elif kind in _PLAIN or (not self._strict and isinstance(thing, _PLAIN)):
-            is_value = self._is_state(path) and isinstance(thing, int | float)
-            self._note(path, "number" if is_value else repr(thing))
+            is_number = isinstance(thing, int | float)
+            self._note(path, "number" if is_number and self._is_state(path) else repr(thing))
+        elif isinstance(thing, np.number) and self._is_state(path):
+            self._note(path, "number")
         elif isinstance(thing, _NAMED):
             self._note(path, repr(thing))
         elif isinstance(thing, type):
@@ -155,7 +158,7 @@ class _Walk:
     def _visit_array(self, path: str, array: Any) -> None:
         if self._strict and tf.is_symbolic_tensor(array):
             raise _UnknownStateError
-        if self._is_state(path):
+        if isinstance(array, tf.Tensor) and path.rpartition(".")[0] in self._state:
             self._note(path, *_kind_of_values(array))
             self.values.append(array)
             return
@@ -207,7 +210,7 @@ class _Walk:
             listed = getattr(listed, part, None)
         if listed is not thing:
             raise _UnknownStateError
-        return thing  # type: ignore[no-any-return]
+        return thing
 
     def _is_state(self, path: str) -> bool:
         return path in self._state or path.rpartition(".")[0] in self._state

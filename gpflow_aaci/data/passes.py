@@ -1,4 +1,4 @@
-"""A log of what passes over the data have found, so that a killed run loses one pass only."""
+"""A log of the results of passes over the data, so that a killed run loses one pass only."""
 
 import hashlib
 import json
@@ -20,10 +20,10 @@ from ..workers import ONE_PROCESS, is_chief, num_workers, sum_over_workers, toge
 
 class PassLog:
     """
-    What the passes over the data since the latest checkpoint have found.
+    The results of all passes over the data since the latest checkpoint.
 
-    A run that goes on from there makes the same passes again, and finds their results here. One
-    file for each, written beside its place and renamed into it.
+    A run that resumes from the checkpoint makes the same passes again, and reads their results from
+    the log. Each result is a file, which is written under another name and then renamed.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def flush(path: Path) -> None:
 
 
 def _stored(path: Path) -> list[tf.Tensor] | None:
-    """What a pass has found, or None; the chief may just have removed the file."""
+    """Return the stored result of a pass, or None; the chief may just have removed the file."""
     try:
         with np.load(path) as arrays:
             return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
@@ -95,6 +95,6 @@ def _stored(path: Path) -> list[tf.Tensor] | None:
 
 
 def _all_have(strategy: tf.distribute.Strategy, has: bool) -> bool:
-    """Whether every worker has it; one that does not see it yet makes all do the pass again."""
+    """Whether every worker sees the result; if one does not, all of them repeat the pass."""
     (count,) = sum_over_workers(strategy, [tf.constant(float(has))])
     return int(count) == num_workers(strategy)
