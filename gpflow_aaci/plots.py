@@ -15,7 +15,7 @@ from .data import as_data
 from .likelihoods import LogisticSoftmax
 from .models import AugmentedModel, check_model
 from .predictions import predict_y_cdf, predict_y_quantile
-from .predictions.from_draws import checked_inputs
+from .predictions.f import checked_inputs
 from .validation import check_count
 
 if TYPE_CHECKING:

@@ -18,11 +18,13 @@ from zoo import ZOO, Member
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, sample_posterior
 from gpflow_aaci.likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
 from gpflow_aaci.predictions import (
-    of_y,
     predict_f_samples,
     predict_y_cdf,
     predict_y_quantile,
     predict_y_samples,
+)
+from gpflow_aaci.predictions import (
+    y as predictions_of_y,
 )
 
 AnyCase = Case | Member
@@ -480,7 +482,7 @@ def test_data_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(AUGMENTED[0], likelihoods.Gaussian(0.4))
     many = np.linspace(-1.0, 1.0, 7)[:, None]
     whole = predict_y_quantile(model, many, [0.1, 0.9])
-    monkeypatch.setattr(of_y, "VALUES_AT_ONCE", 6)  # 3 rows
+    monkeypatch.setattr(predictions_of_y, "VALUES_AT_ONCE", 6)  # 3 rows
     np.testing.assert_allclose(predict_y_quantile(model, many, [0.1, 0.9]), whole, rtol=1e-10)
     y = whole[0]
     np.testing.assert_allclose(predict_y_cdf(model, many, y), 0.1, rtol=1e-10)

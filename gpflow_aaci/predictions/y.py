@@ -29,7 +29,7 @@ from ..validation import (
     require,
     some,
 )
-from .from_draws import VALUES_AT_ONCE, checked_inputs, coloured, conditionals, restored
+from .f import VALUES_AT_ONCE, checked_inputs, coloured, conditionals, restored
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
