@@ -21,6 +21,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
+from gpflow.models import InternalDataTrainingLossMixin
 
 from .identity import shown_value
 
