@@ -41,6 +41,11 @@ class PassLog:
         key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
         self._folder = None if directory is None else directory / f"passes-{key}"
 
+    @property
+    def stores(self) -> bool:
+        """Whether results are stored."""
+        return self._folder is not None
+
     def clear(self) -> None:
         """Remove everything, where a checkpoint has been written that makes it superfluous."""
         if self._folder is not None and is_chief(self._strategy):

@@ -76,11 +76,12 @@ class Data(abc.ABC):
         :raises ValueError: for bad rows, and where a pass has other rows than the first one.
         :raises RuntimeError: where data cannot be read, or a worker is lost.
         """
-        if isinstance(function, Summand):
+        if not isinstance(function, Summand):
+            total = self._pass(over_devices(self.strategy, lambda X, Y: function(X, Y, *args)))
+        elif self.log.stores or num_workers(self.strategy) > 1:
             total = self._logged(function, args)
         else:
-            shared = over_devices(self.strategy, lambda X, Y: function(X, Y, *args))
-            total = self._pass(shared)
+            total = self._pass(lambda X, Y: function.function(X, Y, *args))
         scale = self.scale  # which a first pass over a stream finds out
         return tf.nest.map_structure(lambda part: scale * part, total)
 
@@ -102,8 +103,7 @@ class Data(abc.ABC):
     def _logged(self, summand: Summand, args: Sequence[Any]) -> Any:
         identity = [np.asarray(self.num_rows), *summand.identity(args)]
         # Decisions follow from these numbers, so that all workers must have the same.
-        is_alone = num_workers(self.strategy) == 1
-        mark = 1 if is_alone else 1 + int(digest(identity)[:12], 16)
+        mark = 1 + int(digest(identity)[:12], 16)
 
         def a_pass() -> list[tf.Tensor]:
             return tf.nest.flatten(self._pass(lambda X, Y: summand.function(X, Y, *args), mark))
