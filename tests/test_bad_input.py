@@ -26,7 +26,6 @@ from gpflow_aaci import (
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
-    MixtureVGP,
     fit,
     fit_collapsed,
     likelihoods,
@@ -35,6 +34,7 @@ from gpflow_aaci import (
     train,
     update,
 )
+from gpflow_aaci.contrib import MixtureVGP
 from gpflow_aaci.likelihoods import warps
 
 Batch = tuple[AnyNDArray, AnyNDArray]

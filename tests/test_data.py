@@ -82,7 +82,7 @@ def test_batches_without_rows_are_skipped(rows: Pair) -> None:
         lambda rows: polish(make(), rows, max_steps=1, progress=False).elbo,
     ):
         np.testing.assert_allclose(of(filtered), of(arrays), rtol=1e-10)
-    batches = data.as_batches(make(900), filtered.repeat(), 100, 0)
+    batches = data.as_data(make(900).expected_data, filtered.repeat()).batches(100, 0)
     batches.go_to(0)
     assert all(len(next(batches)[0]) for _ in range(12))
 

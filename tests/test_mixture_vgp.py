@@ -440,7 +440,7 @@ def test_all_is_right_in_float32(expectations: Any) -> None:
         ({"data": (X, Y[:4])}, r"Argument: Y\s*Expected: \[N, P\]"),
         ({"data": (X, np.hstack([Y, Y])), "num_latent_gps": 1}, "Y must have .* 1"),
         ({"data": (X, np.where(Y > 0.5, np.nan, Y))}, "Y must be finite"),
-        ({"data": (X[:, 0], Y)}, r"Argument: X\s*Expected: \[N, D\]"),
+        ({"data": (X[:, 0], Y)}, r"X must be a matrix.*Found: rank 1"),
         (
             {"likelihood": gpflow.likelihoods.Softmax(3), "num_latent_gps": 2},
             r"num_latent_gps must be 3 for Softmax\. Found: 2",

@@ -67,6 +67,11 @@ def _why(model: AugmentedModel, X: AnyNDArray) -> str:
             " The kernel's matrix of the inducing variables is not positive definite: raise "
             "gpflow.config.default_jitter(), or let fewer of them lie together."
         )
+    if not is_explained:
+        return (
+            " Distances between rows lose their digits: columns of X are too far from 0 for their "
+            "lengthscales. Begin with larger lengthscales, or subtract the means of the columns."
+        )
     return ""
 
 
