@@ -217,6 +217,7 @@ def test_the_jitter_is_that_of_the_call() -> None:
     assert sharing.Compiled(make()).function(jitter)() == usual
 
 
+@pytest.mark.slow
 def test_a_fit_with_another_jitter_compiles_anew() -> None:
     assert quick(make(), waves(0)) > 0.0
     with gpflow.config.as_context():
@@ -317,6 +318,7 @@ def test_fits_in_turns_never_see_each_other() -> None:
     assert any(np.any(a != b) for a, b in zip(seen[-1].values(), seen[0].values(), strict=True))
 
 
+@pytest.mark.slow
 def test_fits_in_threads_never_see_each_other() -> None:
     sets = [waves(seed) for seed in range(4)]
     one_by_one, at_once = [make() for _ in sets], [make() for _ in sets]

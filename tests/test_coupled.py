@@ -39,6 +39,7 @@ TERMS = {
 }
 
 
+@pytest.mark.by_default("mixed noise")
 @pytest.mark.parametrize("name", TERMS)
 def test_coupling_is_the_finite_difference_of_the_slopes(name: str) -> None:
     """∂²e/∂m_j∂m_k for every j and k, that of one latent GP being 2 ∂e/∂v beside it."""
@@ -127,7 +128,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.by_default("iris", "mixture")
+@pytest.mark.by_default("noise", "mixture")
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_few_steps_find_the_best_q(problem: str) -> None:
     """

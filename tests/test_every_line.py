@@ -172,7 +172,7 @@ def test_every_public_likelihood_is_a_line() -> None:
     assert concrete == {type(line.make()) for line in LINES}
 
 
-@pytest.mark.by_default("NoiseMixture", "LogisticSoftmax", "Scaled StudentT")
+@pytest.mark.by_default("NoiseMixture", "Scaled StudentT")
 @every_likelihood
 def test_every_likelihood_is_fitted_and_saved(line: Line, tmp_path: Path) -> None:
     check_fit_and_saving(lambda: model_of(line), data_of(line), tmp_path)

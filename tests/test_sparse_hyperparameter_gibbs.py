@@ -198,6 +198,7 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
     np.testing.assert_allclose(np.cov(f.reshape(-1, 4).T), covariance[0], atol=0.12)
 
 
+@pytest.mark.slow
 def test_draws_predict_with_their_own_parameters_whatever_the_model_s_are_by_now() -> None:
     """Chains begin apart; Z, θ and what is fixed are kept; the model's are put back."""
     X, Y = data_of(12)
