@@ -11,7 +11,7 @@ datasets of files.
 from ..workers import over_devices
 from .batches import Batches
 from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
-from .door import StepData, as_arrays, as_data, check_step_data
+from .door import StepData, as_arrays, as_data, check_step_data, next_batch
 from .expected import (
     Expected,
     Rows,
@@ -43,6 +43,7 @@ __all__ = [
     "checked_rows",
     "from_parquet",
     "is_endless",
+    "next_batch",
     "over_batches",
     "over_devices",
     "refuse_if_distributed",

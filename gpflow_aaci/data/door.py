@@ -27,7 +27,7 @@ class _Own(Arrays):
 
 def as_data(
     expected: Expected,
-    data: StepData | tf.data.Dataset = None,
+    data: RegressionData | tf.data.Dataset | None = None,
     progress: bool = False,
     num_data: Any = None,
     unscaled: bool = False,
@@ -35,8 +35,8 @@ def as_data(
     """
     The rows that a method sums over.
 
-    :param data: X [N, D], Y [N, P], as arrays or frames; an iterator, whose next batch is taken; a
-        dataset of batches; None for a model that keeps its own.
+    :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of batches; None for a model
+        that keeps its own.
     :param progress: whether a bar shows each pass over them.
     :param num_data: the number of rows that they are a part of, for a model that has been told
         none.
@@ -87,9 +87,13 @@ def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: An
         if expected.own is None:
             raise ValueError(f"data must be given: {expected.model} keeps none. Found: None.")
         return _Own(*map(tf.convert_to_tensor, expected.own))
-    batch = next(data) if isinstance(data, Iterator) else data
-    X, Y = checked_rows(expected, batch)
+    X, Y = checked_rows(expected, data)
     return Arrays(X, Y, num_data, progress=progress)
+
+
+def next_batch(data: StepData) -> RegressionData | None:
+    """The batch itself, or the next one of an iterator."""
+    return next(data) if isinstance(data, Iterator) else data
 
 
 def check_step_data(expected: Expected, data: Any, num_data: int | None = None) -> None:

@@ -12,7 +12,7 @@ from ..algebra.gaussian import Gaussian, damped, optimal_naturals, with_latent
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
 from ..checkpoints import check_same_program_once
-from ..data import Data, StepData, as_data, check_step_data
+from ..data import Data, StepData, as_data, check_step_data, next_batch
 from ..models import AugmentedModel, check_model, refresh_posteriors
 from ..validation import Check, check_finite, require
 
@@ -61,6 +61,7 @@ class AugmentedNaturalGradient:
         check_same_program_once(model, "AugmentedNaturalGradient.minimize", self._settings)
         if not isinstance(data, tf.data.Dataset):
             check_step_data(model.expected_data, data)
+            data = next_batch(data)
         rows = as_data(model.expected_data, data, progress)
         q_mu, q_sqrt = natural_gradient_step(model, rows, self.step_size)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]

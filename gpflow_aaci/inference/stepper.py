@@ -10,7 +10,7 @@ from gpflow.keras import tf_keras
 
 from ..algebra.gaussian import Gaussian
 from ..checkpoints import check_same_program_once
-from ..data import Data, StepData, as_data, check_step_data
+from ..data import Data, StepData, as_data, check_step_data, next_batch
 from ..mirrored import ascend, build
 from ..models import AugmentedModel, check_model, refresh_posteriors
 from ..validation import Check, check_finite, require
@@ -74,7 +74,8 @@ class Stepper(tf.Module, abc.ABC):
         check_same_program_once(model, call, lambda: self.settings)
         variables = self.learnt(model)
         build_slots(self.argument, self.hyperparameter_optimizer, variables)
-        self._step(model, as_data(model.expected_data, data, num_data=num_data), variables)
+        rows = as_data(model.expected_data, next_batch(data), num_data=num_data)
+        self._step(model, rows, variables)
 
     def _take(
         self,

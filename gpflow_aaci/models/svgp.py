@@ -15,6 +15,7 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
+from gpflow.inducing_variables.multioutput import MultioutputInducingVariables
 from gpflow.kernels import (
     Kernel,
     LinearCoregionalization,
@@ -143,6 +144,11 @@ def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> Indu
     :raises ValueError: for another multi-output kernel, and other inducing variables under one.
     """
     if not isinstance(kernel, MultioutputKernel):
+        if isinstance(inducing_variable, MultioutputInducingVariables):
+            raise ValueError(
+                "inducing_variable must be points or patches with a single-output kernel, such as "
+                f"{type(kernel).__name__}. Found: {type(inducing_variable).__name__}."
+            )
         return inducing_variable
     if not isinstance(kernel, SharedIndependent | SeparateIndependent | LinearCoregionalization):
         raise ValueError(
