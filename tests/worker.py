@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -164,4 +165,5 @@ if __name__ == "__main__":
         main(sys.argv[1], Path(sys.argv[2]))
     except (RuntimeError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        time.sleep(3.0)  # or one that is still reading the same message finds this one lost
         os._exit(3)  # without TensorFlow's own goodbye, which waits for the others
