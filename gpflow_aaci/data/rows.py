@@ -39,6 +39,7 @@ class Data(abc.ABC):
     strategy: tf.distribute.Strategy = ONE_PROCESS  # whose workers have the rows
     progress: bool = False  # whether a bar shows each pass
     log: PassLog = PassLog()  # of sums of a Summand
+    _num_data: Any = None  # where it has been told
 
     @property
     @abc.abstractmethod
@@ -46,9 +47,9 @@ class Data(abc.ABC):
         """The number of rows of all workers: an integer, or a tensor inside ``tf.function``."""
 
     @property
-    @abc.abstractmethod
     def num_data(self) -> Any:
         """The number of rows that a sum stands for, which is ``num_rows`` unless told."""
+        return self.num_rows if self._num_data is None else self._num_data
 
     @property
     def is_chief(self) -> bool:
@@ -191,10 +192,6 @@ class Arrays(Data):
     @property
     def num_rows(self) -> Any:
         return tf.shape(self.X)[0] if tf.is_symbolic_tensor(self.X) else len(self.X)
-
-    @property
-    def num_data(self) -> Any:
-        return self.num_rows if self._num_data is None else self._num_data
 
     @property
     def digest(self) -> AnyNDArray:

@@ -54,10 +54,6 @@ class Shard(Data):
         return sum_over_workers(self.strategy, [tf.convert_to_tensor(self._own.num_rows)])[0]
 
     @property
-    def num_data(self) -> Any:
-        return self.num_rows if self._num_data is None else self._num_data
-
-    @property
     def digest(self) -> AnyNDArray:
         halves = shifted(self._own.digest, self.first).view(np.uint32)
         of_each = of_each_worker(self.strategy, halves).astype(np.uint32)

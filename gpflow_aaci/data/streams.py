@@ -44,10 +44,6 @@ class Stream(Data):
         return self._rows
 
     @property
-    def num_data(self) -> Any:
-        return self.num_rows if self._num_data is None else self._num_data
-
-    @property
     def digest(self) -> AnyNDArray:
         assert self.num_rows
         return self._digest
