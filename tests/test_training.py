@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -332,47 +332,94 @@ def test_ctrl_c_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
 import gpflow_aaci
-from test_training import quiet, sparse, wave, datasets, values
-folder = Path(sys.argv[1])
+
+def run(folder, routes):
+    sys.path.insert(0, sys.argv[1])  # its constants start TensorFlow, after which none may fork
+    from test_training import quiet, sparse, wave, datasets, values
+    rule = gpflow_aaci.inference.EarlyStopping("nll", patience=8)
+    common = {"num_steps": 90, "checkpoint_every": 3, "test_data": wave(seed=1)}
+    kept = {}
+    for name, data in (("arrays", wave), ("dataset", datasets)):
+        if name not in routes:
+            continue
+        model = sparse()
+        history = quiet(
+            model, data(), early_stopping=rule, checkpoint_dir=folder / name, **common
+        )
+        kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
+        kept[name + "history"] = history.drop(columns="seconds").to_numpy()
+    streamed = lambda: tf.data.Dataset.from_tensor_slices(wave()).batch(25)
+    gpflow_aaci.data.datasets.CHUNK = 40  # and so in chunks, whose passes are logged
+    for name, data in (("collapsed", wave), ("streamed", streamed)):
+        if name not in routes:
+            continue
+        model = sparse()
+        result = gpflow_aaci.fit_collapsed(model, data(), checkpoint_dir=folder / name)
+        kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
+        kept[name] = np.asarray(result[:4])  # not how long it took
+    np.savez(folder / "unfinished.npz", **kept)
+    (folder / "unfinished.npz").rename(folder / "end.npz")
+
 print("ready", flush=True)
-rule = gpflow_aaci.inference.EarlyStopping("nll", patience=8)
-common = {"num_steps": 90, "checkpoint_every": 3, "test_data": wave(seed=1)}
-kept = {}
-routes = sys.argv[3].split()
-for name, data in (("arrays", wave()), ("dataset", datasets())):
-    if name not in routes:
-        continue
-    model = sparse()
-    history = quiet(
-        model, data, early_stopping=rule, checkpoint_dir=folder / name, **common
-    )
-    kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
-    kept[name + "history"] = history.drop(columns="seconds").to_numpy()
-streamed = tf.data.Dataset.from_tensor_slices(wave()).batch(25)
-gpflow_aaci.data.datasets.CHUNK = 40  # and so in chunks, whose passes are logged
-for name, data in (("collapsed", wave()), ("streamed", streamed)):
-    if name not in routes:
-        continue
-    model = sparse()
-    result = gpflow_aaci.fit_collapsed(model, data, checkpoint_dir=folder / name)
-    kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
-    kept[name] = np.asarray(result[:4])  # not how long it took
-np.savez(folder / "unfinished.npz", **kept)
-(folder / "unfinished.npz").rename(folder / "end.npz")
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        folder, *routes = line.split()
+        run(Path(folder), routes)
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def _start(folder: Path, routes: str) -> "subprocess.Popen[str]":
-    arguments = [sys.executable, "-c", KILLED, str(folder), str(Path(__file__).parent), routes]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+class _Runs:
+    """Runs in processes of their own, forked from one that has made all imports."""
+
+    def __init__(self) -> None:
+        program = [sys.executable, "-c", KILLED, str(Path(__file__).parent)]
+        self._parent = subprocess.Popen(
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._parent.stdout is not None
+        assert self._parent.stdout.readline() == "ready\n"  # the imports are made
+
+    def __call__(self, folder: Path, routes: str, kill_after: float | None = None) -> int:
+        """The exit code of a run, which is killed after so many seconds."""
+        folder.mkdir(exist_ok=True)
+        commands, answers = self._parent.stdin, self._parent.stdout
+        assert commands is not None
+        assert answers is not None
+        commands.write(f"{folder} {routes}\n")
+        commands.flush()
+        child = int(answers.readline())
+        if kill_after is None:
+            return int(answers.readline())
+        timer = threading.Timer(kill_after, os.kill, (child, signal.SIGKILL))
+        timer.start()
+        code = int(answers.readline())
+        timer.cancel()
+        return code
+
+    def close(self) -> None:
+        self._parent.communicate()
+
+
+@pytest.fixture
+def new_runs() -> Iterator[Callable[[], _Runs]]:
+    """Each of a new interpreter, whose hashes of strings are its own."""
+    made: list[_Runs] = []
+
+    def new() -> _Runs:
+        made.append(_Runs())
+        return made[-1]
+
+    yield new
+    for runs in made:
+        runs.close()
 
 
 @pytest.mark.slow
@@ -380,29 +427,24 @@ def _start(folder: Path, routes: str) -> "subprocess.Popen[str]":
     ("times", "routes"), [(10, "arrays"), (10, "streamed"), (3, "dataset collapsed")]
 )
 def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(
-    tmp_path: Path, times: int, routes: str
+    tmp_path: Path, new_runs: Callable[[], _Runs], times: int, routes: str
 ) -> None:
     """SIGKILL at random moments, most of them within a checkpoint's write."""
     rng = np.random.default_rng(0)
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    process = _start(whole, routes)
-    began = time.perf_counter()  # its imports done
-    assert process.wait() == 0
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    undisturbed, disturbed = new_runs(), new_runs()
+    began = time.perf_counter()
+    assert undisturbed(whole, routes) == 0
     took = time.perf_counter() - began
-    killed, kills = tmp_path / "killed", 0
+    kills = 0
     while kills < times:
-        killed.mkdir(exist_ok=True)
-        process = _start(killed, routes)
-        timer = threading.Timer(rng.uniform(0.1, 0.9) * took, process.kill)
-        timer.start()
-        kills += process.wait() == -signal.SIGKILL
-        timer.cancel()
+        code = disturbed(killed, routes, kill_after=rng.uniform(0.1, 0.9) * took)
+        assert code in (0, -signal.SIGKILL)
+        kills += code == -signal.SIGKILL
         if (killed / "end.npz").exists():  # it was quicker: once more from the start
             _assert_same_end(whole, killed)
             shutil.rmtree(killed)
-    killed.mkdir(exist_ok=True)
-    assert _start(killed, routes).wait() == 0
+    assert undisturbed(killed, routes) == 0
     _assert_same_end(whole, killed)
 
 
