@@ -12,6 +12,7 @@ import shutil
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gpflow
@@ -156,19 +157,27 @@ def describe(model: AugmentedModel) -> dict[str, str]:
     }
 
 
-def check_same_program(model: AugmentedModel, call: str, **options: Any) -> None:
+def check_same_program(
+    model: AugmentedModel,
+    call: str,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> None:
     """
-    :raises ValueError: on every worker, unless all make the same call with models that are the
-        same, in what is learnt, too.
+    Compare the call, the model and its values with those of the other workers.
+
+    :param settings: the settings of the optimizer, if the call has one.
+    :raises ValueError: on every worker, unless all are the same.
     """
     heed_trainable(model.variables)
     if num_workers(model.strategy) > 1:
+        of_optimizer = {f"{path} of the optimizer": f for path, f in facts(settings).items()}
+        of_model = {f"{path} of the model": fact for path, fact in describe(model).items()}
         values = {
             f"the value of {path}": shown_value(parameter.numpy())
             for path, parameter in gpflow.utilities.parameter_dict(model).items()
         }
-        facts = {f"{path} of the model": fact for path, fact in describe(model).items()}
-        whole = {"the call": call, **options, **facts, **values}
+        whole = {"the call": call, **options, **of_optimizer, **of_model, **values}
         check_agreement(model.strategy, whole)
 
 
@@ -176,18 +185,18 @@ def check_same_program_once(
     model: AugmentedModel, call: str, settings: Callable[[], Mapping[str, Any]]
 ) -> None:
     """
-    As :func:`check_same_program`, at a model's first step of a kind on several workers.
+    As :func:`check_same_program`, but only before a model's first step of a kind.
 
-    :param settings: gives those of the optimizer.
+    :param settings: gives the settings of the optimizer.
     """
     if num_workers(model.strategy) == 1:
         return
     agreed = _AGREED.setdefault(model, set())
     with tf.init_scope():
-        options = {f"{path} of the optimizer": fact for path, fact in facts(settings()).items()}
-        kind = json.dumps([call, options])
+        of_optimizer = settings()
+        kind = json.dumps([call, facts(of_optimizer)])
         if kind not in agreed:
-            check_same_program(model, call, **options)
+            check_same_program(model, call, of_optimizer)
     agreed.add(kind)
 
 

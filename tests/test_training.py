@@ -225,6 +225,15 @@ def test_bad_arguments_are_named_before_anything_changes(kwargs: Any, names: str
         np.testing.assert_array_equal(now, then)
 
 
+def test_an_option_that_train_does_not_have_is_named_before_anything_changes() -> None:
+    model = sparse()
+    before = values(model)
+    with pytest.raises(TypeError, match=r"no option evaluate_evry.*num_steps.*evaluate_every"):
+        quiet(model, wave(), evaluate_evry=5)
+    for now, then in zip(values(model), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
 def test_labels_that_training_data_may_not_have_test_data_may_not_have() -> None:
     X, Y = wave()
     likelihood = gpflow_aaci.likelihoods.Logistic()

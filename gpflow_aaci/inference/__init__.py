@@ -12,6 +12,7 @@ from .collapsed import FitProgress, FitResult, PolishResult
 from .fit import Fit
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .stopping import EarlyStopping
+from .training import TrainOptions
 from .updating import UpdateResult
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "FitResult",
     "PolishResult",
     "RobbinsMonro",
+    "TrainOptions",
     "UpdateResult",
 ]

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -103,7 +103,7 @@ def fit_collapsed(
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
     began = time.perf_counter()
-    options = {"tolerance": tolerance, "seed": seed}
+    options: dict[str, Any] = {"tolerance": tolerance, "seed": seed}
     check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
     rows = as_data(model.expected_data, data, progress)
     progress, strategy = progress and rows.is_chief, rows.strategy
