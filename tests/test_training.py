@@ -22,7 +22,7 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, train
-from gpflow_aaci.checkpoints import save_checkpoint
+from gpflow_aaci.checkpoints import Checkpoints
 from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.models import AugmentedModel
 
@@ -313,7 +313,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_nothing_behind(tmp_path: Pat
         raise OSError("PyFunc is stateful")
 
     with pytest.raises(OSError, match="step 3 was not written: PyFunc is stateful"):
-        save_checkpoint(tmp_path, 3, {}, fail, tf.distribute.get_strategy())
+        Checkpoints(tmp_path, {}, tf.distribute.get_strategy()).save(3, fail)
     assert list(tmp_path.iterdir()) == []
 
 

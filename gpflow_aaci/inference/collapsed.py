@@ -11,12 +11,12 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.config import default_jitter
 
-from ..checkpoints import check_same_program, describe, latest_checkpoint, save_checkpoint
-from ..data import PassLog, as_data
+from ..checkpoints import Checkpoints, check_same_program, describe
+from ..data import Data, PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from .hyperparameter_search import CONVERGED, HyperparameterSearch
-from .objective import schedule
+from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
+from .objective import Objective, Stretch
 from .profile import Profile
 from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
@@ -61,7 +61,7 @@ def fit_collapsed(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    tolerance: float = 1e-4,
+    tolerance: float = SETTINGS.tolerance,
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
     checkpoint_dir: str | Path | None = None,
@@ -102,70 +102,98 @@ def fit_collapsed(
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
+    rows = as_data(model.expected_data, data, progress)
+    return fit_rows(model, rows, tolerance, seed, callback, checkpoint_dir, progress)
+
+
+def fit_rows(
+    model: AugmentedModel,
+    rows: Data,
+    tolerance: float = SETTINGS.tolerance,
+    seed: int = 0,
+    callback: Callable[[FitProgress], None] = lambda progress: None,
+    checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
+) -> FitResult:
+    """:func:`fit_collapsed` of rows that have been checked."""
     began = time.perf_counter()
     options: dict[str, Any] = {"tolerance": tolerance, "seed": seed}
     check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
-    rows = as_data(model.expected_data, data, progress)
-    progress, strategy = progress and rows.is_chief, rows.strategy
-    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-    run = {
-        "model": describe(model),
-        "data": rows.identity,
-        **options,
-    }
-    resumed = None if directory is None else latest_checkpoint(directory, run, strategy)
-    with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
-        rows.log = PassLog(directory, run, strategy)
-        search = HyperparameterSearch(model, rows, seed)
-        stretches = schedule(model, rows.num_rows, search.size, tolerance)
-        objective = search.objective
+    run = {"model": describe(model), "data": rows.identity, **options}
+    checkpoints = Checkpoints(checkpoint_dir, run, rows.strategy)
+    resumed = checkpoints.latest()
+    with progress_bar(progress and rows.is_chief, unit="evaluation", desc="compiling") as bar:
+        rows.log = PassLog(checkpoints.directory, run, rows.strategy)
+        objective = Objective(model, rows, seed)
+        search = HyperparameterSearch(objective)
+        stretches = objective.stretches(tolerance)
         objective.trace()
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
-        is_finished = bool(state.reason)
-
-        def report(rows: int) -> None:
-            bar.set_description(f"{rows or 'no'} rows", refresh=False)
-            bar.set_postfix(objective=f"{state.point.value:.6g}", refresh=False)
-            bar.update(objective.evaluations - bar.n)
-            callback(FitProgress(rows, state.point.value, objective.evaluations))
-
-        def store() -> None:
-            if directory is not None:
-                number = state.stretch * SETTINGS.most_iterations + state.iteration
-                save_checkpoint(directory, number, run, state.write, strategy)
-                rows.log.clear()
-
+        climb = _Climb(search, state, checkpoints, bar, callback)
         try:
             search.move_to(state)
-            report(0)
-            for stretch in () if is_finished else stretches[state.stretch :]:
-                stored_at = _clock()  # a stretch begins just after a checkpoint
-                state = search.onto(stretch, state)
-                while not state.reason:
-                    state = search.step(stretch, state)
-                    search.move_to(state)
-                    report(stretch.rows)
-                    is_due = state.iteration % SETTINGS.checkpoint_iterations == 0
-                    is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
-                    if not state.reason and rows.any_worker(is_due):
-                        store()
-                        stored_at = _clock()
-                state = search.end(stretch, state)
-                store()
+            climb.report(0)
+            for stretch in () if state.reason else stretches[state.stretch :]:
+                climb.over(stretch)
         finally:  # also where the user interrupts: never in the middle of a line search
-            search.move_to(state)
+            search.move_to(climb.state)
             refresh_posteriors(model)
         _check_jitter(model)
         tracing = objective.tracing_seconds
         return FitResult(
-            state.point.value,
-            state.start,
+            climb.state.point.value,
+            climb.state.start,
             objective.evaluations,
-            state.reason in CONVERGED,
-            state.reason,
+            climb.state.reason in CONVERGED,
+            climb.state.reason,
             tracing,
             time.perf_counter() - began - tracing,
         )
+
+
+class _Climb:
+    """The state of a fit; after every iteration it is assigned to the model, shown and stored."""
+
+    def __init__(
+        self,
+        search: HyperparameterSearch,
+        state: State,
+        checkpoints: Checkpoints,
+        bar: Any,
+        callback: Callable[[FitProgress], None],
+    ) -> None:
+        self.state = state
+        self._search, self._checkpoints, self._bar = search, checkpoints, bar
+        self._callback = callback
+
+    def over(self, stretch: Stretch) -> None:
+        """Iterate on the rows of a stretch, until that ends."""
+        search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
+        self.state = search.onto(stretch, self.state)
+        while not self.state.reason:
+            self.state = search.step(stretch, self.state)
+            search.move_to(self.state)
+            self.report(stretch.rows)
+            is_due = self.state.iteration % SETTINGS.checkpoint_iterations == 0
+            is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
+            if not self.state.reason and search.objective.data.any_worker(is_due):
+                self._store()
+                stored_at = _clock()
+        self.state = search.end(stretch, self.state)
+        self._store()
+
+    def report(self, rows: int) -> None:
+        """Show the state, and pass it to the callback."""
+        value, evaluations = self.state.point.value, self._search.objective.evaluations
+        self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
+        self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
+        self._bar.update(evaluations - self._bar.n)
+        self._callback(FitProgress(rows, value, evaluations))
+
+    def _store(self) -> None:
+        number = self.state.stretch * SETTINGS.most_iterations + self.state.iteration
+        self._checkpoints.save(number, self.state.write)
+        self._search.objective.data.log.clear()
 
 
 def _check_jitter(model: AugmentedModel) -> None:
@@ -178,7 +206,7 @@ def _check_jitter(model: AugmentedModel) -> None:
             f"the kernel's variance is {variance:.2g} after the fit, no more than {least:g} times "
             f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
             "for that jitter: give it another, or lower gpflow.config.default_jitter().",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -219,8 +247,7 @@ def polish(
             bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
             bar.update()
     if not np.isfinite(elbo):
-        X, _ = next(rows.chunks())
-        raise not_finite_at_start(model, X, start)
+        raise not_finite_at_start(model, rows, start)
     if elbo > start or not np.isfinite(start):
         model.assign_whitened_q(q)
         refresh_posteriors(model)

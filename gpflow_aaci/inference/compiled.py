@@ -43,7 +43,7 @@ class Compiled:
         :param variables: some of the model's, in which functions of it are differentiated.
         """
         self._unshared = _Twin(model, list(variables), [], {})
-        self._structure = _shared_structure(model, self._unshared.variables)
+        self._structure = _shared(structure_of(model), self._unshared.variables)
         self.tracing_seconds = 0.0  # of all calls from here
 
     @property
@@ -62,30 +62,9 @@ class Compiled:
         """
         return CompiledFunction(self, maker, settings, signature)
 
-    def call(self, name: tuple[Maker, Any, Any], *args: Any) -> Any:
-        """The function of that maker, settings and signature, traced if it has never been."""
-        with self._twin() as twin:
-            return self._function(twin, name)(*args)
-
-    def trace(self, name: tuple[Maker, Any, Any]) -> Any:
-        """Trace that function, if it has never been; what it returns, as specifications."""
-        with self._twin() as twin:
-            return self._function(twin, name).get_concrete_function().structured_outputs
-
-    def _function(self, twin: _Twin, name: tuple[Maker, Any, Any]) -> Any:
-        if name not in twin.functions:
-            began = time.perf_counter()
-            maker, settings, signature = name
-            made = maker(twin.model, twin.variables, *settings)
-            function = compiled(made, input_signature=signature)
-            function.get_concrete_function()
-            twin.functions[name] = function
-            self.tracing_seconds += time.perf_counter() - began
-        return twin.functions[name]
-
     @contextmanager
-    def _twin(self) -> Iterator[_Twin]:
-        """One that nobody else uses meanwhile, with the model's values; or the model itself."""
+    def twin(self) -> Iterator[_Twin]:
+        """A twin that nobody else uses meanwhile, with the model's values; or the model itself."""
         if self._structure is None:
             yield self._unshared
             return
@@ -116,10 +95,24 @@ class CompiledFunction:
 
     def trace(self) -> Any:
         """Trace it now, unless that has been done; what it returns, as specifications."""
-        return self._owner.trace(self._name)
+        with self._owner.twin() as twin:
+            return self._of(twin).get_concrete_function().structured_outputs
 
     def __call__(self, *args: Any) -> Any:
-        return self._owner.call(self._name, *args)
+        with self._owner.twin() as twin:
+            return self._of(twin)(*args)
+
+    def _of(self, twin: _Twin) -> Any:
+        """The function of a twin, traced if it has never been."""
+        if self._name not in twin.functions:
+            began = time.perf_counter()
+            maker, settings, signature = self._name
+            made = maker(twin.model, twin.variables, *settings)
+            function = compiled(made, input_signature=signature)
+            function.get_concrete_function()
+            twin.functions[self._name] = function
+            self._owner.tracing_seconds += time.perf_counter() - began
+        return twin.functions[self._name]
 
 
 class _Pool:
@@ -154,9 +147,8 @@ def forget_compiled() -> None:
     _POOL.clear()
 
 
-def _shared_structure(model: AugmentedModel, variables: Sequence[tf.Variable]) -> Structure | None:
-    """None for a model that uses functions of its own."""
-    structure = structure_of(model)
+def _shared(structure: Structure | None, variables: Sequence[tf.Variable]) -> Structure | None:
+    """The structure, or None where its model uses functions of its own."""
     if structure is None:
         return None
     known = {id(value) for value in structure.values}

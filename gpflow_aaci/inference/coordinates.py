@@ -27,6 +27,7 @@ class Coordinates:
         self._sizes = [int(np.prod(variable.shape)) for variable in variables]
         flags = [np.full(n, id(v) in softplus) for n, v in zip(self._sizes, variables, strict=True)]
         self._in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
+        self.size = len(self._in_logarithms)
 
     def pack(self) -> AnyNDArray:
         """The coordinates x of the variables' present values."""
@@ -55,7 +56,7 @@ class Coordinates:
 
     def of_logarithms(self, values: Sequence[tuple[Parameter, float]]) -> AnyNDArray | None:
         """A vector with these values for all of a parameter; None unless its logarithm is here."""
-        x, starts = np.zeros(len(self._in_logarithms)), np.cumsum([0, *self._sizes])
+        x, starts = np.zeros(self.size), np.cumsum([0, *self._sizes])
         at = {id(v): slice(*starts[i : i + 2]) for i, v in enumerate(self.variables)}
         for parameter, value in values:
             where = at.get(id(parameter.unconstrained_variable))

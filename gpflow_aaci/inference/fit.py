@@ -2,21 +2,19 @@
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..algebra.terms import augmented, standard
 from ..checkpoints import check_same_program
-from ..data import as_data, is_endless
+from ..data import Data, as_data, check_batches, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
-from .collapsed import FitProgress, fit_collapsed
+from .collapsed import FitProgress, fit_rows
 from .minibatch_fit import (
     Part,
     for_dear_rows,
@@ -26,7 +24,7 @@ from .minibatch_fit import (
     is_for_minibatches,
 )
 from .settings import SETTINGS
-from .starting import not_finite_at_start, value_at_start
+from .starting import value_at_start
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,31 +96,79 @@ def fit(
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
     check_same_program(model, "fit", objective=objective, seed=seed)
-    is_dataset = isinstance(data, tf.data.Dataset)
-    has_no_end = is_dataset and is_endless(data)
-    how = seed, checkpoint_dir, progress
+    has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
+    rows = as_data(model.expected_data, _some_rows(model, data) if has_no_end else data, progress)
+    parts = _parts(model, data, objective, has_no_end)
+    began, points = time.perf_counter(), []
+
+    def record(at: FitProgress) -> None:
+        points.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
+
+    if parts:
+        # Without end, ``num_data`` must be known, as ``train`` says.
+        num_data = model.expected_data.known_num_data or (0 if has_no_end else int(rows.num_rows))
+        try:
+            trained = in_parts(model, data, parts, num_data, seed, checkpoint_dir, progress)
+        except RuntimeError as error:
+            _check_start(model, rows, error)
+            raise
+        converged, reason, tracing_seconds = trained.converged, trained.reason, 0.0
+        history = trained.history.assign(rows=num_data)[_COLUMNS]
+    else:
+        found = fit_rows(
+            model,
+            rows,
+            seed=seed,
+            callback=record,
+            checkpoint_dir=checkpoint_dir,
+            progress=progress,
+        )
+        converged, reason, tracing_seconds = found.converged, found.reason, found.tracing_seconds
+        import pandas as pd  # imported late, as a fit does without it
+
+        history = pd.DataFrame(points, columns=_COLUMNS)
+    fitting_seconds = time.perf_counter() - began - tracing_seconds
+    elbo, bound, said = _at_the_end(model, rows)
+    return Fit(
+        route="train" if parts else "fit_collapsed",
+        converged=converged,
+        reason=reason,
+        elbo=elbo,
+        gap=elbo - bound,
+        tracing_seconds=tracing_seconds,
+        fitting_seconds=fitting_seconds,
+        history=history,
+        warnings=tuple(said),
+    )
+
+
+def _parts(model: AugmentedModel, data: Any, objective: _Objective, has_no_end: bool) -> list[Part]:
+    """
+    The calls of ``train`` that the fit is made of; none where ``fit_collapsed`` makes it.
+
+    :raises ValueError: where data end that minibatches must repeat.
+    """
     if objective == "predictive":
-        if is_dataset and not has_no_end:
+        if isinstance(data, tf.data.Dataset) and not has_no_end:
             raise ValueError(
                 "data must be arrays or a dataset without end, "
                 "dataset.shuffle(N, seed=0).repeat().batch(100), "
                 f"where objective is {objective!r}. Found: a dataset that ends."
             )
-        found = _trained(model, data, for_predictions(), *how)
-    elif has_no_end:
-        found = _trained(model, data, for_endless_data(), *how)
-    elif is_for_minibatches(model, data):
-        found = _trained(model, data, for_dear_rows(), *how)
-    else:
-        found = _collapsed(model, data, *how)
-    return Fit(**found, **_at_the_end(model, _some_rows(model, data), progress))
+        return for_predictions()
+    if has_no_end:
+        return for_endless_data()
+    return for_dear_rows() if is_for_minibatches(model, data) else []
 
 
-def _at_the_end(model: AugmentedModel, data: Any, progress: bool) -> dict[str, Any]:
-    """What is worked out once the fit is made: no failure here may cost what the fit has found."""
+def _at_the_end(model: AugmentedModel, rows: Data) -> tuple[float, float, list[str]]:
+    """
+    The ELBO and the augmented bound after a fit, and warnings.
+
+    No failure here may cost what the fit has found.
+    """
     elbo = bound = math.nan
     said: list[str] = []
-    rows = as_data(model.expected_data, data, progress)
     try:
         elbo, bound = map(float, model.objectives(rows, standard, augmented))
     except Exception as error:
@@ -132,75 +178,25 @@ def _at_the_end(model: AugmentedModel, data: Any, progress: bool) -> dict[str, A
         said += advice(model, X.numpy()) if len(X) else []  # other processes have rows
     except Exception as error:
         said.append(_failed("Advice on the fitted model", error))
-    return {"elbo": elbo, "gap": elbo - bound, "warnings": tuple(said)}
+    return elbo, bound, said
 
 
 def _failed(what: str, error: Exception) -> str:
     return f"{what} could not be worked out: {type(error).__name__}: {error}"
 
 
-def _collapsed(
-    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
-) -> dict[str, Any]:
-    import pandas as pd  # here, as a fit does without it
-
-    began, history = time.perf_counter(), []
-
-    def record(at: FitProgress) -> None:
-        history.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
-
-    found = fit_collapsed(
-        model, data, seed=seed, callback=record, checkpoint_dir=checkpoint_dir, progress=progress
-    )
-    return {
-        "route": "fit_collapsed",
-        "converged": found.converged,
-        "reason": found.reason,
-        "tracing_seconds": found.tracing_seconds,
-        "fitting_seconds": found.fitting_seconds,
-        "history": pd.DataFrame(history, columns=_COLUMNS),
-    }
-
-
-def _trained(
-    model: AugmentedModel,
-    data: Any,
-    parts: Sequence[Part],
-    seed: int,
-    checkpoint_dir: str | Path | None,
-    progress: bool,
-) -> dict[str, Any]:
-    began = time.perf_counter()
-    try:
-        done = in_parts(model, data, parts, seed, checkpoint_dir, progress)
-    except RuntimeError as error:
-        _check_start(model, data, error)
-        raise
-    expected = model.expected_data
-    num_data = expected.known_num_data or int(as_data(expected, data).num_rows)
-    return {
-        "route": "train",
-        "converged": done.converged,
-        "reason": done.reason,
-        "tracing_seconds": 0.0,
-        "fitting_seconds": time.perf_counter() - began,
-        "history": done.history.assign(rows=num_data)[_COLUMNS],
-    }
-
-
-def _check_start(model: AugmentedModel, data: Any, error: RuntimeError) -> None:
+def _check_start(model: AugmentedModel, rows: Data, error: RuntimeError) -> None:
     """
     :raises ValueError: where it was not a step that failed, but the objective before any.
     """
-    rows = as_data(model.expected_data, _some_rows(model, data))
-    value = value_at_start(lambda: model.objectives(rows, standard)[0])
-    if not np.isfinite(value):
-        raise not_finite_at_start(model, next(rows.chunks())[0], value) from error
+    try:
+        value_at_start(model, rows, lambda: model.objectives(rows, standard)[0])
+    except ValueError as why:
+        raise why from error
 
 
-def _some_rows(model: AugmentedModel, data: Any) -> Any:
-    """The data, or a few of their rows where they have no end."""
-    if not (isinstance(data, tf.data.Dataset) and is_endless(data)):
-        return data
-    rows = min(SETTINGS.watched_rows, model.expected_data.known_num_data or 0)
+def _some_rows(model: AugmentedModel, data: tf.data.Dataset) -> tf.data.Dataset:
+    """A few rows of data that have no end."""
+    check_batches(data)
+    rows = min(SETTINGS.watched_rows, model.expected_data.known_num_data or 1)
     return data.unbatch().take(rows).batch(rows)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
@@ -23,7 +22,7 @@ from ..data import as_data
 from ..models import AugmentedModel
 from .collapsed import FitResult
 from .settings import SETTINGS
-from .starting import not_finite_at_start, value_at_start
+from .starting import value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
 from .training import Objective, train
 
@@ -109,10 +108,8 @@ def fit_in_minibatches(
     def objective() -> float:
         return float(model.objectives(rows, standard)[0] + model.log_prior_density())
 
-    start = value_at_start(objective)
-    if not np.isfinite(start):
-        raise not_finite_at_start(model, next(rows.chunks())[0], start)
-    done = in_parts(model, data, for_dear_rows(), seed, checkpoint_dir, progress)
+    start = value_at_start(model, rows, objective)
+    done = in_parts(model, data, for_dear_rows(), rows.num_rows, seed, checkpoint_dir, progress)
     found = FitResult(
         objective=objective(),
         start=start,
@@ -128,6 +125,7 @@ def in_parts(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None,
     parts: Sequence[Part],
+    num_data: int,
     seed: int,
     checkpoint_dir: str | Path | None,
     progress: bool,
@@ -138,6 +136,7 @@ def in_parts(
     A part begins only where the one before is complete: a start from an interrupted part would
     stay in the folder of the next one.
 
+    :param num_data: the number of rows that the objective stands for.
     :param checkpoint_dir: with a folder for each part, where there are several.
     """
     steps, is_complete, reason = 0, True, ""
@@ -145,7 +144,7 @@ def in_parts(
         folder = None if checkpoint_dir is None else Path(checkpoint_dir)
         if folder is not None and len(parts) > 1:
             folder /= part.objective
-        rule = _rule(model, data, part)
+        rule = _rule(part, num_data)
         with warnings.catch_warnings():  # of a part that an earlier call has completed
             if part is not parts[-1]:
                 warnings.filterwarnings("ignore", "there is nothing to do")
@@ -195,11 +194,7 @@ def _optimizer(part: Part) -> tf_keras.optimizers.Optimizer | None:
     return tf_keras.optimizers.Adam(schedule)
 
 
-def _rule(model: AugmentedModel, data: Any, part: Part) -> EarlyStopping | None:
+def _rule(part: Part, num_data: int) -> EarlyStopping | None:
     if not part.waits:
         return None
-    num_data = model.expected_data.known_num_data
-    if num_data is None:  # of arrays, or train will refuse
-        is_dataset = isinstance(data, tf.data.Dataset)
-        num_data = 0 if is_dataset else int(as_data(model.expected_data, data).num_rows)
     return EarlyStopping(part.objective, SETTINGS.patience, SETTINGS.patience_gain * num_data)

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 
 from ..algebra.gaussian import Gaussian
 from ..models import AugmentedModel
@@ -80,7 +81,7 @@ def with_more_signal(
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
     """The lines; None unless noise and signal have scales that are searched as logarithms."""
-    of_noise = _of_noise(model)
+    of_noise = _of_noise(model.likelihood)
     of_signal = _of_variances(model.kernel, 2.0)
     if not of_noise or not of_signal:
         return None
@@ -91,17 +92,19 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     """The noise's scale (0 where it has none) and the prior standard deviation of f."""
-    of_noise = [np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model)]
+    of_noise = [
+        np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model.likelihood)
+    ]
     variance = float(tf.reduce_mean(model.prior_variance()))
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
 
 
-def _of_noise(model: AugmentedModel) -> _Powers:
+def _of_noise(likelihood: Likelihood) -> _Powers:
     """The parameters of the noise's scale, and the power of the scale that each one is."""
     return [
         (parameter, power)
         for name, power in (("scale", 1.0), ("variance", 2.0))
-        if isinstance(parameter := getattr(model.likelihood, name, None), gpflow.Parameter)
+        if isinstance(parameter := getattr(likelihood, name, None), gpflow.Parameter)
     ]
 
 

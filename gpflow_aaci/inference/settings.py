@@ -22,6 +22,7 @@ class FitSettings(NamedTuple):
     float32_rows: int = 4_000  # where products of size N·M² begin to be in float32; time_to_nll
 
     # ---- the end ----
+    tolerance: float = 1e-4  # nats a datum that the last iterations on all rows must gain; chosen
     subset_tolerance: float = 3e-4  # nats a datum that the last iterations must gain; time_to_nll
     last_iterations: int = 3  # that must gain the tolerance together; time_to_nll
     most_iterations: int = 1_000  # on the same rows; chosen

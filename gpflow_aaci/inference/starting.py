@@ -24,24 +24,31 @@ def q_at_start(model: AugmentedModel, data: Data) -> Gaussian:
     try:
         return model.whitened_q(tf.linalg.cholesky(model.prior_covariance()))
     except tf.errors.InvalidArgumentError as error:
-        raise not_finite_at_start(model, next(data.chunks())[0], np.nan) from error
+        raise not_finite_at_start(model, data, np.nan) from error
 
 
-def value_at_start(objective: Callable[[], TensorType]) -> float:
-    """The objective before a fit; NaN where K_ZZ has no Cholesky factor."""
+def value_at_start(model: AugmentedModel, data: Data, objective: Callable[[], TensorType]) -> float:
+    """
+    The objective before a fit.
+
+    :raises ValueError: where it is not finite, or K_ZZ has no Cholesky factor.
+    """
     try:
-        return float(objective())
+        value = float(objective())
     except tf.errors.InvalidArgumentError:
-        return np.nan
+        value = np.nan
+    if not np.isfinite(value):
+        raise not_finite_at_start(model, data, value)
+    return value
 
 
-def not_finite_at_start(model: AugmentedModel, X: TensorType, value: float) -> ValueError:
+def not_finite_at_start(model: AugmentedModel, data: Data, value: float) -> ValueError:
     """
     The error to raise where the objective is not finite before anything has been changed.
 
-    :param X: some of the rows, [N, D].
     :param value: the value of the objective.
     """
+    X, _ = next(data.chunks())
     why = _why(model, np.asarray(X)[:_ROWS])
     return ValueError(f"the objective must be finite at the start.{why} Found: {value}.")
 

@@ -17,16 +17,16 @@ from typing_extensions import TypedDict, Unpack
 
 from ..algebra.terms import augmented, predictive, standard
 from ..checkpoints import (
+    Checkpoints,
     check_objective,
     check_same_program,
     checkpoint_step,
     describe,
-    latest_checkpoint,
-    save_checkpoint,
 )
 from ..data import Batches, Expected, Rows, as_data, check_pair, checked_rows
 from ..graphs import compiled
 from ..models import AugmentedModel, check_model
+from ..models.variables import undone_on_failure
 from ..progress import progress_bar
 from ..structure import facts
 from ..validation import as_default_float, check_count, check_one_of, message_of
@@ -282,15 +282,11 @@ class _Run:
         if batches.iterator is not None:
             objects["iterator"] = batches.iterator
         self._checkpoint = tf.train.Checkpoint(**objects)
-        self._directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-        self._identity: dict[str, Any] = {}
-        if self._directory is not None:
-            self._identity = {
-                "model": describe(model),
-                "optimizer": facts(stepper.settings),
-                "num_data": num_data,
-                **batches.identity,
-            }
+        identity: dict[str, Any] = {}
+        if checkpoint_dir is not None:
+            identity = {"model": describe(model), "optimizer": facts(stepper.settings)}
+            identity |= {"num_data": num_data, **batches.identity}
+        self._checkpoints = Checkpoints(checkpoint_dir, identity, batches.strategy)
 
     def step(self, num_steps: int) -> bool:
         """
@@ -339,7 +335,7 @@ class _Run:
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for them."""
-        if self._directory is None:
+        if self._checkpoints.directory is None:
             return
         objective = float(self._objective())
 
@@ -352,7 +348,7 @@ class _Run:
             (folder / _OBJECTIVE).write_text(json.dumps(objective))
             self._batches.write(folder)
 
-        save_checkpoint(self._directory, self.done, self._identity, write, self._batches.strategy)
+        self._checkpoints.save(self.done, write)
 
     def restore(self, num_steps: int) -> None:
         """
@@ -360,20 +356,13 @@ class _Run:
 
         :raises ValueError: where that is of another run; everything is then as it was.
         """
-        path = None
-        if self._directory is not None:
-            path = latest_checkpoint(self._directory, self._identity, self._batches.strategy)
+        path = self._checkpoints.latest()
         if path is not None:
-            before = [variable.numpy() for variable in self._variables]
-            self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
-            stored = json.loads((path / _OBJECTIVE).read_text())
-            self._batches.read(path)
-            try:
-                check_objective(path, "objective", stored, float(self._objective()))
-            except ValueError:
-                for variable, value in zip(self._variables, before, strict=True):
-                    variable.assign(value)
-                raise
+            with undone_on_failure(self._variables):
+                self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
+                self._batches.read(path)
+                stored = json.loads((path / _OBJECTIVE).read_text())
+                check_objective(path, stored, float(self._objective()))
             self.done = checkpoint_step(path)
             self.history = [Record(*row) for row in json.loads((path / _HISTORY).read_text())]
             self.seconds = self.history[-1].seconds if self.history else 0.0
@@ -381,6 +370,6 @@ class _Run:
         if self.done >= num_steps:
             warnings.warn(
                 f"there is nothing to do: num_steps is {num_steps}, and the checkpoint in "
-                f"{self._directory} is of step {self.done}.",
+                f"{self._checkpoints.directory} is of step {self.done}.",
                 stacklevel=3,
             )

@@ -21,6 +21,7 @@ from ..algebra.gaussian import Gaussian, unwhiten
 from ..data import as_data, refuse_if_distributed
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
+from ..models.variables import undone_on_failure
 from ..structure import facts
 from ..validation import check_count
 from .compiled import Compiled
@@ -96,8 +97,7 @@ def update(
     has_learnt = not _is_untouched(model)
     moving = 0.0
     variables = list(model.variables)
-    before = [variable.numpy() for variable in variables]
-    try:
+    with undone_on_failure(variables):
         if not has_learnt:
             model.assign_whitened_q(prior_q(*model.q_mu.shape))
         if Z is not None:
@@ -115,10 +115,6 @@ def update(
         model.q_mu.assign(q.mu)
         model.q_sqrt.assign(q.sqrt)
         _count(model, rows.num_rows, has_learnt)
-    except BaseException:
-        for variable, value in zip(variables, before, strict=True):
-            variable.assign(value)
-        raise
     refresh_posteriors(model)
     bound, start = float(found.elbo) + moving, float(found.start) + moving
     return UpdateResult(rows.num_rows, bound, start, int(found.steps), moving)
@@ -157,48 +153,40 @@ def _count(model: AugmentedSVGP, rows: int, has_learnt: bool) -> None:
 
 
 class _Functions(NamedTuple):
+    """Compiled functions of a model, as it was when they were compiled."""
+
     profile: Profile
     of_u: Callable[[Gaussian], Gaussian]  # q(w) → the q(u) that it makes of the model's
-
-
-class _OfOne(NamedTuple):
-    """Functions that are compiled for one model, as it was then."""
-
-    functions: _Functions
     settings: dict[str, str]  # of the model, all that is a constant to the graphs
     variables: list[tf.Variable]  # that they read
 
 
-# Each holds its model by a weak reference, or neither would ever be freed.
-_OF_ONE: "weakref.WeakKeyDictionary[AugmentedSVGP, _OfOne]" = weakref.WeakKeyDictionary()
+# For models that share no functions. The functions hold the model by a weak reference, or neither
+# would ever be freed.
+_UNSHARED: "weakref.WeakKeyDictionary[AugmentedSVGP, _Functions]" = weakref.WeakKeyDictionary()
 
 
 def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Functions:
-    """Of all models of this structure; or of this one, anew where parts have been replaced."""
+    """The functions of all models of this structure; or of this one, as long as it is the same."""
     if Compiled(model).is_shared:
-        return _functions(model)
+        return _functions(model, {}, variables)
     learnt = [path.removeprefix(".") for path in parameter_dict(model)]
     settings = facts(model, state=[*learnt, "num_data"])
     settings |= {"default": f"{default_float()} {default_jitter()!r}"}
-    known = _OF_ONE.get(model)
-    is_same = (
-        known is not None
-        and known.settings == settings
-        and len(known.variables) == len(variables)
-        and all(a is b for a, b in zip(known.variables, variables, strict=True))
-    )
-    if known is None or not is_same:
-        functions = _functions(cast(AugmentedSVGP, weakref.proxy(model)))
-        known = _OF_ONE[model] = _OfOne(functions, settings, variables)
-    return known.functions
+    known = _UNSHARED.get(model)
+    is_same = known is not None and known.settings == settings
+    if known is None or not is_same or [*map(id, known.variables)] != [*map(id, variables)]:
+        known = _functions(cast(AugmentedSVGP, weakref.proxy(model)), settings, variables)
+        _UNSHARED[model] = known
+    return known
 
 
-def _functions(model: AugmentedSVGP) -> _Functions:
-    M, L = model.q_mu.shape
-    q = Gaussian(tf.TensorSpec([M, L], default_float()), tf.TensorSpec([L, M, M], default_float()))
-    return _Functions(
-        Profile(model, [], from_q=True), Compiled(model).function(_of_u, signature=[q])
-    )
+def _functions(
+    model: AugmentedSVGP, settings: dict[str, str], variables: list[tf.Variable]
+) -> _Functions:
+    profile = Profile(model, [], from_q=True)
+    of_u = Compiled(model).function(_of_u, signature=[profile.q_spec])
+    return _Functions(profile, of_u, settings, variables)
 
 
 def _of_u(model: AugmentedSVGP, variables: Sequence[tf.Variable]) -> Callable[[Gaussian], Gaussian]:
