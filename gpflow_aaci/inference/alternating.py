@@ -1,4 +1,4 @@
-"""``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
+"""``AlternatingOptimizer``: a closed-form step on q(u) and a step of Adam from one forward pass."""
 
 from typing import Any
 
@@ -32,8 +32,8 @@ class AlternatingOptimizer(Stepper):
 
     AACI Algorithm 3 with both steps from one batch and one forward pass: the kernel matrices, their
     Cholesky factor and projection are computed once, q(u) moves, and the gradient of the bound at
-    the new q(u) is written out (:mod:`~gpflow_aaci.inference.bound_gradient`). It manages q itself,
-    so ``q_mu`` and ``q_sqrt`` may be trainable or not::
+    the new q(u) is written out (:mod:`~gpflow_aaci.inference.bound_gradient`). ``q_mu`` and
+    ``q_sqrt`` move whether they are trainable or not::
 
         optimizer = AlternatingOptimizer()
         rows = tf.data.Dataset.from_tensor_slices((X, Y))
@@ -42,7 +42,8 @@ class AlternatingOptimizer(Stepper):
         for _ in range(2000):
             step()
 
-    A ``tf.Module``: ``tf.train.Checkpoint(model=model, optimizer=optimizer)`` keeps its state.
+    As it is a ``tf.Module``, ``tf.train.Checkpoint(model=model, optimizer=optimizer)`` stores its
+    state.
     """
 
     argument, moves_q = "hyperparameter_optimizer", False
@@ -54,8 +55,8 @@ class AlternatingOptimizer(Stepper):
         every: int = 1,
     ) -> None:
         """
-        :param step_size: of q(u), in (0, 1], or a schedule: ``RobbinsMonro()``, or (the default)
-            ``AdaptiveStepSize()``, which is 1 on full batches.
+        :param step_size: the step size of q(u), in (0, 1], or a schedule: ``RobbinsMonro()``, or
+            (the default) ``AdaptiveStepSize()``, which is 1 on full batches.
         :param hyperparameter_optimizer: ``Adam(0.03)`` unless given.
         :param every: the hyperparameters move at every ``every``-th step only, the first one
             included.
@@ -108,7 +109,7 @@ class AlternatingOptimizer(Stepper):
     def _moved(
         self, term: Term, projection: Projection, q: Gaussian, data: Data, in_turn: bool
     ) -> tuple[Gaussian, tf.Tensor]:
-        """q(v) after a step from ``q``, and the size of that step."""
+        """The q(v) that a step from ``q`` leads to, and the size of this step."""
         X, Y = data.rows
         Fmu, Fvar = marginals(projection, *q)
         _, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)

@@ -10,7 +10,7 @@ from ..algebra.projection import Prior, Projection, marginals, project, to_prior
 from ..algebra.terms import Term
 
 Sums = tuple[tf.Tensor, tf.Tensor]
-"""(a, B) of :func:`~gpflow_aaci.algebra.projection.to_q`."""
+"""The pair (a, B) that :func:`~gpflow_aaci.algebra.projection.to_q` returns."""
 
 
 class Recorded(NamedTuple):
@@ -56,7 +56,7 @@ def bound_gradient(
     :func:`~gpflow_aaci.algebra.projection.to_prior`.
 
     :param at: the prior recorded at X [N, D].
-    :param sums: (a, B) of these rows, where they are known.
+    :param sums: (a, B) of these rows, if they have been computed before.
     """
     Fmu, Fvar = marginals(at.projection, *q)
     with tf.GradientTape() as direct:

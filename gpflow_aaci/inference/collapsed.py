@@ -25,9 +25,9 @@ _clock = time.monotonic
 
 
 class FitProgress(NamedTuple):
-    """Where ``fit_collapsed`` is: passed to its callback."""
+    """How far ``fit_collapsed`` is; passed to its callback."""
 
-    rows: int  # in use; 0 at the first call, before the first iteration
+    rows: int  # in use; 0 at the first call, which is before the first iteration
     objective: float  # on these rows, scaled to all of them
     evaluations: int
 
@@ -41,7 +41,7 @@ class FitResult(NamedTuple):
     converged: bool
     reason: str = ""  # why it ended
     tracing_seconds: float = 0.0
-    fitting_seconds: float = 0.0  # all seconds but those of tracing
+    fitting_seconds: float = 0.0  # all the time except tracing
 
 
 class PolishResult(NamedTuple):
@@ -70,17 +70,18 @@ def fit_collapsed(
     """
     Fit q(u) and every trainable hyperparameter of ``model``: the profile of GPflow's ELBO.
 
-    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and the hyperparameters climb by a
-    quasi-Newton method in the logarithms of those that are positive: a stretch on a random subset
-    that grows fourfold from 1,000 rows (or a hundred for every hyperparameter, where these are
-    more), then one on all rows, each until its last three iterations
-    together gain too little. A stretch begins with the curvature that the last one estimated.
-    Kernel, mean function, likelihood and, where they are trainable, inducing points are fitted;
-    priors count.
-    ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is trainable they
-    alone are fitted. An evaluation that fails counts as a step too far, and the model never ends
-    below where it began. Where y is in another unit than the first guess of noise and signal,
-    a unit in which both fit y is searched for first::
+    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and a quasi-Newton method climbs in
+    the hyperparameters, in the logarithms of the positive ones. The fit runs in stretches. The
+    first is on a random subset of 1,000 rows (or a hundred rows for every hyperparameter, if that
+    is more); each further subset has four times as many rows, and the last stretch is on all rows.
+    A stretch ends when its last three iterations together gain too little, and begins with the
+    curvature that the stretch before it has estimated.
+
+    All trainable parameters of kernel, mean function, likelihood and inducing points are fitted,
+    and their priors count. ``q_mu`` and ``q_sqrt`` are fitted whether they are trainable or not,
+    and alone where nothing else is trainable. An evaluation that fails counts as a step too far,
+    and the model never ends below its first objective. Where y is in another unit than the first
+    guess of noise and signal, the fit first searches for a unit that suits both::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -88,14 +89,14 @@ def fit_collapsed(
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows, of any length; none for ``AugmentedVGP``.
     :param tolerance: nats per datum that the last three iterations on all rows must gain.
-    :param callback: called when all is compiled and, with the model up to date, after every
-        iteration. An exception that it raises ends the fit, as Ctrl-C does; the model
-        keeps what it has learnt.
-    :param checkpoint_dir: a checkpoint is written there after every stretch, after every ten
-        iterations, and after the first iteration that ends ten seconds later than the last
-        checkpoint; the same call resumes from it. Where rows are passed over in chunks, every
-        pass since the checkpoint is stored, too: a process killed at any moment loses at most the
-        current pass.
+    :param callback: called once after compiling, and after every iteration with the model up to
+        date. An exception that it raises ends the fit, as Ctrl-C does; the model keeps what it has
+        learnt.
+    :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
+        resumes. One is written after every stretch, after every ten iterations, and after the
+        first iteration that ends ten seconds later than the last checkpoint. Where rows are read
+        in chunks, the result of every pass since the checkpoint is stored, too, so that a process
+        killed at any moment loses at most the current pass.
     :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, an objective that is not finite where the model begins, and a
         checkpoint that is damaged or of another run, before anything is changed.
@@ -115,7 +116,7 @@ def fit_rows(
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
 ) -> FitResult:
-    """:func:`fit_collapsed` of rows that have been checked."""
+    """As :func:`fit_collapsed`, for rows that have been checked."""
     began = time.perf_counter()
     options: dict[str, Any] = {"tolerance": tolerance, "seed": seed}
     check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
@@ -167,7 +168,7 @@ class _Climb:
         self._callback = callback
 
     def over(self, stretch: Stretch) -> None:
-        """Iterate on the rows of a stretch, until that ends."""
+        """Iterate on the rows of a stretch until it ends."""
         search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
         self.state = search.onto(stretch, self.state)
         while not self.state.reason:
@@ -197,7 +198,7 @@ class _Climb:
 
 
 def _check_jitter(model: AugmentedModel) -> None:
-    """Warn where the jitter, which has a unit, is no small part of the kernel's variance."""
+    """Warn where the jitter, an absolute number, is no small part of the kernel's variance."""
     jitter = default_jitter()
     variance = float(tf.reduce_max(model.prior_variance()))
     least = SETTINGS.least_jitter_ratio

@@ -40,11 +40,11 @@ class Compiled:
 
     def __init__(self, model: AugmentedModel, variables: Sequence[tf.Variable] = ()) -> None:
         """
-        :param variables: some of the model's, in which functions of it are differentiated.
+        :param variables: the variables of the model in which its functions are differentiated.
         """
         self._unshared = _Twin(model, list(variables), [], {})
         self._structure = _shared(structure_of(model), self._unshared.variables)
-        self.tracing_seconds = 0.0  # of all calls from here
+        self.tracing_seconds = 0.0  # spent on tracing by all calls of these functions
 
     @property
     def is_shared(self) -> bool:
@@ -70,7 +70,7 @@ class Compiled:
             return
         constants, values = self._structure
         at = tuple(_position(variable, values) for variable in self._unshared.variables)
-        # The jitter is a constant, too: the one of this call, and not of when this was made.
+        # GPflow's configuration, with its jitter, is a constant of a graph, too: as it is now.
         key = config(), constants, at
         twin = _POOL.take(key) or _copied(self._unshared.model, constants, at)
         if twin is None:
@@ -116,7 +116,7 @@ class CompiledFunction:
 
 
 class _Pool:
-    """Twins that are not in use, the one that was used last at the end."""
+    """Twins that are not in use, in the order in which they were last used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -161,10 +161,10 @@ def _copied(
     model: AugmentedModel, constants: Sequence[Hashable], at: Sequence[int]
 ) -> _Twin | None:
     """
-    A twin of ``model``; none where some part of it is not copied as it is.
+    A twin of ``model``, or None where a part of the model cannot be copied faithfully.
 
-    :param constants: of its structure.
-    :param at: which of its values are the variables of its functions.
+    :param constants: the constants of the model's structure.
+    :param at: which of its values its functions are differentiated in.
     """
     twin = copy.deepcopy(model)
     if isinstance(twin, AugmentedVGP):  # its data are values, too

@@ -39,12 +39,12 @@ class Fit(NamedTuple):
     route: str  # "fit_collapsed" or "train"
     converged: bool
     reason: str  # why it ended
-    elbo: float  # GPflow's, at the end; NaN where that fails, of which warnings tell
-    gap: float  # nats that the augmented bound is below it
-    tracing_seconds: float  # compiling; 0 for "train", which does not tell it apart
-    fitting_seconds: float  # all the others
+    elbo: float  # GPflow's, after the fit; NaN, with a warning, where it cannot be computed
+    gap: float  # nats by which the augmented bound is below it
+    tracing_seconds: float  # spent on compiling; 0 for "train", which does not measure it
+    fitting_seconds: float  # all the other time
     history: "pd.DataFrame"  # step, seconds, rows, objective
-    warnings: tuple[str, ...]  # what a practitioner would say
+    warnings: tuple[str, ...]  # why the fit may be worse than it could be
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
@@ -68,15 +68,18 @@ def fit(
     progress: bool = True,
 ) -> Fit:
     """
-    Fit q(u) and every trainable parameter of ``model``, and say what came of it.
+    Fit q(u) and every trainable parameter of ``model``, and report the result.
 
     It climbs the same objective whatever the data are. Arrays and datasets of one pass are fitted
-    by :func:`~gpflow_aaci.fit_collapsed`. Three kinds of fits are made by
-    :func:`~gpflow_aaci.train`: a dataset without end, which has no passes, by closed-form steps
-    until the augmented bound has not risen for 2,000 of them and then by 2,000 steps of Adam on
-    GPflow's ELBO; arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``, by 1,000
-    closed-form steps and 500 of Adam; and the predictive objective, by Adam until it has not risen
-    for 2,000 steps::
+    by :func:`~gpflow_aaci.fit_collapsed`. :func:`~gpflow_aaci.train` makes three kinds of fits:
+
+    - to a dataset without end: closed-form steps until the augmented bound has not risen for 2,000
+      of them, then 2,000 steps of Adam on GPflow's ELBO;
+    - to arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``: 1,000 closed-form
+      steps, then 500 of Adam;
+    - of the predictive objective: Adam until the objective has not risen for 2,000 steps.
+
+    The result can be printed::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
@@ -85,13 +88,13 @@ def fit(
         one pass over the rows or without end; none for ``AugmentedVGP``.
     :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
-    :param seed: of subsets and minibatches.
-    :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
-    :param progress: whether bars are shown.
-    :raises ValueError: for a model that is none of ours, for bad data, and for ``"predictive"`` of
-        a dataset that is one pass over the rows, which minibatches repeat; where the objective is
-        not finite at the start; before anything is changed; see
-        :func:`~gpflow_aaci.fit_collapsed` for the other errors.
+    :param seed: the seed of random subsets and minibatches.
+    :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
+        resumes after a crash.
+    :param progress: whether progress bars are shown.
+    :raises ValueError: before anything is changed: for a model that is not an augmented one, for
+        bad data, for ``"predictive"`` with a dataset that ends, and where the objective is not
+        finite at the start. For other errors see :func:`~gpflow_aaci.fit_collapsed`.
     """
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
@@ -105,7 +108,7 @@ def fit(
         points.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
 
     if parts:
-        # Without end, ``num_data`` must be known, as ``train`` says.
+        # Without it ``train`` refuses a dataset without end.
         num_data = model.expected_data.known_num_data or (0 if has_no_end else int(rows.num_rows))
         try:
             trained = in_parts(model, data, parts, num_data, seed, checkpoint_dir, progress)
@@ -144,9 +147,9 @@ def fit(
 
 def _parts(model: AugmentedModel, data: Any, objective: _Objective, has_no_end: bool) -> list[Part]:
     """
-    The calls of ``train`` that the fit is made of; none where ``fit_collapsed`` makes it.
+    The calls of ``train`` that make the fit; none where ``fit_collapsed`` makes it.
 
-    :raises ValueError: where data end that minibatches must repeat.
+    :raises ValueError: for the predictive objective and a dataset that ends.
     """
     if objective == "predictive":
         if isinstance(data, tf.data.Dataset) and not has_no_end:
@@ -187,7 +190,8 @@ def _failed(what: str, error: Exception) -> str:
 
 def _check_start(model: AugmentedModel, rows: Data, error: RuntimeError) -> None:
     """
-    :raises ValueError: where it was not a step that failed, but the objective before any.
+    :raises ValueError: where the objective is not finite before the first step, so that no step is
+        to blame.
     """
     try:
         value_at_start(model, rows, lambda: model.objectives(rows, standard)[0])

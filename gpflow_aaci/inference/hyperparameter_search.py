@@ -1,4 +1,4 @@
-"""The ascent of ``fit_collapsed``: stretches on ever more rows, and the state between them."""
+"""The search of ``fit_collapsed``: stretches on more and more rows, and the state between them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,8 +73,8 @@ class HyperparameterSearch:
         """
         The state of the model before the first iteration.
 
-        :raises ValueError: where the objective is not finite, neither at the model's q nor at the
-            optimal q on the rows of ``first``. The model is then unchanged.
+        :raises ValueError: where the objective is finite neither at the model's q nor at the
+            optimal q for the rows of ``first``. The model is then unchanged.
         """
         objective = self.objective
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
@@ -91,7 +91,7 @@ class HyperparameterSearch:
         """
         The state that a checkpoint stores.
 
-        :raises ValueError: unless the objective at it has the stored value.
+        :raises ValueError: where the objective at this state is not the stored one.
         """
         stored, objective = State.read(path), self.objective
         with undone_on_failure(objective.variables):

@@ -17,7 +17,7 @@ class JointAscent(Stepper):
     """
     Gradient ascent on objectives that closed-form steps do not raise: standard and predictive.
 
-    ``train`` steps with it; ``q_mu`` and ``q_sqrt`` move whether they are trainable or not, as with
+    ``train`` uses it. ``q_mu`` and ``q_sqrt`` move whether they are trainable or not, as with
     ``AlternatingOptimizer``.
     """
 
@@ -30,8 +30,8 @@ class JointAscent(Stepper):
         :param name: the name of the objective.
         :param of: the objective's term, as a function of the likelihood.
         :param optimizer: the optimizer of all variables, ``Adam(0.01)`` unless given.
-        :raises ValueError: for anything but an optimizer of ``tf_keras.optimizers``, and for one
-            of ``tf_keras.optimizers.legacy``.
+        :raises ValueError: for anything but an optimizer of ``tf_keras.optimizers`` or
+            ``keras.optimizers``.
         """
         super().__init__(tf_keras.optimizers.Adam(0.01) if optimizer is None else optimizer)
         self._objective, self._of = name, of

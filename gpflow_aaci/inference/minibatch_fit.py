@@ -1,10 +1,11 @@
 """
-Fits by minibatches: where data have no end, where their rows are dear, and beside the ELBO.
+Fits by minibatches: for data without end, for expensive rows, and for the predictive objective.
 
-For a likelihood of several classes an evaluation of the profile is half a dozen Newton steps on all
-rows, each with an integral over all latent GPs for every row. Closed-form steps on minibatches need
-no integral and bring q near its best at once. But their bound is so far below GPflow's ELBO there
-that hyperparameters which are best for it predict worse: so Adam climbs the ELBO in the end.
+Rows are expensive for a likelihood of several classes: an evaluation of the profile is half a dozen
+Newton steps on all rows, each with an integral over all latent GPs for every row. Closed-form steps
+on minibatches need no integral and bring q near its optimum at once. But for these likelihoods
+their bound is so far below GPflow's ELBO that hyperparameters which are best for it predict worse.
+So Adam climbs the ELBO afterwards.
 """
 
 import time
@@ -38,8 +39,8 @@ class Part(NamedTuple):
 
     objective: Objective
     num_steps: int  # at most
-    waits: bool = False  # whether it ends where the objective no longer rises
-    learning_rate: float | None = None  # of Adam at first, along a cosine to 0; or the default
+    waits: bool = False  # whether it ends early where the objective no longer rises
+    learning_rate: float | None = None  # Adam's first one, which falls to 0 as a cosine does
     batch_size: int = 100  # rows, of arrays
 
 
@@ -48,8 +49,8 @@ class Trained(NamedTuple):
 
     converged: bool
     reason: str  # why it ended
-    steps: int  # of all parts
-    history: "pd.DataFrame"  # of the part at which it ended
+    steps: int  # of all parts together
+    history: "pd.DataFrame"  # of the part in which it ended
 
 
 def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
@@ -62,7 +63,7 @@ def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
 
 
 def for_dear_rows() -> list[Part]:
-    """Closed-form steps and then Adam, as many whatever the data."""
+    """Closed-form steps and then Adam, each a fixed number of steps."""
     rate, size = SETTINGS.standard_learning_rate, SETTINGS.dear_batch
     return [
         Part("augmented", SETTINGS.dear_closed_form_steps, batch_size=size),
@@ -95,11 +96,11 @@ def fit_in_minibatches(
     """
     ``train`` for 1,000 closed-form steps of 256 rows, then for 500 on GPflow's ELBO.
 
-    Arguments and errors are those of ``train``, and so is what Ctrl-C does.
+    Arguments, errors and the effect of Ctrl-C are as in ``train``.
 
-    :param checkpoint_dir: with a folder for each part.
-    :return: what has been done to GPflow's ELBO, the log prior included, in as many steps; and the
-        history of the part at which it ended.
+    :param checkpoint_dir: a folder that gets a folder for each part.
+    :return: the result, with GPflow's ELBO and the log prior as its objective and the number of
+        steps as that of evaluations; and the history of the part in which the fit ended.
     :raises ValueError: where the ELBO is not finite at the start.
     """
     began = time.perf_counter()
@@ -131,13 +132,13 @@ def in_parts(
     progress: bool,
 ) -> Trained:
     """
-    ``train`` by one part after the other; Ctrl-C ends all of it, whichever part it is at.
+    Call ``train`` for one part after the other; Ctrl-C in any part ends all of them.
 
-    A part begins only where the one before is complete: a start from an interrupted part would
-    stay in the folder of the next one.
+    A part begins only where the part before it is complete. Otherwise a checkpoint of the next part
+    would remain that began at an interrupted one.
 
     :param num_data: the number of rows that the objective stands for.
-    :param checkpoint_dir: with a folder for each part, where there are several.
+    :param checkpoint_dir: a folder that gets a folder for each part, if there are several parts.
     """
     steps, is_complete, reason = 0, True, ""
     for part in parts:
@@ -162,7 +163,7 @@ def in_parts(
                 progress=progress,
             )
         records = [Record(*row) for row in history.itertuples(index=False)]
-        # An interrupted run ends with a row out of turn, which no patience has waited for.
+        # An interrupted run ends with an extra row, which early stopping must not count.
         regular = [record for record in records if record.step % SETTINGS.evaluate_every == 0]
         done = records[-1].step if records else 0
         has_waited = should_stop(regular, rule)

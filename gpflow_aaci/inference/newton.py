@@ -1,12 +1,12 @@
 r"""
-q(v) at fixed hyperparameters: natural-gradient steps of size 1 on the standard ELBO.
+The optimal q(v) at fixed hyperparameters, by natural-gradient steps of size 1 on the standard ELBO.
 
 In the mean these are Newton steps, on all latent GPs at once where a likelihood or a kernel couples
 them. Far from the maximum a Newton step may lower the ELBO. It is then replaced by the first of
-these that raises it: half of the step; a step with the precisions raised to be positive; the
-closed-form augmented update, which always raises the augmented bound, though not always the ELBO;
-and small parts of the Newton step, which raise the ELBO unless q is optimal. Later steps begin with
-the part that raised it.
+these steps that raises the ELBO: half of the Newton step; a step whose precisions are raised to be
+positive; the closed-form augmented update, which always raises the augmented bound, though not
+always the ELBO; and small parts of the Newton step, which raise the ELBO unless q is optimal. The
+next Newton step begins with the part that raised it, and later ones double that part.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from ..algebra.statistics import Statistics, statistics, summed
 from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
 
-_LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
+_LEAST_PRECISION = 1e-8  # to which the sites' precisions are raised in the second safer step
 # Kinds of steps, in the order in which they are tried: a Newton step, half of it, the safer two;
 # where latent GPs are stepped in turn, a closed-form one for each; then small parts of the first.
 NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)

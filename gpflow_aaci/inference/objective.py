@@ -1,4 +1,4 @@
-"""The objective of a fit: the profile on ever more of the rows, in the coordinates of a search."""
+"""The objective of a fit: the profile on more and more rows, in the coordinates of a search."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Stretch(NamedTuple):
 
     rows: int
     is_last: bool
-    tolerance: float  # nats per datum that the last iterations must gain
+    tolerance: float  # nats per datum that the last iterations must gain together
 
 
 class Objective:
@@ -45,8 +45,8 @@ class Objective:
         """
         The stretches of a fit, the last of which is on all rows.
 
-        It is the only one for ``AugmentedVGP``, whose inducing points are its data. Many
-        hyperparameters fit few rows too well, and the other rows badly: no subset has so few rows.
+        ``AugmentedVGP`` has no other stretch, as its inducing points are its data. Many
+        hyperparameters would overfit few rows, so that subsets grow with their number.
         """
         found = []
         num_rows = self.data.num_rows

@@ -1,8 +1,8 @@
 r"""
-The standard ELBO with q(v) maximised out, as a function of the hyperparameters: its profile.
+The profile of the standard ELBO: a function of the hyperparameters, with q(v) maximised out.
 
-q is found by :mod:`~gpflow_aaci.inference.newton`. At its maximum the ELBO's gradient in the
-hyperparameters at fixed q(v) is the profile's (envelope theorem).
+q is found by :mod:`~gpflow_aaci.inference.newton`. At the optimal q(v) the gradient of the profile
+equals the gradient of the ELBO at fixed q(v) (envelope theorem).
 
 Rows that are one chunk are evaluated in one compiled function. More of them are summed by one
 compiled function for each chunk and pass: memory is O(chunk · M) for any number of rows.
@@ -51,8 +51,8 @@ class Profile:
     ) -> None:
         """
         :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
-        :param from_q: whether the model's q(v) takes the place of the prior: the q(w) that is
-            sought then is of v = q_mu + q_sqrt w. For ``maximise`` alone, which has no gradients.
+        :param from_q: whether the model's q(v) takes the place of the prior. The search is then
+            for q(w), with v = q_mu + q_sqrt w, and only ``maximise`` may be called.
         """
         self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
         M, L = model.q_mu.shape
@@ -83,7 +83,7 @@ class Profile:
         return self._compiled.tracing_seconds
 
     def trace(self, data: Data) -> None:
-        """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
+        """Trace the functions that every call of :meth:`evaluate` needs, before the first one."""
         if data.only_chunk is not None:
             self._evaluate.trace()
             return
@@ -147,7 +147,7 @@ def _whole(data: Data, q: Gaussian, least_gain: float, max_steps: int) -> _Whole
 def _of_model(
     model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
 ) -> Callable[..., Any]:
-    """The method of that name of :class:`_Functions`."""
+    """The method ``name`` of :class:`_Functions`."""
     function: Callable[..., Any] = getattr(_Functions(model, variables, *settings), name)
     return function
 
@@ -155,7 +155,7 @@ def _of_model(
 def _of_chunk(
     model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
 ) -> Callable[..., Any]:
-    """The same of a sum over the rows of a chunk, which devices share."""
+    """The method ``name``, a sum over the rows of a chunk, computed by all devices together."""
     function = _of_model(model, variables, name, *settings)
 
     def shared(X: tf.Tensor, Y: tf.Tensor, *args: Any) -> Any:
@@ -165,7 +165,7 @@ def _of_chunk(
 
 
 class _Functions(NamedTuple):
-    """What is compiled: functions of some rows, at the model's hyperparameters."""
+    """The functions that are compiled, at the model's hyperparameters."""
 
     model: AugmentedModel
     of_model: Sequence[tf.Variable]
@@ -212,7 +212,7 @@ class _Functions(NamedTuple):
         in_turn = self.model.in_turn
         return maximise(sums, whole.q, whole.least_gain, whole.max_steps, in_turn)
 
-    # ---- a chunk of them ----
+    # ---- a chunk of the rows ----
 
     def sums(self, X: tf.Tensor, Y: tf.Tensor) -> Sums:
         return sums_of_rows(self.model, self.projection(X), X, Y)

@@ -1,10 +1,10 @@
 """
-What a fit tries besides its ascent where noise and signal were guessed in another unit than y's.
+What a fit tries besides its ascent where the first guess of noise and signal does not suit y.
 
-Where y is large or small against a first guess of noise and signal, the noise soon explains all,
-and the bound is flat in what the signal could: a fit would end there. y, the noise's scale and the
-kernel's standard deviation all scale with the unit, so a better unit is searched for along the line
-on which both change together. Where only the signal was guessed too small, it alone is raised.
+Where y is far larger or smaller than this guess, the noise soon explains all of y. The bound is
+then flat in the signal, and a fit would end there. As the noise's scale and the kernel's standard
+deviation are both in the unit of y, a better unit is searched for along the line on which they
+change together. Where only the signal was guessed too small, it alone is raised.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Lines(NamedTuple):
 def in_other_units(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian
 ) -> tuple[Point, Gaussian]:
-    """The point and q where the ascent begins: ``point``, or a better one in another unit of y."""
+    """The point and q where the ascent begins: the given ones, or better ones in another unit."""
     lines = along_units(objective.model, objective.coordinates)
     if lines is None:
         return point, q
@@ -51,7 +51,7 @@ def in_other_units(
             best, q_best, far = there, q_there, far + step
         if far:
             break
-    if far:  # unless only the noise had been guessed wrong
+    if far:  # or only the noise was guessed wrong
         noise, _ = objective.evaluate(stretch, point.x + far * lines.noise, q)
         if noise.value >= best.value:
             return point, q
@@ -109,14 +109,18 @@ def _of_noise(likelihood: Likelihood) -> _Powers:
 
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
-    """The kernels that a kernel combines; none for a basic kernel."""
+    """The kernels that a kernel combines; an empty list for a basic kernel."""
     return getattr(kernel, "kernels", None) or [
         part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
     ]
 
 
 def _of_variances(kernel: Kernel, power: float) -> _Powers:
-    """Trainable parameters that multiply the kernel, and how each must grow for it to do so."""
+    """
+    Trainable parameters that scale the kernel, each with its power of the unit.
+
+    :param power: the power of the unit by which the kernel is to grow.
+    """
     if isinstance(kernel, gpflow.kernels.Product):
         factors = [found for part in kernel.kernels if (found := _of_variances(part, 1.0))]
         return [(p, power * each / len(factors)) for found in factors for p, each in found]

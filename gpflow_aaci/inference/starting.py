@@ -1,4 +1,4 @@
-"""Why a fit cannot begin: what makes the objective NaN or infinite where the model is."""
+"""Why a fit cannot begin: what makes the objective NaN or infinite at the model's parameters."""
 
 from collections.abc import Callable
 
@@ -83,7 +83,7 @@ def _why(model: AugmentedModel, X: AnyNDArray) -> str:
 
 
 def _far_from_zero(X: AnyNDArray) -> str:
-    """The column that is, against its spread, farthest from 0; nothing where none is far."""
+    """The column whose mean is, in units of its spread, farthest from 0; empty if none is far."""
     if not len(X):
         return ""
     mean, spread = X.mean(0), X.std(0)

@@ -14,7 +14,7 @@ from ..mirrored import ascend, build
 from ..models import AugmentedModel, check_model, hyperparameters, refresh_posteriors
 from ..validation import Check, check_finite, require
 
-# Which variables an optimizer has slots for; tf_keras' own ``build`` is silent the second time.
+# The variables that an optimizer has slots for: tf_keras' own ``build`` ignores all but the first.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
     weakref.WeakKeyDictionary()
 )
@@ -63,9 +63,9 @@ class Stepper(tf.Module, abc.ABC):
     @abc.abstractmethod
     def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:
         """
-        One step.
+        The changes of one step.
 
-        :param variables: those in which it needs gradients.
+        :param variables: the variables in which it computes gradients.
         """
 
     def build(self, model: AugmentedModel) -> list[tf.Variable]:

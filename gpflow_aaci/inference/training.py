@@ -47,7 +47,7 @@ _OBJECTIVE_LABELS = {"augmented": "augmented ELBO", "standard": "ELBO", "predict
 
 class TrainOptions(TypedDict, total=False):
     """
-    Keyword arguments of :func:`~gpflow_aaci.train` about what happens beside its steps.
+    Keyword arguments of :func:`~gpflow_aaci.train` about everything but the steps themselves.
 
     :param test_data: X [N*, D], Y [N*, P]. Their mean negative log predictive density in nats is
         the history's ``nll``, which is NaN without them.
@@ -59,7 +59,7 @@ class TrainOptions(TypedDict, total=False):
         steps so far.
     :param checkpoint_dir: the folder for checkpoints, from the latest of which a run resumes.
     :param checkpoint_every: the number of steps between two checkpoints, 1,000 unless given.
-    :param progress: whether a progress bar is shown, as it is unless given.
+    :param progress: whether a progress bar is shown, True unless given.
     """
 
     test_data: RegressionData | None
@@ -303,8 +303,8 @@ class _Run:
                 self._step(*batch)
         except StopIteration:
             warnings.warn(
-                f"data ended after {self.done} of {num_steps} steps: a dataset goes on where it is "
-                "repeated, dataset.repeat().batch(...).",
+                f"data ended after {self.done} of {num_steps} steps: for more steps repeat the "
+                "dataset, dataset.repeat().batch(...).",
                 stacklevel=3,
             )
             return False

@@ -10,7 +10,7 @@ from .shared import Augmented
 
 
 def hyperparameters(model: Augmented) -> list[tf.Variable]:
-    """The trainable variables of ``model`` without those of q and of ``num_data``."""
+    """The trainable variables of ``model``, without ``q_mu``, ``q_sqrt`` and ``num_data``."""
     heed_trainable(model.variables)
     not_hyper = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
     not_hyper.add(id(getattr(model.num_data, "unconstrained_variable", model.num_data)))
