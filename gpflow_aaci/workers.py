@@ -1,9 +1,10 @@
 """
-The one home of what workers tell each other, on TensorFlow's own ``tf.distribute``.
+All communication between workers, by TensorFlow's own ``tf.distribute``.
 
-A worker is a process, of ``MultiWorkerMirroredStrategy``; each may have several devices, as has
-the one process of ``MirroredStrategy``. All run the same program on rows of their own. What is here
-must be called on all of them, in the same order; with one worker it says and changes nothing.
+A worker is a process of ``MultiWorkerMirroredStrategy``. Each may have several devices, as the one
+process of ``MirroredStrategy`` may. All workers run the same program, each on rows of its own. The
+functions of this module must be called on all workers in the same order; with a single worker they
+communicate nothing.
 """
 
 import functools
@@ -28,13 +29,13 @@ _LOST = (
     tf.errors.DeadlineExceededError,
     tf.errors.InternalError,
 )
-ONE_PROCESS = tf.distribute.get_strategy()  # of variables made in no scope
-_CONNECT = 3.0  # seconds in which a worker that is there takes a call
-_DYING = 10.0  # seconds in which one that is killed is gone
+ONE_PROCESS = tf.distribute.get_strategy()  # the strategy outside all scopes
+_CONNECT = 3.0  # seconds in which a running worker accepts a connection
+_DYING = 10.0  # seconds after which a killed worker accepts none
 
 
 def is_single(strategy: tf.distribute.Strategy) -> bool:
-    """Whether it is of one process with one device."""
+    """Whether the strategy is for one process with one device."""
     return bool(strategy.num_replicas_in_sync == 1)
 
 
@@ -43,7 +44,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def worker_index(strategy: tf.distribute.Strategy) -> int:
-    """From 0, the chief."""
+    """The number of this worker; the chief is 0."""
     if num_workers(strategy) == 1:
         return 0
     resolver = strategy.cluster_resolver
@@ -52,7 +53,7 @@ def worker_index(strategy: tf.distribute.Strategy) -> int:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this worker writes what is written once."""
+    """Whether this worker is the one that writes files and shows progress."""
     return worker_index(strategy) == 0
 
 
@@ -60,10 +61,11 @@ def sum_over_workers(
     strategy: tf.distribute.Strategy, tensors: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
     """
-    Each tensor's sum, the same bits on every worker: one all-reduce, in float64. Works inside
-    ``tf.function``, if that is traced equally often by all.
+    The sum of each tensor over the workers, with the same bits on all: one all-reduce in float64.
 
-    :param tensors: of the same shapes everywhere.
+    It works inside ``tf.function``, if all workers trace that equally often.
+
+    :param tensors: tensors that have the same shapes on every worker.
     :raises RuntimeError: where a worker is lost; the message names it if that can be known.
     """
     if num_workers(strategy) == 1:
@@ -85,7 +87,9 @@ def sum_over_workers(
 @contextmanager
 def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """
-    :raises RuntimeError: in the place of what TensorFlow raises where a worker is lost.
+    Turn TensorFlow's errors for a lost worker into one that names it.
+
+    :raises RuntimeError: where a worker is lost.
     """
     try:
         yield
@@ -99,17 +103,17 @@ def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
         who = f"worker {', '.join(map(str, lost))}" if lost else "a worker"
         raise RuntimeError(
             f"{who} of {num_workers(strategy)} was lost, and worker {own} ends with it. The same "
-            "call with the same checkpoint_dir goes on from the latest checkpoint, with any number "
+            "call with the same checkpoint_dir resumes from the latest checkpoint, with any number "
             "of workers."
         ) from error
 
 
 def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: int = 1) -> T:
     """
-    What ``action`` gives here, once it has ended well on every worker.
+    What ``action`` returns on this worker, once it has succeeded on every worker.
 
-    :param mark: must be the same everywhere: a positive number below 2^52.
-    :raises RuntimeError: where it failed on another worker, or the marks differ.
+    :param mark: a positive number below 2^52 that must be the same on every worker.
+    :raises RuntimeError: where the action failed on another worker, or the marks differ.
     """
     if num_workers(strategy) == 1:
         return action()
@@ -138,14 +142,16 @@ def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: in
 
 
 def any_worker(strategy: tf.distribute.Strategy, here: bool) -> bool:
-    """Whether it is so on one of them."""
+    """Whether ``here`` is true on at least one worker."""
     return here if num_workers(strategy) == 1 else bool(of_each_worker(strategy, [here]).any())
 
 
 def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) -> None:
     """
-    :param facts: what must be the same on every worker; values that JSON keeps.
-    :raises ValueError: on all of them, unless it is; the message says what differs, and where.
+    Check that all workers have the same facts.
+
+    :param facts: values that JSON can hold.
+    :raises ValueError: on every worker, where one differs; the message says which, and where.
     """
     if num_workers(strategy) == 1:
         return
@@ -161,7 +167,7 @@ def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) 
 
 
 def of_each_worker(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> AnyNDArray:
-    """[workers, n] int64, the numbers of each; below 2^53, so that float64 holds them."""
+    """The numbers of each worker, [workers, n] int64; below 2^53, so that float64 holds them."""
     own = np.zeros([num_workers(strategy), len(numbers)])
     own[worker_index(strategy)] = numbers
     (found,) = sum_over_workers(strategy, [tf.constant(own)])
@@ -172,9 +178,10 @@ def over_devices(
     strategy: tf.distribute.Strategy, of_rows: Callable[[tf.Tensor, tf.Tensor], Any]
 ) -> Callable[[tf.Tensor, tf.Tensor], Any]:
     """
-    ``of_rows`` of X [N, D], Y [N, P], shared by the devices of this worker.
+    ``of_rows``, computed by all devices of this worker together.
 
-    :param of_rows: gives any structure of tensors that are sums over rows.
+    :param of_rows: a function of X [N, D], Y [N, P] that returns any structure of tensors, each a
+        sum over the rows.
     """
     devices = strategy.num_replicas_in_sync // num_workers(strategy)
     if devices == 1:
@@ -206,7 +213,7 @@ def replica_here(strategy: tf.distribute.Strategy) -> int:
 
 
 def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
-    """Of the workers, in their order; none where there is no cluster."""
+    """The addresses of the workers, in their order; none where there is no cluster."""
     resolver = getattr(strategy, "cluster_resolver", None)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
         return []
@@ -215,7 +222,7 @@ def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
 
 
 def _silent(strategy: tf.distribute.Strategy) -> list[int]:
-    """Workers whose port takes no call; a process that is killed may keep it for a moment."""
+    """Workers that accept no connection, as a killed process does after a moment."""
     deadline = time.monotonic() + _DYING
     while True:
         silent = [n for n, address in enumerate(_addresses(strategy)) if not _answers(address)]
@@ -249,7 +256,7 @@ def _compiled_all_reduce(strategy: tf.distribute.Strategy, size: int) -> Any:
 
 
 def _texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
-    """That of each worker."""
+    """The texts of all workers."""
     codes = list(text.encode())
     longest = int(of_each_worker(strategy, [len(codes)]).max())
     found = of_each_worker(strategy, codes + [0] * (longest - len(codes))).astype(np.uint8)

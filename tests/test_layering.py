@@ -118,7 +118,6 @@ ORDER = [
     "inference.updating",
     "inference.stopping",
     "inference.joint_adam",
-    "inference.evaluation",
     "inference.training",
     "inference.minibatch_fit",
     "inference.advice",

@@ -22,7 +22,7 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, train
-from gpflow_aaci.checkpoints import save_checkpoint
+from gpflow_aaci.checkpoints import Checkpoints
 from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.models import AugmentedModel
 
@@ -225,6 +225,15 @@ def test_bad_arguments_are_named_before_anything_changes(kwargs: Any, names: str
         np.testing.assert_array_equal(now, then)
 
 
+def test_an_option_that_train_does_not_have_is_named_before_anything_changes() -> None:
+    model = sparse()
+    before = values(model)
+    with pytest.raises(TypeError, match=r"no option evaluate_evry.*num_steps.*evaluate_every"):
+        quiet(model, wave(), evaluate_evry=5)
+    for now, then in zip(values(model), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
 def test_labels_that_training_data_may_not_have_test_data_may_not_have() -> None:
     X, Y = wave()
     likelihood = gpflow_aaci.likelihoods.Logistic()
@@ -304,7 +313,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_nothing_behind(tmp_path: Pat
         raise OSError("PyFunc is stateful")
 
     with pytest.raises(OSError, match="step 3 was not written: PyFunc is stateful"):
-        save_checkpoint(tmp_path, 3, {}, fail, tf.distribute.get_strategy())
+        Checkpoints(tmp_path, {}, tf.distribute.get_strategy()).save(3, fail)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,17 +1,19 @@
 """
 Routes to q(u) and the hyperparameters.
 
-On minibatches: ``optimizers``, ``alternating`` with its ``schedules``, and ``training``, which runs
-them. On all rows: ``newton`` finds the best q, ``profile`` the ELBO there and its gradient,
-``quasi_newton`` ascends it in ``coordinates``, ``hyperparameter_search`` does so on ever more
-rows, and ``collapsed`` runs them. ``bound_gradient`` is the gradient in the hyperparameters that
-all of them need. ``compiled`` shares compiled functions between models of one structure.
+On minibatches, ``training`` runs the steps of ``alternating`` (with its ``schedules``) and
+``joint_adam``; ``optimizers`` has natural-gradient steps alone. On all rows, ``newton`` finds the
+best q and ``profile`` computes the ELBO there and its gradient; ``quasi_newton`` climbs it in
+``coordinates``, ``hyperparameter_search`` does so on more and more rows, and ``collapsed`` runs the
+search. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
+``compiled`` shares compiled functions between models of one structure.
 """
 
 from .collapsed import FitProgress, FitResult, PolishResult
 from .fit import Fit
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .stopping import EarlyStopping
+from .training import TrainOptions
 from .updating import UpdateResult
 
 __all__ = [
@@ -22,5 +24,6 @@ __all__ = [
     "FitResult",
     "PolishResult",
     "RobbinsMonro",
+    "TrainOptions",
     "UpdateResult",
 ]

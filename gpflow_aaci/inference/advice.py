@@ -23,9 +23,9 @@ _MOST_LISTED = 4  # columns
 
 def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
     """
-    Sentences; none where there is nothing to say.
+    Warnings as sentences; an empty list where all is well.
 
-    :param X: [N, D], inputs of the data, all or some of them.
+    :param X: [N, D], the inputs of all rows or of some.
     """
     said = [*_of_inputs(X), *_of_signal(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
@@ -63,7 +63,7 @@ def _of_inputs(X: AnyNDArray) -> Iterator[str]:
 
 def _of_signal(model: AugmentedModel) -> Iterator[str]:
     noise, signal = noise_and_signal(model)
-    # A mean function of X may explain all that there is.
+    # A mean function of X may explain everything by itself.
     if isinstance(model.mean_function, Constant) and noise > SETTINGS.no_signal * signal:
         yield (
             "f explains next to nothing of Y: its standard deviation is "
@@ -94,14 +94,14 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
 
 
 def _listed(columns: AnyNDArray) -> str:
-    """The first few names, and how many more there are."""
+    """The numbers of the first few columns, and how many more there are."""
     more = len(columns) - _MOST_LISTED
     listed = ", ".join(map(str, columns[:_MOST_LISTED]))
     return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """The basic kernels of which a kernel is made."""
+    """The basic kernels that a kernel combines."""
     parts = parts_of(kernel)
     if not parts:
         yield kernel
@@ -126,7 +126,7 @@ def _of_likelihood(model: AugmentedModel) -> Iterator[str]:
 
 
 def _bounds(parameter: gpflow.Parameter) -> Iterator[AnyNDArray]:
-    """Both ends of what its transform can give, of the parameter's shape; some are infinite."""
+    """The bounds that a transform sets, in the parameter's shape; some may be infinite."""
     transform = parameter.transform
     # A transform of whole vectors or matrices gives no element ends of its own.
     if transform is None or transform.forward_min_event_ndims > 0:

@@ -1,4 +1,4 @@
-"""``AlternatingOptimizer``: closed-form steps on q(u), Adam's on the rest, one forward pass."""
+"""``AlternatingOptimizer``: a closed-form step on q(u) and a step of Adam from one forward pass."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ from ..algebra.gaussian import (
 )
 from ..algebra.projection import Projection, marginals, to_q
 from ..algebra.statistics import stepped_in_turn
-from ..algebra.terms import augmented
+from ..algebra.terms import Term, augmented
 from ..data import Data
 from ..mirrored import local
-from ..models import AugmentedModel, hyperparameters
+from ..models import AugmentedModel
 from ..validation import check_finite, require
-from .bound_gradient import Recorded, bound_gradient, log_prior_gradient, recorded
+from .bound_gradient import Recorded, bound_gradient, recorded, value_and_gradient
 from .optimizers import check_step_size, finite_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
-from .stepper import Stepper
+from .stepper import Move, Stepper
 
 
 class AlternatingOptimizer(Stepper):
@@ -32,8 +32,8 @@ class AlternatingOptimizer(Stepper):
 
     AACI Algorithm 3 with both steps from one batch and one forward pass: the kernel matrices, their
     Cholesky factor and projection are computed once, q(u) moves, and the gradient of the bound at
-    the new q(u) is written out (:mod:`~gpflow_aaci.inference.bound_gradient`). It manages q itself,
-    so ``q_mu`` and ``q_sqrt`` may be trainable or not::
+    the new q(u) is written out (:mod:`~gpflow_aaci.inference.bound_gradient`). ``q_mu`` and
+    ``q_sqrt`` move whether they are trainable or not::
 
         optimizer = AlternatingOptimizer()
         rows = tf.data.Dataset.from_tensor_slices((X, Y))
@@ -42,10 +42,11 @@ class AlternatingOptimizer(Stepper):
         for _ in range(2000):
             step()
 
-    A ``tf.Module``: ``tf.train.Checkpoint(model=model, optimizer=optimizer)`` keeps its state.
+    As it is a ``tf.Module``, ``tf.train.Checkpoint(model=model, optimizer=optimizer)`` stores its
+    state.
     """
 
-    argument = "hyperparameter_optimizer"
+    argument, moves_q = "hyperparameter_optimizer", False
 
     def __init__(
         self,
@@ -54,8 +55,8 @@ class AlternatingOptimizer(Stepper):
         every: int = 1,
     ) -> None:
         """
-        :param step_size: of q(u), in (0, 1], or a schedule: ``RobbinsMonro()``, or (the default)
-            ``AdaptiveStepSize()``, which is 1 on full batches.
+        :param step_size: the step size of q(u), in (0, 1], or a schedule: ``RobbinsMonro()``, or
+            (the default) ``AdaptiveStepSize()``, which is 1 on full batches.
         :param hyperparameter_optimizer: ``Adam(0.03)`` unless given.
         :param every: the hyperparameters move at every ``every``-th step only, the first one
             included.
@@ -81,39 +82,35 @@ class AlternatingOptimizer(Stepper):
             type(self.hyperparameter_optimizer).__name__: of_hyperparameters,
         }
 
-    def learnt(self, model: AugmentedModel) -> list[tf.Variable]:
-        """The trainable hyperparameters."""
-        return hyperparameters(model)
-
-    def _step(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> None:
-        if self.every == 1:
-            self._alternate(model, data, variables)
-            return
-        tf.cond(
-            tf.equal(self.step % self.every, 0),
-            lambda: self._alternate(model, data, variables),
-            lambda: self._alternate(model, data, []),
+    def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:
+        X, Y = data.rows
+        at = recorded(model.prior, X, persistent=not model.whiten)
+        term, q = model.term(augmented), model.whitened_q(at.projection.chol)
+        q, step_size = self._moved(term, at.projection, q, data, model.in_turn)
+        stored = model.stored_q(q, at.projection.chol)
+        gradients = []
+        if variables:
+            sources = local(variables)
+            parts = [data.total(bound_gradient(term, sources, at, q, X, Y))]
+            parts.append(value_and_gradient(model.log_prior_density, sources)[1])
+            if not model.whiten:
+                parts.append(_through_whitening(term, sources, at, q, stored, data))
+            gradients = [tf.add_n(of_one) for of_one in zip(*parts, strict=True)]
+        return Move(
+            gradients,
+            [
+                (model.q_mu, stored.mu),
+                (model.q_sqrt, stored.sqrt),
+                (self.step_size, tf.cast(step_size, tf.float64)),
+            ],
+            [check_step_size(step_size), *finite_q(*stored)],
         )
 
-    def _alternate(
-        self, model: AugmentedModel, data: Data, variables: list[tf.Variable]
-    ) -> tf.Tensor:
-        X, _ = data.rows
-        at = recorded(model, X, persistent=not model.whiten)
-        q, step_size = self._moved(model, at.projection, data)
-        stored = model.stored_q(q, at.projection.chol)
-        gradients = _gradients(model, variables, at, q, stored, data) if variables else []
-        checks = [check_step_size(step_size), *finite_q(*stored)]
-        with tf.control_dependencies([self._take(model, variables, gradients, stored, checks)]):
-            self.step_size.assign(tf.cast(step_size, tf.float64))
-            return tf.identity(self.step)
-
     def _moved(
-        self, model: AugmentedModel, projection: Projection, data: Data
+        self, term: Term, projection: Projection, q: Gaussian, data: Data, in_turn: bool
     ) -> tuple[Gaussian, tf.Tensor]:
-        """q(v) after a step, and the size of that step."""
+        """The q(v) that a step from ``q`` leads to, and the size of this step."""
         X, Y = data.rows
-        q, term = model.whitened_q(projection.chol), model.term(augmented)
         Fmu, Fvar = marginals(projection, *q)
         _, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
         potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
@@ -128,39 +125,10 @@ class AlternatingOptimizer(Stepper):
         checks = [check_finite("the natural gradient", part) for part in gradient]
         with tf.control_dependencies([require(checks)]):
             step_size = self.schedule(self.step, gradient)
-        if model.in_turn:
+        if in_turn:
             moved = stepped_in_turn(projection, term, q, X, Y, data.total, step_size)
             return moved, step_size
         return averaged(naturals, target, step_size), step_size
-
-
-def _gradients(
-    model: AugmentedModel,
-    variables: list[tf.Variable],
-    at: Recorded,
-    q: Gaussian,
-    stored: Gaussian,
-    data: Data,
-) -> list[tf.Tensor]:
-    """
-    The gradient of the objective in the variables, at q(v) or, where u is not whitened, at q(u).
-
-    :param stored: q as the model stores it.
-    """
-    (X, Y), term, sources = data.rows, model.term(augmented), local(variables)
-    of_bound = data.total(bound_gradient(term, sources, at, q, X, Y))
-    _, of_prior = log_prior_gradient(model, sources)
-    parts = [of_bound, of_prior]
-    if not model.whiten:
-        slopes = term.slopes(X, *marginals(at.projection, *q), Y)
-        a, B = data.total(to_q(at.projection, *slopes[1:]))
-        bar = _through_whitening(at.prior.K_ZZ, stored, q, a, B)
-        parts.append(
-            at.tape.gradient(
-                at.prior.K_ZZ, sources, output_gradients=bar, unconnected_gradients="zero"
-            )
-        )
-    return [tf.add_n(of_one) for of_one in zip(*parts, strict=True)]
 
 
 def _noise(squares: tf.Tensor, target_1: tf.Tensor, data: Data) -> tf.Tensor:
@@ -175,14 +143,24 @@ def _noise(squares: tf.Tensor, target_1: tf.Tensor, data: Data) -> tf.Tensor:
 
 
 def _through_whitening(
-    K_ZZ: tf.Tensor, q_u: Gaussian, q_v: Gaussian, a: tf.Tensor, B: tf.Tensor
-) -> tf.Tensor:
-    """The gradient in K_ZZ through q(v), which moves with it where q(u) stands still."""
+    term: Term,
+    variables: list[tf.Variable],
+    at: Recorded,
+    q_v: Gaussian,
+    q_u: Gaussian,
+    data: Data,
+) -> list[tf.Tensor]:
+    """The gradient of the objective through q(v), which moves with K_ZZ while q(u) stays."""
+    X, Y = data.rows
+    slopes = term.slopes(X, *marginals(at.projection, *q_v), Y)
+    a, B = data.total(to_q(at.projection, *slopes[1:]))
     R_inverse = lower_triangular_inverse(q_v.sqrt)
     of_kl = q_v.sqrt - tf.linalg.matrix_transpose(R_inverse)
     in_sqrt = 2.0 * tf.matmul(B, q_v.sqrt) - of_kl
+    K_ZZ = at.prior.K_ZZ
     with tf.GradientTape() as tape:
         tape.watch(K_ZZ)
         moving = whiten(*q_u, tf.linalg.cholesky(K_ZZ))
     bars = Gaussian(a - q_v.mu, tf.linalg.band_part(in_sqrt, -1, 0))
-    return tape.gradient(moving, K_ZZ, output_gradients=bars)
+    in_K_ZZ = tape.gradient(moving, K_ZZ, output_gradients=bars)
+    return at.tape.gradient(K_ZZ, variables, output_gradients=in_K_ZZ, unconnected_gradients="zero")

@@ -1,18 +1,16 @@
 """The gradient of a bound in the hyperparameters, at a fixed q(v)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import gpflow
 import tensorflow as tf
 
 from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Prior, Projection, marginals, project, to_prior, to_q
 from ..algebra.terms import Term
-from ..models import AugmentedModel
 
 Sums = tuple[tf.Tensor, tf.Tensor]
-"""(a, B) of :func:`~gpflow_aaci.algebra.projection.to_q`."""
+"""The pair (a, B) that :func:`~gpflow_aaci.algebra.projection.to_q` returns."""
 
 
 class Recorded(NamedTuple):
@@ -24,7 +22,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(
-    model: AugmentedModel,
+    prior_at: Callable[[tf.Tensor], Prior],
     X: tf.Tensor,
     product_dtype: tf.DType | None = None,
     persistent: bool = False,
@@ -32,12 +30,13 @@ def recorded(
     """
     The prior at X, recorded on a tape, and its projection.
 
+    :param prior_at: the method ``prior`` of a model.
     :param X: inputs [N, D].
     :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
     :param persistent: whether the tape is asked for more than one gradient.
     """
     with tf.GradientTape(persistent=persistent) as tape:
-        prior = model.prior(X)
+        prior = prior_at(X)
     return Recorded(tape, prior, project(prior, product_dtype))
 
 
@@ -57,7 +56,7 @@ def bound_gradient(
     :func:`~gpflow_aaci.algebra.projection.to_prior`.
 
     :param at: the prior recorded at X [N, D].
-    :param sums: (a, B) of these rows, where they are known.
+    :param sums: (a, B) of these rows, if they have been computed before.
     """
     Fmu, Fvar = marginals(at.projection, *q)
     with tf.GradientTape() as direct:
@@ -76,10 +75,11 @@ def bound_gradient(
     return [x + y for x, y in zip(directly, through_prior, strict=True)]
 
 
-def log_prior_gradient(
-    model: gpflow.models.BayesianModel, variables: Sequence[tf.Variable]
+def value_and_gradient(
+    function: Callable[[], tf.Tensor], variables: Sequence[tf.Variable]
 ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """log p(hyperparameters) [], and its gradient."""
-    with tf.GradientTape() as tape:
-        value = model.log_prior_density()
+    """What ``function`` returns, and its gradient in ``variables``, whether trainable or not."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        value = function()
     return value, tape.gradient(value, variables, unconnected_gradients="zero")

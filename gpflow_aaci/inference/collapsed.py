@@ -4,19 +4,19 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.config import default_jitter
 
-from ..checkpoints import check_same_program, describe, latest_checkpoint, save_checkpoint
-from ..data import PassLog, as_data
+from ..checkpoints import Checkpoints, check_same_program, describe
+from ..data import Data, PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
-from .hyperparameter_search import CONVERGED, HyperparameterSearch
-from .objective import schedule
+from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
+from .objective import Objective, Stretch
 from .profile import Profile
 from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
@@ -25,9 +25,9 @@ _clock = time.monotonic
 
 
 class FitProgress(NamedTuple):
-    """Where ``fit_collapsed`` is: passed to its callback."""
+    """How far ``fit_collapsed`` is; passed to its callback."""
 
-    rows: int  # in use; 0 at the first call, before the first iteration
+    rows: int  # in use; 0 at the first call, which is before the first iteration
     objective: float  # on these rows, scaled to all of them
     evaluations: int
 
@@ -41,7 +41,7 @@ class FitResult(NamedTuple):
     converged: bool
     reason: str = ""  # why it ended
     tracing_seconds: float = 0.0
-    fitting_seconds: float = 0.0  # all seconds but those of tracing
+    fitting_seconds: float = 0.0  # all the time except tracing
 
 
 class PolishResult(NamedTuple):
@@ -61,7 +61,7 @@ def fit_collapsed(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    tolerance: float = 1e-4,
+    tolerance: float = SETTINGS.tolerance,
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
     checkpoint_dir: str | Path | None = None,
@@ -70,17 +70,18 @@ def fit_collapsed(
     """
     Fit q(u) and every trainable hyperparameter of ``model``: the profile of GPflow's ELBO.
 
-    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and the hyperparameters climb by a
-    quasi-Newton method in the logarithms of those that are positive: a stretch on a random subset
-    that grows fourfold from 1,000 rows (or a hundred for every hyperparameter, where these are
-    more), then one on all rows, each until its last three iterations
-    together gain too little. A stretch begins with the curvature that the last one estimated.
-    Kernel, mean function, likelihood and, where they are trainable, inducing points are fitted;
-    priors count.
-    ``q_mu`` and ``q_sqrt`` are managed here, trainable or not; where nothing else is trainable they
-    alone are fitted. An evaluation that fails counts as a step too far, and the model never ends
-    below where it began. Where y is in another unit than the first guess of noise and signal,
-    a unit in which both fit y is searched for first::
+    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and a quasi-Newton method climbs in
+    the hyperparameters, in the logarithms of the positive ones. The fit runs in stretches. The
+    first is on a random subset of 1,000 rows (or a hundred rows for every hyperparameter, if that
+    is more); each further subset has four times as many rows, and the last stretch is on all rows.
+    A stretch ends when its last three iterations together gain too little, and begins with the
+    curvature that the stretch before it has estimated.
+
+    All trainable parameters of kernel, mean function, likelihood and inducing points are fitted,
+    and their priors count. ``q_mu`` and ``q_sqrt`` are fitted whether they are trainable or not,
+    and alone where nothing else is trainable. An evaluation that fails counts as a step too far,
+    and the model never ends below its first objective. Where y is in another unit than the first
+    guess of noise and signal, the fit first searches for a unit that suits both::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -88,88 +89,116 @@ def fit_collapsed(
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows, of any length; none for ``AugmentedVGP``.
     :param tolerance: nats per datum that the last three iterations on all rows must gain.
-    :param callback: called when all is compiled and, with the model up to date, after every
-        iteration. An exception that it raises ends the fit, as Ctrl-C does; the model
-        keeps what it has learnt.
-    :param checkpoint_dir: a checkpoint is written there after every stretch, after every ten
-        iterations, and after the first iteration that ends ten seconds later than the last
-        checkpoint; the same call resumes from it. Where rows are passed over in chunks, every
-        pass since the checkpoint is stored, too: a process killed at any moment loses at most the
-        current pass.
+    :param callback: called once after compiling, and after every iteration with the model up to
+        date. An exception that it raises ends the fit, as Ctrl-C does; the model keeps what it has
+        learnt.
+    :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
+        resumes. One is written after every stretch, after every ten iterations, and after the
+        first iteration that ends ten seconds later than the last checkpoint. Where rows are read
+        in chunks, the result of every pass since the checkpoint is stored, too, so that a process
+        killed at any moment loses at most the current pass.
     :param progress: whether a bar shows rows, objective and evaluations.
     :raises ValueError: for bad data, an objective that is not finite where the model begins, and a
         checkpoint that is damaged or of another run, before anything is changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
-    began = time.perf_counter()
-    options = {"tolerance": tolerance, "seed": seed}
-    check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
     rows = as_data(model.expected_data, data, progress)
-    progress, strategy = progress and rows.is_chief, rows.strategy
-    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
-    run = {
-        "model": describe(model),
-        "data": rows.identity,
-        **options,
-    }
-    resumed = None if directory is None else latest_checkpoint(directory, run, strategy)
-    with progress_bar(progress, unit="evaluation", desc="compiling") as bar:
-        rows.log = PassLog(directory, run, strategy)
-        search = HyperparameterSearch(model, rows, seed)
-        stretches = schedule(model, rows.num_rows, search.size, tolerance)
-        objective = search.objective
+    return fit_rows(model, rows, tolerance, seed, callback, checkpoint_dir, progress)
+
+
+def fit_rows(
+    model: AugmentedModel,
+    rows: Data,
+    tolerance: float = SETTINGS.tolerance,
+    seed: int = 0,
+    callback: Callable[[FitProgress], None] = lambda progress: None,
+    checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
+) -> FitResult:
+    """As :func:`fit_collapsed`, for rows that have been checked."""
+    began = time.perf_counter()
+    options: dict[str, Any] = {"tolerance": tolerance, "seed": seed}
+    check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
+    run = {"model": describe(model), "data": rows.identity, **options}
+    checkpoints = Checkpoints(checkpoint_dir, run, rows.strategy)
+    resumed = checkpoints.latest()
+    with progress_bar(progress and rows.is_chief, unit="evaluation", desc="compiling") as bar:
+        rows.log = PassLog(checkpoints.directory, run, rows.strategy)
+        objective = Objective(model, rows, seed)
+        search = HyperparameterSearch(objective)
+        stretches = objective.stretches(tolerance)
         objective.trace()
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
-        is_finished = bool(state.reason)
-
-        def report(rows: int) -> None:
-            bar.set_description(f"{rows or 'no'} rows", refresh=False)
-            bar.set_postfix(objective=f"{state.point.value:.6g}", refresh=False)
-            bar.update(objective.evaluations - bar.n)
-            callback(FitProgress(rows, state.point.value, objective.evaluations))
-
-        def store() -> None:
-            if directory is not None:
-                number = state.stretch * SETTINGS.most_iterations + state.iteration
-                save_checkpoint(directory, number, run, state.write, strategy)
-                rows.log.clear()
-
+        climb = _Climb(search, state, checkpoints, bar, callback)
         try:
             search.move_to(state)
-            report(0)
-            for stretch in () if is_finished else stretches[state.stretch :]:
-                stored_at = _clock()  # a stretch begins just after a checkpoint
-                state = search.onto(stretch, state)
-                while not state.reason:
-                    state = search.step(stretch, state)
-                    search.move_to(state)
-                    report(stretch.rows)
-                    is_due = state.iteration % SETTINGS.checkpoint_iterations == 0
-                    is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
-                    if not state.reason and rows.any_worker(is_due):
-                        store()
-                        stored_at = _clock()
-                state = search.end(stretch, state)
-                store()
+            climb.report(0)
+            for stretch in () if state.reason else stretches[state.stretch :]:
+                climb.over(stretch)
         finally:  # also where the user interrupts: never in the middle of a line search
-            search.move_to(state)
+            search.move_to(climb.state)
             refresh_posteriors(model)
         _check_jitter(model)
         tracing = objective.tracing_seconds
         return FitResult(
-            state.point.value,
-            state.start,
+            climb.state.point.value,
+            climb.state.start,
             objective.evaluations,
-            state.reason in CONVERGED,
-            state.reason,
+            climb.state.reason in CONVERGED,
+            climb.state.reason,
             tracing,
             time.perf_counter() - began - tracing,
         )
 
 
+class _Climb:
+    """The state of a fit; after every iteration it is assigned to the model, shown and stored."""
+
+    def __init__(
+        self,
+        search: HyperparameterSearch,
+        state: State,
+        checkpoints: Checkpoints,
+        bar: Any,
+        callback: Callable[[FitProgress], None],
+    ) -> None:
+        self.state = state
+        self._search, self._checkpoints, self._bar = search, checkpoints, bar
+        self._callback = callback
+
+    def over(self, stretch: Stretch) -> None:
+        """Iterate on the rows of a stretch until it ends."""
+        search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
+        self.state = search.onto(stretch, self.state)
+        while not self.state.reason:
+            self.state = search.step(stretch, self.state)
+            search.move_to(self.state)
+            self.report(stretch.rows)
+            is_due = self.state.iteration % SETTINGS.checkpoint_iterations == 0
+            is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
+            if not self.state.reason and search.objective.data.any_worker(is_due):
+                self._store()
+                stored_at = _clock()
+        self.state = search.end(stretch, self.state)
+        self._store()
+
+    def report(self, rows: int) -> None:
+        """Show the state, and pass it to the callback."""
+        value, evaluations = self.state.point.value, self._search.objective.evaluations
+        self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
+        self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
+        self._bar.update(evaluations - self._bar.n)
+        self._callback(FitProgress(rows, value, evaluations))
+
+    def _store(self) -> None:
+        number = self.state.stretch * SETTINGS.most_iterations + self.state.iteration
+        self._checkpoints.save(number, self.state.write)
+        self._search.objective.data.log.clear()
+
+
 def _check_jitter(model: AugmentedModel) -> None:
-    """Warn where the jitter, which has a unit, is no small part of the kernel's variance."""
+    """Warn where the jitter, an absolute number, is no small part of the kernel's variance."""
     jitter = default_jitter()
     variance = float(tf.reduce_max(model.prior_variance()))
     least = SETTINGS.least_jitter_ratio
@@ -178,7 +207,7 @@ def _check_jitter(model: AugmentedModel) -> None:
             f"the kernel's variance is {variance:.2g} after the fit, no more than {least:g} times "
             f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
             "for that jitter: give it another, or lower gpflow.config.default_jitter().",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -219,8 +248,7 @@ def polish(
             bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
             bar.update()
     if not np.isfinite(elbo):
-        X, _ = next(rows.chunks())
-        raise not_finite_at_start(model, X, start)
+        raise not_finite_at_start(model, rows, start)
     if elbo > start or not np.isfinite(start):
         model.assign_whitened_q(q)
         refresh_posteriors(model)

@@ -40,11 +40,11 @@ class Compiled:
 
     def __init__(self, model: AugmentedModel, variables: Sequence[tf.Variable] = ()) -> None:
         """
-        :param variables: some of the model's, in which functions of it are differentiated.
+        :param variables: the variables of the model in which its functions are differentiated.
         """
         self._unshared = _Twin(model, list(variables), [], {})
-        self._structure = _shared_structure(model, self._unshared.variables)
-        self.tracing_seconds = 0.0  # of all calls from here
+        self._structure = _shared(structure_of(model), self._unshared.variables)
+        self.tracing_seconds = 0.0  # spent on tracing by all calls of these functions
 
     @property
     def is_shared(self) -> bool:
@@ -62,36 +62,15 @@ class Compiled:
         """
         return CompiledFunction(self, maker, settings, signature)
 
-    def call(self, name: tuple[Maker, Any, Any], *args: Any) -> Any:
-        """The function of that maker, settings and signature, traced if it has never been."""
-        with self._twin() as twin:
-            return self._function(twin, name)(*args)
-
-    def trace(self, name: tuple[Maker, Any, Any]) -> Any:
-        """Trace that function, if it has never been; what it returns, as specifications."""
-        with self._twin() as twin:
-            return self._function(twin, name).get_concrete_function().structured_outputs
-
-    def _function(self, twin: _Twin, name: tuple[Maker, Any, Any]) -> Any:
-        if name not in twin.functions:
-            began = time.perf_counter()
-            maker, settings, signature = name
-            made = maker(twin.model, twin.variables, *settings)
-            function = compiled(made, input_signature=signature)
-            function.get_concrete_function()
-            twin.functions[name] = function
-            self.tracing_seconds += time.perf_counter() - began
-        return twin.functions[name]
-
     @contextmanager
-    def _twin(self) -> Iterator[_Twin]:
-        """One that nobody else uses meanwhile, with the model's values; or the model itself."""
+    def twin(self) -> Iterator[_Twin]:
+        """A twin that nobody else uses meanwhile, with the model's values; or the model itself."""
         if self._structure is None:
             yield self._unshared
             return
         constants, values = self._structure
         at = tuple(_position(variable, values) for variable in self._unshared.variables)
-        # The jitter is a constant, too: the one of this call, and not of when this was made.
+        # GPflow's configuration, with its jitter, is a constant of a graph, too: as it is now.
         key = config(), constants, at
         twin = _POOL.take(key) or _copied(self._unshared.model, constants, at)
         if twin is None:
@@ -116,14 +95,28 @@ class CompiledFunction:
 
     def trace(self) -> Any:
         """Trace it now, unless that has been done; what it returns, as specifications."""
-        return self._owner.trace(self._name)
+        with self._owner.twin() as twin:
+            return self._of(twin).get_concrete_function().structured_outputs
 
     def __call__(self, *args: Any) -> Any:
-        return self._owner.call(self._name, *args)
+        with self._owner.twin() as twin:
+            return self._of(twin)(*args)
+
+    def _of(self, twin: _Twin) -> Any:
+        """The function of a twin, traced if it has never been."""
+        if self._name not in twin.functions:
+            began = time.perf_counter()
+            maker, settings, signature = self._name
+            made = maker(twin.model, twin.variables, *settings)
+            function = compiled(made, input_signature=signature)
+            function.get_concrete_function()
+            twin.functions[self._name] = function
+            self._owner.tracing_seconds += time.perf_counter() - began
+        return twin.functions[self._name]
 
 
 class _Pool:
-    """Twins that are not in use, the one that was used last at the end."""
+    """Twins that are not in use, in the order in which they were last used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -154,9 +147,8 @@ def forget_compiled() -> None:
     _POOL.clear()
 
 
-def _shared_structure(model: AugmentedModel, variables: Sequence[tf.Variable]) -> Structure | None:
-    """None for a model that uses functions of its own."""
-    structure = structure_of(model)
+def _shared(structure: Structure | None, variables: Sequence[tf.Variable]) -> Structure | None:
+    """The structure, or None where its model uses functions of its own."""
     if structure is None:
         return None
     known = {id(value) for value in structure.values}
@@ -169,10 +161,10 @@ def _copied(
     model: AugmentedModel, constants: Sequence[Hashable], at: Sequence[int]
 ) -> _Twin | None:
     """
-    A twin of ``model``; none where some part of it is not copied as it is.
+    A twin of ``model``, or None where a part of the model cannot be copied faithfully.
 
-    :param constants: of its structure.
-    :param at: which of its values are the variables of its functions.
+    :param constants: the constants of the model's structure.
+    :param at: which of its values its functions are differentiated in.
     """
     twin = copy.deepcopy(model)
     if isinstance(twin, AugmentedVGP):  # its data are values, too

@@ -1,9 +1,9 @@
 """
 The coordinates in which hyperparameters are searched: the logarithm of each that is positive.
 
-GPflow keeps a positive parameter as softplus⁻¹ of it, along which one that wants to be 1,000 is far
-away and one of 10⁸ out of reach; in logarithms all scales of data and parameters are alike. The
-model keeps its transforms: this is a change of variables within a fit.
+GPflow stores softplus⁻¹ of a positive parameter. In that variable the value 1,000 is far away from
+1, and 10⁸ is out of reach; in logarithms all scales of data and parameters are alike. The model
+keeps its transforms: this is a change of variables within a fit.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ class Coordinates:
         self._sizes = [int(np.prod(variable.shape)) for variable in variables]
         flags = [np.full(n, id(v) in softplus) for n, v in zip(self._sizes, variables, strict=True)]
         self._in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
+        self.size = len(self._in_logarithms)
 
     def pack(self) -> AnyNDArray:
         """The coordinates x of the variables' present values."""
@@ -54,8 +55,12 @@ class Coordinates:
         return in_variables * np.where(small, 1.0, excess / -np.expm1(-excess))
 
     def of_logarithms(self, values: Sequence[tuple[Parameter, float]]) -> AnyNDArray | None:
-        """A vector with these values for all of a parameter; None unless its logarithm is here."""
-        x, starts = np.zeros(len(self._in_logarithms)), np.cumsum([0, *self._sizes])
+        """
+        A vector with one value for all coordinates of each parameter, and 0 elsewhere.
+
+        :return: None where a parameter is not searched, or not as a logarithm.
+        """
+        x, starts = np.zeros(self.size), np.cumsum([0, *self._sizes])
         at = {id(v): slice(*starts[i : i + 2]) for i, v in enumerate(self.variables)}
         for parameter, value in values:
             where = at.get(id(parameter.unconstrained_variable))
@@ -72,7 +77,7 @@ class Coordinates:
 
 
 def _is_softplus(transform: tfp.bijectors.Bijector | None) -> bool:
-    """Softplus, or one that is shifted: GPflow's ``positive``."""
+    """Whether it is softplus, or softplus and a shift as in GPflow's ``positive``."""
     if isinstance(transform, tfp.bijectors.Chain) and len(transform.bijectors) == 2:
         shift, transform = transform.bijectors
         if not isinstance(shift, tfp.bijectors.Shift):

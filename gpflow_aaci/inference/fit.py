@@ -2,21 +2,19 @@
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..algebra.terms import augmented, standard
 from ..checkpoints import check_same_program
-from ..data import as_data, is_endless
+from ..data import Data, as_data, check_batches, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
-from .collapsed import FitProgress, fit_collapsed
+from .collapsed import FitProgress, fit_rows
 from .minibatch_fit import (
     Part,
     for_dear_rows,
@@ -26,7 +24,7 @@ from .minibatch_fit import (
     is_for_minibatches,
 )
 from .settings import SETTINGS
-from .starting import not_finite_at_start, value_at_start
+from .starting import value_at_start
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,12 +39,12 @@ class Fit(NamedTuple):
     route: str  # "fit_collapsed" or "train"
     converged: bool
     reason: str  # why it ended
-    elbo: float  # GPflow's, at the end; NaN where that fails, of which warnings tell
-    gap: float  # nats that the augmented bound is below it
-    tracing_seconds: float  # compiling; 0 for "train", which does not tell it apart
-    fitting_seconds: float  # all the others
+    elbo: float  # GPflow's, after the fit; NaN, with a warning, where it cannot be computed
+    gap: float  # nats by which the augmented bound is below it
+    tracing_seconds: float  # spent on compiling; 0 for "train", which does not measure it
+    fitting_seconds: float  # all the other time
     history: "pd.DataFrame"  # step, seconds, rows, objective
-    warnings: tuple[str, ...]  # what a practitioner would say
+    warnings: tuple[str, ...]  # why the fit may be worse than it could be
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
@@ -70,15 +68,18 @@ def fit(
     progress: bool = True,
 ) -> Fit:
     """
-    Fit q(u) and every trainable parameter of ``model``, and say what came of it.
+    Fit q(u) and every trainable parameter of ``model``, and report the result.
 
     It climbs the same objective whatever the data are. Arrays and datasets of one pass are fitted
-    by :func:`~gpflow_aaci.fit_collapsed`. Three kinds of fits are made by
-    :func:`~gpflow_aaci.train`: a dataset without end, which has no passes, by closed-form steps
-    until the augmented bound has not risen for 2,000 of them and then by 2,000 steps of Adam on
-    GPflow's ELBO; arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``, by 1,000
-    closed-form steps and 500 of Adam; and the predictive objective, by Adam until it has not risen
-    for 2,000 steps::
+    by :func:`~gpflow_aaci.fit_collapsed`. :func:`~gpflow_aaci.train` makes three kinds of fits:
+
+    - to a dataset without end: closed-form steps until the augmented bound has not risen for 2,000
+      of them, then 2,000 steps of Adam on GPflow's ELBO;
+    - to arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``: 1,000 closed-form
+      steps, then 500 of Adam;
+    - of the predictive objective: Adam until the objective has not risen for 2,000 steps.
+
+    The result can be printed::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
@@ -87,42 +88,90 @@ def fit(
         one pass over the rows or without end; none for ``AugmentedVGP``.
     :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
-    :param seed: of subsets and minibatches.
-    :param checkpoint_dir: where it is kept, so that the same call goes on after a crash.
-    :param progress: whether bars are shown.
-    :raises ValueError: for a model that is none of ours, for bad data, and for ``"predictive"`` of
-        a dataset that is one pass over the rows, which minibatches repeat; where the objective is
-        not finite at the start; before anything is changed; see
-        :func:`~gpflow_aaci.fit_collapsed` for the other errors.
+    :param seed: the seed of random subsets and minibatches.
+    :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
+        resumes after a crash.
+    :param progress: whether progress bars are shown.
+    :raises ValueError: before anything is changed: for a model that is not an augmented one, for
+        bad data, for ``"predictive"`` with a dataset that ends, and where the objective is not
+        finite at the start. For other errors see :func:`~gpflow_aaci.fit_collapsed`.
     """
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
     check_same_program(model, "fit", objective=objective, seed=seed)
-    is_dataset = isinstance(data, tf.data.Dataset)
-    has_no_end = is_dataset and is_endless(data)
-    how = seed, checkpoint_dir, progress
+    has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
+    rows = as_data(model.expected_data, _some_rows(model, data) if has_no_end else data, progress)
+    parts = _parts(model, data, objective, has_no_end)
+    began, points = time.perf_counter(), []
+
+    def record(at: FitProgress) -> None:
+        points.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
+
+    if parts:
+        # Without it ``train`` refuses a dataset without end.
+        num_data = model.expected_data.known_num_data or (0 if has_no_end else int(rows.num_rows))
+        try:
+            trained = in_parts(model, data, parts, num_data, seed, checkpoint_dir, progress)
+        except RuntimeError as error:
+            _check_start(model, rows, error)
+            raise
+        converged, reason, tracing_seconds = trained.converged, trained.reason, 0.0
+        history = trained.history.assign(rows=num_data)[_COLUMNS]
+    else:
+        found = fit_rows(
+            model,
+            rows,
+            seed=seed,
+            callback=record,
+            checkpoint_dir=checkpoint_dir,
+            progress=progress,
+        )
+        converged, reason, tracing_seconds = found.converged, found.reason, found.tracing_seconds
+        import pandas as pd  # imported late, as a fit does without it
+
+        history = pd.DataFrame(points, columns=_COLUMNS)
+    fitting_seconds = time.perf_counter() - began - tracing_seconds
+    elbo, bound, said = _at_the_end(model, rows)
+    return Fit(
+        route="train" if parts else "fit_collapsed",
+        converged=converged,
+        reason=reason,
+        elbo=elbo,
+        gap=elbo - bound,
+        tracing_seconds=tracing_seconds,
+        fitting_seconds=fitting_seconds,
+        history=history,
+        warnings=tuple(said),
+    )
+
+
+def _parts(model: AugmentedModel, data: Any, objective: _Objective, has_no_end: bool) -> list[Part]:
+    """
+    The calls of ``train`` that make the fit; none where ``fit_collapsed`` makes it.
+
+    :raises ValueError: for the predictive objective and a dataset that ends.
+    """
     if objective == "predictive":
-        if is_dataset and not has_no_end:
+        if isinstance(data, tf.data.Dataset) and not has_no_end:
             raise ValueError(
                 "data must be arrays or a dataset without end, "
                 "dataset.shuffle(N, seed=0).repeat().batch(100), "
                 f"where objective is {objective!r}. Found: a dataset that ends."
             )
-        found = _trained(model, data, for_predictions(), *how)
-    elif has_no_end:
-        found = _trained(model, data, for_endless_data(), *how)
-    elif is_for_minibatches(model, data):
-        found = _trained(model, data, for_dear_rows(), *how)
-    else:
-        found = _collapsed(model, data, *how)
-    return Fit(**found, **_at_the_end(model, _some_rows(model, data), progress))
+        return for_predictions()
+    if has_no_end:
+        return for_endless_data()
+    return for_dear_rows() if is_for_minibatches(model, data) else []
 
 
-def _at_the_end(model: AugmentedModel, data: Any, progress: bool) -> dict[str, Any]:
-    """What is worked out once the fit is made: no failure here may cost what the fit has found."""
+def _at_the_end(model: AugmentedModel, rows: Data) -> tuple[float, float, list[str]]:
+    """
+    The ELBO and the augmented bound after a fit, and warnings.
+
+    No failure here may cost what the fit has found.
+    """
     elbo = bound = math.nan
     said: list[str] = []
-    rows = as_data(model.expected_data, data, progress)
     try:
         elbo, bound = map(float, model.objectives(rows, standard, augmented))
     except Exception as error:
@@ -132,75 +181,26 @@ def _at_the_end(model: AugmentedModel, data: Any, progress: bool) -> dict[str, A
         said += advice(model, X.numpy()) if len(X) else []  # other processes have rows
     except Exception as error:
         said.append(_failed("Advice on the fitted model", error))
-    return {"elbo": elbo, "gap": elbo - bound, "warnings": tuple(said)}
+    return elbo, bound, said
 
 
 def _failed(what: str, error: Exception) -> str:
     return f"{what} could not be worked out: {type(error).__name__}: {error}"
 
 
-def _collapsed(
-    model: AugmentedModel, data: Any, seed: int, checkpoint_dir: str | Path | None, progress: bool
-) -> dict[str, Any]:
-    import pandas as pd  # here, as a fit does without it
-
-    began, history = time.perf_counter(), []
-
-    def record(at: FitProgress) -> None:
-        history.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
-
-    found = fit_collapsed(
-        model, data, seed=seed, callback=record, checkpoint_dir=checkpoint_dir, progress=progress
-    )
-    return {
-        "route": "fit_collapsed",
-        "converged": found.converged,
-        "reason": found.reason,
-        "tracing_seconds": found.tracing_seconds,
-        "fitting_seconds": found.fitting_seconds,
-        "history": pd.DataFrame(history, columns=_COLUMNS),
-    }
-
-
-def _trained(
-    model: AugmentedModel,
-    data: Any,
-    parts: Sequence[Part],
-    seed: int,
-    checkpoint_dir: str | Path | None,
-    progress: bool,
-) -> dict[str, Any]:
-    began = time.perf_counter()
+def _check_start(model: AugmentedModel, rows: Data, error: RuntimeError) -> None:
+    """
+    :raises ValueError: where the objective is not finite before the first step, so that no step is
+        to blame.
+    """
     try:
-        done = in_parts(model, data, parts, seed, checkpoint_dir, progress)
-    except RuntimeError as error:
-        _check_start(model, data, error)
-        raise
-    expected = model.expected_data
-    num_data = expected.known_num_data or int(as_data(expected, data).num_rows)
-    return {
-        "route": "train",
-        "converged": done.converged,
-        "reason": done.reason,
-        "tracing_seconds": 0.0,
-        "fitting_seconds": time.perf_counter() - began,
-        "history": done.history.assign(rows=num_data)[_COLUMNS],
-    }
+        value_at_start(model, rows, lambda: model.objectives(rows, standard)[0])
+    except ValueError as why:
+        raise why from error
 
 
-def _check_start(model: AugmentedModel, data: Any, error: RuntimeError) -> None:
-    """
-    :raises ValueError: where it was not a step that failed, but the objective before any.
-    """
-    rows = as_data(model.expected_data, _some_rows(model, data))
-    value = value_at_start(lambda: model.objectives(rows, standard)[0])
-    if not np.isfinite(value):
-        raise not_finite_at_start(model, next(rows.chunks())[0], value) from error
-
-
-def _some_rows(model: AugmentedModel, data: Any) -> Any:
-    """The data, or a few of their rows where they have no end."""
-    if not (isinstance(data, tf.data.Dataset) and is_endless(data)):
-        return data
-    rows = min(SETTINGS.watched_rows, model.expected_data.known_num_data or 0)
+def _some_rows(model: AugmentedModel, data: tf.data.Dataset) -> tf.data.Dataset:
+    """A few rows of data that have no end."""
+    check_batches(data)
+    rows = min(SETTINGS.watched_rows, model.expected_data.known_num_data or 1)
     return data.unbatch().take(rows).batch(rows)

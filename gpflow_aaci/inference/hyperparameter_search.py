@@ -1,4 +1,4 @@
-"""The ascent of ``fit_collapsed``: stretches on ever more rows, and the state between them."""
+"""The search of ``fit_collapsed``: stretches on more and more rows, and the state between them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,7 @@ from gpflow.base import AnyNDArray
 
 from ..algebra.gaussian import Gaussian
 from ..checkpoints import check_objective
-from ..data import Data
-from ..models import AugmentedModel
+from ..models.variables import undone_on_failure
 from .objective import Objective, Stretch
 from .quasi_newton import Curvature, Point, ascend
 from .rescues import in_other_units, with_more_signal
@@ -66,68 +65,56 @@ class State(NamedTuple):
 class HyperparameterSearch:
     """The steps of a fit, each of which turns a state into the next."""
 
-    def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
-        self._model, self._data, self._num_data = model, data, float(data.num_data)
-        self.objective = Objective(model, data, seed)
-        self.size = len(self.objective.coordinates.pack())
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._size = objective.coordinates.size
 
     def begin(self, first: Stretch) -> State:
         """
         The state of the model before the first iteration.
 
-        :raises ValueError: where the objective is not finite, neither at the model's q nor at the
-            optimal q on the rows of ``first``. The model is then unchanged.
+        :raises ValueError: where the objective is finite neither at the model's q nor at the
+            optimal q for the rows of ``first``. The model is then unchanged.
         """
-        q, x = q_at_start(self._model, self._data), self.objective.coordinates.pack()
-        value = self.objective.value(q)
+        objective = self.objective
+        q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
+        value = objective.value(q)
         if not np.isfinite(value):
-            self._check_begin(first, x, q, value)
-        point = Point(x, value, np.zeros(self.size))
-        return State(point, q, Curvature.unknown(self.size), np.zeros(0), x, q, value)
-
-    def _check_begin(self, first: Stretch, x: AnyNDArray, q: Gaussian, value: float) -> None:
-        before = [variable.numpy() for variable in self.objective.variables]
-        try:
-            best, _ = self.objective.evaluate(first, x, q)
-        finally:
-            for variable, value_before in zip(self.objective.variables, before, strict=True):
-                variable.assign(value_before)
-        if not np.isfinite(best.value):
-            X, _ = next(self._data.chunks())
-            raise not_finite_at_start(self._model, X, value)
+            with undone_on_failure(objective.variables):
+                best, _ = objective.evaluate(first, x, q)
+                if not np.isfinite(best.value):
+                    raise not_finite_at_start(objective.model, objective.data, value)
+        point = Point(x, value, np.zeros(self._size))
+        return State(point, q, Curvature.unknown(self._size), np.zeros(0), x, q, value)
 
     def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
         """
         The state that a checkpoint stores.
 
-        :raises ValueError: unless the objective at it has the stored value.
+        :raises ValueError: where the objective at this state is not the stored one.
         """
         stored, objective = State.read(path), self.objective
-        before = [variable.numpy() for variable in objective.variables]
-        try:
+        with undone_on_failure(objective.variables):
             if stored.reason:  # the end, on all rows
                 objective.coordinates.unpack(stored.point.x)
                 value = objective.value(stored.q)
             else:  # in a stretch, or between two
                 at = stretches[stored.stretch - (not stored.iteration)]
                 value = objective.evaluate(at, stored.point.x, stored.q, 1.0, 0)[0].value
-        finally:
-            for variable, value_before in zip(objective.variables, before, strict=True):
-                variable.assign(value_before)  # to the last bit, which unpack(pack()) is not
-        check_objective(path, "objective", stored.point.value, value)
+            check_objective(path, stored.point.value, value)
         objective.evaluations = stored.evaluations
         return stored
 
     def move_to(self, state: State) -> None:
         """Assign the hyperparameters and q of ``state`` to the model."""
         self.objective.coordinates.unpack(state.point.x)
-        self._model.assign_whitened_q(state.q)
+        self.objective.model.assign_whitened_q(state.q)
 
     def onto(self, stretch: Stretch, state: State) -> State:
         """The state evaluated on the rows of ``stretch``; unchanged in the middle of it."""
         if state.iteration or state.reason:
             return state
-        if not self.size:
+        if not self._size:
             best = self.objective.evaluate(stretch, state.point.x, state.q, 1e-3)
             return state._replace(point=best[0], q=best[1], reason=_NOTHING_ELSE)
         point, q = self.objective.evaluate(stretch, state.point.x, state.q)
@@ -144,7 +131,7 @@ class HyperparameterSearch:
 
     def step(self, stretch: Stretch, state: State) -> State:
         """The state after one iteration."""
-        tolerance = stretch.tolerance * self._num_data
+        tolerance = stretch.tolerance * float(self.objective.data.num_data)
         optimal_q = {}  # the optimal q at every point that is tried
 
         def evaluate(x: AnyNDArray) -> Point:
@@ -169,7 +156,7 @@ class HyperparameterSearch:
             better = with_more_signal(self.objective, stretch, point, q, tolerance)
             if better is not None:
                 (point, q), reason = better, ""
-                curvature, recent = Curvature.unknown(self.size), np.zeros(0)
+                curvature, recent = Curvature.unknown(self._size), np.zeros(0)
         return state._replace(
             point=point,
             q=q,

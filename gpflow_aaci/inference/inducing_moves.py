@@ -1,5 +1,5 @@
 r"""
-Inducing points elsewhere, and what a q says of the inducing variables there.
+Moving the inducing points, and what q(u) at the old points says about u at the new ones.
 
 With u_a, u_b at the old and the new points, whitened, v_a | v_b ~ N(C v_b, I − CCᵀ). Old data act
 on f through t(v_a) = q(v_a)/N(v_a; 0, I) alone, and the best q(v_b) given them (Bui, Nguyen and
@@ -26,7 +26,7 @@ def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -
     """
     Z [M, D] for each set of points that the model has: one, or one for each latent GP.
 
-    :raises ValueError: unless they are as many and of as many columns as the model's, and finite.
+    :raises ValueError: unless they have the shapes of the model's points, and are finite.
     """
     shapes = [tuple(points.Z.shape) for points in _points(model.inducing_variable)]
     if isinstance(inducing_variable, InducingVariables):
@@ -47,10 +47,10 @@ def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -
 
 def move(model: AugmentedSVGP, new: Sequence[AnyNDArray]) -> tf.Tensor:
     """
-    Give the model these points, and the best q given what its q knew.
+    Give the model these points, and the best q there given what its q has learnt.
 
-    :param new: of :func:`new_points`.
-    :return: [], what they lose: ≤ 0 nats of the bound, 0 where u_b determines u_a.
+    :param new: what :func:`new_points` returns.
+    :return: [], the nats of the bound that the move loses: ≤ 0, and 0 where u_b determines u_a.
     """
     old = _points(model.inducing_variable)
     chol_a = tf.linalg.cholesky(model.prior_covariance())
@@ -82,7 +82,9 @@ def move(model: AugmentedSVGP, new: Sequence[AnyNDArray]) -> tf.Tensor:
 )
 def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> tuple[Gaussian, tf.Tensor]:
     """
-    The best q(v_b), naturals (CᵀΛm, I − CᵀC + CᵀΛC) with Λ = S⁻¹, and the log of ∫ over v_b of it.
+    The best q(v_b), with the logarithm of its integral over v_b before it is normalised.
+
+    Its natural parameters are (CᵀΛm, I − CᵀC + CᵀΛC), with Λ = S⁻¹.
 
     I − CᵀC is a covariance, so the precision is positive for any q(v_a), also where t(v_a) is no
     density. The logarithm is ≤ 0, by Jensen, as E t(v_a) = 1 under the prior.
@@ -107,7 +109,9 @@ def _log_diagonal(sqrt: tf.Tensor) -> tf.Tensor:
 
 def _points(inducing_variable: InducingVariables) -> list[InducingPoints]:
     """
-    :raises ValueError: where there is another kind.
+    The sets of points that an inducing variable has.
+
+    :raises ValueError: for inducing variables that are not points.
     """
     found = [inducing_variable]
     if isinstance(inducing_variable, MultioutputInducingVariables):
@@ -123,7 +127,7 @@ def _points(inducing_variable: InducingVariables) -> list[InducingPoints]:
 
 
 def _same_rows(old: TensorType, new: AnyNDArray) -> AnyNDArray:
-    """[M, M], 1 where a row of ``old`` [M, D] is one of ``new`` [M, D]; each is of one at most."""
+    """A matrix [M, M]: 1 where a row of ``old`` [M, D] equals one of ``new`` [M, D], in pairs."""
     at = {row.tobytes(): number for number, row in enumerate(np.asarray(old))}
     pairs = np.zeros([len(new), len(new)])
     for column, row in enumerate(new):

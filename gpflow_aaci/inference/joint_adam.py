@@ -7,20 +7,21 @@ from gpflow.keras import tf_keras
 
 from ..data import Data
 from ..mirrored import local
-from ..models import AugmentedModel, hyperparameters
+from ..models import AugmentedModel
 from ..models.bounds import TermOf
-from .stepper import Stepper
+from .bound_gradient import value_and_gradient
+from .stepper import Move, Stepper
 
 
 class JointAscent(Stepper):
     """
     Gradient ascent on objectives that closed-form steps do not raise: standard and predictive.
 
-    ``train`` steps with it; ``q_mu`` and ``q_sqrt`` move whether they are trainable or not, as with
+    ``train`` uses it. ``q_mu`` and ``q_sqrt`` move whether they are trainable or not, as with
     ``AlternatingOptimizer``.
     """
 
-    argument = "optimizer"
+    argument, moves_q = "optimizer", True
 
     def __init__(
         self, name: str, of: TermOf, optimizer: tf_keras.optimizers.Optimizer | None = None
@@ -29,8 +30,8 @@ class JointAscent(Stepper):
         :param name: the name of the objective.
         :param of: the objective's term, as a function of the likelihood.
         :param optimizer: the optimizer of all variables, ``Adam(0.01)`` unless given.
-        :raises ValueError: for anything but an optimizer of ``tf_keras.optimizers``, and for one
-            of ``tf_keras.optimizers.legacy``.
+        :raises ValueError: for anything but an optimizer of ``tf_keras.optimizers`` or
+            ``keras.optimizers``.
         """
         super().__init__(tf_keras.optimizers.Adam(0.01) if optimizer is None else optimizer)
         self._objective, self._of = name, of
@@ -41,20 +42,12 @@ class JointAscent(Stepper):
         optimizer = self.hyperparameter_optimizer
         return {"objective": self._objective, type(optimizer).__name__: optimizer.get_config()}
 
-    def learnt(self, model: AugmentedModel) -> list[tf.Variable]:
-        """q(u) and the trainable hyperparameters."""
-        of_q = [parameter.unconstrained_variable for parameter in (model.q_mu, model.q_sqrt)]
-        return [*of_q, *hyperparameters(model)]
-
-    def _step(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> None:
+    def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:
         sources = local(variables)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            value = tf.reduce_sum(model.term_values(*data.rows, self._of)[0])
-        of_rows = data.total(tape.gradient(value, sources, unconnected_gradients="zero"))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            value = model.log_prior_density() - model.prior_kl()
-        of_rest = tape.gradient(value, sources, unconnected_gradients="zero")
-        gradients = [a + b for a, b in zip(of_rows, of_rest, strict=True)]
-        self._take(model, variables, gradients)
+        _, of_rows = value_and_gradient(
+            lambda: tf.reduce_sum(model.term_values(*data.rows, self._of)[0]), sources
+        )
+        _, of_rest = value_and_gradient(
+            lambda: model.log_prior_density() - model.prior_kl(), sources
+        )
+        return Move([a + b for a, b in zip(data.total(of_rows), of_rest, strict=True)])

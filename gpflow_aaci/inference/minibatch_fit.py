@@ -1,10 +1,11 @@
 """
-Fits by minibatches: where data have no end, where their rows are dear, and beside the ELBO.
+Fits by minibatches: for data without end, for expensive rows, and for the predictive objective.
 
-For a likelihood of several classes an evaluation of the profile is half a dozen Newton steps on all
-rows, each with an integral over all latent GPs for every row. Closed-form steps on minibatches need
-no integral and bring q near its best at once. But their bound is so far below GPflow's ELBO there
-that hyperparameters which are best for it predict worse: so Adam climbs the ELBO in the end.
+Rows are expensive for a likelihood of several classes: an evaluation of the profile is half a dozen
+Newton steps on all rows, each with an integral over all latent GPs for every row. Closed-form steps
+on minibatches need no integral and bring q near its optimum at once. But for these likelihoods
+their bound is so far below GPflow's ELBO that hyperparameters which are best for it predict worse.
+So Adam climbs the ELBO afterwards.
 """
 
 import time
@@ -13,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
@@ -23,7 +23,7 @@ from ..data import as_data
 from ..models import AugmentedModel
 from .collapsed import FitResult
 from .settings import SETTINGS
-from .starting import not_finite_at_start, value_at_start
+from .starting import value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
 from .training import Objective, train
 
@@ -39,8 +39,8 @@ class Part(NamedTuple):
 
     objective: Objective
     num_steps: int  # at most
-    waits: bool = False  # whether it ends where the objective no longer rises
-    learning_rate: float | None = None  # of Adam at first, along a cosine to 0; or the default
+    waits: bool = False  # whether it ends early where the objective no longer rises
+    learning_rate: float | None = None  # Adam's first one, which falls to 0 as a cosine does
     batch_size: int = 100  # rows, of arrays
 
 
@@ -49,8 +49,8 @@ class Trained(NamedTuple):
 
     converged: bool
     reason: str  # why it ended
-    steps: int  # of all parts
-    history: "pd.DataFrame"  # of the part at which it ended
+    steps: int  # of all parts together
+    history: "pd.DataFrame"  # of the part in which it ended
 
 
 def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
@@ -63,7 +63,7 @@ def is_for_minibatches(model: AugmentedModel, data: Any) -> bool:
 
 
 def for_dear_rows() -> list[Part]:
-    """Closed-form steps and then Adam, as many whatever the data."""
+    """Closed-form steps and then Adam, each a fixed number of steps."""
     rate, size = SETTINGS.standard_learning_rate, SETTINGS.dear_batch
     return [
         Part("augmented", SETTINGS.dear_closed_form_steps, batch_size=size),
@@ -96,11 +96,11 @@ def fit_in_minibatches(
     """
     ``train`` for 1,000 closed-form steps of 256 rows, then for 500 on GPflow's ELBO.
 
-    Arguments and errors are those of ``train``, and so is what Ctrl-C does.
+    Arguments, errors and the effect of Ctrl-C are as in ``train``.
 
-    :param checkpoint_dir: with a folder for each part.
-    :return: what has been done to GPflow's ELBO, the log prior included, in as many steps; and the
-        history of the part at which it ended.
+    :param checkpoint_dir: a folder that gets a folder for each part.
+    :return: the result, with GPflow's ELBO and the log prior as its objective and the number of
+        steps as that of evaluations; and the history of the part in which the fit ended.
     :raises ValueError: where the ELBO is not finite at the start.
     """
     began = time.perf_counter()
@@ -109,10 +109,8 @@ def fit_in_minibatches(
     def objective() -> float:
         return float(model.objectives(rows, standard)[0] + model.log_prior_density())
 
-    start = value_at_start(objective)
-    if not np.isfinite(start):
-        raise not_finite_at_start(model, next(rows.chunks())[0], start)
-    done = in_parts(model, data, for_dear_rows(), seed, checkpoint_dir, progress)
+    start = value_at_start(model, rows, objective)
+    done = in_parts(model, data, for_dear_rows(), rows.num_rows, seed, checkpoint_dir, progress)
     found = FitResult(
         objective=objective(),
         start=start,
@@ -128,24 +126,26 @@ def in_parts(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None,
     parts: Sequence[Part],
+    num_data: int,
     seed: int,
     checkpoint_dir: str | Path | None,
     progress: bool,
 ) -> Trained:
     """
-    ``train`` by one part after the other; Ctrl-C ends all of it, whichever part it is at.
+    Call ``train`` for one part after the other; Ctrl-C in any part ends all of them.
 
-    A part begins only where the one before is complete: a start from an interrupted part would
-    stay in the folder of the next one.
+    A part begins only where the part before it is complete. Otherwise a checkpoint of the next part
+    would remain that began at an interrupted one.
 
-    :param checkpoint_dir: with a folder for each part, where there are several.
+    :param num_data: the number of rows that the objective stands for.
+    :param checkpoint_dir: a folder that gets a folder for each part, if there are several parts.
     """
     steps, is_complete, reason = 0, True, ""
     for part in parts:
         folder = None if checkpoint_dir is None else Path(checkpoint_dir)
         if folder is not None and len(parts) > 1:
             folder /= part.objective
-        rule = _rule(model, data, part)
+        rule = _rule(part, num_data)
         with warnings.catch_warnings():  # of a part that an earlier call has completed
             if part is not parts[-1]:
                 warnings.filterwarnings("ignore", "there is nothing to do")
@@ -163,7 +163,7 @@ def in_parts(
                 progress=progress,
             )
         records = [Record(*row) for row in history.itertuples(index=False)]
-        # An interrupted run ends with a row out of turn, which no patience has waited for.
+        # An interrupted run ends with an extra row, which early stopping must not count.
         regular = [record for record in records if record.step % SETTINGS.evaluate_every == 0]
         done = records[-1].step if records else 0
         has_waited = should_stop(regular, rule)
@@ -195,11 +195,7 @@ def _optimizer(part: Part) -> tf_keras.optimizers.Optimizer | None:
     return tf_keras.optimizers.Adam(schedule)
 
 
-def _rule(model: AugmentedModel, data: Any, part: Part) -> EarlyStopping | None:
+def _rule(part: Part, num_data: int) -> EarlyStopping | None:
     if not part.waits:
         return None
-    num_data = model.expected_data.known_num_data
-    if num_data is None:  # of arrays, or train will refuse
-        is_dataset = isinstance(data, tf.data.Dataset)
-        num_data = 0 if is_dataset else int(as_data(model.expected_data, data).num_rows)
     return EarlyStopping(part.objective, SETTINGS.patience, SETTINGS.patience_gain * num_data)

@@ -1,12 +1,12 @@
 r"""
-q(v) at fixed hyperparameters: natural-gradient steps of size 1 on the standard ELBO.
+The optimal q(v) at fixed hyperparameters, by natural-gradient steps of size 1 on the standard ELBO.
 
 In the mean these are Newton steps, on all latent GPs at once where a likelihood or a kernel couples
 them. Far from the maximum a Newton step may lower the ELBO. It is then replaced by the first of
-these that raises it: half of the step; a step with the precisions raised to be positive; the
-closed-form augmented update, which always raises the augmented bound, though not always the ELBO;
-and small parts of the Newton step, which raise the ELBO unless q is optimal. Later steps begin with
-the part that raised it.
+these steps that raises the ELBO: half of the Newton step; a step whose precisions are raised to be
+positive; the closed-form augmented update, which always raises the augmented bound, though not
+always the ELBO; and small parts of the Newton step, which raise the ELBO unless q is optimal. The
+next Newton step begins with the part that raised it, and later ones double that part.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from ..algebra.statistics import Statistics, statistics, summed
 from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
 
-_LEAST_PRECISION = 1e-8  # of a site where log p is not concave, if that must be
+_LEAST_PRECISION = 1e-8  # to which the sites' precisions are raised in the second safer step
 # Kinds of steps, in the order in which they are tried: a Newton step, half of it, the safer two;
 # where latent GPs are stepped in turn, a closed-form one for each; then small parts of the first.
 NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
@@ -59,18 +59,6 @@ class Sums(NamedTuple):
     """
 
 
-class _Search(NamedTuple):
-    best: Gaussian
-    sums: Statistics  # at ``best``
-    elbo: tf.Tensor
-    candidate: Gaussian
-    kind: tf.Tensor  # of the step that ``candidate`` is
-    steps: tf.Tensor
-    size: tf.Tensor  # of the Newton steps
-    gain: tf.Tensor  # of the last accepted step
-    start: tf.Tensor  # the first ELBO
-
-
 def maximise(
     sums_of: Sums,
     q: Gaussian,
@@ -87,109 +75,143 @@ def maximise(
     :param in_turn: whether a closed-form step moves one latent GP only.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
-    nothing = Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt))
-    infinity = tf.constant(np.inf, zero.dtype)
     num_closed = q.mu.shape[1] if in_turn else 1
-    # The part of a Newton step that each kind of step takes; 0 for kinds that are no Newton step.
-    # The index ``none`` says that no kind is left to try.
-    part_of_kind = [1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS]
-    parts, none = tf.constant(part_of_kind, zero.dtype), len(part_of_kind)
-    start = _Search(q, nothing, zero, q, tf.constant(NEWTON), tf.constant(-1), one, infinity, zero)
-
-    def is_unfinished(search: _Search) -> tf.Tensor:
-        may_gain = (search.kind < none) & (search.gain >= least_gain)
-        return (search.steps < 0) | (may_gain & (search.steps < max_steps))
-
-    def step(search: _Search) -> tuple[_Search]:
-        sums = sums_of.newton(search.candidate)
-        elbo = sums.value - gauss_kl(*search.candidate)
-        is_first = search.steps < 0
-        is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
-        new, old = (search.candidate, sums, elbo), (search.best, search.sums, search.elbo)
-        best, sums, best_elbo = tf.nest.map_structure(
-            lambda a, b: tf.where(is_accepted, a, b), new, old
-        )
-        accepted_size = search.size * parts[search.kind]
-        next_size = tf.where(search.kind == NEWTON, 2.0 * accepted_size, accepted_size)
-        next_size = tf.where(next_size > 0.0, tf.minimum(next_size, one), one)
-        size = tf.where(is_accepted, next_size, search.size)
-        kind = tf.where(is_accepted, NEWTON, search.kind + 1)
-        part = size * parts[tf.minimum(kind, none - 1)]
-        # naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the accepted q.
-        ahead = tf.cond(part > 0.0, lambda: sums, lambda: sums_of.safer(best, kind))
-        target = optimal_naturals(best.mu, ahead.in_mean, ahead.in_covariance)
-        candidate = tf.cond(
-            (part > 0.0) & (part < one),
-            lambda: damped(best.mu, best.sqrt, *target, part),
-            lambda: naturals_to_q(*target),
-        )
-        if in_turn:
-            of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
-            is_of_one = (kind >= _CLOSED_FORM) & (part == 0.0)
-            candidate = tf.nest.map_structure(
-                lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
-            )
-        proposed = _Search(
-            best,
-            sums,
-            best_elbo,
-            candidate,
-            kind,
-            search.steps + tf.cast(is_accepted, search.steps.dtype),
-            size,
-            tf.where(is_accepted & ~is_first, elbo - search.elbo, search.gain),
-            tf.where(is_first, elbo, search.start),
-        )
-        if sums_of.coupling is None:
-            return (proposed,)
-
-        coupling_at = sums_of.coupling
-
-        # The blocks above leave out ∂²E/∂m_j∂m_k between latent GPs; the Newton step of the mean
-        # has it, unless its matrix is not positive definite.
-        def coupled_mean() -> tf.Tensor:
-            coupling = coupling_at(best)
-            mu = best.mu + part * coupled_step(
-                best.mu, ahead.in_mean, ahead.in_covariance, coupling
-            )
-            return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, candidate.mu)
-
-        mu = tf.cond((part > 0.0) & is_unfinished(proposed), coupled_mean, lambda: candidate.mu)
-        return (proposed._replace(candidate=candidate._replace(mu=mu)),)
-
-    (end,) = tf.while_loop(is_unfinished, step, (start,))
+    parts = tf.constant([1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS], zero.dtype)
+    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn)
+    start = _Search(
+        best=q,
+        sums=Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt)),
+        elbo=zero,
+        candidate=q,
+        kind=tf.constant(NEWTON),
+        steps=tf.constant(-1),
+        size=one,
+        gain=tf.constant(np.inf, zero.dtype),
+        start=zero,
+    )
+    (end,) = tf.while_loop(
+        rules.is_unfinished, lambda search: (rules.proposed(rules.judged(search)),), (start,)
+    )
     return Maximum(end.best, end.sums, end.elbo, end.steps, end.start)
 
 
-def newton_sums(
-    model: AugmentedModel, projection: Projection, q: Gaussian, X: tf.Tensor, Y: tf.Tensor
-) -> Statistics:
-    """The sums over rows X [N, D], Y [N, P] for a Newton step."""
-    return statistics(projection, model.term(standard), q, X, Y)
+class _Search(NamedTuple):
+    """The state of a search: the best q so far, and a candidate that has not been evaluated."""
+
+    best: Gaussian
+    sums: Statistics  # at ``best``
+    elbo: tf.Tensor  # at ``best``
+    candidate: Gaussian
+    kind: tf.Tensor  # of the step that ``candidate`` is
+    steps: tf.Tensor  # the number of accepted steps; -1 until the first q is evaluated
+    size: tf.Tensor  # of the Newton steps
+    gain: tf.Tensor  # of the last accepted step
+    start: tf.Tensor  # the first ELBO
 
 
-def safer_sums(
-    model: AugmentedModel,
-    projection: Projection,
-    q: Gaussian,
-    kind: tf.Tensor,
-    X: tf.Tensor,
-    Y: tf.Tensor,
-) -> Statistics:
-    """The sums over rows X [N, D], Y [N, P] for a step of another kind than Newton's."""
-    Fmu, Fvar = marginals(projection, *q)
-    slopes = tf.cond(
-        kind >= _CLOSED_FORM,
-        lambda: model.term(augmented).slopes(X, Fmu, Fvar, Y),
-        lambda: concave(model.term(standard).slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
-    )
-    return summed(projection, slopes)
+class _Rules(NamedTuple):
+    """How a search accepts a candidate, how it finds the next one, and when it ends."""
+
+    sums_of: Sums
+    # The part of a Newton step that each kind of step takes; 0 for kinds that are no Newton step.
+    parts: tf.Tensor
+    least_gain: TensorType
+    max_steps: TensorType
+    in_turn: bool
+
+    def is_unfinished(self, search: _Search) -> tf.Tensor:
+        may_gain = (search.kind < self.parts.shape[0]) & (search.gain >= self.least_gain)
+        return (search.steps < 0) | (may_gain & (search.steps < self.max_steps))
+
+    def judged(self, search: _Search) -> _Search:
+        """The search after its candidate is accepted, or else refused."""
+        sums = self.sums_of.newton(search.candidate)
+        elbo = sums.value - gauss_kl(*search.candidate)
+        is_first = search.steps < 0
+        is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
+        size = search.size * self.parts[search.kind]
+        size = tf.where(search.kind == NEWTON, tf.minimum(2.0 * size, 1.0), size)
+        accepted = search._replace(
+            best=search.candidate,
+            sums=sums,
+            elbo=elbo,
+            kind=tf.constant(NEWTON),
+            steps=search.steps + 1,
+            size=tf.where(size > 0.0, size, 1.0),
+            gain=tf.where(is_first, search.gain, elbo - search.elbo),
+            start=tf.where(is_first, elbo, search.start),
+        )
+        refused = search._replace(kind=search.kind + 1)
+        return tf.nest.map_structure(
+            lambda a, b: a if a is b else tf.where(is_accepted, a, b), accepted, refused
+        )
+
+    def proposed(self, search: _Search) -> _Search:
+        """The search with its next candidate, a step of ``search.kind`` from the best q."""
+        best, kind = search.best, search.kind
+        part = search.size * self.parts[tf.minimum(kind, self.parts.shape[0] - 1)]
+        is_newton = part > 0.0
+        # naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the best q.
+        sums = tf.cond(is_newton, lambda: search.sums, lambda: self.sums_of.safer(best, kind))
+        target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
+        candidate = tf.cond(
+            is_newton & (part < 1.0),
+            lambda: damped(*best, *target, part),
+            lambda: naturals_to_q(*target),
+        )
+        if self.in_turn:
+            of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
+            is_of_one = (kind >= _CLOSED_FORM) & ~is_newton
+            candidate = tf.nest.map_structure(
+                lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
+            )
+        coupling = self.sums_of.coupling
+        if coupling is not None:
+            mu = tf.cond(
+                is_newton & self.is_unfinished(search),
+                lambda: _coupled_mean(best, sums, part, coupling(best), candidate.mu),
+                lambda: candidate.mu,
+            )
+            candidate = candidate._replace(mu=mu)
+        return search._replace(candidate=candidate)
 
 
-def coupling_sum(
-    model: AugmentedModel, projection: Projection, q: Gaussian, X: tf.Tensor, Y: tf.Tensor
+def _coupled_mean(
+    q: Gaussian, sums: Statistics, part: tf.Tensor, coupling: tf.Tensor, uncoupled: tf.Tensor
 ) -> tf.Tensor:
-    """The coupling of a model's latent GPs, summed over rows X [N, D], Y [N, P]."""
-    coupling = model.term(standard).coupling
-    assert coupling is not None  # where ``model.couples``
-    return coupled(projection, coupling(X, *marginals(projection, *q), Y))
+    """
+    The mean after a part of the Newton step on all latent GPs.
+
+    The blocks of :func:`~gpflow_aaci.algebra.gaussian.optimal_naturals` leave out ∂²E/∂m_j∂m_k
+    between latent GPs; the Newton step of the mean has it, unless its matrix is not positive
+    definite.
+
+    :param uncoupled: the mean where it is not.
+    """
+    step = coupled_step(q.mu, sums.in_mean, sums.in_covariance, coupling)
+    mu = q.mu + part * step
+    return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, uncoupled)
+
+
+def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y: tf.Tensor) -> Sums:
+    """The sums over rows X [N, D], Y [N, P] alone."""
+    term = model.term(standard)
+
+    def safer(q: Gaussian, kind: tf.Tensor) -> Statistics:
+        Fmu, Fvar = marginals(projection, *q)
+        slopes = tf.cond(
+            kind >= _CLOSED_FORM,
+            lambda: model.term(augmented).slopes(X, Fmu, Fvar, Y),
+            lambda: concave(term.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
+        )
+        return summed(projection, slopes)
+
+    def coupling(q: Gaussian) -> tf.Tensor:
+        assert term.coupling is not None  # where ``model.couples``
+        return coupled(projection, term.coupling(X, *marginals(projection, *q), Y))
+
+    return Sums(
+        lambda q: statistics(projection, term, q, X, Y),
+        safer,
+        coupling if model.couples else None,
+    )

@@ -1,4 +1,4 @@
-"""The objective of a fit: the profile on ever more of the rows, in the coordinates of a search."""
+"""The objective of a fit: the profile on more and more rows, in the coordinates of a search."""
 
 from typing import NamedTuple
 
@@ -21,32 +21,14 @@ class Stretch(NamedTuple):
 
     rows: int
     is_last: bool
-    tolerance: float  # nats per datum that the last iterations must gain
-
-
-def schedule(
-    model: AugmentedModel, num_rows: int, num_coordinates: int, tolerance: float
-) -> list[Stretch]:
-    """
-    The stretches of a fit, the last of which is on all rows.
-
-    It is the only one for ``AugmentedVGP``, whose inducing points are its data. Many
-    hyperparameters fit few rows too well, and the other rows badly: no subset has so few rows.
-    """
-    stretches = []
-    rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * num_coordinates)
-    largest = min(num_rows / 2, SETTINGS.largest_subset)
-    while rows < largest and not isinstance(model, AugmentedVGP):
-        stretches.append(Stretch(rows, False, max(tolerance, SETTINGS.subset_tolerance)))
-        rows *= SETTINGS.growth
-    return [*stretches, Stretch(num_rows, True, tolerance)]
+    tolerance: float  # nats per datum that the last iterations must gain together
 
 
 class Objective:
     """The profile on some of the rows, as a function of the coordinates of the hyperparameters."""
 
     def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
-        self.model, self._data, self._seed = model, data, seed
+        self.model, self.data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
         self.evaluations = 0
@@ -59,9 +41,25 @@ class Objective:
     def tracing_seconds(self) -> float:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
+    def stretches(self, tolerance: float) -> list[Stretch]:
+        """
+        The stretches of a fit, the last of which is on all rows.
+
+        ``AugmentedVGP`` has no other stretch, as its inducing points are its data. Many
+        hyperparameters would overfit few rows, so that subsets grow with their number.
+        """
+        found = []
+        num_rows = self.data.num_rows
+        rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * self.coordinates.size)
+        largest = min(num_rows / 2, SETTINGS.largest_subset)
+        while rows < largest and not isinstance(self.model, AugmentedVGP):
+            found.append(Stretch(rows, False, max(tolerance, SETTINGS.subset_tolerance)))
+            rows *= SETTINGS.growth
+        return [*found, Stretch(num_rows, True, tolerance)]
+
     def trace(self) -> None:
         """Compile what the first evaluation needs."""
-        self._fast.trace(self._data)
+        self._fast.trace(self.data)
 
     def evaluate(
         self,
@@ -76,10 +74,10 @@ class Objective:
         self.coordinates.unpack(x)
         if self._in_use[0] != stretch.rows:
             is_all = stretch.is_last
-            rows = self._data if is_all else self._data.subset(stretch.rows, self._seed)
+            rows = self.data if is_all else self.data.subset(stretch.rows, self._seed)
             self._in_use = stretch.rows, rows
         try:
-            tolerance = precision * SETTINGS.inner_tolerance * float(self._data.num_data)
+            tolerance = precision * SETTINGS.inner_tolerance * float(self.data.num_data)
             profile = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
@@ -90,8 +88,8 @@ class Objective:
         """The objective at the model's hyperparameters and q, on all rows and in full precision."""
         try:
             if self._fast is self._exact:  # which has been compiled, or will be
-                return self._exact.evaluate(self._data, q, 0.0, 0).objective
-            elbo = self._exact.elbo(self._data, q)
+                return self._exact.evaluate(self.data, q, 0.0, 0).objective
+            elbo = self._exact.elbo(self.data, q)
         except tf.errors.InvalidArgumentError:
             return -np.inf
         return elbo + float(self.model.log_prior_density())

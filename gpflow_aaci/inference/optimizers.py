@@ -50,9 +50,9 @@ class AugmentedNaturalGradient:
         """
         One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
 
-        :param data: (X [N, D], Y [N, P]) or, for a model with ``num_data``, an iterator of such
-            batches for ``AugmentedSVGP``; or a ``tf.data.Dataset`` of batches, one pass over the
-            rows, for one step on all of them; none for ``AugmentedVGP``.
+        :param data: for ``AugmentedSVGP`` a batch (X [N, D], Y [N, P]); an iterator of batches, if
+            the model has ``num_data``; or a ``tf.data.Dataset`` of batches that is one pass over
+            the rows, for one step on all of them. None for ``AugmentedVGP``.
         :param progress: whether a bar shows a pass over a dataset that takes long.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
@@ -76,7 +76,7 @@ class AugmentedNaturalGradient:
 @check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [L, M, M]")
 def natural_gradient_step(model: AugmentedModel, data: Data, step_size: TensorType) -> Gaussian:
     """
-    The (q_mu, q_sqrt) that a step of size ``step_size`` leads to; both finite, or an error.
+    The (q_mu, q_sqrt) that a step of size ``step_size`` leads to. It is an error if not finite.
     """
     step_size = to_default_float(step_size)
     with tf.control_dependencies([require([check_step_size(step_size)])]):

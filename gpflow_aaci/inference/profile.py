@@ -1,8 +1,8 @@
 r"""
-The standard ELBO with q(v) maximised out, as a function of the hyperparameters: its profile.
+The profile of the standard ELBO: a function of the hyperparameters, with q(v) maximised out.
 
-q is found by :mod:`~gpflow_aaci.inference.newton`. At its maximum the ELBO's gradient in the
-hyperparameters at fixed q(v) is the profile's (envelope theorem).
+q is found by :mod:`~gpflow_aaci.inference.newton`. At the optimal q(v) the gradient of the profile
+equals the gradient of the ELBO at fixed q(v) (envelope theorem).
 
 Rows that are one chunk are evaluated in one compiled function. More of them are summed by one
 compiled function for each chunk and pass: memory is O(chunk · M) for any number of rows.
@@ -25,9 +25,9 @@ from ..algebra.terms import standard
 from ..data import Arrays, Data, Summand, over_devices
 from ..mirrored import local
 from ..models import AugmentedModel
-from .bound_gradient import bound_gradient, log_prior_gradient, recorded
+from .bound_gradient import bound_gradient, recorded, value_and_gradient
 from .compiled import Compiled, CompiledFunction, Maker
-from .newton import Maximum, Sums, coupling_sum, maximise, newton_sums, safer_sums
+from .newton import Maximum, Sums, maximise, sums_of_rows
 
 
 class Evaluation(NamedTuple):
@@ -51,14 +51,15 @@ class Profile:
     ) -> None:
         """
         :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
-        :param from_q: whether the model's q(v) takes the place of the prior: the q(w) that is
-            sought then is of v = q_mu + q_sqrt w. For ``maximise`` alone, which has no gradients.
+        :param from_q: whether the model's q(v) takes the place of the prior. The search is then
+            for q(w), with v = q_mu + q_sqrt w, and only ``maximise`` may be called.
         """
         self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
         M, L = model.q_mu.shape
         expected = model.expected_data
         X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
+        self.q_spec = q
 
         def compiled(maker: Maker, name: str, *signature: Any) -> CompiledFunction:
             settings = name, product_dtype, from_q
@@ -68,9 +69,9 @@ class Profile:
             function = compiled(_of_chunk, name, X, Y, *args)
             return Summand(function, f"{name} {product_dtype}", variables)
 
-        whole = X, Y, _spec(), q, _spec(), count
-        self._evaluate = compiled(_of_model, "evaluation", *whole)
-        self._maximise = compiled(_of_model, "maximum", *whole)
+        whole = _Whole(X, Y, _spec(), q, _spec(), count)
+        self._evaluate = compiled(_of_model, "evaluation", whole)
+        self._maximise = compiled(_of_model, "maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
         self._worth, self._gradient = summand("worth", q), summand("gradient", q)
         self._newton, self._safer = summand("newton", q), summand("safer", q, count)
@@ -82,7 +83,7 @@ class Profile:
         return self._compiled.tracing_seconds
 
     def trace(self, data: Data) -> None:
-        """Trace now what :meth:`evaluate` calls at once, rather than at the first call."""
+        """Trace the functions that every call of :meth:`evaluate` needs, before the first one."""
         if data.only_chunk is not None:
             self._evaluate.trace()
             return
@@ -93,13 +94,12 @@ class Profile:
     def evaluate(
         self, data: Data, q: Gaussian, least_gain: float, max_steps: int = 20
     ) -> Evaluation:
-        """Value and gradient at the hyperparameters as they are, ``q`` being where to begin."""
-        limits = to_default_float(least_gain), tf.constant(max_steps)
-        if data.only_chunk is not None:
-            num_data = to_default_float(data.num_data)
-            best, log_prior, gradient = self._evaluate(*data.only_chunk, num_data, q, *limits)
+        """Value and gradient at the present hyperparameters; the search for q starts at ``q``."""
+        whole = _whole(data, q, least_gain, max_steps)
+        if whole is not None:
+            best, log_prior, gradient = self._evaluate(whole)
         else:
-            best = maximise(self._sums(data), q, *limits, self._in_turn)
+            best = self.maximise(data, q, least_gain, max_steps)
             log_prior, of_prior = self._log_prior()
             of_bound = data.sum(self._gradient, best.q)
             gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
@@ -108,30 +108,46 @@ class Profile:
 
     def maximise(self, data: Data, q: Gaussian, least_gain: float, max_steps: int) -> Maximum:
         """The optimal q, searched for from ``q``, without gradients."""
+        whole = _whole(data, q, least_gain, max_steps)
+        if whole is not None:
+            return self._maximise(whole)
+        coupling = self._coupling
+        sums = Sums(
+            lambda q: data.sum(self._newton, q),
+            lambda q, kind: data.sum(self._safer, q, kind),
+            None if coupling is None else lambda q: data.sum(coupling, q),
+        )
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        if data.only_chunk is not None:
-            num_data = to_default_float(data.num_data)
-            return self._maximise(*data.only_chunk, num_data, q, *limits)
-        return maximise(self._sums(data), q, *limits, self._in_turn)
+        return maximise(sums, q, *limits, self._in_turn)
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """The standard ELBO at ``q``."""
         return float(data.sum(self._worth, q)) - float(gauss_kl(*q))
 
-    def _sums(self, data: Data) -> Sums:
-        """The sums over chunks; a pass over the data for each."""
-        coupling = self._coupling
-        return Sums(
-            lambda q: data.sum(self._newton, q),
-            lambda q, kind: data.sum(self._safer, q, kind),
-            None if coupling is None else lambda q: data.sum(coupling, q),
-        )
+
+class _Whole(NamedTuple):
+    """The arguments of a search on rows that are one chunk."""
+
+    X: tf.Tensor  # [N, D]
+    Y: tf.Tensor  # [N, P]
+    num_data: tf.Tensor
+    q: Gaussian
+    least_gain: tf.Tensor
+    max_steps: tf.Tensor
+
+
+def _whole(data: Data, q: Gaussian, least_gain: float, max_steps: int) -> _Whole | None:
+    """The arguments, or None for rows that are several chunks."""
+    if data.only_chunk is None:
+        return None
+    num_data, least_gain = to_default_float(data.num_data), to_default_float(least_gain)
+    return _Whole(*data.only_chunk, num_data, q, least_gain, tf.constant(max_steps))
 
 
 def _of_model(
     model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
 ) -> Callable[..., Any]:
-    """The method of that name of :class:`_Functions`."""
+    """The method ``name`` of :class:`_Functions`."""
     function: Callable[..., Any] = getattr(_Functions(model, variables, *settings), name)
     return function
 
@@ -139,7 +155,7 @@ def _of_model(
 def _of_chunk(
     model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
 ) -> Callable[..., Any]:
-    """The same of a sum over the rows of a chunk, which devices share."""
+    """The method ``name``, a sum over the rows of a chunk, computed by all devices together."""
     function = _of_model(model, variables, name, *settings)
 
     def shared(X: tf.Tensor, Y: tf.Tensor, *args: Any) -> Any:
@@ -149,7 +165,7 @@ def _of_chunk(
 
 
 class _Functions(NamedTuple):
-    """What is compiled: functions of some rows, at the model's hyperparameters."""
+    """The functions that are compiled, at the model's hyperparameters."""
 
     model: AugmentedModel
     of_model: Sequence[tf.Variable]
@@ -168,79 +184,62 @@ class _Functions(NamedTuple):
 
     # ---- all rows, projected once ----
 
-    def evaluation(
-        self,
-        X: tf.Tensor,
-        Y: tf.Tensor,
-        num_data: tf.Tensor,
-        q: Gaussian,
-        least_gain: tf.Tensor,
-        max_steps: tf.Tensor,
-    ) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
+    def evaluation(self, whole: _Whole) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
         """The optimal q, the log prior, and the gradient of the ELBO plus the log prior."""
-        data, at = Arrays(X, Y, num_data), recorded(self.model, X, self.product_dtype)
-        best = self._best(data, at.projection, q, least_gain, max_steps)
+        data = Arrays(whole.X, whole.Y, whole.num_data)
+        at = recorded(self.model.prior, whole.X, self.product_dtype)
+        best = self._best(data, at.projection, whole)
         sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
         term = self.model.term(standard)
-        of_bound = data.total(bound_gradient(term, self.variables, at, best.q, X, Y, sums))
+        of_bound = data.total(
+            bound_gradient(term, self.variables, at, best.q, whole.X, whole.Y, sums)
+        )
         log_prior, of_prior = self.log_prior()
         return best, log_prior, [a + b for a, b in zip(of_bound, of_prior, strict=True)]
 
-    def maximum(
-        self,
-        X: tf.Tensor,
-        Y: tf.Tensor,
-        num_data: tf.Tensor,
-        q: Gaussian,
-        least_gain: tf.Tensor,
-        max_steps: tf.Tensor,
-    ) -> Maximum:
-        data = Arrays(X, Y, num_data)
-        return self._best(data, self.projection(X), q, least_gain, max_steps)
+    def maximum(self, whole: _Whole) -> Maximum:
+        data = Arrays(whole.X, whole.Y, whole.num_data)
+        return self._best(data, self.projection(whole.X), whole)
 
-    def _best(
-        self,
-        data: Arrays,
-        projection: Projection,
-        q: Gaussian,
-        least_gain: tf.Tensor,
-        max_steps: tf.Tensor,
-    ) -> Maximum:
-        model, (X, Y) = self.model, data.rows
-
-        def coupling(q: Gaussian) -> tf.Tensor:
-            return data.total([coupling_sum(model, projection, q, X, Y)])[0]
-
+    def _best(self, data: Arrays, projection: Projection, whole: _Whole) -> Maximum:
+        own = sums_of_rows(self.model, projection, *data.rows)
+        coupling = own.coupling
         sums = Sums(
-            lambda q: Statistics(*data.total(newton_sums(model, projection, q, X, Y))),
-            lambda q, kind: Statistics(*data.total(safer_sums(model, projection, q, kind, X, Y))),
-            coupling if model.couples else None,
+            lambda q: Statistics(*data.total(own.newton(q))),
+            lambda q, kind: Statistics(*data.total(own.safer(q, kind))),
+            None if coupling is None else lambda q: data.total([coupling(q)])[0],
         )
-        return maximise(sums, q, least_gain, max_steps, model.in_turn)
+        in_turn = self.model.in_turn
+        return maximise(sums, whole.q, whole.least_gain, whole.max_steps, in_turn)
 
-    # ---- a chunk of them ----
+    # ---- a chunk of the rows ----
+
+    def sums(self, X: tf.Tensor, Y: tf.Tensor) -> Sums:
+        return sums_of_rows(self.model, self.projection(X), X, Y)
 
     def newton(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> Statistics:
-        return newton_sums(self.model, self.projection(X), q, X, Y)
+        return self.sums(X, Y).newton(q)
 
     def safer(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor) -> Statistics:
-        return safer_sums(self.model, self.projection(X), q, kind, X, Y)
+        return self.sums(X, Y).safer(q, kind)
 
     def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
-        return coupling_sum(self.model, self.projection(X), q, X, Y)
+        coupling = self.sums(X, Y).coupling
+        assert coupling is not None  # where ``model.couples``
+        return coupling(q)
 
     def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)
         return tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))
 
     def gradient(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
-        at = recorded(self.model, X, self.product_dtype)
+        at = recorded(self.model.prior, X, self.product_dtype)
         return bound_gradient(self.model.term(standard), self.variables, at, q, X, Y)
 
     # ---- no rows ----
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return log_prior_gradient(self.model, self.variables)
+        return value_and_gradient(self.model.log_prior_density, self.variables)
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:

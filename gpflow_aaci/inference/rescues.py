@@ -1,10 +1,10 @@
 """
-What a fit tries besides its ascent where noise and signal were guessed in another unit than y's.
+What a fit tries besides its ascent where the first guess of noise and signal does not suit y.
 
-Where y is large or small against a first guess of noise and signal, the noise soon explains all,
-and the bound is flat in what the signal could: a fit would end there. y, the noise's scale and the
-kernel's standard deviation all scale with the unit, so a better unit is searched for along the line
-on which both change together. Where only the signal was guessed too small, it alone is raised.
+Where y is far larger or smaller than this guess, the noise soon explains all of y. The bound is
+then flat in the signal, and a fit would end there. As the noise's scale and the kernel's standard
+deviation are both in the unit of y, a better unit is searched for along the line on which they
+change together. Where only the signal was guessed too small, it alone is raised.
 """
 
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 
 from ..algebra.gaussian import Gaussian
 from ..models import AugmentedModel
@@ -36,7 +37,7 @@ class Lines(NamedTuple):
 def in_other_units(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian
 ) -> tuple[Point, Gaussian]:
-    """The point and q where the ascent begins: ``point``, or a better one in another unit of y."""
+    """The point and q where the ascent begins: the given ones, or better ones in another unit."""
     lines = along_units(objective.model, objective.coordinates)
     if lines is None:
         return point, q
@@ -50,7 +51,7 @@ def in_other_units(
             best, q_best, far = there, q_there, far + step
         if far:
             break
-    if far:  # unless only the noise had been guessed wrong
+    if far:  # or only the noise was guessed wrong
         noise, _ = objective.evaluate(stretch, point.x + far * lines.noise, q)
         if noise.value >= best.value:
             return point, q
@@ -80,7 +81,7 @@ def with_more_signal(
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
     """The lines; None unless noise and signal have scales that are searched as logarithms."""
-    of_noise = _of_noise(model)
+    of_noise = _of_noise(model.likelihood)
     of_signal = _of_variances(model.kernel, 2.0)
     if not of_noise or not of_signal:
         return None
@@ -91,29 +92,35 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     """The noise's scale (0 where it has none) and the prior standard deviation of f."""
-    of_noise = [np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model)]
+    of_noise = [
+        np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model.likelihood)
+    ]
     variance = float(tf.reduce_mean(model.prior_variance()))
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
 
 
-def _of_noise(model: AugmentedModel) -> _Powers:
+def _of_noise(likelihood: Likelihood) -> _Powers:
     """The parameters of the noise's scale, and the power of the scale that each one is."""
     return [
         (parameter, power)
         for name, power in (("scale", 1.0), ("variance", 2.0))
-        if isinstance(parameter := getattr(model.likelihood, name, None), gpflow.Parameter)
+        if isinstance(parameter := getattr(likelihood, name, None), gpflow.Parameter)
     ]
 
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
-    """The kernels that a kernel combines; none for a basic kernel."""
+    """The kernels that a kernel combines; an empty list for a basic kernel."""
     return getattr(kernel, "kernels", None) or [
         part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
     ]
 
 
 def _of_variances(kernel: Kernel, power: float) -> _Powers:
-    """Trainable parameters that multiply the kernel, and how each must grow for it to do so."""
+    """
+    Trainable parameters that scale the kernel, each with its power of the unit.
+
+    :param power: the power of the unit by which the kernel is to grow.
+    """
     if isinstance(kernel, gpflow.kernels.Product):
         factors = [found for part in kernel.kernels if (found := _of_variances(part, 1.0))]
         return [(p, power * each / len(factors)) for found in factors for p, each in found]

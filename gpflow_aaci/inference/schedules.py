@@ -8,7 +8,7 @@ from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
 _WINDOW = 20  # steps that the averages remember
-_CAUTION = 3.0  # times the estimated noise, for its own error and ours
+_CAUTION = 3.0  # by which the estimated noise is multiplied, as it is an estimate
 
 
 class NaturalGradient(NamedTuple):
@@ -23,7 +23,7 @@ Schedule = Callable[[tf.Tensor, NaturalGradient], tf.Tensor]
 
 
 class RobbinsMonro:
-    """(t + offset)^−exponent; that of the paper's scripts is (t + 100)^−0.51."""
+    """The step size (t + offset)^−exponent; the paper's scripts have (t + 100)^−0.51."""
 
     def __init__(self, exponent: float = 0.51, offset: float = 100.0) -> None:
         """
@@ -42,12 +42,12 @@ class RobbinsMonro:
 
 class AdaptiveStepSize(tf.Module):
     """
-    ``RobbinsMonro()``, longer where the batch is not to blame for the distance to go.
+    ``RobbinsMonro()``, or a longer step where the gradient is more than the noise of minibatches.
 
-    Of E‖g‖² = ‖E g‖² + tr Var g a step of size ‖E g‖²/E‖g‖² is the best (Ranganath et al. 2013).
-    The noise is estimated within the batch, from its own rows, with the factor 1 − |B|/num_data of
-    sampling without replacement: on a full batch every step has size 1. Averages over 20 steps;
-    their state is in variables, so checkpoints keep it.
+    As E‖g‖² = ‖E g‖² + tr Var g, the best step size is ‖E g‖²/E‖g‖² (Ranganath et al. 2013). The
+    noise tr Var g is estimated from the rows of the batch, with the factor 1 − |B|/num_data of
+    sampling without replacement, so that on a full batch every step has size 1. Both are averaged
+    over 20 steps; the averages are variables, which checkpoints store.
     """
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class AdaptiveStepSize(tf.Module):
 
 def as_schedule(step_size: float | Schedule) -> Schedule:
     """
-    A number as a constant schedule; a schedule as it is.
+    The schedule, or the constant schedule of a number.
 
-    :raises ValueError: for a number outside (0, 1], or something else.
+    :raises ValueError: for a number outside (0, 1], and for anything else.
     """
     if callable(step_size):
         return step_size

@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 class FitSettings(NamedTuple):
     """
-    What decides how a fit goes. Runs are named by their file in ``configs/``.
+    The numbers that decide how a fit goes.
 
-    "chosen" is said of what no kept run has compared with another value.
+    The last word of each comment names the file in ``configs/`` of the run that measured it, or is
+    "chosen" where no stored run has compared the value with another one.
     """
 
     # ---- q at fixed hyperparameters ----
     inner_tolerance: float = 1e-6  # nats a datum that one more step on q must gain; small_data
-    polish_tolerance: float = 1e-9  # the same of ``polish``; chosen
+    polish_tolerance: float = 1e-9  # the same for a step of ``polish``; chosen
 
     # ---- subsets of the rows ----
     first_subset: int = 1_000  # rows; time_to_nll
@@ -22,6 +23,7 @@ class FitSettings(NamedTuple):
     float32_rows: int = 4_000  # where products of size N·M² begin to be in float32; time_to_nll
 
     # ---- the end ----
+    tolerance: float = 1e-4  # nats a datum that the last iterations on all rows must gain; chosen
     subset_tolerance: float = 3e-4  # nats a datum that the last iterations must gain; time_to_nll
     last_iterations: int = 3  # that must gain the tolerance together; time_to_nll
     most_iterations: int = 1_000  # on the same rows; chosen
@@ -34,9 +36,9 @@ class FitSettings(NamedTuple):
 
     # ---- minibatches ----
     most_cost: float = 30_000.0  # rows times the likelihood's row_cost for passes; classes
-    dear_batch: int = 256  # rows, where they are dear; classes
-    dear_closed_form_steps: int = 1_000  # where rows are dear; classes
-    dear_standard_steps: int = 500  # where rows are dear; classes
+    dear_batch: int = 256  # rows in a batch, where rows are expensive; classes
+    dear_closed_form_steps: int = 1_000  # where rows are expensive; classes
+    dear_standard_steps: int = 500  # where rows are expensive; classes
     standard_learning_rate: float = 0.03  # of Adam on GPflow's ELBO, at first; classes
     endless_standard_steps: int = 2_000  # of data without end; chosen
     most_steps: int = 20_000  # where a part waits until its objective no longer rises; chosen

@@ -1,4 +1,4 @@
-"""Why a fit cannot begin: what makes the objective NaN or infinite where the model is."""
+"""Why a fit cannot begin: what makes the objective NaN or infinite at the model's parameters."""
 
 from collections.abc import Callable
 
@@ -24,24 +24,31 @@ def q_at_start(model: AugmentedModel, data: Data) -> Gaussian:
     try:
         return model.whitened_q(tf.linalg.cholesky(model.prior_covariance()))
     except tf.errors.InvalidArgumentError as error:
-        raise not_finite_at_start(model, next(data.chunks())[0], np.nan) from error
+        raise not_finite_at_start(model, data, np.nan) from error
 
 
-def value_at_start(objective: Callable[[], TensorType]) -> float:
-    """The objective before a fit; NaN where K_ZZ has no Cholesky factor."""
+def value_at_start(model: AugmentedModel, data: Data, objective: Callable[[], TensorType]) -> float:
+    """
+    The objective before a fit.
+
+    :raises ValueError: where it is not finite, or K_ZZ has no Cholesky factor.
+    """
     try:
-        return float(objective())
+        value = float(objective())
     except tf.errors.InvalidArgumentError:
-        return np.nan
+        value = np.nan
+    if not np.isfinite(value):
+        raise not_finite_at_start(model, data, value)
+    return value
 
 
-def not_finite_at_start(model: AugmentedModel, X: TensorType, value: float) -> ValueError:
+def not_finite_at_start(model: AugmentedModel, data: Data, value: float) -> ValueError:
     """
     The error to raise where the objective is not finite before anything has been changed.
 
-    :param X: some of the rows, [N, D].
     :param value: the value of the objective.
     """
+    X, _ = next(data.chunks())
     why = _why(model, np.asarray(X)[:_ROWS])
     return ValueError(f"the objective must be finite at the start.{why} Found: {value}.")
 
@@ -76,7 +83,7 @@ def _why(model: AugmentedModel, X: AnyNDArray) -> str:
 
 
 def _far_from_zero(X: AnyNDArray) -> str:
-    """The column that is, against its spread, farthest from 0; nothing where none is far."""
+    """The column whose mean is, in units of its spread, farthest from 0; empty if none is far."""
     if not len(X):
         return ""
     mean, spread = X.mean(0), X.std(0)

@@ -14,10 +14,10 @@ INTERRUPTED = "it was interrupted"
 class EarlyStopping(NamedTuple):
     """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
 
-    # The objective that is climbed, or of the test data.
+    # The objective that is climbed, or the NLL of the test data.
     metric: Literal["augmented", "standard", "predictive", "nll"] = "nll"
     patience: int = 10
-    min_delta: float = 0.0  # nats; of the whole objective, or of the NLL per datum
+    min_delta: float = 0.0  # nats of the objective of all data, or of the NLL of one datum
 
 
 class Record(NamedTuple):
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
     step: int
     seconds: float
-    objective: float  # that is climbed
+    objective: float  # the one that is climbed
     nll: float
 
 

@@ -1,9 +1,9 @@
 r"""
-``update``: new rows, without the old ones.
+``update``: learning from new rows without the old ones.
 
-At fixed hyperparameters old data act on u only through q(u)/p(u), so that with q(u) in the place of
-the prior nothing but the new rows is needed: the best q' has Σ E_q' log p(y|f) − KL[q' ‖ q] at its
-maximum. In w, u = E u + chol(Cov u) w under q, that is the usual problem with w ~ N(0, I).
+At fixed hyperparameters old data act on u only through q(u)/p(u). With q(u) in the place of the
+prior nothing but the new rows is needed: the best q' maximises Σ E_q' log p(y|f) − KL[q' ‖ q]. In
+the variable w with u = E u + chol(Cov u) w under q, this is the usual problem with w ~ N(0, I).
 """
 
 import weakref
@@ -21,6 +21,7 @@ from ..algebra.gaussian import Gaussian, unwhiten
 from ..data import as_data, refuse_if_distributed
 from ..models import AugmentedSVGP, check_model, refresh_posteriors
 from ..models.shared import prior_q
+from ..models.variables import undone_on_failure
 from ..structure import facts
 from ..validation import check_count
 from .compiled import Compiled
@@ -31,13 +32,13 @@ _LEAST_GAIN = 1e-9  # nats per new row that one more step must gain
 
 
 class UpdateResult(NamedTuple):
-    """What ``update`` has done."""
+    """The result of ``update``."""
 
-    rows: int  # that are new
-    bound: float  # on log p(Y_new | what q knew); what moving loses is counted
-    start: float  # the same at the q of before
+    rows: int  # the number of new rows
+    bound: float  # on log p(Y_new | what q knew before), ``moving`` included
+    start: float  # the same bound at the q before the steps
     steps: int  # on q
-    moving: float = 0.0  # nats, ≤ 0, that the new inducing points lose of what q knew
+    moving: float = 0.0  # nats, ≤ 0, that q loses by the move to new inducing points
 
     @property
     def gain(self) -> float:
@@ -54,35 +55,36 @@ def update(
     progress: bool = True,
 ) -> UpdateResult:
     """
-    Add new rows to what q(u) knows, without the old ones; hyperparameters stay as they are.
+    Let q(u) learn from new rows, without the old ones; hyperparameters stay as they are.
 
-    Streaming variational inference (Bui, Nguyen and Turner, *Streaming Sparse Gaussian Process
-    Approximations*, NIPS 2017). All that is known of old rows is q(u) itself: whatever has fitted
-    the model, it can be saved, loaded and updated, any number of times, in any order of the rows::
+    This is streaming variational inference (Bui, Nguyen and Turner, *Streaming Sparse Gaussian
+    Process Approximations*, NIPS 2017). All that it needs to know about old rows is in q(u). A
+    model that has been fitted in any way can be saved, loaded and updated, any number of times and
+    in any order of the rows::
 
         fit_collapsed(model, (X, Y))
         for X_new, Y_new in arriving:
             update(model, (X_new, Y_new))
 
-    Under Gaussian noise the result is that of all rows at once. Otherwise old rows keep the
-    Gaussian terms that they had when they were learnt, and the new ones are fitted by safeguarded
-    Newton steps on GPflow's ELBO, as by ``polish``. Bounds of successive updates, begun with none,
-    add up to one on log p(Y) of all rows.
+    Under Gaussian noise the result is the same as from all rows at once. Otherwise old rows keep
+    the Gaussian terms that they had when they were learnt, and the new rows are fitted by
+    safeguarded Newton steps on GPflow's ELBO, as in ``polish``. If the first of several updates is
+    of a new model, their bounds add up to a bound on log p(Y) of all rows.
 
-    A q that is as the constructor leaves it (mean zero, root I) has learnt nothing and counts for
-    the prior. ``num_data``, where the model has one, is kept the number of rows that q has seen: it
-    grows by the new rows, from zero where q has learnt nothing. No sum here is scaled to it; but
-    ``fit_collapsed``, ``polish``, ``train`` and the optimizers begin with the prior and not with
-    what q knows, and so need all the rows again.
+    A q that is as the constructor leaves it (mean zero, root I) has learnt nothing and counts as
+    the prior. If the model has ``num_data``, this becomes the number of rows that q has seen: it
+    grows by the new rows, from zero where q has learnt nothing. No sum of an update is scaled to
+    it. But ``fit_collapsed``, ``polish``, ``train`` and the optimizers begin with the prior and not
+    with what q has learnt, and so need all the rows again.
 
-    Compiled once for any number of rows, and for all models of one structure.
+    An update is compiled once for any number of rows, and for all models of one structure.
 
     :param data: X [N, D], Y [N, P] of the new rows, as arrays or frames; or a ``tf.data.Dataset``
         of such batches, one pass over them.
     :param inducing_variable: new inducing points, as many as before: Z [M, D], or GPflow's
-        inducing variable of them; as they are unless given. The best q(u) there is what of the old
-        rows these points can carry, ``moving`` what they cannot.
-    :param max_steps: on q, each of which looks at all new rows.
+        inducing variable of them. Unless given, the points stay. What q at the new points cannot
+        represent of the old rows is lost, and ``moving`` says how much it is.
+    :param max_steps: the largest number of steps on q, each of which is a pass over all new rows.
     :param progress: whether a bar shows a pass over a dataset that takes long.
     :raises ValueError: for bad data, another model than ``AugmentedSVGP``, and where no finite q is
         found; the model is then as it was.
@@ -96,8 +98,7 @@ def update(
     has_learnt = not _is_untouched(model)
     moving = 0.0
     variables = list(model.variables)
-    before = [variable.numpy() for variable in variables]
-    try:
+    with undone_on_failure(variables):
         if not has_learnt:
             model.assign_whitened_q(prior_q(*model.q_mu.shape))
         if Z is not None:
@@ -115,10 +116,6 @@ def update(
         model.q_mu.assign(q.mu)
         model.q_sqrt.assign(q.sqrt)
         _count(model, rows.num_rows, has_learnt)
-    except BaseException:
-        for variable, value in zip(variables, before, strict=True):
-            variable.assign(value)
-        raise
     refresh_posteriors(model)
     bound, start = float(found.elbo) + moving, float(found.start) + moving
     return UpdateResult(rows.num_rows, bound, start, int(found.steps), moving)
@@ -142,7 +139,7 @@ def _is_untouched(model: AugmentedSVGP) -> bool:
 
 
 def _count(model: AugmentedSVGP, rows: int, has_learnt: bool) -> None:
-    """Keep ``num_data`` what q has seen."""
+    """Set ``num_data``, where the model has one, to the number of rows that q has seen."""
     known = model.expected_data.known_num_data
     if known is None:
         return
@@ -157,48 +154,40 @@ def _count(model: AugmentedSVGP, rows: int, has_learnt: bool) -> None:
 
 
 class _Functions(NamedTuple):
+    """Compiled functions of a model, as it was when they were compiled."""
+
     profile: Profile
     of_u: Callable[[Gaussian], Gaussian]  # q(w) → the q(u) that it makes of the model's
-
-
-class _OfOne(NamedTuple):
-    """Functions that are compiled for one model, as it was then."""
-
-    functions: _Functions
     settings: dict[str, str]  # of the model, all that is a constant to the graphs
     variables: list[tf.Variable]  # that they read
 
 
-# Each holds its model by a weak reference, or neither would ever be freed.
-_OF_ONE: "weakref.WeakKeyDictionary[AugmentedSVGP, _OfOne]" = weakref.WeakKeyDictionary()
+# For models that share no functions. The functions hold their model by a weak reference, or neither
+# of the two would ever be freed.
+_UNSHARED: "weakref.WeakKeyDictionary[AugmentedSVGP, _Functions]" = weakref.WeakKeyDictionary()
 
 
 def _compiled(model: AugmentedSVGP, variables: list[tf.Variable]) -> _Functions:
-    """Of all models of this structure; or of this one, anew where parts have been replaced."""
+    """The functions of all models of this structure; or of this one, as long as it is the same."""
     if Compiled(model).is_shared:
-        return _functions(model)
+        return _functions(model, {}, variables)
     learnt = [path.removeprefix(".") for path in parameter_dict(model)]
     settings = facts(model, state=[*learnt, "num_data"])
     settings |= {"default": f"{default_float()} {default_jitter()!r}"}
-    known = _OF_ONE.get(model)
-    is_same = (
-        known is not None
-        and known.settings == settings
-        and len(known.variables) == len(variables)
-        and all(a is b for a, b in zip(known.variables, variables, strict=True))
-    )
-    if known is None or not is_same:
-        functions = _functions(cast(AugmentedSVGP, weakref.proxy(model)))
-        known = _OF_ONE[model] = _OfOne(functions, settings, variables)
-    return known.functions
+    known = _UNSHARED.get(model)
+    is_same = known is not None and known.settings == settings
+    if known is None or not is_same or [*map(id, known.variables)] != [*map(id, variables)]:
+        known = _functions(cast(AugmentedSVGP, weakref.proxy(model)), settings, variables)
+        _UNSHARED[model] = known
+    return known
 
 
-def _functions(model: AugmentedSVGP) -> _Functions:
-    M, L = model.q_mu.shape
-    q = Gaussian(tf.TensorSpec([M, L], default_float()), tf.TensorSpec([L, M, M], default_float()))
-    return _Functions(
-        Profile(model, [], from_q=True), Compiled(model).function(_of_u, signature=[q])
-    )
+def _functions(
+    model: AugmentedSVGP, settings: dict[str, str], variables: list[tf.Variable]
+) -> _Functions:
+    profile = Profile(model, [], from_q=True)
+    of_u = Compiled(model).function(_of_u, signature=[profile.q_spec])
+    return _Functions(profile, of_u, settings, variables)
 
 
 def _of_u(model: AugmentedSVGP, variables: Sequence[tf.Variable]) -> Callable[[Gaussian], Gaussian]:

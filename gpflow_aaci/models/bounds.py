@@ -18,8 +18,8 @@ class WithBounds(Augmented):
     """
     ``data`` is X [N, D], Y [N, P] for ``AugmentedSVGP``, and none for ``AugmentedVGP``.
 
-    The bounds and the gap also take a ``tf.data.Dataset`` of such batches that is one pass over the
-    rows. One chunk is in memory at a time, and a bar shows the progress of a long pass
+    The bounds and the gap also take a ``tf.data.Dataset`` of batches (X, Y) that is one pass over
+    the rows. One chunk is in memory at a time, and a bar shows the progress of a long pass
     (``progress=False`` hides it).
     """
 
@@ -27,11 +27,11 @@ class WithBounds(Augmented):
         """
         GPflow's ELBO [], with ``likelihood.variational_expectations``: the standard objective.
 
-        Where GPflow takes E log p(y|f) by Gauss-Hermite quadrature of 20 nodes, here it holds
-        1e-6 at every width of the likelihood against sd(f). The two differ, and GPflow's number
-        may exceed log p(Y), where the noise is narrow or kinked against q(f): by several nats for
-        Student-t or Matérn noise well below sd(f). A likelihood given a ``quadrature`` of other
-        than 20 Gauss-Hermite nodes uses that one here too.
+        GPflow computes E log p(y|f) by Gauss-Hermite quadrature of 20 nodes; here its error is
+        below 1e-6, however narrow the likelihood is beside sd(f). The two numbers differ where the
+        noise is narrow beside q(f) or has a kink: by several nats for Student-t or Matérn noise
+        well below sd(f), and GPflow's may then exceed log p(Y). A likelihood that is given another
+        ``quadrature`` than 20 Gauss-Hermite nodes uses that one here too.
 
         :raises ValueError: for bad data, see :func:`~gpflow_aaci.validation.checked_data`.
         """
@@ -54,12 +54,12 @@ class WithBounds(Augmented):
         r"""
         Σ log ∫ p(y|f) q(f) df · num_data/\|B\| − KL[q(u) ‖ p(u)], []. Not a bound on log p(Y).
 
-        It lies above GPflow's ELBO at every q, and may lie above log p(Y): of one datum it is
-        log p(y) at q = p, and rises from there. What it rewards is a q that predicts each y, so
-        that the variance of f may stand for noise which changes with x; such a q is no longer
-        close to the posterior. Under Gaussian noise it is the objective of Jankowiak, Pleiss and
-        Gardner, *Parametric Gaussian Process Regressors* (ICML 2020, PPGPR at β = 1). ``train`` and
-        ``fit`` climb it with ``objective="predictive"``::
+        It lies above GPflow's ELBO at every q, and may lie above log p(Y): for a single datum it
+        is log p(y) at q = p, and can rise from there. It rewards a q that predicts each y, and the
+        variance of f may model noise that changes with x; such a q is no longer close to the
+        posterior. Under Gaussian noise it is the objective of Jankowiak, Pleiss and Gardner,
+        *Parametric Gaussian Process Regressors* (ICML 2020, PPGPR at β = 1). ``train`` and ``fit``
+        climb it with ``objective="predictive"``::
 
             train(model, (X, Y), objective="predictive")
 

@@ -1,4 +1,4 @@
-"""The posteriors with a cache that a model has handed out, which closed-form steps keep true."""
+"""The caches of the posteriors that a model has returned: steps on q bring them up to date."""
 
 import weakref
 from typing import Any
@@ -8,7 +8,7 @@ from gpflow.posteriors import AbstractPosterior
 
 
 class _HandedOut:
-    """Those of one model that are still in use."""
+    """The posteriors of one model that are still in use."""
 
     def __init__(self) -> None:
         self._posteriors: weakref.WeakSet[AbstractPosterior] = weakref.WeakSet()
@@ -31,7 +31,7 @@ _HANDED_OUT: "weakref.WeakKeyDictionary[Any, _HandedOut]" = weakref.WeakKeyDicti
 
 
 def handed_out(model: Any) -> _HandedOut:
-    """That of ``model``, made at the first call."""
+    """The posteriors that ``model`` has handed out."""
     if model not in _HANDED_OUT:
         _HANDED_OUT[model] = _HandedOut()
     return _HANDED_OUT[model]

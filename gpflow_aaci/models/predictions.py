@@ -22,14 +22,14 @@ class WithPredictions(Augmented):
         """
         GPflow's. ``Xnew`` may also be a frame, or a ``tf.data.Dataset`` of batches X [B, D].
 
-        :raises ValueError: for ``full_cov`` with a dataset, whose batches are looked at by turns.
+        :raises ValueError: for ``full_cov`` with a dataset, whose batches are predicted one by one.
         """
         return self._predicted(super().predict_f, Xnew, full_cov, full_output_cov)
 
     def predict_y(
         self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """GPflow's, of what :meth:`predict_f` takes."""
+        """GPflow's. ``Xnew`` is as in :meth:`predict_f`."""
         return self._predicted(super().predict_y, Xnew, full_cov, full_output_cov)
 
     def predict_log_density(

@@ -53,7 +53,7 @@ class Augmented(gpflow.models.GPModel):
 
     @property
     def own_data(self) -> RegressionData | None:
-        """X [N, D] and Y [N, P] that the model keeps itself, if it does."""
+        """The X [N, D] and Y [N, P] that the model stores itself, or None."""
         return None
 
     @property
@@ -75,7 +75,7 @@ class Augmented(gpflow.models.GPModel):
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
-        """That in whose scope the model was made."""
+        """The strategy in whose scope the model was made."""
         return strategy_of([self.q_mu.unconstrained_variable])
 
     # ---- latent GPs and outputs ----
@@ -97,7 +97,7 @@ class Augmented(gpflow.models.GPModel):
 
     @property
     def in_turn(self) -> bool:
-        """Whether latent GPs are coupled given the auxiliary variables: a step is of one."""
+        """Whether closed-form steps must move one latent GP at a time, as the steps are coupled."""
         return self.num_latent_gps > 1 and (self.likelihood.in_turn or self.mixing is not None)
 
     @property
@@ -114,12 +114,12 @@ class Augmented(gpflow.models.GPModel):
 
     @check_shapes("X: [N, D]")
     def prior(self, X: TensorType) -> Prior:
-        """That of u and of the latent GPs at X; the mean function is of the outputs they make."""
+        """The prior of u and of the latent GPs at X, with mean 0 where they are mixed."""
         mean = self.mean_function(X) if self.mixing is None else tf.zeros_like(X[:, :1])
         return Prior(self.prior_covariance(), *self.cross_covariance(X), mean)
 
     def project(self, X: TensorType) -> Projection:
-        """What q(v) needs in order to speak about f at X [N, D]."""
+        """What maps q(v) to f at X [N, D]."""
         return project(self.prior(X))
 
     def whitening(self) -> tf.Tensor | None:

@@ -47,12 +47,12 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         model = AugmentedSVGP(kernel, gpflow.likelihoods.StudentT(), Z, num_data=N)
         AugmentedNaturalGradient(step_size=1.0).minimize(model, (X, Y))
 
-    Kernels: single-output ones, or ``SharedIndependent``, ``SeparateIndependent`` and
-    ``LinearCoregionalization`` with points that the latent GPs share,
-    ``SharedIndependentInducingVariables`` or ``SeparateIndependentInducingVariables``. The latent
-    GPs that the last kernel mixes, and those of a likelihood that couples them, are stepped in
-    turn. (GPflow's SVGP takes plain points under a multi-output kernel for one q(u) of all outputs
-    jointly, which needs a ``q_mu`` [M P, 1] given; that model is not offered.)
+    The kernel may be a single-output one; or ``SharedIndependent``, ``SeparateIndependent`` or
+    ``LinearCoregionalization`` with plain points, which the latent GPs then share,
+    ``SharedIndependentInducingVariables`` or ``SeparateIndependentInducingVariables``. Latent GPs
+    that ``LinearCoregionalization`` mixes or the likelihood couples are stepped in turn. (In
+    GPflow's SVGP, plain points under a multi-output kernel mean one q(u) for all outputs jointly,
+    with a ``q_mu`` [M P, 1] that must be given; this model does not offer that.)
     """
 
     likelihood: AugmentedLikelihood
@@ -82,7 +82,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
             the likelihood's or the kernel's.
         """
-        # Checked first: who changes the likelihood may have to change the other arguments as well.
+        # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)
         if q_diag:
             raise ValueError(

@@ -22,9 +22,9 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     r"""
     ``gpflow.models.VGP`` that is trained on the augmented bound (AACI App. A.4.1).
 
-    Like VGP it keeps its data, so that its methods take none. Equal to ``AugmentedSVGP`` with
-    Z = X: f is projected through A = L⁻¹K(X, X) with k_ii free of jitter, as in ``predict_f``,
-    which keeps the bound, its natural gradient and the predictions of one model in agreement::
+    Like VGP it stores its data, so that its methods take none. It equals ``AugmentedSVGP`` with
+    Z = X: f is projected through A = L⁻¹K(X, X), and k_ii has no jitter, as in ``predict_f``. So
+    the bound, its natural gradient and the predictions of one model agree::
 
         model = AugmentedVGP((X, Y), kernel, gpflow_aaci.likelihoods.Laplace())
         AugmentedNaturalGradient(step_size=1.0).minimize(model)
@@ -46,7 +46,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
             :class:`AugmentedSVGP`) and bad data.
         """
-        # Checked first: who changes the likelihood may have to change the other arguments as well.
+        # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)
         check_single_output(kernel, "AugmentedVGP")
         X, Y = as_pair(data)
