@@ -39,9 +39,9 @@ VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundre
 
 def predict_f_samples(
     model: AnyModel,
-    samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
+    samples: "arviz.InferenceData",
     full_cov: bool = True,
     seed: int = 0,
     progress: bool = True,
@@ -50,6 +50,7 @@ def predict_f_samples(
     One draw of f(Xnew) for every draw of the posterior, [C, S, N, L].
 
     :param Xnew: [N, D].
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`.
     :param full_cov: joint draws at all of Xnew; independent ones, at less cost, otherwise.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad Xnew, or samples of another kind of model.
@@ -68,20 +69,25 @@ def predict_f_samples(
 
 def predict_y(
     model: AnyModel,
-    samples: "arviz.InferenceData",
     Xnew: TensorType | tf.data.Dataset,
     *,
+    samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> MeanAndVariance:
     """
     Mean and variance of y at Xnew [N, D] under the posterior, both [N, P].
 
     :param Xnew: an array, a frame or a ``tf.data.Dataset`` of batches.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     """
+    if samples is None:
+        return model.predict_y(Xnew)
     if isinstance(Xnew, tf.data.Dataset):
         check_inputs(Xnew)
-        return over_batches("Xnew", lambda X: predict_y(model, samples, X, progress=progress), Xnew)
+        return over_batches(
+            "Xnew", lambda X: predict_y(model, X, samples=samples, progress=progress), Xnew
+        )
     X = checked_inputs(model, Xnew)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
@@ -98,23 +104,26 @@ def predict_y(
 
 def predict_log_density(
     model: AnyModel,
-    samples: "arviz.InferenceData",
     data: RegressionData | tf.data.Dataset,
     *,
+    samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> tf.Tensor:
     """
     log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
 
     :param data: Xnew [N, D], Ynew [N, P]; or a ``tf.data.Dataset`` of such batches.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data.
     """
+    if samples is None:
+        return model.predict_log_density(data)
     if isinstance(data, tf.data.Dataset):
         check_batches(data)
         return over_batches(
             "data",
-            lambda *batch: predict_log_density(model, samples, batch, progress=progress),
+            lambda *batch: predict_log_density(model, batch, samples=samples, progress=progress),
             data,
         )
     X, Y = new_rows(model, data)

@@ -54,7 +54,7 @@ class _Block(NamedTuple):
 
 def predict_y_cdf(
     model: gpflow.models.GPModel,
-    X: TensorType,
+    Xnew: TensorType,
     y: TensorType,
     *,
     samples: "arviz.InferenceData | None" = None,
@@ -67,13 +67,13 @@ def predict_y_cdf(
     uniform. Classes are in the order of their numbers. A pseudo-likelihood is normalised over its
     labels, as for ``predict_y``.
 
-    :param X: [N, D].
+    :param Xnew: [N, D].
     :param y: as training data: [N, P], with whatever other columns Y has.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data; for samples of another kind of model.
     """
-    predicted = _Predicted(model, X, samples, progress)
+    predicted = _Predicted(model, Xnew, samples, progress)
     y = as_default_float(y, "y")
     num_rows, observed = predicted.X.shape[0], predicted.num_observed
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
@@ -86,7 +86,7 @@ def predict_y_cdf(
 
 def predict_y_quantile(
     model: gpflow.models.GPModel,
-    X: TensorType,
+    Xnew: TensorType,
     levels: TensorType,
     *,
     samples: "arviz.InferenceData | None" = None,
@@ -99,19 +99,19 @@ def predict_y_quantile(
     where there are two. Where the trials of a binomial are a column of Y, it is of one trial. From
     many draws this takes some twenty times as long as :func:`predict_y_cdf`, for every level::
 
-        lower, median, upper = predict_y_quantile(model, X, [0.05, 0.5, 0.95])
+        lower, median, upper = predict_y_quantile(model, Xnew, [0.05, 0.5, 0.95])
 
-    :param X: [N, D].
+    :param Xnew: [N, D].
     :param levels: [Q], in (0, 1); or a number, which is Q = 1.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
-    :raises ValueError: for bad X or levels, samples of another kind of model, and a likelihood of
-        which a column of Y says what y is.
+    :raises ValueError: for bad Xnew or levels, samples of another kind of model, and a likelihood
+        like ``Switched``, where a column of Y says what y is.
     """
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
-    predicted = _Predicted(model, X, samples, progress)
+    predicted = _Predicted(model, Xnew, samples, progress)
     levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # in which 1 − 1e-9 may be 1
     outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
     message = "levels must be in (0, 1)."
@@ -123,7 +123,7 @@ def predict_y_quantile(
 
 def predict_y_samples(
     model: gpflow.models.GPModel,
-    X: TensorType,
+    Xnew: TensorType,
     num_samples: int,
     seed: int = 0,
     *,
@@ -134,10 +134,10 @@ def predict_y_samples(
     """
     Draws of y, [S, N, P], each with an f of its own.
 
-    :param X: [N, D].
+    :param Xnew: [N, D].
     :param num_samples: S.
     :param seed: the same seed gives the same draws.
-    :param full_cov: f drawn jointly at all of X; independently, at less cost, otherwise.
+    :param full_cov: f drawn jointly at all of Xnew; independently, at less cost, otherwise.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q: every one
         once before any is used again.
     :param progress: whether a bar shows how many draws have been used.
@@ -147,13 +147,13 @@ def predict_y_samples(
     check_count("num_samples", num_samples, 1)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
-    predicted = _Predicted(model, X, samples, progress, full_cov)
+    predicted = _Predicted(model, Xnew, samples, progress, full_cov)
     return predicted.draw(int(num_samples), seed, full_cov)
 
 
 class _Predicted:
     """
-    The law of y at X: the mean of those at f ~ N(Fmu, Fvar) of every draw, or at that of q.
+    The law of y at Xnew: the mean of those at f ~ N(Fmu, Fvar) of every draw, or at that of q.
 
     Draws come in blocks, each with its values of the likelihood's parameters, [S, N, L].
     """
@@ -161,14 +161,14 @@ class _Predicted:
     def __init__(
         self,
         model: gpflow.models.GPModel,
-        X: TensorType,
+        Xnew: TensorType,
         samples: "arviz.InferenceData | None",
         progress: bool,
         full_cov: bool = False,
     ) -> None:
         """
         :param full_cov: whether variances are of all data jointly, [L, N, N].
-        :raises ValueError: for bad X, a model of another likelihood, other samples.
+        :raises ValueError: for bad Xnew, a model of another likelihood, other samples.
         """
         if not isinstance(model.likelihood, AugmentedLikelihood):
             raise ValueError(
@@ -176,7 +176,7 @@ class _Predicted:
                 f"Found: {type(model.likelihood).__name__}."
             )
         self.likelihood = model.likelihood
-        self.X = checked_inputs(model, X, "X")
+        self.X = checked_inputs(model, Xnew)
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:
