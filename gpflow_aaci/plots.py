@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
 
-from .criticism.calibration import AnyData, binomial_band, coverage, pit, with_trials
+from .criticism.calibration import AnyData, binomial_band, coverage, pit
 from .data import as_data
-from .likelihoods import LogisticSoftmax
 from .models import AugmentedModel, check_model
 from .predictions import predict_y_cdf, predict_y_quantile
 from .predictions.f import checked_inputs
@@ -65,7 +64,7 @@ def plot_fit(
         y is.
     """
     check_model(model)
-    _check_index("output", output, model.num_observed - with_trials(model.likelihood))
+    _check_index("output", output, model.num_observed - model.likelihood.num_given)
     rows: Any = None
     if X is None or data is not None or model.own_data is not None:
         drawn = as_data(model.expected_data, data, unscaled=data is not None).subset(
@@ -213,7 +212,7 @@ def _draw_data(
     """At y; at 0 and 1 where there are two labels; where there are more, at 1 in their colours."""
     y = Y[:, output]
     colour: Any = "black"
-    if with_trials(model.likelihood):
+    if model.likelihood.num_given:
         y = y / Y[:, 1]
     elif labels is not None and len(labels) == 2:
         y = (y > 0.0).astype(float)
@@ -235,9 +234,7 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
     """Where probabilities are drawn, whose; in their order."""
     likelihood = model.likelihood
-    if isinstance(likelihood, LogisticSoftmax):
-        return np.arange(float(likelihood.num_classes))
-    if with_trials(likelihood):
+    if likelihood.num_given:  # those of one trial
         return np.array([0.0, 1.0])
     return None if likelihood.labels is None else np.sort(np.asarray(likelihood.labels, float))
 
@@ -248,9 +245,8 @@ def _probabilities(
     """[number of labels, K]."""
     up_to = []
     for label in labels:
-        Y = np.full((len(X), model.num_observed), label, X.dtype)
-        if with_trials(model.likelihood):
-            Y[:, 1] = 1.0
+        y = np.full((len(X), model.num_observed - model.likelihood.num_given), label, X.dtype)
+        Y = model.likelihood.as_observed(y)
         up_to.append(predict_y_cdf(model, X, Y, progress=False).numpy()[:, output])
     return np.diff(up_to, axis=0, prepend=0.0)
 

@@ -7,8 +7,6 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_arrays, check_batches, check_pair, checked_rows, over_batches
-from ..likelihoods import AugmentedLikelihood, BinaryLikelihood, Binomial, Switched
-from ..likelihoods.classes.binary import signs
 from ..models import AugmentedModel, check_model
 from ..predictions import predict_y_cdf
 
@@ -33,11 +31,11 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
         X, Y = checked_rows(model.expected_data, (X, Y))
         upper = predict_y_cdf(model, X, Y, progress=False).numpy()
-        below, is_least = _next_below(model.likelihood, Y.numpy())
-        if np.array_equal(below, Y):
+        below, is_least = model.likelihood.next_below(Y.numpy())
+        if np.array_equal(below, Y) and not is_least.any():
             return upper
         lower = predict_y_cdf(model, X, below, progress=False).numpy()
-        lower = np.where(is_least[:, : lower.shape[1]], 0.0, lower)
+        lower = np.where(is_least, 0.0, lower)
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
     if data is None:
@@ -47,31 +45,6 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
         return over_batches("data", of_rows, data).numpy()
     check_pair("data", data)
     return of_rows(*data)
-
-
-def _next_below(likelihood: AugmentedLikelihood, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    """The largest y' < y of every y that is discrete, a real one itself; and whether none is."""
-    below, is_least = Y.copy(), np.zeros(Y.shape, bool)
-    if isinstance(likelihood, Switched):
-        for k, part in enumerate(likelihood.likelihoods):
-            own = Y[:, -1] == k
-            below[own, :-1], is_least[own, :-1] = _next_below(part, Y[own, :-1])
-    elif likelihood.labels is not None:
-        if isinstance(likelihood, BinaryLikelihood):
-            Y = signs(tf.constant(Y)).numpy()  # whichever coding
-        labels = np.sort(np.asarray(likelihood.labels, Y.dtype))
-        at = np.searchsorted(labels, Y)
-        below, is_least = labels[np.maximum(at - 1, 0)], at == 0
-    elif likelihood.outcomes() is not None:  # counts, classes
-        counts = slice(0, 1) if with_trials(likelihood) else slice(None)
-        is_least[:, counts] = Y[:, counts] <= 0.0
-        below[:, counts] = np.maximum(Y[:, counts] - 1.0, 0.0)
-    return below, is_least
-
-
-def with_trials(likelihood: AugmentedLikelihood) -> bool:
-    """Whether the second column of Y is of trials."""
-    return isinstance(likelihood, Binomial) and likelihood.total_count is None
 
 
 def coverage(pit_values: AnyNDArray, probabilities: AnyNDArray) -> AnyNDArray:

@@ -19,7 +19,6 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.integrals.quadrature import safe_sqrt
-from ..likelihoods.outputwise import OutputwiseLikelihood
 from ..models import AugmentedModel, check_model
 from ..validation import (
     Check,
@@ -185,9 +184,8 @@ class _Predicted:
             self._blocks = list(blocks) if full_cov else _merged(blocks)
         self.num_draws = sum(block.Fmu.shape[0] for block in self._blocks)
         self.num_outputs = int(self._blocks[0].Fmu.shape[-1])
-        is_outputwise = isinstance(self.likelihood, OutputwiseLikelihood)
         self.num_observed = self.likelihood.num_observed(self.num_outputs)
-        self._num_columns = self.num_outputs if is_outputwise else self.num_observed
+        self._num_columns = self.num_observed - self.likelihood.num_given
 
     def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
         """P(y' ≤ y) at some rows, [Q, N, P], of Y [Q, N, ...]."""
