@@ -21,13 +21,13 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import MultioutputKernel
-from gpflow.utilities import parameter_dict, to_default_float
+from gpflow.utilities import to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
 from ..graphs import compiled
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..progress import progress_bar
-from ..sampling.latents import AnyModel, FullGP, new_rows, project_at
+from ..sampling.latents import AnyModel, FullGP, all_parameters, new_rows, project_at
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
@@ -127,18 +127,9 @@ def predict_log_density(
             data,
         )
     X, Y = new_rows(model, data)
-    log_p = []
+    of_each = model.likelihood.predict_log_density
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
-        for mean, variance in blocks:
-            (block,) = _in_pieces(
-                lambda X, Fmu, Fvar, Y: (model.likelihood.predict_log_density(X, Fmu, Fvar, Y),),
-                X,
-                mean,
-                variance,
-                Y,
-            )
-            log_p.append(block)
-    log_p = tf.concat(log_p, 0)
+        log_p = tf.concat([_in_pieces(of_each, X, *block, Y) for block in blocks], 0)
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
 
 
@@ -155,43 +146,14 @@ def conditionals(
     Variance: [N, broadcast L] or, where ``full_cov``, [L, N, N].
     """
     is_full = isinstance(model, FullGP)
-    name = "f" if is_full else "u"
-    known = parameter_dict(model)
-    draws = {
-        str(key): np.reshape(values.values, [-1, *values.shape[2:]])
-        for key, values in samples["posterior"].items()
-    }
-    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
-    if name not in draws or draws[name].shape[1:] != (M, P):
-        raise ValueError(
-            f'samples must hold "{name}" of {M} values and {P} '
-            f"outputs, from sample_posterior(model). Found: "
-            f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
-        )
-    fixed = _constants(samples, known) if known else {}  # a frozen model has its own for good
-    # Names of parameters have dots; f, u and auxiliary variables have none.
-    shapes = {key: values.shape[1:] for key, values in draws.items() if "." in key}
-    shapes |= {key: np.shape(value) for key, value in fixed.items()}
-    unknown = [key for key in shapes if "." + key not in known]
-    if unknown:
-        raise ValueError(
-            f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
-        )
-    parameters: dict[str, Parameter] = {key: known["." + key] for key in shapes}
-    for key, parameter in parameters.items():
-        if shapes[key] != parameter.shape:
-            raise ValueError(
-                f"samples must hold {key} of the model's shape, {list(parameter.shape)}. "
-                f"Found: {list(shapes[key])}."
-            )
-    moving = {key: parameter for key, parameter in parameters.items() if key not in fixed}
+    known = all_parameters(model)
+    latents, moving, fixed = _checked_draws(model, samples, known)
 
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         chol, A, unexplained, prior_mean = project_at(model, X)
         if is_full:
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
-        chol = tf.broadcast_to(chol, tf.concat([tf.shape(columns)[:-2], tf.shape(chol)[-2:]], 0))
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
         of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
         mean = prior_mean + tf.einsum("lmn,slm->snl", of_latents, white)
@@ -201,16 +163,56 @@ def conditionals(
 
     compiled_conditional = compiled(conditional, reduce_retracing=True)
     at_once = 1 if moving else _DRAWS_AT_ONCE
-    with restored([p.unconstrained_variable for p in parameters.values()]):
+    with restored([known[key].unconstrained_variable for key in (*moving, *fixed)]):
         for key, value in fixed.items():
-            parameters[key].assign(value)
-        with progress_bar(progress, total=len(draws[name]), unit="draw") as bar:
-            for start in range(0, len(draws[name]), at_once):
-                for key, parameter in moving.items():
-                    parameter.assign(draws[key][start])
-                values = draws[name][start : start + at_once]
+            known[key].assign(value)
+        with progress_bar(progress, total=len(latents), unit="draw") as bar:
+            for start in range(0, len(latents), at_once):
+                for key, of_draws in moving.items():
+                    known[key].assign(of_draws[start])
+                values = latents[start : start + at_once]
                 yield compiled_conditional(tf.constant(values, default_float()))
                 bar.update(len(values))
+
+
+def _checked_draws(
+    model: AnyModel, samples: "arviz.InferenceData", known: dict[str, Parameter]
+) -> tuple[AnyNDArray, dict[str, AnyNDArray], dict[str, AnyNDArray]]:
+    """
+    Draws [S, M, P] of f or u, draws [S, ...] of hyperparameters, and those that were not sampled.
+
+    :param known: the parameters of the model by name.
+    :raises ValueError: for samples of another kind of model.
+    """
+    draws = {
+        str(key): np.reshape(values.values, [-1, *values.shape[2:]])
+        for key, values in samples["posterior"].items()
+    }
+    name = "f" if isinstance(model, FullGP) else "u"
+    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
+    if name not in draws or draws[name].shape[1:] != (M, P):
+        raise ValueError(
+            f'samples must hold "{name}" of {M} values and {P} '
+            f"outputs, from sample_posterior(model). Found: "
+            f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
+        )
+    # Names of parameters have dots; f, u and auxiliary variables have none.
+    moving = {key: values for key, values in draws.items() if "." in key}
+    fixed = _constants(samples, known) if known else {}  # a frozen model has its own for good
+    shapes = {key: values.shape[1:] for key, values in moving.items()}
+    shapes |= {key: np.shape(value) for key, value in fixed.items()}
+    unknown = [key for key in shapes if key not in known]
+    if unknown:
+        raise ValueError(
+            f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
+        )
+    for key, shape in shapes.items():
+        if shape != known[key].shape:
+            raise ValueError(
+                f"samples must hold {key} of the model's shape, {list(known[key].shape)}. "
+                f"Found: {list(shape)}."
+            )
+    return draws[name], moving, fixed
 
 
 def _constants(
@@ -222,20 +224,21 @@ def _constants(
     constants = samples["constant_data"].items()
     found = {str(key): value.values for key, value in constants if "." in str(key)}
     for key, value in found.items():  # ArviZ keeps a scalar as [1]
-        if value.shape == (1,) and "." + key in known and len(known["." + key].shape) == 0:
+        if value.shape == (1,) and key in known and len(known[key].shape) == 0:
             found[key] = value[0]
     return found
 
 
 def _in_pieces(
-    function: Callable[..., tuple[tf.Tensor, ...]],
+    function: Callable[..., Any],
     X: tf.Tensor,
     mean: tf.Tensor,
     variance: tf.Tensor,
     *of_data: tf.Tensor,
-) -> list[tf.Tensor]:
+) -> Any:
     """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
     rows = max(1, VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
+    variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
     for start in range(0, mean.shape[1], rows):
         here = slice(start, start + rows)
@@ -246,10 +249,13 @@ def _in_pieces(
             width = values.shape[-1]
             return tf.reshape(tf.broadcast_to(values, [*lead, width]), [-1, width])
 
-        of_model = flat(mean[:, here]), flat(tf.broadcast_to(variance, mean.shape[1:])[here])
-        parts = function(flat(X[here]), *of_model, *(flat(values[here]) for values in of_data))
-        pieces.append([tf.reshape(part, [*lead, *part.shape[1:]]) for part in parts])
-    return [tf.concat(parts, 1) for parts in zip(*pieces, strict=True)]
+        def of_draws(part: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
+            return tf.reshape(part, [*lead, *part.shape[1:]])
+
+        of_rows = (flat(values[here]) for values in (variance, *of_data))
+        parts = function(flat(X[here]), flat(mean[:, here]), *of_rows)
+        pieces.append(tf.nest.map_structure(of_draws, parts))
+    return tf.nest.map_structure(lambda *parts: tf.concat(parts, 1), *pieces)
 
 
 def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
