@@ -36,7 +36,6 @@ from .models import AugmentedModel, check_model
 from .plots import inducing_inputs, limits, plot_fit
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -85,7 +84,8 @@ class StepSizeToTensorBoard(ScalarToTensorBoard):
         :param step_size: a number, a ``tf.Variable`` [] or a callable without arguments.
         :raises ValueError: for anything else.
         """
-        is_scalar = tf.is_tensor(step_size) and step_size.shape.rank == 0
+        shape = getattr(step_size, "shape", None)
+        is_scalar = tf.is_tensor(step_size) and shape.rank == 0
         if not (_is_thunk(step_size) or isinstance(step_size, Real) or is_scalar):
             raise ValueError(
                 "step_size must be one number, a scalar tf.Variable or a callable without "
@@ -181,7 +181,7 @@ class FitToTensorBoard(ImageToTensorBoard):
             subplots_kw={"ncols": P} if D == 1 else bars,
         )
 
-    def _plot_1d(self, figure: "Figure", axes: "Axes | AnyNDArray") -> None:
+    def _plot_1d(self, figure: "Figure", axes: Any) -> None:
         for output, panel in enumerate(np.ravel(axes)):
             plot_fit(self.model, self.data, ax=panel, output=output)
             if isinstance(axes, np.ndarray):

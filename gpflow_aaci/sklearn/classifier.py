@@ -6,7 +6,6 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
-from gpflow.kernels import Kernel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
@@ -55,27 +54,6 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
     classes_: AnyNDArray
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "squared-exponential",
-        num_inducing: int = 100,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        """
-        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
-            "matern52"; or a GPflow kernel.
-        :param num_inducing: M; all distinct rows of X, where they are no more.
-        :param random_state: of inducing points and subsets of rows: an integer, a
-            ``RandomState``, or None for another draw at every fit.
-        :param progress: whether a bar shows the fit.
-        """
-        self.kernel = kernel
-        self.num_inducing = num_inducing
-        self.random_state = random_state
-        self.progress = progress
-
     def fit(self, X: Any, y: Any) -> "AugmentedGPClassifier":
         """
         :param X: [N, D].
@@ -90,7 +68,7 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
             raise ValueError(f"y must have more than one class. Found: {classes.tolist()}.")
         likelihood = Logistic() if K == 2 else LogisticSoftmax(K)
         mean_function = None if K == 2 else gpflow.functions.Constant(-np.log(K))
-        self._fit(X, labels[:, None].astype(default_float()), likelihood, _UNIT, mean_function)
+        self._fit(X, labels, likelihood, _UNIT, mean_function)
         self.classes_ = classes
         return self
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -87,12 +88,11 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
             ``RandomState``, or None for another draw at every fit.
         :param progress: whether a bar shows the fit.
         """
+        super().__init__(
+            kernel=kernel, num_inducing=num_inducing, random_state=random_state, progress=progress
+        )
         self.likelihood = likelihood
-        self.kernel = kernel
-        self.num_inducing = num_inducing
         self.normalize_y = normalize_y
-        self.random_state = random_state
-        self.progress = progress
 
     def fit(self, X: Any, y: Any) -> "AugmentedGPRegressor":
         """
@@ -110,7 +110,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
             center, scale = 0.0, 1.0
         if not isinstance(likelihood, Likelihood):
             likelihood = likelihood(scale=_NOISE * unit)
-        self._fit(X, y[:, None].astype(default_float()), likelihood, unit)
+        self._fit(X, y, likelihood, unit)
         self.y_center_, self.y_scale_ = center, scale
         return self
 
@@ -139,11 +139,10 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :raises ValueError: for bad X or levels.
         """
 
-        def quantiles(rows: AnyNDArray) -> tuple[TensorType]:
-            of_levels = predict_y_quantile(self.model_, rows, levels, progress=False)
-            return (of_levels.numpy()[..., 0].T,)
+        def quantiles(rows: AnyNDArray) -> tf.Tensor:
+            return tf.transpose(predict_y_quantile(self.model_, rows, levels)[..., 0])
 
-        (found,) = in_batches(quantiles, self._inputs(X))
+        found = in_batches(quantiles, self._inputs(X))
         found = self.y_center_ + self.y_scale_ * found
         return found if np.ndim(levels) else found[:, 0]
 
@@ -156,7 +155,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         """
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         X = self._inputs(X)
-        draws = predict_y_samples(self.model_, X, n_samples, seed, full_cov=True, progress=False)
+        draws = predict_y_samples(self.model_, X, n_samples, seed, full_cov=True)
         return self.y_center_ + self.y_scale_ * draws.numpy()[..., 0].T
 
 
