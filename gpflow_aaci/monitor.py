@@ -84,8 +84,7 @@ class StepSizeToTensorBoard(ScalarToTensorBoard):
         :param step_size: a number, a ``tf.Variable`` [] or a callable without arguments.
         :raises ValueError: for anything else.
         """
-        shape = getattr(step_size, "shape", None)
-        is_scalar = tf.is_tensor(step_size) and shape.rank == 0
+        is_scalar = tf.is_tensor(step_size) and getattr(step_size, "shape", None) == []
         if not (_is_thunk(step_size) or isinstance(step_size, Real) or is_scalar):
             raise ValueError(
                 "step_size must be one number, a scalar tf.Variable or a callable without "

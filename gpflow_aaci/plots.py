@@ -4,6 +4,7 @@ Figures of what a model says of y, in Matplotlib.
 Given axes they draw there and leave the state of ``pyplot`` alone.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ def plot_fit(
     x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
     labels = _labels(model)
     if labels is None:
-        y = predict_y_quantile(model, x, np.sort(levels), progress=False).numpy()[..., output]
+        y = predict_y_quantile(model, x, np.sort(levels)).numpy()[..., output]
     else:
         y = _probabilities(model, x, labels, output)
 
@@ -86,7 +87,8 @@ def plot_fit(
     is_own = ax is None
     ax = ax or _new_axes(1)[0]
     if labels is None:
-        _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), _is_discrete(model))
+        is_discrete = model.likelihood.outcomes() is not None
+        _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), is_discrete)
     else:
         _draw_probabilities(ax, x[:, input_dim], y, labels, y_name)
     if rows:
@@ -132,7 +134,7 @@ def plot_calibration(
     histogram, curve = _new_axes(2) if axes is None else axes
 
     low, high = binomial_band(len(values), 1.0 / num_bins) * num_bins
-    band: dict[str, Any] = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 0}
+    band: Any = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 0}
     band["label"] = "95 % of right models"
     histogram.axhspan(low, high, **band)
     histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--", zorder=3)
@@ -165,9 +167,9 @@ def _draw_quantiles(
     step: Any = "mid" if is_discrete else None
     for k in range(len(levels) // 2):
         low, high = levels[k], levels[-1 - k]
-        is_central = np.isclose(low + high, 1.0)
-        name = f"central {100 * (high - low):.3g} %"
-        name = name if is_central else f"{100 * low:.3g} % to {100 * high:.3g} %"
+        name = f"{100 * low:.3g} % to {100 * high:.3g} %"
+        if np.isclose(low + high, 1.0):
+            name = f"central {100 * (high - low):.3g} %"
         ax.fill_between(
             x,
             y[k],
@@ -195,8 +197,8 @@ def _draw_probabilities(
     ax: "Axes", x: AnyNDArray, p: AnyNDArray, labels: AnyNDArray, name: str
 ) -> None:
     """p [number of labels, K]; of two the upper's."""
-    for k in range(len(labels)) if len(labels) > 2 else [1]:
-        colour = COLOURS[k % len(COLOURS)] if len(labels) > 2 else COLOURS[0]
+    shown = range(len(labels)) if len(labels) > 2 else [1]
+    for k, colour in zip(shown, itertools.cycle(COLOURS), strict=False):
         ax.plot(x, p[k], lw=2.0, color=colour, label=f"P({name} = {labels[k]:g})")
     ax.set_ylim(-0.06, 1.06)
 
@@ -233,10 +235,10 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
     """Where probabilities are drawn, whose; in their order."""
-    likelihood = model.likelihood
-    if likelihood.num_given:  # those of one trial
-        return np.array([0.0, 1.0])
-    return None if likelihood.labels is None else np.sort(np.asarray(likelihood.labels, float))
+    labels = model.likelihood.labels
+    if model.likelihood.num_given:  # those of one trial
+        labels = (0.0, 1.0)
+    return None if labels is None else np.sort(np.asarray(labels, float))
 
 
 def _probabilities(
@@ -247,7 +249,7 @@ def _probabilities(
     for label in labels:
         y = np.full((len(X), model.num_observed - model.likelihood.num_given), label, X.dtype)
         Y = model.likelihood.as_observed(y)
-        up_to.append(predict_y_cdf(model, X, Y, progress=False).numpy()[:, output])
+        up_to.append(predict_y_cdf(model, X, Y).numpy()[:, output])
     return np.diff(up_to, axis=0, prepend=0.0)
 
 
@@ -271,10 +273,6 @@ def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str
 def _check_index(name: str, index: int, size: int) -> None:
     if not isinstance(index, int | np.integer) or not 0 <= index < size:
         raise ValueError(f"{name} must be an integer from 0 to {size - 1}. Found: {index!r}.")
-
-
-def _is_discrete(model: AugmentedModel) -> bool:
-    return model.likelihood.outcomes() is not None
 
 
 def _new_axes(number: int) -> "list[Axes]":

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
-from ..data import as_arrays, check_batches, check_pair, checked_rows, over_batches
+from ..data import as_data
 from ..models import AugmentedModel, check_model
 from ..predictions import predict_y_cdf
 
@@ -29,22 +29,15 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        X, Y = checked_rows(model.expected_data, (X, Y))
-        upper = predict_y_cdf(model, X, Y, progress=False).numpy()
+        upper = predict_y_cdf(model, X, Y).numpy()
         below, is_least = model.likelihood.next_below(Y.numpy())
         if np.array_equal(below, Y) and not is_least.any():
             return upper
-        lower = predict_y_cdf(model, X, below, progress=False).numpy()
-        lower = np.where(is_least, 0.0, lower)
+        lower = np.where(is_least, 0.0, predict_y_cdf(model, X, below))
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
-    if data is None:
-        return of_rows(*as_arrays(model.expected_data).rows)
-    if isinstance(data, tf.data.Dataset):
-        check_batches(data)
-        return over_batches("data", of_rows, data).numpy()
-    check_pair("data", data)
-    return of_rows(*data)
+    rows = as_data(model.expected_data, data, unscaled=data is not None)
+    return rows.map(of_rows).numpy()
 
 
 def coverage(pit_values: AnyNDArray, probabilities: AnyNDArray) -> AnyNDArray:

@@ -21,13 +21,13 @@ from ..algebra.projection import Prior, Projection, project
 from ..data import as_arrays, check_pair
 from ..data import checked_rows as data_rows
 from ..likelihoods import AugmentedLikelihood
-from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
+from ..models import AugmentedModel
 from ..models.shared import k_diag, with_jitter
 from ..validation import as_observed, as_pair, checked_data, num_observed_columns
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
-SparseModel: TypeAlias = AugmentedSVGP | gpflow.models.SVGP
-AnyModel: TypeAlias = AugmentedModel | FullGP | SparseModel
+SparseModel: TypeAlias = gpflow.models.SVGP
+AnyModel: TypeAlias = FullGP | SparseModel
 Rows = tuple[tf.Tensor, tf.Tensor]
 
 
@@ -36,7 +36,7 @@ def check_sampled_model(model: AnyModel) -> None:
     :raises ValueError: for another model, and kernels that mix the latent GPs or, of GPflow's own
         models, are not of independent ones.
     """
-    if not isinstance(model, FullGP | gpflow.models.SVGP):
+    if not isinstance(model, AnyModel):
         raise ValueError(
             "model must be an AugmentedVGP, an AugmentedSVGP or GPflow's VGP, GPMC or SVGP. "
             f"Found: {type(model).__name__}."
@@ -61,12 +61,10 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
             "data must be given for models with inducing variables and not for those that keep "
             f"their own. Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
         )
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         X, Y = as_arrays(model.expected_data, data).rows
-    elif data is None:
-        X, Y = new_rows(model, model.data)
     else:
-        X, Y = new_rows(model, data)
+        X, Y = new_rows(model, model.data if data is None else data)
     num_data = getattr(model, "num_data", None)
     if data is not None and num_data is not None and int(num_data) != len(X):
         raise ValueError(f"data must be all num_data = {num_data} rows. Found: {len(X)} rows.")
@@ -75,7 +73,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
     """Rows X [N, D], Y [N, P] for that model, checked."""
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         return data_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
@@ -87,7 +85,7 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     """How f at X depends on u or, where the model keeps its data, on f at the data."""
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         return model.project(X)
     if isinstance(model, FullGP):
         K_ZX = model.kernel(tf.convert_to_tensor(model.data[0]), X)
@@ -104,7 +102,7 @@ def prior_covariance(model: AnyModel) -> tf.Tensor:
 
     GPflow's jitter is included.
     """
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         return model.prior_covariance()
     if isinstance(model, FullGP):
         return with_jitter(model.kernel, tf.convert_to_tensor(model.data[0]))
