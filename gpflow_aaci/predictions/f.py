@@ -11,7 +11,7 @@ Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gpflow
 import numpy as np
@@ -32,6 +32,8 @@ from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
     import arviz
+
+Draws: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
 
 _DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
 VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
@@ -139,7 +141,7 @@ def conditionals(
     X: tf.Tensor,
     full_cov: bool,
     progress: bool,
-) -> Generator[tuple[tf.Tensor, tf.Tensor], None, None]:
+) -> Draws:
     """
     Mean [S, N, L] of f(X) given draws of f or u, some at a time, and its variance.
 
@@ -302,11 +304,11 @@ def _input_dim(model: gpflow.models.GPModel) -> int | None:
 
 
 @contextmanager
-def restored(variables: list[tf.Variable]) -> Iterator[list[tf.Variable]]:
-    """They have their values again afterwards."""
+def restored(variables: list[tf.Variable]) -> Iterator[None]:
+    """The variables have their values again afterwards."""
     before = [variable.numpy() for variable in variables]
     try:
-        yield variables
+        yield
     finally:
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)

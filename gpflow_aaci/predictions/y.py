@@ -7,7 +7,8 @@ posterior, over which probabilities are averaged.
 Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.integrals.quadrature import safe_sqrt
-from ..models import AugmentedModel, check_model
+from ..models import check_model
 from ..validation import (
     Check,
     as_default_float,
@@ -28,7 +29,7 @@ from ..validation import (
     require,
     some,
 )
-from .f import VALUES_AT_ONCE, checked_inputs, coloured, conditionals, restored
+from .f import VALUES_AT_ONCE, Draws, checked_inputs, coloured, conditionals, restored
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
@@ -176,12 +177,14 @@ class _Predicted:
             )
         self.likelihood = model.likelihood
         self.X = checked_inputs(model, Xnew)
+        self._moving: list[tf.Variable] = []  # what blocks have values of
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:
             check_model(model)
-            blocks = self._of_draws(model, samples, full_cov, progress)
-            self._blocks = list(blocks) if full_cov else _merged(blocks)
+            self._moving = [each.unconstrained_variable for each in model.likelihood.parameters]
+            draws = conditionals(model, samples, self.X, full_cov, progress)
+            self._blocks = self._of_draws(draws, full_cov)
         self.num_draws = sum(block.Fmu.shape[0] for block in self._blocks)
         self.num_outputs = int(self._blocks[0].Fmu.shape[-1])
         self.num_observed = self.likelihood.num_observed(self.num_outputs)
@@ -190,10 +193,8 @@ class _Predicted:
     def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
         """P(y' ≤ y) at some rows, [Q, N, P], of Y [Q, N, ...]."""
         total: Any = 0.0
-        with restored(self._moving()) as variables:
-            for values, Fmu, Fvar in self._blocks:
-                for variable, value in zip(variables, values, strict=True):
-                    variable.assign(value)
+        with closing(self._by_turns()) as blocks:
+            for _, Fmu, Fvar in blocks:
                 Fmu, Fvar = Fmu[:, rows], Fvar[:, rows]
                 shape = tf.concat([tf.shape(Y)[:1], tf.shape(Fmu)], 0)  # [Q, S, N, L]
                 Fmu, Fvar = tf.broadcast_to(Fmu, shape), tf.broadcast_to(Fvar, shape)
@@ -202,7 +203,7 @@ class _Predicted:
         return total / self.num_draws
 
     def quantile(self, rows: slice, levels: tf.Tensor) -> tf.Tensor:
-        """Where that is levels [Q, 1, 1]: [Q, N, P]."""
+        """The y at some rows with P(y' ≤ y) = levels [Q, 1, 1], [Q, N, P]."""
         likelihood = self.likelihood
         columns = slice(self._num_columns)
         Fmu = tf.concat([block.Fmu[:, rows, columns] for block in self._blocks], 0)
@@ -224,17 +225,15 @@ class _Predicted:
         return likelihood.in_support(z)
 
     def draw(self, num_samples: int, seed: int, full_cov: bool) -> tf.Tensor:
-        """Of y, [num_samples, N, P]."""
+        """Draws of y, [num_samples, N, P]."""
         order = np.random.default_rng(seed).permutation(self.num_draws)
         chosen = np.sort(np.resize(order, num_samples))
         seeds = tfp.random.split_seed(tf.constant([seed, 2]), n=2 * len(self._blocks))
         parts, first = [], 0
-        with restored(self._moving()) as variables:
-            for k, (values, Fmu, Fvar) in enumerate(self._blocks):
+        with closing(self._by_turns()) as blocks:
+            for k, (_, Fmu, Fvar) in enumerate(blocks):
                 here = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
                 first += Fmu.shape[0]
-                for variable, value in zip(variables, values, strict=True):
-                    variable.assign(value)
                 mean = tf.gather(Fmu, here)
                 noise = tf.random.stateless_normal(tf.shape(mean), seeds[2 * k], dtype=mean.dtype)
                 f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, here), full_cov)
@@ -251,24 +250,27 @@ class _Predicted:
         starts = range(0, max(1, len(self.X)), step)
         return tf.concat([function(slice(start, start + step)) for start in starts], -2)
 
-    def _moving(self) -> list[tf.Variable]:
-        """What blocks have values of."""
-        return self._parameters() if self._blocks[0].values else []
+    def _by_turns(self) -> Generator[_Block, None, None]:
+        """The blocks, while the likelihood has the parameters of each."""
+        with restored(self._moving):
+            for block in self._blocks:
+                for variable, value in zip(self._moving, block.values, strict=True):
+                    variable.assign(value)
+                yield block
 
-    def _parameters(self) -> list[tf.Variable]:
-        return [parameter.unconstrained_variable for parameter in self.likelihood.parameters]
-
-    def _of_draws(
-        self,
-        model: AugmentedModel,
-        samples: "arviz.InferenceData",
-        full_cov: bool,
-        progress: bool,
-    ) -> Iterator[_Block]:
-        with closing(conditionals(model, samples, self.X, full_cov, progress)) as blocks:
-            for Fmu, Fvar in blocks:
-                values = [variable.numpy() for variable in self._parameters()]
-                yield _Block(values, Fmu, Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape))
+    def _of_draws(self, draws: Draws, full_cov: bool) -> list[_Block]:
+        """Means and variances by block; neighbours of the same parameters are one, unless joint."""
+        blocks = []
+        with closing(draws):
+            for Fmu, Fvar in draws:
+                values = [variable.numpy() for variable in self._moving]
+                Fvar = Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape)
+                blocks.append(_Block(values, Fmu, Fvar))
+        if full_cov:
+            return blocks
+        alike = itertools.groupby(blocks, lambda block: [v.tobytes() for v in block.values])
+        groups = [zip(*group, strict=True) for _, group in alike]
+        return [_Block(v[0], tf.concat(m, 0), tf.concat(s, 0)) for v, m, s in groups]
 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
@@ -281,22 +283,3 @@ def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_B
         return [_Block([], Fmu, Fvar)]
     pairs = zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
     return [_Block([], *pair) for pair in pairs]
-
-
-def _merged(blocks: Iterable[_Block]) -> list[_Block]:
-    """Neighbours of the same parameters as one."""
-    groups: list[list[_Block]] = []
-    for block in blocks:
-        alike = groups and all(map(np.array_equal, groups[-1][0].values, block.values))
-        if alike:
-            groups[-1].append(block)
-        else:
-            groups.append([block])
-    return [
-        _Block(
-            group[0].values,
-            tf.concat([block.Fmu for block in group], 0),
-            tf.concat([block.Fvar for block in group], 0),
-        )
-        for group in groups
-    ]
