@@ -1,8 +1,8 @@
 """
-TensorBoard tasks for ``gpflow.monitor``, to be mixed with GPflow's own.
+TensorBoard tasks for ``gpflow.monitor``, which can be mixed with GPflow's own.
 
 ``data`` is (X [N, D], Y [N, P]) for ``AugmentedSVGP`` and None for ``AugmentedVGP``, which keeps
-its own. What a task needs is checked and compiled once, when it is built::
+its own. Arguments are checked when a task is built, and what it computes is compiled once::
 
     tasks = standard_tasks("logs/run", model, data, test_data, period=10)
     monitor = gpflow.monitor.Monitor(tasks)
@@ -50,7 +50,7 @@ __all__ = [
 
 class BoundsToTensorBoard(ToTensorBoard):
     """
-    Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, the second minus the first.
+    Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, which is standard − augmented.
 
     For a part of the ``num_data`` rows all three are scaled to all rows, as ``elbo`` is.
     """
@@ -150,11 +150,11 @@ class HeldOutToTensorBoard(ScalarToTensorBoard):
 
 class FitToTensorBoard(ImageToTensorBoard):
     """
-    Image ``fit``, of models with one or two input dimensions, a panel for every output.
+    Image ``fit`` of a model with one or two input dimensions: a panel for every output.
 
-    One: :func:`~gpflow_aaci.plots.plot_fit`. Two: contours of the mean of y (of f, where the
-    likelihood defines no mean of y), the data in the same colours, and inducing inputs as crosses.
-    Only runs eagerly.
+    With one it is :func:`~gpflow_aaci.plots.plot_fit`. With two it has contours of the mean of y
+    (or of f, where the likelihood defines no mean of y), the data in the same colours, and inducing
+    inputs as crosses. The task only runs eagerly.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class FitToTensorBoard(ImageToTensorBoard):
                 panel.set_title(f"output {output + 1}")
 
     def _plot_2d(self, figure: "Figure", axes: AnyNDArray) -> None:
-        from matplotlib.ticker import MaxNLocator  # here, as GPflow: only who draws needs it
+        from matplotlib.ticker import MaxNLocator  # here, as in GPflow: only those who draw need it
 
         X, Y = (value.numpy() for value in as_arrays(self.model.expected_data, self.data).rows)
         grids = np.meshgrid(*(np.linspace(*limits(x), 50, dtype=x.dtype) for x in X.T))
@@ -226,14 +226,15 @@ def standard_tasks(
     period: int = 1,
 ) -> MonitorTaskGroup:
     """
-    Hyperparameters (GPflow's ``ModelToTensorBoard``), bounds, auxiliary variables and fit.
+    Tasks for hyperparameters (GPflow's ``ModelToTensorBoard``), bounds, auxiliary variables, fit.
 
-    Held-out NLL and step size too where they are given; the image only where D is 1 or 2. Every
-    run passes over all of ``data``: raise ``period``, or give a part of them.
+    Held-out NLL and step size are added if ``test_data`` and ``step_size`` are given; the image of
+    the fit is there only where D is 1 or 2. Every run passes over all of ``data``: raise
+    ``period``, or give a part of them.
 
     :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
     :param test_data: X [N*, D], Y [N*, P].
-    :param step_size: as of :class:`StepSizeToTensorBoard`.
+    :param step_size: as for :class:`StepSizeToTensorBoard`.
     :param period: run at every ``period``-th step.
     :raises ValueError: for bad arguments.
     """

@@ -1,4 +1,4 @@
-"""Where in its predictive distribution every y falls: uniform, if the model is right."""
+"""Where in its predictive distribution every y falls: uniformly, if the model is right."""
 
 from typing import TypeAlias
 
@@ -17,12 +17,13 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     """
     The probability integral transform P(y' ≤ y) of every y, [N, columns of y].
 
-    Where y is discrete, uniform between P(y' < y) and P(y' ≤ y), so that it is uniform for a model
-    that is right (randomised PIT: Czado, Gneiting and Held 2009, Biometrics 65, Sec. 2.1).
+    If the model is right, these values are uniform on [0, 1]. Where y is discrete, a value is drawn
+    uniformly between P(y' < y) and P(y' ≤ y), so that this holds, too (randomised PIT: Czado,
+    Gneiting and Held 2009, Biometrics 65, Sec. 2.1).
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
         ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
-    :param seed: of what is random where y is discrete.
+    :param seed: of the draws for a discrete y.
     :raises ValueError: for bad data.
     """
     check_model(model)
@@ -41,13 +42,17 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
 
 
 def coverage(pit_values: AnyNDArray, probabilities: AnyNDArray) -> AnyNDArray:
-    """The share of y in their central intervals of these probabilities, of the shape of those."""
+    """The share of y within their central intervals, for each of the given probabilities."""
     distance = np.sort(2.0 * np.abs(np.ravel(pit_values) - 0.5))
     return np.searchsorted(distance, probabilities, side="right") / len(distance)
 
 
 def binomial_band(num_data: int, probability: float | AnyNDArray) -> AnyNDArray:
-    """Between which the share of ``num_data`` that have a probability falls in 95 % of samples."""
+    """
+    The central 95 % interval [2, ...] of a binomial share.
+
+    That is the share of ``num_data`` independent events that happen, each with the probability.
+    """
     import scipy.stats  # here, as it is slow to import
 
     tails = np.array([0.025, 0.975]).reshape([2] + [1] * np.ndim(probability))

@@ -1,10 +1,10 @@
 """
 f and y at new inputs, from the draws of :func:`~gpflow_aaci.sample_posterior`.
 
-f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
-with its own hyperparameters and inducing points where they were sampled, and those of that time
-where they were not, whatever the model's are by now. Joint draws for ``AugmentedSVGP`` have the
-full covariance given u.
+Given f at the data (or u), f(Xnew) is Gaussian and does not depend on y; predictions average over
+the draws. Hyperparameters and inducing points that were sampled are taken from each draw. The
+others have the values that they had while sampling, even if the model has others by now. Joint
+draws for ``AugmentedSVGP`` have the full covariance given u.
 
 Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 """
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 Draws: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
 
-_DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
-VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
+_DRAWS_AT_ONCE = 100  # the conditionals of so many draws, at all of Xnew, are in memory
+VALUES_AT_ONCE = 20_000  # quadrature is over so many values of f, with hundreds of nodes for each
 
 
 def predict_f_samples(
@@ -53,7 +53,7 @@ def predict_f_samples(
 
     :param Xnew: [N, D].
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`.
-    :param full_cov: joint draws at all of Xnew; independent ones, at less cost, otherwise.
+    :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad Xnew, or samples of another kind of model.
     """
@@ -143,9 +143,9 @@ def conditionals(
     progress: bool,
 ) -> Draws:
     """
-    Mean [S, N, L] of f(X) given draws of f or u, some at a time, and its variance.
+    Mean and variance of f(X) given draws of f or u, for some draws at a time.
 
-    Variance: [N, broadcast L] or, where ``full_cov``, [L, N, N].
+    The mean is [S, N, L]; the variance is [N, broadcast L] or, where ``full_cov``, [L, N, N].
     """
     is_full = isinstance(model, FullGP)
     known = all_parameters(model)
@@ -200,7 +200,7 @@ def _checked_draws(
         )
     # Names of parameters have dots; f, u and auxiliary variables have none.
     moving = {key: values for key, values in draws.items() if "." in key}
-    fixed = _constants(samples, known) if known else {}  # a frozen model has its own for good
+    fixed = _constants(samples, known) if known else {}  # a frozen model has no parameters
     shapes = {key: values.shape[1:] for key, values in moving.items()}
     shapes |= {key: np.shape(value) for key, value in fixed.items()}
     unknown = [key for key in shapes if key not in known]
@@ -220,7 +220,7 @@ def _checked_draws(
 def _constants(
     samples: "arviz.InferenceData", known: dict[str, Parameter]
 ) -> dict[str, AnyNDArray]:
-    """The hyperparameters that were not sampled, whose names have dots."""
+    """The values of the hyperparameters that were not sampled; their names have dots."""
     if "constant_data" not in samples.groups():
         return {}
     constants = samples["constant_data"].items()
@@ -246,7 +246,7 @@ def _in_pieces(
         here = slice(start, start + rows)
         lead = mean[:, here].shape[:2]
 
-        # A long list of data: some of GPflow's likelihoods know no batches.
+        # Draws are laid end to end as rows, as some of GPflow's likelihoods take no batches.
         def flat(values: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
             width = values.shape[-1]
             return tf.reshape(tf.broadcast_to(values, [*lead, width]), [-1, width])
@@ -268,7 +268,7 @@ def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
 
 
 def coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """Independent normal [S, N, L] with that variance."""
+    """Standard normal ``noise`` [S, N, L], scaled to have the given variance or covariance."""
     if not full_cov:
         return safe_sqrt(variance) * noise
     jitter = tf.cast(default_jitter(), variance.dtype)
@@ -280,22 +280,22 @@ def coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor
 
 def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "Xnew") -> tf.Tensor:
     """
-    [N, D] of the model's float, or a clear error.
+    Inputs [N, D] as a tensor of the float type that the model computes in.
 
-    :raises ValueError: for a shape that is not that of the model's inputs, and values that are not
-        finite.
+    :raises ValueError: for another number of columns than the model's inputs have, and values that
+        are not finite.
     """
     X = as_default_float(Xnew, name)
     input_dim = _input_dim(model)
     if X.shape.rank != 2 or input_dim not in (None, X.shape[-1]):
         raise ValueError(f"{name} must be [N, {input_dim}]. Found: shape {list(X.shape)}.")
     with tf.control_dependencies([require([check_finite(name, X)])]):
-        q_mu = getattr(model, "q_mu", X)  # float32 in a model that is frozen so
+        q_mu = getattr(model, "q_mu", X)  # float32 if the model is frozen as float32
         return tf.cast(tf.identity(X), q_mu.dtype)
 
 
 def _input_dim(model: gpflow.models.GPModel) -> int | None:
-    """Columns of X, where a model of ours or of GPflow tells."""
+    """The number of columns of X, or None where the model does not tell."""
     if hasattr(model, "input_dim"):
         return model.input_dim
     Z = getattr(getattr(model, "inducing_variable", None), "Z", None)

@@ -1,8 +1,8 @@
 """
 Probabilities, quantiles and draws of y at new inputs.
 
-Of any GPflow model that has a likelihood of this package, from its q; or from draws of its
-posterior, over which probabilities are averaged.
+They are for any GPflow model with a likelihood of this package, and come from its q. They may come
+from draws of the posterior instead, over which probabilities are averaged.
 
 Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 """
@@ -45,11 +45,11 @@ class MixtureModel(Protocol):
 
 
 class _Block(NamedTuple):
-    """Draws with the same parameters of the likelihood."""
+    """Draws that share the parameters of the likelihood."""
 
-    values: list[AnyNDArray]  # of these, unconstrained
+    values: list[AnyNDArray]  # the unconstrained values of these parameters
     Fmu: tf.Tensor  # [S, N, L]
-    Fvar: tf.Tensor  # [S, N, L]; or [L, N, N] of all data jointly
+    Fvar: tf.Tensor  # [S, N, L]; or [L, N, N] jointly over all data
 
 
 def predict_y_cdf(
@@ -63,9 +63,9 @@ def predict_y_cdf(
     """
     P(y' ≤ y) at every new datum, [N, P].
 
-    Of continuous y it is what ``scipy.stats`` calls the cdf, so that a calibrated model makes it
-    uniform. Classes are in the order of their numbers. A pseudo-likelihood is normalised over its
-    labels, as for ``predict_y``.
+    For a continuous y this is the cdf of the predictive distribution, which is uniform over new
+    data if the model is calibrated. Classes are in the order of their numbers. A pseudo-likelihood
+    is normalised over its labels, as for ``predict_y``.
 
     :param Xnew: [N, D].
     :param y: as training data: [N, P], with whatever other columns Y has.
@@ -93,16 +93,17 @@ def predict_y_quantile(
     progress: bool = True,
 ) -> tf.Tensor:
     """
-    The y of P(y' ≤ y) = level at every new datum, [Q, N, P].
+    The y with P(y' ≤ y) = level at every new datum, [Q, N, P].
 
-    Of a discrete y the smallest with P(y' ≤ y) ≥ level: a count, a class by its number, 0 or 1
-    where there are two. Where the trials of a binomial are a column of Y, it is of one trial. From
-    many draws this takes some twenty times as long as :func:`predict_y_cdf`, for every level::
+    Where y is discrete, it is the smallest y with P(y' ≤ y) ≥ level: a count, the number of a
+    class, or 0 or 1 if there are two classes. Where the trials of a binomial are a column of Y, it
+    is for one trial. With many draws this takes some twenty times as long as :func:`predict_y_cdf`,
+    for every level::
 
         lower, median, upper = predict_y_quantile(model, Xnew, [0.05, 0.5, 0.95])
 
     :param Xnew: [N, D].
-    :param levels: [Q], in (0, 1); or a number, which is Q = 1.
+    :param levels: [Q], in (0, 1); or a number, which stands for Q = 1.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad Xnew or levels, samples of another kind of model, and a likelihood
@@ -137,9 +138,9 @@ def predict_y_samples(
     :param Xnew: [N, D].
     :param num_samples: S.
     :param seed: the same seed gives the same draws.
-    :param full_cov: f drawn jointly at all of Xnew; independently, at less cost, otherwise.
-    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q: every one
-        once before any is used again.
+    :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q. Every one is
+        used once before any is used again.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad arguments, as for :func:`predict_y_quantile`.
     :raises NotImplementedError: where the likelihood states no ``draw_y``.
@@ -153,9 +154,11 @@ def predict_y_samples(
 
 class _Predicted:
     """
-    The law of y at Xnew: the mean of those at f ~ N(Fmu, Fvar) of every draw, or at that of q.
+    The predictive distribution of y at Xnew.
 
-    Draws come in blocks, each with its values of the likelihood's parameters, [S, N, L].
+    It is the average, over draws of the posterior, of ∫ p(y|f) N(f | Fmu, Fvar) df. A Gaussian q
+    counts as one draw. Draws come in blocks [S, N, L], each with its values of the likelihood's
+    parameters.
     """
 
     def __init__(
@@ -168,7 +171,8 @@ class _Predicted:
     ) -> None:
         """
         :param full_cov: whether variances are of all data jointly, [L, N, N].
-        :raises ValueError: for bad Xnew, a model of another likelihood, other samples.
+        :raises ValueError: for bad Xnew, a model with another likelihood, and samples of another
+            kind of model.
         """
         if not isinstance(model.likelihood, AugmentedLikelihood):
             raise ValueError(
@@ -177,7 +181,7 @@ class _Predicted:
             )
         self.likelihood = model.likelihood
         self.X = checked_inputs(model, Xnew)
-        self._moving: list[tf.Variable] = []  # what blocks have values of
+        self._moving: list[tf.Variable] = []  # the variables that blocks have values for
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:
@@ -191,7 +195,7 @@ class _Predicted:
         self._num_columns = self.num_observed - self.likelihood.num_given
 
     def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
-        """P(y' ≤ y) at some rows, [Q, N, P], of Y [Q, N, ...]."""
+        """P(y' ≤ y) [Q, N, P] at some rows, for Y [Q, N, ...]."""
         total: Any = 0.0
         with closing(self._by_turns()) as blocks:
             for _, Fmu, Fvar in blocks:
@@ -203,7 +207,7 @@ class _Predicted:
         return total / self.num_draws
 
     def quantile(self, rows: slice, levels: tf.Tensor) -> tf.Tensor:
-        """The y at some rows with P(y' ≤ y) = levels [Q, 1, 1], [Q, N, P]."""
+        """The y [Q, N, P] with P(y' ≤ y) = levels [Q, 1, 1] at some rows."""
         likelihood = self.likelihood
         columns = slice(self._num_columns)
         Fmu = tf.concat([block.Fmu[:, rows, columns] for block in self._blocks], 0)
@@ -242,16 +246,16 @@ class _Predicted:
         return tf.concat(parts, 0)
 
     def by_rows(self, function: Callable[[slice], tf.Tensor], num_levels: int) -> tf.Tensor:
-        """``function`` of slices of all rows, [..., N, P]; some at a time unless compiled."""
+        """``function`` of slices of rows, joined to [..., N, P]; of one slice when compiled."""
         if not tf.executing_eagerly():
             return function(slice(None))
-        values = num_levels * self.num_draws * self.num_outputs  # of a row
+        values = num_levels * self.num_draws * self.num_outputs  # for each row
         step = max(1, VALUES_AT_ONCE // values)
         starts = range(0, max(1, len(self.X)), step)
         return tf.concat([function(slice(start, start + step)) for start in starts], -2)
 
     def _by_turns(self) -> Generator[_Block, None, None]:
-        """The blocks, while the likelihood has the parameters of each."""
+        """The blocks, one after the other, with the likelihood's parameters set to its values."""
         with restored(self._moving):
             for block in self._blocks:
                 for variable, value in zip(self._moving, block.values, strict=True):
@@ -259,7 +263,7 @@ class _Predicted:
                 yield block
 
     def _of_draws(self, draws: Draws, full_cov: bool) -> list[_Block]:
-        """Means and variances by block; neighbours of the same parameters are one, unless joint."""
+        """The blocks of draws. Neighbours with equal parameters are joined, unless ``full_cov``."""
         blocks = []
         with closing(draws):
             for Fmu, Fvar in draws:
@@ -274,7 +278,7 @@ class _Predicted:
 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
-    """Its Gaussian or, where q is a mixture, the Gaussians of the mixture as if they were draws."""
+    """The Gaussian q or, where q is a mixture, its components as if they were draws."""
     if isinstance(model, MixtureModel):
         Fmu, Fvar = model.predict_f_components(X, full_cov)
     else:

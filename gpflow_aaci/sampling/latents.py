@@ -1,7 +1,8 @@
 """
-The prior of the latents of any GPflow model: u of inducing variables, or f at the model's data.
+The prior of what is sampled in any GPflow model: u at inducing points, or f at the model's data.
 
-Samplers and predictions from draws need no more of a model, so they take GPflow's own models too.
+Samplers, and predictions from draws, need no more from a model than this module tells them, so they
+take GPflow's own models, too.
 
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -33,8 +34,8 @@ Rows = tuple[tf.Tensor, tf.Tensor]
 
 def check_sampled_model(model: AnyModel) -> None:
     """
-    :raises ValueError: for another model, and kernels that mix the latent GPs or, of GPflow's own
-        models, are not of independent ones.
+    :raises ValueError: for another model, for kernels that mix the latent GPs, and for multi-output
+        kernels in VGP and GPMC.
     """
     if not isinstance(model, AnyModel):
         raise ValueError(
@@ -72,7 +73,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 
 
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
-    """Rows X [N, D], Y [N, P] for that model, checked."""
+    """Check rows X [N, D], Y [N, P], which may be new, against what the model accepts."""
     if isinstance(model, AugmentedModel):
         return data_rows(model.expected_data, data)
     check_pair("data", data)
@@ -114,7 +115,7 @@ def all_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
     All parameters of the model except those of q (or GPMC's v), trainable or not.
 
-    A parameter that is shared is there by every name that it has in the model.
+    A parameter that parts of the model share is listed under each of its names.
     """
     of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
     return {
@@ -132,10 +133,14 @@ def to_u(chol: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 def pointwise_log_prob(
     likelihood: Likelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
-    """log p(y|f) of what is observed independently given f [C..., N, L]: [C..., N, 1 or P]."""
+    """
+    log p(y|f) given f [C..., N, L], a term for every independent observation.
+
+    :return: [C..., N, P], or [C..., N, 1] where the columns of Y are not independent.
+    """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood.pointwise_log_prob(X, f, Y)
-    # Some of GPflow's know no batches: a long list of data.
+    # Chains are laid end to end as rows, as some of GPflow's likelihoods take no batches.
     flat = tf.reshape(f, [-1, f.shape[-1]])
     copies = tf.shape(flat)[0] // tf.shape(X)[0]
     X, Y = (tf.tile(values, [copies, 1]) for values in (X, Y))

@@ -1,4 +1,4 @@
-"""What both estimators share: inputs, where a fit begins, the fit, and predictions in batches."""
+"""What both estimators share: their parameters, the fit, and predictions in batches."""
 
 import numbers
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 10_000  # in a prediction
 
 
 class AugmentedGP(BaseEstimator):
-    """An ``AugmentedSVGP`` behind scikit-learn's interface; not an estimator by itself."""
+    """An ``AugmentedSVGP`` behind scikit-learn's interface; the base of both estimators."""
 
     model_: AugmentedSVGP
     fit_result_: FitResult
@@ -51,7 +51,7 @@ class AugmentedGP(BaseEstimator):
         """
         :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
             "matern52"; or a GPflow kernel.
-        :param num_inducing: M; all distinct rows of X, where they are no more.
+        :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
         :param random_state: of inducing points and subsets of rows: an integer, a
             ``RandomState``, or None for another draw at every fit.
         :param progress: whether a bar shows the fit.
@@ -72,7 +72,7 @@ class AugmentedGP(BaseEstimator):
         """
         Make the model and fit it to X [N, D], y [N].
 
-        :param likelihood: the model's own from now on.
+        :param likelihood: becomes the model's own.
         :param unit: a standard deviation of f that is about right.
         """
         data = X, y[:, None].astype(default_float())
@@ -107,14 +107,14 @@ class AugmentedGP(BaseEstimator):
 
 
 def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
-    """The array [N, ...] that ``predict`` makes of X [N, D], or several; of 10,000 rows at once."""
+    """The array or arrays [N, ...] that ``predict`` makes of X [N, D], by 10,000 rows at a time."""
     parts = [predict(X[first : first + _ROWS_AT_ONCE]) for first in range(0, len(X), _ROWS_AT_ONCE)]
     return tf.nest.map_structure(lambda *part: tf.concat(part, 0).numpy(), *parts)
 
 
 def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
     """
-    What ``accepted`` has under that name; or, of an object, a copy.
+    What ``accepted`` has under the name ``value``; or a copy of an object.
 
     :raises ValueError: for anything else.
     """
@@ -129,7 +129,7 @@ def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
 
 
 def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
-    """With a lengthscale per column, √D of its standard deviations; a copy of an object."""
+    """A kernel with lengthscales of √D standard deviations; or a copy of an object."""
     found = chosen("kernel", kernel, KERNELS, Kernel)
     if isinstance(found, Kernel):
         return found
@@ -139,7 +139,7 @@ def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
 def _inducing_points(
     X: AnyNDArray, num_inducing: int, scaler: StandardScaler, seed: int
 ) -> AnyNDArray:
-    """Z [M, D]: every distinct row of X, if these are no more; or far from each other."""
+    """Z [M, D]: all distinct rows of X, or where there are more than M, rows that are far apart."""
     if not (isinstance(num_inducing, numbers.Integral) and num_inducing >= 1):
         raise ValueError(f"num_inducing must be a positive integer. Found: {num_inducing!r}.")
     distinct = np.unique(X, axis=0)
