@@ -92,8 +92,8 @@ def _add_priors(model: Model) -> None:
 def _of_draws(model: Model, samples: object, split: Split) -> tuple[float, float]:
     """NLL and error as ``metrics`` has them."""
     test = split.X_test, split.Y_test
-    log_p = predictions.predict_log_density(model, samples, test, progress=False)
-    mean, _ = predictions.predict_y(model, samples, split.X_test, progress=False)
+    log_p = predictions.predict_log_density(model, test, samples=samples, progress=False)
+    mean, _ = predictions.predict_y(model, split.X_test, samples=samples, progress=False)
     if split.kind == "binary":
         error = np.mean((np.asarray(mean) > 0.5) != split.Y_test)
     else:

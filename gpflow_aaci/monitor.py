@@ -1,8 +1,8 @@
 """
-TensorBoard tasks for ``gpflow.monitor``, to be mixed with GPflow's own.
+TensorBoard tasks for ``gpflow.monitor``, which can be mixed with GPflow's own.
 
 ``data`` is (X [N, D], Y [N, P]) for ``AugmentedSVGP`` and None for ``AugmentedVGP``, which keeps
-its own. What a task needs is checked and compiled once, when it is built::
+its own. Arguments are checked when a task is built, and what it computes is compiled once::
 
     tasks = standard_tasks("logs/run", model, data, test_data, period=10)
     monitor = gpflow.monitor.Monitor(tasks)
@@ -24,6 +24,7 @@ from gpflow.monitor import (
     ModelToTensorBoard,
     MonitorTask,
     MonitorTaskGroup,
+    ScalarToTensorBoard,
     ToTensorBoard,
 )
 
@@ -32,10 +33,9 @@ from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
 from .graphs import compiled
 from .models import AugmentedModel, check_model
-from .plots import COLOURS, inducing_inputs, limits
+from .plots import inducing_inputs, limits, plot_fit
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -50,9 +50,9 @@ __all__ = [
 
 class BoundsToTensorBoard(ToTensorBoard):
     """
-    Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, the second minus the first.
+    Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, which is standard − augmented.
 
-    On a part of ``num_data`` rows all three are scaled to all of them, as ``elbo`` is.
+    For a part of the ``num_data`` rows all three are scaled to all rows, as ``elbo`` is.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class BoundsToTensorBoard(ToTensorBoard):
         :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
         :raises ValueError: for another model, or bad data.
         """
-        self.model, self.args = model, _checked_arguments(model, data)
+        self.model, self.data = model, _checked(model, data)
         self._compiled = compiled(self._bounds)
         super().__init__(log_dir)
 
     def _bounds(self) -> dict[str, tf.Tensor]:
-        rows = as_data(self.model.expected_data, *self.args)
+        rows = as_data(self.model.expected_data, self.data)
         elbo, bound = self.model.objectives(rows, standard, augmented)
         return {"augmented": bound, "standard": elbo, "gap": elbo - bound}
 
@@ -76,7 +76,7 @@ class BoundsToTensorBoard(ToTensorBoard):
             tf.summary.scalar(f"elbo/{name}", value, step=self.current_step)
 
 
-class StepSizeToTensorBoard(ToTensorBoard):
+class StepSizeToTensorBoard(ScalarToTensorBoard):
     """Scalar ``step_size``, as it is when the task runs."""
 
     def __init__(self, log_dir: str, step_size: TensorType | Callable[[], TensorType]) -> None:
@@ -84,24 +84,24 @@ class StepSizeToTensorBoard(ToTensorBoard):
         :param step_size: a number, a ``tf.Variable`` [] or a callable without arguments.
         :raises ValueError: for anything else.
         """
-        if not (_is_thunk(step_size) or isinstance(step_size, Real) or _is_scalar(step_size)):
+        is_scalar = tf.is_tensor(step_size) and getattr(step_size, "shape", None) == []
+        if not (_is_thunk(step_size) or isinstance(step_size, Real) or is_scalar):
             raise ValueError(
                 "step_size must be one number, a scalar tf.Variable or a callable without "
                 f"arguments. Found: {step_size!r}."
             )
-        self.step_size = step_size
-        super().__init__(log_dir)
 
-    def run(self, **unused_kwargs: Any) -> None:
-        value = self.step_size() if callable(self.step_size) else self.step_size
-        tf.summary.scalar("step_size", value, step=self.current_step)
+        def latest(**unused_kwargs: Any) -> Any:
+            return step_size() if callable(step_size) else step_size
+
+        super().__init__(log_dir, latest, "step_size")
 
 
 class AuxiliaryToTensorBoard(ToTensorBoard):
     """
     Histograms ``auxiliary/c`` and ``auxiliary/omega_mean``, over data and outputs.
 
-    c and ω̄(c) of the optimal q(ω) at the current q(f). Where c = √(E_q h²), a heavy-tailed
+    They are c and ω̄(c) of the optimal q(ω) at the current q(f). Where c = √(E_q h²), a heavy-tailed
     likelihood gives data that it takes for outliers a large c and a small ω̄.
     """
 
@@ -113,7 +113,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
         :raises ValueError: for another model, a likelihood of more than one ω per output, or bad
             data.
         """
-        self.model, self.args = model, _checked_arguments(model, data)
+        self.model, self.data = model, _checked(model, data)
         if model.likelihood.prior_c is None:
             raise ValueError(
                 "model must have a likelihood of one ω per output. Found: "
@@ -123,7 +123,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
         super().__init__(log_dir)
 
     def _auxiliary(self) -> dict[str, tf.Tensor]:
-        X, Y = as_arrays(self.model.expected_data, *self.args).rows
+        X, Y = as_arrays(self.model.expected_data, self.data).rows
         Fmu, Fvar = self.model.predict_f(X)
         c = aux_posterior_c(self.model.likelihood, Fmu, Fvar, Y)
         return {"c": c, "omega_mean": aux_posterior_mean(self.model.likelihood, c, Y)}
@@ -133,7 +133,7 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
             tf.summary.histogram(f"auxiliary/{name}", value, step=self.current_step)
 
 
-class HeldOutToTensorBoard(ToTensorBoard):
+class HeldOutToTensorBoard(ScalarToTensorBoard):
     """Scalar ``test/nll``, the mean of −log p(y*|x*, data) over held-out data."""
 
     def __init__(self, log_dir: str, model: AugmentedModel, test_data: RegressionData) -> None:
@@ -143,25 +143,18 @@ class HeldOutToTensorBoard(ToTensorBoard):
         """
         check_model(model)
         check_pair("test_data", test_data)
-        self.model = model
-        self.test_data = checked_rows(model.expected_data, test_data)
-        self._compiled = compiled(self._nll)
-        super().__init__(log_dir)
-
-    def _nll(self) -> tf.Tensor:
-        return -tf.reduce_mean(self.model.predict_log_density(self.test_data))
-
-    def run(self, **unused_kwargs: Any) -> None:
-        tf.summary.scalar("test/nll", self._compiled(), step=self.current_step)
+        rows = checked_rows(model.expected_data, test_data)
+        nll = compiled(lambda: -tf.reduce_mean(model.predict_log_density(rows)))
+        super().__init__(log_dir, lambda **unused_kwargs: nll(), "test/nll")
 
 
 class FitToTensorBoard(ImageToTensorBoard):
     """
-    Image ``fit``, of models with one or two input dimensions.
+    Image ``fit`` of a model with one or two input dimensions: a panel for every output.
 
-    One: mean and central 95 % of f, and the data. Two: contours of the mean of y (of f, where the
-    likelihood defines no mean of y), a panel for every output, and the data in the same colours.
-    Inducing inputs are ticks below the one and crosses on the other. Only runs eagerly.
+    With one it is :func:`~gpflow_aaci.plots.plot_fit`. With two it has contours of the mean of y
+    (or of f, where the likelihood defines no mean of y), the data in the same colours, and inducing
+    inputs as crosses. The task only runs eagerly.
     """
 
     def __init__(
@@ -171,8 +164,8 @@ class FitToTensorBoard(ImageToTensorBoard):
         :param data: X [N, D], Y [N, P], D being 1 or 2; none for ``AugmentedVGP``.
         :raises ValueError: for another model, bad data or another D.
         """
-        self.model, self.args = model, _checked_arguments(model, data)
-        D, P = _num_inputs(model, self.args), model.num_outputs
+        self.model, self.data = model, _checked(model, data)
+        D, P = _num_inputs(model, self.data), model.num_outputs
         if D not in (1, 2):
             raise ValueError(
                 f"data must have 1 or 2 input dimensions, columns of X, to be drawn. Found: {D}."
@@ -183,33 +176,20 @@ class FitToTensorBoard(ImageToTensorBoard):
             log_dir,
             self._plot_1d if D == 1 else self._plot_2d,
             "fit",
-            fig_kw={"figsize": (6.4 if D == 1 else 5.4 * P, 4.2), "layout": "constrained"},
-            subplots_kw={} if D == 1 else bars,
+            fig_kw={"figsize": ((6.4 if D == 1 else 5.4) * P, 4.2), "layout": "constrained"},
+            subplots_kw={"ncols": P} if D == 1 else bars,
         )
 
-    def _plot_1d(self, figure: "Figure", axes: "Axes") -> None:
-        X, Y = (value.numpy() for value in as_arrays(self.model.expected_data, *self.args).rows)
-        X_new = np.linspace(*limits(X[:, 0]), 200, dtype=X.dtype)
-        mean, variance = (value.numpy() for value in self.model.predict_f(X_new[:, None]))
-        for p, sd in enumerate(np.sqrt(variance).T):
-            colour, name = COLOURS[p % len(COLOURS)], f", output {p + 1}" * (len(mean[0]) > 1)
-            low, high = mean[:, p] - 1.96 * sd, mean[:, p] + 1.96 * sd
-            axes.fill_between(X_new, low, high, color=colour, alpha=0.25, lw=0)
-            axes.plot(X_new, mean[:, p], color=colour, label=f"f, mean and 95 %{name}")
-            dots = colour if name else "black"
-            axes.scatter(X[:, 0], Y[:, p], s=12, color=dots, lw=0, label=f"data{name}")
-        Z = inducing_inputs(self.model)
-        if Z is not None:
-            at, bottom = Z[:, 0], axes.get_xaxis_transform()
-            ticks = axes.scatter(at, 0.0 * at, s=90, color="black", marker="|", transform=bottom)
-            ticks.set_label("inducing inputs")
-        axes.set(xlabel="x", ylabel="f(x) and y")
-        axes.legend(fontsize="small")
+    def _plot_1d(self, figure: "Figure", axes: Any) -> None:
+        for output, panel in enumerate(np.ravel(axes)):
+            plot_fit(self.model, self.data, ax=panel, output=output)
+            if isinstance(axes, np.ndarray):
+                panel.set_title(f"output {output + 1}")
 
     def _plot_2d(self, figure: "Figure", axes: AnyNDArray) -> None:
-        from matplotlib.ticker import MaxNLocator  # here, as GPflow: only who draws needs it
+        from matplotlib.ticker import MaxNLocator  # here, as in GPflow: only those who draw need it
 
-        X, Y = (value.numpy() for value in as_arrays(self.model.expected_data, *self.args).rows)
+        X, Y = (value.numpy() for value in as_arrays(self.model.expected_data, self.data).rows)
         grids = np.meshgrid(*(np.linspace(*limits(x), 50, dtype=x.dtype) for x in X.T))
         X_new, shape = np.stack([grid.ravel() for grid in grids], -1), grids[0].shape
         try:
@@ -246,30 +226,31 @@ def standard_tasks(
     period: int = 1,
 ) -> MonitorTaskGroup:
     """
-    Hyperparameters (GPflow's ``ModelToTensorBoard``), bounds, auxiliary variables and fit.
+    Tasks for hyperparameters (GPflow's ``ModelToTensorBoard``), bounds, auxiliary variables, fit.
 
-    Held-out NLL and step size too where they are given; the image only where D is 1 or 2. Every
-    run passes over all of ``data``: raise ``period``, or give a part of them.
+    Held-out NLL and step size are added if ``test_data`` and ``step_size`` are given; the image of
+    the fit is there only where D is 1 or 2. Every run passes over all of ``data``: raise
+    ``period``, or give a part of them.
 
     :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
     :param test_data: X [N*, D], Y [N*, P].
-    :param step_size: as of :class:`StepSizeToTensorBoard`.
+    :param step_size: as for :class:`StepSizeToTensorBoard`.
     :param period: run at every ``period``-th step.
     :raises ValueError: for bad arguments.
     """
-    args = _checked_arguments(model, data)
+    data = _checked(model, data)
     tasks: list[MonitorTask] = [
         ModelToTensorBoard(log_dir, model),
-        BoundsToTensorBoard(log_dir, model, *args),
+        BoundsToTensorBoard(log_dir, model, data),
     ]
     if model.likelihood.prior_c is not None:
-        tasks.append(AuxiliaryToTensorBoard(log_dir, model, *args))
+        tasks.append(AuxiliaryToTensorBoard(log_dir, model, data))
     if test_data is not None:
         tasks.append(HeldOutToTensorBoard(log_dir, model, test_data))
     if step_size is not None:
         tasks.append(StepSizeToTensorBoard(log_dir, step_size))
-    if _num_inputs(model, args) in (1, 2) and model.num_observed == model.num_outputs:
-        tasks.append(FitToTensorBoard(log_dir, model, *args))
+    if _num_inputs(model, data) in (1, 2) and model.num_observed == model.num_outputs:
+        tasks.append(FitToTensorBoard(log_dir, model, data))
     return MonitorTaskGroup(tasks, period)
 
 
@@ -282,16 +263,12 @@ def _is_thunk(value: Any) -> bool:
     return True
 
 
-def _is_scalar(value: TensorType) -> bool:
-    return tf.is_tensor(value) and value.shape.rank == 0
-
-
-def _checked_arguments(model: AugmentedModel, data: RegressionData | None) -> tuple[Any, ...]:
-    """((X, Y),) as tensors, or () where the model keeps its data."""
+def _checked(model: AugmentedModel, data: RegressionData | None) -> RegressionData | None:
+    """(X, Y) as tensors, or None where the model keeps its data."""
     check_model(model)
     rows = as_arrays(model.expected_data, data).rows
-    return () if data is None else (rows,)
+    return None if data is None else rows
 
 
-def _num_inputs(model: AugmentedModel, args: tuple[Any, ...]) -> int:
-    return int(as_arrays(model.expected_data, *args).X.shape[-1])
+def _num_inputs(model: AugmentedModel, data: RegressionData | None) -> int:
+    return int(as_arrays(model.expected_data, data).X.shape[-1])

@@ -1,18 +1,18 @@
 """
-Figures of what a model says of y, in Matplotlib.
+Figures of a model's predictions of y, in Matplotlib.
 
-Given axes they draw there and leave the state of ``pyplot`` alone.
+Functions that are given axes draw on them and leave the state of ``pyplot`` alone.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
 
-from .criticism.calibration import AnyData, binomial_band, coverage, pit, with_trials
+from .criticism.calibration import AnyData, binomial_band, coverage, pit
 from .data import as_data
-from .likelihoods import LogisticSoftmax
 from .models import AugmentedModel, check_model
 from .predictions import predict_y_cdf, predict_y_quantile
 from .predictions.f import checked_inputs
@@ -26,8 +26,8 @@ __all__ = ["plot_calibration", "plot_fit"]
 # Okabe and Ito's colours, which colour-blind readers tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#4d4d4d"
-_MOST_DOTS = 2_000  # data drawn: more are one blot
-_POINTS = 300  # along the slice
+_MOST_DOTS = 2_000  # more data would be drawn as one blot
+_POINTS = 300  # where to predict along the slice
 
 
 def plot_fit(
@@ -43,29 +43,29 @@ def plot_fit(
     """
     Data, quantiles of y given x, and inducing inputs as ticks, along one column of X.
 
-    The quantiles are those of :func:`~gpflow_aaci.predictions.predict_y_quantile`: true ones, noise
-    included. Where y is a label its probabilities are drawn: of the upper of two, of every one of
-    several, of success where trials are a column of Y (the data are then shares of successes).
-    Where X has several columns the lines are at the medians of the others, while the data (2,000
-    of them at most) are wherever they are::
+    The quantiles are from :func:`~gpflow_aaci.predictions.predict_y_quantile`: true ones, noise
+    included. Where y is a label, probabilities are drawn instead: of the upper one of two labels,
+    or of each of several. Where trials are a column of Y, it is the probability of success, and
+    the data are shares of successes. Where X has several columns, the lines are at the medians of
+    the other columns. The data (2,000 of them at most) are drawn wherever they are::
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
-    :param data: X [N, D], Y [N, P], training data or others, as arrays or frames, whose names of
-        columns are shown, or a ``tf.data.Dataset`` of such batches; none for those that an
-        ``AugmentedVGP`` keeps, nor need be with ``X``.
+    :param data: X [N, D], Y [N, P], training data or others, as arrays, as frames, whose names of
+        columns are shown, or as a ``tf.data.Dataset`` of such batches. By default those that an
+        ``AugmentedVGP`` keeps; other models need none with ``X``.
     :param ax: where to draw; a new figure unless given.
-    :param levels: of the quantiles, in (0, 1); the area between the first and the last is shaded,
-        and so on inwards.
-    :param X: [K, D], where to predict instead.
+    :param levels: of the quantiles, in (0, 1). The area between the first and the last is shaded,
+        then the one between the second and the last but one, and so on.
+    :param X: [K, D], where to predict in the place of the slice at the medians.
     :param input_dim: the column of X on the axis.
     :param output: the column of Y.
     :return: the axes.
-    :raises ValueError: for bad arguments or data, and a likelihood of which a column of Y says what
-        y is.
+    :raises ValueError: for bad arguments or data, and a likelihood like ``Switched``, where a
+        column of Y says what y is.
     """
     check_model(model)
-    _check_index("output", output, model.num_observed - with_trials(model.likelihood))
+    _check_index("output", output, model.num_observed - model.likelihood.num_given)
     rows: Any = None
     if X is None or data is not None or model.own_data is not None:
         drawn = as_data(model.expected_data, data, unscaled=data is not None).subset(
@@ -77,7 +77,7 @@ def plot_fit(
     x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
     labels = _labels(model)
     if labels is None:
-        y = predict_y_quantile(model, x, np.sort(levels), progress=False).numpy()[..., output]
+        y = predict_y_quantile(model, x, np.sort(levels)).numpy()[..., output]
     else:
         y = _probabilities(model, x, labels, output)
 
@@ -87,7 +87,8 @@ def plot_fit(
     is_own = ax is None
     ax = ax or _new_axes(1)[0]
     if labels is None:
-        _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), _is_discrete(model))
+        is_discrete = model.likelihood.outcomes() is not None
+        _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), is_discrete)
     else:
         _draw_probabilities(ax, x[:, input_dim], y, labels, y_name)
     if rows:
@@ -110,19 +111,20 @@ def plot_calibration(
     """
     Whether y falls where it should: PIT histogram, and how much central intervals cover.
 
-    Left the histogram of P(y' ≤ y) (:func:`~gpflow_aaci.criticism.calibration.pit`), flat if the
-    model is right: a ∪ says that its predictions are too narrow, a ∩ too wide, a slope that they
-    are off to one side. Right the share of y in the central intervals of every probability. Both
-    average over X: noise of one size may pass though it is too large here and too small there, so
-    look at parts of the data, too. In the grey band are 95 % of the bars, or of the curve at each
-    place, of a model that is right. Best on data that it has not seen; on its own a model looks a
-    little too wide. Several columns of Y count as so many data.
+    On the left is the histogram of P(y' ≤ y) (:func:`~gpflow_aaci.criticism.calibration.pit`), flat
+    if the model is right. A ∪ says that its predictions are too narrow, a ∩ that they are too wide,
+    a slope that they are off to one side. On the right is the share of y that lies in the central
+    interval of every probability. Both average over X: noise of one size may pass though it is too
+    large here and too small there, so look at parts of the data, too. If the model is right, 95 %
+    of the bars lie in the grey band, and so does the curve at each place in 95 % of cases. Use data
+    that the model has not seen, if you can; on its training data it looks a little too wide.
+    Several columns of Y count as so many data.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
         ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
     :param axes: two of them, where to draw; a new figure unless given.
     :param num_bins: of the histogram.
-    :param seed: of the PIT of discrete y, which is random.
+    :param seed: of the PIT of a discrete y, which is random.
     :return: the two axes.
     :raises ValueError: for bad arguments or data.
     """
@@ -133,7 +135,7 @@ def plot_calibration(
     histogram, curve = _new_axes(2) if axes is None else axes
 
     low, high = binomial_band(len(values), 1.0 / num_bins) * num_bins
-    band: dict[str, Any] = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 0}
+    band: Any = {"color": _GREY, "alpha": 0.18, "lw": 0.0, "zorder": 0}
     band["label"] = "95 % of right models"
     histogram.axhspan(low, high, **band)
     histogram.axhline(1.0, color=_GREY, lw=1.0, ls="--", zorder=3)
@@ -162,13 +164,13 @@ def plot_calibration(
 def _draw_quantiles(
     ax: "Axes", x: AnyNDArray, y: AnyNDArray, levels: AnyNDArray, is_discrete: bool
 ) -> None:
-    """y [Q, K] of the levels [Q], in their order."""
+    """Draw the quantiles y [Q, K] at the levels [Q], which are sorted."""
     step: Any = "mid" if is_discrete else None
     for k in range(len(levels) // 2):
         low, high = levels[k], levels[-1 - k]
-        is_central = np.isclose(low + high, 1.0)
-        name = f"central {100 * (high - low):.3g} %"
-        name = name if is_central else f"{100 * low:.3g} % to {100 * high:.3g} %"
+        name = f"{100 * low:.3g} % to {100 * high:.3g} %"
+        if np.isclose(low + high, 1.0):
+            name = f"central {100 * (high - low):.3g} %"
         ax.fill_between(
             x,
             y[k],
@@ -195,9 +197,9 @@ def _draw_quantiles(
 def _draw_probabilities(
     ax: "Axes", x: AnyNDArray, p: AnyNDArray, labels: AnyNDArray, name: str
 ) -> None:
-    """p [number of labels, K]; of two the upper's."""
-    for k in range(len(labels)) if len(labels) > 2 else [1]:
-        colour = COLOURS[k % len(COLOURS)] if len(labels) > 2 else COLOURS[0]
+    """Draw the probabilities p [number of labels, K]; for two labels only the upper one's."""
+    shown = range(len(labels)) if len(labels) > 2 else [1]
+    for k, colour in zip(shown, itertools.cycle(COLOURS), strict=False):
         ax.plot(x, p[k], lw=2.0, color=colour, label=f"P({name} = {labels[k]:g})")
     ax.set_ylim(-0.06, 1.06)
 
@@ -210,10 +212,10 @@ def _draw_data(
     labels: AnyNDArray | None,
     output: int,
 ) -> None:
-    """At y; at 0 and 1 where there are two labels; where there are more, at 1 in their colours."""
+    """Draw data at y, two labels at 0 and 1, and more labels at 1 in the colours of the lines."""
     y = Y[:, output]
     colour: Any = "black"
-    if with_trials(model.likelihood):
+    if model.likelihood.num_given:
         y = y / Y[:, 1]
     elif labels is not None and len(labels) == 2:
         y = (y > 0.0).astype(float)
@@ -233,25 +235,22 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 
 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
-    """Where probabilities are drawn, whose; in their order."""
-    likelihood = model.likelihood
-    if isinstance(likelihood, LogisticSoftmax):
-        return np.arange(float(likelihood.num_classes))
-    if with_trials(likelihood):
-        return np.array([0.0, 1.0])
-    return None if likelihood.labels is None else np.sort(np.asarray(likelihood.labels, float))
+    """The labels whose probabilities are drawn, sorted; None where quantiles are drawn."""
+    labels = model.likelihood.labels
+    if model.likelihood.num_given:  # of one trial
+        labels = (0.0, 1.0)
+    return None if labels is None else np.sort(np.asarray(labels, float))
 
 
 def _probabilities(
     model: AugmentedModel, X: AnyNDArray, labels: AnyNDArray, output: int
 ) -> AnyNDArray:
-    """[number of labels, K]."""
+    """P(y = label) at every X [K, D], [number of labels, K]."""
     up_to = []
     for label in labels:
-        Y = np.full((len(X), model.num_observed), label, X.dtype)
-        if with_trials(model.likelihood):
-            Y[:, 1] = 1.0
-        up_to.append(predict_y_cdf(model, X, Y, progress=False).numpy()[:, output])
+        y = np.full((len(X), model.num_observed - model.likelihood.num_given), label, X.dtype)
+        Y = model.likelihood.as_observed(y)
+        up_to.append(predict_y_cdf(model, X, Y).numpy()[:, output])
     return np.diff(up_to, axis=0, prepend=0.0)
 
 
@@ -262,7 +261,7 @@ def _slice(X: AnyNDArray, input_dim: int) -> AnyNDArray:
 
 
 def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str, str]:
-    """Those of the columns of frames, or letters."""
+    """The names of x and y: those of the columns of frames, or letters."""
     x, y = data if isinstance(data, tuple | list) else (None, None)
     x_name = str(x.columns[input_dim]) if hasattr(x, "columns") else "x"
     if x_name == "x" and num_inputs > 1:
@@ -277,12 +276,8 @@ def _check_index(name: str, index: int, size: int) -> None:
         raise ValueError(f"{name} must be an integer from 0 to {size - 1}. Found: {index!r}.")
 
 
-def _is_discrete(model: AugmentedModel) -> bool:
-    return model.likelihood.outcomes() is not None
-
-
 def _new_axes(number: int) -> "list[Axes]":
-    import matplotlib.pyplot as plt  # here, as GPflow: only who draws needs it
+    import matplotlib.pyplot as plt  # here, as in GPflow: only those who draw need it
 
     size = (6.4, 4.0) if number == 1 else (9.0, 4.2)
     _, axes = plt.subplots(1, number, squeeze=False, figsize=size, layout="constrained")
@@ -290,7 +285,7 @@ def _new_axes(number: int) -> "list[Axes]":
 
 
 def _finish(ax: "Axes", is_own: bool) -> None:
-    """No box about the data, and a legend: above them where the figure is made here."""
+    """Remove the box about the data and add a legend, above the data if the figure is our own."""
     ax.spines[["top", "right"]].set_visible(False)
     above: Any = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": 5, "frameon": False}
     where = above if is_own else {"loc": "best"}
@@ -298,7 +293,7 @@ def _finish(ax: "Axes", is_own: bool) -> None:
 
 
 def inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
-    """Z [M, D] of all latent GPs, or None where there is none to be drawn."""
+    """The inducing inputs [M, D] of all latent GPs, or None where there are none to draw."""
     variable: Any = getattr(model, "inducing_variable", None)
     points = getattr(variable, "inducing_variables", (variable,))
     Zs = [point.Z.numpy() for point in points if hasattr(point, "Z")]
@@ -306,6 +301,6 @@ def inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
 
 
 def limits(x: AnyNDArray) -> tuple[float, float]:
-    """About all x, with some margin."""
-    margin = 0.05 * np.ptp(x) or 1.0  # all the same: any width will do
+    """An interval that holds all x, with some margin."""
+    margin = 0.05 * np.ptp(x) or 1.0  # any width will do where all x are equal
     return x.min() - margin, x.max() + margin

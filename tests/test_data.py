@@ -476,13 +476,13 @@ def test_predictions_from_draws_of_a_dataset_are_those_of_its_rows(rows: Pair) -
     samples = sample_posterior(model, num_samples=10, num_chains=2, num_burnin=5, progress=False)
     X = tf.data.Dataset.from_tensor_slices(new[0]).batch(3)
     for a, b in zip(
-        predictions.predict_y(model, samples, X),
-        predictions.predict_y(model, samples, new[0]),
+        predictions.predict_y(model, X, samples=samples),
+        predictions.predict_y(model, new[0], samples=samples),
         strict=True,
     ):
         np.testing.assert_allclose(a, b, rtol=1e-10)
     np.testing.assert_allclose(
-        predictions.predict_log_density(model, samples, stream(new, 3)),
-        predictions.predict_log_density(model, samples, new),
+        predictions.predict_log_density(model, stream(new, 3), samples=samples),
+        predictions.predict_log_density(model, new, samples=samples),
         rtol=1e-12,
     )

@@ -67,7 +67,7 @@ def test_gaussian_noise_has_its_closed_form(kind: str, method: str) -> None:
     )
     X_new = np.array([[-2.5], [0.3]])
     mean, variance = (moment.numpy() for moment in exact.predict_f(X_new))
-    f = predictions.predict_f_samples(model, samples, X_new, progress=False)
+    f = predictions.predict_f_samples(model, X_new, samples=samples, progress=False)
     for i in (0, 1):
         assert_moments(f[:, :, i, 0], mean[i, 0], variance[i, 0])
 
@@ -138,7 +138,7 @@ def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
     expected = weights @ rate
     of_draw = np.exp(rho * f + 0.4 * (1.0 - rho**2))
     error = of_draw.std() / np.sqrt(arviz.ess(of_draw))
-    actual, _ = predictions.predict_y(model, samples, X_new, progress=False)
+    actual, _ = predictions.predict_y(model, X_new, samples=samples, progress=False)
     np.testing.assert_allclose(actual[0, 0], of_draw.mean(), rtol=1e-4)
     assert abs(actual[0, 0] - expected) < 4.0 * error
 
@@ -158,14 +158,14 @@ def test_softmax_of_several_latent_gps() -> None:
     log_p = scipy.special.log_softmax(kernel.f(state).numpy(), -1)
     chosen = np.take_along_axis(log_p, Y[None], -1)
     np.testing.assert_allclose(kernel.log_likelihood(*state), chosen.sum((1, 2)), rtol=1e-10)
-    mean, _ = predictions.predict_y(model, samples, X, progress=False)
+    mean, _ = predictions.predict_y(model, X, samples=samples, progress=False)
     np.testing.assert_allclose(np.sum(mean, -1), 1.0, rtol=1e-6)
     # By Monte Carlo of GPflow's, both.
-    log_density = predictions.predict_log_density(model, samples, (X, Y), progress=False)
+    log_density = predictions.predict_log_density(model, (X, Y), samples=samples, progress=False)
     chances = np.take_along_axis(mean.numpy(), Y, -1)[:, 0]
     np.testing.assert_allclose(np.exp(log_density), chances, atol=0.15)
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(3)  # of which labels come as floats
-    of_batches = predictions.predict_log_density(model, samples, batches, progress=False)
+    of_batches = predictions.predict_log_density(model, batches, samples=samples, progress=False)
     np.testing.assert_allclose(np.exp(of_batches), chances, atol=0.15)
 
 
@@ -186,7 +186,9 @@ def test_counts_may_be_integers() -> None:
             progress=False,
         )
         draws.append(samples.posterior["u"])
-        densities.append(predictions.predict_log_density(model, samples, (X, Y), progress=False))
+        densities.append(
+            predictions.predict_log_density(model, (X, Y), samples=samples, progress=False)
+        )
     np.testing.assert_array_equal(*draws)
     np.testing.assert_array_equal(*densities)
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
 from gpflow_aaci.criticism.calibration import binomial_band, pit
 from gpflow_aaci.plots import plot_calibration, plot_fit
-from gpflow_aaci.predictions import predict_y_quantile, predict_y_samples
+from gpflow_aaci.predictions import predict_y_cdf, predict_y_quantile, predict_y_samples
 
 N = 40
 
@@ -239,6 +239,14 @@ def test_pit_of_counts_is_between_the_probabilities_below_and_up_to() -> None:
     low, high = law.cdf(Y - 1.0), law.cdf(Y)
     assert np.all((values > low - 1e-4) & (values < high + 1e-4))
     assert np.all(np.ptp(values, 0) > 0.4 * (high - low))
+
+
+def test_pit_of_counts_that_are_all_0_is_random_too() -> None:
+    """Below 0 there is no count, and so the lower end is 0."""
+    model, X = made(likelihoods.Poisson(1.0))
+    upper = predict_y_cdf(model, X, 0.0 * X).numpy()
+    share = pit(model, (X, 0.0 * X)) / upper
+    assert scipy.stats.kstest(share[:, 0], "uniform").pvalue > 0.01
 
 
 def test_a_dataset_of_batches_has_the_pit_of_its_rows() -> None:

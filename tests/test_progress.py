@@ -52,7 +52,7 @@ gpflow_aaci.fit_collapsed(model, data, tolerance=1.0, **shown)
 draws = gpflow_aaci.sample_posterior(
     model, data, num_samples=30, num_chains=1, num_burnin=0, **shown
 )
-mean, _ = gpflow_aaci.predictions.predict_y(model, draws, X, **shown)
+mean, _ = gpflow_aaci.predictions.predict_y(model, X, samples=draws, **shown)
 """
 
 # What each call ends with: the number of its steps, evaluations or draws, of how many.

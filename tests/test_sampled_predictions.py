@@ -38,23 +38,23 @@ def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
         model, data, num_samples=4_000, num_chains=2, num_burnin=20, progress=False
     )
     mean, covariance = gpr.predict_f(X_NEW, full_cov=True)
-    f = predictions.predict_f_samples(model, samples, X_NEW)
+    f = predictions.predict_f_samples(model, X_NEW, samples=samples)
     assert f.shape == (2, 4_000, 5, 1)
     flat = f.reshape(-1, 5)
     np.testing.assert_allclose(flat.mean(0), mean[:, 0], atol=0.05)
     np.testing.assert_allclose(np.cov(flat.T), covariance[0], atol=0.06)
 
-    independent = predictions.predict_f_samples(model, samples, X_NEW, full_cov=False)
+    independent = predictions.predict_f_samples(model, X_NEW, samples=samples, full_cov=False)
     np.testing.assert_allclose(
         independent.std((0, 1))[:, 0] ** 2, np.diag(covariance[0]), atol=0.06
     )
 
-    y_mean, y_variance = predictions.predict_y(model, samples, X_NEW)
+    y_mean, y_variance = predictions.predict_y(model, X_NEW, samples=samples)
     np.testing.assert_allclose(y_mean, mean, atol=0.05)
     np.testing.assert_allclose(y_variance, gpr.predict_y(X_NEW)[1], atol=0.06)
 
     new = (X_NEW, np.array([[0.0], [0.4], [1.0], [-1.0], [2.0]]))
-    log_density = predictions.predict_log_density(model, samples, new)
+    log_density = predictions.predict_log_density(model, new, samples=samples)
     np.testing.assert_allclose(log_density, gpr.predict_log_density(new), atol=0.06)
 
 
@@ -75,7 +75,7 @@ def test_two_outputs_are_those_of_gaussian_process_regression(sparse: bool) -> N
     samples = sample_posterior(
         model, data, num_samples=4_000, num_chains=1, num_burnin=20, progress=False
     )
-    f = predictions.predict_f_samples(model, samples, X_NEW)[0]
+    f = predictions.predict_f_samples(model, X_NEW, samples=samples)[0]
     gpr = gpflow.models.GPR((X, Y_two), kernel, mean_function, noise_variance=0.2)
     mean, covariance = gpr.predict_f(X_NEW, full_cov=True)
     np.testing.assert_allclose(f.mean(0), mean, atol=0.08)
@@ -106,7 +106,7 @@ def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
         mean, variance = noiseless.predict_f(x)
         sd = np.sqrt(variance + variances[0, s])
         log_p.append(scipy.stats.norm(mean, sd).logpdf(y).item())
-    actual = predictions.predict_log_density(model, samples, (x, y))
+    actual = predictions.predict_log_density(model, (x, y), samples=samples)
     expected = scipy.special.logsumexp(log_p) - np.log(2.0)
     np.testing.assert_allclose(actual, [expected], rtol=1e-5)
     assert model.kernel.lengthscales.numpy() == before
@@ -127,7 +127,7 @@ def test_the_variance_of_y_does_not_cancel() -> None:
             model, sampler=Gibbs(0.0), num_samples=300, num_chains=1, num_burnin=10, progress=False
         )
         X_many = np.repeat(X_NEW, 60, axis=0)
-        results.append(predictions.predict_y(model, samples, X_many)[1].numpy())
+        results.append(predictions.predict_y(model, X_many, samples=samples)[1].numpy())
     np.testing.assert_allclose(results[1], results[0], rtol=1e-3)
     np.testing.assert_allclose(results[0][::60], results[0][59::60], rtol=1e-10)
 
@@ -137,17 +137,29 @@ def test_data_kept_as_variables() -> None:
     data = tuple(tf.Variable(d, shape=[None, 1]) for d in (X, Y))
     model = AugmentedVGP(data, gpflow.kernels.Matern32(), likelihoods.Gaussian(variance=0.2))
     samples = sample_posterior(model, num_samples=50, num_chains=1, num_burnin=0, progress=False)
-    assert predictions.predict_y(model, samples, X_NEW)[0].shape == (5, 1)
+    assert predictions.predict_y(model, X_NEW, samples=samples)[0].shape == (5, 1)
 
 
 def test_constant_data_of_the_users_own_are_no_hyperparameters() -> None:
     model = gaussian_models()[0]
     samples = sample_posterior(model, num_samples=20, num_chains=1, num_burnin=0, progress=False)
-    expected = predictions.predict_y(model, samples, X_NEW)[0]
+    expected = predictions.predict_y(model, X_NEW, samples=samples)[0]
     own = arviz.from_dict(
         posterior={"f": samples.posterior["f"].values}, constant_data={"x": X[:, 0]}
     )
-    np.testing.assert_array_equal(predictions.predict_y(model, own, X_NEW)[0], expected)
+    np.testing.assert_array_equal(predictions.predict_y(model, X_NEW, samples=own)[0], expected)
+
+
+def test_without_draws_they_are_those_of_q() -> None:
+    model, sparse, _ = gaussian_models()
+    new = (X_NEW, np.cos(X_NEW))
+    for each in (model, sparse):
+        for found, expected in zip(
+            (*predictions.predict_y(each, X_NEW), predictions.predict_log_density(each, new)),
+            (*each.predict_y(X_NEW), each.predict_log_density(new)),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_bad_input_is_named() -> None:
@@ -156,12 +168,14 @@ def test_bad_input_is_named() -> None:
     alien = samples.copy()
     alien.posterior["kernel.period"] = ("chain", "draw"), np.ones((1, 5))
     with pytest.raises(ValueError, match=r"parameters that the model has. Found: kernel.period"):
-        predictions.predict_y(model, alien, X_NEW)
+        predictions.predict_y(model, X_NEW, samples=alien)
     with pytest.raises(ValueError, match=r"Xnew must be \[N, 1\]. Found: shape \[5, 2\]"):
-        predictions.predict_y(model, samples, np.ones((5, 2)))
+        predictions.predict_y(model, np.ones((5, 2)), samples=samples)
     with pytest.raises(ValueError, match="Xnew must be finite"):
-        predictions.predict_f_samples(model, samples, np.full((1, 1), np.nan))
+        predictions.predict_f_samples(model, np.full((1, 1), np.nan), samples=samples)
     with pytest.raises(ValueError, match=r'samples must hold "u" of 9 values'):
-        predictions.predict_y(sparse, samples, X_NEW)
+        predictions.predict_y(sparse, X_NEW, samples=samples)
     with pytest.raises(ValueError, match="Y must be finite"):
-        predictions.predict_log_density(model, samples, (X_NEW, X_NEW * tf.constant(np.inf)))
+        predictions.predict_log_density(
+            model, (X_NEW, X_NEW * tf.constant(np.inf)), samples=samples
+        )

@@ -86,7 +86,7 @@ def test_it_predicts_as_fitc(batch_size: int) -> None:
     )
     X_new = np.array([[-2.5], [0.3]])
     mean, variance = (moment.numpy() for moment in fitc.predict_f(X_new))
-    f = predictions.predict_f_samples(model, samples, X_new, progress=False)
+    f = predictions.predict_f_samples(model, X_new, samples=samples, progress=False)
     for i in (0, 1):
         assert_moments(f[:, :, i, 0], mean[i, 0], variance[i, 0])
 
@@ -178,7 +178,10 @@ def test_draws_predict_and_the_model_keeps_its_values() -> None:
     assert runs[0].posterior["u"].shape == (2, 4, 4, 1)
     assert set(runs[0].groups()) == {"posterior", "constant_data"}
     np.testing.assert_array_equal(runs[0].posterior["u"], runs[1].posterior["u"])
-    assert predictions.predict_y(model, runs[0], data[0][:3], progress=False)[0].shape == (3, 1)
+    assert predictions.predict_y(model, data[0][:3], samples=runs[0], progress=False)[0].shape == (
+        3,
+        1,
+    )
 
 
 def test_bad_input_is_named() -> None:

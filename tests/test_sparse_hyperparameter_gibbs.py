@@ -190,7 +190,7 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
     )
     X_new = np.array([[-3.0], [-0.4], [0.9], [2.5]])
     mean, covariance = (moment.numpy() for moment in fitc.predict_f(X_new, full_cov=True))
-    f = predictions.predict_f_samples(model, samples, X_new, progress=False)[..., 0]
+    f = predictions.predict_f_samples(model, X_new, samples=samples, progress=False)[..., 0]
     for i in range(4):
         draws, m = f[..., i], mean[i, 0]
         for values, expected in ((draws, m), ((draws - m) ** 2, covariance[0, i, i])):
@@ -229,11 +229,11 @@ def test_draws_predict_with_their_own_parameters_whatever_the_model_s_are_by_now
     assert len(np.unique(posterior["inducing_variable.Z"].values[:, 0, 0, 0])) == 2
 
     X_new = np.array([[0.3], [1.1]])
-    expected = predictions.predict_y(model, samples, X_new, progress=False)
+    expected = predictions.predict_y(model, X_new, samples=samples, progress=False)
     model.inducing_variable.Z.assign(X[:3])
     model.mean_function.c.assign(9.0)
     model.likelihood.df.assign(30.0)
-    actual = predictions.predict_y(model, samples, X_new, progress=False)
+    actual = predictions.predict_y(model, X_new, samples=samples, progress=False)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
     assert model.mean_function.c.numpy() == 9.0
     # By hand, from GPflow's conditional at each draw.
@@ -270,4 +270,4 @@ def test_bad_input_is_named() -> None:
         posterior={"u": np.zeros((1, 1, 3, 1)), "kernel.lengthscales": np.ones((1, 1, 2))}
     )
     with pytest.raises(ValueError, match=r"kernel.lengthscales of the model's shape, \[\]. Found"):
-        predictions.predict_y(model, samples, X)
+        predictions.predict_y(model, X, samples=samples)

@@ -139,7 +139,7 @@ def edges(ax, low_high, colour, label):
 
 
 def f_band(draws):
-    f_new = gpflow_aaci.predictions.predict_f_samples(model, draws, X_new, progress=False)
+    f_new = gpflow_aaci.predictions.predict_f_samples(model, X_new, samples=draws, progress=False)
     return np.quantile(np.asarray(f_new), levels, axis=(0, 1))
 
 

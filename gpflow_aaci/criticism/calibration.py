@@ -1,4 +1,4 @@
-"""Where in its predictive distribution every y falls: uniform, if the model is right."""
+"""Where in its predictive distribution every y falls: uniformly, if the model is right."""
 
 from typing import TypeAlias
 
@@ -6,9 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
-from ..data import as_arrays, check_batches, check_pair, checked_rows, over_batches
-from ..likelihoods import AugmentedLikelihood, BinaryLikelihood, Binomial, Switched
-from ..likelihoods.classes.binary import signs
+from ..data import as_data
 from ..models import AugmentedModel, check_model
 from ..predictions import predict_y_cdf
 
@@ -19,69 +17,42 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     """
     The probability integral transform P(y' ≤ y) of every y, [N, columns of y].
 
-    Where y is discrete, uniform between P(y' < y) and P(y' ≤ y), so that it is uniform for a model
-    that is right (randomised PIT: Czado, Gneiting and Held 2009, Biometrics 65, Sec. 2.1).
+    If the model is right, these values are uniform on [0, 1]. Where y is discrete, a value is drawn
+    uniformly between P(y' < y) and P(y' ≤ y), so that this holds, too (randomised PIT: Czado,
+    Gneiting and Held 2009, Biometrics 65, Sec. 2.1).
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
         ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
-    :param seed: of what is random where y is discrete.
+    :param seed: of the draws for a discrete y.
     :raises ValueError: for bad data.
     """
     check_model(model)
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        X, Y = checked_rows(model.expected_data, (X, Y))
-        upper = predict_y_cdf(model, X, Y, progress=False).numpy()
-        below, is_least = _next_below(model.likelihood, Y.numpy())
-        if np.array_equal(below, Y):
+        upper = predict_y_cdf(model, X, Y).numpy()
+        below, is_least = model.likelihood.next_below(Y.numpy())
+        if np.array_equal(below, Y) and not is_least.any():
             return upper
-        lower = predict_y_cdf(model, X, below, progress=False).numpy()
-        lower = np.where(is_least[:, : lower.shape[1]], 0.0, lower)
+        lower = np.where(is_least, 0.0, predict_y_cdf(model, X, below))
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
-    if data is None:
-        return of_rows(*as_arrays(model.expected_data).rows)
-    if isinstance(data, tf.data.Dataset):
-        check_batches(data)
-        return over_batches("data", of_rows, data).numpy()
-    check_pair("data", data)
-    return of_rows(*data)
-
-
-def _next_below(likelihood: AugmentedLikelihood, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    """The largest y' < y of every y that is discrete, a real one itself; and whether none is."""
-    below, is_least = Y.copy(), np.zeros(Y.shape, bool)
-    if isinstance(likelihood, Switched):
-        for k, part in enumerate(likelihood.likelihoods):
-            own = Y[:, -1] == k
-            below[own, :-1], is_least[own, :-1] = _next_below(part, Y[own, :-1])
-    elif likelihood.labels is not None:
-        if isinstance(likelihood, BinaryLikelihood):
-            Y = signs(tf.constant(Y)).numpy()  # whichever coding
-        labels = np.sort(np.asarray(likelihood.labels, Y.dtype))
-        at = np.searchsorted(labels, Y)
-        below, is_least = labels[np.maximum(at - 1, 0)], at == 0
-    elif likelihood.outcomes() is not None:  # counts, classes
-        counts = slice(0, 1) if with_trials(likelihood) else slice(None)
-        is_least[:, counts] = Y[:, counts] <= 0.0
-        below[:, counts] = np.maximum(Y[:, counts] - 1.0, 0.0)
-    return below, is_least
-
-
-def with_trials(likelihood: AugmentedLikelihood) -> bool:
-    """Whether the second column of Y is of trials."""
-    return isinstance(likelihood, Binomial) and likelihood.total_count is None
+    rows = as_data(model.expected_data, data, unscaled=data is not None)
+    return rows.map(of_rows).numpy()
 
 
 def coverage(pit_values: AnyNDArray, probabilities: AnyNDArray) -> AnyNDArray:
-    """The share of y in their central intervals of these probabilities, of the shape of those."""
+    """The share of y within their central intervals, for each of the given probabilities."""
     distance = np.sort(2.0 * np.abs(np.ravel(pit_values) - 0.5))
     return np.searchsorted(distance, probabilities, side="right") / len(distance)
 
 
 def binomial_band(num_data: int, probability: float | AnyNDArray) -> AnyNDArray:
-    """Between which the share of ``num_data`` that have a probability falls in 95 % of samples."""
+    """
+    The central 95 % interval [2, ...] of a binomial share.
+
+    That is the share of ``num_data`` independent events that happen, each with the probability.
+    """
     import scipy.stats  # here, as it is slow to import
 
     tails = np.array([0.025, 0.975]).reshape([2] + [1] * np.ndim(probability))

@@ -1,4 +1,4 @@
-"""Leave-one-out densities as ArviZ has them. Imports ArviZ, so only those who need it import it."""
+"""Leave-one-out densities as ArviZ's object; imported only when needed, as ArviZ is slow."""
 
 import arviz
 import numpy as np
@@ -7,7 +7,7 @@ from gpflow.base import AnyNDArray
 
 
 class ClosedFormELPD(arviz.ELPDData):
-    """``arviz.ELPDData`` whose print says what it is: no draws, and leverages in place of k̂."""
+    """``arviz.ELPDData`` that prints leverages in the place of k̂, as there are no draws."""
 
     def __str__(self) -> str:
         leverage = self.leverage.values
@@ -37,7 +37,7 @@ def as_elpd(
     :param loo_i: log p(y_i | y without i) [N].
     :param log_density_i: log p(y_i|q) [N].
     :param leverage: [N].
-    :param bound: that q is stationary in.
+    :param bound: the bound that q is stationary in.
     """
     num_data, elpd = len(loo_i), loo_i.sum()
     fields = {

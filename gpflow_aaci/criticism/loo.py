@@ -1,9 +1,9 @@
 r"""
 Leave-one-out predictive densities from the sites of a q that is at its optimum.
 
-There q(v) = N(0, I) Π_i site_i, and site_i is a Gaussian factor in h_i = A_iᵀ v of precision
-−2 ∂e/∂v_i. q without it, the cavity, is what the other data say of h_i where their sites stay as
-they are; with a Gaussian likelihood they do, and all is exact.
+At the optimum q(v) = N(0, I) Π_i site_i, where site_i is a Gaussian factor in h_i = A_iᵀ v with
+precision −2 ∂e/∂v_i. Dividing q by site_i gives the cavity, which is the posterior of h_i given the
+other data if their sites stay as they are. With a Gaussian likelihood they do, and all is exact.
 """
 
 import warnings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Bound = Callable[[AugmentedLikelihood], Term]
 
 _BOUNDS: dict[str, Bound] = {"standard": standard, "augmented": augmented}
-_TOLERANCE = 1e-4  # nats per datum between q and where a step of size 1 would lead
+_TOLERANCE = 1e-4  # the largest move of q by a step of size 1, in nats per datum
 
 
 def loo(
@@ -40,31 +40,33 @@ def loo(
     r"""
     log p(y_i | all other y) of every datum, in closed form, at the hyperparameters as they are.
 
-    With (m_i, v_i) the marginal of f_i under q, u_i what of v_i the inducing variables leave
-    unexplained, and e the bound that q is stationary in, f_i without y_i is
+    Let (m_i, v_i) be the marginal of f_i under q, u_i the part of v_i that the inducing variables
+    do not explain, and e the bound that q is stationary in. Then f_i without y_i is
     N(m_i − w ∂e/∂m_i, u_i + w), w = (v_i − u_i) / (1 − leverage), where
     leverage = −2 ∂e/∂v_i (v_i − u_i) is the share of the datum in the precision of its own f.
-    Exact for Gaussian likelihoods (Rasmussen and Williams 2006, Eq. 5.12). For others it leaves out
-    that the other sites would change without y_i, which matters most where the leverage is large
-    (Vehtari et al. 2016, JMLR 17(103)). Whether q is stationary in GPflow's ELBO
-    (``fit_collapsed``, ``polish``) or in the augmented bound (all other routes) is found out. The
-    second q is narrower than the posterior, and its elpd too high: ``polish`` first.
+    This is exact for Gaussian likelihoods (Rasmussen and Williams 2006, Eq. 5.12). For others it
+    neglects that the other sites would change without y_i, which matters most where the leverage is
+    large (Vehtari et al. 2016, JMLR 17(103)). The bound may be GPflow's ELBO (after
+    ``fit_collapsed`` and ``polish``) or the augmented bound (after all other routes); the one that
+    q is nearer to an optimum of is taken. A q from the augmented bound is narrower than the
+    posterior, and its elpd is too high: call ``polish`` first.
 
-    Latent GPs that the kernel mixes or the likelihood couples have a cavity each, as q has them
-    independent. Several columns of Y have one density a row::
+    Latent GPs that the kernel mixes or the likelihood couples have a cavity each, as they are
+    independent under q. Several columns of Y have one density for each row::
 
         arviz.compare({"Student-t": loo(student_t, data), "Laplace": loo(laplace, data)})
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
-        one pass over the rows, of any length; none for ``AugmentedVGP``. All that q was fitted to.
+        one pass over the rows, of any length; none for ``AugmentedVGP``. They must be all data that
+        q was fitted to.
     :param progress: whether a bar shows each pass.
     :return: what ``arviz.loo`` returns pointwise, for ``arviz.compare`` and ``plot_elpd``, with
-        ``leverage`` [N] (the largest of the latent GPs') in the place of ``pareto_k``, as there are
-        no draws, and ``bound``, "standard" or "augmented". ``p_loo`` is Σ log p(y_i|q) − elpd.
-        At a leverage of 1 or more the cavity is improper, which only q far from its optimum or
-        sites of negative precision can make it; the prior then takes its place, and a warning
-        counts such data.
-    :raises ValueError: for bad data, and where ``num_data`` says that they are not all.
+        ``leverage`` [N] (the largest over the latent GPs) in the place of ``pareto_k``, as there
+        are no draws, and ``bound``, "standard" or "augmented". ``p_loo`` is Σ log p(y_i|q) − elpd.
+        At a leverage of 1 or more the cavity is improper, which happens only if q is far from its
+        optimum or sites have negative precision. The prior then takes the place of the cavity, and
+        a warning counts such data.
+    :raises ValueError: for bad data, and for fewer or more rows than ``num_data``.
     """
     check_model(model)
     rows = as_data(model.expected_data, data, progress)
@@ -97,7 +99,7 @@ def loo(
 
 
 def _stationary_bound(model: AugmentedModel, data: Data) -> tuple[str, float]:
-    """The bound that q is nearer an optimum of, and how far a step on it would move q."""
+    """The bound whose optimum is nearer to q, and how far a step on that bound would move q."""
     q = model.whitened_q(model.whitening())
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> dict[str, Statistics]:
@@ -114,9 +116,9 @@ def _stationary_bound(model: AugmentedModel, data: Data) -> tuple[str, float]:
 
 def _moved(q: Gaussian, sums: Statistics) -> tf.Tensor:
     """
-    KL between q and where a step of size 1 leads, to second order [].
+    The KL divergence [] between q and the q after a step of size 1, to second order.
 
-    ½ ‖Rᵀ(a − m)‖² + ¼ ‖Rᵀ(I − 2B)R − I‖², S = RRᵀ: the same in whatever coordinates v has.
+    It is ½ ‖Rᵀ(a − m)‖² + ¼ ‖Rᵀ(I − 2B)R − I‖², S = RRᵀ, whatever the coordinates of v are.
     """
     in_mean = columns(tf.matmul, q.sqrt, sums.in_mean - q.mu, transpose_a=True)
     eye = tf.eye(tf.shape(q.sqrt)[-1], dtype=q.sqrt.dtype)

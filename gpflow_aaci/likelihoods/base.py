@@ -45,8 +45,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     is_density: bool = True
     """Whether ∫ p(y|f) dy = 1; False for a pseudo-likelihood."""
 
-    labels: Sequence[float] | None = None
+    labels: Sequence[float] | AnyNDArray | None = None
     """The values that y takes, or None where y is real or a count."""
+
+    num_given: int = 0
+    """
+    How many columns of Y, after those of y, say by which law y was observed: of the trials of a
+    binomial, or of the number of a part.
+    """
 
     in_turn: bool = False
     """
@@ -157,11 +163,12 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     def num_observed(self, num_outputs: int) -> int:
         """How many columns of Y go with so many columns of f."""
-        return num_outputs if self.observation_dim is None else self.observation_dim
+        num_y = num_outputs if self.observation_dim is None else self.observation_dim
+        return num_y + self.num_given
 
     def num_outputs(self, num_observed: int) -> int:
         """How many columns of f go with so many columns of Y: the inverse."""
-        return num_observed if self.latent_dim is None else self.latent_dim
+        return num_observed - self.num_given if self.latent_dim is None else self.latent_dim
 
     # ---- one hook for every quantity: a value [..., N, Q] for each output ----
 
@@ -229,6 +236,25 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def outcomes(self) -> AnyNDArray | None:
         """All rows that Y may have [K, P], counts up to improbable ones; None where y is real."""
         return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        """
+        Y [..., N, P] with the next smaller value that y may have in the place of every y.
+
+        A real y stays as it is, and so does the smallest of a discrete one.
+
+        :return: that Y, and where y is the smallest, a mask of the columns of y.
+        """
+        num_y = Y.shape[-1] - self.num_given
+        y = Y[..., :num_y]
+        below, is_least = y, np.zeros(y.shape, bool)
+        if self.labels is not None:
+            labels = np.sort(np.asarray(self.labels, Y.dtype))
+            at = np.searchsorted(labels, y, side="right") - 1  # a binary 0 stands for −1
+            below, is_least = labels[np.maximum(at - 1, 0)], at == 0
+        elif self.outcomes() is not None:  # counts
+            below, is_least = np.maximum(y - 1.0, 0.0), y <= 0.0
+        return np.concatenate([below, Y[..., num_y:]], -1), is_least
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         """

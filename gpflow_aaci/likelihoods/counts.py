@@ -140,13 +140,7 @@ class Binomial(_PowerOfCosh):
             )
         self.total_count = None if total_count is None else int(total_count)
         if total_count is None:
-            self.latent_dim = 1
-
-    def num_observed(self, num_outputs: int) -> int:
-        return num_outputs if self.total_count is not None else 2
-
-    def num_outputs(self, num_observed: int) -> int:
-        return num_observed if self.total_count is not None else 1
+            self.latent_dim = self.num_given = 1
 
     def successes(self, Y: TensorType) -> tf.Tensor:
         """y, [..., L]."""

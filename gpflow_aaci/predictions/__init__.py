@@ -1,8 +1,9 @@
 """
 f and y at new inputs.
 
-``f``: draws of f, moments and densities of y, from what ``sample_posterior`` returns.
-``y``: probabilities, quantiles and draws of y, from that or from a model's q.
+All are computed from a model's q or, with ``samples=``, from the draws that ``sample_posterior``
+returns. ``f``: draws of f, moments and densities of y. ``y``: probabilities, quantiles and draws of
+y.
 """
 
 from .f import predict_f_samples, predict_log_density, predict_y

@@ -1,17 +1,17 @@
 """
 f and y at new inputs, from the draws of :func:`~gpflow_aaci.sample_posterior`.
 
-f(X_new) given f (or u) is Gaussian and does not depend on y; it is averaged over the draws, each
-with its own hyperparameters and inducing points where they were sampled, and those of that time
-where they were not, whatever the model's are by now. Joint draws for ``AugmentedSVGP`` have the
-full covariance given u.
+Given f at the data (or u), f(Xnew) is Gaussian and does not depend on y; predictions average over
+the draws. Hyperparameters and inducing points that were sampled are taken from each draw. The
+others have the values that they had while sampling, even if the model has others by now. Joint
+draws for ``AugmentedSVGP`` have the full covariance given u.
 
 Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gpflow
 import numpy as np
@@ -21,27 +21,29 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import MultioutputKernel
-from gpflow.utilities import parameter_dict, to_default_float
+from gpflow.utilities import to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
 from ..graphs import compiled
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..progress import progress_bar
-from ..sampling.latents import AnyModel, FullGP, new_rows, project_at
+from ..sampling.latents import AnyModel, FullGP, all_parameters, new_rows, project_at
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
     import arviz
 
-_DRAWS_AT_ONCE = 100  # whose conditionals at all of Xnew are in memory
-VALUES_AT_ONCE = 20_000  # of f to which quadrature is applied, each with hundreds of nodes
+Draws: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
+
+_DRAWS_AT_ONCE = 100  # the conditionals of so many draws, at all of Xnew, are in memory
+VALUES_AT_ONCE = 20_000  # quadrature is over so many values of f, with hundreds of nodes for each
 
 
 def predict_f_samples(
     model: AnyModel,
-    samples: "arviz.InferenceData",
     Xnew: TensorType,
     *,
+    samples: "arviz.InferenceData",
     full_cov: bool = True,
     seed: int = 0,
     progress: bool = True,
@@ -50,7 +52,8 @@ def predict_f_samples(
     One draw of f(Xnew) for every draw of the posterior, [C, S, N, L].
 
     :param Xnew: [N, D].
-    :param full_cov: joint draws at all of Xnew; independent ones, at less cost, otherwise.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`.
+    :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad Xnew, or samples of another kind of model.
     """
@@ -68,20 +71,25 @@ def predict_f_samples(
 
 def predict_y(
     model: AnyModel,
-    samples: "arviz.InferenceData",
     Xnew: TensorType | tf.data.Dataset,
     *,
+    samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> MeanAndVariance:
     """
     Mean and variance of y at Xnew [N, D] under the posterior, both [N, P].
 
     :param Xnew: an array, a frame or a ``tf.data.Dataset`` of batches.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     """
+    if samples is None:
+        return model.predict_y(Xnew)
     if isinstance(Xnew, tf.data.Dataset):
         check_inputs(Xnew)
-        return over_batches("Xnew", lambda X: predict_y(model, samples, X, progress=progress), Xnew)
+        return over_batches(
+            "Xnew", lambda X: predict_y(model, X, samples=samples, progress=progress), Xnew
+        )
     X = checked_inputs(model, Xnew)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
@@ -98,38 +106,32 @@ def predict_y(
 
 def predict_log_density(
     model: AnyModel,
-    samples: "arviz.InferenceData",
     data: RegressionData | tf.data.Dataset,
     *,
+    samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> tf.Tensor:
     """
     log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
 
     :param data: Xnew [N, D], Ynew [N, P]; or a ``tf.data.Dataset`` of such batches.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data.
     """
+    if samples is None:
+        return model.predict_log_density(data)
     if isinstance(data, tf.data.Dataset):
         check_batches(data)
         return over_batches(
             "data",
-            lambda *batch: predict_log_density(model, samples, batch, progress=progress),
+            lambda *batch: predict_log_density(model, batch, samples=samples, progress=progress),
             data,
         )
     X, Y = new_rows(model, data)
-    log_p = []
+    of_each = model.likelihood.predict_log_density
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
-        for mean, variance in blocks:
-            (block,) = _in_pieces(
-                lambda X, Fmu, Fvar, Y: (model.likelihood.predict_log_density(X, Fmu, Fvar, Y),),
-                X,
-                mean,
-                variance,
-                Y,
-            )
-            log_p.append(block)
-    log_p = tf.concat(log_p, 0)
+        log_p = tf.concat([_in_pieces(of_each, X, *block, Y) for block in blocks], 0)
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
 
 
@@ -139,50 +141,21 @@ def conditionals(
     X: tf.Tensor,
     full_cov: bool,
     progress: bool,
-) -> Generator[tuple[tf.Tensor, tf.Tensor], None, None]:
+) -> Draws:
     """
-    Mean [S, N, L] of f(X) given draws of f or u, some at a time, and its variance.
+    Mean and variance of f(X) given draws of f or u, for some draws at a time.
 
-    Variance: [N, broadcast L] or, where ``full_cov``, [L, N, N].
+    The mean is [S, N, L]; the variance is [N, broadcast L] or, where ``full_cov``, [L, N, N].
     """
     is_full = isinstance(model, FullGP)
-    name = "f" if is_full else "u"
-    known = parameter_dict(model)
-    draws = {
-        str(key): np.reshape(values.values, [-1, *values.shape[2:]])
-        for key, values in samples["posterior"].items()
-    }
-    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
-    if name not in draws or draws[name].shape[1:] != (M, P):
-        raise ValueError(
-            f'samples must hold "{name}" of {M} values and {P} '
-            f"outputs, from sample_posterior(model). Found: "
-            f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
-        )
-    fixed = _constants(samples, known) if known else {}  # a frozen model has its own for good
-    # Names of parameters have dots; f, u and auxiliary variables have none.
-    shapes = {key: values.shape[1:] for key, values in draws.items() if "." in key}
-    shapes |= {key: np.shape(value) for key, value in fixed.items()}
-    unknown = [key for key in shapes if "." + key not in known]
-    if unknown:
-        raise ValueError(
-            f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
-        )
-    parameters: dict[str, Parameter] = {key: known["." + key] for key in shapes}
-    for key, parameter in parameters.items():
-        if shapes[key] != parameter.shape:
-            raise ValueError(
-                f"samples must hold {key} of the model's shape, {list(parameter.shape)}. "
-                f"Found: {list(shapes[key])}."
-            )
-    moving = {key: parameter for key, parameter in parameters.items() if key not in fixed}
+    known = all_parameters(model)
+    latents, moving, fixed = _checked_draws(model, samples, known)
 
     def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         chol, A, unexplained, prior_mean = project_at(model, X)
         if is_full:
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
-        chol = tf.broadcast_to(chol, tf.concat([tf.shape(columns)[:-2], tf.shape(chol)[-2:]], 0))
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
         of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
         mean = prior_mean + tf.einsum("lmn,slm->snl", of_latents, white)
@@ -192,55 +165,99 @@ def conditionals(
 
     compiled_conditional = compiled(conditional, reduce_retracing=True)
     at_once = 1 if moving else _DRAWS_AT_ONCE
-    with restored([p.unconstrained_variable for p in parameters.values()]):
+    with restored([known[key].unconstrained_variable for key in (*moving, *fixed)]):
         for key, value in fixed.items():
-            parameters[key].assign(value)
-        with progress_bar(progress, total=len(draws[name]), unit="draw") as bar:
-            for start in range(0, len(draws[name]), at_once):
-                for key, parameter in moving.items():
-                    parameter.assign(draws[key][start])
-                values = draws[name][start : start + at_once]
+            known[key].assign(value)
+        with progress_bar(progress, total=len(latents), unit="draw") as bar:
+            for start in range(0, len(latents), at_once):
+                for key, of_draws in moving.items():
+                    known[key].assign(of_draws[start])
+                values = latents[start : start + at_once]
                 yield compiled_conditional(tf.constant(values, default_float()))
                 bar.update(len(values))
+
+
+def _checked_draws(
+    model: AnyModel, samples: "arviz.InferenceData", known: dict[str, Parameter]
+) -> tuple[AnyNDArray, dict[str, AnyNDArray], dict[str, AnyNDArray]]:
+    """
+    Draws [S, M, P] of f or u, draws [S, ...] of hyperparameters, and those that were not sampled.
+
+    :param known: the parameters of the model by name.
+    :raises ValueError: for samples of another kind of model.
+    """
+    draws = {
+        str(key): np.reshape(values.values, [-1, *values.shape[2:]])
+        for key, values in samples["posterior"].items()
+    }
+    name = "f" if isinstance(model, FullGP) else "u"
+    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
+    if name not in draws or draws[name].shape[1:] != (M, P):
+        raise ValueError(
+            f'samples must hold "{name}" of {M} values and {P} '
+            f"outputs, from sample_posterior(model). Found: "
+            f"{ {key: list(values.shape[1:]) for key, values in draws.items()} }."
+        )
+    # Names of parameters have dots; f, u and auxiliary variables have none.
+    moving = {key: values for key, values in draws.items() if "." in key}
+    fixed = _constants(samples, known) if known else {}  # a frozen model has no parameters
+    shapes = {key: values.shape[1:] for key, values in moving.items()}
+    shapes |= {key: np.shape(value) for key, value in fixed.items()}
+    unknown = [key for key in shapes if key not in known]
+    if unknown:
+        raise ValueError(
+            f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."
+        )
+    for key, shape in shapes.items():
+        if shape != known[key].shape:
+            raise ValueError(
+                f"samples must hold {key} of the model's shape, {list(known[key].shape)}. "
+                f"Found: {list(shape)}."
+            )
+    return draws[name], moving, fixed
 
 
 def _constants(
     samples: "arviz.InferenceData", known: dict[str, Parameter]
 ) -> dict[str, AnyNDArray]:
-    """The hyperparameters that were not sampled, whose names have dots."""
+    """The values of the hyperparameters that were not sampled; their names have dots."""
     if "constant_data" not in samples.groups():
         return {}
     constants = samples["constant_data"].items()
     found = {str(key): value.values for key, value in constants if "." in str(key)}
     for key, value in found.items():  # ArviZ keeps a scalar as [1]
-        if value.shape == (1,) and "." + key in known and len(known["." + key].shape) == 0:
+        if value.shape == (1,) and key in known and len(known[key].shape) == 0:
             found[key] = value[0]
     return found
 
 
 def _in_pieces(
-    function: Callable[..., tuple[tf.Tensor, ...]],
+    function: Callable[..., Any],
     X: tf.Tensor,
     mean: tf.Tensor,
     variance: tf.Tensor,
     *of_data: tf.Tensor,
-) -> list[tf.Tensor]:
+) -> Any:
     """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
     rows = max(1, VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
+    variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
     for start in range(0, mean.shape[1], rows):
         here = slice(start, start + rows)
         lead = mean[:, here].shape[:2]
 
-        # A long list of data: some of GPflow's likelihoods know no batches.
+        # Draws are laid end to end as rows, as some of GPflow's likelihoods take no batches.
         def flat(values: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
             width = values.shape[-1]
             return tf.reshape(tf.broadcast_to(values, [*lead, width]), [-1, width])
 
-        of_model = flat(mean[:, here]), flat(tf.broadcast_to(variance, mean.shape[1:])[here])
-        parts = function(flat(X[here]), *of_model, *(flat(values[here]) for values in of_data))
-        pieces.append([tf.reshape(part, [*lead, *part.shape[1:]]) for part in parts])
-    return [tf.concat(parts, 1) for parts in zip(*pieces, strict=True)]
+        def of_draws(part: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
+            return tf.reshape(part, [*lead, *part.shape[1:]])
+
+        of_rows = (flat(values[here]) for values in (variance, *of_data))
+        parts = function(flat(X[here]), flat(mean[:, here]), *of_rows)
+        pieces.append(tf.nest.map_structure(of_draws, parts))
+    return tf.nest.map_structure(lambda *parts: tf.concat(parts, 1), *pieces)
 
 
 def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
@@ -251,7 +268,7 @@ def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
 
 
 def coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """Independent normal [S, N, L] with that variance."""
+    """Standard normal ``noise`` [S, N, L], scaled to have the given variance or covariance."""
     if not full_cov:
         return safe_sqrt(variance) * noise
     jitter = tf.cast(default_jitter(), variance.dtype)
@@ -263,22 +280,22 @@ def coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor
 
 def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "Xnew") -> tf.Tensor:
     """
-    [N, D] of the model's float, or a clear error.
+    Inputs [N, D] as a tensor of the float type that the model computes in.
 
-    :raises ValueError: for a shape that is not that of the model's inputs, and values that are not
-        finite.
+    :raises ValueError: for another number of columns than the model's inputs have, and values that
+        are not finite.
     """
     X = as_default_float(Xnew, name)
     input_dim = _input_dim(model)
     if X.shape.rank != 2 or input_dim not in (None, X.shape[-1]):
         raise ValueError(f"{name} must be [N, {input_dim}]. Found: shape {list(X.shape)}.")
     with tf.control_dependencies([require([check_finite(name, X)])]):
-        q_mu = getattr(model, "q_mu", X)  # float32 in a model that is frozen so
+        q_mu = getattr(model, "q_mu", X)  # float32 if the model is frozen as float32
         return tf.cast(tf.identity(X), q_mu.dtype)
 
 
 def _input_dim(model: gpflow.models.GPModel) -> int | None:
-    """Columns of X, where a model of ours or of GPflow tells."""
+    """The number of columns of X, or None where the model does not tell."""
     if hasattr(model, "input_dim"):
         return model.input_dim
     Z = getattr(getattr(model, "inducing_variable", None), "Z", None)
@@ -287,11 +304,11 @@ def _input_dim(model: gpflow.models.GPModel) -> int | None:
 
 
 @contextmanager
-def restored(variables: list[tf.Variable]) -> Iterator[list[tf.Variable]]:
-    """They have their values again afterwards."""
+def restored(variables: list[tf.Variable]) -> Iterator[None]:
+    """The variables have their values again afterwards."""
     before = [variable.numpy() for variable in variables]
     try:
-        yield variables
+        yield
     finally:
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)

@@ -1,4 +1,4 @@
-"""Where a distribution function has given values, without its derivative."""
+"""Quantiles from a distribution function, without its derivative."""
 
 from collections.abc import Callable
 
@@ -9,18 +9,19 @@ import tensorflow_probability as tfp
 Cdf = Callable[[tf.Tensor], tf.Tensor]
 """P(y' ≤ y) of y, elementwise."""
 
-_STEPS = 200  # many more than Chandrupatla's method takes
+_STEPS = 200  # many more than Chandrupatla's method needs
 
 
 def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Tensor) -> tf.Tensor:
     """
-    The z of cdf(z) = levels, all [...].
+    The z [...] with cdf(z) = levels [...].
 
-    Along u, z = start + unit · sinh u, on which exponential and power tails are alike, the normal
-    quantile of cdf is nearly straight, and a bracket that holds every z needs no search.
+    The search is over u, where z = start + unit · sinh u. As a function of u the normal quantile of
+    cdf is nearly straight, whether the tails are exponential or powers, and one fixed bracket holds
+    every z that a float can hold.
 
-    :param start: somewhere.
-    :param unit: positive; a rough length, which may be wrong by many orders of magnitude.
+    :param start: where the search is centred; any value will do.
+    :param unit: positive; a rough length scale, which may be wrong by many orders of magnitude.
     """
     limits = np.finfo(levels.dtype.as_numpy_dtype)
     tiny, almost_one = (tf.cast(v, levels.dtype) for v in (limits.tiny, 1.0 - limits.epsneg))
@@ -39,14 +40,14 @@ def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Te
         value_tolerance=64.0 * eps,
         max_iterations=_STEPS,
     ).estimated_root
-    # Where no u has the level, as at the end of a support that y is on with some probability.
+    # No u has the level if y is at the end of its support with positive probability.
     u = tf.where(excess(-farthest) >= wanted, -farthest, root)
     u = tf.where(excess(farthest) <= wanted, farthest, u)
     return start + unit * tf.sinh(u)
 
 
 def quantile_of_counts(cdf: Cdf, levels: tf.Tensor) -> tf.Tensor:
-    """The smallest whole number from 0 up of cdf ≥ levels, both [...], by bisection."""
+    """The smallest count [...] with cdf ≥ levels [...], by bisection."""
     largest = tf.cast(2.0 / np.finfo(levels.dtype.as_numpy_dtype).eps, levels.dtype)
 
     def is_below(high: tf.Tensor, reached: tf.Tensor) -> tf.Tensor:
@@ -66,6 +67,6 @@ def quantile_of_counts(cdf: Cdf, levels: tf.Tensor) -> tf.Tensor:
 
     zero = tf.zeros_like(levels)
     high, _ = tf.while_loop(is_below, double, (zero, cdf(zero) >= levels))
-    # Below ``low`` is −1, or half of ``high``, which did not reach.
+    # ``low`` does not reach the level: it is the ``high`` before the last doubling, or −1.
     low = tf.where(high > 0.0, (high - 1.0) / 2.0, -tf.ones_like(high))
     return tf.while_loop(is_open, halve, (low, high))[1]

@@ -1,13 +1,14 @@
 """
 Probabilities, quantiles and draws of y at new inputs.
 
-Of any GPflow model that has a likelihood of this package, from its q; or from draws of its
-posterior, over which probabilities are averaged.
+They are for any GPflow model with a likelihood of this package, and come from its q. They may come
+from draws of the posterior instead, over which probabilities are averaged.
 
 Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,8 +20,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.integrals.quadrature import safe_sqrt
-from ..likelihoods.outputwise import OutputwiseLikelihood
-from ..models import AugmentedModel, check_model
+from ..models import check_model
 from ..validation import (
     Check,
     as_default_float,
@@ -29,7 +29,7 @@ from ..validation import (
     require,
     some,
 )
-from .f import VALUES_AT_ONCE, checked_inputs, coloured, conditionals, restored
+from .f import VALUES_AT_ONCE, Draws, checked_inputs, coloured, conditionals, restored
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ class MixtureModel(Protocol):
 
 
 class _Block(NamedTuple):
-    """Draws with the same parameters of the likelihood."""
+    """Draws that share the parameters of the likelihood."""
 
-    values: list[AnyNDArray]  # of these, unconstrained
+    values: list[AnyNDArray]  # the unconstrained values of these parameters
     Fmu: tf.Tensor  # [S, N, L]
-    Fvar: tf.Tensor  # [S, N, L]; or [L, N, N] of all data jointly
+    Fvar: tf.Tensor  # [S, N, L]; or [L, N, N] jointly over all data
 
 
 def predict_y_cdf(
     model: gpflow.models.GPModel,
-    X: TensorType,
+    Xnew: TensorType,
     y: TensorType,
     *,
     samples: "arviz.InferenceData | None" = None,
@@ -63,17 +63,17 @@ def predict_y_cdf(
     """
     P(y' ≤ y) at every new datum, [N, P].
 
-    Of continuous y it is what ``scipy.stats`` calls the cdf, so that a calibrated model makes it
-    uniform. Classes are in the order of their numbers. A pseudo-likelihood is normalised over its
-    labels, as for ``predict_y``.
+    For a continuous y this is the cdf of the predictive distribution, which is uniform over new
+    data if the model is calibrated. Classes are in the order of their numbers. A pseudo-likelihood
+    is normalised over its labels, as for ``predict_y``.
 
-    :param X: [N, D].
+    :param Xnew: [N, D].
     :param y: as training data: [N, P], with whatever other columns Y has.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data; for samples of another kind of model.
     """
-    predicted = _Predicted(model, X, samples, progress)
+    predicted = _Predicted(model, Xnew, samples, progress)
     y = as_default_float(y, "y")
     num_rows, observed = predicted.X.shape[0], predicted.num_observed
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
@@ -86,32 +86,33 @@ def predict_y_cdf(
 
 def predict_y_quantile(
     model: gpflow.models.GPModel,
-    X: TensorType,
+    Xnew: TensorType,
     levels: TensorType,
     *,
     samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> tf.Tensor:
     """
-    The y of P(y' ≤ y) = level at every new datum, [Q, N, P].
+    The y with P(y' ≤ y) = level at every new datum, [Q, N, P].
 
-    Of a discrete y the smallest with P(y' ≤ y) ≥ level: a count, a class by its number, 0 or 1
-    where there are two. Where the trials of a binomial are a column of Y, it is of one trial. From
-    many draws this takes some twenty times as long as :func:`predict_y_cdf`, for every level::
+    Where y is discrete, it is the smallest y with P(y' ≤ y) ≥ level: a count, the number of a
+    class, or 0 or 1 if there are two classes. Where the trials of a binomial are a column of Y, it
+    is for one trial. With many draws this takes some twenty times as long as :func:`predict_y_cdf`,
+    for every level::
 
-        lower, median, upper = predict_y_quantile(model, X, [0.05, 0.5, 0.95])
+        lower, median, upper = predict_y_quantile(model, Xnew, [0.05, 0.5, 0.95])
 
-    :param X: [N, D].
-    :param levels: [Q], in (0, 1); or a number, which is Q = 1.
+    :param Xnew: [N, D].
+    :param levels: [Q], in (0, 1); or a number, which stands for Q = 1.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
-    :raises ValueError: for bad X or levels, samples of another kind of model, and a likelihood of
-        which a column of Y says what y is.
+    :raises ValueError: for bad Xnew or levels, samples of another kind of model, and a likelihood
+        like ``Switched``, where a column of Y says what y is.
     """
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
-    predicted = _Predicted(model, X, samples, progress)
+    predicted = _Predicted(model, Xnew, samples, progress)
     levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # in which 1 − 1e-9 may be 1
     outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
     message = "levels must be in (0, 1)."
@@ -123,7 +124,7 @@ def predict_y_quantile(
 
 def predict_y_samples(
     model: gpflow.models.GPModel,
-    X: TensorType,
+    Xnew: TensorType,
     num_samples: int,
     seed: int = 0,
     *,
@@ -134,12 +135,12 @@ def predict_y_samples(
     """
     Draws of y, [S, N, P], each with an f of its own.
 
-    :param X: [N, D].
+    :param Xnew: [N, D].
     :param num_samples: S.
     :param seed: the same seed gives the same draws.
-    :param full_cov: f drawn jointly at all of X; independently, at less cost, otherwise.
-    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q: every one
-        once before any is used again.
+    :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q. Every one is
+        used once before any is used again.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad arguments, as for :func:`predict_y_quantile`.
     :raises NotImplementedError: where the likelihood states no ``draw_y``.
@@ -147,28 +148,31 @@ def predict_y_samples(
     check_count("num_samples", num_samples, 1)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
-    predicted = _Predicted(model, X, samples, progress, full_cov)
+    predicted = _Predicted(model, Xnew, samples, progress, full_cov)
     return predicted.draw(int(num_samples), seed, full_cov)
 
 
 class _Predicted:
     """
-    The law of y at X: the mean of those at f ~ N(Fmu, Fvar) of every draw, or at that of q.
+    The predictive distribution of y at Xnew.
 
-    Draws come in blocks, each with its values of the likelihood's parameters, [S, N, L].
+    It is the average, over draws of the posterior, of ∫ p(y|f) N(f | Fmu, Fvar) df. A Gaussian q
+    counts as one draw. Draws come in blocks [S, N, L], each with its values of the likelihood's
+    parameters.
     """
 
     def __init__(
         self,
         model: gpflow.models.GPModel,
-        X: TensorType,
+        Xnew: TensorType,
         samples: "arviz.InferenceData | None",
         progress: bool,
         full_cov: bool = False,
     ) -> None:
         """
         :param full_cov: whether variances are of all data jointly, [L, N, N].
-        :raises ValueError: for bad X, a model of another likelihood, other samples.
+        :raises ValueError: for bad Xnew, a model with another likelihood, and samples of another
+            kind of model.
         """
         if not isinstance(model.likelihood, AugmentedLikelihood):
             raise ValueError(
@@ -176,26 +180,25 @@ class _Predicted:
                 f"Found: {type(model.likelihood).__name__}."
             )
         self.likelihood = model.likelihood
-        self.X = checked_inputs(model, X, "X")
+        self.X = checked_inputs(model, Xnew)
+        self._moving: list[tf.Variable] = []  # the variables that blocks have values for
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:
             check_model(model)
-            blocks = self._of_draws(model, samples, full_cov, progress)
-            self._blocks = list(blocks) if full_cov else _merged(blocks)
+            self._moving = [each.unconstrained_variable for each in model.likelihood.parameters]
+            draws = conditionals(model, samples, self.X, full_cov, progress)
+            self._blocks = self._of_draws(draws, full_cov)
         self.num_draws = sum(block.Fmu.shape[0] for block in self._blocks)
         self.num_outputs = int(self._blocks[0].Fmu.shape[-1])
-        is_outputwise = isinstance(self.likelihood, OutputwiseLikelihood)
         self.num_observed = self.likelihood.num_observed(self.num_outputs)
-        self._num_columns = self.num_outputs if is_outputwise else self.num_observed
+        self._num_columns = self.num_observed - self.likelihood.num_given
 
     def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
-        """P(y' ≤ y) at some rows, [Q, N, P], of Y [Q, N, ...]."""
+        """P(y' ≤ y) [Q, N, P] at some rows, for Y [Q, N, ...]."""
         total: Any = 0.0
-        with restored(self._moving()) as variables:
-            for values, Fmu, Fvar in self._blocks:
-                for variable, value in zip(variables, values, strict=True):
-                    variable.assign(value)
+        with closing(self._by_turns()) as blocks:
+            for _, Fmu, Fvar in blocks:
                 Fmu, Fvar = Fmu[:, rows], Fvar[:, rows]
                 shape = tf.concat([tf.shape(Y)[:1], tf.shape(Fmu)], 0)  # [Q, S, N, L]
                 Fmu, Fvar = tf.broadcast_to(Fmu, shape), tf.broadcast_to(Fvar, shape)
@@ -204,7 +207,7 @@ class _Predicted:
         return total / self.num_draws
 
     def quantile(self, rows: slice, levels: tf.Tensor) -> tf.Tensor:
-        """Where that is levels [Q, 1, 1]: [Q, N, P]."""
+        """The y [Q, N, P] with P(y' ≤ y) = levels [Q, 1, 1] at some rows."""
         likelihood = self.likelihood
         columns = slice(self._num_columns)
         Fmu = tf.concat([block.Fmu[:, rows, columns] for block in self._blocks], 0)
@@ -226,17 +229,15 @@ class _Predicted:
         return likelihood.in_support(z)
 
     def draw(self, num_samples: int, seed: int, full_cov: bool) -> tf.Tensor:
-        """Of y, [num_samples, N, P]."""
+        """Draws of y, [num_samples, N, P]."""
         order = np.random.default_rng(seed).permutation(self.num_draws)
         chosen = np.sort(np.resize(order, num_samples))
         seeds = tfp.random.split_seed(tf.constant([seed, 2]), n=2 * len(self._blocks))
         parts, first = [], 0
-        with restored(self._moving()) as variables:
-            for k, (values, Fmu, Fvar) in enumerate(self._blocks):
+        with closing(self._by_turns()) as blocks:
+            for k, (_, Fmu, Fvar) in enumerate(blocks):
                 here = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
                 first += Fmu.shape[0]
-                for variable, value in zip(variables, values, strict=True):
-                    variable.assign(value)
                 mean = tf.gather(Fmu, here)
                 noise = tf.random.stateless_normal(tf.shape(mean), seeds[2 * k], dtype=mean.dtype)
                 f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, here), full_cov)
@@ -245,36 +246,39 @@ class _Predicted:
         return tf.concat(parts, 0)
 
     def by_rows(self, function: Callable[[slice], tf.Tensor], num_levels: int) -> tf.Tensor:
-        """``function`` of slices of all rows, [..., N, P]; some at a time unless compiled."""
+        """``function`` of slices of rows, joined to [..., N, P]; of one slice when compiled."""
         if not tf.executing_eagerly():
             return function(slice(None))
-        values = num_levels * self.num_draws * self.num_outputs  # of a row
+        values = num_levels * self.num_draws * self.num_outputs  # for each row
         step = max(1, VALUES_AT_ONCE // values)
         starts = range(0, max(1, len(self.X)), step)
         return tf.concat([function(slice(start, start + step)) for start in starts], -2)
 
-    def _moving(self) -> list[tf.Variable]:
-        """What blocks have values of."""
-        return self._parameters() if self._blocks[0].values else []
+    def _by_turns(self) -> Generator[_Block, None, None]:
+        """The blocks, one after the other, with the likelihood's parameters set to its values."""
+        with restored(self._moving):
+            for block in self._blocks:
+                for variable, value in zip(self._moving, block.values, strict=True):
+                    variable.assign(value)
+                yield block
 
-    def _parameters(self) -> list[tf.Variable]:
-        return [parameter.unconstrained_variable for parameter in self.likelihood.parameters]
-
-    def _of_draws(
-        self,
-        model: AugmentedModel,
-        samples: "arviz.InferenceData",
-        full_cov: bool,
-        progress: bool,
-    ) -> Iterator[_Block]:
-        with closing(conditionals(model, samples, self.X, full_cov, progress)) as blocks:
-            for Fmu, Fvar in blocks:
-                values = [variable.numpy() for variable in self._parameters()]
-                yield _Block(values, Fmu, Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape))
+    def _of_draws(self, draws: Draws, full_cov: bool) -> list[_Block]:
+        """The blocks of draws. Neighbours with equal parameters are joined, unless ``full_cov``."""
+        blocks = []
+        with closing(draws):
+            for Fmu, Fvar in draws:
+                values = [variable.numpy() for variable in self._moving]
+                Fvar = Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape)
+                blocks.append(_Block(values, Fmu, Fvar))
+        if full_cov:
+            return blocks
+        alike = itertools.groupby(blocks, lambda block: [v.tobytes() for v in block.values])
+        groups = [zip(*group, strict=True) for _, group in alike]
+        return [_Block(v[0], tf.concat(m, 0), tf.concat(s, 0)) for v, m, s in groups]
 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
-    """Its Gaussian or, where q is a mixture, the Gaussians of the mixture as if they were draws."""
+    """The Gaussian q or, where q is a mixture, its components as if they were draws."""
     if isinstance(model, MixtureModel):
         Fmu, Fvar = model.predict_f_components(X, full_cov)
     else:
@@ -283,22 +287,3 @@ def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_B
         return [_Block([], Fmu, Fvar)]
     pairs = zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
     return [_Block([], *pair) for pair in pairs]
-
-
-def _merged(blocks: Iterable[_Block]) -> list[_Block]:
-    """Neighbours of the same parameters as one."""
-    groups: list[list[_Block]] = []
-    for block in blocks:
-        alike = groups and all(map(np.array_equal, groups[-1][0].values, block.values))
-        if alike:
-            groups[-1].append(block)
-        else:
-            groups.append([block])
-    return [
-        _Block(
-            group[0].values,
-            tf.concat([block.Fmu for block in group], 0),
-            tf.concat([block.Fvar for block in group], 0),
-        )
-        for group in groups
-    ]

@@ -1,7 +1,8 @@
 """
-The prior of the latents of any GPflow model: u of inducing variables, or f at the model's data.
+The prior of what is sampled in any GPflow model: u at inducing points, or f at the model's data.
 
-Samplers and predictions from draws need no more of a model, so they take GPflow's own models too.
+Samplers, and predictions from draws, need no more from a model than this module tells them, so they
+take GPflow's own models, too.
 
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -21,22 +22,22 @@ from ..algebra.projection import Prior, Projection, project
 from ..data import as_arrays, check_pair
 from ..data import checked_rows as data_rows
 from ..likelihoods import AugmentedLikelihood
-from ..models import AugmentedModel, AugmentedSVGP, AugmentedVGP
+from ..models import AugmentedModel
 from ..models.shared import k_diag, with_jitter
 from ..validation import as_observed, as_pair, checked_data, num_observed_columns
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
-SparseModel: TypeAlias = AugmentedSVGP | gpflow.models.SVGP
-AnyModel: TypeAlias = AugmentedModel | FullGP | SparseModel
+SparseModel: TypeAlias = gpflow.models.SVGP
+AnyModel: TypeAlias = FullGP | SparseModel
 Rows = tuple[tf.Tensor, tf.Tensor]
 
 
 def check_sampled_model(model: AnyModel) -> None:
     """
-    :raises ValueError: for another model, and kernels that mix the latent GPs or, of GPflow's own
-        models, are not of independent ones.
+    :raises ValueError: for another model, for kernels that mix the latent GPs, and for multi-output
+        kernels in VGP and GPMC.
     """
-    if not isinstance(model, FullGP | gpflow.models.SVGP):
+    if not isinstance(model, AnyModel):
         raise ValueError(
             "model must be an AugmentedVGP, an AugmentedSVGP or GPflow's VGP, GPMC or SVGP. "
             f"Found: {type(model).__name__}."
@@ -61,12 +62,10 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
             "data must be given for models with inducing variables and not for those that keep "
             f"their own. Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
         )
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         X, Y = as_arrays(model.expected_data, data).rows
-    elif data is None:
-        X, Y = new_rows(model, model.data)
     else:
-        X, Y = new_rows(model, data)
+        X, Y = new_rows(model, model.data if data is None else data)
     num_data = getattr(model, "num_data", None)
     if data is not None and num_data is not None and int(num_data) != len(X):
         raise ValueError(f"data must be all num_data = {num_data} rows. Found: {len(X)} rows.")
@@ -74,8 +73,8 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 
 
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
-    """Rows X [N, D], Y [N, P] for that model, checked."""
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    """Check rows X [N, D], Y [N, P], which may be new, against what the model accepts."""
+    if isinstance(model, AugmentedModel):
         return data_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
@@ -87,7 +86,7 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     """How f at X depends on u or, where the model keeps its data, on f at the data."""
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         return model.project(X)
     if isinstance(model, FullGP):
         K_ZX = model.kernel(tf.convert_to_tensor(model.data[0]), X)
@@ -104,7 +103,7 @@ def prior_covariance(model: AnyModel) -> tf.Tensor:
 
     GPflow's jitter is included.
     """
-    if isinstance(model, AugmentedVGP | AugmentedSVGP):
+    if isinstance(model, AugmentedModel):
         return model.prior_covariance()
     if isinstance(model, FullGP):
         return with_jitter(model.kernel, tf.convert_to_tensor(model.data[0]))
@@ -116,7 +115,7 @@ def all_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
     All parameters of the model except those of q (or GPMC's v), trainable or not.
 
-    A parameter that is shared is there by every name that it has in the model.
+    A parameter that parts of the model share is listed under each of its names.
     """
     of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
     return {
@@ -134,10 +133,14 @@ def to_u(chol: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 def pointwise_log_prob(
     likelihood: Likelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
-    """log p(y|f) of what is observed independently given f [C..., N, L]: [C..., N, 1 or P]."""
+    """
+    log p(y|f) given f [C..., N, L], a term for every independent observation.
+
+    :return: [C..., N, P], or [C..., N, 1] where the columns of Y are not independent.
+    """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood.pointwise_log_prob(X, f, Y)
-    # Some of GPflow's know no batches: a long list of data.
+    # Chains are laid end to end as rows, as some of GPflow's likelihoods take no batches.
     flat = tf.reshape(f, [-1, f.shape[-1]])
     copies = tf.shape(flat)[0] // tf.shape(X)[0]
     X, Y = (tf.tile(values, [copies, 1]) for values in (X, Y))

@@ -1,7 +1,7 @@
 """
-Estimators for scikit-learn: in pipelines, grid searches and cross-validation as any other.
+Estimators for scikit-learn, for pipelines, grid searches and cross-validation like any other.
 
-Not imported by ``gpflow_aaci`` itself, as scikit-learn is slow to import.
+``gpflow_aaci`` itself does not import them, as scikit-learn is slow to import.
 """
 
 from .classifier import AugmentedGPClassifier

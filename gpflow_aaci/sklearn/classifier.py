@@ -1,4 +1,4 @@
-"""Classification: two classes by the logistic likelihood, more by the logistic-softmax one."""
+"""Classification: the logistic likelihood for two classes, the logistic-softmax one for more."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
-from gpflow.kernels import Kernel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
@@ -14,16 +13,16 @@ from sklearn.utils.validation import validate_data
 from ..likelihoods import Logistic, LogisticSoftmax
 from .shared import AugmentedGP, in_batches
 
-_UNIT = 2.0  # where the standard deviation of f begins: most classes are neither sure nor a toss-up
+_UNIT = 2.0  # the first standard deviation of f: most classes are neither sure nor a toss-up
 
 
 class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     """
     Gaussian process classification for scikit-learn.
 
-    Of two classes, P(y = 1) = σ(f); of K, P(y = k) = σ(f_k)/Σσ(f_j), the K latent GPs sharing a
-    kernel and a constant mean that begins at −log K. A sparse GP on ``num_inducing`` points, all
-    fitted by ``fit_collapsed``::
+    For two classes P(y = 1) = σ(f). For K classes P(y = k) = σ(f_k)/Σσ(f_j), where the K latent GPs
+    share a kernel and a constant mean that begins at −log K. They are sparse GPs on
+    ``num_inducing`` points, and all is fitted by ``fit_collapsed``::
 
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
@@ -39,42 +38,22 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         probabilities = pipeline.predict_proba(X_test)
         accuracy = pipeline.score(X_test, y_test)
 
-    Of three classes and more a fit takes a quarter of a minute to compile on one core. Of more than
-    30,000 rows times classes, where ``fit_collapsed`` takes many minutes (its expectations are
-    integrals over all latent GPs at once), all is trained on minibatches: by 1,000 closed-form
-    steps on the augmented bound and 500 of Adam on GPflow's ELBO.
+    With three classes or more, a fit takes a quarter of a minute to compile on one core. Above
+    30,000 rows times classes ``fit_collapsed`` would take many minutes (its expectations are
+    integrals over all latent GPs at once), so that all is trained on minibatches: by 1,000
+    closed-form steps on the augmented bound, and 500 steps of Adam on GPflow's ELBO.
 
-    Named kernels begin with a lengthscale per column, √D of its standard deviations, so that the
-    units of X do not matter. (But for digits: a column of which the mean is 10⁵ standard deviations
-    or more should be centred.) Objects begin as they are, and are never changed: a copy is fitted.
+    A kernel given by name begins with a lengthscale of √D standard deviations for each column, so
+    that the units of X do not matter. (But centre a column whose mean is 10⁵ standard deviations or
+    more, as its distances lose digits.) A kernel object begins as it is, and is never changed: a
+    copy is fitted.
 
-    Fitted attributes: ``classes_`` [K], in their order; ``model_``, the ``AugmentedSVGP`` of their
-    numbers 0 … K − 1; ``fit_result_``, what ``fit_collapsed`` said, or the same of minibatches;
-    ``n_features_in_``, ``feature_names_in_``.
+    Fitted attributes: ``classes_`` [K], sorted; ``model_``, the ``AugmentedSVGP`` whose labels are
+    their numbers 0 … K − 1; ``fit_result_``, what ``fit_collapsed`` returned, or the like for
+    minibatches; ``n_features_in_``, ``feature_names_in_``.
     """
 
     classes_: AnyNDArray
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "squared-exponential",
-        num_inducing: int = 100,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        """
-        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
-            "matern52"; or a GPflow kernel.
-        :param num_inducing: M; all distinct rows of X, where they are no more.
-        :param random_state: of inducing points and subsets of rows: an integer, a
-            ``RandomState``, or None for another draw at every fit.
-        :param progress: whether a bar shows the fit.
-        """
-        self.kernel = kernel
-        self.num_inducing = num_inducing
-        self.random_state = random_state
-        self.progress = progress
 
     def fit(self, X: Any, y: Any) -> "AugmentedGPClassifier":
         """
@@ -90,7 +69,7 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
             raise ValueError(f"y must have more than one class. Found: {classes.tolist()}.")
         likelihood = Logistic() if K == 2 else LogisticSoftmax(K)
         mean_function = None if K == 2 else gpflow.functions.Constant(-np.log(K))
-        self._fit(X, labels[:, None].astype(default_float()), likelihood, _UNIT, mean_function)
+        self._fit(X, labels, likelihood, _UNIT, mean_function)
         self.classes_ = classes
         return self
 

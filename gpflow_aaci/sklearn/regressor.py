@@ -1,9 +1,10 @@
-"""Regression: y = f + noise, the noise of a law that outliers do not break."""
+"""Regression: y = f + noise, whose distribution may be one that outliers do not break."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -26,15 +27,15 @@ LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
     "matern52": likelihoods.Matern52,
 }
 
-_NOISE = 0.5  # where its scale begins, in spreads of y
+_NOISE = 0.5  # the first scale of the noise, in spreads of y
 _NORMAL_IQR = 1.3489795  # from the lower to the upper quartile of N(0, 1)
 
 
 class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     """
-    Gaussian process regression with Student-t noise, or another law of it, for scikit-learn.
+    Gaussian process regression with Student-t or other noise, for scikit-learn.
 
-    A sparse GP on ``num_inducing`` points, its kernel and noise fitted by ``fit_collapsed``::
+    It is a sparse GP on ``num_inducing`` points; ``fit_collapsed`` fits its kernel and noise::
 
         import numpy as np
         from sklearn.model_selection import cross_val_score
@@ -51,13 +52,14 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         pipeline = make_pipeline(StandardScaler(), AugmentedGPRegressor(random_state=0))
         scores = cross_val_score(pipeline, X, y, cv=3)
 
-    Named kernels begin with a lengthscale per column, √D of its standard deviations, so that the
-    units of X do not matter. (But for digits: a column of which the mean is 10⁵ standard deviations
-    or more should be centred.) Objects begin as they are, and are never changed: a copy is fitted.
+    A kernel given by name begins with a lengthscale of √D standard deviations for each column, so
+    that the units of X do not matter. (But centre a column whose mean is 10⁵ standard deviations or
+    more, as its distances lose digits.) Objects begin as they are, and are never changed: a copy is
+    fitted.
 
     Fitted attributes: ``model_``, the ``AugmentedSVGP`` of (X, (y − ``y_center_``)/``y_scale_``);
-    ``fit_result_``, what ``fit_collapsed`` said; ``y_center_``, ``y_scale_``; ``n_features_in_``,
-    ``feature_names_in_``.
+    ``fit_result_``, what ``fit_collapsed`` returned; ``y_center_``, ``y_scale_``;
+    ``n_features_in_``, ``feature_names_in_``.
     """
 
     y_center_: float
@@ -75,24 +77,24 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     ) -> None:
         """
         :param likelihood: of "gaussian", "student-t", "laplace", "cauchy", "logistic-noise",
-            "matern32" and "matern52"; or an object that ``AugmentedSVGP`` takes, of y in the units
+            "matern32" and "matern52"; or an object that ``AugmentedSVGP`` takes, for y in the units
             that ``normalize_y`` makes.
         :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
             "matern52"; or a GPflow kernel.
-        :param num_inducing: M; all distinct rows of X, where they are no more.
-        :param normalize_y: whether the median is subtracted and y divided by its interquartile
-            range over 1.349, a normal law's standard deviation, which outliers leave alone. False
-            for counts and for likelihoods of y > 0. Predictions are in the units of y.
+        :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
+        :param normalize_y: whether the median is subtracted, and y is divided by its interquartile
+            range over 1.349, which is the standard deviation of a normal y and which outliers leave
+            alone. It must be False for counts and for likelihoods of y > 0. Predictions are in the
+            units of y.
         :param random_state: of inducing points and subsets of rows: an integer, a
             ``RandomState``, or None for another draw at every fit.
         :param progress: whether a bar shows the fit.
         """
+        super().__init__(
+            kernel=kernel, num_inducing=num_inducing, random_state=random_state, progress=progress
+        )
         self.likelihood = likelihood
-        self.kernel = kernel
-        self.num_inducing = num_inducing
         self.normalize_y = normalize_y
-        self.random_state = random_state
-        self.progress = progress
 
     def fit(self, X: Any, y: Any) -> "AugmentedGPRegressor":
         """
@@ -101,16 +103,15 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :raises ValueError: for bad data or parameters.
         """
         X, y = validate_data(self, X, y, dtype=default_float(), y_numeric=True)
-        center, unit = _center_and_spread(y)
-        likelihood = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
-        if self.normalize_y:
-            y, scale = (y - center) / unit, unit
-            unit = 1.0
-        else:
+        center, spread = _center_and_spread(y)
+        scale = spread
+        if not self.normalize_y:
             center, scale = 0.0, 1.0
+        unit = spread / scale
+        likelihood = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
         if not isinstance(likelihood, Likelihood):
             likelihood = likelihood(scale=_NOISE * unit)
-        self._fit(X, y[:, None].astype(default_float()), likelihood, unit)
+        self._fit(X, (y - center) / scale, likelihood, unit)
         self.y_center_, self.y_scale_ = center, scale
         return self
 
@@ -132,36 +133,37 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     def predict_quantiles(self, X: Any, levels: TensorType) -> AnyNDArray:
         """
-        Where P(y' ≤ y) = level, [N, Q].
+        The y with P(y' ≤ y) = level, [N, Q].
 
         :param X: [N, D].
         :param levels: [Q], in (0, 1); or a number, for a result [N].
         :raises ValueError: for bad X or levels.
         """
 
-        def quantiles(rows: AnyNDArray) -> tuple[TensorType]:
-            of_levels = predict_y_quantile(self.model_, rows, levels, progress=False)
-            return (of_levels.numpy()[..., 0].T,)
+        def quantiles(rows: AnyNDArray) -> tf.Tensor:
+            return tf.transpose(predict_y_quantile(self.model_, rows, levels)[..., 0])
 
-        (found,) = in_batches(quantiles, self._inputs(X))
+        found = in_batches(quantiles, self._inputs(X))
         found = self.y_center_ + self.y_scale_ * found
         return found if np.ndim(levels) else found[:, 0]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """
-        Draws of y, noise included, [N, n_samples]; f jointly at all of X, which takes O(N²) memory.
+        Draws of y, noise included, [N, n_samples].
+
+        f is drawn jointly at all of X, which takes O(N²) memory.
 
         :param X: [N, D].
         :param random_state: an integer, a ``RandomState``, or None for other draws at every call.
         """
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         X = self._inputs(X)
-        draws = predict_y_samples(self.model_, X, n_samples, seed, full_cov=True, progress=False)
+        draws = predict_y_samples(self.model_, X, n_samples, seed, full_cov=True)
         return self.y_center_ + self.y_scale_ * draws.numpy()[..., 0].T
 
 
 def _center_and_spread(y: AnyNDArray) -> tuple[float, float]:
-    """Median, and what would be the standard deviation of a normal y; 1 if y is constant."""
+    """The median, and the standard deviation if y is normal; 1 in its place if y is constant."""
     lower, median, upper = np.quantile(y, [0.25, 0.5, 0.75])
     spread = (upper - lower) / _NORMAL_IQR
     return float(median), float(spread or np.std(y) or 1.0)

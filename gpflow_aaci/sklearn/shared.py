@@ -1,4 +1,4 @@
-"""What both estimators share: inputs, where a fit begins, the fit, and predictions in batches."""
+"""What both estimators share: their parameters, the fit, and predictions in batches."""
 
 import numbers
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
@@ -35,30 +35,47 @@ _ROWS_AT_ONCE = 10_000  # in a prediction
 
 
 class AugmentedGP(BaseEstimator):
-    """An ``AugmentedSVGP`` behind scikit-learn's interface; not an estimator by itself."""
-
-    kernel: str | Kernel
-    num_inducing: int
-    random_state: Any
-    progress: bool
+    """An ``AugmentedSVGP`` behind scikit-learn's interface; the base of both estimators."""
 
     model_: AugmentedSVGP
     fit_result_: FitResult
 
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "squared-exponential",
+        num_inducing: int = 100,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        """
+        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
+            "matern52"; or a GPflow kernel.
+        :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
+        :param random_state: of inducing points and subsets of rows: an integer, a
+            ``RandomState``, or None for another draw at every fit.
+        :param progress: whether a bar shows the fit.
+        """
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.random_state = random_state
+        self.progress = progress
+
     def _fit(
         self,
         X: AnyNDArray,
-        Y: AnyNDArray,
+        y: AnyNDArray,
         likelihood: Likelihood,
         unit: float,
         mean_function: MeanFunction | None = None,
     ) -> None:
         """
-        Make the model and fit it to X [N, D], Y [N, 1].
+        Make the model and fit it to X [N, D], y [N].
 
-        :param likelihood: the model's own from now on.
+        :param likelihood: becomes the model's own.
         :param unit: a standard deviation of f that is about right.
         """
+        data = X, y[:, None].astype(default_float())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         scaler = StandardScaler().fit(X)
         likelihood = augmented(likelihood)
@@ -72,10 +89,10 @@ class AugmentedGP(BaseEstimator):
         )
         gpflow.set_trainable(model.inducing_variable, False)
         how: dict[str, Any] = {"seed": seed, "progress": self.progress}
-        if is_for_minibatches(model, (X, Y)):
-            self.fit_result_, _ = fit_in_minibatches(model, (X, Y), **how)
+        if is_for_minibatches(model, data):
+            self.fit_result_, _ = fit_in_minibatches(model, data, **how)
         else:
-            self.fit_result_ = fit_collapsed(model, (X, Y), **how)
+            self.fit_result_ = fit_collapsed(model, data, **how)
         self.model_ = model
 
     def _inputs(self, X: Any) -> AnyNDArray:
@@ -89,15 +106,15 @@ class AugmentedGP(BaseEstimator):
         return validate_data(self, X, reset=False, dtype=default_float())
 
 
-def in_batches(predict: Callable[[AnyNDArray], tuple[TensorType, ...]], X: AnyNDArray) -> Any:
-    """What ``predict`` says of X [N, D], each [N, ...]; of 10,000 rows at once."""
+def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
+    """The array or arrays [N, ...] that ``predict`` makes of X [N, D], by 10,000 rows at a time."""
     parts = [predict(X[first : first + _ROWS_AT_ONCE]) for first in range(0, len(X), _ROWS_AT_ONCE)]
-    return tuple(tf.concat(part, 0).numpy() for part in zip(*parts, strict=True))
+    return tf.nest.map_structure(lambda *part: tf.concat(part, 0).numpy(), *parts)
 
 
 def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
     """
-    What ``accepted`` has under that name; or, of an object, a copy.
+    What ``accepted`` has under the name ``value``; or a copy of an object.
 
     :raises ValueError: for anything else.
     """
@@ -112,7 +129,7 @@ def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
 
 
 def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
-    """With a lengthscale per column, √D of its standard deviations; a copy of an object."""
+    """A kernel with lengthscales of √D standard deviations; or a copy of an object."""
     found = chosen("kernel", kernel, KERNELS, Kernel)
     if isinstance(found, Kernel):
         return found
@@ -122,7 +139,7 @@ def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
 def _inducing_points(
     X: AnyNDArray, num_inducing: int, scaler: StandardScaler, seed: int
 ) -> AnyNDArray:
-    """Z [M, D]: every distinct row of X, if these are no more; or far from each other."""
+    """Z [M, D]: all distinct rows of X, or where there are more than M, rows that are far apart."""
     if not (isinstance(num_inducing, numbers.Integral) and num_inducing >= 1):
         raise ValueError(f"num_inducing must be a positive integer. Found: {num_inducing!r}.")
     distinct = np.unique(X, axis=0)

@@ -590,7 +590,7 @@ def test_draws_of_gibbs_are_those_of_q_where_q_is_exact() -> None:
             model, X, 2_000, full_cov=full_cov, samples=samples, progress=False
         )
         np.testing.assert_allclose(np.mean(drawn <= y, 0), 0.9, atol=0.03)
-    assert predict_f_samples(model, samples, X, progress=False).shape == (2, 1_000, 3, 1)
+    assert predict_f_samples(model, X, samples=samples, progress=False).shape == (2, 1_000, 3, 1)
 
 
 # ---- bad input ----
@@ -606,9 +606,9 @@ def test_bad_input_is_named() -> None:
             predict_y_quantile(model, X, np.full(shape, 0.5))
     stock = gpflow.models.SVGP(model.kernel, model.likelihood, model.inducing_variable)
     for each in (model, stock):
-        with pytest.raises(ValueError, match=r"X must be \[N, 1\]. Found: shape \[3, 2\]"):
+        with pytest.raises(ValueError, match=r"Xnew must be \[N, 1\]. Found: shape \[3, 2\]"):
             predict_y_quantile(each, np.ones((3, 2)), 0.5)
-        with pytest.raises(ValueError, match="X must be finite"):
+        with pytest.raises(ValueError, match="Xnew must be finite"):
             predict_y_samples(each, np.full((3, 1), np.nan), 2)
         with pytest.raises(ValueError, match=r"y must be \[3, 1\]. Found: shape \[2, 1\]"):
             predict_y_cdf(each, X, X[:2])

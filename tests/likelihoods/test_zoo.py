@@ -692,10 +692,12 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     expected = member.log_density(X.numpy(), samples.posterior["f"].values, Y.numpy())
     np.testing.assert_allclose(log_likelihood, expected, rtol=1e-8, atol=1e-10)
     # with the auxiliary variables among the draws, too
-    mean, variance = gpflow_aaci.predictions.predict_y(model, samples, X, progress=False)
+    mean, variance = gpflow_aaci.predictions.predict_y(model, X, samples=samples, progress=False)
     assert np.all(np.isfinite(mean))
     assert np.all(variance >= 0.0)
-    density = gpflow_aaci.predictions.predict_log_density(model, samples, (X, Y), progress=False)
+    density = gpflow_aaci.predictions.predict_log_density(
+        model, (X, Y), samples=samples, progress=False
+    )
     assert density.shape == (5,)
 
 

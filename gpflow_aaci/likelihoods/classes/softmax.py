@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
-from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.base import MeanAndVariance, TensorType
 
 from ...distributions import PolyaGamma
 from ...special import log_2cosh_half_sqrt
@@ -44,6 +44,7 @@ class LogisticSoftmax(AugmentedLikelihood):
             input_dim=None, latent_dim=int(num_classes), observation_dim=None, **kwargs
         )
         self.num_classes = int(num_classes)
+        self.labels = np.arange(float(num_classes))
         self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
 
     def num_observed(self, num_outputs: int) -> int:
@@ -147,9 +148,6 @@ class LogisticSoftmax(AugmentedLikelihood):
         gumbel = -tf.math.log(-tf.math.log(uniform + np.finfo(F.dtype.as_numpy_dtype).tiny))
         drawn = tf.argmax(tf.math.log_sigmoid(F) + gumbel, -1)
         return tf.cast(drawn, F.dtype)[..., None]
-
-    def outcomes(self) -> AnyNDArray:
-        return np.arange(float(self.num_classes))[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         highest = float(self.num_classes - 1)

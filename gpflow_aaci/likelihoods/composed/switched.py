@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, some
 from ..base import Site
@@ -34,18 +35,14 @@ class Switched(OutputwiseLikelihood):
     every datum, at a stand-in for the y that are not its own, and the right one is taken.
     """
 
+    num_given = 1
+
     def __init__(self, likelihoods: Sequence[OutputwiseLikelihood], **kwargs: Any) -> None:
         """
         :param likelihoods: each with one column of Y for every output.
         """
         super().__init__(**kwargs)
         self.likelihoods = list(likelihoods)
-
-    def num_observed(self, num_outputs: int) -> int:
-        return num_outputs + 1
-
-    def num_outputs(self, num_observed: int) -> int:
-        return num_observed - 1
 
     def _own(self, k: int, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """Whether a datum is of part k [..., N, 1], and its y for that."""
@@ -116,6 +113,13 @@ class Switched(OutputwiseLikelihood):
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        below, is_least = Y.copy(), np.zeros(Y[..., :-1].shape, bool)
+        for k, part in enumerate(self.likelihoods):
+            own = Y[..., -1] == k
+            below[own, :-1], is_least[own] = part.next_below(Y[own, :-1])
+        return below, is_least
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(
