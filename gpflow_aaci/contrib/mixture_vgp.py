@@ -55,9 +55,21 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
         mean, variance = model.predict_f_components(X)  # [K, N, L]
 
-    It is trained as GPflow's models are, and keeps its data. There are local maxima, in which the
-    modes are shared out among the components in another way: try some values of ``seed``.
+    It is trained as GPflow's models are, and keeps its data. The bound has local maxima, which
+    share the modes out among the components in different ways: try some seeds of :meth:`restart`.
+
+    Two settings of the bound may be assigned before it is compiled:
+
+    - ``entropy``, the bound on the entropy where K > 1. ``"pairwise"``, the default, is Kolchinsky
+      and Tracey's (2017): with it, the best q of any K is never below the best of K = 1.
+      ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K components
+      gain log K nats at most: from five data on, K = 2 has a lower bound than K = 1, however good
+      its q.
+    - ``num_samples``, the draws for ``expectations="score"``: at least 2, by default 100.
     """
+
+    entropy: Literal["pairwise", "jensen"] = "pairwise"
+    num_samples: int = 100
 
     def __init__(
         self,
@@ -70,9 +82,6 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         num_components: int = 2,
         covariance: Literal["diagonal", "full"] = "diagonal",
         expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
-        entropy: Literal["pairwise", "jensen"] = "pairwise",
-        num_samples: int = 100,
-        seed: int = 0,
     ):
         """
         The first five arguments are those of ``gpflow.models.VGP``.
@@ -82,27 +91,16 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             for K = 1.
         :param expectations: how E log p(y|f) is found. ``"quadrature"`` takes the likelihood's own
             ``variational_expectations``. ``"augmented"`` takes its augmented bound, for the
-            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs values of
-            ``log_prob`` alone, at ``num_samples`` draws with control variates; then the bound and
-            its gradients are unbiased estimates that change from call to call, for Adam and not for
+            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs only values
+            of ``log_prob``, at ``num_samples`` draws with control variates; then the bound and its
+            gradients are unbiased estimates that change from call to call, for Adam and not for
             Scipy.
-        :param entropy: the bound on the entropy where K > 1. ``"pairwise"``, Kolchinsky and
-            Tracey's (2017), lets the best q of any K never fall below that of K = 1.
-            ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K
-            components gain log K nats at most: from five data on, K = 2 has a lower bound than
-            K = 1, however good its q.
-        :param num_samples: draws for ``"score"``, at least 2.
-        :param seed: for the means at which the components start, a Latin hypercube of the prior:
-            every number of v begins in another of K slices of N(0, 1) in every component. Equal
-            components would have equal gradients for ever.
         :raises ValueError: for bad arguments and bad data, and for a likelihood without
             augmentation where expectations are ``"augmented"``.
         """
         check_count("num_components", num_components, 1)
-        check_count("num_samples", num_samples, 2)
         check_one_of("covariance", covariance, ["diagonal", "full"])
         check_one_of("expectations", expectations, ["augmented", "quadrature", "score"])
-        check_one_of("entropy", entropy, list(_ENTROPIES))
         if covariance == "full" and num_components > 1:
             raise ValueError(
                 'covariance must be "diagonal" where num_components is above 1. Found: "full", '
@@ -115,17 +113,34 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         super().__init__(kernel, likelihood, mean_function, num_latent_gps)
         self.data = X, Y
         self.num_components, self.covariance = num_components, covariance
-        self.expectations, self.entropy, self.num_samples = expectations, entropy, num_samples
-        # Of v and not of f, where a diagonal S would have to be as small as 1/(K⁻¹)_ii, what is
-        # left of f_i given all the others: next to nothing under a smooth kernel. Diagonal in v,
-        # a component has the prior's correlations where the data say nothing.
-        K, N, L = num_components, int(X.shape[0]), self.num_latent_gps
-        self.q_mu = gpflow.Parameter(_dispersed(K, N, L, seed))  # [K, N, L]
-        if covariance == "full":
-            eye = np.broadcast_to(np.eye(N), [L, N, N])
-            self.q_sqrt = gpflow.Parameter(eye, transform=triangular())  # [L, N, N]
-        else:
-            self.q_sqrt = gpflow.Parameter(np.full([K, N, L], 1.0 / K), transform=positive())
+        self.expectations = expectations
+        # q is over v and not over f. A diagonal S over f would have to be as small as 1/(K⁻¹)_ii,
+        # the variance of f_i given all the others: next to nothing under a smooth kernel. With a
+        # diagonal S over v, a component has the prior's correlations where the data say nothing.
+        mean, sqrt = self._start(seed=0)
+        self.q_mu = gpflow.Parameter(mean)
+        transform = triangular() if covariance == "full" else positive()
+        self.q_sqrt = gpflow.Parameter(sqrt, transform=transform)
+
+    def restart(self, seed: int) -> None:
+        """
+        Put q back to a start, whose means are a Latin hypercube of the prior.
+
+        Each number of v begins in a different one of K slices of N(0, 1) in every component. (Equal
+        components would have equal gradients for ever.) A new model has the start of seed 0.
+        """
+        mean, sqrt = self._start(seed)
+        self.q_mu.assign(mean)
+        self.q_sqrt.assign(sqrt)
+
+    def _start(self, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
+        """``q_mu`` [K, N, L], and ``q_sqrt`` [K, N, L] or, of a full covariance, [L, N, N]."""
+        K, N, L = self.num_components, int(self.data[0].shape[0]), self.num_latent_gps
+        levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
+        mean = np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
+        if self.covariance == "full":
+            return mean, np.broadcast_to(np.eye(N), [L, N, N])
+        return mean, np.full([K, N, L], 1.0 / K)
 
     # ---- the bound ----
 
@@ -138,6 +153,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         """The bound on log p(Y); an unbiased estimate of it where expectations are ``"score"``."""
         X, Y = self.data
         if self.expectations == "score":
+            check_count("num_samples", self.num_samples, 2)
             of_a_datum = partial(score_expectations, self.likelihood, num_samples=self.num_samples)
         elif self.expectations == "augmented":
             of_a_datum = self.likelihood.bound
@@ -152,6 +168,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         if self.num_components == 1:
             q_sqrt = self.q_sqrt if self.covariance == "full" else self.q_sqrt[0]
             return gauss_kl(self.q_mu[0], q_sqrt)
+        check_one_of("entropy", self.entropy, list(_ENTROPIES))
         mean = tf.reshape(self.q_mu, [self.num_components, -1])
         variance = tf.reshape(tf.square(self.q_sqrt), [self.num_components, -1])
         return -_ENTROPIES[self.entropy](mean, variance) - mean_log_normal(mean, variance)
@@ -267,12 +284,6 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
         shape = [K, tf.shape(X)[0]]
         return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
-
-
-def _dispersed(K: int, N: int, L: int, seed: int) -> AnyNDArray:
-    """Where the means of components start, [K, N, L]: a Latin hypercube of the prior."""
-    levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
-    return np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
 
 
 def _checked(

@@ -223,18 +223,9 @@ def _envelope(lam: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return lam, alpha, t, s, eta, zeta, theta, xi
 
 
-def _propose(
-    seed: tf.Tensor,
-    lam: tf.Tensor,
-    alpha: tf.Tensor,
-    t: tf.Tensor,
-    s: tf.Tensor,
-    eta: tf.Tensor,
-    zeta: tf.Tensor,
-    theta: tf.Tensor,
-    xi: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _propose(seed: tf.Tensor, *envelope: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Uniform between −s' and t', tangents of ψ at −s and t beyond, [m]."""
+    lam, alpha, t, s, eta, zeta, theta, xi = envelope
     t_inner, s_inner = t - eta / zeta, s - theta / xi
     middle = t_inner + s_inner
     tiny = np.finfo(np.float64).tiny
