@@ -1,6 +1,5 @@
 """Elliptical slice sampling, for likelihoods with an augmentation or without."""
 
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +7,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
-from ..sampling.chains import Draws, batched_chains
+from ..sampling.chains import BatchedSampler, as_parts
 from ..sampling.conditionals import normal
-from ..sampling.latents import AnyModel, checked_rows
-from .whitened import State, WhitenedKernel, as_parts
+from ..sampling.latents import AnyModel
+from .whitened import State, WhitenedKernel
 
 
 class EllipticalSliceKernel(WhitenedKernel):
@@ -50,7 +49,7 @@ class EllipticalSliceKernel(WhitenedKernel):
 
 
 @dataclass(frozen=True)
-class EllipticalSlices:
+class EllipticalSlices(BatchedSampler):
     """
     Elliptical slices of f or u for :func:`~gpflow_aaci.sample_posterior`, without any tuning.
 
@@ -58,15 +57,7 @@ class EllipticalSlices:
     batch. Hyperparameters are the model's.
     """
 
-    def chains(
-        self,
-        model: AnyModel,
-        data: RegressionData | None,
-        seeds: Sequence[tf.Tensor],
-        num_burnin: int,
-        num_samples: int,
-    ) -> list[Generator[Draws, None, None]]:
-        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
-        kernel = EllipticalSliceKernel(model, data)
-        rows = checked_rows(model, data)
-        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]
+    def _kernel(
+        self, model: AnyModel, data: RegressionData | None, num_burnin: int
+    ) -> EllipticalSliceKernel:
+        return EllipticalSliceKernel(model, data)

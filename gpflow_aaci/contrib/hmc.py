@@ -1,6 +1,5 @@
 """Hamiltonian Monte Carlo of f or u, for likelihoods with an augmentation or without."""
 
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -8,8 +7,8 @@ import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.utilities import to_default_float
 
-from ..sampling.chains import Draws, batched_chains
-from ..sampling.latents import AnyModel, checked_rows
+from ..sampling.chains import BatchedSampler
+from ..sampling.latents import AnyModel
 from ..validation import check_count, check_positive
 from .whitened import State, WhitenedKernel
 
@@ -76,7 +75,7 @@ class HamiltonianKernel(WhitenedKernel):
 
 
 @dataclass(frozen=True)
-class HMC:
+class HMC(BatchedSampler):
     """
     Hamiltonian Monte Carlo of f or u for :func:`~gpflow_aaci.sample_posterior`.
 
@@ -95,19 +94,11 @@ class HMC:
     def __post_init__(self) -> None:
         _check_steps(self.step_size, self.num_leapfrog_steps)
 
-    def chains(
-        self,
-        model: AnyModel,
-        data: RegressionData | None,
-        seeds: Sequence[tf.Tensor],
-        num_burnin: int,
-        num_samples: int,
-    ) -> list[Generator[Draws, None, None]]:
-        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+    def _kernel(
+        self, model: AnyModel, data: RegressionData | None, num_burnin: int
+    ) -> HamiltonianKernel:
         num_tuned = int(_TUNED_PART * num_burnin)
-        kernel = HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
-        rows = checked_rows(model, data)
-        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]
+        return HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
 
 
 def _check_steps(step_size: float, num_leapfrog_steps: int) -> None:

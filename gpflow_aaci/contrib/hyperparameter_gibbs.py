@@ -13,6 +13,7 @@ GPflow's parameters hold one value, so a sweep moves one chain.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -22,7 +23,6 @@ from gpflow.base import RegressionData
 
 from ..data import as_arrays
 from ..graphs import compiled
-from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedVGP
 from ..sampling.chains import DRAWS_AT_ONCE, Draws, of_y
 from ..sampling.conditionals import (
@@ -37,7 +37,7 @@ from ..sampling.conditionals import (
     v_given_omega,
 )
 from ..sampling.gibbs import gibbs_kernel
-from ..sampling.latents import AnyModel, Rows, checked_rows, to_u
+from ..sampling.latents import AnyModel, checked_rows, to_u
 from .moves import HamiltonianMove, slice_move, with_priors
 from .starts import Starts, sampled_parameters
 
@@ -72,8 +72,30 @@ class HyperparameterGibbs:
     ) -> list[Generator[Draws, None, None]]:
         """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
         sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
-        rows = checked_rows(model, data)
-        return _chains(sweep, model.likelihood, rows, seeds, num_burnin + num_samples)
+        X, Y = checked_rows(model, data)
+
+        def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+            values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
+            return {**latents, **of_y(model.likelihood, X, latents["f"], Y, seed), **values}
+
+        @partial(compiled, reduce_retracing=True)
+        def draws(first: Latents, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
+            return tf.scan(
+                lambda last, seed: described(sweep(last["f"], Y, seed), seed),
+                seeds,
+                initializer=described(first, seeds[0]),
+            )
+
+        def several(latents: Latents, seeds: tf.Tensor) -> tuple[Latents, Mapping[str, tf.Tensor]]:
+            block = draws(latents, seeds)
+            return {name: block[name][-1] for name in latents}, block
+
+        chains = []
+        for number, seed in enumerate(seeds):
+            first, *others = tfp.random.split_seed(seed, n=1 + num_burnin + num_samples)
+            begin = partial(sweep.restart, first, dispersed=number > 0)
+            chains.append(sweep.starts.chain(begin, several, others, DRAWS_AT_ONCE))
+        return chains
 
 
 class GivenOmega(NamedTuple):
@@ -87,7 +109,7 @@ class HyperparameterSweep:
     """
     A compiled sweep, (f [1, N, L], Y [N, P], seed) → latents, which moves the model's parameters.
 
-    :meth:`restart` begins a chain, :meth:`put_back` ends the last one.
+    :meth:`restart` begins a chain; ``starts.put_back()`` gives the model its own values back.
     """
 
     def __init__(
@@ -107,7 +129,7 @@ class HyperparameterSweep:
             )
         self.parameters = sampled_parameters(model)
         self._model, self._data = model, data
-        self._starts = Starts(model, self.parameters)
+        self.starts = Starts(model, self.parameters)
         X, _ = as_arrays(model.expected_data, data).rows
         likelihood = model.likelihood
         of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
@@ -140,58 +162,9 @@ class HyperparameterSweep:
         """
         seeds = tfp.random.split_seed(seed, n=2, salt="restart")
         self._move_Z.restart()
-        self._starts.restart(seeds[1], dispersed)
+        self.starts.restart(seeds[1], dispersed)
         kernel = gibbs_kernel(self._model, self._data, 0.0)
         return kernel.latents(kernel.initial_state(1, seeds[0]))
-
-    def put_back(self) -> None:
-        """Give the model its own values back."""
-        self._starts.put_back()
-
-
-def _chains(
-    sweep: HyperparameterSweep,
-    likelihood: AugmentedLikelihood,
-    rows: Rows,
-    seeds: Sequence[tf.Tensor],
-    num_draws: int,
-) -> list[Generator[Draws, None, None]]:
-    """
-    One generator of [draw, 1, ...] for every chain; what they run is compiled once.
-
-    A chain gives the model its own parameters back when it is closed.
-    """
-    X, Y = rows
-
-    def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
-        return {**latents, **of_y(likelihood, X, latents["f"], Y, seed), **values}
-
-    def several(first: Latents, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        return tf.scan(
-            lambda last, seed: described(sweep(last["f"], Y, seed), seed),
-            seeds,
-            initializer=described(first, seeds[0]),
-        )
-
-    draws = compiled(several, reduce_retracing=True)
-
-    def chain(number: int, seed: tf.Tensor) -> Generator[Draws, None, None]:
-        seeds = tfp.random.split_seed(seed, n=1 + num_draws)
-        try:
-            latents = sweep.restart(seeds[0], dispersed=number > 0)
-            for start in range(1, 1 + num_draws, DRAWS_AT_ONCE):
-                block = draws(latents, tf.stack(seeds[start : start + DRAWS_AT_ONCE]))
-                latents = {name: block[name][-1] for name in latents}
-                yield {name: value.numpy() for name, value in block.items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise FloatingPointError(
-                f"A draw of the hyperparameters is beyond floating point: {error.message}"
-            ) from error
-        finally:
-            sweep.put_back()
-
-    return [chain(number, seed) for number, seed in enumerate(seeds)]
 
 
 def _blocks(

@@ -188,29 +188,20 @@ class _Chains:
         return {"u": to_u(chol, state[0])[None], **values}
 
     def chain(self, seed: tf.Tensor, dispersed: bool, total: int) -> Generator[Draws, None, None]:
-        """[draw, 1, ...], some at a time; the model's parameters are put back when it is closed."""
-        seeds = tfp.random.split_seed(seed, n=2 + total)
-        try:
-            self._starts.restart(seeds[0], dispersed)
-            self._v.assign(
-                tf.random.stateless_normal(self._v.shape, seeds[1], dtype=default_float())
-            )
-            state: Any = [p.unconstrained_variable.numpy() for p in self._moved]
-            state = [tf.constant(part, default_float()) for part in state]
-            results = self._kernel.bootstrap_results(state)
-            for start in range(2, 2 + total, _DRAWS_AT_ONCE):
-                block = self._several(
-                    state, results, tf.stack(seeds[start : start + _DRAWS_AT_ONCE])
-                )
-                state, results, named = block
-                state, results = tf.nest.map_structure(lambda part: part[-1], (state, results))
-                yield {name: value.numpy() for name, value in named.items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise FloatingPointError(
-                f"A step of SGHMC is beyond floating point: {error.message}"
-            ) from error
-        finally:
-            self._starts.put_back()
+        """As :meth:`Starts.chain`."""
+        of_start, of_v, *others = tfp.random.split_seed(seed, n=2 + total)
+
+        def first() -> tuple[list[tf.Tensor], SGHMCResults]:
+            self._starts.restart(of_start, dispersed)
+            self._v.assign(tf.random.stateless_normal(self._v.shape, of_v, dtype=default_float()))
+            state = [tf.identity(p.unconstrained_variable) for p in self._moved]
+            return state, self._kernel.bootstrap_results(state)
+
+        return self._starts.chain(first, self._block, others, _DRAWS_AT_ONCE)
+
+    def _block(self, last: Any, seeds: tf.Tensor) -> tuple[Any, Mapping[str, tf.Tensor]]:
+        state, results, named = self._several(*last, seeds)
+        return tf.nest.map_structure(lambda part: part[-1], (state, results)), named
 
 
 def _within_prior(name: str, parameter: Parameter) -> tf.Tensor:

@@ -1,6 +1,11 @@
-"""Which hyperparameters are sampled, where their chains begin, and the model's own values again."""
+"""
+Chains that move a model's own parameters: which ones, from where, and the model's values again.
 
-from collections.abc import Mapping
+GPflow's parameters hold one value, so such chains are drawn one after the other.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +13,10 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, PriorOn
 
+from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, all_parameters, prior_covariance
+
+State = TypeVar("State")
 
 _TRIES = 20  # draws from the priors, of which the first within floating point is taken
 
@@ -71,6 +79,31 @@ class Starts:
         for seed_of_try in tfp.random.split_seed(seed, n=_TRIES) if dispersed else []:
             if self._drawn_from_priors(seed_of_try):
                 return
+            self.put_back()
+
+    def chain(
+        self,
+        first: Callable[[], State],
+        several: Callable[[State, tf.Tensor], tuple[State, Mapping[str, tf.Tensor]]],
+        seeds: Sequence[tf.Tensor],
+        draws_at_once: int,
+    ) -> Generator[Draws, None, None]:
+        """
+        A chain in blocks of [draw, 1, ...], which gives the model its values back when it ends.
+
+        :param first: assigns the first parameters, and returns the first state.
+        :param several: (state, seeds) → the last state, and a draw for each of the seeds.
+        :param seeds: one for each draw.
+        :raises FloatingPointError: where a draw fails.
+        """
+        try:
+            state = first()
+            for start in range(0, len(seeds), draws_at_once):
+                state, block = several(state, tf.stack(seeds[start : start + draws_at_once]))
+                yield {name: value.numpy() for name, value in block.items()}
+        except tf.errors.InvalidArgumentError as error:
+            raise FloatingPointError(f"A draw is beyond floating point: {error.message}") from error
+        finally:
             self.put_back()
 
     def _drawn_from_priors(self, seed: tf.Tensor) -> bool:
