@@ -6,16 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..validation import require
-from .parameters import (
-    PositiveDistribution,
-    as_dependencies,
-    check_parameter,
-    parameters_of_one_dtype,
-)
-from .rejection import rejection_sample
-
-tfd = tfp.distributions
+from .parameters import PositiveDistribution, flat
+from .rejection import rejection_sample, uniforms
 
 
 class GeneralizedInverseGaussian(PositiveDistribution):
@@ -42,63 +34,25 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         :param b: finite and non-negative; positive where p ≤ 0.
         :raises ValueError: for values outside of that.
         """
-        parameters = dict(locals())
-        with tf.name_scope(name):
-            converted = parameters_of_one_dtype(p=p, a=a, b=b)
-            self._p, self._a, self._b = (converted[key] for key in ("p", "a", "b"))
-            super().__init__(
-                dtype=self._p.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        super().__init__(locals(), p=p, a=a, b=b)
 
-    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
-        if not is_init:
-            return []
-        shape = tf.shape(self._p + self._a + self._b)
-        p, a, b = (tf.broadcast_to(value, shape) for value in (self._p, self._a, self._b))
-        finite = tf.math.is_finite
-        conditions = {
-            "p": (p, finite(p), "finite"),
-            "a": (
-                a,
-                finite(a) & ((a > 0.0) | ((a == 0.0) & (p < 0.0))),
-                "finite and positive (or 0 where p < 0)",
-            ),
-            "b": (
-                b,
-                finite(b) & ((b > 0.0) | ((b == 0.0) & (p > 0.0))),
-                "finite and positive (or 0 where p > 0)",
-            ),
+    def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
+        p, a, b, finite = self.p, self.a, self.b, tf.math.is_finite
+        a_is_good = finite(a) & ((a > 0.0) | ((a == 0.0) & (p < 0.0)))
+        b_is_good = finite(b) & ((b > 0.0) | ((b == 0.0) & (p > 0.0)))
+        return {
+            "p": (finite(p), "finite"),
+            "a": (a_is_good, "finite and positive (or 0 where p < 0)"),
+            "b": (b_is_good, "finite and positive (or 0 where p > 0)"),
         }
-        checks = [check_parameter(self.name, key, *check) for key, check in conditions.items()]
-        return as_dependencies(require(checks))
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {name: tfp.util.ParameterProperties() for name in ("p", "a", "b")}
 
-    @property
-    def p(self) -> tf.Tensor:
-        """The power."""
-        return self._p
-
-    @property
-    def a(self) -> tf.Tensor:
-        """Of x in the exponent."""
-        return self._a
-
-    @property
-    def b(self) -> tf.Tensor:
-        """Of 1/x in the exponent."""
-        return self._b
-
     def _float64(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """p, a and b: the variance is a small difference of moments."""
-        p, a, b = (tf.cast(value, tf.float64) for value in (self._p, self._a, self._b))
+        p, a, b = (tf.cast(value, tf.float64) for value in (self.p, self.a, self.b))
         return p, a, b
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
@@ -126,7 +80,6 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         return tf.cast(tf.where(tf.math.is_finite(second), variance, second), self.dtype)
 
     def _tails(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """P(X ≤ x) and P(X > x)."""
         x = tf.cast(x, tf.float64)
         lam, omega, scale, flipped = _standard(*self._float64())
         inside = (x > 0.0) & tf.math.is_finite(x)
@@ -137,20 +90,11 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         tails = tf.where(inside, below, step), tf.where(inside, above, 1.0 - step)
         return tf.cast(tails[0], self.dtype), tf.cast(tails[1], self.dtype)
 
-    def _cdf(self, x: tf.Tensor) -> tf.Tensor:
-        return self._tails(x)[0]
-
-    def _survival_function(self, x: tf.Tensor) -> tf.Tensor:
-        return self._tails(x)[1]
-
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="GeneralizedInverseGaussian")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
         lam, omega, scale, flipped = _standard(*self._float64())
-        rows = [
-            tf.reshape(tf.broadcast_to(value, shape), [-1])
-            for value in _envelope(lam, _alpha(lam, omega))
-        ]
+        rows = flat(_envelope(lam, _alpha(lam, omega)), shape)
         log_x = tf.reshape(rejection_sample(_propose, rows, seed), shape)
         return tf.cast(scale * tf.exp(tf.where(flipped, -log_x, log_x)), self.dtype)
 
@@ -228,9 +172,7 @@ def _propose(seed: tf.Tensor, *envelope: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     lam, alpha, t, s, eta, zeta, theta, xi = envelope
     t_inner, s_inner = t - eta / zeta, s - theta / xi
     middle = t_inner + s_inner
-    tiny = np.finfo(np.float64).tiny
-    shape = tf.concat([[3], tf.shape(lam)], axis=0)
-    choice, v, w = tf.unstack(tf.random.stateless_uniform(shape, seed, tiny, 1.0, lam.dtype))
+    choice, v, w = tf.unstack(uniforms(3, lam, seed))
     choice *= 1.0 / xi + middle + 1.0 / zeta
     inside, right = choice < middle, choice < middle + 1.0 / zeta
     log_v = tf.math.log(v)

@@ -7,7 +7,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..special import log_ndtr
-from ..validation import require
 from .parameters import CheckedSampling, as_dependencies, check_parameter
 
 tfd = tfp.distributions
@@ -29,12 +28,10 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         loc, concentration = (tf.convert_to_tensor(v) for v in (self.loc, self.concentration))
         proper = tf.math.is_finite(concentration) & (concentration > 0.0)
         checks = [
-            check_parameter(self.name, "loc", loc, loc > 0.0, "positive"),
-            check_parameter(
-                self.name, "concentration", concentration, proper, "finite and positive"
-            ),
+            ("loc", loc, loc > 0.0, "positive"),
+            ("concentration", concentration, proper, "finite and positive"),
         ]
-        return as_dependencies(require(checks))
+        return as_dependencies([check_parameter(self.name, *check) for check in checks])
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         exponent = self.concentration * tf.square(x / self.loc - 1.0) / (2.0 * x)

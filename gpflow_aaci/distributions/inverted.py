@@ -11,8 +11,8 @@ from gpflow.base import TensorType
 
 from ..inverse_laplace import invert
 from ..validation import require
-from .law import TiltedLaw, cumulants, in_blocks
-from .parameters import PositiveDistribution, check_parameter
+from .law import LogPhi, TiltedLaw, cumulants, in_blocks
+from .parameters import PositiveDistribution, check_parameter, flat
 from .quantile import inverted_well, quantile, require_inverted
 
 tfd = tfp.distributions
@@ -28,17 +28,15 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
     absolute, the density to 1e-6 relative. Draws are quantiles of uniform variables.
     """
 
-    @abc.abstractmethod
-    def _law_at(self, *parameters: tf.Tensor) -> TiltedLaw:
-        """The law of every row of ``parameters``, each [n], float64."""
+    log_phi: LogPhi
 
     @abc.abstractmethod
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        """Of ``_law_at``, each broadcastable to [batch...], float64."""
+        """r = c² and the other arguments of ``log_phi``, each to be broadcast, float64."""
 
-    def _flat_parameters(self) -> list[tf.Tensor]:
-        shape = self.batch_shape_tensor()
-        return [tf.reshape(tf.broadcast_to(p, shape), [-1]) for p in self._law_parameters()]
+    def _of_batch(self) -> list[tf.Tensor]:
+        """Those parameters, with an element for every member of the batch."""
+        return flat(self._law_parameters(), self.batch_shape_tensor())
 
     def _rows(self, value: tf.Tensor) -> tuple[TiltedLaw, tf.Tensor, tf.Tensor]:
         """One row for every element of ``value`` broadcast against the batch, and its shape."""
@@ -47,7 +45,7 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         value = tf.reshape(tf.broadcast_to(tf.cast(value, tf.float64), shape), [-1])
         index = tf.reshape(tf.range(tf.reduce_prod(batch)), batch)
         index = tf.reshape(tf.broadcast_to(index, shape), [-1])
-        return self._law_at(*self._flat_parameters()).rows(index), value, shape
+        return TiltedLaw.at(self.log_phi, *self._of_batch()).rows(index), value, shape
 
     # ---- moments ----
 
@@ -59,8 +57,8 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         """
         if order not in range(1, _HIGHEST_CUMULANT + 1):
             raise ValueError(f"order must be from 1 to {_HIGHEST_CUMULANT}. Found: {order}.")
-        law = self._law_at(*self._flat_parameters())
-        value = cumulants(law.log_phi, law.r, order, *law.parameters)[-1]
+        r, *parameters = self._of_batch()
+        value = cumulants(self.log_phi, r, order, *parameters)[-1]
         return tf.cast(tf.reshape(value, self.batch_shape_tensor()), self.dtype)
 
     def _mean(self) -> tf.Tensor:
@@ -75,18 +73,6 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         law, x, shape = self._rows(value)
         tails = in_blocks(_tails_of_rows, law, x, 2)
         return tuple(tf.cast(tf.reshape(tail, shape), self.dtype) for tail in tails)
-
-    def _cdf(self, value: TensorType) -> tf.Tensor:
-        return self._tails(value)[0]
-
-    def _survival_function(self, value: TensorType) -> tf.Tensor:
-        return self._tails(value)[1]
-
-    def _log_cdf(self, value: TensorType) -> tf.Tensor:
-        return tf.math.log(self._cdf(value))
-
-    def _log_survival_function(self, value: TensorType) -> tf.Tensor:
-        return tf.math.log(self._survival_function(value))
 
     def _log_prob(self, value: TensorType) -> tf.Tensor:
         """
@@ -109,9 +95,8 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         check = check_parameter(self.name, "value", p, (p >= 0.0) & (p <= 1.0), "in [0, 1]")
         with tf.control_dependencies([require([check])]):
             inside = (p > 0.0) & (p < 1.0)
-        (x,) = in_blocks(
-            lambda law, p: [quantile(law, p)], law, tf.where(inside, p, 0.5 * tf.ones_like(p)), 1
-        )
+        p_safe = tf.where(inside, p, 0.5 * tf.ones_like(p))
+        (x,) = in_blocks(lambda law, p: [quantile(law, p)], law, p_safe, 1)
         ends = tf.where(p > 0.0, tf.constant(np.inf, p.dtype), tf.zeros_like(p))
         x = tf.where(inside, x, tf.where(law.is_point, law.mean, ends))
         return tf.cast(tf.reshape(x, shape), self.dtype)

@@ -66,17 +66,9 @@ class TiltedLaw:
 
     def rows(self, index: tf.Tensor) -> "TiltedLaw":
         """The rows at ``index`` [m]."""
-
-        def take(value: tf.Tensor) -> tf.Tensor:
-            return tf.gather(value, index)
-
+        of_rows = (self.r, self.parameters, self.log_phi_r, self.mean, self.stddev)
         return TiltedLaw(
-            self.log_phi,
-            take(self.r),
-            tuple(map(take, self.parameters)),
-            take(self.log_phi_r),
-            take(self.mean),
-            take(self.stddev),
+            self.log_phi, *tf.nest.map_structure(lambda value: tf.gather(value, index), of_rows)
         )
 
     @property

@@ -11,13 +11,8 @@ from gpflow.base import TensorType
 
 from ..validation import require
 from .inverted import InvertedDistribution
-from .law import TiltedLaw, kl_of_tilts
-from .parameters import (
-    as_dependencies,
-    check_parameter,
-    parameters_of_one_dtype,
-    positive_property,
-)
+from .law import kl_of_tilts
+from .parameters import check_parameter, flat, positive_property
 from .polya_gamma_density import log_phi
 from .polya_gamma_draws import sample_pg, sum_of_draws
 
@@ -37,6 +32,8 @@ class PolyaGamma(InvertedDistribution):
     inversion (see ``InvertedDistribution``).
     """
 
+    log_phi = staticmethod(log_phi)
+
     def __init__(
         self,
         b: Any,
@@ -52,36 +49,15 @@ class PolyaGamma(InvertedDistribution):
         :param scale: finite and positive. (½ is what the logistic likelihood asks for.)
         :raises ValueError: for values outside of that.
         """
-        parameters = dict(locals())
-        with tf.name_scope(name):
-            converted = parameters_of_one_dtype(b=b, c=c, scale=scale)
-            self._b, self._c, self._scale = (converted[key] for key in ("b", "c", "scale"))
-            super().__init__(
-                dtype=self._b.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        super().__init__(locals(), b=b, c=c, scale=scale)
 
-    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
-        if not is_init:
-            return []
-        b, c, scale = self._b, self._c, self._scale
-        checks = [
-            (b, "b", tf.math.is_finite(b) & (b >= 0.0), "finite and non-negative"),
-            (scale, "scale", tf.math.is_finite(scale) & (scale > 0.0), "finite and positive"),
-            (c, "c", tf.math.is_finite(c), "finite"),
-        ]
-        return as_dependencies(
-            require(
-                [
-                    check_parameter(self.name, key, value, condition, accepted)
-                    for value, key, condition, accepted in checks
-                ]
-            )
-        )
+    def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
+        b, c, scale, finite = self.b, self.c, self.scale, tf.math.is_finite
+        return {
+            "b": (finite(b) & (b >= 0.0), "finite and non-negative"),
+            "scale": (finite(scale) & (scale > 0.0), "finite and positive"),
+            "c": (finite(c), "finite"),
+        }
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
@@ -91,43 +67,22 @@ class PolyaGamma(InvertedDistribution):
             "scale": positive_property(),
         }
 
-    @property
-    def b(self) -> tf.Tensor:
-        """The shape."""
-        return self._b
-
-    @property
-    def c(self) -> tf.Tensor:
-        """The tilt."""
-        return self._c
-
-    @property
-    def scale(self) -> tf.Tensor:
-        """What multiplies a PG(b, c) variable."""
-        return self._scale
-
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        b, c, scale = (tf.cast(value, tf.float64) for value in (self._b, self._c, self._scale))
+        b, c, scale = (tf.cast(value, tf.float64) for value in (self.b, self.c, self.scale))
         return tf.square(c) / (2.0 * scale), b, scale
-
-    def _law_at(self, *parameters: tf.Tensor) -> TiltedLaw:
-        return TiltedLaw.at(log_phi, *parameters)
 
     def _log_prob(self, value: TensorType) -> tf.Tensor:
         """With respect to the unit mass at 0 for b = 0, where its gradients are 0."""
-        point = tf.equal(self._b, 0.0)
-        b = tf.where(point, tf.ones_like(self._b), self._b)
-        log_prob = InvertedDistribution._log_prob(PolyaGamma(b, self._c, self._scale), value)
+        point = tf.equal(self.b, 0.0)
+        b = tf.where(point, tf.ones_like(self.b), self.b)
+        log_prob = InvertedDistribution._log_prob(PolyaGamma(b, self.c, self.scale), value)
         at_point = tf.where(value == 0.0, tf.zeros_like(value), -np.inf)
         return tf.where(point, tf.where(tf.math.is_nan(value), value, at_point), log_prob)
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seeds = tfp.random.split_seed(seed, n=2, salt="PolyaGamma")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
-        b, c, scale = (
-            tf.reshape(tf.broadcast_to(tf.cast(value, tf.float64), shape), [-1])
-            for value in (self._b, self._c, self._scale)
-        )
+        b, c, scale = flat([self.b, self.c, self.scale], shape)
         summed = tf.equal(b, tf.round(b)) & (b <= _MOST_SUMMANDS)
         draws = tf.zeros_like(b)
         draws = _fill(draws, summed & (b > 0.0), partial(sum_of_draws, seed=seeds[0]), b, c)

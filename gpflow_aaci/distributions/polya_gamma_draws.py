@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from .polya_gamma_density import bounds_of_log_A, log_A_by_inversion, saddle_at
-from .rejection import rejection_sample
+from .rejection import rejection_sample, uniforms
 
 
 def sum_of_draws(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -40,10 +40,7 @@ def sample_pg1(c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     def propose(
         seed: tf.Tensor, z: tf.Tensor, rate: tf.Tensor, above: tf.Tensor, whole: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        tiny = np.finfo(np.float64).tiny
-        u = tf.random.stateless_uniform(
-            tf.concat([[4], tf.shape(z)], axis=0), seed, tiny, 1.0, z.dtype
-        )
+        u = uniforms(4, z, seed)
         is_above = u[0] < above
         # A standard normal variable, in its tail beyond 1/√t where it is cut off there.
         normal = tf.math.ndtri(u[1] * tf.where(whole, tf.ones_like(z), _HALF_NORMAL_TAIL))
@@ -76,10 +73,7 @@ def sample_pg(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     def propose(
         seed: tf.Tensor, b: tf.Tensor, z: tf.Tensor, height: tf.Tensor, slope: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        tiny = np.finfo(np.float64).tiny
-        u = tf.random.stateless_uniform(
-            tf.concat([[3], tf.shape(z)], axis=0), seed, tiny, 1.0, z.dtype
-        )
+        u = uniforms(3, z, seed)
         T = tf.maximum(b * _inverse_gaussian(z, tf.square(tf.math.ndtri(u[0])), u[1]), 1e-90)
         saddle = saddle_at(T)
         below, above = bounds_of_log_A(b, saddle)

@@ -99,16 +99,8 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
         tf.math.log(law.mean),
         law.is_point,
     )
-    any_rows = tf.TensorShape([None])
-    shapes = (
-        tf.TensorShape([]),
-        any_rows,
-        any_rows,
-        any_rows,
-        any_rows,
-        law.mean.shape,
-        law.mean.shape,
-    )
+    scalar, any_rows = tf.TensorShape([]), tf.TensorShape([None])
+    shapes = (scalar, *4 * [any_rows], law.mean.shape, law.mean.shape)
     *_, result, ok = tf.while_loop(unfinished, advance, state, shape_invariants=shapes)
     with tf.control_dependencies([require_inverted(ok, law.r)]):
         return tf.exp(result)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from ..validation import Check, require
@@ -48,3 +49,10 @@ def rejection_sample(
     )
     with tf.control_dependencies([require([finished])]):
         return tf.identity(draws)
+
+
+def uniforms(number: int, like: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Uniform variables in (0, 1), [number, m], of the dtype of ``like`` [m]."""
+    shape = tf.concat([[number], tf.shape(like)], axis=0)
+    tiny = np.finfo(np.float64).tiny
+    return tf.random.stateless_uniform(shape, seed, tiny, 1.0, like.dtype)
