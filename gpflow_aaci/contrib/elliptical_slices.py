@@ -19,7 +19,7 @@ class EllipticalSliceKernel(WhitenedKernel):
 
     It takes ``AugmentedVGP``, ``AugmentedSVGP`` and GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with
     any likelihood. The state is v, or [v, ε] with inducing variables; ``f(state)`` is f at the
-    data. Hyperparameters are those that the model has when the kernel is made::
+    data. Hyperparameters stay at the values that the model has when the kernel is made::
 
         model = gpflow.models.VGP((X, Y), gpflow.kernels.RBF(), gpflow.likelihoods.Poisson())
         kernel = EllipticalSliceKernel(model)
@@ -35,7 +35,7 @@ class EllipticalSliceKernel(WhitenedKernel):
     def __init__(self, model: AnyModel, data: RegressionData | None = None) -> None:
         """
         :param data: X [N, D], Y [N, P], all of them, for models with inducing variables.
-        :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
+        :raises ValueError: for another model, bad data, and covariances that mix the latent GPs.
         """
         super().__init__(model, data)
 
@@ -53,8 +53,8 @@ class EllipticalSlices(BatchedSampler):
     """
     Elliptical slices of f or u for :func:`~gpflow_aaci.sample_posterior`, without any tuning.
 
-    Models and likelihoods are those of :class:`EllipticalSliceKernel`; chains are drawn in one
-    batch. Hyperparameters are the model's.
+    It takes the same models and likelihoods as :class:`EllipticalSliceKernel`. All chains are drawn
+    in one batch, and hyperparameters stay at the model's values.
     """
 
     def _kernel(

@@ -1,20 +1,20 @@
 r"""
 Gibbs sweeps that sample the hyperparameters too, inducing points among them.
 
-There are three blocks, each with what is in the way integrated out:
+A sweep has three blocks, in each of which some variables are integrated out:
 
-    likelihood's parameters | f  (ω integrated out: that is p(y|f)),  then ω | f;
-    kernel and mean function | ω  (f and u integrated out: given ω all is Gaussian);
-    Z | ω  (likewise),  then u, f | ω.
+    the likelihood's parameters | f  (without ω, by p(y|f)),  then ω | f;
+    the parameters of kernel and mean function | ω  (without f and u: given ω all is Gaussian);
+    Z | ω  (without f and u too),  then u, f | ω.
 
-The first two move by slices, the third by one step of HMC (:mod:`~gpflow_aaci.contrib.moves`).
-GPflow's parameters hold one value, so a sweep moves one chain.
+The first two blocks move by slices, the third by one step of HMC
+(:mod:`~gpflow_aaci.contrib.moves`). GPflow's parameters hold one value, so a sweep moves one chain.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -49,12 +49,12 @@ class HyperparameterGibbs:
     """
     Gibbs sampling of f, or of u, and of all trainable hyperparameters.
 
-    For :func:`~gpflow_aaci.sample_posterior` and for ``AugmentedVGP`` and ``AugmentedSVGP`` whose
-    latent GPs are independent given ω. Hyperparameters move with f and u integrated out where that
-    can be. They must have priors, Z too unless it is set not to be trainable: there is no default
-    (for Z, see :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, and f
-    without over-relaxation. The first chain begins at the model's values, the others at draws from
-    the priors. The draws join ``posterior`` by their names, and the model keeps its own values::
+    A sampler for :func:`~gpflow_aaci.sample_posterior`. It takes ``AugmentedVGP`` and
+    ``AugmentedSVGP`` with latent GPs that are independent given ω. Hyperparameters must have
+    priors, and so must Z unless it is set not to be trainable: there is no default (for Z, see
+    :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, and f without
+    over-relaxation. The first chain begins at the model's values, the others at draws from the
+    priors. The draws are in ``posterior`` by their names, and the model keeps its own values::
 
         samples = sample_posterior(model, data, contrib.HyperparameterGibbs())
 
@@ -98,13 +98,6 @@ class HyperparameterGibbs:
         return chains
 
 
-class GivenOmega(NamedTuple):
-    """The model once ω has made it Gaussian, at the current values of its parameters."""
-
-    log_evidence: Callable[[Observed], tf.Tensor]  # []
-    draw: Callable[[Observed, Any], Latents]
-
-
 class HyperparameterSweep:
     """
     A compiled sweep, (f [1, N, L], Y [N, P], seed) → latents, which moves the model's parameters.
@@ -116,8 +109,8 @@ class HyperparameterSweep:
         self, model: AugmentedModel, data: RegressionData | None = None, num_tuned: int = 0
     ) -> None:
         """
-        :param num_tuned: sweeps of every chain in which the step of Z is tuned.
-        :raises ValueError: as :func:`sampled_parameters`, for a model without augmentation, for
+        :param num_tuned: how many sweeps of every chain tune the step size of Z.
+        :raises ValueError: as :func:`sampled_parameters`; for a model without augmentation, for
             parameters that the likelihood shares with the prior of f, and for latent GPs that ω
             couples.
         """
@@ -134,7 +127,6 @@ class HyperparameterSweep:
         likelihood = model.likelihood
         of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
         self._move_Z = HamiltonianMove(of_Z, num_tuned)
-        given = _full(model, X) if isinstance(model, AugmentedVGP) else _sparse(model, X)
 
         def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Latents:
             seeds = tfp.random.split_seed(seed, n=5, salt="hyperparameter_gibbs")
@@ -143,10 +135,11 @@ class HyperparameterSweep:
             )
             omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
             observed = pseudo_observations(likelihood, X, omega, Y)
+            log_evidence = partial(_log_evidence, model, X, observed)
             # The prior of Z may depend on the kernel's parameters (Determinantal).
-            slice_move(with_priors(lambda: given.log_evidence(observed), of_Z), of_prior, seeds[2])
-            self._move_Z(lambda: given.log_evidence(observed), seeds[3])
-            return given.draw(observed, seeds[4])
+            slice_move(with_priors(log_evidence, of_Z), of_prior, seeds[2])
+            self._move_Z(log_evidence, seeds[3])
+            return _latents(model, X, observed, seeds[4])
 
         self._sweep = compiled(sweep)
 
@@ -187,28 +180,21 @@ def _blocks(
     return blocks
 
 
-def _full(model: AugmentedVGP, X: tf.Tensor) -> GivenOmega:
-    def log_evidence(observed: Observed) -> tf.Tensor:
+def _log_evidence(model: AugmentedModel, X: tf.Tensor, observed: Observed) -> tf.Tensor:
+    """log p(y|ω) with f and u integrated out, at the current parameters, []."""
+    if isinstance(model, AugmentedVGP):
         K = model.prior_covariance()[0]
         return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
+    return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
 
-    def draw(observed: Observed, seed: Any) -> Latents:
+
+def _latents(model: AugmentedModel, X: tf.Tensor, observed: Observed, seed: Any) -> Latents:
+    """A draw of the latents given ω, at the current parameters."""
+    if isinstance(model, AugmentedVGP):
         mean, deviation = f_given_omega(prior_at_data(model), observed, seed)
         return {"f": mean + deviation}
-
-    return GivenOmega(log_evidence, draw)
-
-
-def _sparse(model: AugmentedModel, X: tf.Tensor) -> GivenOmega:
-    def log_evidence(observed: Observed) -> tf.Tensor:
-        return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
-
-    def draw(observed: Observed, seed: Any) -> Latents:
-        seeds = tfp.random.split_seed(seed, n=2, salt="sparse_draw")
-        prior = sparse_prior_at_data(model, X)
-        mean, deviation = v_given_omega(prior, observed, seeds[0])
-        v = mean + deviation
-        f = f_given_v_omega(prior, v, observed, seeds[1])
-        return {"f": f, "u": to_u(prior.chol, v)}
-
-    return GivenOmega(log_evidence, draw)
+    seeds = tfp.random.split_seed(seed, n=2, salt="sparse_draw")
+    prior = sparse_prior_at_data(model, X)
+    mean, deviation = v_given_omega(prior, observed, seeds[0])
+    v = mean + deviation
+    return {"f": f_given_v_omega(prior, v, observed, seeds[1]), "u": to_u(prior.chol, v)}

@@ -38,7 +38,7 @@ _ENTROPIES = {"pairwise": entropy_by_pairs, "jensen": entropy_by_jensen}
 
 class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     r"""
-    A GP whose q(f) is a mixture of K Gaussians of equal weight, for any likelihood of GPflow's.
+    A GP with a mixture of K equally weighted Gaussians as q(f), for any likelihood of GPflow's.
 
     Nguyen and Bonilla, *Automated Variational Inference for Gaussian Process Models* (NIPS 2014).
     With f = μ₀(X) + L v, L = chol K(X, X), it is q(v) = 1/K Σ_k N(m_k, S_k), each S_k diagonal, or
@@ -46,9 +46,9 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     1/K Σ_k Σ_i E_k log p(y_i|f_i) − KL[q(v) ‖ N(0, I)],
 
-    with the entropy in KL exact for K = 1 and bounded from below otherwise. A posterior with two
-    modes (Student-t noise and observations that contradict each other, say) has one component at
-    each::
+    where the entropy in the KL divergence is exact for K = 1, and bounded from below otherwise. If
+    the posterior has two modes (Student-t noise and observations that contradict each other, say),
+    each can have a component of its own::
 
         model = MixtureVGP((X, Y), kernel, gpflow.likelihoods.StudentT(0.3), num_components=2)
         loss = model.training_loss_closure()
@@ -88,7 +88,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
         :param num_components: K.
         :param covariance: the shape of S_k, the covariance of v in each component. ``"full"`` is
-            for K = 1.
+            for K = 1 only.
         :param expectations: how E log p(y|f) is found. ``"quadrature"`` takes the likelihood's own
             ``variational_expectations``. ``"augmented"`` takes its augmented bound, for the
             likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs only values
@@ -106,7 +106,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
                 'covariance must be "diagonal" where num_components is above 1. Found: "full", '
                 f"and {num_components} components."
             )
-        # First, as whoever changes the likelihood has the others to change as well.
+        # This check is first, since another likelihood may ask for other arguments as well.
         likelihood = augmented(likelihood) if expectations == "augmented" else likelihood
         check_single_output(kernel, "MixtureVGP")
         X, Y, num_latent_gps = _checked(kernel, likelihood, data, num_latent_gps)
@@ -189,7 +189,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of q(f), whose components :meth:`predict_f_components` returns."""
+        """Mean and variance of the mixture q(f); :meth:`predict_f_components` has its parts."""
         assert_params_false(self.predict_f, full_output_cov=full_output_cov)
         means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
         mean = tf.reduce_mean(means, 0)
@@ -208,7 +208,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Draws of f: of a component, which is drawn first, and then from it."""
+        """Draws of f: each is from a component that is drawn first."""
         assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
         S, K = 1 if num_samples is None else num_samples, self.num_components
         means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
@@ -224,7 +224,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def predict_y(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of y, of the mixture."""
+        """Mean and variance of y under the mixture."""
         assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
         X = to_default_float(as_matrix(Xnew, "Xnew"))
         predict = self.likelihood.predict_mean_and_var
@@ -236,7 +236,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """log p(y), of the mixture, [N]."""
+        """log p(y) under the mixture, [N]."""
         assert_params_false(
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )
@@ -249,7 +249,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     # ---- what both need ----
 
     def _components(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """As :meth:`predict_f_components`, with the projection that ``AugmentedVGP`` uses."""
+        """As :meth:`predict_f_components`, by the projection that ``AugmentedVGP`` uses."""
         X_data = self.data[0]
         prior = (
             with_jitter(self.kernel, X_data),
@@ -277,7 +277,11 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         Fvar: tf.Tensor,
         *Y: tf.Tensor,
     ) -> Any:
-        """``function`` of [K·N] rows, [K, N, ...]: not every likelihood of GPflow's broadcasts."""
+        """
+        ``function`` for every component, [K, N, ...].
+
+        It is called once with [K·N] rows, since not every likelihood of GPflow's broadcasts.
+        """
         K = self.num_components
         moments = (tf.reshape(part, [-1, self.num_latent_gps]) for part in (Fmu, Fvar))
         found = function(tf.tile(X, [K, 1]), *moments, *(tf.tile(y, [K, 1]) for y in Y))
@@ -301,16 +305,11 @@ def _checked(
             f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
             f"Found: {num_latent_gps}."
         )
-    observed = (
-        likelihood.num_observed(num_latent_gps)
-        if is_ours
-        else num_observed_columns(likelihood, Y, num_latent_gps)
-    )
-    X, checked_Y = checked_data(
-        X,
-        Y,
-        num_observed=observed,
-        num_outputs=num_latent_gps,
-        **({"check_labels": likelihood.check_observations} if is_ours else {}),
-    )
+    labels: dict[str, Any] = {}
+    if is_ours:
+        observed = likelihood.num_observed(num_latent_gps)
+        labels["check_labels"] = likelihood.check_observations
+    else:
+        observed = num_observed_columns(likelihood, Y, num_latent_gps)
+    X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **labels)
     return X, checked_Y if is_ours else as_observed(likelihood, Y), num_latent_gps

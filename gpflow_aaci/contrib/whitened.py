@@ -1,8 +1,8 @@
 """
-f as a linear map of numbers v that are standard normal a priori, and kernels that move v.
+f as a linear map of v, which is standard normal a priori, and kernels that move v.
 
-Full GPs: f = μ₀ + chol v. With inducing variables, u = chol v: f = μ₀ + Aᵀ v + √unexplained ε, each
-f_i independent given u (FITC; as :class:`~gpflow_aaci.sampling.SparseGibbsKernel`).
+For full GPs, f = μ₀ + chol v. With inducing variables u = chol v, f = μ₀ + Aᵀ v + √unexplained ε:
+the f_i are independent given u (FITC; as in :class:`~gpflow_aaci.sampling.SparseGibbsKernel`).
 
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -32,13 +32,13 @@ State = Any  # v [C..., M, L], or [v, ε] with ε [C..., N, L] where there are i
 
 
 class WhitenedKernel(LatentKernel):
-    """A state of standard normal numbers, and a kernel of TFP's that moves it."""
+    """A kernel of TFP's moves a state whose numbers are standard normal a priori."""
 
     def __init__(self, model: AnyModel, data: RegressionData | None, **parameters: Any) -> None:
         """
         :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
             keep their own.
-        :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
+        :raises ValueError: for another model, bad data, and covariances that mix the latent GPs.
         """
         check_sampled_model(model)
         super().__init__(model=model, data=data, **parameters)
@@ -80,7 +80,7 @@ class WhitenedKernel(LatentKernel):
         X, Y = self.rows
         log_p = pointwise_log_prob(self.likelihood, X, self._f(*parts), Y)
         total = tf.reduce_sum(log_p, [-2, -1])
-        # A slice accepts whatever is not below its level, and NaN is below none.
+        # A slice accepts every value that is not below its level, and NaN never is.
         return tf.where(tf.math.is_nan(total), tf.constant(-np.inf, total.dtype), total)
 
     @abc.abstractmethod

@@ -14,9 +14,9 @@ class GeneralizedInverseGaussian(PositiveDistribution):
     r"""
     GIG(p, a, b): density ∝ x^{p−1} e^{−(a x + b/x)/2}, x > 0.
 
-    At a = 0 (p < 0) it is InverseGamma(−p, b/2), at b = 0 (p > 0) Gamma(p, rate a/2); SciPy's
-    ``geninvgauss(p, √(ab), scale=√(b/a))``. Draws are exact, by Devroye's (2014) rejection,
-    whose acceptance rate is bounded from below over all parameters.
+    It is SciPy's ``geninvgauss(p, √(ab), scale=√(b/a))``. At a = 0 (where p < 0) it is
+    InverseGamma(−p, b/2), at b = 0 (where p > 0) it is Gamma(p, rate a/2). Draws are exact, by
+    Devroye's (2014) rejection sampler: its acceptance rate has a lower bound over all parameters.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         :param p: finite; p, a and b broadcast to [batch...].
         :param a: finite and non-negative; positive where p ≥ 0.
         :param b: finite and non-negative; positive where p ≤ 0.
-        :raises ValueError: for values outside of that.
+        :raises ValueError: for other values.
         """
         super().__init__(locals(), p=p, a=a, b=b)
 
@@ -51,14 +51,14 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         return {name: tfp.util.ParameterProperties() for name in ("p", "a", "b")}
 
     def _float64(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """p, a and b: the variance is a small difference of moments."""
+        """p, a and b in float64, since the variance is a small difference of moments."""
         p, a, b = (tf.cast(value, tf.float64) for value in (self.p, self.a, self.b))
         return p, a, b
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         p, a, b = self._float64()
         x = tf.cast(x, tf.float64)
-        # a x + b/x = (√(ax) − √(b/x))² + 2√(ab), the last of which has cancelled.
+        # a x + b/x = (√(ax) − √(b/x))² + 2√(ab); the last term cancels with the partition's.
         square = tf.square(tf.sqrt(a * x) - tf.sqrt(b / x))
         log_prob = (p - 1.0) * tf.math.log(x) - 0.5 * square - _log_partition(p, a, b)
         minus_infinity = tf.constant(-np.inf, x.dtype)
@@ -103,7 +103,7 @@ def _log_partition(p: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """
     log ∫ x^{p−1} e^{−(√(ax) − √(b/x))²/2} dx = log 2 K_p(ω) e^ω + (p/2) log(b/a), ω = √(ab).
 
-    Its limits where a = 0 or b = 0; infinite where the integral is.
+    Where a = 0 or b = 0 it is the limit, which is infinite where the integral is.
     """
     omega = tf.sqrt(a * b)
     inner = omega > 0.0
@@ -111,7 +111,7 @@ def _log_partition(p: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     safe_a, safe_b = tf.where(inner, a, one), tf.where(inner, b, one)
     bessel = tfp.math.log_bessel_kve(p * one, tf.where(inner, omega, one))
     log_partition = np.log(2.0) + bessel + 0.5 * p * tf.math.log(safe_b / safe_a)
-    # Only the one that is not 0 counts; of p, only the sign that goes with it.
+    # In the limit, only the one of a and b that is not 0 counts; it decides the sign of p.
     rate = tf.where(b > 0.0, b, a) / 2.0
     power = tf.where(b > 0.0, -p, p)
     integrable = power > 0.0
@@ -168,7 +168,7 @@ def _envelope(lam: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 
 def _propose(seed: tf.Tensor, *envelope: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Uniform between −s' and t', tangents of ψ at −s and t beyond, [m]."""
+    """Uniform between −s' and t'; beyond them by the tangents of ψ at −s and t, [m]."""
     lam, alpha, t, s, eta, zeta, theta, xi = envelope
     t_inner, s_inner = t - eta / zeta, s - theta / xi
     middle = t_inner + s_inner
@@ -183,7 +183,7 @@ def _propose(seed: tf.Tensor, *envelope: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     return u, tf.math.log(w) + log_envelope <= _psi(u, lam, alpha)
 
 
-_NEGLIGIBLE = 60.0  # e^−60 of the mode, the tails with it
+_NEGLIGIBLE = 60.0  # where the density is e^−60 of its maximum, the tails are left out
 _EDGES = np.concatenate(
     [[0.0], 2.0 ** np.arange(-7, 0), 1.0 - 2.0 ** np.arange(-2.0, -8.0, -1), [1.0]]
 )
@@ -194,8 +194,9 @@ def _standard_tails(lam: tf.Tensor, omega: tf.Tensor, u: tf.Tensor) -> tuple[tf.
     """
     ∫ e^ψ below and above u, normalised: [...] each.
 
-    Gauss-Legendre as far as e^ψ counts, cut at u. The panels halve towards the mode and towards
-    the far end: where λ and α are small, e^ψ is flat between and falls like e^{−e^u} there.
+    By Gauss-Legendre rules on panels that are cut at u. The panels halve towards the mode and
+    towards the far end: where λ and α are small, e^ψ is flat between the two, and at the far end it
+    falls like e^{−e^u}.
     """
     shape = tf.broadcast_dynamic_shape(tf.shape(u), tf.shape(lam))
     lam, omega, u = (tf.broadcast_to(value, shape) for value in (lam, omega, u))

@@ -1,4 +1,4 @@
-"""TFP's inverse Gaussian, also where its mean is infinite or its shape large against it."""
+"""TFP's inverse Gaussian, also for an infinite mean or a shape much larger than the mean."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ tfd = tfp.distributions
 
 class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
     """
-    ``tfd.InverseGaussian(loc, concentration)``, loc the mean, concentration the shape.
+    ``tfd.InverseGaussian(loc, concentration)``: loc is the mean, concentration the shape.
 
-    At loc = ∞ it is the Lévy distribution, of 1/N² times the concentration. The cdf does not
-    overflow where concentration/loc is large.
+    At loc = ∞ it is the Lévy distribution, the law of concentration/N² for a standard normal N.
+    The cdf does not overflow where concentration/loc is large.
 
     :raises ValueError: unless loc is positive, and concentration positive and finite.
     """

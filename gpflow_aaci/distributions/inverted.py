@@ -1,4 +1,4 @@
-"""The part of a distribution that inversion of its Laplace transform provides."""
+"""All of a distribution that its Laplace transform gives by inversion."""
 
 import abc
 from collections.abc import Sequence
@@ -22,10 +22,11 @@ _HIGHEST_CUMULANT = 4
 
 class InvertedDistribution(PositiveDistribution, abc.ABC):
     """
-    ω ~ π_φ(·|c), known by log φ: all that a distribution of TFP has, from that alone.
+    ω ~ π_φ(·|c): from log φ alone, all that a distribution of TFP has.
 
-    Values are computed in float64 and complex128 whatever ``dtype`` is. The cdf is good to 1e-7
-    absolute, the density to 1e-6 relative. Draws are quantiles of uniform variables.
+    Values are computed in float64 and complex128, whatever ``dtype`` is. The absolute error of the
+    cdf is below 1e-7, the relative error of the density below 1e-6. Draws are quantiles of uniform
+    variables.
     """
 
     log_phi: LogPhi
@@ -35,11 +36,11 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
         """r = c² and the other arguments of ``log_phi``, each to be broadcast, float64."""
 
     def _of_batch(self) -> list[tf.Tensor]:
-        """Those parameters, with an element for every member of the batch."""
+        """The same, with an element for every member of the batch."""
         return flat(self._law_parameters(), self.batch_shape_tensor())
 
     def _rows(self, value: tf.Tensor) -> tuple[TiltedLaw, tf.Tensor, tf.Tensor]:
-        """One row for every element of ``value`` broadcast against the batch, and its shape."""
+        """``value`` and the batch, broadcast to one shape: laws [n], values [n], the shape."""
         batch = self.batch_shape_tensor()
         shape = tf.broadcast_dynamic_shape(tf.shape(value), batch)
         value = tf.reshape(tf.broadcast_to(tf.cast(value, tf.float64), shape), [-1])
@@ -51,7 +52,7 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
 
     def cumulant(self, order: int) -> tf.Tensor:
         """
-        The cumulant of that order, [batch...]; infinite where it does not exist.
+        The cumulant of the given order, [batch...]; infinite where it does not exist.
 
         :raises ValueError: unless 1 ≤ order ≤ 4.
         """
@@ -76,10 +77,10 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
 
     def _log_prob(self, value: TensorType) -> tf.Tensor:
         """
-        The density does not care which tilt it is computed at: π(ω|c) ∝ e^{−c²ω} π(ω|0).
+        As π(ω|c) ∝ e^{−c²ω} π(ω|0), the density can be computed at any tilt.
 
-        At the tilt whose mean is the value, as far as there is one, it keeps its relative
-        accuracy far into the tails.
+        At the tilt whose mean is the value, if there is one, its relative accuracy stays good far
+        into the tails.
         """
         law, x, shape = self._rows(value)
         inside = (x > 0.0) & tf.math.is_finite(x) & ~law.is_point
@@ -121,10 +122,10 @@ def _tails_of_rows(law: TiltedLaw, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _log_base_density(law: TiltedLaw, x: tf.Tensor, needed: tf.Tensor) -> tf.Tensor:
     """
-    log π_φ(x|0), row by row; of no meaning, and no error, where it is not needed.
+    log π_φ(x|0), row by row; where it is not needed it has no meaning, and raises nothing.
 
-    The result does not depend on the tilt, so the gradient in x and in what log φ is made of is
-    that at a constant tilt.
+    The result does not depend on the tilt, so its gradients, in x and in the parameters of φ, are
+    taken at a constant tilt.
     """
     r = tf.stop_gradient(_saddle_tilt(law, x))
     saddle = TiltedLaw.at(law.log_phi, r, *law.parameters)

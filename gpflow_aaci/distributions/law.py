@@ -1,4 +1,4 @@
-"""A tilted law as numbers: what inversion needs to know of ω ~ π_φ(·|c), row by row."""
+"""What inversion needs to know about laws ω ~ π_φ(·|c): their numbers, row by row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor)
     """
     The first ``order`` cumulants of ω, (−1)^k d^k log φ/dr^k (AACI App. A.2), by nested tapes.
 
-    Where r = 0 and a derivative does not exist, the cumulant is infinite.
+    A cumulant is infinite where r = 0 and the derivative does not exist.
     """
     derivatives: list[tf.Tensor] = []
 
@@ -60,7 +60,7 @@ class TiltedLaw:
     @classmethod
     def at(cls, log_phi: LogPhi, r: tf.Tensor, *parameters: tf.Tensor) -> "TiltedLaw":
         mean, variance = cumulants(log_phi, r, 2, *parameters)
-        # Of a point mass, rounding may leave less than nothing.
+        # Rounding may make the variance of a point mass negative.
         stddev = tf.sqrt(tf.nn.relu(variance))
         return cls(log_phi, r, parameters, log_phi(r, *parameters), mean, stddev)
 
@@ -73,7 +73,7 @@ class TiltedLaw:
 
     @property
     def is_point(self) -> tf.Tensor:
-        """Where the law is one value up to rounding (the Gaussian likelihood's)."""
+        """Where the law is a single value up to rounding, as for the Gaussian likelihood."""
         return tf.math.is_finite(self.mean) & (self.stddev <= 1e-8 * self.mean)
 
     def log_transform(self, s: tf.Tensor) -> tf.Tensor:
@@ -99,7 +99,7 @@ class TiltedLaw:
 
 
 _BLOCK = 1 << 15
-"""Rows at a time: an inversion keeps some 3 kB of each in memory."""
+"""How many rows are inverted at a time: each needs some 3 kB of memory."""
 
 
 def in_blocks(
@@ -108,7 +108,7 @@ def in_blocks(
     x: tf.Tensor,
     num_results: int,
 ) -> Sequence[tf.Tensor]:
-    """``function(law, x)``, ``num_results`` tensors of the shape and dtype of x [n], in blocks."""
+    """``function(law, x)`` in blocks of rows: ``num_results`` tensors like x [n]."""
     n = tf.size(x)
 
     def advance(start: tf.Tensor, results: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

@@ -17,10 +17,10 @@ tfd = tfp.distributions
 
 class TiltedMixture(InvertedDistribution):
     """
-    The tilt by c of ω ~ Σ w_k · law of a_k ω_k, where φ(r) = Σ w_k φ_k(a_k r).
+    The tilt by c of a mixture: with probability w_k, ω is a_k ω_k. So φ(r) = Σ w_k φ_k(a_k r).
 
-    Its components are the tilts of ω_k by √a_k c, of probabilities w_k φ_k(a_k c²)/φ(c²). Where a
-    component is a point, ``log_prob`` is of its probability and that of the others is not seen.
+    Its components are the tilts of ω_k by √a_k c, with probabilities w_k φ_k(a_k c²)/φ(c²). At a
+    component that is a point, ``log_prob`` is its log-probability, without the other densities.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class TiltedSum(TiltedDistribution):
     """
     The tilt by c of shift + Σ a_k ω_k, independent, φ(r) = e^{−shift r} Π φ_k(a_k r).
 
-    Draws are sums of draws; all else is that of the sum without the shift, from log φ alone. (With
-    it, the law would begin at an edge, which an inverse Laplace transform would blur.)
+    Draws are sums of draws. All else is computed from log φ for the sum without the shift. (With
+    the shift, the law would begin at an edge, which an inverse Laplace transform would blur.)
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TiltedSum(TiltedDistribution):
         return super()._parameter_properties(dtype, num_classes)
 
     def cumulant(self, order: int) -> tf.Tensor:
-        """As of ``TiltedDistribution``: the shift counts in the first alone."""
+        """As for ``TiltedDistribution``; the shift counts only in the first."""
         cumulant = super().cumulant(order)
         return cumulant + self.shift if order == 1 else cumulant
 

@@ -1,4 +1,4 @@
-"""What the distributions of a positive ω share: their parameters, and how they are checked."""
+"""What the distributions of a positive ω share: parameters, their checks, and a base class."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -52,14 +52,14 @@ def as_dependencies(checks: Sequence[Check]) -> list[tf.Tensor]:
 
 
 def positive_property() -> tfp.util.ParameterProperties:
-    """Of a parameter that is one positive number per batch member."""
+    """For TFP: a parameter that is one positive number for every member of the batch."""
     return tfp.util.ParameterProperties(
         default_constraining_bijector_fn=lambda: tfp.bijectors.Softplus()
     )
 
 
 class CheckedSampling:
-    """A mixin for distributions of TFP, which blames something else for a bad sample shape."""
+    """A mixin for distributions of TFP, whose own errors do not name a bad sample shape."""
 
     name: str
 
@@ -96,8 +96,8 @@ class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
     def __init__(self, arguments: dict[str, Any], **parameters: Any) -> None:
         """
         :param arguments: ``locals()`` of the subclass's constructor.
-        :param parameters: become attributes of these names, as tensors of one dtype, which is that
-            of the draws.
+        :param parameters: become attributes of these names, as tensors of one dtype, in which
+            draws are returned.
         """
         with tf.name_scope(arguments["name"]):
             converted = parameters_of_one_dtype(**parameters)
@@ -117,7 +117,7 @@ class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
         return {}
 
     def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
-        """Where each parameter is accepted, and what is, in words."""
+        """For each parameter, where it is accepted and, in words, which values are."""
         return {}
 
     def _checks(self) -> list[Check]:

@@ -26,10 +26,10 @@ class PolyaGamma(InvertedDistribution):
     r"""
     scale · PG(b, c): PG(b, c) ∝ e^{−c²x/2} PG(b, 0), E e^{−sx} = cosh^{−b} √(s/2) under PG(b, 0).
 
-    Mean b tanh(c/2)/(2c), b/4 at c = 0; the point 0 for b = 0. Draws are by rejection, at a cost
-    that hardly depends on b: for b = 1, 2, 3, 4 exact, by Devroye's (2009) method; else of a
-    density good to 1e-8, relatively (see ``sample_pg``). Cdf, quantile and density are by
-    inversion (see ``InvertedDistribution``).
+    The mean is b tanh(c/2)/(2c), or b/4 at c = 0. For b = 0 the law is the point 0. Draws are by
+    rejection, at a cost that hardly depends on b. For b = 1, 2, 3, 4 they are exact, by Devroye's
+    (2009) method; for other b they follow a density with a relative error below 1e-8 (see
+    ``sample_pg``). Cdf, quantile and density are by inversion (see ``InvertedDistribution``).
     """
 
     log_phi = staticmethod(log_phi)
@@ -47,7 +47,7 @@ class PolyaGamma(InvertedDistribution):
         :param b: shape, finite and non-negative; b, c and scale broadcast to [batch...].
         :param c: tilt, finite, of either sign.
         :param scale: finite and positive. (½ is what the logistic likelihood asks for.)
-        :raises ValueError: for values outside of that.
+        :raises ValueError: for other values.
         """
         super().__init__(locals(), b=b, c=c, scale=scale)
 
@@ -72,7 +72,7 @@ class PolyaGamma(InvertedDistribution):
         return tf.square(c) / (2.0 * scale), b, scale
 
     def _log_prob(self, value: TensorType) -> tf.Tensor:
-        """With respect to the unit mass at 0 for b = 0, where its gradients are 0."""
+        """For b = 0 it is with respect to a unit mass at 0, and its gradients are 0."""
         point = tf.equal(self.b, 0.0)
         b = tf.where(point, tf.ones_like(self.b), self.b)
         log_prob = InvertedDistribution._log_prob(PolyaGamma(b, self.c, self.scale), value)
@@ -93,7 +93,7 @@ class PolyaGamma(InvertedDistribution):
 def _fill(
     draws: tf.Tensor, where: tf.Tensor, sample: Callable[..., tf.Tensor], *parameters: tf.Tensor
 ) -> tf.Tensor:
-    """``draws`` [n], but those of ``sample(*parameters)`` ``where`` it is true."""
+    """``draws`` [n], replaced by ``sample(*parameters)`` in the rows ``where`` it is true."""
     rows = tf.where(where)
 
     def fill() -> tf.Tensor:

@@ -20,9 +20,10 @@ class PositiveNormal(PositiveDistribution):
     r"""
     ω ~ N(loc, 1) given ω > 0, for every loc: e^{loc ω} times the half-normal density, normalised.
 
-    Far below 0 ``tfd.TruncatedNormal`` adds loc to what is nearly −loc: its mean is wrong in the
-    fifth digit at −1000 (and −1.5 in float32, where draws are 0), its variance NaN. Here moments,
-    density, tails and draws keep their digits; draws are exact, by rejection (Robert 1995).
+    For loc far below 0, ``tfd.TruncatedNormal`` adds loc to what is nearly −loc. At loc = −1000 its
+    mean is wrong in the fifth digit (in float32 it is −1.5, and draws are 0), and its variance is
+    NaN. Here moments, density, tails and draws keep their digits. Draws are exact, by rejection
+    (Robert 1995).
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class PositiveNormal(PositiveDistribution):
         return positive_normal_variance(self.loc)
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
-        """Where loc < 0, loc² has cancelled between −½(ω − loc)² and log Φ(loc)."""
+        """Where loc < 0, the loc² of −½(ω − loc)² and of log Φ(loc) are cancelled by hand."""
         loc = self.loc
         left = loc * value - 0.5 * tf.square(value) - log_half_normal_transform(loc)
         right = -0.5 * tf.square(value - loc) - log_ndtr(loc)
@@ -62,7 +63,7 @@ class PositiveNormal(PositiveDistribution):
         return tf.where(value > 0.0, log_prob, tf.constant(-np.inf, log_prob.dtype))
 
     def _log_survival_function(self, value: tf.Tensor) -> tf.Tensor:
-        """log Φ(loc − ω)/Φ(loc); where loc < 0, loc² has cancelled."""
+        """log Φ(loc − ω)/Φ(loc); where loc < 0, the loc² of both are cancelled by hand."""
         loc, value = self.loc, tf.nn.relu(value)
         transforms = log_half_normal_transform(loc - value) - log_half_normal_transform(loc)
         left = loc * value - 0.5 * tf.square(value) + transforms
@@ -83,10 +84,10 @@ class PositiveNormal(PositiveDistribution):
 
 def _propose(seed: tf.Tensor, loc: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    For loc ≥ 0 a draw of N(loc, 1), accepted if positive: half of them at least.
+    For loc ≥ 0 a draw of N(loc, 1), accepted if it is positive, as at least half of them are.
 
     For loc < 0 an exponential variable x of rate λ = (−loc + √(loc² + 4))/2, accepted with
-    probability e^{−(x − 1/λ)²/2}: 0.76 at least (Robert 1995, Prop. 2.3).
+    probability e^{−(x − 1/λ)²/2}; at least 0.76 are (Robert 1995, Prop. 2.3).
     """
     u = uniforms(2, loc, seed)
     normal = loc + tf.math.ndtri(u[0])

@@ -8,7 +8,7 @@ import tensorflow as tf
 from ..validation import Check, require
 
 Proposal = Callable[..., tuple[tf.Tensor, tf.Tensor]]
-"""(seed, *parameters), each parameter [m], to a candidate [m] and whether it is accepted [m]."""
+"""(seed, *parameters), each parameter [m] → a candidate [m], and whether it is accepted [m]."""
 
 _MAX_ROUNDS = 1000
 
@@ -17,7 +17,7 @@ def rejection_sample(
     propose: Proposal, parameters: Sequence[tf.Tensor], seed: tf.Tensor
 ) -> tf.Tensor:
     """
-    One draw for every row of ``parameters``, each [n]: [n]. Accepted rows leave the batch.
+    A draw for every row of ``parameters``, each [n]. Rows leave the batch once they are accepted.
 
     :param seed: [2], a stateless seed; the same seed gives the same draws.
     """

@@ -18,9 +18,9 @@ class TiltedDistribution(InvertedDistribution):
     r"""
     π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), where φ(r) = ∫ e^{−rω} π_φ(ω|0) dω (AACI Eq. 6-7).
 
-    Its Laplace transform is φ(s + c²)/φ(c²), which is all that is needed: cumulants are
-    derivatives of log φ at c², cdf and density the inverse transform, quantiles and draws the
-    inverse of the cdf (see ``inverse_laplace`` and ``distributions.quantile``).
+    Its Laplace transform φ(s + c²)/φ(c²) is all that is needed: cumulants are derivatives of log φ
+    at c², cdf and density are found by inverting the transform, quantiles and draws by inverting
+    the cdf (see ``inverse_laplace`` and ``distributions.quantile``).
 
     >>> TiltedDistribution(lambda r: -tf.sqrt(r), c=2.0).mean()  # φ(r) = e^{−√r}: 1/(2c)
     """
@@ -35,12 +35,12 @@ class TiltedDistribution(InvertedDistribution):
         phi_parameters: Sequence[Any] = (),
     ) -> None:
         """
-        :param log_phi: ``log_phi(r, *phi_parameters)``, elementwise; of float64 for the moments, of
-            complex128 with Re r > 0 for all else.
-        :param c: [batch...], finite and non-negative; its dtype is that of the draws.
+        :param log_phi: ``log_phi(r, *phi_parameters)``, elementwise. It is called with float64 for
+            the moments, and with complex128 and Re r > 0 for all else.
+        :param c: [batch...], finite and non-negative. Draws have its dtype.
         :param phi_parameters: what else φ depends on, each to be broadcast to [batch...].
-        :raises ValueError: for c outside of that, or where log φ is not that of a completely
-            monotone function there: E[ω] must be positive, Var[ω] not negative.
+        :raises ValueError: for another c, and where φ cannot be completely monotone at c²: E[ω]
+            must be positive, Var[ω] not negative.
         """
         if not callable(log_phi):
             raise ValueError(f"{name}: log_phi must be a function of r. Found: {log_phi!r}.")
@@ -84,7 +84,7 @@ def _kl_tilted_tilted(
     """
     KL(c₁‖c₂) = (c₂² − c₁²) ω̄(c₁) + log φ(c₂²) − log φ(c₁²).
 
-    :raises ValueError: unless both are tilts of one φ.
+    :raises ValueError: unless both are tilts of the same φ.
     """
     same = [id(x) for x in a._phi_parameters] == [id(x) for x in b._phi_parameters]
     if a.log_phi != b.log_phi or not same:

@@ -22,7 +22,7 @@ from .latents import AnyModel, checked_rows, pointwise_log_prob
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
 
 DRAWS_AT_ONCE = 100  # between two updates of the progress bar
-_OF_Y = 1  # folded into the seed of f: draws of y leave those of f as they are
+_OF_Y = 1  # folded into the seed of f, so that drawing y does not change the draws of f
 
 
 @runtime_checkable
@@ -44,9 +44,9 @@ class Sampler(Protocol):
         """
         Chains that have not begun: nothing is drawn before their first block is asked for.
 
-        A block holds a few draws of every quantity by its name, [draw, chain, ...], and the first
-        ``num_burnin`` draws are the burn-in. Names are ``f`` [..., N, L], ``u`` [..., M, L], those
-        of hyperparameters in the model and, of y, ``log_likelihood`` and ``y`` [..., N, P].
+        A block holds some draws of every quantity by its name, [draw, chain, ...], and the first
+        ``num_burnin`` draws are the burn-in. The names are ``f`` [..., N, L], ``u`` [..., M, L],
+        ``log_likelihood`` and ``y`` [..., N, P], and for hyperparameters their names in the model.
 
         :param data: X [N, D], Y [N, P] for models with inducing variables; None for the others.
         :param seeds: one for each chain.
@@ -58,15 +58,15 @@ class Sampler(Protocol):
 
 class LatentKernel(tfp.mcmc.TransitionKernel):
     """
-    A kernel of TFP's that moves the latents of a model, at the hyperparameters it has when made.
+    A kernel of TFP's that moves the latents of a model and leaves their posterior invariant.
 
-    It leaves the posterior invariant, and draws first states of its own.
+    The hyperparameters are those that the model has when the kernel is made.
     """
 
     def __init__(self, **parameters: Any) -> None:
         """
-        :param parameters: those of the subclass, ``model`` among them and, of models with inducing
-            variables, ``data``.
+        :param parameters: the subclass's arguments, with ``model`` and, for models with inducing
+            variables, ``data`` among them.
         :raises ValueError: as :func:`~gpflow_aaci.sampling.latents.checked_rows`.
         """
         self._parameters = parameters
@@ -95,14 +95,23 @@ def as_parts(state: Any) -> list[tf.Tensor]:
     return list(state) if isinstance(state, list | tuple) else [state]
 
 
+def like_state(state: Any, parts: list[tf.Tensor]) -> Any:
+    """``parts``, or the only one of them where ``state`` is a single tensor."""
+    return parts if isinstance(state, list | tuple) else parts[0]
+
+
 class BatchedSampler(abc.ABC):
-    """A sampler whose chains are drawn in one batch, by a kernel."""
+    """A sampler that draws all its chains in one batch, by a kernel."""
 
     @abc.abstractmethod
     def _kernel(
         self, model: AnyModel, data: RegressionData | None, num_burnin: int
     ) -> LatentKernel:
-        """:raises ValueError: as ``chains``."""
+        """
+        The kernel that draws the chains.
+
+        :raises ValueError: for a model or data that the sampler cannot take.
+        """
 
     def chains(
         self,

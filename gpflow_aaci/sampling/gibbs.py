@@ -20,7 +20,7 @@ from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection, at_latent
 from ..models import AugmentedSVGP, AugmentedVGP
-from .chains import BatchedSampler, LatentKernel, as_parts
+from .chains import BatchedSampler, LatentKernel, as_parts, like_state
 from .conditionals import (
     Observed,
     Prior,
@@ -40,18 +40,18 @@ from .latents import AnyModel, check_sampled_model, to_u
 
 OVER_RELAXATION = -0.4
 """
-The default over-relaxation of f, at which its mean mixes twice as fast as at 0 and its square too.
+The default over-relaxation of f. The means of f and of f² both mix twice as fast as they do at 0.
 
 On Boston housing and Heart the least bulk-ESS among all f_i, f_i² and (f_i − E f_i)² is largest
-between −0.3 and −0.5; at −0.8 that of f is 2.5 to 4 times as large as at 0, that of the spread of f
-a third of it.
+between −0.3 and −0.5. At −0.8 the ESS of f is 2.5 to 4 times as large as at 0, and the ESS of the
+spread of f is a third of its value at 0.
 """
 
 
 class GibbsResults(NamedTuple):
-    """What a step leaves beside f."""
+    """What a step returns besides the state."""
 
-    omega: Any  # [C..., N, L], that f was drawn given; a dictionary where there are several
+    omega: Any  # [C..., N, L], given which f was drawn; a dictionary where there are several
 
 
 class _Sweep(LatentKernel):
@@ -108,7 +108,7 @@ class _Sweep(LatentKernel):
             of_own = of_latent(observed, latent)
             own = self._moved(self._prior_of(latent), own, of_own, others)
             parts = [with_column(p, latent, x) for p, x in zip(parts, own, strict=True)]
-        return parts if isinstance(current_state, list | tuple) else parts[0], GibbsResults(omega)
+        return like_state(current_state, parts), GibbsResults(omega)
 
     def _auxiliary(self, f: tf.Tensor, seed: Any) -> Any:
         """A draw given f."""
@@ -126,8 +126,8 @@ class GibbsKernel(_Sweep):
     """
     ω | f, then f | ω, for ``AugmentedVGP``.
 
-    The state is f at the data, [C..., N, L]. The prior of f is that of the model when the kernel is
-    made: make a new one where hyperparameters have changed::
+    The state is f at the data, [C..., N, L]. The prior of f has the hyperparameters that the model
+    has when the kernel is made, so make a new kernel after they have changed::
 
         kernel = GibbsKernel(model)
         f = tfp.mcmc.sample_chain(
@@ -139,9 +139,9 @@ class GibbsKernel(_Sweep):
 
     def __init__(self, model: AugmentedVGP, over_relaxation: float = OVER_RELAXATION) -> None:
         """
-        :param over_relaxation: a in f' = μ + a (f − μ) + √(1 − a²) Σ^½ε (Adler 1981), in (−1, 1);
-            exact for each. 0 is the paper's sampler, near −1 means of odd functions of f (their
-            averages, above all) converge faster, and those of even ones slower.
+        :param over_relaxation: a in f' = μ + a (f − μ) + √(1 − a²) Σ^½ε (Adler 1981), in (−1, 1).
+            The sampler is exact for every a. At 0 it is the paper's; near −1 the means of odd
+            functions of f, such as f itself, converge faster, and the means of even ones slower.
         :raises ValueError: for another model, or an ``over_relaxation`` outside (−1, 1).
         """
         if not isinstance(model, AugmentedVGP):
@@ -166,16 +166,17 @@ class GibbsKernel(_Sweep):
     def _moved(
         self, prior: Prior, parts: list[tf.Tensor], observed: Observed, seeds: Sequence[Any]
     ) -> list[tf.Tensor]:
-        return [self._over_relaxed(*parts, *f_given_omega(prior, observed, *seeds))]
+        return [self._over_relaxed(parts[0], *f_given_omega(prior, observed, seeds[0]))]
 
 
 class SparseGibbsKernel(_Sweep):
     """
-    ω | f, then v | ω and f | v, ω, for ``AugmentedSVGP`` with u = chol v, chol that of K_ZZ.
+    ω | f, then v | ω and f | v, ω, for ``AugmentedSVGP``, where u = chol(K_ZZ) v.
 
-    Exact for the model in which the f_i are independent given u, p(f|u) = Π p(f_i|u): that whose
-    evidence both ELBOs bound from below by Jensen's inequality (FITC; Snelson and Ghahramani 2006).
-    It is the full GP where Z = X. The state is [v, f]: [C..., M, L] and [C..., N, L].
+    It is exact for the model in which the f_i are independent given u, p(f|u) = Π p(f_i|u) (FITC;
+    Snelson and Ghahramani 2006). By Jensen's inequality, both ELBOs are lower bounds on the
+    evidence of that model. Where Z = X it is the full GP. The state is [v, f], of shapes
+    [C..., M, L] and [C..., N, L].
     """
 
     _salt, _seeds_of_turn = "sparse_gibbs", 3
@@ -223,8 +224,9 @@ class Gibbs(BatchedSampler):
     """
     Gibbs sampling of f, or of u, for :func:`~gpflow_aaci.sample_posterior`.
 
-    It takes ``AugmentedVGP`` and ``AugmentedSVGP``, by :class:`GibbsKernel` and
-    :class:`SparseGibbsKernel`; chains are drawn in one batch. Hyperparameters are the model's.
+    It takes ``AugmentedVGP`` (by :class:`GibbsKernel`) and ``AugmentedSVGP`` (by
+    :class:`SparseGibbsKernel`). All chains are drawn in one batch, and hyperparameters stay at the
+    model's values.
 
     :param over_relaxation: in (−1, 1), see :class:`GibbsKernel`. 0 is the paper's sampler.
     :raises ValueError: for an ``over_relaxation`` outside (−1, 1).
@@ -247,7 +249,7 @@ def gibbs_kernel(
     """
     The kernel for that kind of model.
 
-    :raises ValueError: for a model without augmentation, and as the kernels do.
+    :raises ValueError: for a model without augmentation, and where the kernel raises one.
     """
     if isinstance(model, AugmentedVGP):
         return GibbsKernel(model, over_relaxation)
