@@ -78,23 +78,20 @@ class HyperparameterGibbs:
             values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
             return {**latents, **of_y(model.likelihood, X, latents["f"], Y, seed), **values}
 
-        @partial(compiled, reduce_retracing=True)
-        def draws(first: Latents, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
-            return tf.scan(
+        def several(first: Latents, seeds: tf.Tensor) -> tuple[Latents, Mapping[str, tf.Tensor]]:
+            block = tf.scan(
                 lambda last, seed: described(sweep(last["f"], Y, seed), seed),
                 seeds,
                 initializer=described(first, seeds[0]),
             )
+            return {name: block[name][-1] for name in first}, block
 
-        def several(latents: Latents, seeds: tf.Tensor) -> tuple[Latents, Mapping[str, tf.Tensor]]:
-            block = draws(latents, seeds)
-            return {name: block[name][-1] for name in latents}, block
-
+        compiled_several = compiled(several, reduce_retracing=True)
         chains = []
         for number, seed in enumerate(seeds):
             first, *others = tfp.random.split_seed(seed, n=1 + num_burnin + num_samples)
             begin = partial(sweep.restart, first, dispersed=number > 0)
-            chains.append(sweep.starts.chain(begin, several, others, DRAWS_AT_ONCE))
+            chains.append(sweep.starts.chain(begin, compiled_several, others, DRAWS_AT_ONCE))
         return chains
 
 

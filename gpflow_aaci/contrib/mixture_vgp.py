@@ -159,7 +159,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             of_a_datum = self.likelihood.bound
         else:
             of_a_datum = self.likelihood.variational_expectations
-        worth = self._by_component(of_a_datum, X, *self._components(X), Y)  # [K, N]
+        worth = self._by_component(of_a_datum, X, self.predict_f_components(X), Y)  # [K, N]
         return tf.reduce_sum(worth) / self.num_components - self.prior_kl()
 
     @check_shapes("return: []")
@@ -183,7 +183,24 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     )
     def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Means, and variances or covariances, of every component of q(f) at Xnew."""
-        return self._components(to_default_float(Xnew), full_cov)
+        X, X_data = to_default_float(Xnew), self.data[0]
+        prior = (
+            with_jitter(self.kernel, X_data),
+            self.kernel(X_data, X)[None],
+            k_diag(self.kernel, X),
+        )
+        _, A, unexplained, mu_0 = project(Prior(*prior, self.mean_function(X)))
+        means = mu_0 + tf.einsum("mn,kml->knl", A[0], self.q_mu)
+        if self.covariance == "full":
+            RA = tf.matmul(self.q_sqrt, A, transpose_a=True)[None]  # [1, L, M, N]
+            explained = tf.transpose(tf.reduce_sum(tf.square(RA), -2), [0, 2, 1])
+        else:
+            RA = tf.transpose(self.q_sqrt, [0, 2, 1])[..., None] * A if full_cov else None
+            explained = tf.einsum("mn,kml->knl", tf.square(A[0]), tf.square(self.q_sqrt))
+        if full_cov:
+            left = self.kernel(X) - tf.matmul(A, A, transpose_a=True)
+            return means, left + tf.matmul(RA, RA, transpose_a=True)
+        return means, unexplained[0][:, None] + explained
 
     @inherit_check_shapes
     def predict_f(
@@ -228,7 +245,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
         X = to_default_float(as_matrix(Xnew, "Xnew"))
         predict = self.likelihood.predict_mean_and_var
-        means, variances = self._by_component(predict, X, *self.predict_f_components(X))
+        means, variances = self._by_component(predict, X, self.predict_f_components(X))
         mean = tf.reduce_mean(means, 0)
         return mean, tf.reduce_mean(variances + tf.square(means - mean), 0)
 
@@ -243,39 +260,11 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         X, Y = as_pair(data)
         X, Y = to_default_float(X), as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
-        of_each = self._by_component(predict, X, *self.predict_f_components(X), Y)  # [K, N]
+        of_each = self._by_component(predict, X, self.predict_f_components(X), Y)  # [K, N]
         return tf.reduce_logsumexp(of_each, 0) - tf.math.log(to_default_float(self.num_components))
 
-    # ---- what both need ----
-
-    def _components(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """As :meth:`predict_f_components`, by the projection that ``AugmentedVGP`` uses."""
-        X_data = self.data[0]
-        prior = (
-            with_jitter(self.kernel, X_data),
-            self.kernel(X_data, X)[None],
-            k_diag(self.kernel, X),
-        )
-        _, A, unexplained, mu_0 = project(Prior(*prior, self.mean_function(X)))
-        means = mu_0 + tf.einsum("mn,kml->knl", A[0], self.q_mu)
-        if self.covariance == "full":
-            RA = tf.matmul(self.q_sqrt, A, transpose_a=True)[None]  # [1, L, M, N]
-            explained = tf.transpose(tf.reduce_sum(tf.square(RA), -2), [0, 2, 1])
-        else:
-            RA = tf.transpose(self.q_sqrt, [0, 2, 1])[..., None] * A if full_cov else None
-            explained = tf.einsum("mn,kml->knl", tf.square(A[0]), tf.square(self.q_sqrt))
-        if full_cov:
-            left = self.kernel(X) - tf.matmul(A, A, transpose_a=True)
-            return means, left + tf.matmul(RA, RA, transpose_a=True)
-        return means, unexplained[0][:, None] + explained
-
     def _by_component(
-        self,
-        function: Callable[..., Any],
-        X: tf.Tensor,
-        Fmu: tf.Tensor,
-        Fvar: tf.Tensor,
-        *Y: tf.Tensor,
+        self, function: Callable[..., Any], X: tf.Tensor, moments: MeanAndVariance, *Y: tf.Tensor
     ) -> Any:
         """
         ``function`` for every component, [K, N, ...].
@@ -283,9 +272,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         It is called once with [K·N] rows, since not every likelihood of GPflow's broadcasts.
         """
         K = self.num_components
-        moments = (tf.reshape(part, [-1, self.num_latent_gps]) for part in (Fmu, Fvar))
-        found = function(tf.tile(X, [K, 1]), *moments, *(tf.tile(y, [K, 1]) for y in Y))
-
+        Fmu, Fvar = (tf.reshape(part, [-1, self.num_latent_gps]) for part in moments)
+        found = function(tf.tile(X, [K, 1]), Fmu, Fvar, *(tf.tile(y, [K, 1]) for y in Y))
         shape = [K, tf.shape(X)[0]]
         return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
 

@@ -154,8 +154,9 @@ class _Chains:
             state = [part[-1] for part in run.all_states]
             return state, run.final_kernel_results, self._named(state)
 
-        def several(state: Any, results: SGHMCResults, seeds: tf.Tensor) -> Any:
-            return tf.scan(one, seeds, initializer=(state, results, self._named(state)))
+        def several(last: Any, seeds: tf.Tensor) -> tuple[Any, Mapping[str, tf.Tensor]]:
+            *moved, named = tf.scan(one, seeds, initializer=(*last, self._named(last[0])))
+            return tf.nest.map_structure(lambda part: part[-1], tuple(moved)), named
 
         self._kernel = kernel
         self._several = compiled(several, reduce_retracing=True)
@@ -194,11 +195,7 @@ class _Chains:
             state = [tf.identity(p.unconstrained_variable) for p in self._moved]
             return state, self._kernel.bootstrap_results(state)
 
-        return self._starts.chain(first, self._block, others, _DRAWS_AT_ONCE)
-
-    def _block(self, last: Any, seeds: tf.Tensor) -> tuple[Any, Mapping[str, tf.Tensor]]:
-        state, results, named = self._several(*last, seeds)
-        return tf.nest.map_structure(lambda part: part[-1], (state, results)), named
+        return self._starts.chain(first, self._several, others, _DRAWS_AT_ONCE)
 
 
 def _within_prior(name: str, parameter: Parameter) -> tf.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special import log_ndtr
+from ..special import log_ndtr, ndtr
 from .parameters import CheckedSampling, as_dependencies, check_parameter
 
 tfd = tfp.distributions
@@ -48,7 +48,7 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         x = tf.where(positive, x, tf.ones_like(x))
         root, ratio = tf.sqrt(self.concentration / x), x / self.loc
         log_second = 2.0 * self.concentration / self.loc + log_ndtr(-root * (ratio + 1.0))
-        tail = _ndtr(sign * root * (ratio - 1.0)) + sign * tf.exp(log_second)
+        tail = ndtr(sign * root * (ratio - 1.0)) + sign * tf.exp(log_second)
         outside = tf.constant(0.0 if sign > 0.0 else 1.0, tail.dtype)
         return tf.where(positive, tf.clip_by_value(tail, 0.0, 1.0), outside)
 
@@ -65,7 +65,3 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         draws = tfd.InverseGaussian(loc, self.concentration).sample(n, seed=seed)
         normal = tf.random.stateless_normal(tf.shape(draws), levy_seed, dtype=self.dtype)
         return tf.where(finite, draws, self.concentration / tf.square(normal))
-
-
-def _ndtr(z: tf.Tensor) -> tf.Tensor:
-    return 0.5 * tf.math.erfc(-z / np.sqrt(2.0))

@@ -60,15 +60,8 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
     def unfinished(step: tf.Tensor, rows: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         return (tf.size(rows) > 0) & (step < _MAX_STEPS)
 
-    def advance(
-        step: tf.Tensor,
-        rows: tf.Tensor,
-        y: tf.Tensor,
-        lower: tf.Tensor,
-        upper: tf.Tensor,
-        result: tf.Tensor,
-        ok: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
+    def advance(step: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        rows, y, lower, upper, result, ok = state
         here = law.rows(rows)
         inverse = invert(here.log_transform, tf.exp(y), here.mean, here.stddev)
         residual, delta, done = _halley(

@@ -175,19 +175,9 @@ def f_given_v_omega(prior: Projection, v: TensorType, of_omega: Observed, seed: 
     )
 
 
-def of_latent(observed: Observed, latent: int) -> Observed:
-    """The observations of one latent GP, [C..., 1, N]."""
-    return Observed(*(part[..., latent : latent + 1, :] for part in observed))
-
-
 def latent_column(values: tf.Tensor, latent: int) -> tf.Tensor:
     """The column [..., 1] of one latent GP, of ``values`` [..., broadcast L]."""
     return values if values.shape[-1] == 1 else values[..., latent : latent + 1]
-
-
-def with_column(values: tf.Tensor, latent: int, column: tf.Tensor) -> tf.Tensor:
-    """``values`` [..., L] with ``column`` [..., 1] in the place of that latent GP's."""
-    return tf.concat([values[..., :latent], column, values[..., latent + 1 :]], -1)
 
 
 def f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:

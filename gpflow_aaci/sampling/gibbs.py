@@ -29,12 +29,10 @@ from .conditionals import (
     f_mean,
     latent_column,
     normal,
-    of_latent,
     prior_at_data,
     pseudo_observations,
     sparse_prior_at_data,
     v_given_omega,
-    with_column,
 )
 from .latents import AnyModel, check_sampled_model, to_u
 
@@ -105,9 +103,12 @@ class _Sweep(LatentKernel):
                 parts = self._moved(self._prior, parts, observed, others)
                 continue
             own = [latent_column(part, latent) for part in parts]
-            of_own = of_latent(observed, latent)
+            of_own = Observed(*(values[..., latent : latent + 1, :] for values in observed))
             own = self._moved(self._prior_of(latent), own, of_own, others)
-            parts = [with_column(p, latent, x) for p, x in zip(parts, own, strict=True)]
+            parts = [
+                tf.concat([part[..., :latent], new, part[..., latent + 1 :]], -1)
+                for part, new in zip(parts, own, strict=True)
+            ]
         return like_state(current_state, parts), GibbsResults(omega)
 
     def _auxiliary(self, f: tf.Tensor, seed: Any) -> Any:
