@@ -1,6 +1,5 @@
 """All of a distribution that its Laplace transform gives by inversion."""
 
-import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ tfd = tfp.distributions
 _HIGHEST_CUMULANT = 4
 
 
-class InvertedDistribution(PositiveDistribution, abc.ABC):
+class InvertedDistribution(PositiveDistribution):
     """
     ω ~ π_φ(·|c): from log φ alone, all that a distribution of TFP has.
 
@@ -29,11 +28,15 @@ class InvertedDistribution(PositiveDistribution, abc.ABC):
     variables.
     """
 
+    c: tf.Tensor
     log_phi: LogPhi
+    _phi_parameters: Sequence[tf.Tensor] = ()  # what log φ depends on besides r
+    _names: Sequence[str] = ()  # of these parameters, for messages
 
-    @abc.abstractmethod
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
         """r = c² and the other arguments of ``log_phi``, each to be broadcast, float64."""
+        others = [tf.cast(parameter, tf.float64) for parameter in self._phi_parameters]
+        return (tf.square(tf.cast(self.c, tf.float64)), *others)
 
     def _of_batch(self) -> list[tf.Tensor]:
         """The same, with an element for every member of the batch."""
@@ -149,3 +152,29 @@ def _saddle_tilt(law: TiltedLaw, x: tf.Tensor) -> tf.Tensor:
 
     lower, upper = tf.while_loop(lambda *_: True, halve, (lowest, highest), maximum_iterations=24)
     return tf.exp((lower + upper) / 2.0)
+
+
+@tfd.RegisterKL(InvertedDistribution, InvertedDistribution)
+def _kl(a: InvertedDistribution, b: InvertedDistribution, name: str | None = None) -> tf.Tensor:
+    """
+    KL(c₁‖c₂) = (c₂² − c₁²) ω̄(c₁) + log φ(c₂²) − log φ(c₁²), for two tilts of the same φ.
+
+    :raises ValueError: unless φ and its parameters are the same for both.
+    """
+    if a.log_phi != b.log_phi:
+        raise ValueError(
+            "The KL divergence is known between two tilts of one φ: log_phi must be the same "
+            f"function. Found: {a.log_phi} and {b.log_phi}."
+        )
+    with tf.name_scope(name or "kl_of_tilts"):
+        (r1, *of_a), (r2, *of_b) = a._law_parameters(), b._law_parameters()
+        checks = [
+            check_parameter("kl_divergence", key, other, tf.equal(one, other), "the same for both")
+            for key, one, other in zip(a._names, of_a, of_b, strict=True)
+        ]
+        with tf.control_dependencies([require(checks)] if checks else []):
+            shape = tf.broadcast_dynamic_shape(a.batch_shape_tensor(), b.batch_shape_tensor())
+            r1, r2, *of_a = (tf.broadcast_to(value, shape) for value in (r1, r2, *of_a))
+            (mean,) = cumulants(a.log_phi, r1, 1, *of_a)
+            kl = (r2 - r1) * mean + a.log_phi(r2, *of_a) - a.log_phi(r1, *of_a)
+            return tf.cast(tf.where(tf.equal(r1, r2), tf.zeros_like(kl), tf.nn.relu(kl)), a.dtype)

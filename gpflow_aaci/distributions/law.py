@@ -35,13 +35,6 @@ def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor)
     ]
 
 
-def kl_of_tilts(log_phi: LogPhi, r1: tf.Tensor, r2: tf.Tensor, *parameters: tf.Tensor) -> tf.Tensor:
-    """KL between the tilts r₁ and r₂ of one φ: (r₂ − r₁) ω̄(r₁) + log φ(r₂) − log φ(r₁)."""
-    (mean,) = cumulants(log_phi, r1, 1, *parameters)
-    kl = (r2 - r1) * mean + log_phi(r2, *parameters) - log_phi(r1, *parameters)
-    return tf.where(tf.equal(r1, r2), tf.zeros_like(kl), tf.nn.relu(kl))
-
-
 @dataclass(frozen=True)
 class TiltedLaw:
     """

@@ -49,9 +49,6 @@ class TiltedMixture(InvertedDistribution):
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {"c": positive_property()}
 
-    def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        return (tf.square(tf.cast(self.c, tf.float64)),)
-
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         points, densities = [], []
         for log_p, law, scale in self._parts:

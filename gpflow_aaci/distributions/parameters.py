@@ -87,11 +87,7 @@ def flat(values: Sequence[tf.Tensor], shape: tf.Tensor) -> list[tf.Tensor]:
 
 
 class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
-    """
-    A distribution of a positive number.
-
-    Subclasses define ``_tails``, or the cdf and the survival function.
-    """
+    """A distribution of a positive number. Subclasses define ``_tails`` in place of the cdf."""
 
     def __init__(self, arguments: dict[str, Any], **parameters: Any) -> None:
         """
@@ -111,10 +107,6 @@ class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
                 parameters=dict(arguments),
                 name=arguments["name"],
             )
-
-    @classmethod
-    def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
-        return {}
 
     def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
         """For each parameter, where it is accepted and, in words, which values are."""

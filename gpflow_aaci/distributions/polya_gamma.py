@@ -9,14 +9,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from ..validation import require
 from .inverted import InvertedDistribution
-from .law import kl_of_tilts
-from .parameters import check_parameter, flat, positive_property
+from .parameters import flat, positive_property
 from .polya_gamma_density import log_phi
 from .polya_gamma_draws import sample_pg, sum_of_draws
-
-tfd = tfp.distributions
 
 _MOST_SUMMANDS = 4
 """Up to this integer b, a sum of b draws of PG(1, c) is faster than one draw of PG(b, c)."""
@@ -33,6 +29,7 @@ class PolyaGamma(InvertedDistribution):
     """
 
     log_phi = staticmethod(log_phi)
+    _names = "b", "scale"
 
     def __init__(
         self,
@@ -101,22 +98,3 @@ def _fill(
         return tf.tensor_scatter_nd_update(draws, rows, drawn)
 
     return tf.cond(tf.size(rows) > 0, fill, lambda: draws)
-
-
-@tfd.RegisterKL(PolyaGamma, PolyaGamma)
-def _kl_polya_gamma(a: PolyaGamma, b: PolyaGamma, name: str | None = None) -> tf.Tensor:
-    """
-    KL[PG(b, c₁) ‖ PG(b, c₂)].
-
-    :raises ValueError: unless b and scale are the same.
-    """
-    with tf.name_scope(name or "kl_polya_gamma"):
-        (r1, *of_a), (r2, *of_b) = a._law_parameters(), b._law_parameters()
-        checks = [
-            check_parameter("kl_divergence", key, other, tf.equal(one, other), "the same for both")
-            for key, one, other in zip(("b", "scale"), of_a, of_b, strict=True)
-        ]
-        with tf.control_dependencies([require(checks)]):
-            shape = tf.broadcast_dynamic_shape(a.batch_shape_tensor(), b.batch_shape_tensor())
-            r1, r2, *of_a = (tf.broadcast_to(value, shape) for value in (r1, r2, *of_a))
-            return tf.cast(kl_of_tilts(log_phi, r1, r2, *of_a), a.dtype)

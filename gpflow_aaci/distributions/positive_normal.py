@@ -69,11 +69,9 @@ class PositiveNormal(PositiveDistribution):
         left = loc * value - 0.5 * tf.square(value) + transforms
         return tf.where(loc < 0.0, left, log_ndtr(loc - value) - log_ndtr(loc))
 
-    def _survival_function(self, value: tf.Tensor) -> tf.Tensor:
-        return tf.exp(self._log_survival_function(value))
-
-    def _cdf(self, value: tf.Tensor) -> tf.Tensor:
-        return -tf.math.expm1(self._log_survival_function(value))
+    def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        log_survival = self._log_survival_function(value)
+        return -tf.math.expm1(log_survival), tf.exp(log_survival)
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="PositiveNormal")

@@ -8,7 +8,7 @@ import tensorflow_probability as tfp
 
 from ..validation import Check
 from .inverted import InvertedDistribution
-from .law import cumulants, kl_of_tilts
+from .law import cumulants
 from .parameters import check_parameter, positive_property
 
 tfd = tfp.distributions
@@ -46,6 +46,7 @@ class TiltedDistribution(InvertedDistribution):
             raise ValueError(f"{name}: log_phi must be a function of r. Found: {log_phi!r}.")
         self.log_phi = log_phi
         self._phi_parameters = [tf.convert_to_tensor(p) for p in phi_parameters]
+        self._names = [f"phi_parameters[{k}]" for k in range(len(phi_parameters))]
         super().__init__(locals(), c=c)
 
     def _checks(self) -> list[Check]:
@@ -71,28 +72,3 @@ class TiltedDistribution(InvertedDistribution):
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {"c": positive_property()}
-
-    def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        parameters = [tf.cast(parameter, tf.float64) for parameter in self._phi_parameters]
-        return (tf.square(tf.cast(self.c, tf.float64)), *parameters)
-
-
-@tfd.RegisterKL(TiltedDistribution, TiltedDistribution)
-def _kl_tilted_tilted(
-    a: TiltedDistribution, b: TiltedDistribution, name: str | None = None
-) -> tf.Tensor:
-    """
-    KL(c₁‖c₂) = (c₂² − c₁²) ω̄(c₁) + log φ(c₂²) − log φ(c₁²).
-
-    :raises ValueError: unless both are tilts of the same φ.
-    """
-    same = [id(x) for x in a._phi_parameters] == [id(x) for x in b._phi_parameters]
-    if a.log_phi != b.log_phi or not same:
-        raise ValueError(
-            "The KL divergence is known between two tilts of one φ: log_phi must be the same "
-            f"function. Found: {a.log_phi} and {b.log_phi}."
-        )
-    with tf.name_scope(name or "kl_tilted_tilted"):
-        (r1, *parameters), (r2, *_) = a._law_parameters(), b._law_parameters()
-        kl = kl_of_tilts(a.log_phi, r1, r2, *parameters)
-        return tf.cast(kl, a.dtype)
