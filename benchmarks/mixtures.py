@@ -42,9 +42,11 @@ def _one(config: Mixtures, dataset: Dataset, seed: int, K: int, by: str) -> pd.D
     split = dataset.split(config.test_fraction, seed)
     like = make_model(make_start(split, dataset.problem, 1, seed), is_augmented=True)
     parts = (split.X, split.Y), like.kernel, like.likelihood, like.mean_function
-    options = {"covariance": "diagonal" if K else "full", "expectations": by, "seed": seed}
-    options |= {"num_components": max(K, 1), "entropy": config.entropy}
+    options = {"covariance": "diagonal" if K else "full", "expectations": by}
+    options |= {"num_components": max(K, 1)}
     model = gpflow_aaci.contrib.MixtureVGP(*parts, like.num_latent_gps, **options)
+    model.entropy = config.entropy
+    model.restart(seed)
     loss, variables = model.training_loss_closure(), model.trainable_variables
     began = perf_counter()
     if by == "score":

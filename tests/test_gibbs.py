@@ -73,7 +73,7 @@ def observe(
 
 def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
     """Every chain with data of its own, [C, N, P]: the conditionals broadcast."""
-    kernel._Y = tf.convert_to_tensor(Y)
+    kernel.rows = kernel.rows[0], tf.convert_to_tensor(Y)
     return kernel
 
 

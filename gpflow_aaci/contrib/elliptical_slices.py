@@ -1,6 +1,5 @@
 """Elliptical slice sampling, for likelihoods with an augmentation or without."""
 
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +7,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
-from ..sampling.chains import Draws, batched_chains
+from ..sampling.chains import BatchedSampler, as_parts
 from ..sampling.conditionals import normal
-from ..sampling.latents import AnyModel, checked_rows
-from .whitened import State, WhitenedKernel, as_parts
+from ..sampling.latents import AnyModel
+from .whitened import State, WhitenedKernel
 
 
 class EllipticalSliceKernel(WhitenedKernel):
@@ -20,7 +19,7 @@ class EllipticalSliceKernel(WhitenedKernel):
 
     It takes ``AugmentedVGP``, ``AugmentedSVGP`` and GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with
     any likelihood. The state is v, or [v, ε] with inducing variables; ``f(state)`` is f at the
-    data. Hyperparameters are those that the model has when the kernel is made::
+    data. Hyperparameters stay at the values that the model has when the kernel is made::
 
         model = gpflow.models.VGP((X, Y), gpflow.kernels.RBF(), gpflow.likelihoods.Poisson())
         kernel = EllipticalSliceKernel(model)
@@ -36,7 +35,7 @@ class EllipticalSliceKernel(WhitenedKernel):
     def __init__(self, model: AnyModel, data: RegressionData | None = None) -> None:
         """
         :param data: X [N, D], Y [N, P], all of them, for models with inducing variables.
-        :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
+        :raises ValueError: for another model, bad data, and covariances that mix the latent GPs.
         """
         super().__init__(model, data)
 
@@ -50,23 +49,15 @@ class EllipticalSliceKernel(WhitenedKernel):
 
 
 @dataclass(frozen=True)
-class EllipticalSlices:
+class EllipticalSlices(BatchedSampler):
     """
     Elliptical slices of f or u for :func:`~gpflow_aaci.sample_posterior`, without any tuning.
 
-    Models and likelihoods are those of :class:`EllipticalSliceKernel`; chains are drawn in one
-    batch. Hyperparameters are the model's.
+    It takes the same models and likelihoods as :class:`EllipticalSliceKernel`. All chains are drawn
+    in one batch, and hyperparameters stay at the model's values.
     """
 
-    def chains(
-        self,
-        model: AnyModel,
-        data: RegressionData | None,
-        seeds: Sequence[tf.Tensor],
-        num_burnin: int,
-        num_samples: int,
-    ) -> list[Generator[Draws, None, None]]:
-        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
-        kernel = EllipticalSliceKernel(model, data)
-        rows = checked_rows(model, data)
-        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]
+    def _kernel(
+        self, model: AnyModel, data: RegressionData | None, num_burnin: int
+    ) -> EllipticalSliceKernel:
+        return EllipticalSliceKernel(model, data)

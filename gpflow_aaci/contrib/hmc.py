@@ -1,6 +1,5 @@
 """Hamiltonian Monte Carlo of f or u, for likelihoods with an augmentation or without."""
 
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -8,21 +7,21 @@ import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.utilities import to_default_float
 
-from ..sampling.chains import Draws, batched_chains
-from ..sampling.latents import AnyModel, checked_rows
+from ..sampling.chains import BatchedSampler
+from ..sampling.latents import AnyModel
 from ..validation import check_count, check_positive
 from .whitened import State, WhitenedKernel
 
-_TUNED_PART = 0.8  # of the burn-in; the rest of it forgets the step sizes that were tried
-_ACCEPTANCE = 0.75  # that the step size is tuned for
+_TUNED_PART = 0.8  # of the burn-in; its rest lets the chain forget the step sizes that were tried
+_ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned for
 
 
 class HamiltonianKernel(WhitenedKernel):
     """
     Hamiltonian Monte Carlo on the whitened latents, its step size tuned by dual averaging.
 
-    Models, state and ``f(state)`` are those of :class:`EllipticalSliceKernel`; the likelihood must
-    have a gradient in f::
+    Models, state and ``f(state)`` are as for :class:`EllipticalSliceKernel`, but the likelihood
+    must have a gradient in f::
 
         kernel = HamiltonianKernel(model, num_adaptation_steps=400)
         f = tfp.mcmc.sample_chain(
@@ -45,9 +44,10 @@ class HamiltonianKernel(WhitenedKernel):
     ) -> None:
         """
         :param data: as in :class:`EllipticalSliceKernel`.
-        :param step_size: of every leapfrog, in standard deviations of the prior; where it is tuned,
-            the first one.
-        :param num_adaptation_steps: in which the step size is tuned, all of them in the burn-in.
+        :param step_size: the size of every leapfrog step, in standard deviations of the prior. If
+            it is tuned, this is where the tuning begins.
+        :param num_adaptation_steps: how many steps tune the step size. They must all be in the
+            burn-in.
         :raises ValueError: as :class:`EllipticalSliceKernel`, and for numbers out of range.
         """
         _check_steps(step_size, num_leapfrog_steps)
@@ -76,16 +76,16 @@ class HamiltonianKernel(WhitenedKernel):
 
 
 @dataclass(frozen=True)
-class HMC:
+class HMC(BatchedSampler):
     """
     Hamiltonian Monte Carlo of f or u for :func:`~gpflow_aaci.sample_posterior`.
 
-    Models and likelihoods are those of :class:`HamiltonianKernel`; chains are drawn in one batch.
-    Hyperparameters are the model's. The step size is tuned in the first four fifths of the burn-in,
-    which should be some hundred draws.
+    It takes the same models and likelihoods as :class:`HamiltonianKernel`. All chains are drawn in
+    one batch, and hyperparameters stay at the model's values. The step size is tuned in the first
+    four fifths of the burn-in, which should have some hundred draws.
 
-    :param step_size: the first one, in standard deviations of the prior.
-    :param num_leapfrog_steps: of every draw.
+    :param step_size: where the tuning begins, in standard deviations of the prior.
+    :param num_leapfrog_steps: how many leapfrog steps make a draw.
     :raises ValueError: for numbers out of range.
     """
 
@@ -95,19 +95,11 @@ class HMC:
     def __post_init__(self) -> None:
         _check_steps(self.step_size, self.num_leapfrog_steps)
 
-    def chains(
-        self,
-        model: AnyModel,
-        data: RegressionData | None,
-        seeds: Sequence[tf.Tensor],
-        num_burnin: int,
-        num_samples: int,
-    ) -> list[Generator[Draws, None, None]]:
-        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+    def _kernel(
+        self, model: AnyModel, data: RegressionData | None, num_burnin: int
+    ) -> HamiltonianKernel:
         num_tuned = int(_TUNED_PART * num_burnin)
-        kernel = HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
-        rows = checked_rows(model, data)
-        return [batched_chains(kernel, model.likelihood, rows, seeds, num_burnin + num_samples)]
+        return HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
 
 
 def _check_steps(step_size: float, num_leapfrog_steps: int) -> None:

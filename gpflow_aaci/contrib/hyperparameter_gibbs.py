@@ -1,19 +1,20 @@
 r"""
 Gibbs sweeps that sample the hyperparameters too, inducing points among them.
 
-There are three blocks, each with what is in the way integrated out:
+A sweep has three blocks, in each of which some variables are integrated out:
 
-    likelihood's parameters | f  (ω integrated out: that is p(y|f)),  then ω | f;
-    kernel and mean function | ω  (f and u integrated out: given ω all is Gaussian);
-    Z | ω  (likewise),  then u, f | ω.
+    the likelihood's parameters | f  (without ω, by p(y|f)),  then ω | f;
+    the parameters of kernel and mean function | ω  (without f and u: given ω all is Gaussian);
+    Z | ω  (without f and u too),  then u, f | ω.
 
-The first two move by slices, the third by one step of HMC (:mod:`~gpflow_aaci.contrib.moves`).
-GPflow's parameters hold one value, so a sweep moves one chain.
+The first two blocks move by slices, the third by one step of HMC
+(:mod:`~gpflow_aaci.contrib.moves`). GPflow's parameters hold one value, so a sweep moves one chain.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -22,7 +23,6 @@ from gpflow.base import RegressionData
 
 from ..data import as_arrays
 from ..graphs import compiled
-from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, AugmentedVGP
 from ..sampling.chains import DRAWS_AT_ONCE, Draws, of_y
 from ..sampling.conditionals import (
@@ -37,7 +37,7 @@ from ..sampling.conditionals import (
     v_given_omega,
 )
 from ..sampling.gibbs import gibbs_kernel
-from ..sampling.latents import AnyModel, Rows, checked_rows, to_u
+from ..sampling.latents import AnyModel, checked_rows, to_u
 from .moves import HamiltonianMove, slice_move, with_priors
 from .starts import Starts, sampled_parameters
 
@@ -49,12 +49,12 @@ class HyperparameterGibbs:
     """
     Gibbs sampling of f, or of u, and of all trainable hyperparameters.
 
-    For :func:`~gpflow_aaci.sample_posterior` and for ``AugmentedVGP`` and ``AugmentedSVGP`` whose
-    latent GPs are independent given ω. Hyperparameters move with f and u integrated out where that
-    can be. They must have priors, Z too unless it is set not to be trainable: there is no default
-    (for Z, see :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, and f
-    without over-relaxation. The first chain begins at the model's values, the others at draws from
-    the priors. The draws join ``posterior`` by their names, and the model keeps its own values::
+    A sampler for :func:`~gpflow_aaci.sample_posterior`. It takes ``AugmentedVGP`` and
+    ``AugmentedSVGP`` with latent GPs that are independent given ω. Hyperparameters must have
+    priors, and so must Z unless it is set not to be trainable: there is no default (for Z, see
+    :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, and f without
+    over-relaxation. The first chain begins at the model's values, the others at draws from the
+    priors. The draws are in ``posterior`` by their names, and the model keeps its own values::
 
         samples = sample_posterior(model, data, contrib.HyperparameterGibbs())
 
@@ -72,30 +72,42 @@ class HyperparameterGibbs:
     ) -> list[Generator[Draws, None, None]]:
         """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
         sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
-        rows = checked_rows(model, data)
-        return _chains(sweep, model.likelihood, rows, seeds, num_burnin + num_samples)
+        X, Y = checked_rows(model, data)
 
+        def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+            values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
+            return {**latents, **of_y(model.likelihood, X, latents["f"], Y, seed), **values}
 
-class GivenOmega(NamedTuple):
-    """The model once ω has made it Gaussian, at the current values of its parameters."""
+        def several(first: Latents, seeds: tf.Tensor) -> tuple[Latents, Mapping[str, tf.Tensor]]:
+            block = tf.scan(
+                lambda last, seed: described(sweep(last["f"], Y, seed), seed),
+                seeds,
+                initializer=described(first, seeds[0]),
+            )
+            return {name: block[name][-1] for name in first}, block
 
-    log_evidence: Callable[[Observed], tf.Tensor]  # []
-    draw: Callable[[Observed, Any], Latents]
+        compiled_several = compiled(several, reduce_retracing=True)
+        chains = []
+        for number, seed in enumerate(seeds):
+            first, *others = tfp.random.split_seed(seed, n=1 + num_burnin + num_samples)
+            begin = partial(sweep.restart, first, dispersed=number > 0)
+            chains.append(sweep.starts.chain(begin, compiled_several, others, DRAWS_AT_ONCE))
+        return chains
 
 
 class HyperparameterSweep:
     """
     A compiled sweep, (f [1, N, L], Y [N, P], seed) → latents, which moves the model's parameters.
 
-    :meth:`restart` begins a chain, :meth:`put_back` ends the last one.
+    :meth:`restart` begins a chain; ``starts.put_back()`` gives the model its own values back.
     """
 
     def __init__(
         self, model: AugmentedModel, data: RegressionData | None = None, num_tuned: int = 0
     ) -> None:
         """
-        :param num_tuned: sweeps of every chain in which the step of Z is tuned.
-        :raises ValueError: as :func:`sampled_parameters`, for a model without augmentation, for
+        :param num_tuned: how many sweeps of every chain tune the step size of Z.
+        :raises ValueError: as :func:`sampled_parameters`; for a model without augmentation, for
             parameters that the likelihood shares with the prior of f, and for latent GPs that ω
             couples.
         """
@@ -107,12 +119,11 @@ class HyperparameterSweep:
             )
         self.parameters = sampled_parameters(model)
         self._model, self._data = model, data
-        self._starts = Starts(model, self.parameters)
+        self.starts = Starts(model, self.parameters)
         X, _ = as_arrays(model.expected_data, data).rows
         likelihood = model.likelihood
         of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
         self._move_Z = HamiltonianMove(of_Z, num_tuned)
-        given = _full(model, X) if isinstance(model, AugmentedVGP) else _sparse(model, X)
 
         def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Latents:
             seeds = tfp.random.split_seed(seed, n=5, salt="hyperparameter_gibbs")
@@ -121,10 +132,11 @@ class HyperparameterSweep:
             )
             omega = likelihood.full_conditional(X, f, Y).sample(seed=seeds[1])
             observed = pseudo_observations(likelihood, X, omega, Y)
+            log_evidence = partial(_log_evidence, model, X, observed)
             # The prior of Z may depend on the kernel's parameters (Determinantal).
-            slice_move(with_priors(lambda: given.log_evidence(observed), of_Z), of_prior, seeds[2])
-            self._move_Z(lambda: given.log_evidence(observed), seeds[3])
-            return given.draw(observed, seeds[4])
+            slice_move(with_priors(log_evidence, of_Z), of_prior, seeds[2])
+            self._move_Z(log_evidence, seeds[3])
+            return _latents(model, X, observed, seeds[4])
 
         self._sweep = compiled(sweep)
 
@@ -140,58 +152,9 @@ class HyperparameterSweep:
         """
         seeds = tfp.random.split_seed(seed, n=2, salt="restart")
         self._move_Z.restart()
-        self._starts.restart(seeds[1], dispersed)
+        self.starts.restart(seeds[1], dispersed)
         kernel = gibbs_kernel(self._model, self._data, 0.0)
         return kernel.latents(kernel.initial_state(1, seeds[0]))
-
-    def put_back(self) -> None:
-        """Give the model its own values back."""
-        self._starts.put_back()
-
-
-def _chains(
-    sweep: HyperparameterSweep,
-    likelihood: AugmentedLikelihood,
-    rows: Rows,
-    seeds: Sequence[tf.Tensor],
-    num_draws: int,
-) -> list[Generator[Draws, None, None]]:
-    """
-    One generator of [draw, 1, ...] for every chain; what they run is compiled once.
-
-    A chain gives the model its own parameters back when it is closed.
-    """
-    X, Y = rows
-
-    def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
-        return {**latents, **of_y(likelihood, X, latents["f"], Y, seed), **values}
-
-    def several(first: Latents, seeds: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        return tf.scan(
-            lambda last, seed: described(sweep(last["f"], Y, seed), seed),
-            seeds,
-            initializer=described(first, seeds[0]),
-        )
-
-    draws = compiled(several, reduce_retracing=True)
-
-    def chain(number: int, seed: tf.Tensor) -> Generator[Draws, None, None]:
-        seeds = tfp.random.split_seed(seed, n=1 + num_draws)
-        try:
-            latents = sweep.restart(seeds[0], dispersed=number > 0)
-            for start in range(1, 1 + num_draws, DRAWS_AT_ONCE):
-                block = draws(latents, tf.stack(seeds[start : start + DRAWS_AT_ONCE]))
-                latents = {name: block[name][-1] for name in latents}
-                yield {name: value.numpy() for name, value in block.items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise FloatingPointError(
-                f"A draw of the hyperparameters is beyond floating point: {error.message}"
-            ) from error
-        finally:
-            sweep.put_back()
-
-    return [chain(number, seed) for number, seed in enumerate(seeds)]
 
 
 def _blocks(
@@ -214,28 +177,21 @@ def _blocks(
     return blocks
 
 
-def _full(model: AugmentedVGP, X: tf.Tensor) -> GivenOmega:
-    def log_evidence(observed: Observed) -> tf.Tensor:
+def _log_evidence(model: AugmentedModel, X: tf.Tensor, observed: Observed) -> tf.Tensor:
+    """log p(y|ω) with f and u integrated out, at the current parameters, []."""
+    if isinstance(model, AugmentedVGP):
         K = model.prior_covariance()[0]
         return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
+    return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
 
-    def draw(observed: Observed, seed: Any) -> Latents:
+
+def _latents(model: AugmentedModel, X: tf.Tensor, observed: Observed, seed: Any) -> Latents:
+    """A draw of the latents given ω, at the current parameters."""
+    if isinstance(model, AugmentedVGP):
         mean, deviation = f_given_omega(prior_at_data(model), observed, seed)
         return {"f": mean + deviation}
-
-    return GivenOmega(log_evidence, draw)
-
-
-def _sparse(model: AugmentedModel, X: tf.Tensor) -> GivenOmega:
-    def log_evidence(observed: Observed) -> tf.Tensor:
-        return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
-
-    def draw(observed: Observed, seed: Any) -> Latents:
-        seeds = tfp.random.split_seed(seed, n=2, salt="sparse_draw")
-        prior = sparse_prior_at_data(model, X)
-        mean, deviation = v_given_omega(prior, observed, seeds[0])
-        v = mean + deviation
-        f = f_given_v_omega(prior, v, observed, seeds[1])
-        return {"f": f, "u": to_u(prior.chol, v)}
-
-    return GivenOmega(log_evidence, draw)
+    seeds = tfp.random.split_seed(seed, n=2, salt="sparse_draw")
+    prior = sparse_prior_at_data(model, X)
+    mean, deviation = v_given_omega(prior, observed, seeds[0])
+    v = mean + deviation
+    return {"f": f_given_v_omega(prior, v, observed, seeds[1]), "u": to_u(prior.chol, v)}

@@ -1,9 +1,9 @@
 r"""
 Lower bounds on the entropy of q = 1/K Σ_k N(m_k, diag S_k), which has no closed form.
 
-Both compare all pairs of components. Jensen's loses ½ (1 − log 2) per dimension even where these
-are far apart, and at K = 1; the other is exact at K = 1, where all are equal, and in the limit of
-components that are far apart.
+Both compare all pairs of components. Jensen's bound loses ½ (1 − log 2) per dimension, even at
+K = 1 and where components are far apart. The other bound is exact at K = 1, where all components
+are equal, and in the limit where they are far apart.
 """
 
 import numpy as np

@@ -38,7 +38,7 @@ _ENTROPIES = {"pairwise": entropy_by_pairs, "jensen": entropy_by_jensen}
 
 class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     r"""
-    A GP whose q(f) is a mixture of K Gaussians of equal weight, for any likelihood of GPflow's.
+    A GP with a mixture of K equally weighted Gaussians as q(f), for any likelihood of GPflow's.
 
     Nguyen and Bonilla, *Automated Variational Inference for Gaussian Process Models* (NIPS 2014).
     With f = μ₀(X) + L v, L = chol K(X, X), it is q(v) = 1/K Σ_k N(m_k, S_k), each S_k diagonal, or
@@ -46,18 +46,30 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     1/K Σ_k Σ_i E_k log p(y_i|f_i) − KL[q(v) ‖ N(0, I)],
 
-    with the entropy in KL exact for K = 1 and bounded from below otherwise. A posterior with two
-    modes (Student-t noise and observations that contradict each other, say) has one component at
-    each::
+    where the entropy in the KL divergence is exact for K = 1, and bounded from below otherwise. If
+    the posterior has two modes (Student-t noise and observations that contradict each other, say),
+    each can have a component of its own::
 
         model = MixtureVGP((X, Y), kernel, gpflow.likelihoods.StudentT(0.3), num_components=2)
         loss = model.training_loss_closure()
         gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
         mean, variance = model.predict_f_components(X)  # [K, N, L]
 
-    It is trained as GPflow's models are, and keeps its data. There are local maxima, in which the
-    modes are shared out among the components in another way: try some values of ``seed``.
+    It is trained as GPflow's models are, and keeps its data. The bound has local maxima, which
+    share the modes out among the components in different ways: try some seeds of :meth:`restart`.
+
+    Two settings of the bound may be assigned before it is compiled:
+
+    - ``entropy``, the bound on the entropy where K > 1. ``"pairwise"``, the default, is Kolchinsky
+      and Tracey's (2017): with it, the best q of any K is never below the best of K = 1.
+      ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K components
+      gain log K nats at most: from five data on, K = 2 has a lower bound than K = 1, however good
+      its q.
+    - ``num_samples``, the draws for ``expectations="score"``: at least 2, by default 100.
     """
+
+    entropy: Literal["pairwise", "jensen"] = "pairwise"
+    num_samples: int = 100
 
     def __init__(
         self,
@@ -70,62 +82,65 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         num_components: int = 2,
         covariance: Literal["diagonal", "full"] = "diagonal",
         expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
-        entropy: Literal["pairwise", "jensen"] = "pairwise",
-        num_samples: int = 100,
-        seed: int = 0,
     ):
         """
         The first five arguments are those of ``gpflow.models.VGP``.
 
         :param num_components: K.
         :param covariance: the shape of S_k, the covariance of v in each component. ``"full"`` is
-            for K = 1.
+            for K = 1 only.
         :param expectations: how E log p(y|f) is found. ``"quadrature"`` takes the likelihood's own
             ``variational_expectations``. ``"augmented"`` takes its augmented bound, for the
-            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs values of
-            ``log_prob`` alone, at ``num_samples`` draws with control variates; then the bound and
-            its gradients are unbiased estimates that change from call to call, for Adam and not for
+            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs only values
+            of ``log_prob``, at ``num_samples`` draws with control variates; then the bound and its
+            gradients are unbiased estimates that change from call to call, for Adam and not for
             Scipy.
-        :param entropy: the bound on the entropy where K > 1. ``"pairwise"``, Kolchinsky and
-            Tracey's (2017), lets the best q of any K never fall below that of K = 1.
-            ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K
-            components gain log K nats at most: from five data on, K = 2 has a lower bound than
-            K = 1, however good its q.
-        :param num_samples: draws for ``"score"``, at least 2.
-        :param seed: for the means at which the components start, a Latin hypercube of the prior:
-            every number of v begins in another of K slices of N(0, 1) in every component. Equal
-            components would have equal gradients for ever.
         :raises ValueError: for bad arguments and bad data, and for a likelihood without
             augmentation where expectations are ``"augmented"``.
         """
         check_count("num_components", num_components, 1)
-        check_count("num_samples", num_samples, 2)
         check_one_of("covariance", covariance, ["diagonal", "full"])
         check_one_of("expectations", expectations, ["augmented", "quadrature", "score"])
-        check_one_of("entropy", entropy, list(_ENTROPIES))
         if covariance == "full" and num_components > 1:
             raise ValueError(
                 'covariance must be "diagonal" where num_components is above 1. Found: "full", '
                 f"and {num_components} components."
             )
-        # First, as whoever changes the likelihood has the others to change as well.
+        # This check is first, since another likelihood may ask for other arguments as well.
         likelihood = augmented(likelihood) if expectations == "augmented" else likelihood
         check_single_output(kernel, "MixtureVGP")
         X, Y, num_latent_gps = _checked(kernel, likelihood, data, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, num_latent_gps)
         self.data = X, Y
         self.num_components, self.covariance = num_components, covariance
-        self.expectations, self.entropy, self.num_samples = expectations, entropy, num_samples
-        # Of v and not of f, where a diagonal S would have to be as small as 1/(K⁻¹)_ii, what is
-        # left of f_i given all the others: next to nothing under a smooth kernel. Diagonal in v,
-        # a component has the prior's correlations where the data say nothing.
-        K, N, L = num_components, int(X.shape[0]), self.num_latent_gps
-        self.q_mu = gpflow.Parameter(_dispersed(K, N, L, seed))  # [K, N, L]
-        if covariance == "full":
-            eye = np.broadcast_to(np.eye(N), [L, N, N])
-            self.q_sqrt = gpflow.Parameter(eye, transform=triangular())  # [L, N, N]
-        else:
-            self.q_sqrt = gpflow.Parameter(np.full([K, N, L], 1.0 / K), transform=positive())
+        self.expectations = expectations
+        # q is over v and not over f. A diagonal S over f would have to be as small as 1/(K⁻¹)_ii,
+        # the variance of f_i given all the others: next to nothing under a smooth kernel. With a
+        # diagonal S over v, a component has the prior's correlations where the data say nothing.
+        mean, sqrt = self._start(seed=0)
+        self.q_mu = gpflow.Parameter(mean)
+        transform = triangular() if covariance == "full" else positive()
+        self.q_sqrt = gpflow.Parameter(sqrt, transform=transform)
+
+    def restart(self, seed: int) -> None:
+        """
+        Put q back to a start, whose means are a Latin hypercube of the prior.
+
+        Each number of v begins in a different one of K slices of N(0, 1) in every component. (Equal
+        components would have equal gradients for ever.) A new model has the start of seed 0.
+        """
+        mean, sqrt = self._start(seed)
+        self.q_mu.assign(mean)
+        self.q_sqrt.assign(sqrt)
+
+    def _start(self, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
+        """``q_mu`` [K, N, L], and ``q_sqrt`` [K, N, L] or, of a full covariance, [L, N, N]."""
+        K, N, L = self.num_components, int(self.data[0].shape[0]), self.num_latent_gps
+        levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
+        mean = np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
+        if self.covariance == "full":
+            return mean, np.broadcast_to(np.eye(N), [L, N, N])
+        return mean, np.full([K, N, L], 1.0 / K)
 
     # ---- the bound ----
 
@@ -138,12 +153,13 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         """The bound on log p(Y); an unbiased estimate of it where expectations are ``"score"``."""
         X, Y = self.data
         if self.expectations == "score":
+            check_count("num_samples", self.num_samples, 2)
             of_a_datum = partial(score_expectations, self.likelihood, num_samples=self.num_samples)
         elif self.expectations == "augmented":
             of_a_datum = self.likelihood.bound
         else:
             of_a_datum = self.likelihood.variational_expectations
-        worth = self._by_component(of_a_datum, X, *self._components(X), Y)  # [K, N]
+        worth = self._by_component(of_a_datum, X, self.predict_f_components(X), Y)  # [K, N]
         return tf.reduce_sum(worth) / self.num_components - self.prior_kl()
 
     @check_shapes("return: []")
@@ -152,6 +168,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         if self.num_components == 1:
             q_sqrt = self.q_sqrt if self.covariance == "full" else self.q_sqrt[0]
             return gauss_kl(self.q_mu[0], q_sqrt)
+        check_one_of("entropy", self.entropy, list(_ENTROPIES))
         mean = tf.reshape(self.q_mu, [self.num_components, -1])
         variance = tf.reshape(tf.square(self.q_sqrt), [self.num_components, -1])
         return -_ENTROPIES[self.entropy](mean, variance) - mean_log_normal(mean, variance)
@@ -166,74 +183,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     )
     def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Means, and variances or covariances, of every component of q(f) at Xnew."""
-        return self._components(to_default_float(Xnew), full_cov)
-
-    @inherit_check_shapes
-    def predict_f(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Mean and variance of q(f), whose components :meth:`predict_f_components` returns."""
-        assert_params_false(self.predict_f, full_output_cov=full_output_cov)
-        means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
-        mean = tf.reduce_mean(means, 0)
-        apart = means - mean  # [K, N, L]
-        if full_cov:
-            between = tf.einsum("knl,kml->lnm", apart, apart) / self.num_components
-        else:
-            between = tf.reduce_mean(tf.square(apart), 0)
-        return mean, tf.reduce_mean(covariances, 0) + between
-
-    @inherit_check_shapes
-    def predict_f_samples(
-        self,
-        Xnew: TensorType,
-        num_samples: int | None = None,
-        full_cov: bool = True,
-        full_output_cov: bool = False,
-    ) -> tf.Tensor:
-        """Draws of f: of a component, which is drawn first, and then from it."""
-        assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
-        S, K = 1 if num_samples is None else num_samples, self.num_components
-        means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
-        if full_cov:
-            means = tf.linalg.matrix_transpose(means)
-        f = sample_mvn(means, covariances, full_cov, num_samples=S)  # [K, S, ...]
-        chosen = tf.random.uniform([S], maxval=K, dtype=tf.int32)
-        f = tf.gather_nd(f, tf.stack([chosen, tf.range(S)], 1))
-        f = tf.linalg.matrix_transpose(f) if full_cov else f
-        return f[0] if num_samples is None else f
-
-    @inherit_check_shapes
-    def predict_y(
-        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Mean and variance of y, of the mixture."""
-        assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
-        X = to_default_float(as_matrix(Xnew, "Xnew"))
-        predict = self.likelihood.predict_mean_and_var
-        means, variances = self._by_component(predict, X, *self.predict_f_components(X))
-        mean = tf.reduce_mean(means, 0)
-        return mean, tf.reduce_mean(variances + tf.square(means - mean), 0)
-
-    @inherit_check_shapes
-    def predict_log_density(
-        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tf.Tensor:
-        """log p(y), of the mixture, [N]."""
-        assert_params_false(
-            self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
-        )
-        X, Y = as_pair(data)
-        X, Y = to_default_float(X), as_observed(self.likelihood, Y)
-        predict = self.likelihood.predict_log_density
-        of_each = self._by_component(predict, X, *self.predict_f_components(X), Y)  # [K, N]
-        return tf.reduce_logsumexp(of_each, 0) - tf.math.log(to_default_float(self.num_components))
-
-    # ---- what both need ----
-
-    def _components(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """As :meth:`predict_f_components`, with the projection that ``AugmentedVGP`` uses."""
-        X_data = self.data[0]
+        X, X_data = to_default_float(Xnew), self.data[0]
         prior = (
             with_jitter(self.kernel, X_data),
             self.kernel(X_data, X)[None],
@@ -252,27 +202,80 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             return means, left + tf.matmul(RA, RA, transpose_a=True)
         return means, unexplained[0][:, None] + explained
 
-    def _by_component(
-        self,
-        function: Callable[..., Any],
-        X: tf.Tensor,
-        Fmu: tf.Tensor,
-        Fvar: tf.Tensor,
-        *Y: tf.Tensor,
-    ) -> Any:
-        """``function`` of [K·N] rows, [K, N, ...]: not every likelihood of GPflow's broadcasts."""
-        K = self.num_components
-        moments = (tf.reshape(part, [-1, self.num_latent_gps]) for part in (Fmu, Fvar))
-        found = function(tf.tile(X, [K, 1]), *moments, *(tf.tile(y, [K, 1]) for y in Y))
+    @inherit_check_shapes
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of the mixture q(f); :meth:`predict_f_components` has its parts."""
+        assert_params_false(self.predict_f, full_output_cov=full_output_cov)
+        means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
+        mean = tf.reduce_mean(means, 0)
+        apart = means - mean  # [K, N, L]
+        if full_cov:
+            between = tf.einsum("knl,kml->lnm", apart, apart) / self.num_components
+        else:
+            between = tf.reduce_mean(tf.square(apart), 0)
+        return mean, tf.reduce_mean(covariances, 0) + between
 
+    @inherit_check_shapes
+    def predict_f_samples(
+        self,
+        Xnew: TensorType,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """Draws of f: each is from a component that is drawn first."""
+        assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
+        S, K = 1 if num_samples is None else num_samples, self.num_components
+        means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
+        if full_cov:
+            means = tf.linalg.matrix_transpose(means)
+        f = sample_mvn(means, covariances, full_cov, num_samples=S)  # [K, S, ...]
+        chosen = tf.random.uniform([S], maxval=K, dtype=tf.int32)
+        f = tf.gather_nd(f, tf.stack([chosen, tf.range(S)], 1))
+        f = tf.linalg.matrix_transpose(f) if full_cov else f
+        return f[0] if num_samples is None else f
+
+    @inherit_check_shapes
+    def predict_y(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of y under the mixture."""
+        assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
+        X = to_default_float(as_matrix(Xnew, "Xnew"))
+        predict = self.likelihood.predict_mean_and_var
+        means, variances = self._by_component(predict, X, self.predict_f_components(X))
+        mean = tf.reduce_mean(means, 0)
+        return mean, tf.reduce_mean(variances + tf.square(means - mean), 0)
+
+    @inherit_check_shapes
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """log p(y) under the mixture, [N]."""
+        assert_params_false(
+            self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        X, Y = as_pair(data)
+        X, Y = to_default_float(X), as_observed(self.likelihood, Y)
+        predict = self.likelihood.predict_log_density
+        of_each = self._by_component(predict, X, self.predict_f_components(X), Y)  # [K, N]
+        return tf.reduce_logsumexp(of_each, 0) - tf.math.log(to_default_float(self.num_components))
+
+    def _by_component(
+        self, function: Callable[..., Any], X: tf.Tensor, moments: MeanAndVariance, *Y: tf.Tensor
+    ) -> Any:
+        """
+        ``function`` for every component, [K, N, ...].
+
+        It is called once with [K·N] rows, since not every likelihood of GPflow's broadcasts.
+        """
+        K = self.num_components
+        Fmu, Fvar = (tf.reshape(part, [-1, self.num_latent_gps]) for part in moments)
+        found = function(tf.tile(X, [K, 1]), Fmu, Fvar, *(tf.tile(y, [K, 1]) for y in Y))
         shape = [K, tf.shape(X)[0]]
         return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
-
-
-def _dispersed(K: int, N: int, L: int, seed: int) -> AnyNDArray:
-    """Where the means of components start, [K, N, L]: a Latin hypercube of the prior."""
-    levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
-    return np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
 
 
 def _checked(
@@ -290,16 +293,11 @@ def _checked(
             f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
             f"Found: {num_latent_gps}."
         )
-    observed = (
-        likelihood.num_observed(num_latent_gps)
-        if is_ours
-        else num_observed_columns(likelihood, Y, num_latent_gps)
-    )
-    X, checked_Y = checked_data(
-        X,
-        Y,
-        num_observed=observed,
-        num_outputs=num_latent_gps,
-        **({"check_labels": likelihood.check_observations} if is_ours else {}),
-    )
+    labels: dict[str, Any] = {}
+    if is_ours:
+        observed = likelihood.num_observed(num_latent_gps)
+        labels["check_labels"] = likelihood.check_observations
+    else:
+        observed = num_observed_columns(likelihood, Y, num_latent_gps)
+    X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **labels)
     return X, checked_Y if is_ours else as_observed(likelihood, Y), num_latent_gps

@@ -1,7 +1,7 @@
 """
-Updates of GPflow parameters in place that leave a log-density times their priors invariant.
+Updates of GPflow parameters in place, each of which leaves a density times their priors invariant.
 
-Both move in the unconstrained space. GPflow's parameters hold one value, so they move one chain.
+They move in the unconstrained space. GPflow's parameters hold one value, so they move one chain.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _FIRST_STEP, _LEAPFROGS, _ACCEPTANCE = 0.05, 10, 0.7
 
 
 def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed: Any) -> None:
-    """Slices along random directions, as many as there are numbers; they need no tuning."""
+    """Slices along as many random directions as there are numbers; they need no tuning."""
     if not parameters:
         return
     log_density = with_priors(log_likelihood, parameters)
@@ -33,9 +33,9 @@ def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed
         split = tf.split(x, sizes)
         return [tf.reshape(part, v.shape) for part, v in zip(split, variables, strict=True)]
 
-    # One vector, so that directions are uniform over all numbers: TFP draws one for every part.
+    # A single vector, so that directions are uniform: TFP draws a direction for every part.
     state = tf.concat([tf.reshape(variable, [-1]) for variable in variables], 0)
-    # Below a level that is not a number a slice would never end.
+    # If the level were not a number, the search for a slice below it would never end.
     log_p = tf.debugging.assert_all_finite(log_density(), "log-density at the current state")
     with tf.control_dependencies([log_p]):
         state = tf.identity(state)
@@ -55,10 +55,10 @@ def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed
 
 class HamiltonianMove:
     """
-    One step of HMC on some parameters together, for where they are many.
+    One step of HMC on all its parameters together, for large parameters such as Z.
 
-    Its step size is learnt in the first ``num_tuned`` of them after :meth:`restart`, towards a
-    probability of 0.7 that a step is accepted (Robbins and Monro), and fixed from then on.
+    The first ``num_tuned`` moves after :meth:`restart` tune the step size, by the rule of Robbins
+    and Monro, until 0.7 of the moves are accepted. From then on it is fixed.
     """
 
     def __init__(self, parameters: Sequence[Parameter], num_tuned: int) -> None:
@@ -100,7 +100,8 @@ def with_gradient(
     """
     The log-density as a function of unconstrained values, log-Jacobians included.
 
-    (``SamplingHelper``'s has a gradient only where the density depends on its parameters alone.)
+    (The function of GPflow's ``SamplingHelper`` has a gradient only if the density depends on
+    nothing but these parameters.)
     """
     moved = [parameter.unconstrained_variable for parameter in parameters]
 

@@ -1,8 +1,8 @@
 r"""
 Point processes as priors on inducing points, for ``Parameter.prior``: points that repel each other.
 
-Both densities are unnormalised, and of no finite sum over unbounded inputs: give Z a transform onto
-a box. So does a uniform prior need one. Independent normal priors are TFP's::
+Both densities are unnormalised, and over unbounded inputs their integrals are infinite, so give Z a
+transform onto a box. A uniform prior needs one too. Independent normal priors are TFP's::
 
     Z = model.inducing_variable.Z
     Z.prior = tfp.distributions.Normal(to_default_float(0.0), to_default_float(1.0))
@@ -12,7 +12,7 @@ a box. So does a uniform prior need one. Independent normal priors are TFP's::
     uniform = tfp.distributions.Uniform(low, high)
     model.inducing_variable.Z = gpflow.Parameter(Z, transform=box, prior=uniform)
 
-They are those of *Sparse Gaussian Processes Revisited* (Rossi, Heinonen, Bonilla, Shen and
+Both are taken from *Sparse Gaussian Processes Revisited* (Rossi, Heinonen, Bonilla, Shen and
 Filippone, AISTATS 2021).
 """
 
@@ -31,7 +31,7 @@ __all__ = ["Determinantal", "Strauss"]
 
 
 class _PointProcess(tfp.distributions.Distribution):
-    """Of one event, a matrix of points [M, D]: log p up to a constant, and no draws."""
+    """A law of matrices of points [M, D] that knows log p up to a constant, and has no draws."""
 
     def __init__(self, **parameters: Any) -> None:
         super().__init__(
@@ -46,20 +46,17 @@ class _PointProcess(tfp.distributions.Distribution):
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
         return {}
 
-    def _batch_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
-
     def _event_shape(self) -> tf.TensorShape:
         return tf.TensorShape([None, None])
 
 
 class Determinantal(_PointProcess):
     """
-    p(Z) ∝ det K_ZZ: points that the kernel takes for one have no density.
+    p(Z) ∝ det K_ZZ, which is 0 where two points are the same to the kernel.
 
-    The kernel's hyperparameters are those of the moment. Where they are sampled with Z it is their
-    joint density that has the factor, p(θ, Z) ∝ p(θ) det K_ZZ(θ); a copy of the kernel
-    (``gpflow.utilities.deepcopy``) keeps those it has now. It is never trained by being in here::
+    K_ZZ is computed at the kernel's current hyperparameters θ. If these are sampled with Z, their
+    joint prior is p(θ, Z) ∝ p(θ) det K_ZZ(θ). To keep the present ones, give a copy of the kernel
+    (``gpflow.utilities.deepcopy``). A kernel is not trained for being part of this prior::
 
         low, high = to_default_float(X.min(0)), to_default_float(X.max(0))
         model.inducing_variable.Z = gpflow.Parameter(
@@ -67,7 +64,7 @@ class Determinantal(_PointProcess):
         )
     """
 
-    # Or the variables of a kernel of its own would be among the model's.
+    # Otherwise the kernel's variables would be among the variables of the model.
     _TF_MODULE_IGNORED_PROPERTIES = tfp.distributions.Distribution._TF_MODULE_IGNORED_PROPERTIES | {
         "_kernel",
         "_parameters",
@@ -77,7 +74,7 @@ class Determinantal(_PointProcess):
     def __init__(self, kernel: Kernel) -> None:
         """
         :param kernel: of one output; GPflow's jitter is added to K_ZZ.
-        :raises ValueError: for another.
+        :raises ValueError: for another kernel.
         """
         if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
             raise ValueError(
@@ -93,7 +90,7 @@ class Determinantal(_PointProcess):
 
 class Strauss(_PointProcess):
     """
-    p(Z) ∝ gamma^(number of pairs closer than R): each costs −log gamma (Strauss 1975).
+    p(Z) ∝ gamma^(number of pairs closer than R): each such pair costs −log gamma (Strauss 1975).
 
     The number has no gradient, so a pair at distance d counts σ((R² − d²) / (2 R s)), which is
     close to σ((R − d) / s) near R and tends to 1 or 0 as s → 0::
@@ -104,7 +101,7 @@ class Strauss(_PointProcess):
     def __init__(self, radius: float, gamma: float, softness: float = 0.1) -> None:
         """
         :param radius: R, in units of the inputs.
-        :param gamma: in (0, 1): small where pairs are rare.
+        :param gamma: in (0, 1). The smaller it is, the rarer are close pairs.
         :param softness: s/R.
         :raises ValueError: for numbers out of range.
         """
@@ -120,5 +117,5 @@ class Strauss(_PointProcess):
         squares = tf.reduce_sum(tf.square(Z[:, None] - Z[None]), -1)
         closeness = 0.5 * (1.0 - squares / self._radius**2) / self._softness
         count = tf.reduce_sum(tf.linalg.band_part(tf.sigmoid(closeness), 0, -1))
-        own = tf.reduce_sum(tf.sigmoid(tf.linalg.diag_part(closeness)))  # every point with itself
+        own = tf.reduce_sum(tf.sigmoid(tf.linalg.diag_part(closeness)))  # each with itself
         return float(np.log(self._gamma)) * (count - own)

@@ -25,20 +25,20 @@ def score_expectations(
     r"""
     The mean of log p(y|f) over ``num_samples`` draws; differentiable in Fmu, Fvar and parameters.
 
-    Values and gradients are unbiased and change from call to call; the likelihood is asked for
-    ``log_prob`` alone, whose derivative in f is not taken. Draws are ``tf.random.normal``'s.
+    Values and gradients are unbiased and change from call to call. All that is asked of the
+    likelihood is ``log_prob``, without its derivative in f. Draws are ``tf.random.normal``'s.
 
-    With control variates each draw's term is (log p − a) s, where a = E[log p s²]/E[s²] is that
-    scalar for which its variance is least (Nguyen and Bonilla, NIPS 2014; Ranganath et al. 2014):
-    one for every datum, latent GP and of mean and variance. It is estimated from all draws but the
-    one that it is used with. So it is independent of that one, and as E s = 0 the gradient stays
-    unbiased, which it would not be with an a from all of them.
+    With control variates each draw's term is (log p − a) s. The scalar a = E[log p s²]/E[s²] makes
+    the term's variance least (Nguyen and Bonilla, NIPS 2014; Ranganath et al. 2014); there is one
+    for every datum and latent GP, for mean and variance each. For each draw it is estimated from
+    all the others, so that it is independent of that draw; since E s = 0, the gradient stays
+    unbiased, as it would not with an a from all draws.
     """
     S, N = num_samples, tf.shape(Fmu)[0]
     sd = tf.stop_gradient(safe_sqrt(Fvar))
     z = tf.random.normal(tf.concat([[S], tf.shape(Fmu)], 0), dtype=sd.dtype)
     f = tf.stop_gradient(Fmu) + sd * z  # [S, N, L]
-    # As rows: some likelihoods of GPflow take nothing but matrices.
+    # As the rows of a matrix, since some likelihoods of GPflow take nothing else.
     rows = (tf.tile(X, [S, 1]), tf.reshape(f, [-1, Fmu.shape[1]]), tf.tile(Y, [S, 1]))
     log_p = tf.reshape(likelihood.log_prob(*rows), [S, N])
 
@@ -51,7 +51,7 @@ def score_expectations(
 
     in_mean = slope(z) / sd
     in_variance = slope(tf.square(z) - 1.0) / (2.0 * tf.square(sd))
-    # Zero, with these gradients.
+    # The carrier is zero, and has these gradients.
     carrier = in_mean * (Fmu - tf.stop_gradient(Fmu))
     carrier += in_variance * (Fvar - tf.stop_gradient(Fvar))
     return tf.reduce_mean(log_p, 0) + tf.reduce_sum(carrier, -1)

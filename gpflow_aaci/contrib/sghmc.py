@@ -1,12 +1,12 @@
 r"""
-SGHMC for models with inducing variables: v, and hyperparameters and Z where they are sampled.
+SGHMC for models with inducing variables: it samples v and, if asked to, hyperparameters and Z.
 
-The target is num_data/|B| Σ_B log E p(y_i|f_i) + log p(v) + log priors, the expectation under
+The target is num_data/|B| Σ_B log E p(y_i|f_i) + log p(v) + log priors, with expectations under
 p(f_i|u): *Sparse Gaussian Processes Revisited* (Rossi, Heinonen, Bonilla, Shen and Filippone,
 AISTATS 2021). The f_i are independent given u, as in
-:class:`~gpflow_aaci.sampling.SparseGibbsKernel`. With E log p(y_i|f_i) in its place the target is
-the q(u, θ) of any shape whose ELBO is greatest (Hensman, Matthews, Filippone and Ghahramani,
-NIPS 2015).
+:class:`~gpflow_aaci.sampling.SparseGibbsKernel`. With E log p(y_i|f_i) in the place of
+log E p(y_i|f_i), the target is the q(u, θ) with the greatest ELBO, of whatever shape (Hensman,
+Matthews, Filippone and Ghahramani, NIPS 2015).
 """
 
 import warnings
@@ -51,25 +51,25 @@ class SGHMC:
     """
     Stochastic-gradient HMC by minibatches, for :func:`~gpflow_aaci.sample_posterior`.
 
-    For ``AugmentedSVGP`` and GPflow's ``SVGP`` on many data, approximately: no step is rejected.
-    u and the hyperparameters alone are in what is returned. Chains are drawn one after the other;
-    ``num_burnin`` must be at least 1, since the scale of the steps is estimated in its first four
-    fifths::
+    It takes ``AugmentedSVGP`` and GPflow's ``SVGP``, and is for many data. Draws are approximate,
+    since no step is rejected. Only u and the hyperparameters are returned. Chains are drawn one
+    after the other. ``num_burnin`` must be at least 1, since the first four fifths of the burn-in
+    estimate the scale of the steps::
 
         samples = sample_posterior(model, data, contrib.SGHMC(hyperparameters=True))
 
     A draw takes 0.05 s of one core with 13 inputs and 400 rows.
 
-    :param step_size: ε of :class:`SGHMCKernel`. The larger, the sooner Z is far from where it
-        began, and the larger the error of the draws.
-    :param batch_size: rows of every step; all of them where there are fewer.
-    :param steps_per_draw: steps for every draw.
-    :param objective: ``"predictive"`` draws from the posterior, with log E p(y|f) given u;
-        ``"variational"``, with E log p(y|f), draws from the q(u, θ) of any shape whose ELBO is
-        greatest.
-    :param hyperparameters: whether to sample those that are trainable, too. They must have priors,
-        Z too unless it is set not to be trainable. The first chain begins at the model's values,
-        the others at draws from the priors, and the model keeps its own.
+    :param step_size: ε of :class:`SGHMCKernel`. The larger it is, the sooner Z is far from its
+        start, and the larger is the error of the draws.
+    :param batch_size: how many rows a step uses; all of them if there are fewer.
+    :param steps_per_draw: how many steps make a draw.
+    :param objective: ``"predictive"`` uses log E p(y|f) given u, and draws from the posterior.
+        ``"variational"`` uses E log p(y|f), and draws from the q(u, θ) with the greatest ELBO, of
+        whatever shape.
+    :param hyperparameters: whether to sample the trainable hyperparameters too. They must have
+        priors, and so must Z unless it is set not to be trainable. The first chain begins at the
+        model's values, the others at draws from the priors; the model keeps its own values.
     :raises ValueError: for numbers out of range and another objective.
     """
 
@@ -124,12 +124,9 @@ class _Chains:
         self._model, self._rows, self._sampled = model, rows, sampled
         self._batch_size = min(options.batch_size, len(rows[0]))
         likelihood = model.likelihood
-        is_variational = options.objective == "variational"
-        self._of_rows = (  # E log p(y|f) or log E p(y|f), [B]
-            likelihood.variational_expectations
-            if is_variational
-            else likelihood.predict_log_density
-        )
+        self._of_rows = likelihood.predict_log_density  # log E p(y|f), [B]
+        if options.objective == "variational":
+            self._of_rows = likelihood.variational_expectations  # E log p(y|f), [B]
         M = prior_covariance(model).shape[-1]
         self._v = Parameter(
             np.zeros([M, model.num_latent_gps]),
@@ -157,8 +154,9 @@ class _Chains:
             state = [part[-1] for part in run.all_states]
             return state, run.final_kernel_results, self._named(state)
 
-        def several(state: Any, results: SGHMCResults, seeds: tf.Tensor) -> Any:
-            return tf.scan(one, seeds, initializer=(state, results, self._named(state)))
+        def several(last: Any, seeds: tf.Tensor) -> tuple[Any, Mapping[str, tf.Tensor]]:
+            *moved, named = tf.scan(one, seeds, initializer=(*last, self._named(last[0])))
+            return tf.nest.map_structure(lambda part: part[-1], tuple(moved)), named
 
         self._kernel = kernel
         self._several = compiled(several, reduce_retracing=True)
@@ -188,36 +186,23 @@ class _Chains:
         return {"u": to_u(chol, state[0])[None], **values}
 
     def chain(self, seed: tf.Tensor, dispersed: bool, total: int) -> Generator[Draws, None, None]:
-        """[draw, 1, ...], some at a time; the model's parameters are put back when it is closed."""
-        seeds = tfp.random.split_seed(seed, n=2 + total)
-        try:
-            self._starts.restart(seeds[0], dispersed)
-            self._v.assign(
-                tf.random.stateless_normal(self._v.shape, seeds[1], dtype=default_float())
-            )
-            state: Any = [p.unconstrained_variable.numpy() for p in self._moved]
-            state = [tf.constant(part, default_float()) for part in state]
-            results = self._kernel.bootstrap_results(state)
-            for start in range(2, 2 + total, _DRAWS_AT_ONCE):
-                block = self._several(
-                    state, results, tf.stack(seeds[start : start + _DRAWS_AT_ONCE])
-                )
-                state, results, named = block
-                state, results = tf.nest.map_structure(lambda part: part[-1], (state, results))
-                yield {name: value.numpy() for name, value in named.items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise FloatingPointError(
-                f"A step of SGHMC is beyond floating point: {error.message}"
-            ) from error
-        finally:
-            self._starts.put_back()
+        """As :meth:`Starts.chain`."""
+        of_start, of_v, *others = tfp.random.split_seed(seed, n=2 + total)
+
+        def first() -> tuple[list[tf.Tensor], SGHMCResults]:
+            self._starts.restart(of_start, dispersed)
+            self._v.assign(tf.random.stateless_normal(self._v.shape, of_v, dtype=default_float()))
+            state = [tf.identity(p.unconstrained_variable) for p in self._moved]
+            return state, self._kernel.bootstrap_results(state)
+
+        return self._starts.chain(first, self._several, others, _DRAWS_AT_ONCE)
 
 
 def _within_prior(name: str, parameter: Parameter) -> tf.Tensor:
     """
-    Its value, after a check that its prior has mass there.
+    The parameter's value, after a check that its prior has mass there.
 
-    No gradient would lead back from where it has none.
+    From where the prior has none, no gradient would lead back.
     """
     log_p = tf.debugging.assert_all_finite(
         parameter.log_prior_density(),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..sampling.chains import as_parts, like_state
 from ..sampling.conditionals import normal
 from ..validation import check_count, check_positive
 
@@ -13,13 +14,13 @@ _FLOOR = 1e-16  # of a squared gradient
 
 
 class SGHMCResults(NamedTuple):
-    """The lists hold one tensor for every part of the state, of its shape."""
+    """The lists hold a tensor for every part of the state, of that part's shape."""
 
     momenta: list[tf.Tensor]
     windows: list[tf.Tensor]  # τ, in steps
     gradients: list[tf.Tensor]  # their means over the window
     squares: list[tf.Tensor]  # V, the means of their squares
-    step: tf.Tensor  # [], how many have been made
+    step: tf.Tensor  # [], how many steps have been made
 
 
 class SGHMCKernel(tfp.mcmc.TransitionKernel):
@@ -53,8 +54,8 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
         :param target_log_prob_fn: ``(*state_parts, seed=)`` → an unbiased estimate of log p,
             [C...].
         :param step_size: ε.
-        :param friction: in (0, 1): what a step takes off the momentum.
-        :param num_adaptation_steps: in which V is estimated, all of them in the burn-in.
+        :param friction: in (0, 1): the part of the momentum that a step takes away.
+        :param num_adaptation_steps: how many steps estimate V. They must all be in the burn-in.
         :raises ValueError: for numbers out of range.
         """
         if not 0.0 < friction < 1.0:
@@ -79,14 +80,14 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
         return False
 
     def bootstrap_results(self, init_state: Any) -> SGHMCResults:
-        parts, _ = _as_list(init_state)
+        parts = as_parts(init_state)
         zeros, ones = ([like(part) for part in parts] for like in (tf.zeros_like, tf.ones_like))
         return SGHMCResults(zeros, ones, zeros, ones, tf.zeros([], tf.int32))
 
     def one_step(
         self, current_state: Any, previous_kernel_results: SGHMCResults, seed: Any = None
     ) -> tuple[Any, SGHMCResults]:
-        parts, was_list = _as_list(current_state)
+        parts = [tf.convert_to_tensor(part) for part in as_parts(current_state)]
         seeds = tfp.random.split_seed(seed, n=1 + len(parts), salt="sghmc")
         slopes = self._slopes(parts, seeds[0])
         last = previous_kernel_results
@@ -104,7 +105,7 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
             of_parts.append((x + p, p, *adapted))
         moved, momenta, windows, gradients, squares = map(list, zip(*of_parts, strict=True))
         results = SGHMCResults(momenta, windows, gradients, squares, last.step + 1)
-        return moved if was_list else moved[0], results
+        return like_state(current_state, moved), results
 
     def _slopes(self, parts: Sequence[tf.Tensor], seed: Any) -> list[tf.Tensor]:
         """The gradient of −log p."""
@@ -127,14 +128,9 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
 def _adapted(
     scale: Sequence[tf.Tensor], slope: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """τ, E g and V after g has been seen. τ is long where the gradient is mostly noise."""
+    """The new τ, E g and V, once g has been seen. τ is long where the gradient is mostly noise."""
     window, gradient, square = scale
     rate = 1.0 / (window + 1.0)
     longer = 1.0 + window * (1.0 - tf.square(gradient) / (square + _FLOOR))
     gradient = gradient + rate * (slope - gradient)
     return longer, gradient, square + rate * (tf.square(slope) - square)
-
-
-def _as_list(state: Any) -> tuple[list[tf.Tensor], bool]:
-    is_list = isinstance(state, list | tuple)
-    return [tf.convert_to_tensor(part) for part in (state if is_list else [state])], is_list

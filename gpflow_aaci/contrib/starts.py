@@ -1,6 +1,11 @@
-"""Which hyperparameters are sampled, where their chains begin, and the model's own values again."""
+"""
+Chains that move a model's own parameters: which ones, from where, and the model's values again.
 
-from collections.abc import Mapping
+GPflow's parameters hold one value, so such chains are drawn one after the other.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -8,22 +13,25 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, PriorOn
 
+from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, all_parameters, prior_covariance
 
-_TRIES = 20  # draws from the priors, of which the first within floating point is taken
+State = TypeVar("State")
+
+_TRIES = 20  # draws from the priors, until one is within floating point
 
 
 def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
     The trainable parameters other than q's, by their names in the model.
 
-    :raises ValueError: where one has no prior (its posterior may not be proper) or a value that
-        its prior excludes, or there are none.
+    :raises ValueError: where a parameter has no prior (its posterior may not be proper) or a value
+        that its prior excludes, and where there are no such parameters.
     """
     seen: set[int] = set()
     found = {}
     for name, parameter in all_parameters(model).items():
-        if parameter.trainable and id(parameter) not in seen:  # shared: several names, and one
+        if parameter.trainable and id(parameter) not in seen:  # a shared one once
             seen.add(id(parameter))
             found[name] = parameter
     without = [name for name, parameter in found.items() if parameter.prior is None]
@@ -36,7 +44,7 @@ def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
         raise ValueError("hyperparameters to be sampled must be trainable. Found: none that is.")
     for name, parameter in found.items():
         log_prior = parameter.log_prior_density().numpy()
-        if not np.isfinite(log_prior):  # slices would look for its level for ever
+        if not np.isfinite(log_prior):  # the search for a slice would never end
             raise ValueError(
                 f"{name} must have a value that its prior allows. Found: {parameter.numpy()}, "
                 f"of log-density {log_prior}."
@@ -46,9 +54,9 @@ def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
 
 class Starts:
     """
-    The starts of chains in some parameters of a model.
+    Chains that move some parameters of a model: their starts, and their ends.
 
-    It is made while these have the model's own values, and gives them back.
+    When this object is made it remembers the parameters' values, which it can give back.
     """
 
     def __init__(self, model: AnyModel, parameters: Mapping[str, Parameter]) -> None:
@@ -64,13 +72,38 @@ class Starts:
         """
         Assign the model's own values or, if ``dispersed``, a draw from the priors.
 
-        A parameter whose prior knows its density alone keeps the model's own value, and so do all
-        parameters where none of a few draws is within floating point.
+        A parameter keeps the model's own value if its prior cannot be drawn from. So do all
+        parameters if none of a few draws from their priors is within floating point.
         """
         self.put_back()
         for seed_of_try in tfp.random.split_seed(seed, n=_TRIES) if dispersed else []:
             if self._drawn_from_priors(seed_of_try):
                 return
+            self.put_back()
+
+    def chain(
+        self,
+        first: Callable[[], State],
+        several: Callable[[State, tf.Tensor], tuple[State, Mapping[str, tf.Tensor]]],
+        seeds: Sequence[tf.Tensor],
+        draws_at_once: int,
+    ) -> Generator[Draws, None, None]:
+        """
+        A chain in blocks of [draw, 1, ...], which gives the model its values back when it ends.
+
+        :param first: assigns the first parameters, and returns the first state.
+        :param several: (state, seeds) → the last state, and a draw for each of the seeds.
+        :param seeds: one for each draw.
+        :raises FloatingPointError: where a draw fails.
+        """
+        try:
+            state = first()
+            for start in range(0, len(seeds), draws_at_once):
+                state, block = several(state, tf.stack(seeds[start : start + draws_at_once]))
+                yield {name: value.numpy() for name, value in block.items()}
+        except tf.errors.InvalidArgumentError as error:
+            raise FloatingPointError(f"A draw is beyond floating point: {error.message}") from error
+        finally:
             self.put_back()
 
     def _drawn_from_priors(self, seed: tf.Tensor) -> bool:
@@ -92,7 +125,7 @@ class Starts:
 
 
 def drawn_from_prior(parameter: Parameter, seed: tf.Tensor) -> AnyNDArray:
-    """A draw from its prior, as the unconstrained value."""
+    """A draw from the parameter's prior, as an unconstrained value."""
     prior = parameter.prior
     batch_rank = len(parameter.shape) - len(prior.event_shape)
     full = tfp.distributions.BatchBroadcast(prior, to_shape=parameter.shape[:batch_rank])

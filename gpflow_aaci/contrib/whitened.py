@@ -1,14 +1,14 @@
 """
-f as a linear map of numbers v that are standard normal a priori, and kernels that move v.
+f as a linear map of v, which is standard normal a priori, and kernels that move v.
 
-Full GPs: f = μ₀ + chol v. With inducing variables, u = chol v: f = μ₀ + Aᵀ v + √unexplained ε, each
-f_i independent given u (FITC; as :class:`~gpflow_aaci.sampling.SparseGibbsKernel`).
+For full GPs, f = μ₀ + chol v. With inducing variables u = chol v, f = μ₀ + Aᵀ v + √unexplained ε:
+the f_i are independent given u (FITC; as in :class:`~gpflow_aaci.sampling.SparseGibbsKernel`).
 
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,13 +16,12 @@ import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
 from ..algebra.projection import Projection
+from ..sampling.chains import LatentKernel, as_parts
 from ..sampling.conditionals import f_mean, normal, of_each_latent
 from ..sampling.latents import (
     AnyModel,
     FullGP,
-    Rows,
     check_sampled_model,
-    checked_rows,
     pointwise_log_prob,
     prior_covariance,
     project_at,
@@ -32,81 +31,56 @@ from ..sampling.latents import (
 State = Any  # v [C..., M, L], or [v, ε] with ε [C..., N, L] where there are inducing variables
 
 
-class Whitened(NamedTuple):
-    """The map from v to f, at the hyperparameters that the model has when it is made."""
-
-    rows: Rows  # X [N, D], Y [N, P]
-    prior: Projection  # A [L, M, N]
-    is_sparse: bool
-
-    @property
-    def shapes(self) -> list[list[int]]:
-        """The shapes of the parts of a state without chains: v [M, L] and, if sparse, ε [N, L]."""
-        L, M, N = self.prior.A.shape
-        return [[M, L], [N, L]] if self.is_sparse else [[M, L]]
-
-    def f(self, v: tf.Tensor, *noise: tf.Tensor) -> tf.Tensor:
-        """[C..., N, L]."""
-        f = f_mean(self.prior, v)
-        return f + tf.sqrt(tf.transpose(self.prior.unexplained)) * noise[0] if noise else f
-
-    def u(self, v: tf.Tensor) -> tf.Tensor:
-        """The inducing variables, [C..., M, L]."""
-        return to_u(self.prior.chol, v)
-
-
-def whitened(model: AnyModel, data: RegressionData | None = None) -> Whitened:
-    """
-    :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
-        keep their own.
-    :raises ValueError: for another model, bad data, and kernels that mix the latent GPs.
-    """
-    check_sampled_model(model)
-    X, Y = checked_rows(model, data)
-    is_sparse = not isinstance(model, FullGP)
-    if is_sparse:
-        prior = project_at(model, X)
-    else:
-        chol = tf.linalg.cholesky(prior_covariance(model))
-        A = tf.linalg.matrix_transpose(chol)
-        prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
-    return Whitened((X, Y), of_each_latent(prior, model.num_latent_gps), is_sparse)
-
-
-class WhitenedKernel(tfp.mcmc.TransitionKernel):
-    """A state of standard normal numbers, and a kernel of TFP's that moves it."""
+class WhitenedKernel(LatentKernel):
+    """A kernel of TFP's moves a state whose numbers are standard normal a priori."""
 
     def __init__(self, model: AnyModel, data: RegressionData | None, **parameters: Any) -> None:
-        self._parameters = {"model": model, "data": data, **parameters}
-        self._whitened = whitened(model, data)
-        self._likelihood = model.likelihood
+        """
+        :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
+            keep their own.
+        :raises ValueError: for another model, bad data, and covariances that mix the latent GPs.
+        """
+        check_sampled_model(model)
+        super().__init__(model=model, data=data, **parameters)
+        X, _ = self.rows
+        self._is_sparse = not isinstance(model, FullGP)
+        if self._is_sparse:
+            prior = project_at(model, X)
+        else:
+            chol = tf.linalg.cholesky(prior_covariance(model))
+            A = tf.linalg.matrix_transpose(chol)
+            prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
+        self._prior = of_each_latent(prior, model.num_latent_gps)  # A [L, M, N]
 
     def initial_state(self, num_chains: int, seed: Any = None) -> State:
-        """Draws from the prior."""
         seeds = tfp.random.split_seed(seed, n=2, salt="whitened_initial")
-        shapes = self._whitened.shapes
+        L, M, N = self._prior.A.shape
+        shapes = [[M, L], [N, L]] if self._is_sparse else [[M, L]]
         parts = [normal([num_chains, *s], own) for s, own in zip(shapes, seeds, strict=False)]
         return parts if len(parts) > 1 else parts[0]
 
     def f(self, state: State) -> tf.Tensor:
         """f at the data, [C..., N, L]."""
-        return self._whitened.f(*as_parts(state))
+        return self._f(*as_parts(state))
 
     def u(self, state: State) -> tf.Tensor:
         """The inducing variables, [C..., M, L]."""
-        return self._whitened.u(as_parts(state)[0])
+        return to_u(self._prior.chol, as_parts(state)[0])
 
     def latents(self, state: State) -> dict[str, tf.Tensor]:
-        """``f`` and, where there are inducing variables, ``u``."""
         f = {"f": self.f(state)}
-        return {**f, "u": self.u(state)} if self._whitened.is_sparse else f
+        return {**f, "u": self.u(state)} if self._is_sparse else f
+
+    def _f(self, v: tf.Tensor, *noise: tf.Tensor) -> tf.Tensor:
+        f = f_mean(self._prior, v)
+        return f + tf.sqrt(tf.transpose(self._prior.unexplained)) * noise[0] if noise else f
 
     def log_likelihood(self, *parts: tf.Tensor) -> tf.Tensor:
         """log p(y|f), [C...]."""
-        X, Y = self._whitened.rows
-        log_p = pointwise_log_prob(self._likelihood, X, self._whitened.f(*parts), Y)
+        X, Y = self.rows
+        log_p = pointwise_log_prob(self.likelihood, X, self._f(*parts), Y)
         total = tf.reduce_sum(log_p, [-2, -1])
-        # A slice accepts whatever is not below its level, and NaN is below none.
+        # A slice accepts every value that is not below its level, and NaN never is.
         return tf.where(tf.math.is_nan(total), tf.constant(-np.inf, total.dtype), total)
 
     @abc.abstractmethod
@@ -121,16 +95,3 @@ class WhitenedKernel(tfp.mcmc.TransitionKernel):
     ) -> tuple[State, Any]:
         kernel = self._inner(current_state)
         return kernel.one_step(current_state, previous_kernel_results, seed=seed)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return self._parameters
-
-    @property
-    def is_calibrated(self) -> bool:
-        return True
-
-
-def as_parts(state: State) -> list[tf.Tensor]:
-    """[v] or [v, ε]."""
-    return list(state) if isinstance(state, list | tuple) else [state]

@@ -6,25 +6,17 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..validation import require
-from .parameters import (
-    PositiveDistribution,
-    as_dependencies,
-    check_parameter,
-    parameters_of_one_dtype,
-)
-from .rejection import rejection_sample
-
-tfd = tfp.distributions
+from .parameters import PositiveDistribution, flat
+from .rejection import rejection_sample, uniforms
 
 
 class GeneralizedInverseGaussian(PositiveDistribution):
     r"""
     GIG(p, a, b): density ∝ x^{p−1} e^{−(a x + b/x)/2}, x > 0.
 
-    At a = 0 (p < 0) it is InverseGamma(−p, b/2), at b = 0 (p > 0) Gamma(p, rate a/2); SciPy's
-    ``geninvgauss(p, √(ab), scale=√(b/a))``. Draws are exact, by Devroye's (2014) rejection,
-    whose acceptance rate is bounded from below over all parameters.
+    It is SciPy's ``geninvgauss(p, √(ab), scale=√(b/a))``. At a = 0 (where p < 0) it is
+    InverseGamma(−p, b/2), at b = 0 (where p > 0) it is Gamma(p, rate a/2). Draws are exact, by
+    Devroye's (2014) rejection sampler: its acceptance rate has a lower bound over all parameters.
     """
 
     def __init__(
@@ -40,71 +32,33 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         :param p: finite; p, a and b broadcast to [batch...].
         :param a: finite and non-negative; positive where p ≥ 0.
         :param b: finite and non-negative; positive where p ≤ 0.
-        :raises ValueError: for values outside of that.
+        :raises ValueError: for other values.
         """
-        parameters = dict(locals())
-        with tf.name_scope(name):
-            converted = parameters_of_one_dtype(p=p, a=a, b=b)
-            self._p, self._a, self._b = (converted[key] for key in ("p", "a", "b"))
-            super().__init__(
-                dtype=self._p.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        super().__init__(locals(), p=p, a=a, b=b)
 
-    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
-        if not is_init:
-            return []
-        shape = tf.shape(self._p + self._a + self._b)
-        p, a, b = (tf.broadcast_to(value, shape) for value in (self._p, self._a, self._b))
-        finite = tf.math.is_finite
-        conditions = {
-            "p": (p, finite(p), "finite"),
-            "a": (
-                a,
-                finite(a) & ((a > 0.0) | ((a == 0.0) & (p < 0.0))),
-                "finite and positive (or 0 where p < 0)",
-            ),
-            "b": (
-                b,
-                finite(b) & ((b > 0.0) | ((b == 0.0) & (p > 0.0))),
-                "finite and positive (or 0 where p > 0)",
-            ),
+    def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
+        p, a, b, finite = self.p, self.a, self.b, tf.math.is_finite
+        a_is_good = finite(a) & ((a > 0.0) | ((a == 0.0) & (p < 0.0)))
+        b_is_good = finite(b) & ((b > 0.0) | ((b == 0.0) & (p > 0.0)))
+        return {
+            "p": (finite(p), "finite"),
+            "a": (a_is_good, "finite and positive (or 0 where p < 0)"),
+            "b": (b_is_good, "finite and positive (or 0 where p > 0)"),
         }
-        checks = [check_parameter(self.name, key, *check) for key, check in conditions.items()]
-        return as_dependencies(require(checks))
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {name: tfp.util.ParameterProperties() for name in ("p", "a", "b")}
 
-    @property
-    def p(self) -> tf.Tensor:
-        """The power."""
-        return self._p
-
-    @property
-    def a(self) -> tf.Tensor:
-        """Of x in the exponent."""
-        return self._a
-
-    @property
-    def b(self) -> tf.Tensor:
-        """Of 1/x in the exponent."""
-        return self._b
-
     def _float64(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """p, a and b: the variance is a small difference of moments."""
-        p, a, b = (tf.cast(value, tf.float64) for value in (self._p, self._a, self._b))
+        """p, a and b in float64, since the variance is a small difference of moments."""
+        p, a, b = (tf.cast(value, tf.float64) for value in (self.p, self.a, self.b))
         return p, a, b
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         p, a, b = self._float64()
         x = tf.cast(x, tf.float64)
-        # a x + b/x = (√(ax) − √(b/x))² + 2√(ab), the last of which has cancelled.
+        # a x + b/x = (√(ax) − √(b/x))² + 2√(ab); the last term cancels with the partition's.
         square = tf.square(tf.sqrt(a * x) - tf.sqrt(b / x))
         log_prob = (p - 1.0) * tf.math.log(x) - 0.5 * square - _log_partition(p, a, b)
         minus_infinity = tf.constant(-np.inf, x.dtype)
@@ -126,7 +80,6 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         return tf.cast(tf.where(tf.math.is_finite(second), variance, second), self.dtype)
 
     def _tails(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """P(X ≤ x) and P(X > x)."""
         x = tf.cast(x, tf.float64)
         lam, omega, scale, flipped = _standard(*self._float64())
         inside = (x > 0.0) & tf.math.is_finite(x)
@@ -137,20 +90,11 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         tails = tf.where(inside, below, step), tf.where(inside, above, 1.0 - step)
         return tf.cast(tails[0], self.dtype), tf.cast(tails[1], self.dtype)
 
-    def _cdf(self, x: tf.Tensor) -> tf.Tensor:
-        return self._tails(x)[0]
-
-    def _survival_function(self, x: tf.Tensor) -> tf.Tensor:
-        return self._tails(x)[1]
-
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="GeneralizedInverseGaussian")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
         lam, omega, scale, flipped = _standard(*self._float64())
-        rows = [
-            tf.reshape(tf.broadcast_to(value, shape), [-1])
-            for value in _envelope(lam, _alpha(lam, omega))
-        ]
+        rows = flat(_envelope(lam, _alpha(lam, omega)), shape)
         log_x = tf.reshape(rejection_sample(_propose, rows, seed), shape)
         return tf.cast(scale * tf.exp(tf.where(flipped, -log_x, log_x)), self.dtype)
 
@@ -159,7 +103,7 @@ def _log_partition(p: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """
     log ∫ x^{p−1} e^{−(√(ax) − √(b/x))²/2} dx = log 2 K_p(ω) e^ω + (p/2) log(b/a), ω = √(ab).
 
-    Its limits where a = 0 or b = 0; infinite where the integral is.
+    Where a = 0 or b = 0 it is the limit, which is infinite where the integral is.
     """
     omega = tf.sqrt(a * b)
     inner = omega > 0.0
@@ -167,7 +111,7 @@ def _log_partition(p: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     safe_a, safe_b = tf.where(inner, a, one), tf.where(inner, b, one)
     bessel = tfp.math.log_bessel_kve(p * one, tf.where(inner, omega, one))
     log_partition = np.log(2.0) + bessel + 0.5 * p * tf.math.log(safe_b / safe_a)
-    # Only the one that is not 0 counts; of p, only the sign that goes with it.
+    # In the limit, only the one of a and b that is not 0 counts; it decides the sign of p.
     rate = tf.where(b > 0.0, b, a) / 2.0
     power = tf.where(b > 0.0, -p, p)
     integrable = power > 0.0
@@ -223,23 +167,12 @@ def _envelope(lam: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return lam, alpha, t, s, eta, zeta, theta, xi
 
 
-def _propose(
-    seed: tf.Tensor,
-    lam: tf.Tensor,
-    alpha: tf.Tensor,
-    t: tf.Tensor,
-    s: tf.Tensor,
-    eta: tf.Tensor,
-    zeta: tf.Tensor,
-    theta: tf.Tensor,
-    xi: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Uniform between −s' and t', tangents of ψ at −s and t beyond, [m]."""
+def _propose(seed: tf.Tensor, *envelope: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Uniform between −s' and t'; beyond them by the tangents of ψ at −s and t, [m]."""
+    lam, alpha, t, s, eta, zeta, theta, xi = envelope
     t_inner, s_inner = t - eta / zeta, s - theta / xi
     middle = t_inner + s_inner
-    tiny = np.finfo(np.float64).tiny
-    shape = tf.concat([[3], tf.shape(lam)], axis=0)
-    choice, v, w = tf.unstack(tf.random.stateless_uniform(shape, seed, tiny, 1.0, lam.dtype))
+    choice, v, w = tf.unstack(uniforms(3, lam, seed))
     choice *= 1.0 / xi + middle + 1.0 / zeta
     inside, right = choice < middle, choice < middle + 1.0 / zeta
     log_v = tf.math.log(v)
@@ -250,7 +183,7 @@ def _propose(
     return u, tf.math.log(w) + log_envelope <= _psi(u, lam, alpha)
 
 
-_NEGLIGIBLE = 60.0  # e^−60 of the mode, the tails with it
+_NEGLIGIBLE = 60.0  # where the density is e^−60 of its maximum, the tails are left out
 _EDGES = np.concatenate(
     [[0.0], 2.0 ** np.arange(-7, 0), 1.0 - 2.0 ** np.arange(-2.0, -8.0, -1), [1.0]]
 )
@@ -261,8 +194,9 @@ def _standard_tails(lam: tf.Tensor, omega: tf.Tensor, u: tf.Tensor) -> tuple[tf.
     """
     ∫ e^ψ below and above u, normalised: [...] each.
 
-    Gauss-Legendre as far as e^ψ counts, cut at u. The panels halve towards the mode and towards
-    the far end: where λ and α are small, e^ψ is flat between and falls like e^{−e^u} there.
+    By Gauss-Legendre rules on panels that are cut at u. The panels halve towards the mode and
+    towards the far end: where λ and α are small, e^ψ is flat between the two, and at the far end it
+    falls like e^{−e^u}.
     """
     shape = tf.broadcast_dynamic_shape(tf.shape(u), tf.shape(lam))
     lam, omega, u = (tf.broadcast_to(value, shape) for value in (lam, omega, u))

@@ -1,4 +1,4 @@
-"""TFP's inverse Gaussian, also where its mean is infinite or its shape large against it."""
+"""TFP's inverse Gaussian, also for an infinite mean or a shape much larger than the mean."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special import log_ndtr
-from ..validation import require
+from ..special import log_ndtr, ndtr
 from .parameters import CheckedSampling, as_dependencies, check_parameter
 
 tfd = tfp.distributions
@@ -15,10 +14,10 @@ tfd = tfp.distributions
 
 class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
     """
-    ``tfd.InverseGaussian(loc, concentration)``, loc the mean, concentration the shape.
+    ``tfd.InverseGaussian(loc, concentration)``: loc is the mean, concentration the shape.
 
-    At loc = ∞ it is the Lévy distribution, of 1/N² times the concentration. The cdf does not
-    overflow where concentration/loc is large.
+    At loc = ∞ it is the Lévy distribution, the law of concentration/N² for a standard normal N.
+    The cdf does not overflow where concentration/loc is large.
 
     :raises ValueError: unless loc is positive, and concentration positive and finite.
     """
@@ -29,12 +28,10 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         loc, concentration = (tf.convert_to_tensor(v) for v in (self.loc, self.concentration))
         proper = tf.math.is_finite(concentration) & (concentration > 0.0)
         checks = [
-            check_parameter(self.name, "loc", loc, loc > 0.0, "positive"),
-            check_parameter(
-                self.name, "concentration", concentration, proper, "finite and positive"
-            ),
+            ("loc", loc, loc > 0.0, "positive"),
+            ("concentration", concentration, proper, "finite and positive"),
         ]
-        return as_dependencies(require(checks))
+        return as_dependencies([check_parameter(self.name, *check) for check in checks])
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         exponent = self.concentration * tf.square(x / self.loc - 1.0) / (2.0 * x)
@@ -51,7 +48,7 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         x = tf.where(positive, x, tf.ones_like(x))
         root, ratio = tf.sqrt(self.concentration / x), x / self.loc
         log_second = 2.0 * self.concentration / self.loc + log_ndtr(-root * (ratio + 1.0))
-        tail = _ndtr(sign * root * (ratio - 1.0)) + sign * tf.exp(log_second)
+        tail = ndtr(sign * root * (ratio - 1.0)) + sign * tf.exp(log_second)
         outside = tf.constant(0.0 if sign > 0.0 else 1.0, tail.dtype)
         return tf.where(positive, tf.clip_by_value(tail, 0.0, 1.0), outside)
 
@@ -68,7 +65,3 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
         draws = tfd.InverseGaussian(loc, self.concentration).sample(n, seed=seed)
         normal = tf.random.stateless_normal(tf.shape(draws), levy_seed, dtype=self.dtype)
         return tf.where(finite, draws, self.concentration / tf.square(normal))
-
-
-def _ndtr(z: tf.Tensor) -> tf.Tensor:
-    return 0.5 * tf.math.erfc(-z / np.sqrt(2.0))

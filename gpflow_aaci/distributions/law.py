@@ -1,4 +1,4 @@
-"""A tilted law as numbers: what inversion needs to know of ω ~ π_φ(·|c), row by row."""
+"""What inversion needs to know about laws ω ~ π_φ(·|c): their numbers, row by row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor)
     """
     The first ``order`` cumulants of ω, (−1)^k d^k log φ/dr^k (AACI App. A.2), by nested tapes.
 
-    Where r = 0 and a derivative does not exist, the cumulant is infinite.
+    A cumulant is infinite where r = 0 and the derivative does not exist.
     """
     derivatives: list[tf.Tensor] = []
 
@@ -35,13 +35,6 @@ def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor)
     ]
 
 
-def kl_of_tilts(log_phi: LogPhi, r1: tf.Tensor, r2: tf.Tensor, *parameters: tf.Tensor) -> tf.Tensor:
-    """KL between the tilts r₁ and r₂ of one φ: (r₂ − r₁) ω̄(r₁) + log φ(r₂) − log φ(r₁)."""
-    (mean,) = cumulants(log_phi, r1, 1, *parameters)
-    kl = (r2 - r1) * mean + log_phi(r2, *parameters) - log_phi(r1, *parameters)
-    return tf.where(tf.equal(r1, r2), tf.zeros_like(kl), tf.nn.relu(kl))
-
-
 @dataclass(frozen=True)
 class TiltedLaw:
     """
@@ -60,28 +53,20 @@ class TiltedLaw:
     @classmethod
     def at(cls, log_phi: LogPhi, r: tf.Tensor, *parameters: tf.Tensor) -> "TiltedLaw":
         mean, variance = cumulants(log_phi, r, 2, *parameters)
-        # Of a point mass, rounding may leave less than nothing.
+        # Rounding may make the variance of a point mass negative.
         stddev = tf.sqrt(tf.nn.relu(variance))
         return cls(log_phi, r, parameters, log_phi(r, *parameters), mean, stddev)
 
     def rows(self, index: tf.Tensor) -> "TiltedLaw":
         """The rows at ``index`` [m]."""
-
-        def take(value: tf.Tensor) -> tf.Tensor:
-            return tf.gather(value, index)
-
+        of_rows = (self.r, self.parameters, self.log_phi_r, self.mean, self.stddev)
         return TiltedLaw(
-            self.log_phi,
-            take(self.r),
-            tuple(map(take, self.parameters)),
-            take(self.log_phi_r),
-            take(self.mean),
-            take(self.stddev),
+            self.log_phi, *tf.nest.map_structure(lambda value: tf.gather(value, index), of_rows)
         )
 
     @property
     def is_point(self) -> tf.Tensor:
-        """Where the law is one value up to rounding (the Gaussian likelihood's)."""
+        """Where the law is a single value up to rounding, as for the Gaussian likelihood."""
         return tf.math.is_finite(self.mean) & (self.stddev <= 1e-8 * self.mean)
 
     def log_transform(self, s: tf.Tensor) -> tf.Tensor:
@@ -107,7 +92,7 @@ class TiltedLaw:
 
 
 _BLOCK = 1 << 15
-"""Rows at a time: an inversion keeps some 3 kB of each in memory."""
+"""How many rows are inverted at a time: each needs some 3 kB of memory."""
 
 
 def in_blocks(
@@ -116,7 +101,7 @@ def in_blocks(
     x: tf.Tensor,
     num_results: int,
 ) -> Sequence[tf.Tensor]:
-    """``function(law, x)``, ``num_results`` tensors of the shape and dtype of x [n], in blocks."""
+    """``function(law, x)`` in blocks of rows: ``num_results`` tensors like x [n]."""
     n = tf.size(x)
 
     def advance(start: tf.Tensor, results: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

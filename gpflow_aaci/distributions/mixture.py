@@ -1,26 +1,26 @@
 """Sums and mixtures of laws of ω."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from .law import cumulants
-from .parameters import PositiveDistribution, positive_property
+from .inverted import InvertedDistribution
+from .law import LogPhi
+from .parameters import positive_property
 from .tilted import TiltedDistribution
 
 tfd = tfp.distributions
-LogPhi = Callable[[tf.Tensor], tf.Tensor]
 
 
-class TiltedMixture(PositiveDistribution):
+class TiltedMixture(InvertedDistribution):
     """
-    The tilt by c of ω ~ Σ w_k · law of a_k ω_k, where φ(r) = Σ w_k φ_k(a_k r).
+    The tilt by c of a mixture: with probability w_k, ω is a_k ω_k. So φ(r) = Σ w_k φ_k(a_k r).
 
-    Its components are the tilts of ω_k by √a_k c, of probabilities w_k φ_k(a_k c²)/φ(c²). Where a
-    component is a point, ``log_prob`` is of its probability and that of the others is not seen.
+    Its components are the tilts of ω_k by √a_k c, with probabilities w_k φ_k(a_k c²)/φ(c²). At a
+    component that is a point, ``log_prob`` is its log-probability, without the other densities.
     """
 
     def __init__(
@@ -41,76 +41,36 @@ class TiltedMixture(PositiveDistribution):
         :param components: the law of each ω_k, of batch shape [batch...], at √a_k c.
         :param scales: a_k, [] each.
         """
-        parameters = dict(locals())
-        with tf.name_scope(name):
-            self._log_phi = log_phi
-            self._c = c
-            self._log_probabilities = list(log_probabilities)
-            self._components = list(components)
-            self._scales = list(scales)
-            super().__init__(
-                dtype=c.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        self.log_phi = log_phi
+        self._parts = list(zip(log_probabilities, components, scales, strict=True))
+        super().__init__(locals(), c=c)
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {"c": positive_property()}
 
-    def _batch_shape(self) -> tf.TensorShape:
-        return self._c.shape
-
-    def _batch_shape_tensor(self) -> tf.Tensor:
-        return tf.shape(self._c)
-
-    def _cumulants(self) -> list[tf.Tensor]:
-        return cumulants(self._log_phi, tf.square(tf.cast(self._c, tf.float64)), 2)
-
-    def _mean(self) -> tf.Tensor:
-        return tf.cast(self._cumulants()[0], self.dtype)
-
-    def _variance(self) -> tf.Tensor:
-        return tf.cast(self._cumulants()[1], self.dtype)
-
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         points, densities = [], []
-        for log_p, law, scale in zip(
-            self._log_probabilities, self._components, self._scales, strict=True
-        ):
+        for log_p, law, scale in self._parts:
             if isinstance(law, tfd.Deterministic):
                 points.append(log_p + law.log_prob(x / scale))
             else:
                 densities.append(log_p + law.log_prob(x / scale) - tf.math.log(scale))
-        minus_infinity = tf.fill(tf.shape(x + self._c), tf.constant(-np.inf, self.dtype))
+        minus_infinity = tf.fill(tf.shape(x + self.c), tf.constant(-np.inf, self.dtype))
         density = tf.reduce_logsumexp(tf.stack([minus_infinity, *densities]), axis=0)
         point = tf.reduce_logsumexp(tf.stack([minus_infinity, *points]), axis=0)
         return tf.where(tf.math.is_finite(point), point, density)
 
-    def _cdf(self, x: tf.Tensor) -> tf.Tensor:
-        parts = [
-            tf.exp(log_p) * law.cdf(x / scale)
-            for log_p, law, scale in zip(
-                self._log_probabilities, self._components, self._scales, strict=True
-            )
-        ]
-        return tf.add_n(parts)
-
-    def _survival_function(self, x: tf.Tensor) -> tf.Tensor:
-        return 1.0 - self._cdf(x)
+    def _tails(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        below = tf.add_n([tf.exp(log_p) * law.cdf(x / a) for log_p, law, a in self._parts])
+        return below, 1.0 - below
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
-        seed, *seeds = tf.unstack(
-            tfp.random.split_seed(seed, n=1 + len(self._components), salt="TiltedMixture")
-        )
-        shape = tf.concat([[n], tf.shape(self._c)], axis=0)
+        seed, *seeds = tfp.random.split_seed(seed, n=1 + len(self._parts), salt="TiltedMixture")
+        shape = tf.concat([[n], tf.shape(self.c)], axis=0)
         u = tf.random.stateless_uniform(shape, seed, dtype=self.dtype)
         draws, below = tf.zeros_like(u), tf.zeros_like(u)
-        parts = zip(self._log_probabilities, self._components, self._scales, seeds, strict=True)
-        for k, (log_p, law, scale, each) in enumerate(parts):
+        for k, ((log_p, law, scale), each) in enumerate(zip(self._parts, seeds, strict=True)):
             above = below + tf.exp(log_p)
             chosen = u >= below if k == len(seeds) - 1 else (u >= below) & (u < above)
             draws = tf.where(chosen, scale * law.sample(n, seed=each), draws)
@@ -122,8 +82,8 @@ class TiltedSum(TiltedDistribution):
     """
     The tilt by c of shift + Σ a_k ω_k, independent, φ(r) = e^{−shift r} Π φ_k(a_k r).
 
-    Draws are sums of draws; all else is that of the sum without the shift, from log φ alone. (With
-    it, the law would begin at an edge, which an inverse Laplace transform would blur.)
+    Draws are sums of draws. All else is computed from log φ for the sum without the shift. (With
+    the shift, the law would begin at an edge, which an inverse Laplace transform would blur.)
     """
 
     def __init__(
@@ -146,7 +106,7 @@ class TiltedSum(TiltedDistribution):
         """
         parameters = dict(locals())
         self._components, self._scales = list(components), list(scales)
-        self._shift = shift
+        self.shift = shift  # its smallest value
         super().__init__(log_phi, c, validate_args, allow_nan_stats, name)
         self._parameters = parameters
 
@@ -154,29 +114,24 @@ class TiltedSum(TiltedDistribution):
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return super()._parameter_properties(dtype, num_classes)
 
-    @property
-    def shift(self) -> tf.Tensor:
-        """Its smallest value."""
-        return self._shift
-
     def cumulant(self, order: int) -> tf.Tensor:
-        """As of ``TiltedDistribution``: the shift counts in the first alone."""
+        """As for ``TiltedDistribution``; the shift counts only in the first."""
         cumulant = super().cumulant(order)
-        return cumulant + self._shift if order == 1 else cumulant
+        return cumulant + self.shift if order == 1 else cumulant
 
     def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return super()._tails(value - self._shift)
+        return super()._tails(value - self.shift)
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
-        return super()._log_prob(value - self._shift)
+        return super()._log_prob(value - self.shift)
 
     def _quantile(self, p: tf.Tensor) -> tf.Tensor:
-        return self._shift + super()._quantile(p)
+        return self.shift + super()._quantile(p)
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seeds = tfp.random.split_seed(seed, n=len(self._components), salt="TiltedSum")
-        total = self._shift
-        for law, a, each in zip(self._components, self._scales, tf.unstack(seeds), strict=True):
+        total = self.shift
+        for law, a, each in zip(self._components, self._scales, seeds, strict=True):
             draws = law.sample(n, seed=each)
             total += a * (draws - law.shift if isinstance(law, TiltedSum) else draws)
         return total

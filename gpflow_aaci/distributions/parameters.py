@@ -1,5 +1,6 @@
-"""What the distributions of a positive ω share: their parameters, and how they are checked."""
+"""What the distributions of a positive ω share: parameters, their checks, and a base class."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.config import default_float
 
-from ..validation import Check, some
+from ..validation import Check, require, some
 
 
 def _to_float(value: Any, dtype: tf.DType | None) -> tf.Tensor:
@@ -35,28 +36,30 @@ def parameters_of_one_dtype(**values: Any) -> dict[str, tf.Tensor]:
 def check_parameter(
     owner: str, name: str, value: tf.Tensor, condition: tf.Tensor, accepted: str
 ) -> Check:
-    """``condition`` must hold of every element."""
-    return Check(
-        tf.reduce_all(condition),
-        f"{owner}: {name} must be {accepted}.",
-        lambda: some(value, tf.broadcast_to(~condition, tf.shape(value))),
-    )
+    """``condition`` must hold for every element of ``value``; the two are broadcast."""
+
+    def found() -> tf.Tensor:
+        shape = tf.broadcast_dynamic_shape(tf.shape(value), tf.shape(condition))
+        return some(tf.broadcast_to(value, shape), tf.broadcast_to(~condition, shape))
+
+    return Check(tf.reduce_all(condition), f"{owner}: {name} must be {accepted}.", found)
 
 
-def as_dependencies(checked: tf.Tensor) -> list[tf.Tensor]:
-    """What ``require`` returned, for TFP: eagerly it has been checked already."""
+def as_dependencies(checks: Sequence[Check]) -> list[tf.Tensor]:
+    """The checks, for TFP: a tensor to wait for, unless they have been made eagerly."""
+    checked = require(checks)
     return [] if tf.executing_eagerly() else [checked]
 
 
 def positive_property() -> tfp.util.ParameterProperties:
-    """Of a parameter that is one positive number per batch member."""
+    """For TFP: a parameter that is one positive number for every member of the batch."""
     return tfp.util.ParameterProperties(
         default_constraining_bijector_fn=lambda: tfp.bijectors.Softplus()
     )
 
 
 class CheckedSampling:
-    """A mixin for distributions of TFP, which blames something else for a bad sample shape."""
+    """A mixin for distributions of TFP, whose own errors do not name a bad sample shape."""
 
     name: str
 
@@ -78,8 +81,59 @@ class CheckedSampling:
         )
 
 
+def flat(values: Sequence[tf.Tensor], shape: tf.Tensor) -> list[tf.Tensor]:
+    """Each of ``values`` broadcast to ``shape`` as a vector, float64."""
+    return [tf.reshape(tf.broadcast_to(tf.cast(v, tf.float64), shape), [-1]) for v in values]
+
+
 class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
-    """Scalar and positive."""
+    """A distribution of a positive number. Subclasses define ``_tails`` in place of the cdf."""
+
+    def __init__(self, arguments: dict[str, Any], **parameters: Any) -> None:
+        """
+        :param arguments: ``locals()`` of the subclass's constructor.
+        :param parameters: become attributes of these names, as tensors of one dtype, in which
+            draws are returned.
+        """
+        with tf.name_scope(arguments["name"]):
+            converted = parameters_of_one_dtype(**parameters)
+            for key, value in converted.items():
+                setattr(self, key, value)
+            super().__init__(
+                dtype=next(iter(converted.values())).dtype,
+                reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
+                validate_args=arguments["validate_args"],
+                allow_nan_stats=arguments["allow_nan_stats"],
+                parameters=dict(arguments),
+                name=arguments["name"],
+            )
+
+    def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
+        """For each parameter, where it is accepted and, in words, which values are."""
+        return {}
+
+    def _checks(self) -> list[Check]:
+        return [
+            check_parameter(self.name, key, getattr(self, key), *accepted)
+            for key, accepted in self._accepted().items()
+        ]
+
+    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
+        checks = self._checks() if is_init else []
+        return as_dependencies(checks) if checks else []
+
+    def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """P(ω ≤ value) and P(ω > value)."""
+        raise NotImplementedError
+
+    def _cdf(self, value: tf.Tensor) -> tf.Tensor:
+        return self._tails(value)[0]
+
+    def _survival_function(self, value: tf.Tensor) -> tf.Tensor:
+        return self._tails(value)[1]
+
+    def _log_survival_function(self, value: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(self._survival_function(value))
 
     def _event_shape_tensor(self) -> tf.Tensor:
         return tf.constant([], tf.int32)

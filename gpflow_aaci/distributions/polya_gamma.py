@@ -9,19 +9,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from ..validation import require
 from .inverted import InvertedDistribution
-from .law import TiltedLaw, kl_of_tilts
-from .parameters import (
-    as_dependencies,
-    check_parameter,
-    parameters_of_one_dtype,
-    positive_property,
-)
+from .parameters import flat, positive_property
 from .polya_gamma_density import log_phi
 from .polya_gamma_draws import sample_pg, sum_of_draws
-
-tfd = tfp.distributions
 
 _MOST_SUMMANDS = 4
 """Up to this integer b, a sum of b draws of PG(1, c) is faster than one draw of PG(b, c)."""
@@ -31,11 +22,14 @@ class PolyaGamma(InvertedDistribution):
     r"""
     scale · PG(b, c): PG(b, c) ∝ e^{−c²x/2} PG(b, 0), E e^{−sx} = cosh^{−b} √(s/2) under PG(b, 0).
 
-    Mean b tanh(c/2)/(2c), b/4 at c = 0; the point 0 for b = 0. Draws are by rejection, at a cost
-    that hardly depends on b: for b = 1, 2, 3, 4 exact, by Devroye's (2009) method; else of a
-    density good to 1e-8, relatively (see ``sample_pg``). Cdf, quantile and density are by
-    inversion (see ``InvertedDistribution``).
+    The mean is b tanh(c/2)/(2c), or b/4 at c = 0. For b = 0 the law is the point 0. Draws are by
+    rejection, at a cost that hardly depends on b. For b = 1, 2, 3, 4 they are exact, by Devroye's
+    (2009) method; for other b they follow a density with a relative error below 1e-8 (see
+    ``sample_pg``). Cdf, quantile and density are by inversion (see ``InvertedDistribution``).
     """
+
+    log_phi = staticmethod(log_phi)
+    _names = "b", "scale"
 
     def __init__(
         self,
@@ -50,38 +44,17 @@ class PolyaGamma(InvertedDistribution):
         :param b: shape, finite and non-negative; b, c and scale broadcast to [batch...].
         :param c: tilt, finite, of either sign.
         :param scale: finite and positive. (½ is what the logistic likelihood asks for.)
-        :raises ValueError: for values outside of that.
+        :raises ValueError: for other values.
         """
-        parameters = dict(locals())
-        with tf.name_scope(name):
-            converted = parameters_of_one_dtype(b=b, c=c, scale=scale)
-            self._b, self._c, self._scale = (converted[key] for key in ("b", "c", "scale"))
-            super().__init__(
-                dtype=self._b.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        super().__init__(locals(), b=b, c=c, scale=scale)
 
-    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
-        if not is_init:
-            return []
-        b, c, scale = self._b, self._c, self._scale
-        checks = [
-            (b, "b", tf.math.is_finite(b) & (b >= 0.0), "finite and non-negative"),
-            (scale, "scale", tf.math.is_finite(scale) & (scale > 0.0), "finite and positive"),
-            (c, "c", tf.math.is_finite(c), "finite"),
-        ]
-        return as_dependencies(
-            require(
-                [
-                    check_parameter(self.name, key, value, condition, accepted)
-                    for value, key, condition, accepted in checks
-                ]
-            )
-        )
+    def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
+        b, c, scale, finite = self.b, self.c, self.scale, tf.math.is_finite
+        return {
+            "b": (finite(b) & (b >= 0.0), "finite and non-negative"),
+            "scale": (finite(scale) & (scale > 0.0), "finite and positive"),
+            "c": (finite(c), "finite"),
+        }
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
@@ -91,43 +64,22 @@ class PolyaGamma(InvertedDistribution):
             "scale": positive_property(),
         }
 
-    @property
-    def b(self) -> tf.Tensor:
-        """The shape."""
-        return self._b
-
-    @property
-    def c(self) -> tf.Tensor:
-        """The tilt."""
-        return self._c
-
-    @property
-    def scale(self) -> tf.Tensor:
-        """What multiplies a PG(b, c) variable."""
-        return self._scale
-
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        b, c, scale = (tf.cast(value, tf.float64) for value in (self._b, self._c, self._scale))
+        b, c, scale = (tf.cast(value, tf.float64) for value in (self.b, self.c, self.scale))
         return tf.square(c) / (2.0 * scale), b, scale
 
-    def _law_at(self, *parameters: tf.Tensor) -> TiltedLaw:
-        return TiltedLaw.at(log_phi, *parameters)
-
     def _log_prob(self, value: TensorType) -> tf.Tensor:
-        """With respect to the unit mass at 0 for b = 0, where its gradients are 0."""
-        point = tf.equal(self._b, 0.0)
-        b = tf.where(point, tf.ones_like(self._b), self._b)
-        log_prob = InvertedDistribution._log_prob(PolyaGamma(b, self._c, self._scale), value)
+        """For b = 0 it is with respect to a unit mass at 0, and its gradients are 0."""
+        point = tf.equal(self.b, 0.0)
+        b = tf.where(point, tf.ones_like(self.b), self.b)
+        log_prob = InvertedDistribution._log_prob(PolyaGamma(b, self.c, self.scale), value)
         at_point = tf.where(value == 0.0, tf.zeros_like(value), -np.inf)
         return tf.where(point, tf.where(tf.math.is_nan(value), value, at_point), log_prob)
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seeds = tfp.random.split_seed(seed, n=2, salt="PolyaGamma")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
-        b, c, scale = (
-            tf.reshape(tf.broadcast_to(tf.cast(value, tf.float64), shape), [-1])
-            for value in (self._b, self._c, self._scale)
-        )
+        b, c, scale = flat([self.b, self.c, self.scale], shape)
         summed = tf.equal(b, tf.round(b)) & (b <= _MOST_SUMMANDS)
         draws = tf.zeros_like(b)
         draws = _fill(draws, summed & (b > 0.0), partial(sum_of_draws, seed=seeds[0]), b, c)
@@ -138,7 +90,7 @@ class PolyaGamma(InvertedDistribution):
 def _fill(
     draws: tf.Tensor, where: tf.Tensor, sample: Callable[..., tf.Tensor], *parameters: tf.Tensor
 ) -> tf.Tensor:
-    """``draws`` [n], but those of ``sample(*parameters)`` ``where`` it is true."""
+    """``draws`` [n], replaced by ``sample(*parameters)`` in the rows ``where`` it is true."""
     rows = tf.where(where)
 
     def fill() -> tf.Tensor:
@@ -146,22 +98,3 @@ def _fill(
         return tf.tensor_scatter_nd_update(draws, rows, drawn)
 
     return tf.cond(tf.size(rows) > 0, fill, lambda: draws)
-
-
-@tfd.RegisterKL(PolyaGamma, PolyaGamma)
-def _kl_polya_gamma(a: PolyaGamma, b: PolyaGamma, name: str | None = None) -> tf.Tensor:
-    """
-    KL[PG(b, c₁) ‖ PG(b, c₂)].
-
-    :raises ValueError: unless b and scale are the same.
-    """
-    with tf.name_scope(name or "kl_polya_gamma"):
-        (r1, *of_a), (r2, *of_b) = a._law_parameters(), b._law_parameters()
-        checks = [
-            check_parameter("kl_divergence", key, other, tf.equal(one, other), "the same for both")
-            for key, one, other in zip(("b", "scale"), of_a, of_b, strict=True)
-        ]
-        with tf.control_dependencies([require(checks)]):
-            shape = tf.broadcast_dynamic_shape(a.batch_shape_tensor(), b.batch_shape_tensor())
-            r1, r2, *of_a = (tf.broadcast_to(value, shape) for value in (r1, r2, *of_a))
-            return tf.cast(kl_of_tilts(log_phi, r1, r2, *of_a), a.dtype)

@@ -1,7 +1,7 @@
 """
-The density of PG(b, c), which is A(x) (1 + e^{−c})^b times an inverse Gaussian one (``sample_pg``).
+The density of PG(b, c): A(x) (1 + e^{−c})^b times an inverse Gaussian density (``sample_pg``).
 
-log A comes by the saddlepoint method, within bounds, or to 1e-8 by inversion.
+The saddlepoint method gives bounds of log A, and inversion gives it to 1e-8.
 """
 
 from typing import NamedTuple
@@ -22,9 +22,9 @@ def log_phi(r: tf.Tensor, b: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
 
 class Saddle(NamedTuple):
     """
-    What the density of PG(b, c) at x = bT/4 is made of, whatever b and c are; each [n].
+    What the density of PG(b, c) at x = bT/4 is made of, for every b and c; each [n].
 
-    The tilt 2v with mean x has tanh(v)/v = T. v is imaginary for T > 1.
+    The tilt 2v at which x is the mean has tanh(v)/v = T. v is imaginary for T > 1.
     """
 
     y: tf.Tensor  # v²
@@ -47,7 +47,7 @@ def _moments(y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def saddle_at(T: tf.Tensor) -> Saddle:
-    """By two Newton steps for 1/T = v coth v in y = v², from 5e-4 of it to 1e-11."""
+    """By two Newton steps for 1/T = v coth v in y = v², from a relative error of 5e-4 to 1e-11."""
     inverse = 1.0 / T
     near = -(np.pi**2) / 4.0 + inverse * (2.0 + inverse * (0.4 + inverse / 15.0))
     far = tf.square(inverse * tf.tanh(inverse * tf.tanh(inverse)))
@@ -71,9 +71,10 @@ def bounds_of_log_A(b: tf.Tensor, saddle: Saddle) -> tuple[tf.Tensor, tf.Tensor]
     """
     Below and above log A(x) at x = bT/4.
 
-    By the saddlepoint method (Daniels 1954), log A = b a + a₁ + log R. R = 1 at T = 0, where the
-    law is inverse Gaussian, and falls to Stirling's error for Γ(b), above e^{−1/12b}, as T → ∞,
-    where it is gamma. b a ≤ log A ≤ 0 besides, which is close for small b. (Held against mpmath.)
+    By the saddlepoint method (Daniels 1954), log A = b a + a₁ + log R. At T = 0, where the law is
+    inverse Gaussian, R is 1. As T → ∞ the law becomes a gamma law, and R falls to the error of
+    Stirling's formula for Γ(b), which is above e^{−1/12b}. Besides, b a ≤ log A ≤ 0, which is tight
+    for small b. (Checked against mpmath.)
     """
     approximation = b * saddle.a + saddle.a1
     below = tf.maximum(approximation - 1.0 / (12.0 * b), b * saddle.a)

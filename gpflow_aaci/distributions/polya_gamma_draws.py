@@ -1,4 +1,4 @@
-"""Draws of PG(b, c) by rejection: for b = 1 by two series of its density, for any b by bounds."""
+"""Draws of PG(b, c) by rejection: two series of the density for b = 1, bounds of it for any b."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from .polya_gamma_density import bounds_of_log_A, log_A_by_inversion, saddle_at
-from .rejection import rejection_sample
+from .rejection import rejection_sample, uniforms
 
 
 def sum_of_draws(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -16,7 +16,7 @@ def sum_of_draws(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.math.unsorted_segment_sum(draws, rows, tf.size(b))
 
 
-_T = 0.64  # where the two series of J*(1, 0) hand over (Devroye 2009)
+_T = 0.64  # below it one series of J*(1, 0) is used, above it the other (Devroye 2009)
 _HALF_NORMAL_TAIL = 0.5 * math.erfc(math.sqrt(0.5 / _T))
 
 
@@ -26,9 +26,10 @@ def sample_pg1(c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
     PG(1, c) = J*(1, z)/4, z = |c|/2 (Polson et al. 2013, Sec. 4). Below t its density is
     √(2/π) x^{−3/2} e^{−1/2x − z²x/2} A(e^{−4/x}), above t (π/2) e^{−(π²/8 + z²/2) x} A(e^{−π²x}),
-    up to one factor, where A(y) = 1 − 3y + 5y³ − 7y⁶ + …. Without A it is an exponential above t;
-    below it an inverse Gaussian of mean 1/z cut off at t or, where that has more mass than 1/N²
-    cut off there, the latter accepted with probability e^{−z²x/2}. At least 0.71 are accepted.
+    up to one factor, where A(y) = 1 − 3y + 5y³ − 7y⁶ + …. The proposal leaves A out. Above t it is
+    an exponential law. Below t it is an inverse Gaussian law of mean 1/z that is cut off at t; or,
+    where this has more mass than the law of 1/N² cut off at t, the latter, accepted with
+    probability e^{−z²x/2}. At least 0.71 of the proposals are accepted.
     """
     z = tf.abs(c) / 2.0
     rate = np.pi**2 / 8.0 + tf.square(z) / 2.0
@@ -40,10 +41,7 @@ def sample_pg1(c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     def propose(
         seed: tf.Tensor, z: tf.Tensor, rate: tf.Tensor, above: tf.Tensor, whole: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        tiny = np.finfo(np.float64).tiny
-        u = tf.random.stateless_uniform(
-            tf.concat([[4], tf.shape(z)], axis=0), seed, tiny, 1.0, z.dtype
-        )
+        u = uniforms(4, z, seed)
         is_above = u[0] < above
         # A standard normal variable, in its tail beyond 1/√t where it is cut off there.
         normal = tf.math.ndtri(u[1] * tf.where(whole, tf.ones_like(z), _HALF_NORMAL_TAIL))
@@ -66,20 +64,17 @@ def sample_pg(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     PG(b, c) for any b > 0, row by row: [n] for b and c [n].
 
     By the first term of its alternating series (Polson et al. 2013, Eq. 5), the density is
-    (1 + e^{−c})^b A(x) times that of the inverse Gaussian law of mean b/2c and shape b²/4, with a
-    factor A ≤ 1 that does not depend on c. As a proposal, that law is tilted (``envelope``), and
-    its draws are accepted as A asks for: at least 0.65 of them. A is computed, by inversion, only
-    where bounds of it leave the decision open, which becomes rare as b grows (``bounds_of_log_A``).
+    (1 + e^{−c})^b A(x) times an inverse Gaussian density of mean b/2c and shape b²/4, with a factor
+    A ≤ 1 that does not depend on c. The proposal is that inverse Gaussian law, tilted
+    (``envelope``); at least 0.65 of its draws are accepted. A itself is computed, by inversion,
+    only where its bounds (``bounds_of_log_A``) do not decide, which becomes rare as b grows.
     """
     z, height, slope = envelope(b, tf.abs(c))
 
     def propose(
         seed: tf.Tensor, b: tf.Tensor, z: tf.Tensor, height: tf.Tensor, slope: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        tiny = np.finfo(np.float64).tiny
-        u = tf.random.stateless_uniform(
-            tf.concat([[3], tf.shape(z)], axis=0), seed, tiny, 1.0, z.dtype
-        )
+        u = uniforms(3, z, seed)
         T = tf.maximum(b * _inverse_gaussian(z, tf.square(tf.math.ndtri(u[0])), u[1]), 1e-90)
         saddle = saddle_at(T)
         below, above = bounds_of_log_A(b, saddle)
@@ -101,8 +96,8 @@ def envelope(b: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tenso
     """
     bc'/2, h and g such that log A ≤ h + gT: the tilt c' of the proposal, c'² = c² − 8g/b.
 
-    A tangent of b a + ½ log(1 + T), which is concave and above b a + a₁; or 0, if that accepts
-    more. The tangent touches near the mean (at 4/b times it), for small b in the right tail.
+    h + gT is a tangent of b a + ½ log(1 + T), which is concave and above b a + a₁; or it is 0, if
+    that accepts more. The tangent touches near the mean or, for small b, in the right tail.
     """
     half = tf.maximum(c, 1e-30) / 2.0  # tanh(x)/x at 0
     T = tf.tanh(half) / half + 4.0 / (b * (tf.square(c) + np.pi**2))
@@ -110,7 +105,7 @@ def envelope(b: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tenso
     slope = 0.5 / (1.0 + T) - 0.5 * b * saddle.sech2 / tf.square(T)
     height = b * saddle.a + 0.5 * tf.math.log1p(T) - slope * T
     tilt = tf.sqrt(tf.square(c) - 8.0 * slope / b)
-    # By the logarithm of the ratio of the two integrals.
+    # The sign of the log-ratio of the two integrals says which accepts more.
     tangent = height + 4.0 * slope / (c + tilt) < 0.0
     zero = tf.zeros_like(b)
     return (
@@ -121,6 +116,6 @@ def envelope(b: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tenso
 
 
 def _inverse_gaussian(z: tf.Tensor, chi2: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
-    """Of mean 1/z and shape 1, from χ²(1) and uniform (Michael, Schucany and Haas 1976)."""
+    """A draw of mean 1/z and shape 1, from draws of χ²(1) and U(0, 1) (Michael et al. 1976)."""
     root = 1.0 / (z + chi2 / 2.0 + tf.sqrt(chi2 * (z + chi2 / 4.0)))  # 1/χ² at z = 0
     return tf.where(u * (1.0 + z * root) <= 1.0, root, 1.0 / (tf.square(z) * root))

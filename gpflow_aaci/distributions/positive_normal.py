@@ -12,25 +12,18 @@ from ..special import (
     positive_normal_mean,
     positive_normal_variance,
 )
-from ..validation import require
-from .parameters import (
-    PositiveDistribution,
-    as_dependencies,
-    check_parameter,
-    parameters_of_one_dtype,
-)
-from .rejection import rejection_sample
-
-tfd = tfp.distributions
+from .parameters import PositiveDistribution, flat
+from .rejection import rejection_sample, uniforms
 
 
 class PositiveNormal(PositiveDistribution):
     r"""
     ω ~ N(loc, 1) given ω > 0, for every loc: e^{loc ω} times the half-normal density, normalised.
 
-    Far below 0 ``tfd.TruncatedNormal`` adds loc to what is nearly −loc: its mean is wrong in the
-    fifth digit at −1000 (and −1.5 in float32, where draws are 0), its variance NaN. Here moments,
-    density, tails and draws keep their digits; draws are exact, by rejection (Robert 1995).
+    For loc far below 0, ``tfd.TruncatedNormal`` adds loc to what is nearly −loc. At loc = −1000 its
+    mean is wrong in the fifth digit (in float32 it is −1.5, and draws are 0), and its variance is
+    NaN. Here moments, density, tails and draws keep their digits. Draws are exact, by rejection
+    (Robert 1995).
     """
 
     def __init__(
@@ -44,43 +37,24 @@ class PositiveNormal(PositiveDistribution):
         :param loc: [batch...], finite: the mean before the cut.
         :raises ValueError: where it is not.
         """
-        parameters = dict(locals())
-        with tf.name_scope(name):
-            self._loc = parameters_of_one_dtype(loc=loc)["loc"]
-            super().__init__(
-                dtype=self._loc.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        super().__init__(locals(), loc=loc)
 
-    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
-        if not is_init:
-            return []
-        finite = tf.math.is_finite(self._loc)
-        check = check_parameter(self.name, "loc", self._loc, finite, "finite")
-        return as_dependencies(require([check]))
+    def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
+        return {"loc": (tf.math.is_finite(self.loc), "finite")}
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {"loc": tfp.util.ParameterProperties()}
 
-    @property
-    def loc(self) -> tf.Tensor:
-        """The mean before the cut."""
-        return self._loc
-
     def _mean(self) -> tf.Tensor:
-        return tf.identity(positive_normal_mean(self._loc))
+        return tf.identity(positive_normal_mean(self.loc))
 
     def _variance(self) -> tf.Tensor:
-        return positive_normal_variance(self._loc)
+        return positive_normal_variance(self.loc)
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
-        """Where loc < 0, loc² has cancelled between −½(ω − loc)² and log Φ(loc)."""
-        loc = self._loc
+        """Where loc < 0, the loc² of −½(ω − loc)² and of log Φ(loc) are cancelled by hand."""
+        loc = self.loc
         left = loc * value - 0.5 * tf.square(value) - log_half_normal_transform(loc)
         right = -0.5 * tf.square(value - loc) - log_ndtr(loc)
         log_prob = tf.where(
@@ -89,35 +63,31 @@ class PositiveNormal(PositiveDistribution):
         return tf.where(value > 0.0, log_prob, tf.constant(-np.inf, log_prob.dtype))
 
     def _log_survival_function(self, value: tf.Tensor) -> tf.Tensor:
-        """log Φ(loc − ω)/Φ(loc); where loc < 0, loc² has cancelled."""
-        loc, value = self._loc, tf.nn.relu(value)
+        """log Φ(loc − ω)/Φ(loc); where loc < 0, the loc² of both are cancelled by hand."""
+        loc, value = self.loc, tf.nn.relu(value)
         transforms = log_half_normal_transform(loc - value) - log_half_normal_transform(loc)
         left = loc * value - 0.5 * tf.square(value) + transforms
         return tf.where(loc < 0.0, left, log_ndtr(loc - value) - log_ndtr(loc))
 
-    def _survival_function(self, value: tf.Tensor) -> tf.Tensor:
-        return tf.exp(self._log_survival_function(value))
-
-    def _cdf(self, value: tf.Tensor) -> tf.Tensor:
-        return -tf.math.expm1(self._log_survival_function(value))
+    def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        log_survival = self._log_survival_function(value)
+        return -tf.math.expm1(log_survival), tf.exp(log_survival)
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="PositiveNormal")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
-        loc = tf.reshape(tf.broadcast_to(tf.cast(self._loc, tf.float64), shape), [-1])
-        draws = rejection_sample(_propose, [loc], seed)
+        draws = rejection_sample(_propose, flat([self.loc], shape), seed)
         return tf.cast(tf.reshape(draws, shape), self.dtype)
 
 
 def _propose(seed: tf.Tensor, loc: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    For loc ≥ 0 a draw of N(loc, 1), accepted if positive: half of them at least.
+    For loc ≥ 0 a draw of N(loc, 1), accepted if it is positive, as at least half of them are.
 
     For loc < 0 an exponential variable x of rate λ = (−loc + √(loc² + 4))/2, accepted with
-    probability e^{−(x − 1/λ)²/2}: 0.76 at least (Robert 1995, Prop. 2.3).
+    probability e^{−(x − 1/λ)²/2}; at least 0.76 are (Robert 1995, Prop. 2.3).
     """
-    tiny = np.finfo(np.float64).tiny
-    u = tf.random.stateless_uniform(tf.concat([[2], tf.shape(loc)], 0), seed, tiny, 1.0, loc.dtype)
+    u = uniforms(2, loc, seed)
     normal = loc + tf.math.ndtri(u[0])
     a = tf.nn.relu(-loc)
     rate = (a + tf.sqrt(tf.square(a) + 4.0)) / 2.0

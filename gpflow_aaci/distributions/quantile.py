@@ -11,10 +11,10 @@ _LARGEST_ERROR = 1e-6
 """An inversion whose own estimate of its error is larger than this has failed."""
 
 _CLOSE = 2e-3
-"""From this far, in standard normal units, a third-order step lands within 1e-8."""
+"""From within this distance, in standard normal units, a third-order step lands within 1e-8."""
 
 _RESOLUTION = 2e-9
-"""Of the cdf: closer than this is there."""
+"""What the cdf can resolve: where it is closer than this to p, the quantile is found."""
 
 _MAX_STEPS = 100
 _INFINITY = float("inf")
@@ -48,8 +48,8 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
     """
     x with P(ω ≤ x) = p, row by row: [n], for p [n] in (0, 1).
 
-    Third-order (Halley) steps for probit P(ω ≤ e^y) = probit p in y = log x, with a bracket:
-    a step that leaves it is a bisection instead. Rows that are done leave the batch.
+    By third-order (Halley) steps for probit P(ω ≤ e^y) = probit p in y = log x. A step that leaves
+    the bracket is replaced by a bisection. Rows that are done leave the batch.
 
     :raises ValueError: with the offending c², where log φ could not be inverted.
     """
@@ -60,15 +60,8 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
     def unfinished(step: tf.Tensor, rows: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         return (tf.size(rows) > 0) & (step < _MAX_STEPS)
 
-    def advance(
-        step: tf.Tensor,
-        rows: tf.Tensor,
-        y: tf.Tensor,
-        lower: tf.Tensor,
-        upper: tf.Tensor,
-        result: tf.Tensor,
-        ok: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
+    def advance(step: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        rows, y, lower, upper, result, ok = state
         here = law.rows(rows)
         inverse = invert(here.log_transform, tf.exp(y), here.mean, here.stddev)
         residual, delta, done = _halley(
@@ -76,7 +69,7 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
         )
         lower = tf.where(residual < 0.0, y, lower)
         upper = tf.where(residual > 0.0, y, upper)
-        # The near end of the bracket is y itself, so where a step leaves it, both are finite.
+        # y is one end of the bracket, so where a step leaves the bracket both ends are finite.
         limit = 4.0 * tf.minimum(here.stddev / here.mean, 0.5)
         limit = tf.where(tf.math.is_finite(limit), limit, 2.0 * tf.ones_like(limit))
         delta = tf.clip_by_value(delta, -limit, limit)
@@ -99,16 +92,8 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
         tf.math.log(law.mean),
         law.is_point,
     )
-    any_rows = tf.TensorShape([None])
-    shapes = (
-        tf.TensorShape([]),
-        any_rows,
-        any_rows,
-        any_rows,
-        any_rows,
-        law.mean.shape,
-        law.mean.shape,
-    )
+    scalar, any_rows = tf.TensorShape([]), tf.TensorShape([None])
+    shapes = (scalar, *4 * [any_rows], law.mean.shape, law.mean.shape)
     *_, result, ok = tf.while_loop(unfinished, advance, state, shape_invariants=shapes)
     with tf.control_dependencies([require_inverted(ok, law.r)]):
         return tf.exp(result)
@@ -124,7 +109,7 @@ def _halley(
     """
     How far probit P(ω ≤ x) is above probit p, the step in log x, and whether it is the last.
 
-    :param probit: of the smaller of p and 1 − p; the tail is compared where it has its digits.
+    :param probit: the probit of the smaller of p and 1 − p, since the smaller tail has more digits.
     """
     below = p < 0.5
     sign = tf.where(below, tf.ones_like(p), -tf.ones_like(p))
@@ -133,7 +118,7 @@ def _halley(
     z = _probit(tail)
     residual = sign * (z - probit)
 
-    # With F(e^y) = Φ(z): z' = F'/φ(z), z'' = F''/φ(z) + z z'², in y; the sign turns z round.
+    # With F(e^y) = Φ(z), in y: z' = F'/φ(z) and z'' = F''/φ(z) + z z'². The sign turns z round.
     normal = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)
     first = x * inverse.density
     rising = first > 1e-3 * normal
@@ -143,7 +128,7 @@ def _halley(
     halley = newton / (1.0 + tf.clip_by_value(newton * z2 / (2.0 * z1), -0.5, 0.5))
     lost = ~rising | (tail < 1e-12) | (tail > 1.0 - 1e-12)
     close = (tf.abs(residual) < _CLOSE) & ~lost
-    # Beyond the resolution of the cdf there is no direction to go on in.
+    # Closer than the cdf resolves, the residual says nothing about the direction.
     there = (tf.abs(shortfall) < _RESOLUTION) & ~close
     step = tf.where(lost, -tf.sign(residual) * _INFINITY, halley)
     return residual, tf.where(there, tf.zeros_like(step), step), close | there
@@ -151,10 +136,11 @@ def _halley(
 
 def _start(law: TiltedLaw, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    log x to begin with, and a bracket of it that holds whatever the law.
+    The first log x, and a bracket that contains the quantile of every law.
 
-    Of moderate coefficient of variation: the log-normal of equal mean and variance, and the
-    one-sided inequality of Chebyshev and Cantelli. Of a large or no variance: Markov's.
+    For a moderate coefficient of variation the start is from the log-normal law with the same mean
+    and variance, and the bracket is by the one-sided inequality of Chebyshev and Cantelli. For a
+    large or infinite variance both are by Markov's inequality.
     """
     moderate = law.stddev < law.mean  # False where either is infinite
     cv = tf.where(moderate, law.stddev / law.mean, tf.ones_like(p))
@@ -176,8 +162,8 @@ def _markov(law: TiltedLaw, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tens
     The same from real values of the Laplace transform M alone.
 
     By Markov's inequality for e^{−ω/x} and for 1 − e^{−ω/x},
-    1 − (1 − M(1/x))/(1 − 1/e) ≤ P(ω ≤ x) ≤ e M(1/x). Between them: M(1/x) is the cdf at x of ω/E,
-    E standard exponential, which is a factor e^{0.577} too large in the geometric mean.
+    1 − (1 − M(1/x))/(1 − 1/e) ≤ P(ω ≤ x) ≤ e M(1/x). The start is between the two: M(1/x) is the
+    cdf at x of ω/E, E standard exponential, and the geometric mean of 1/E is e^{0.577}.
     """
     lower = -_log_argument(law, 1.0 - tf.math.log(p))
     upper = -_log_argument(law, -tf.math.log1p(-(1.0 - p) * (1.0 - np.exp(-1.0))))
@@ -214,7 +200,7 @@ def _log_argument(law: TiltedLaw, target: tf.Tensor) -> tf.Tensor:
         return (step < _MAX_STEPS) & tf.reduce_any(state[-1] > 1e-9)
 
     infinite = tf.fill(tf.shape(target), tf.constant(_INFINITY, target.dtype))
-    # To begin with, M(θ) ≈ e^{−θ mean} as far as there is a mean.
+    # The start takes M(θ) ≈ e^{−θ mean}, if there is a mean.
     known = tf.math.is_finite(law.mean)
     y = log_target - tf.math.log(tf.where(known, law.mean, tf.ones_like(target)))
     state = (tf.constant(0), y, -infinite, infinite, infinite)

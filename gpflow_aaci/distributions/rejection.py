@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from ..validation import Check, require
 
 Proposal = Callable[..., tuple[tf.Tensor, tf.Tensor]]
-"""(seed, *parameters), each parameter [m], to a candidate [m] and whether it is accepted [m]."""
+"""(seed, *parameters), each parameter [m] → a candidate [m], and whether it is accepted [m]."""
 
 _MAX_ROUNDS = 1000
 
@@ -16,7 +17,7 @@ def rejection_sample(
     propose: Proposal, parameters: Sequence[tf.Tensor], seed: tf.Tensor
 ) -> tf.Tensor:
     """
-    One draw for every row of ``parameters``, each [n]: [n]. Accepted rows leave the batch.
+    A draw for every row of ``parameters``, each [n]. Rows leave the batch once they are accepted.
 
     :param seed: [2], a stateless seed; the same seed gives the same draws.
     """
@@ -48,3 +49,10 @@ def rejection_sample(
     )
     with tf.control_dependencies([require([finished])]):
         return tf.identity(draws)
+
+
+def uniforms(number: int, like: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Uniform variables in (0, 1), [number, m], of the dtype of ``like`` [m]."""
+    shape = tf.concat([[number], tf.shape(like)], axis=0)
+    tiny = np.finfo(np.float64).tiny
+    return tf.random.stateless_uniform(shape, seed, tiny, 1.0, like.dtype)

@@ -6,10 +6,10 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..validation import require
+from ..validation import Check
 from .inverted import InvertedDistribution
-from .law import TiltedLaw, cumulants, kl_of_tilts
-from .parameters import as_dependencies, check_parameter, parameters_of_one_dtype, positive_property
+from .law import cumulants
+from .parameters import check_parameter, positive_property
 
 tfd = tfp.distributions
 
@@ -18,9 +18,9 @@ class TiltedDistribution(InvertedDistribution):
     r"""
     π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), where φ(r) = ∫ e^{−rω} π_φ(ω|0) dω (AACI Eq. 6-7).
 
-    Its Laplace transform is φ(s + c²)/φ(c²), which is all that is needed: cumulants are
-    derivatives of log φ at c², cdf and density the inverse transform, quantiles and draws the
-    inverse of the cdf (see ``inverse_laplace`` and ``distributions.quantile``).
+    Its Laplace transform φ(s + c²)/φ(c²) is all that is needed: cumulants are derivatives of log φ
+    at c², cdf and density are found by inverting the transform, quantiles and draws by inverting
+    the cdf (see ``inverse_laplace`` and ``distributions.quantile``).
 
     >>> TiltedDistribution(lambda r: -tf.sqrt(r), c=2.0).mean()  # φ(r) = e^{−√r}: 1/(2c)
     """
@@ -35,96 +35,40 @@ class TiltedDistribution(InvertedDistribution):
         phi_parameters: Sequence[Any] = (),
     ) -> None:
         """
-        :param log_phi: ``log_phi(r, *phi_parameters)``, elementwise; of float64 for the moments, of
-            complex128 with Re r > 0 for all else.
-        :param c: [batch...], finite and non-negative; its dtype is that of the draws.
+        :param log_phi: ``log_phi(r, *phi_parameters)``, elementwise. It is called with float64 for
+            the moments, and with complex128 and Re r > 0 for all else.
+        :param c: [batch...], finite and non-negative. Draws have its dtype.
         :param phi_parameters: what else φ depends on, each to be broadcast to [batch...].
-        :raises ValueError: for c outside of that, or where log φ is not that of a completely
-            monotone function there: E[ω] must be positive, Var[ω] not negative.
+        :raises ValueError: for another c, and where φ cannot be completely monotone at c²: E[ω]
+            must be positive, Var[ω] not negative.
         """
-        parameters = dict(locals())
         if not callable(log_phi):
             raise ValueError(f"{name}: log_phi must be a function of r. Found: {log_phi!r}.")
-        with tf.name_scope(name):
-            self._c = parameters_of_one_dtype(c=c)["c"]
-            self._log_phi = log_phi
-            self._phi_parameters = [tf.convert_to_tensor(p) for p in phi_parameters]
-            super().__init__(
-                dtype=self._c.dtype,
-                reparameterization_type=tfd.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=parameters,
-                name=name,
-            )
+        self.log_phi = log_phi
+        self._phi_parameters = [tf.convert_to_tensor(p) for p in phi_parameters]
+        self._names = [f"phi_parameters[{k}]" for k in range(len(phi_parameters))]
+        super().__init__(locals(), c=c)
 
-    def _parameter_control_dependencies(self, is_init: bool) -> list[tf.Tensor]:
-        if not is_init:
-            return []
-        c = self._c
+    def _checks(self) -> list[Check]:
+        c = self.c
         accepted = tf.math.is_finite(c) & (c >= 0.0)
         r = tf.square(tf.cast(tf.where(accepted, c, tf.ones_like(c)), tf.float64))
         parameters = self._law_parameters()[1:]
-        log_phi, (mean, variance) = (
-            self._log_phi(r, *parameters),
-            cumulants(self._log_phi, r, 2, *parameters),
-        )
+        log_phi = self.log_phi(r, *parameters)
+        mean, variance = cumulants(self.log_phi, r, 2, *parameters)
         monotone = (mean > 0.0) & (variance >= -1e-9 * tf.square(mean)) & (log_phi <= 0.0)
-        checked = require(
-            [
-                check_parameter(self.name, "c", c, accepted, "finite and non-negative"),
-                check_parameter(
-                    self.name,
-                    "log_phi",
-                    tf.stack([r, log_phi, mean, variance], axis=-1),
-                    monotone[..., None],
-                    "the logarithm of a completely monotone function, φ(0) = 1: log φ ≤ 0, "
-                    "E[ω] = −(log φ)' > 0, Var[ω] = (log φ)'' ≥ 0; compare c², log φ, E, Var",
-                ),
-            ]
-        )
-        return as_dependencies(checked)
+        return [
+            check_parameter(self.name, "c", c, accepted, "finite and non-negative"),
+            check_parameter(
+                self.name,
+                "log_phi",
+                tf.stack([r, log_phi, mean, variance], axis=-1),
+                monotone[..., None],
+                "the logarithm of a completely monotone function, φ(0) = 1: log φ ≤ 0, "
+                "E[ω] = −(log φ)' > 0, Var[ω] = (log φ)'' ≥ 0; compare c², log φ, E, Var",
+            ),
+        ]
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {"c": positive_property()}
-
-    @property
-    def c(self) -> tf.Tensor:
-        """The tilt, [batch...]."""
-        return self._c
-
-    @property
-    def log_phi(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """log φ."""
-        return self._log_phi
-
-    def _law_parameters(self) -> tuple[tf.Tensor, ...]:
-        parameters = [tf.cast(parameter, tf.float64) for parameter in self._phi_parameters]
-        return (tf.square(tf.cast(self._c, tf.float64)), *parameters)
-
-    def _law_at(self, *parameters: tf.Tensor) -> TiltedLaw:
-        return TiltedLaw.at(self._log_phi, *parameters)
-
-
-@tfd.RegisterKL(TiltedDistribution, TiltedDistribution)
-def _kl_tilted_tilted(
-    a: TiltedDistribution, b: TiltedDistribution, name: str | None = None
-) -> tf.Tensor:
-    """
-    KL(c₁‖c₂) = (c₂² − c₁²) ω̄(c₁) + log φ(c₂²) − log φ(c₁²).
-
-    :raises ValueError: unless both are tilts of one φ.
-    """
-    same = len(a._phi_parameters) == len(b._phi_parameters) and all(
-        x is y for x, y in zip(a._phi_parameters, b._phi_parameters, strict=True)
-    )
-    if a.log_phi != b.log_phi or not same:
-        raise ValueError(
-            "The KL divergence is known between two tilts of one φ: log_phi must be the same "
-            f"function. Found: {a.log_phi} and {b.log_phi}."
-        )
-    with tf.name_scope(name or "kl_tilted_tilted"):
-        (r1, *parameters), (r2, *_) = a._law_parameters(), b._law_parameters()
-        kl = kl_of_tilts(a.log_phi, r1, r2, *parameters)
-        return tf.cast(kl, a.dtype)

@@ -4,6 +4,7 @@ What a sampler is to ``sample_posterior``, and chains that are drawn in blocks.
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
+import abc
 import contextlib
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -16,12 +17,12 @@ from gpflow.likelihoods import Likelihood
 
 from ..graphs import compiled
 from ..likelihoods import AugmentedLikelihood
-from .latents import AnyModel, Rows, pointwise_log_prob
+from .latents import AnyModel, checked_rows, pointwise_log_prob
 
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
 
 DRAWS_AT_ONCE = 100  # between two updates of the progress bar
-_OF_Y = 1  # folded into the seed of f: draws of y leave those of f as they are
+_OF_Y = 1  # folded into the seed of f, so that drawing y does not change the draws of f
 
 
 @runtime_checkable
@@ -43,9 +44,9 @@ class Sampler(Protocol):
         """
         Chains that have not begun: nothing is drawn before their first block is asked for.
 
-        A block holds a few draws of every quantity by its name, [draw, chain, ...], and the first
-        ``num_burnin`` draws are the burn-in. Names are ``f`` [..., N, L], ``u`` [..., M, L], those
-        of hyperparameters in the model and, of y, ``log_likelihood`` and ``y`` [..., N, P].
+        A block holds some draws of every quantity by its name, [draw, chain, ...], and the first
+        ``num_burnin`` draws are the burn-in. The names are ``f`` [..., N, L], ``u`` [..., M, L],
+        ``log_likelihood`` and ``y`` [..., N, P], and for hyperparameters their names in the model.
 
         :param data: X [N, D], Y [N, P] for models with inducing variables; None for the others.
         :param seeds: one for each chain.
@@ -55,22 +56,85 @@ class Sampler(Protocol):
         """
 
 
-def batched_chains(
-    kernel: tfp.mcmc.TransitionKernel,
-    likelihood: Likelihood,
-    rows: Rows,
-    seeds: Sequence[tf.Tensor],
-    num_draws: int,
+class LatentKernel(tfp.mcmc.TransitionKernel):
+    """
+    A kernel of TFP's that moves the latents of a model and leaves their posterior invariant.
+
+    The hyperparameters are those that the model has when the kernel is made.
+    """
+
+    def __init__(self, **parameters: Any) -> None:
+        """
+        :param parameters: the subclass's arguments, with ``model`` and, for models with inducing
+            variables, ``data`` among them.
+        :raises ValueError: as :func:`~gpflow_aaci.sampling.latents.checked_rows`.
+        """
+        self._parameters = parameters
+        self.likelihood: Likelihood = parameters["model"].likelihood
+        self.rows = checked_rows(parameters["model"], parameters.get("data"))  # [N, D], [N, P]
+
+    @abc.abstractmethod
+    def initial_state(self, num_chains: int, seed: Any = None) -> Any:
+        """Draws from the prior."""
+
+    @abc.abstractmethod
+    def latents(self, state: Any) -> dict[str, tf.Tensor]:
+        """``f`` [C..., N, L] and, where there are inducing variables, ``u`` [C..., M, L]."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return self._parameters
+
+    @property
+    def is_calibrated(self) -> bool:
+        return True
+
+
+def as_parts(state: Any) -> list[tf.Tensor]:
+    """The parts of a state, which may be a single tensor."""
+    return list(state) if isinstance(state, list | tuple) else [state]
+
+
+def like_state(state: Any, parts: list[tf.Tensor]) -> Any:
+    """``parts``, or the only one of them where ``state`` is a single tensor."""
+    return parts if isinstance(state, list | tuple) else parts[0]
+
+
+class BatchedSampler(abc.ABC):
+    """A sampler that draws all its chains in one batch, by a kernel."""
+
+    @abc.abstractmethod
+    def _kernel(
+        self, model: AnyModel, data: RegressionData | None, num_burnin: int
+    ) -> LatentKernel:
+        """
+        The kernel that draws the chains.
+
+        :raises ValueError: for a model or data that the sampler cannot take.
+        """
+
+    def chains(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        seeds: Sequence[tf.Tensor],
+        num_burnin: int,
+        num_samples: int,
+    ) -> list[Generator[Draws, None, None]]:
+        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+        kernel = self._kernel(model, data, num_burnin)
+        return [_batched_chains(kernel, seeds, num_burnin + num_samples)]
+
+
+def _batched_chains(
+    kernel: LatentKernel, seeds: Sequence[tf.Tensor], num_draws: int
 ) -> Generator[Draws, None, None]:
     """
     All chains in one batch, [draw, chain, ...].
 
-    :param kernel: a kernel of TFP's with ``initial_state(num_chains, seed)`` and
-        ``latents(state)``, a dictionary that holds ``f`` [C, N, L].
-    :param rows: X [N, D], Y [N, P].
     :param seeds: one for each chain. The first is the seed of the batch.
     """
-    X, Y = rows
+    X, Y = kernel.rows
     block_seeds = tfp.random.split_seed(seeds[0], n=1 + -(-num_draws // DRAWS_AT_ONCE))
     state = kernel.initial_state(len(seeds), block_seeds[0])
     results = kernel.bootstrap_results(state)
@@ -88,7 +152,7 @@ def batched_chains(
             seed=seed,
         )
         traced = dict(run.trace)
-        traced |= of_y(likelihood, X, traced["f"], Y, seed)
+        traced |= of_y(kernel.likelihood, X, traced["f"], Y, seed)
         last = tf.nest.map_structure(lambda s: s[-1], run.all_states)
         return last, run.final_kernel_results, traced
 

@@ -1,10 +1,10 @@
 r"""
-The conditionals of the augmented model: f or v given ω, and what ω leaves of the evidence.
+The conditionals of the augmented model: f or v given ω, and the evidence given ω.
 
-Given ω the likelihood is that of Gaussian observations ỹ = potential/precision of variance
-R = 1/precision, in super-Gaussian likelihoods with potential g + βω and precision 2γω (AACI
-Theorem 2): f is a Gaussian process regressed on them. No K⁻¹ is formed; K + R is well conditioned
-where K is not.
+Given ω, y is worth as much as Gaussian observations ỹ = potential/precision of f, with variance
+R = 1/precision. (Super-Gaussian likelihoods have potential g + βω and precision 2γω, AACI
+Theorem 2.) So f given ω is a Gaussian process regressed on ỹ. No K⁻¹ is formed: K + R is well
+conditioned where K is not.
 
 Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -33,7 +33,7 @@ class Prior(NamedTuple):
 
 
 def prior_at_data(model: AugmentedVGP) -> Prior:
-    """At the hyperparameters as they are."""
+    """The prior of f at the model's current hyperparameters."""
     X, _ = as_arrays(model.expected_data).rows
     K = model.prior_covariance()[0]
     return Prior(model.mean_function(X), K, tf.linalg.cholesky(K))
@@ -51,9 +51,9 @@ def pseudo_observations(
     likelihood: AugmentedLikelihood, X: TensorType, auxiliary: Any, Y: TensorType
 ) -> Observed:
     """
-    Those of the auxiliary variables' site.
+    The observations ỹ that stand for y, given the auxiliary variables.
 
-    A precision so small that R would overflow says nothing of f, and is floored.
+    A precision so small that R would overflow says nothing about f, and is raised to a floor.
     """
     potential, precision = likelihood.site(X, auxiliary, Y)
     floor = np.finfo(precision.dtype.as_numpy_dtype).tiny ** 0.75
@@ -74,8 +74,8 @@ def f_given_omega(prior: Prior, of_omega: Observed, seed: Any) -> tuple[tf.Tenso
     """
     The mean of p(f|ω, y), and a draw of f minus it.
 
-    Mean μ₀ + K (K + R)⁻¹ (ỹ − μ₀). The draw is Matheron's: f₀ ~ N(0, K) less what a regression on
-    its own noisy copy would make of it, f₀ − K (K + R)⁻¹ (f₀ + R^½ε).
+    The mean is μ₀ + K (K + R)⁻¹ (ỹ − μ₀). The draw is by Matheron's rule: f₀ ~ N(0, K) minus its
+    prediction from a noisy copy of itself, f₀ − K (K + R)⁻¹ (f₀ + R^½ε).
     """
     observed, variance = of_omega
     prior_mean = tf.transpose(prior.mean)
@@ -104,12 +104,12 @@ def log_evidence_given_omega(mean: TensorType, K: TensorType, of_omega: Observed
 
 
 def sparse_prior_at_data(model: AugmentedSVGP, X: tf.Tensor) -> Projection:
-    """At the hyperparameters as they are."""
+    """How f at X depends on v, at the model's current hyperparameters."""
     return of_each_latent(model.project(X), model.num_latent_gps)
 
 
 def of_each_latent(prior: Projection, num_latent_gps: int) -> Projection:
-    """With an A for every latent GP, [L, M, N]."""
+    """The same projection with an A for every latent GP, [L, M, N]."""
     A = prior.A
     return prior._replace(A=tf.broadcast_to(A, tf.concat([[num_latent_gps], tf.shape(A)[1:]], 0)))
 
@@ -119,8 +119,8 @@ def log_sparse_evidence_given_omega(prior: Projection, of_omega: Observed) -> tf
     """
     log N(ỹ | mean, AᵀA + D), D = diag(unexplained + R): p(ỹ) with v and f integrated out.
 
-    By Woodbury, with S⁻¹ = I + A D⁻¹Aᵀ: the quadratic form is ‖D^−½ r‖² − λᵀSλ, λ = A D⁻¹ r, and
-    the determinant that of D times that of S⁻¹. O(N·M²).
+    With S⁻¹ = I + A D⁻¹Aᵀ and λ = A D⁻¹ r, Woodbury's identity gives the quadratic form as
+    ‖D^−½ r‖² − λᵀSλ, and the determinant is |D| |S⁻¹|. It takes O(N·M²).
     """
     observed, variance = of_omega
     D = variance + prior.unexplained  # [C..., L, N]
@@ -163,7 +163,7 @@ def _posterior_of_v(prior: Projection, of_omega: Observed) -> tuple[tf.Tensor, t
 
 @check_shapes("v: [C..., M, L]", "return: [C..., N, L]")
 def f_given_v_omega(prior: Projection, v: TensorType, of_omega: Observed, seed: Any) -> tf.Tensor:
-    """Every f_i is regressed on its own ỹ_i: weight unexplained/(unexplained + R)."""
+    """A draw, in which f_i is regressed on its own ỹ_i: weight unexplained/(unexplained + R)."""
     observed, variance = map(tf.linalg.matrix_transpose, of_omega)
     unexplained = tf.transpose(prior.unexplained)
     weight = unexplained / (unexplained + variance)
@@ -175,19 +175,9 @@ def f_given_v_omega(prior: Projection, v: TensorType, of_omega: Observed, seed: 
     )
 
 
-def of_latent(observed: Observed, latent: int) -> Observed:
-    """Of one latent GP, [C..., 1, N]."""
-    return Observed(*(part[..., latent : latent + 1, :] for part in observed))
-
-
 def latent_column(values: tf.Tensor, latent: int) -> tf.Tensor:
-    """[..., broadcast L] → that of one latent GP, [..., 1]."""
+    """The column [..., 1] of one latent GP, of ``values`` [..., broadcast L]."""
     return values if values.shape[-1] == 1 else values[..., latent : latent + 1]
-
-
-def with_column(values: tf.Tensor, latent: int, column: tf.Tensor) -> tf.Tensor:
-    """``values`` [..., L] with that column in the place of its own."""
-    return tf.concat([values[..., :latent], column, values[..., latent + 1 :]], -1)
 
 
 def f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:
@@ -198,7 +188,7 @@ def f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:
 
 def _times_shared(rows: tf.Tensor, shared: tf.Tensor) -> tf.Tensor:
     """
-    [C..., L, R, N] times [L, N, K]: one product for each output, whatever the number of chains.
+    [C..., L, R, N] times [L, N, K], by one product for each latent GP and all chains.
 
     (TensorFlow's own broadcasting makes many small products; in float32 it can crash in oneDNN.)
     """
@@ -211,6 +201,7 @@ def _times_shared(rows: tf.Tensor, shared: tf.Tensor) -> tf.Tensor:
 
 
 def normal(shape: Any, seed: Any) -> tf.Tensor:
+    """Standard normal variables of ``default_float()``."""
     seed = tfp.random.sanitize_seed(seed, salt="gibbs_normal")
     zero = to_default_float(0.0)
     return tf.random.stateless_normal(shape, seed, dtype=zero.dtype)

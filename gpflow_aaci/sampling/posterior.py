@@ -35,10 +35,10 @@ def sample_posterior(
 
     Chains begin at draws from the prior of f. The groups of what is returned are:
 
-    - ``posterior``: ``f`` (chain, draw, data, output) for models that keep their data, ``u``
-      (chain, draw, inducing, output) for those with inducing variables, whose exact posterior
-      :class:`~gpflow_aaci.sampling.SparseGibbsKernel` defines; sampled hyperparameters by their
-      names.
+    - ``posterior``: ``f`` (chain, draw, data, output) for models that keep their data, or ``u``
+      (chain, draw, inducing, output) for models with inducing variables, where
+      :class:`~gpflow_aaci.sampling.SparseGibbsKernel` says what their exact posterior is; sampled
+      hyperparameters by their names.
     - ``log_likelihood``: log p(y|f) as ``y`` (chain, draw, data), with ``output`` as a last
       dimension where y has several columns.
     - ``posterior_predictive``: a draw of p(y|f) at the data, likewise, where the likelihood has a
@@ -63,36 +63,30 @@ def sample_posterior(
         keep their own data take None.
     :param sampler: a method with its options. By default ``Gibbs()``, for ``AugmentedVGP`` and
         ``AugmentedSVGP``.
-    :param num_samples, num_burnin: draws of every chain that are returned, and that are not.
+    :param num_samples, num_burnin: for every chain, how many draws are returned, and how many are
+        drawn before them and left out.
     :param seed: the same seed gives the same draws.
     :param progress: whether a bar shows the draws.
     :raises ValueError: for bad arguments or data, before anything is drawn.
     :raises FloatingPointError: where a draw is not finite.
     """
-    for name, count, least in (
-        ("num_samples", num_samples, 1),
-        ("num_chains", num_chains, 1),
-        ("num_burnin", num_burnin, 0),
-    ):
-        check_count(name, count, least)
+    check_count("num_samples", num_samples, 1)
+    check_count("num_chains", num_chains, 1)
+    check_count("num_burnin", num_burnin, 0)
     if not (isinstance(seed, int | np.integer) and 0 <= seed < 2**31):
         raise ValueError(f"seed must be an integer from 0 to 2**31 - 1. Found: {seed!r}.")
     sampler = Gibbs() if sampler is None else sampler
-    _check_sampler(sampler)
+    if isinstance(sampler, type) or not isinstance(sampler, Sampler):
+        raise ValueError(
+            "sampler must be a sampler object such as sampling.Gibbs() or contrib.HMC(). "
+            f"Found: {sampler!r}."
+        )
     check_sampled_model(model)
     _, Y = checked_rows(model, data)
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     chains = sampler.chains(model, data, seeds, num_burnin, num_samples)
     draws = _drawn(model, chains, num_burnin, num_samples, progress)
     return _as_inference_data(model, draws, Y.numpy())
-
-
-def _check_sampler(sampler: Any) -> None:
-    if isinstance(sampler, type) or not isinstance(sampler, Sampler):
-        raise ValueError(
-            "sampler must be a sampler object such as sampling.Gibbs() or contrib.HMC(). "
-            f"Found: {sampler!r}."
-        )
 
 
 def _drawn(
@@ -108,11 +102,11 @@ def _drawn(
     with progress_bar(progress, total=total, unit="draw") as bar:
         for chain in chains:
             blocks = []
-            with closing(chain):  # which gives the model its parameters back, whatever happens
+            with closing(chain):  # this gives the model its parameters back, whatever happens
                 for block in chain:
                     check_finite(block)
                     if not isinstance(model, FullGP):
-                        # Predictions need u alone, and f at all data may not fit into memory.
+                        # Predictions need only u, and f at all data may not fit into memory.
                         block.pop("f", None)
                     blocks.append(block)
                     bar.update(len(next(iter(block.values()))))
@@ -121,7 +115,7 @@ def _drawn(
 
 
 def _as_inference_data(model: AnyModel, draws: Draws, Y: AnyNDArray) -> "arviz.InferenceData":
-    import arviz  # here, as it is slow to import
+    import arviz  # not at the top of the module, since it is slow to import
 
     by_name = all_parameters(model)
     sampled = {id(parameter) for name, parameter in by_name.items() if name in draws}
@@ -141,24 +135,19 @@ def _as_inference_data(model: AnyModel, draws: Draws, Y: AnyNDArray) -> "arviz.I
 
 def _groups_of_y(draws: Draws, Y: AnyNDArray) -> dict[str, Any]:
     """
-    ArviZ's groups of what is known of y, which is taken out of ``draws``.
+    ArviZ's groups that are about y, whose values are taken out of ``draws``.
 
-    There are none where the sampler went by minibatches.
+    There are none where the sampler used minibatches.
     """
     if "log_likelihood" not in draws:
         return {}
-    of_y: Draws = {name: draws.pop(name) for name in ("log_likelihood", "y") if name in draws}
+    names = {"log_likelihood": "log_likelihood", "y": "posterior_predictive"}
+    of_y: Draws = {group: draws.pop(name) for name, group in names.items() if name in draws}
     total = of_y["log_likelihood"].sum((-2, -1))
-    # Columns of y; what is left of Y is given. Those of a row may have one likelihood together.
-    columns = of_y.get("y", of_y["log_likelihood"]).shape[-1]
-    of_y["observed"] = Y[:, :columns]
-    if columns == 1:
-        of_y = {name: values[..., 0] for name, values in of_y.items()}
-    groups: dict[str, Any] = {
-        "log_likelihood": {"y": of_y["log_likelihood"]},
-        "observed_data": {"y": of_y["observed"]},
-        "sample_stats": {"total_log_likelihood": total},
-    }
-    if "y" in of_y:
-        groups["posterior_predictive"] = {"y": of_y["y"]}
+    # The first columns of Y are observations, the others are given; all columns of a row may have
+    # one likelihood together.
+    columns = of_y.get("posterior_predictive", of_y["log_likelihood"]).shape[-1]
+    of_y["observed_data"] = Y[:, :columns]
+    groups = {group: {"y": v[..., 0] if columns == 1 else v} for group, v in of_y.items()}
+    groups["sample_stats"] = {"total_log_likelihood": total}
     return groups

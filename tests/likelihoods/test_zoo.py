@@ -563,7 +563,7 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
     X, Y = (tf.repeat(part[None], replicates, 0) for part in (X, Y))
     drawn = model.likelihood.draw_y_like(X, tf.constant(F), Y, seed=[8, 9])
     kernel = GibbsKernel(model, over_relaxation=0.0)
-    kernel._X, kernel._Y = X, tf.concat([drawn, Y[..., drawn.shape[-1] :]], -1)
+    kernel.rows = X, tf.concat([drawn, Y[..., drawn.shape[-1] :]], -1)
 
     @tf.function(autograph=False)
     def run() -> tf.Tensor:
