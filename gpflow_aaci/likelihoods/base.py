@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import check_shapes, inherit_check_shapes
+from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
@@ -195,17 +195,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "predictive_log_density"))
 
-    @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(self.pointwise_log_prob(X, F, Y), -1)
 
-    @inherit_check_shapes
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return tf.reduce_sum(self.expected_log_prob(X, Fmu, Fvar, Y), -1)
 
-    @inherit_check_shapes
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -301,23 +298,19 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     # ---- GPflow's own entry points: arrays and integer labels, as its likelihoods take them ----
 
-    @inherit_check_shapes
     def log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return super().log_prob(X, *_of_one_float(F, Y))
 
-    @inherit_check_shapes
     def predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         return super().predict_mean_and_var(X, *_of_one_float(Fmu, Fvar))
 
-    @inherit_check_shapes
     def predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return super().predict_log_density(X, *_of_one_float(Fmu, Fvar, Y))
 
-    @inherit_check_shapes
     def variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
@@ -102,15 +101,12 @@ class NegativeBinomial(_PowerOfCosh):
         """I_{σ(−f)}(r, y + 1)."""
         return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.total_count * tf.exp(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.total_count * tf.exp(F) * (1.0 + tf.exp(F))
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -210,15 +206,12 @@ class Binomial(_PowerOfCosh):
         below = betainc(tf.where(is_last, tf.ones_like(n), n - y), y + 1.0, tf.sigmoid(-F))
         return tf.where(is_last, tf.ones_like(below), below)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F) * tf.sigmoid(-F)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -302,15 +295,12 @@ class Poisson(OutputwiseLikelihood):
         """Γ(y + 1, λσ(f))/y!."""
         return tf.math.igammac(Y + 1.0, self.max_rate * tf.sigmoid(F))
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.max_rate * tf.sigmoid(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.max_rate * tf.sigmoid(F)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
@@ -148,15 +147,12 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         mean, variance = (part[..., 1:] + tf.zeros_like(residual) for part in (Fmu, Fvar))
         return mean_over_panels(of_normal, mean, variance, [self._peak(tf.square(residual))])
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.identity(F[..., :1])
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.noise_variance(F[..., 1:])
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

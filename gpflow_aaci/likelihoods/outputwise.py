@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
@@ -60,11 +59,9 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
 
     # ---- GPflow's hooks ----
 
-    @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self.pointwise_log_prob(X, F, Y)
 
-    @inherit_check_shapes
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -75,11 +72,9 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
             return super()._variational_expectations(X, Fmu, Fvar, Y)
         return ScalarLikelihood._variational_expectations(self, X, Fmu, Fvar, Y)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_conditional_mean(X, F)"))
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         name = "_conditional_variance(X, F)"
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, name))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
 from ...distributions import InverseGaussian, PolyaGamma, PositiveNormal
@@ -72,15 +71,12 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         below = tf.exp(self.predictive_log_density(X, Fmu, Fvar, -tf.ones_like(Fmu)))
         return tf.where(Y > 0.0, tf.ones_like(below), below)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.invlink(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.exp(self.log_probability(F) + self.log_probability(-F))
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...distributions import PolyaGamma
@@ -110,17 +109,14 @@ class LogisticSoftmax(AugmentedLikelihood):
         log_p = tf.math.log(expected_shares(Fmu, Fvar))
         return tf.reduce_sum(self._one_hot(Y) * log_p, -1, keepdims=True)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         share = tf.sigmoid(F)
         return share / tf.reduce_sum(share, -1, keepdims=True)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         p = self.conditional_mean(X, F)
         return p - tf.square(p)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

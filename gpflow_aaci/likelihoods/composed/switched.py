@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
 from ...validation import Check, some
@@ -105,7 +104,6 @@ class Switched(OutputwiseLikelihood):
         omegas = iter(auxiliary[f"omega_{k}"] for k in range(len(self.likelihoods)))
         return self._taken(lambda part, y: part.site(X, next(omegas), y), Y)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

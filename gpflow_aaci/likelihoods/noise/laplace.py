@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 from gpflow.utilities import set_trainable
 
@@ -61,7 +60,6 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
         above, below = self._sides()
         return tf.square(above) + tf.square(below)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         """f + a − b."""
         above, below = self._sides()
