@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
@@ -14,6 +13,7 @@ from gpflow.config import default_float
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_sech_sqrt, ndtr
+from ..base import AugmentedLikelihood
 from ..integrals.quadrature import expectation
 from ..parameters import positive_parameter
 from ..super_gaussian import SuperGaussianLikelihood
@@ -23,8 +23,27 @@ class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
     """TFP's law, whose draws check their arguments as those of this package do."""
 
 
-class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
-    """p(y|f) = C φ((y − f)²): noise of zero mean (median, where it has none), added to f."""
+class AdditiveNoise(AugmentedLikelihood, abc.ABC):
+    """y = f + noise of zero mean (median, where it has none), whose variance f does not change."""
+
+    @abc.abstractmethod
+    def noise_variance(self) -> tf.Tensor:
+        """Var[y|f], []."""
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.identity(F)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.cast(self.noise_variance(), F.dtype) + tf.zeros_like(F)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
+
+
+class ResidualLikelihood(AdditiveNoise, SuperGaussianLikelihood, abc.ABC):
+    """p(y|f) = C φ((y − f)²): additive noise, of each output by itself."""
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
         return tf.square(Y)
@@ -34,24 +53,6 @@ class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
 
     def gamma(self, Y: TensorType) -> tf.Tensor:
         return tf.ones_like(Y)
-
-    @abc.abstractmethod
-    def noise_variance(self) -> tf.Tensor:
-        """Var[y|f], []."""
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.identity(F)
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.cast(self.noise_variance(), F.dtype) + tf.zeros_like(F)
-
-    @inherit_check_shapes
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
 
 
 class Gaussian(ResidualLikelihood):
