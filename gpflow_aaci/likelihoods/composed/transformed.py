@@ -1,25 +1,41 @@
 """Likelihoods whose y, or whose unit of y and f, is a function of the data: scaled and warped."""
 
 import abc
+import functools
+import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...validation import Check
-from ..base import Site
+from ..base import AugmentedLikelihood, Site
 from ..integrals.nodes import whole_line
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
 from ..warps import Warp
+
+
+def _of_base(name: str, *, with_slope: bool = False) -> Any:
+    """The base's method ``name(X, *marginals, Y)`` at f/unit and t(y), plus log t′(y) if asked."""
+    hook = getattr(AugmentedLikelihood, name)
+    signature = inspect.signature(hook)
+
+    @functools.wraps(hook)
+    def method(self: "TransformedLikelihood", *args: Any, **named: Any) -> Any:
+        _, X, *marginals, Y = signature.bind(self, *args, **named).args
+        unit = self.unit(X)
+        # A mean is divided by the unit, a variance by its square.
+        in_base = [part / unit**power for power, part in enumerate(marginals, 1)]
+        value = getattr(self.base, name)(X, *in_base, self.in_base(X, Y))
+        return value + self.log_slope(X, Y) if with_slope else value
+
+    return method
 
 
 class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -50,24 +66,21 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         """log t′(y), [..., N, P]."""
 
-    def pointwise_bound(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        return self.base.pointwise_bound(X, *marginals, self.in_base(X, Y)) + self.log_slope(X, Y)
+    pointwise_bound = _of_base("pointwise_bound", with_slope=True)
+    full_conditional = _of_base("full_conditional")
+    pointwise_log_prob = _of_base("pointwise_log_prob", with_slope=True)
+    expected_log_prob = _of_base("expected_log_prob", with_slope=True)
+    predictive_log_density = _of_base("predictive_log_density", with_slope=True)
+    _cdf = _of_base("_cdf")
+    _predict_cdf = _of_base("_predict_cdf")
 
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
         unit = self.unit(X)
+        marginals = Fmu / unit, Fvar / unit**2
+        in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
         return in_mean / unit, in_variance / unit**2
-
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
-    ) -> tfp.distributions.Distribution:
-        return self.base.full_conditional(X, F / self.unit(X), self.in_base(X, Y))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -79,37 +92,6 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         potential, precision = self.base.site(X, auxiliary, self.in_base(X, Y))
         unit = self.unit(X)
         return potential / unit, precision / unit**2
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_p = self.base.pointwise_log_prob(X, F / self.unit(X), self.in_base(X, Y))
-        return log_p + self.log_slope(X, Y)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        return self.base.expected_log_prob(X, *marginals, self.in_base(X, Y)) + self.log_slope(X, Y)
-
-    def predictive_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        log_p = self.base.predictive_log_density(X, *marginals, self.in_base(X, Y))
-        return log_p + self.log_slope(X, Y)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.base._cdf(X, F / self.unit(X), self.in_base(X, Y))
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self.base._predict_cdf(X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y))
-
-    def _f_in_base(
-        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        unit = self.unit(X)
-        return Fmu / unit, Fvar / unit**2
 
 
 class Scaled(TransformedLikelihood):
@@ -162,22 +144,20 @@ class Scaled(TransformedLikelihood):
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         return -tf.math.log(self.unit(X)) + tf.zeros_like(Y)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         unit = self.unit(X)
         return unit * self.base._conditional_mean(X, F / unit)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         unit = self.unit(X)
         return tf.square(unit) * self.base._conditional_variance(X, F / unit)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        mean, variance = self.base._predict_mean_and_var(X, *self._f_in_base(X, Fmu, Fvar))
-        return self.unit(X) * mean, tf.square(self.unit(X)) * variance
+        unit = self.unit(X)
+        mean, variance = self.base._predict_mean_and_var(X, Fmu / unit, Fvar / unit**2)
+        return unit * mean, tf.square(unit) * variance
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         raise NotImplementedError("Scaled draws y where X is known: draw_y_like(X, F, Y, seed).")
@@ -233,15 +213,12 @@ class Warped(TransformedLikelihood):
     def in_support(self, z: TensorType) -> tf.Tensor:
         return self.warp.inverse(z)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, partial(self.base.pointwise_log_prob, X, F))[0]
+        return self._moments(F, functools.partial(self.base.pointwise_log_prob, X, F))[0]
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, partial(self.base.pointwise_log_prob, X, F))[1]
+        return self._moments(F, functools.partial(self.base.pointwise_log_prob, X, F))[1]
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
