@@ -1,6 +1,5 @@
 """Counts: negative binomial and binomial, whose ω is Pólya-Gamma, and Poisson's."""
 
-import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,47 +10,16 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..distributions import PolyaGamma
-from ..special import betainc, log_2cosh_half_sqrt, log_sech_sqrt
+from ..special import betainc, log_2cosh_half_sqrt
 from ..validation import Check
 from .base import Site
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import are_counts, log_powers_of_sigmoid, one_minus_s
-from .super_gaussian import SuperGaussianLikelihood
+from .sigmoid_powers import PowerOfCosh, are_counts, log_powers_of_sigmoid, one_minus_s
 
 
-class _PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
-    """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
-
-    @abc.abstractmethod
-    def exponent(self, Y: TensorType) -> tf.Tensor:
-        """b(y), [..., L]."""
-
-    def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(self.exponent(Y))
-
-    def beta(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(self.exponent(Y))
-
-    def gamma(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(self.exponent(Y))
-
-    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return tf.cast(self._given_exponent(Y), r.dtype) * log_sech_sqrt(r / 4.0)
-
-    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """PG(b(y), c)/2."""
-        return PolyaGamma(tf.cast(self._given_exponent(Y), c.dtype), c, tf.constant(0.5, c.dtype))
-
-    def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
-        if Y is None:
-            name = type(self).__name__
-            raise ValueError(f"Y must be given, as φ and ω of {name} depend on it. Found: None.")
-        return self.exponent(Y)
-
-
-class NegativeBinomial(_PowerOfCosh):
+class NegativeBinomial(PowerOfCosh):
     """
     Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: how often σ(f) before σ(−f) has happened r times.
 
@@ -115,7 +83,7 @@ class NegativeBinomial(_PowerOfCosh):
         return r * of_odds, r * within + tf.square(r * of_odds) * tf.math.expm1(Fvar)
 
 
-class Binomial(_PowerOfCosh):
+class Binomial(PowerOfCosh):
     """
     C(n, y) σ(f)^y σ(−f)^{n−y}: successes among n trials; ``tfp.distributions.Binomial``'s.
 

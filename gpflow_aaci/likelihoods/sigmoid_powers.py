@@ -5,12 +5,47 @@ e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of �
 Pólya-Gamma mixture of Gaussians: so are counts, classes and precisions made of σ.
 """
 
+import abc
+
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ..distributions import PolyaGamma
+from ..special import log_sech_sqrt
 from ..validation import Check, some
+from .super_gaussian import SuperGaussianLikelihood
+
+
+class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
+    """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
+
+    @abc.abstractmethod
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        """b(y), [..., L]."""
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.exponent(Y))
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.exponent(Y))
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(self.exponent(Y))
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return tf.cast(self._given_exponent(Y), r.dtype) * log_sech_sqrt(r / 4.0)
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """PG(b(y), c)/2."""
+        return PolyaGamma(tf.cast(self._given_exponent(Y), c.dtype), c, tf.constant(0.5, c.dtype))
+
+    def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
+        if Y is None:
+            name = type(self).__name__
+            raise ValueError(f"Y must be given, as φ and ω of {name} depend on it. Found: None.")
+        return self.exponent(Y)
 
 
 def one_minus_s(Fmu: TensorType, lc: TensorType) -> tf.Tensor:

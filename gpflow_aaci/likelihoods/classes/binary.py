@@ -8,18 +8,19 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
 
-from ...distributions import InverseGaussian, PolyaGamma, PositiveNormal
+from ...distributions import InverseGaussian, PositiveNormal
 from ...special import (
     log_half_normal_transform,
     log_ndtr,
-    log_sech_sqrt,
     positive_normal_mean,
 )
 from ...validation import Check
 from ..base import Site, as_float
 from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
 from ..outputwise import OutputwiseLikelihood, checked_c
+from ..sigmoid_powers import PowerOfCosh
 from ..super_gaussian import SuperGaussianLikelihood
 
 
@@ -96,33 +97,23 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         ]
 
 
-class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
+class Logistic(BinaryLikelihood, PowerOfCosh):
     """σ(y f) = ½ e^{yf/2} / cosh(f/2); h² = f², φ(r) = 1/cosh(√r/2), ω ~ PG(1, c)/2."""
 
     kinks = (0.0,)
+
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
+        """One, whatever y is."""
+        return tf.ones([], default_float())
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(Y) - np.log(2.0)
 
     def g(self, Y: TensorType) -> tf.Tensor:
         return signs(Y) / 2.0
-
-    def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(Y)
-
-    def beta(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(Y)
-
-    def gamma(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(Y)
-
-    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return log_sech_sqrt(r / 4.0)
-
-    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """PG(1, c)/2."""
-        one = tf.ones([], c.dtype)
-        return PolyaGamma(one, c, 0.5 * one)
 
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return tf.math.log_sigmoid(yF)
