@@ -9,8 +9,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ...distributions import GeneralizedInverseGaussian
-from ...special import log_matern, log_matern_of_distance
-from ..integrals.quadrature import expectation
+from ...special import log_matern
 from ..parameters import positive_parameter
 from .residual import ResidualLikelihood
 
@@ -47,18 +46,6 @@ class Matern(ResidualLikelihood):
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         unit = tf.cast(2.0 * self.nu / tf.square(self.scale), r.dtype)
         return log_matern(r * unit, self.order)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """log C + E log φ, the latter by quadrature over s."""
-        unit = np.sqrt(2.0 * self.nu) / self.scale
-        log_phi = expectation(
-            lambda x: log_matern_of_distance(tf.abs(x), self.order),
-            unit * (Fmu - Y),
-            tf.square(unit) * Fvar,
-        )
-        return self.log_C(Y) + log_phi
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
