@@ -2,7 +2,6 @@
 
 import inspect
 import types
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -73,8 +72,16 @@ def _log_phi(kernel: Kernel, r: tf.Tensor) -> tf.Tensor:
         log_p = tf.nn.log_softmax(tf.cast(log_heights, tf.math.real(r).dtype))
         return log_mixture(tf.unstack(log_p), [_log_phi(part, r) for part in kernel.kernels])
     x = r / tf.cast(tf.square(tf.reshape(kernel.lengthscales, [])), r.dtype)
-    known = _KNOWN.get(type(kernel))  # a subclass may have overridden anything
-    return known(kernel, x) if known else _log_phi_of_own(kernel, x)
+    kind = type(kernel)  # a subclass may have overridden anything
+    if kind is gpflow.kernels.SquaredExponential:
+        return -0.5 * x
+    if kind is gpflow.kernels.RationalQuadratic:
+        alpha = tf.cast(kernel.alpha, x.dtype)
+        return -alpha * tf.math.log1p(0.5 * x / alpha)
+    if kind in _MATERN_ORDERS:
+        order, stretch = _MATERN_ORDERS[kind]
+        return log_matern((2 * order + 1) / stretch**2 * x, order)
+    return _log_phi_of_own(kernel, x)
 
 
 def _log_height(kernel: Kernel) -> tf.Tensor:
@@ -88,28 +95,23 @@ def _log_height(kernel: Kernel) -> tf.Tensor:
     return tf.math.log(_value(kernel, tf.zeros([], gpflow.config.default_float())))
 
 
-def _log_rational_quadratic(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
-    alpha = tf.cast(kernel.alpha, x.dtype)
-    return -alpha * tf.math.log1p(0.5 * x / alpha)
-
-
-# log φ of x = (distance/lengthscale)², accurate near 0 and beyond where k itself underflows.
-_KNOWN: dict[type, Callable[[Kernel, tf.Tensor], tf.Tensor]] = {
-    gpflow.kernels.SquaredExponential: lambda kernel, x: -0.5 * x,
-    gpflow.kernels.RationalQuadratic: _log_rational_quadratic,
-    gpflow.kernels.Exponential: lambda kernel, x: -0.5 * tf.sqrt(x),
-    gpflow.kernels.Matern12: lambda kernel, x: log_matern(x, 0),
-    gpflow.kernels.Matern32: lambda kernel, x: log_matern(3.0 * x, 1),
-    gpflow.kernels.Matern52: lambda kernel, x: log_matern(5.0 * x, 2),
+# ν − ½, and a length in units of the kernel's lengthscale.
+_MATERN_ORDERS: dict[type, tuple[int, float]] = {
+    gpflow.kernels.Exponential: (0, 2.0),
+    gpflow.kernels.Matern12: (0, 1.0),
+    gpflow.kernels.Matern32: (1, 1.0),
+    gpflow.kernels.Matern52: (2, 1.0),
 }
+# Of these log φ is accurate near 0, and beyond where k itself underflows.
+_KNOWN = (
+    gpflow.kernels.SquaredExponential,
+    gpflow.kernels.RationalQuadratic,
+    *_MATERN_ORDERS,
+)
 
 
 def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
     """π_φ(ω|c), in closed form where there is one."""
-
-    def log_phi(r: tf.Tensor) -> tf.Tensor:
-        return _log_phi(kernel, r)
-
     if isinstance(kernel, Sum | Product):
         laws = [_law(part, c) for part in kernel.kernels]
         ones = [tf.ones([], c.dtype)] * len(laws)
@@ -121,7 +123,7 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
             tf.cast(_log_height(part), c.dtype) + _log_phi(part, r) for part in kernel.kernels
         ]
         log_p = tf.unstack(tf.nn.log_softmax(tf.stack(log_heights), axis=0))
-        return TiltedMixture(log_phi, c, log_p, laws, ones)
+        return TiltedMixture(partial(_log_phi, kernel), c, log_p, laws, ones)
     scale = tf.cast(tf.reshape(kernel.lengthscales, []), c.dtype)
     kind = type(kernel)
     if kind is gpflow.kernels.SquaredExponential:
@@ -130,9 +132,10 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
         alpha = tf.cast(kernel.alpha, c.dtype)
         return Gamma(alpha, 2.0 * alpha * tf.square(scale) + tf.square(c))
     if kind in _MATERN_ORDERS:
-        nu, stretch = _MATERN_ORDERS[kind]
-        b = tf.constant(nu, c.dtype) / tf.square(stretch * scale)
-        return GeneralizedInverseGaussian(tf.constant(-nu, c.dtype), 2.0 * tf.square(c), b)
+        order, stretch = _MATERN_ORDERS[kind]
+        nu = tf.constant(order + 0.5, c.dtype)
+        b = nu / tf.square(stretch * scale)
+        return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), b)
     nearest = 4.0 * _NEAREST * tf.square(tf.cast(scale, tf.float64))
 
     def log_phi_from_there(r: tf.Tensor) -> tf.Tensor:
@@ -143,18 +146,8 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
     return TiltedDistribution(log_phi_from_there, c)
 
 
-# ν, and a length in units of the kernel's lengthscale.
-_MATERN_ORDERS: dict[type, tuple[float, float]] = {
-    gpflow.kernels.Exponential: (0.5, 2.0),
-    gpflow.kernels.Matern12: (0.5, 1.0),
-    gpflow.kernels.Matern32: (1.5, 1.0),
-    gpflow.kernels.Matern52: (2.5, 1.0),
-}
-
 _GRID = np.concatenate([np.logspace(-20, 30, 1001), np.logspace(31, 290, 260)])
 _SMALLEST = 1e-100
-
-
 _NEAREST = 1e-8
 
 
