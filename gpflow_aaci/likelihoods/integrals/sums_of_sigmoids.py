@@ -73,10 +73,17 @@ def _transforms(
 def _log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani)."""
     Fmu, shift = _lifted_mean(Fmu, Fvar)
-    far, numbers = _with_rows_below(_log_sum_by_table, FAR, _log_sum_at_length), _NUMBERS_OF_FAR
-    in_parts = functools.partial(in_chunks_of_rows, far, numbers=numbers)
-    found = _with_rows_below(_log_sum_by_table, NEAR, in_parts)(Fmu, Fvar)
-    return found - shift[..., 0]
+    at_length = functools.partial(
+        in_chunks_of_rows, _log_sum_of_wide, numbers=_NODES_OF_WIDE * _NUMBERS_OF_NODE
+    )
+    far = _with_rows_below(_log_sum_by_table, FAR, at_length)
+    return _near_or(far, _log_sum_by_table)(Fmu, Fvar) - shift[..., 0]
+
+
+def _near_or(far: _OfRows, by_table: _OfGrid) -> _OfRows:
+    """``by_table`` of the grid of small errors, but ``far`` of rows that reach below it."""
+    in_chunks = functools.partial(in_chunks_of_rows, far, numbers=_NUMBERS_OF_FAR)
+    return _with_rows_below(by_table, NEAR, in_chunks)
 
 
 def _lifted_mean(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -134,12 +141,8 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
 def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]."""
     Fmu, _ = _lifted_mean(Fmu, Fvar)
-
-    def far(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        of_rows = functools.partial(_coupling_by_table, grid=FAR)
-        return in_chunks_of_rows(of_rows, mean, variance, _NUMBERS_OF_FAR)
-
-    of_rows = _with_rows_below(_coupling_by_table, NEAR, far)
+    far = functools.partial(_coupling_by_table, grid=FAR)
+    of_rows = _near_or(far, _coupling_by_table)
     return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS_OF_SUM)
 
 
@@ -151,11 +154,6 @@ def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor
     ratios = slopes_of_decays(Fmu, Fvar, grid) / decays * root
     found = LOG_T_STEP * tf.matmul(ratios, ratios, transpose_b=True)
     return tf.linalg.set_diag(found, tf.zeros_like(Fmu))
-
-
-def _log_sum_at_length(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
-    return in_chunks_of_rows(_log_sum_of_wide, Fmu, Fvar, numbers)
 
 
 def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
@@ -179,10 +177,7 @@ def _shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def in_chunks_of_rows(
-    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    Fmu: tf.Tensor,
-    Fvar: tf.Tensor,
-    numbers: int,
+    function: _OfRows, Fmu: tf.Tensor, Fvar: tf.Tensor, numbers: int
 ) -> tf.Tensor:
     """
     ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
