@@ -9,14 +9,19 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..distributions import PolyaGamma
-from ..special import betainc, log_2cosh_half_sqrt
+from ..special import betainc
 from ..validation import Check
 from .base import Site
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import PowerOfCosh, are_counts, log_powers_of_sigmoid, one_minus_s
+from .sigmoid_powers import (
+    PowerOfCosh,
+    are_counts,
+    half_polya_gamma,
+    log_cosh_and_one_minus_s,
+    log_powers_of_sigmoid,
+)
 
 
 class NegativeBinomial(PowerOfCosh):
@@ -210,24 +215,24 @@ class Poisson(OutputwiseLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """y log λ − log y! + y (m/2 − log 2cosh(c/2)) − λ (1 − s), c² = m² + v."""
-        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
+        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
         shared = Y * tf.math.log(self.max_rate) - tf.math.lgamma(Y + 1.0)
-        return shared + Y * (Fmu / 2.0 - lc) - self.max_rate * one_minus_s(Fmu, lc)
+        return shared + Y * (Fmu / 2.0 - lc) - self.max_rate * one_minus_s
 
     def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] at which Σ bound is largest: Σ y / Σ (1 − s)."""
-        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
-        return tf.reduce_sum(Y) / tf.reduce_sum(one_minus_s(Fmu, lc))
+        _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+        return tf.reduce_sum(Y) / tf.reduce_sum(one_minus_s)
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """n ~ Poisson(λσ(−f)), and given it omega ~ PG(y + n, f)/2; both [..., N, P]."""
-        F, half = tf.convert_to_tensor(F), tf.constant(0.5, F.dtype)
+        F = tf.convert_to_tensor(F)
         return tfp.distributions.JointDistributionNamed(
             {
                 "n": tfp.distributions.Poisson(self.max_rate * tf.sigmoid(-F)),
-                "omega": lambda n: PolyaGamma(Y + n, F, half),
+                "omega": lambda n: half_polya_gamma(Y + n, F),
             }
         )
 

@@ -8,12 +8,11 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
-from ..distributions import PolyaGamma
-from ..special import log_2cosh_half_sqrt, ndtr
+from ..special import ndtr
 from .base import AugmentedLikelihood, Site
 from .integrals.quadrature import expectation, log_expectation, mean_over_panels
 from .parameters import positive_parameter
-from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
+from .sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
 
 
 class HeteroscedasticGaussian(AugmentedLikelihood):
@@ -46,8 +45,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """½ log(λ/2π) + ½ (m_g/2 − lc_g) − ½ λ E(y − f)² (1 − s_g)."""
         mean = Fmu[..., 1]
-        lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
-        expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s(mean, lc)
+        lc, one_minus_s = log_cosh_and_one_minus_s(mean, Fvar[..., 1])
+        expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s
         return self._log_C() + 0.5 * (mean / 2.0 - lc) - expected
 
     def coupling(
@@ -61,10 +60,9 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
 
     def optimal_max_precision(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] at which Σ bound is largest: N / Σ E(y − f)² (1 − s_g)."""
-        mean = Fmu[..., 1]
-        lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
+        _, one_minus_s = log_cosh_and_one_minus_s(Fmu[..., 1], Fvar[..., 1])
         expected = 2.0 * self._half_residual(Fmu, Fvar, Y) / self.max_precision
-        return 1.0 / tf.reduce_mean(expected * one_minus_s(mean, lc))
+        return 1.0 / tf.reduce_mean(expected * one_minus_s)
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
@@ -76,12 +74,11 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         """
         f, g = F[..., :1], F[..., 1:]
         half_residual = 0.5 * self.max_precision * tf.square(Y - f)
-        half = tf.constant(0.5, g.dtype)
         return tfp.distributions.JointDistributionNamed(
             {
                 "precision": tfp.distributions.Deterministic(self.max_precision * tf.sigmoid(g)),
                 "n": tfp.distributions.Poisson(tf.sigmoid(-g) * half_residual),
-                "omega": lambda n: PolyaGamma(0.5 + n, g, half),
+                "omega": lambda n: half_polya_gamma(0.5 + n, g),
             }
         )
 
@@ -90,9 +87,9 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
     ) -> tf.Tensor:
         """[..., N, 1]."""
         f, g = F[..., :1], F[..., 1:]
-        n, half = auxiliary["n"], tf.constant(0.5, g.dtype)
+        n = auxiliary["n"]
         log_n = tfp.distributions.Poisson(0.5 * self.max_precision * tf.square(Y - f)).log_prob(n)
-        plus = half + tf.zeros_like(n)
+        plus = 0.5 + tf.zeros_like(n)
         return self._log_C() + log_n + log_powers_of_sigmoid(plus, n, auxiliary["omega"], g)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ..distributions import PolyaGamma
-from ..special import log_sech_sqrt
+from ..special import log_2cosh_half_sqrt, log_sech_sqrt
 from ..validation import Check, some
 from .super_gaussian import SuperGaussianLikelihood
 
@@ -39,7 +39,7 @@ class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """PG(b(y), c)/2."""
-        return PolyaGamma(tf.cast(self._given_exponent(Y), c.dtype), c, tf.constant(0.5, c.dtype))
+        return half_polya_gamma(tf.cast(self._given_exponent(Y), c.dtype), c)
 
     def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
         if Y is None:
@@ -48,9 +48,15 @@ class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
         return self.exponent(Y)
 
 
-def one_minus_s(Fmu: TensorType, lc: TensorType) -> tf.Tensor:
-    """1 − s, s = e^{−m/2 − lc} ≤ E σ(−f), where lc = log 2cosh(c/2) and c² = E f²."""
-    return -tf.math.expm1(-Fmu / 2.0 - lc)
+def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """lc = log 2cosh(c/2), where c² = E f², and 1 − s, where s = e^{−Fmu/2 − lc} ≤ E σ(−f)."""
+    lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
+    return lc, -tf.math.expm1(-Fmu / 2.0 - lc)
+
+
+def half_polya_gamma(b: TensorType, c: TensorType) -> PolyaGamma:
+    """The law of ω ~ PG(b, c)/2."""
+    return PolyaGamma(b, c, tf.constant(0.5, c.dtype))
 
 
 def log_powers_of_sigmoid(
@@ -62,7 +68,7 @@ def log_powers_of_sigmoid(
     2^{−b} e^{(plus − minus) f/2 − f²ω} PG(ω), b = plus + minus.
     """
     b = plus + minus
-    log_law = PolyaGamma(b, tf.zeros_like(b), tf.constant(0.5, b.dtype)).log_prob(omega)
+    log_law = half_polya_gamma(b, tf.zeros_like(b)).log_prob(omega)
     return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
 
 

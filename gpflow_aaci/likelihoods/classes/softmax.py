@@ -8,13 +8,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...distributions import PolyaGamma
-from ...special import log_2cosh_half_sqrt
 from ...validation import Check, check_count, some
 from ..base import AugmentedLikelihood, Site
 from ..integrals.quadrature import expectation
 from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
-from ..sigmoid_powers import log_powers_of_sigmoid, one_minus_s
+from ..sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
 
 tfd = tfp.distributions
 
@@ -50,8 +48,8 @@ class LogisticSoftmax(AugmentedLikelihood):
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """m_k/2 − lc_k − log Σ_j (1 − s_j)."""
-        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
-        total = tf.reduce_sum(one_minus_s(Fmu, lc), -1)
+        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+        total = tf.reduce_sum(one_minus_s, -1)
         return tf.reduce_sum(self._one_hot(Y) * (Fmu / 2.0 - lc), -1) - tf.math.log(total)
 
     def coupling(
@@ -69,13 +67,13 @@ class LogisticSoftmax(AugmentedLikelihood):
         omega ~ PG([j = k] + n_j, f_j)/2, [..., N, K]; of batch shape [..., N].
         """
         F = tf.convert_to_tensor(F)
-        label, half = self._one_hot(Y), tf.constant(0.5, F.dtype)
+        label = self._one_hot(Y)
         total = tf.reduce_sum(tf.sigmoid(F), -1, keepdims=True)
         return tfd.JointDistributionNamed(
             {
                 "rate": tfd.Independent(tfd.Exponential(total), 1),
                 "n": lambda rate: tfd.Independent(tfd.Poisson(rate * tf.sigmoid(-F)), 1),
-                "omega": lambda n: tfd.Independent(PolyaGamma(label + n, F, half), 1),
+                "omega": lambda n: tfd.Independent(half_polya_gamma(label + n, F), 1),
             }
         )
 

@@ -23,6 +23,11 @@ class _OfComponents(ResidualLikelihood, abc.ABC):
     """Of members with g = 0 and h² = a_k (y − f)², each a function of (y − f)² alone."""
 
     def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
+        """
+        :param components: at least two densities of y − f that are symmetric about 0, of this
+            package or your own; shared, with their Parameters.
+        :raises ValueError: for components that are not of that kind.
+        """
         super().__init__(**kwargs)
         self.components = _checked(type(self).__name__, components)
 
@@ -141,14 +146,6 @@ class NoiseProduct(_OfComponents, NumericalNoise):
 
     φ is the product, ω the sum of independent a_k ω_k; C and the variance are by quadrature.
     """
-
-    def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
-        """
-        :param components: at least two densities of y − f that are symmetric about 0, of this
-            package or one's own; shared, with their Parameters.
-        :raises ValueError: for components that are not of that kind.
-        """
-        super().__init__(components, **kwargs)
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return tf.add_n(self._log_phis(tf.convert_to_tensor(r)))
