@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from .nodes import half_line
+from .nodes import before_axes_of, half_line
 
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 """log p(y|f) as a function of y."""
@@ -53,8 +53,7 @@ def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
     # The length on which the tail falls, or at the mode the width of it all.
     tiny = tf.constant(np.finfo(Y.dtype.as_numpy_dtype).tiny, Y.dtype)
     width = 1.0 / (tf.abs(slope) + tf.exp(log_p) + tiny)
-    column = [-1] + [1] * len(Y.shape)
-    nodes, weights = (tf.reshape(tf.cast(v, Y.dtype), column) for v in (_NODES, _WEIGHTS))
+    nodes, weights = before_axes_of(Y, _NODES), before_axes_of(Y, _WEIGHTS)
     tail = width * tf.reduce_sum(weights * tf.exp(log_density(Y + outwards * width * nodes)), 0)
     return tf.where(rises, tail, 1.0 - tail)
 
@@ -62,7 +61,7 @@ def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
 def _by_summation(
     log_density: LogDensity, outcomes: AnyNDArray, Y: tf.Tensor, is_density: bool
 ) -> tf.Tensor:
-    values = tf.reshape(tf.cast(outcomes, Y.dtype), [-1] + [1] * len(Y.shape))
+    values = before_axes_of(Y, outcomes)
     p = tf.exp(log_density(values + tf.zeros_like(Y)))
     total = tf.reduce_sum(tf.where(values <= Y, p, tf.zeros_like(p)), 0)
     return total if is_density else total / tf.reduce_sum(p, 0)

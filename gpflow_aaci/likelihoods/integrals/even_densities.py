@@ -8,7 +8,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ...distributions.rejection import rejection_sample
-from .nodes import half_line
+from .nodes import before_axes_of, half_line
 from .quadrature import log_expectation
 
 LogPhi = Callable[[tf.Tensor], tf.Tensor]
@@ -69,8 +69,7 @@ def tail_share(log_phi: LogPhi, x: tf.Tensor) -> tf.Tensor:
 def _integral(log_phi: LogPhi, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
     """∫ φ(s²) ds from the one to the other, which are near each other, [...]."""
     mid, half = (upper + lower) / 2.0, (upper - lower) / 2.0
-    column = [-1] + [1] * len(mid.shape)
-    node, weight = (tf.constant(values.reshape(column)) for values in _LEGENDRE)
+    node, weight = (before_axes_of(mid, values) for values in _LEGENDRE)
     return half * tf.reduce_sum(weight * tf.exp(log_phi(tf.square(mid + half * node))), 0)
 
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ...special import ndtr
+from .nodes import before_axes_of
 
 
 def student_t_predictive_cdf(
@@ -15,7 +16,7 @@ def student_t_predictive_cdf(
     width = 9.5 * tf.sqrt(2.0 / df)
     step = tf.minimum(0.05 * width, 0.25)
     u = tf.range(-width - 80.0 / df, tf.math.log1p(width + 90.0 / df), step)
-    u = tf.reshape(u, [-1] + [1] * len((residual + variance).shape))
+    u = before_axes_of(residual + variance, u)
     weight = tf.exp(-df / 2.0 * (tf.math.expm1(u) - u))
     of_y = variance + tf.square(scale) * tf.exp(-u)
     total = tf.reduce_sum(weight * ndtr(residual / tf.sqrt(of_y)), 0)
@@ -39,8 +40,7 @@ def jensen_gap(d: TensorType, v: TensorType) -> tf.Tensor:
     A = 1.0 + tf.reduce_sum(squared + v, -1)
     end = tf.stop_gradient(tf.minimum(tf.math.log(A) + _VANISHED, _HIGHEST))
     step = (end - _LOWEST) / (_NODES - 1.0)
-    index = tf.reshape(tf.range(_NODES, dtype=step.dtype), [-1] + [1] * len(step.shape))
-    t = tf.exp(_LOWEST + step * index)  # [K, ...]
+    t = tf.exp(_LOWEST + step * before_axes_of(step, tf.range(_NODES)))  # [K, ...]
     tau = (t / A)[..., None]
     spread = 1.0 + 2.0 * tau * v
     exponent = tau[..., 0] + tf.reduce_sum(0.5 * tf.math.log(spread) + tau * squared / spread, -1)

@@ -6,6 +6,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from .nodes import before_axes_of
+
 # In units of sd(f). About the mean: panels on which N(0, 1) is smooth. About a centre of the
 # integrand: panels that halve towards it, so that a kink there or a peak of any width down to
 # 1e-3 sd is resolved, whatever its shape.
@@ -47,7 +49,7 @@ def expectation(
     first_t = tf.asinh(tf.sinh((ratio - _REACH) / _KAPPA) / _Q)
     first = tf.cast(tf.math.floor(first_t / _STEP), tf.int32) + _SIDE
     first = tf.clip_by_value(first, 0, 2 * _SIDE - _WINDOW)
-    index = first + tf.reshape(tf.range(_WINDOW), [-1] + [1] * len(ratio.shape))  # [K, ...]
+    index = first + before_axes_of(first, tf.range(_WINDOW))  # [K, ...]
     node = tf.gather(tf.constant(_GRID, ratio.dtype), index)
     z = node - ratio
     weight = tf.gather(tf.constant(_DENSITY, ratio.dtype), index) * tf.exp(-0.5 * tf.square(z))
@@ -104,14 +106,10 @@ def _panels(
     """Nodes f, the same in standard deviations from Fmu, and their weights; all [K, ...]."""
     sd = safe_sqrt(Fvar)
     outwards = 2.0 ** np.arange(-halvings, _FARTHEST_PANEL)
-    about_centre = np.concatenate([-outwards[::-1], [0.0], outwards])
-
-    def column(values: np.ndarray) -> tf.Tensor:  # [K, 1...]
-        return tf.reshape(tf.cast(values, sd.dtype), [-1] + [1] * len(sd.shape))
-
-    edges = [column(_ABOUT_MEAN) + tf.zeros_like(sd)]
+    about_centre = before_axes_of(sd, np.concatenate([-outwards[::-1], [0.0], outwards]))
+    edges = [before_axes_of(sd, _ABOUT_MEAN) + tf.zeros_like(sd)]
     for centre in centres:
-        edges.append((centre - Fmu) / sd + column(about_centre))
+        edges.append((centre - Fmu) / sd + about_centre)
     z_edges = _sort_first_axis(tf.concat(edges, axis=0))
     mid, half = (z_edges[1:] + z_edges[:-1]) / 2.0, (z_edges[1:] - z_edges[:-1]) / 2.0
     z = tf.concat([mid + half * x for x in _NODES], axis=0)
