@@ -26,11 +26,11 @@ from .sigmoid_powers import (
 
 class NegativeBinomial(PowerOfCosh):
     """
-    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: how often σ(f) before σ(−f) has happened r times.
+    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of events of probability σ(f) before r others.
 
-    The parameters of ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``: mean r e^f,
-    variance r e^f (1 + e^f). Over-dispersed, and as r → ∞ a Poisson count. r is real, learnable.
-    g = (y − r)/2, b = y + r.
+    This is ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``, of mean r e^f and
+    variance r e^f (1 + e^f). It is over-dispersed, and tends to a Poisson count as r → ∞. r is real
+    and learnable. g = (y − r)/2, b = y + r.
     """
 
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ class NegativeBinomial(PowerOfCosh):
         return [tf.math.log((Y + 0.5) / self.total_count)]
 
     def outcomes(self) -> AnyNDArray:
-        """For f up to 1."""
+        """Enough counts for every f up to 1."""
         r = float(tf.convert_to_tensor(self.total_count))
         return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
 
@@ -64,7 +64,7 @@ class NegativeBinomial(PowerOfCosh):
         return [are_counts(Y, type(self).__name__)]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """Poisson, of a rate that is Gamma(r) e^f."""
+        """A Poisson draw, whose rate is e^f times a Gamma(r) draw."""
         seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial")
         shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
         rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
@@ -90,15 +90,16 @@ class NegativeBinomial(PowerOfCosh):
 
 class Binomial(PowerOfCosh):
     """
-    C(n, y) σ(f)^y σ(−f)^{n−y}: successes among n trials; ``tfp.distributions.Binomial``'s.
+    C(n, y) σ(f)^y σ(−f)^{n−y}: y successes in n trials, as ``tfp.distributions.Binomial``.
 
     g = y − n/2, b = n. With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """
-        :param total_count: n, at least 1; or None, where every datum has its own: Y [N, 2] is of
-            successes and trials, and f of one column. (A prediction of y is of one trial then.)
+        :param total_count: n, at least 1; or None, where every datum has its own n: then the
+            columns of Y [N, 2] are successes and trials, f has one column, and a predicted y is
+            the outcome of one trial.
         :raises ValueError: for a number that is not whole and positive.
         """
         super().__init__(**kwargs)
@@ -159,7 +160,7 @@ class Binomial(PowerOfCosh):
         return [are_counts(Y, type(self).__name__), too_many]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """Of ``total_count`` trials, or of one."""
+        """The successes in ``total_count`` trials, or in one trial where it is None."""
         return self._drawn(F, tf.constant(self.total_count or 1, F.dtype), seed)
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:

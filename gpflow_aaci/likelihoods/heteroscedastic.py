@@ -21,8 +21,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
 
     e^{−λσ(g)R} = e^{−λR} e^{λσ(−g)R}, R = (y − f)²/2, is a mixture over n ~ Poisson(λR) of σ(−g)^n,
     so that given n and ω ~ PG(½ + n, ·)/2 it is Gaussian in g; given g it is Gaussian in f. The two
-    are stepped in turn. λ, the largest precision, is learnable; at given
-    marginals the bound is largest at :meth:`optimal_max_precision`::
+    are stepped in turn. λ, the largest precision, is learnable. For given marginals of f and g the
+    bound is largest at the λ that :meth:`optimal_max_precision` returns::
 
         model = AugmentedSVGP(
             kernel, HeteroscedasticGaussian(max_precision=100.0), Z, num_latent_gps=2, num_data=N
@@ -70,7 +70,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         """
         n ~ Poisson(λσ(−g)(y − f)²/2) and given it omega ~ PG(½ + n, g)/2, both [..., N, 1].
 
-        ``precision`` is λσ(g), all that f depends on: n and ω are for g alone.
+        ``precision`` is λσ(g), on which alone the site of f depends; n and ω are for g.
         """
         f, g = F[..., :1], F[..., 1:]
         half_residual = 0.5 * self.max_precision * tf.square(Y - f)
@@ -85,7 +85,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """[..., N, 1]."""
+        """log p(y, n, omega|f, g), [..., N, 1]."""
         f, g = F[..., :1], F[..., 1:]
         n = auxiliary["n"]
         log_n = tfp.distributions.Poisson(0.5 * self.max_precision * tf.square(Y - f)).log_prob(n)
@@ -93,7 +93,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         return self._log_C() + log_n + log_powers_of_sigmoid(plus, n, auxiliary["omega"], g)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        """Of f: λσ(g) y and λσ(g); of g: (½ − n)/2 and 2ω."""
+        """Potential and precision: λσ(g) y and λσ(g) for f, (½ − n)/2 and 2ω for g."""
         precision, n = auxiliary["precision"], auxiliary["n"]
         potential = tf.concat([precision * Y, (0.5 - n) / 2.0], -1)
         return potential, tf.concat([precision, 2.0 * auxiliary["omega"]], -1)
@@ -126,7 +126,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         return log_p[..., None]
 
     def _peak(self, squared_residual: tf.Tensor) -> tf.Tensor:
-        """The g of which noise alone explains the residual."""
+        """The g at which the noise variance equals the squared residual."""
         return -tf.math.log(tf.maximum(self.max_precision * squared_residual - 1.0, 1e-6))
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -157,7 +157,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         return tf.identity(Fmu[..., :1]), Fvar[..., :1] + expected_noise
 
     def noise_variance(self, g: TensorType) -> tf.Tensor:
-        """1/(λσ(g)) = (1 + e^{−g})/λ; its expectation is that at E g − ½ Var g."""
+        """1/(λσ(g)) = (1 + e^{−g})/λ; its expectation is its value at E g − ½ Var g."""
         return (1.0 + tf.exp(-g)) / self.max_precision
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:

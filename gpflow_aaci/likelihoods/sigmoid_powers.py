@@ -2,7 +2,8 @@
 What likelihoods of powers of σ(f) share.
 
 e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of σ(−f)^n, and a power of σ is a
-Pólya-Gamma mixture of Gaussians: so are counts, classes and precisions made of σ.
+Pólya-Gamma mixture of Gaussians. Counts, classes and precisions that are functions of σ(f) are
+augmented in this way.
 """
 
 import abc
@@ -63,9 +64,10 @@ def log_powers_of_sigmoid(
     plus: TensorType, minus: TensorType, omega: TensorType, F: TensorType
 ) -> tf.Tensor:
     """
-    log of what σ(f)^plus σ(−f)^minus is the integral of over ω, with its law PG(plus + minus, 0)/2.
+    The logarithm of the integrand in σ(f)^plus σ(−f)^minus = ∫ … dω.
 
-    2^{−b} e^{(plus − minus) f/2 − f²ω} PG(ω), b = plus + minus.
+    The integrand is 2^{−b} e^{(plus − minus) f/2 − f²ω} p(ω), where b = plus + minus and p is the
+    density of PG(b, 0)/2.
     """
     b = plus + minus
     log_law = half_polya_gamma(b, tf.zeros_like(b)).log_prob(omega)

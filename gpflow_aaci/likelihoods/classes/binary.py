@@ -43,7 +43,7 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         """log P(y|f) normalised over y = ±1, a function of the product y f, [...]."""
 
     def invlink(self, F: TensorType) -> tf.Tensor:
-        """P(y = +1|f), as ``invlink`` of GPflow's ``Bernoulli``, [...]."""
+        """P(y = +1|f), [...]: what ``invlink`` is for GPflow's ``Bernoulli``."""
         return tf.exp(self.log_probability(as_float(F)))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
@@ -122,7 +122,7 @@ class Logistic(BinaryLikelihood, PowerOfCosh):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E log σ(y f), for which TensorFlow has one operation where log φ takes many."""
+        """E log σ(y f), by one operation of TensorFlow; log φ would take many."""
         return expectation(tf.math.log_sigmoid, signs(Y) * Fmu, Fvar)
 
 
@@ -177,9 +177,9 @@ class Probit(BinaryLikelihood):
 
     p(y, ω|f) = N(ω | y f, 1) [ω > 0], which is Gaussian in f of precision 1. It is not
     super-Gaussian: every q(ω) is N(η, 1) cut off at 0, and η may have either sign. c = e^η is
-    positive as everywhere, and its logarithm is what an optimizer of c should move along. In
-    floating point |η| is cut off at 695 (float32: 86) standard deviations, from where a bound stays
-    a bound.
+    positive, as it is for other likelihoods; an optimizer of c should work with log c. In floating
+    point |η| is limited to 695 standard deviations (86 in float32); any η gives a valid bound, and
+    so does this limit.
     """
 
     prior_c = 1.0
@@ -214,7 +214,7 @@ class Probit(BinaryLikelihood):
         N(log c, 1) cut off at 0, of batch shape c.shape.
 
         :param c: [...], finite and positive.
-        :raises ValueError: for c outside of that.
+        :raises ValueError: for any other c.
         """
         return PositiveNormal(tf.math.log(checked_c(c, zero_too=False)))
 
@@ -240,7 +240,7 @@ class Probit(BinaryLikelihood):
     def expected_logtilt(
         self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, p(y, ω|f) over the half-normal law."""
+        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, where π(ω) is the half-normal law."""
         return signs(Y) * Fmu * omega - 0.5 * (tf.square(Fmu) + Fvar) - np.log(2.0)
 
     # ---- predictions ----

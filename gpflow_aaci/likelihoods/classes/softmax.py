@@ -25,8 +25,9 @@ class LogisticSoftmax(AugmentedLikelihood):
     n_j ~ Poisson(rate) of σ(−f_j)^{n_j}: given rate, n and ω ~ PG([j = k] + n_j, ·)/2 the K latent
     GPs are independent and Gaussian. Predicted probabilities are deterministic integrals.
 
-    Under a prior of mean 0 every σ(f_j) is near ½, and no p(k) exceeds 2/(K + 1) unless the others'
-    f go far below 0: begin from a constant mean of −log K, or a large kernel variance.
+    Under a prior of mean 0 every σ(f_j) is near ½, and p(k) cannot exceed 2/(K + 1) unless all
+    other f_j fall far below 0. Begin therefore from a constant mean of −log K, or from a large
+    kernel variance.
     """
 
     couples = True
@@ -55,7 +56,7 @@ class LogisticSoftmax(AugmentedLikelihood):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """That of −E log Σσ(f_j), to some 1e-4."""
+        """∂²(−E log Σσ(f_i))/∂Fmu_j∂Fmu_k, accurate to about 1e-4."""
         return coupling_of_log_sum(Fmu, Fvar)
 
     def full_conditional(
@@ -80,7 +81,7 @@ class LogisticSoftmax(AugmentedLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """[..., N]."""
+        """log p(y, rate, n, omega|f), [..., N]."""
         rate, n, omega = (auxiliary[name] for name in ("rate", "n", "omega"))
         log_n = tfd.Poisson(rate).log_prob(n)
         return tf.reduce_sum(log_n + log_powers_of_sigmoid(self._one_hot(Y), n, omega, F), -1)

@@ -1,4 +1,4 @@
-"""A density of noise of the shape of a kernel (AACI Sec. 3.4)."""
+"""Noise whose density has the shape of a kernel (AACI Sec. 3.4)."""
 
 import inspect
 import types
@@ -30,16 +30,16 @@ class KernelNoise(NumericalNoise):
     p(y|f) = k(y − f)/∫k of a stationary kernel k on the real line: φ(r) = k(√r)/k(0).
 
     A kernel that depends on |x − x'| alone, and is positive definite whatever the dimension of x,
-    is a mixture of squared exponentials of all lengthscales (Schoenberg 1938), and so φ completely
-    monotone. Lengthscales, and what else a kernel has, are learnt; a variance that cancels is held
-    fixed: all but those of the further terms of a sum::
+    is a mixture of squared exponentials of all lengthscales (Schoenberg 1938), so that φ is
+    completely monotone. Lengthscales and other parameters of the kernel are learnt. Variances that
+    cancel are held fixed; in a sum, those of the second and further terms do not cancel::
 
         KernelNoise(gpflow.kernels.RationalQuadratic(alpha=2.0, lengthscales=0.3))  # Student's t
     """
 
     def __init__(self, kernel: Kernel, **kwargs: Any) -> None:
         """
-        :param kernel: an ``IsotropicStationary`` of GPflow or one's own (``K_r`` or ``K_r2``), or
+        :param kernel: an ``IsotropicStationary`` of GPflow or your own (``K_r`` or ``K_r2``), or
             sums and products of them; of one input dimension. It is shared, with its Parameters.
         :raises ValueError: for another kernel; one that is positive definite in few dimensions
             only; or one that has no integral over the line.
@@ -59,7 +59,7 @@ class KernelNoise(NumericalNoise):
         return _log_phi(self.kernel, tf.convert_to_tensor(r))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """A sum of kernels is a mixture of laws, a product is the law of a sum."""
+        """A mixture of laws for a sum of kernels; the law of a sum of ω for a product."""
         return _law(self.kernel, c)
 
 
@@ -139,7 +139,7 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
     nearest = 4.0 * _NEAREST * tf.square(tf.cast(scale, tf.float64))
 
     def log_phi_from_there(r: tf.Tensor) -> tf.Tensor:
-        """Of the law's tilt by a little: where log φ is a chord, it would be of no variance."""
+        """log φ of a slightly tilted law: near 0 log φ is a chord, which has no variance."""
         start = tf.cast(nearest, r.dtype)
         return _log_phi(kernel, r + start) - _log_phi(kernel, start)
 
@@ -153,10 +153,11 @@ _NEAREST = 1e-8
 
 def _log_phi_of_own(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
     """
-    log φ of a user's kernel by its own function, where that has digits.
+    log φ of a user's kernel by its own function, where that is accurate.
 
-    Beyond, where it is below 1e-100 and would underflow, by the tangent; and below x = 1e-8, where
-    1 − φ and its slope are small differences, by the chord from 0. So log φ remains convex.
+    Far out, where φ is below 1e-100 and would underflow, log φ is continued by its tangent. Below
+    x = 1e-8, where 1 − φ and its slope are small differences, it is the chord from 0. So log φ
+    remains convex.
     """
     grid = tf.constant(_GRID)
     height = _value(kernel, tf.zeros([], grid.dtype))
@@ -190,7 +191,7 @@ def _value(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
 
 
 class _OfOneDtype:
-    """A kernel whose Parameters are tensors of that dtype, which GPflow's refuse to be."""
+    """A kernel whose Parameters are read as tensors of ``dtype``, which GPflow does not allow."""
 
     def __init__(self, kernel: Kernel, dtype: tf.DType) -> None:
         self._kernel, self._dtype = kernel, dtype
@@ -249,7 +250,7 @@ def _check_positive_definite(kernel: Kernel) -> None:
     if not (np.all(np.isfinite(values)) and values[0] > 0.0):
         raise ValueError(f"{name}, which is not finite, or not positive at 0.")
     x = width_of(log_phi) * tf.constant(_DISTANCES)
-    # As the kernel's own function says: log φ goes on where that ends.
+    # By the kernel's own function: log φ is continued where that underflows.
     scaled = tf.square(x / tf.cast(tf.reshape(kernel.lengthscales, []), x.dtype))
     near, far = (_value(kernel, a * scaled).numpy() / values[0] for a in (1.0, 2.0))
     wrong = ~(far >= near**2 * (1.0 - 1e-6)) & (near > 1e-45)

@@ -14,7 +14,7 @@ from gpflow.utilities.parameter_or_function import evaluate_parameter_or_functio
 
 from ...validation import Check
 from ..base import AugmentedLikelihood, Site
-from ..integrals.nodes import whole_line
+from ..integrals.nodes import before_axes_of, whole_line
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
@@ -56,7 +56,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
 
     @abc.abstractmethod
     def unit(self, X: TensorType | None) -> TensorType:
-        """Of f, broadcast to [..., N, P]."""
+        """The unit of f, which broadcasts to [..., N, P]."""
 
     @abc.abstractmethod
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
@@ -96,12 +96,12 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
 
 class Scaled(TransformedLikelihood):
     """
-    Gaussian or Student-t noise whose scale is a function of X: what GPflow's own is converted to.
+    Gaussian or Student-t noise whose scale is a function of X, made from GPflow's likelihood.
 
     p(y|f, x) = p_base(y/σ(x) | f/σ(x))/σ(x), the base having scale 1.
 
-    Its ``variance``, ``scale`` and ``df`` are those of GPflow's likelihood: the same objects, by
-    the same names. The base has no Parameters.
+    Its ``variance``, ``scale`` and ``df`` are the same objects as in GPflow's likelihood, by the
+    same names. The base has no Parameters.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Scaled(TransformedLikelihood):
     ) -> None:
         """
         :param base: noise of scale 1.
-        :param of_x: whose scale it is; its Parameters are shared.
+        :param of_x: the likelihood whose scale is used; its Parameters are shared.
         """
         super().__init__(base, **kwargs)
         self.variance = getattr(of_x, "variance", None)
@@ -170,8 +170,8 @@ class Warped(TransformedLikelihood):
     r"""
     p(y|f) = t′(y) p_base(t(y)|f): a warped GP (Snelson, Rasmussen and Ghahramani 2004).
 
-    t is increasing, and its parameters are learnt with all others; the noise that is added to f is
-    in units of t(y). Densities are of y, with the Jacobian::
+    t is increasing, and its parameters are learnt with all others. The noise that is added to f is
+    in units of t(y). Densities are densities of y: they include the Jacobian::
 
         likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
     """
@@ -233,15 +233,15 @@ class Warped(TransformedLikelihood):
         self, centre: tf.Tensor, log_density: Callable[[tf.Tensor], tf.Tensor]
     ) -> MeanAndVariance:
         """
-        Of t⁻¹(z), z of a base density about ``centre``: double-exponential quadrature over z.
+        The mean and variance of t⁻¹(z), by double-exponential quadrature over z about ``centre``.
 
-        Where they are infinite (heavy tails and a logarithm), so is what comes out, or very large.
+        Where a moment is infinite (heavy tails and a logarithm), the result is infinite or very
+        large.
         """
         width = 0.4 / tf.exp(log_density(centre))
-        column = [-1] + [1] * len(centre.shape)
-        z, weights = (tf.reshape(tf.cast(v, centre.dtype), column) for v in _NODES)
+        z, weights = (before_axes_of(centre, values) for values in _NODES)
         z = centre + width * z
-        # Some nodes at a time: each may need hundreds of its own, for the integral over f.
+        # Some nodes at a time: each may need hundreds of further nodes, for the integral over f.
         some = tf.reshape(z, tf.concat([[-1, _AT_ONCE], tf.shape(centre)], 0))
         log_weight = tf.map_fn(tf.autograph.experimental.do_not_convert(log_density), some)
         weight = weights * tf.exp(tf.reshape(log_weight, tf.shape(z)))

@@ -1,4 +1,4 @@
-"""Noise that is added to f: what all of it shares, and the two laws with light tails."""
+"""Noise that is added to f: what all such likelihoods share, and the two with light tails."""
 
 import abc
 from typing import Any
@@ -20,7 +20,7 @@ from ..super_gaussian import SuperGaussianLikelihood
 
 
 class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
-    """TFP's law, whose draws check their arguments as those of this package do."""
+    """TFP's law; like the laws of this package, it checks its arguments when it is drawn from."""
 
 
 class AdditiveNoise(AugmentedLikelihood, abc.ABC):
@@ -86,7 +86,7 @@ class Gaussian(ResidualLikelihood):
         return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
 
     def _variance(self, dtype: tf.DType) -> tf.Tensor:
-        # A plain number where ``Scaled`` has this for its base.
+        # The variance is a plain number where this is the base of a ``Scaled``.
         return tf.cast(self.noise_variance(), dtype)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
@@ -119,7 +119,7 @@ class Gaussian(ResidualLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p at E(y − f)², as it is quadratic in f."""
+        """log p at E(y − f)²: log p is quadratic in f."""
         return self.log_C(Y) + self.log_phi(self.expected_h_squared(Fmu, Fvar, Y))
 
 
@@ -127,7 +127,7 @@ class LogisticNoise(ResidualLikelihood):
     """
     1/(4s cosh²((y − f)/2s)): between a normal law and a Laplace one, smooth at its centre.
 
-    φ(r) = 1/cosh²(√r/2s). (Not ``Logistic``, which is for classes: there cosh is of f alone.)
+    φ(r) = 1/cosh²(√r/2s). (``Logistic`` is another likelihood, for classes.)
     """
 
     def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:

@@ -22,7 +22,7 @@ from .residual import AdditiveNoise, ResidualLikelihood
 
 
 class Gamma(CheckedSampling, tfp.distributions.Gamma):
-    """TFP's law, whose draws check their arguments as those of this package do."""
+    """TFP's law; like the laws of this package, it checks its arguments when it is drawn from."""
 
 
 class _StudentTNoise(AdditiveNoise, abc.ABC):
@@ -36,7 +36,7 @@ class _StudentTNoise(AdditiveNoise, abc.ABC):
         self.scale: Parameter | float = positive_parameter(owner, "scale", scale)
         self.df: Parameter | float = positive_parameter(owner, "df", df, above=1.0)
 
-    # Plain numbers where it was converted from GPflow's StudentT.
+    # Both may be plain numbers, where the likelihood was converted from GPflow's StudentT.
 
     def _scale(self, dtype: tf.DType) -> tf.Tensor:
         return tf.cast(to_default_float(self.scale), dtype)
@@ -66,7 +66,7 @@ class _StudentTNoise(AdditiveNoise, abc.ABC):
         return tf.where(finite, tf.square(scale) * df / excess, infinity)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        """f, or NaN where it does not exist, ν ≤ 1."""
+        """f, or NaN for ν ≤ 1, where y has no mean."""
         return tf.where(self._df(F.dtype) > 1.0, F, tf.constant(np.nan, F.dtype))
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -188,7 +188,7 @@ class MultivariateStudentT(_StudentTNoise):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The bound, and what Jensen's inequality loses: log(1 + E r/ν) − E log(1 + r/ν)."""
+        """The bound plus its Jensen gap, (ν+P)/2 · (log(1 + E r/ν) − E log(1 + r/ν))."""
         df, shape = self._df_and_shape(Fmu.dtype)
         variance = df * tf.square(self._scale(Fmu.dtype))
         lost = jensen_gap((Y - Fmu) / tf.sqrt(variance), Fvar / variance)
@@ -207,7 +207,7 @@ class MultivariateStudentT(_StudentTNoise):
             prior = tfp.distributions.ExpGamma(df / 2.0, df / 2.0).log_prob(u)
             return prior + tf.reduce_sum(log_normal, -1)
 
-        # By a rule for expectations under a normal law, here one as wide as that of u.
+        # The rule is for expectations under a normal law; here the law is about as wide as u's.
         zero = tf.zeros_like(residual[..., 0])
         width = 2.0 / (df + 1.0) + zero
         law = tfp.distributions.Normal(zero, tf.sqrt(width))
@@ -236,8 +236,9 @@ def _most_probable_log_precision(df: tf.Tensor, r: tf.Tensor, v: tf.Tensor) -> t
     """
     u = log λ [...] about which p(y, λ) is largest, r and v [..., P] in units of σ².
 
-    There λ = (ν + Σ_p s_p) / (ν + Σ_p r_p s_p²), s_p = 1/(1 + λv_p): of that a fixed point, to
-    which it climbs from the one at v = 0. (Another may be about λ = 1, where that of ν alone is.)
+    There λ = (ν + Σ_p s_p) / (ν + Σ_p r_p s_p²), s_p = 1/(1 + λv_p). This equation is iterated,
+    and λ rises from its solution at v = 0. (Another solution may lie near λ = 1, the mode of the
+    prior.)
     """
     precision = (df + float(r.shape[-1])) / (df + tf.reduce_sum(r, -1))
     for _ in range(_FIXED_POINTS):
