@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf

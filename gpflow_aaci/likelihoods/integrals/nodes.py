@@ -1,4 +1,4 @@
-"""Doubly exponential quadrature, for which powers at the ends are as good as exponentials."""
+"""Doubly exponential quadrature, which serves integrands with power-law ends as well as others."""
 
 import numpy as np
 import tensorflow as tf

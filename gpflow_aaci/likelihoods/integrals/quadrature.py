@@ -8,9 +8,9 @@ from gpflow.base import TensorType
 
 from .nodes import before_axes_of
 
-# In units of sd(f). About the mean: panels on which N(0, 1) is smooth. About a centre of the
-# integrand: panels that halve towards it, so that a kink there or a peak of any width down to
-# 1e-3 sd is resolved, whatever its shape.
+# Edges of panels, in units of sd(f). About the mean N(0, 1) is smooth on each panel. About a centre
+# of the integrand panels halve towards it, so that a kink there, or a peak of any width down to
+# 1e-3 sd, is resolved whatever its shape.
 _ABOUT_MEAN = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9.5, 12, 15, 19, 25, 38])
 _ABOUT_MEAN = np.concatenate([-_ABOUT_MEAN[:0:-1], _ABOUT_MEAN])
 _HALVINGS, _FARTHEST_PANEL = 13, 6
@@ -35,9 +35,9 @@ def expectation(
     E function(x) under x ~ N(mean, variance), for a function that may be kinked or narrow at 0.
 
     By the trapezoidal rule in t, x = κ sd asinh(q sinh t). A log-likelihood is smooth in the
-    logarithm of the distance from its centre, so that the same 56 nodes hold 1e-7 whether it
-    varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held fixed in
-    z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
+    logarithm of the distance from its centre, so that the same 56 nodes give an error of 1e-7
+    whether it varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held
+    fixed in z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
 
     :param function: maps x [K, ...] to [K, ...].
     :param mean: [...].
@@ -54,7 +54,7 @@ def expectation(
     z = node - ratio
     weight = tf.gather(tf.constant(_DENSITY, ratio.dtype), index) * tf.exp(-0.5 * tf.square(z))
     total = tf.reduce_sum(weight, axis=0)
-    z_mean = tf.reduce_sum(weight * z, axis=0) / total  # 1e-9, but then a straight line is exact
+    z_mean = tf.reduce_sum(weight * z, axis=0) / total  # 1e-9; without it a line is exact
     x = (mean - sd * (ratio + z_mean)) + sd * node
     return tf.reduce_sum(weight * function(x), axis=0) / total
 
@@ -92,8 +92,8 @@ def mean_over_panels(
     """
     E function(f) under f ~ N(Fmu, Fvar), [...], by the rule of :func:`log_expectation`.
 
-    Of a positive function, however small, to many digits, and continuous in the centres. The mean
-    of a constant is that constant.
+    The mean of a positive function is relatively accurate however small it is, and continuous in
+    the centres. The mean of a constant is that constant.
     """
     f, z, width = _panels(Fmu, Fvar, centres, _HALVINGS)
     weight = width * tf.exp(-tf.square(z) / 2.0)
@@ -117,13 +117,13 @@ def _panels(
 
 
 def lifted(Fvar: TensorType, floor: float) -> tf.Tensor:
-    """Fvar, at least ``floor``, with the gradient that is right there instead of 0."""
+    """Fvar, raised to ``floor`` where it is below, with gradient 1 there too (not 0)."""
     shortfall = tf.nn.relu(tf.cast(floor, Fvar.dtype) - Fvar)
     return Fvar + tf.stop_gradient(shortfall)
 
 
 def safe_sqrt(Fvar: TensorType) -> tf.Tensor:
-    """√Fvar where rounding may have left it at or below 0, far from over- and underflow."""
+    """√Fvar, also where rounding has left Fvar at or below 0; never so small as to underflow."""
     return tf.sqrt(lifted(Fvar, np.sqrt(np.finfo(Fvar.dtype.as_numpy_dtype).tiny)))
 
 
