@@ -14,12 +14,12 @@ from ...distributions import InverseGaussian, PositiveNormal
 from ...special import (
     log_half_normal_transform,
     log_ndtr,
+    ndtr,
     positive_normal_mean,
 )
 from ...validation import Check
 from ..base import Site, as_float
-from ..integrals.quadrature import expectation, log_expectation
-from ..integrals.two_sided import expected_absolute
+from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
 from ..outputwise import OutputwiseLikelihood, checked_c
 from ..sigmoid_powers import PowerOfCosh
 from ..super_gaussian import SuperGaussianLikelihood
@@ -166,9 +166,12 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """−2 E max(0, 1 − yf) = −E[x + |x|] of x = 1 − yf."""
-        mean = 1.0 - signs(Y) * Fmu
-        return -(mean + expected_absolute(mean, Fvar))
+        """−2 E max(0, 1 − yf) = −2 [d Φ(d/s) + s N(d/s)], d = 1 − y Fmu, s² = Fvar."""
+        d = 1.0 - signs(Y) * Fmu
+        sd = safe_sqrt(Fvar)
+        z = d / sd
+        pdf = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)
+        return -2.0 * (d * ndtr(z) + sd * pdf)
 
 
 class Probit(BinaryLikelihood):
