@@ -1,10 +1,10 @@
 r"""
 The auxiliary-variable verbs, derived once for every likelihood with an augmentation.
 
-The names are those of AugmentedGPLikelihoods.jl, the order of the arguments is not. Here it is
-(F, Y), as GPflow has it; there it is (y, f), and both are of one shape, so that a script carried
-over without turning them round may run and be wrong. ``expected_*`` and ``aux_kldivergence`` take
-``c``, which is all there is to a q(ω), where the Julia functions take q(Ω).
+The names are the same as in AugmentedGPLikelihoods.jl, but the order of the arguments differs:
+here it is (F, Y), as in GPflow; there it is (y, f). Both have the same shape, so that a script
+carried over without exchanging them may run and give wrong results. ``expected_*`` and
+``aux_kldivergence`` take ``c``, which determines q(ω), where the Julia functions take q(Ω).
 
 Where every output has one ω > 0, the likelihoods here are of the kind
 
@@ -17,10 +17,10 @@ c: they take Y, which others do not need.
 
 Likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``,
 ``HeteroscedasticGaussian``) have the verbs that need no c: the full conditional and its draws,
-a dictionary each, potential, precision, joint likelihood and optimal bound. So has
-``MultivariateStudentT``, whose one ω of a row is [N, 1].
+which are dictionaries, potential, precision, joint likelihood and optimal bound. So has
+``MultivariateStudentT``, which has one ω for a row, [N, 1].
 
-Every verb is one method of the likelihood, or is made of such ones here.
+Every verb calls one method of the likelihood, or combines several.
 
 All arguments and results but the likelihood are [N, L] for f and ω, [N, P] for Y (mostly P = L, one
 column for every output), and F and ω may have leading dimensions of chains; results are per datum
@@ -39,7 +39,7 @@ from .likelihoods import AugmentedLikelihood
 
 
 class _KnownByC(Protocol):
-    """What a likelihood has whose ``prior_c`` is not None: q(ω) as a function of c."""
+    """The methods of a likelihood whose ``prior_c`` is not None: q(ω) as a function of c."""
 
     prior_c: float
 
@@ -108,7 +108,7 @@ def aux_posterior(
 
 @check_shapes("Y: [batch..., N, P]")
 def aux_prior(likelihood: AugmentedLikelihood, Y: TensorType) -> tfp.distributions.Distribution:
-    """π(ω), one for every datum; it may have no moments."""
+    """π(ω), one law for every datum; it may have no moments."""
     potential, _ = likelihood.site(None, tf.ones([], Y.dtype), Y)  # as many columns as f has
     known = with_one_omega(likelihood)
     return known.tilted(known.prior_c * tf.ones_like(potential), Y)
@@ -117,7 +117,7 @@ def aux_prior(likelihood: AugmentedLikelihood, Y: TensorType) -> tfp.distributio
 def init_aux_posterior(
     likelihood: AugmentedLikelihood, shape: tuple[int, ...], Y: TensorType | None = None
 ) -> tfp.distributions.Distribution:
-    """q(ω) of c = 1, of batch ``shape``: somewhere to start, for every c is valid."""
+    """q(ω) for c = 1, of batch ``shape``: a starting point, as every c is valid."""
     return with_one_omega(likelihood).tilted(tf.ones(shape, default_float()), Y)
 
 
@@ -127,7 +127,7 @@ def init_aux_variables(
     seed: Any = None,
     Y: TensorType | None = None,
 ) -> tf.Tensor:
-    """A draw of ``init_aux_posterior``: some ω > 0 of that shape."""
+    """A draw of ``init_aux_posterior``: ω > 0 of that shape."""
     return init_aux_posterior(likelihood, shape, Y).sample(seed=seed)
 
 
@@ -182,7 +182,7 @@ def auglik_potential_and_precision(
 def expected_auglik_potential(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """E_q of the potential: that at ω̄(c), as it is affine in ω."""
+    """E_q of the potential: its value at ω̄(c), as it is affine in ω."""
     return expected_auglik_potential_and_precision(likelihood, c, Y)[0]
 
 
@@ -190,7 +190,7 @@ def expected_auglik_potential(
 def expected_auglik_precision(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """E_q of the precision: that at ω̄(c)."""
+    """E_q of the precision: its value at ω̄(c), as it is affine in ω."""
     return expected_auglik_potential_and_precision(likelihood, c, Y)[1]
 
 
@@ -198,7 +198,7 @@ def expected_auglik_precision(
 def expected_auglik_potential_and_precision(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both expectations, the site at ω̄(c), which is computed once."""
+    """Both expectations: the site at ω̄(c)."""
     return likelihood.site(None, aux_posterior_mean(likelihood, c, Y), Y)
 
 
@@ -242,7 +242,7 @@ def expected_logtilt(
     Fvar: TensorType,
     Y: TensorType,
 ) -> tf.Tensor:
-    """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E η: affine in ω, so that its mean counts."""
+    """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E η, as log p(y|ω, f) is affine in ω."""
     omega_mean = aux_posterior_mean(likelihood, c, Y)
     return with_one_omega(likelihood).expected_logtilt(omega_mean, Fmu, Fvar, Y)
 
@@ -283,9 +283,9 @@ def optimal_expected_aug_loglik(
 
 def with_one_omega(likelihood: AugmentedLikelihood) -> _KnownByC:
     """
-    ``likelihood``, as one whose q(ω) is known by one c for every output.
+    ``likelihood``, if its q(ω) is known by one c for every output.
 
-    :raises ValueError: for any other.
+    :raises ValueError: for any other likelihood.
     """
     if likelihood.prior_c is None:
         raise ValueError(

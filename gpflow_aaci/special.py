@@ -73,7 +73,7 @@ def _matern_ratios(s: TensorType, x: TensorType, order: int) -> list[tf.Tensor]:
     R_ν = K_{ν−1}(s)/(s K_ν(s)) for ν = 3/2, 5/2, …, order + ½; x = s².
 
     As K_{ν+1}(s) = K_{ν−1}(s) + (2ν/s) K_ν(s), R_{ν+1} = 1/(2ν + x R_ν), from R_{3/2} = 1/(1 + s):
-    all of one sign. The next derivative in x exists at 0 for ν > 3/2, although that of s does not.
+    all terms have one sign. For ν > 3/2, R_ν has a derivative in x at x = 0, although s has none.
     """
     ratios = [1.0 / (1.0 + s)]
     for k in range(1, order):
@@ -81,32 +81,27 @@ def _matern_ratios(s: TensorType, x: TensorType, order: int) -> list[tf.Tensor]:
     return ratios[:order]
 
 
-def log_matern_of_distance(s: TensorType, order: int) -> tf.Tensor:
-    """
-    log [2^{1−ν}/Γ(ν) s^ν K_ν(s)] for ν = order + ½, real s ≥ 0 or complex: −s for order 0.
-
-    log1p(s) − s + Σ log1p(s² R_ν/2ν) over ν = 3/2 … order − ½, with the ratios above.
-    """
-    if order == 0:
-        return -s
-    x = tf.square(s)
-    steps = [
-        tf.math.log1p(x * ratio / (2 * k + 1))
-        for k, ratio in enumerate(_matern_ratios(s, x, order - 1), start=1)
-    ]
-    return tf.add_n([_log_matern32(s), *steps])
-
-
 def log_matern(x: TensorType, order: int) -> tf.Tensor:
-    """The same of x = s²; its derivative is −R_ν/2, free of cancellation."""
+    """
+    log [2^{1−ν}/Γ(ν) s^ν K_ν(s)] of x = s², ν = order + ½, real s ≥ 0 or complex: −s for order 0.
+
+    log1p(s) − s + Σ log1p(s² R_ν/2ν) over ν = 3/2 … order − ½, with the ratios above. The
+    derivative in x is −R_ν/2, free of cancellation.
+    """
 
     @tf.custom_gradient
     def of_square(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        s = tf.sqrt(x)
+        steps = [
+            tf.math.log1p(x * ratio / (2 * k + 1))
+            for k, ratio in enumerate(_matern_ratios(s, x, order - 1), start=1)
+        ]
+
         def grad(dy: tf.Tensor) -> tf.Tensor:
             # TensorFlow's gradient of an analytic function is the conjugate of its derivative.
             return -0.5 * dy * tf.math.conj(_matern_ratios(tf.sqrt(x), x, order)[-1])
 
-        return log_matern_of_distance(tf.sqrt(x), order), grad
+        return tf.add_n([_log_matern32(s), *steps]), grad
 
     return -tf.sqrt(x) if order == 0 else of_square(x)
 
@@ -115,7 +110,7 @@ def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
     """
     log Σ p_k φ_k of probabilities [] and functions that are 1 at 0, real or complex.
 
-    Near there it is log1p Σ p_k (φ_k − 1), which is exact as φ_k → 1.
+    Where all φ_k are near 1 it is log1p Σ p_k (φ_k − 1), which is accurate as φ_k → 1.
     """
     r_dtype = log_phis[0].dtype
     log_p = [tf.cast(each, r_dtype) for each in log_p]
@@ -139,9 +134,9 @@ _TAIL_BEYOND = 6.0
 _TAIL_TERMS = 20  # of the continued fraction: 1e-16 at x = 6
 
 
-def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    N(z)/Φ(z), and mean z + N/Φ and variance 1 − mean · N/Φ of N(z, 1) given that it is positive.
+    Mean z + N/Φ and variance 1 − mean · N/Φ of N(z, 1) given that it is positive.
 
     For z = −x ≪ 0 both differences cancel. There, by Laplace's continued fraction of Mills' ratio
     Φ(−x)/N(x), mean = 1/(x + t) with t = 2/(x + 3/(x + 4/…)), and so variance = mean · (t − mean).
@@ -152,31 +147,27 @@ def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     for k in range(_TAIL_TERMS, 1, -1):
         t = k / (x + t)
     mean = 1.0 / (x + t)
-    variance, ratio = mean * (t - mean), x + mean
+    variance = mean * (t - mean)
 
-    # N/Φ by erfcx for z ≤ 0, where e^{−z²/2}/erfc would lose digits, and else without overflow.
+    # N/Φ by erfcx for z ≤ 0, where e^{−z²/2}/erfc would lose digits; for z > 0 erfcx overflows.
     left, right = tf.where(tail, tf.zeros_like(z), tf.nn.relu(-z)), tf.nn.relu(z)
     below = np.sqrt(2.0 / np.pi) / tfp.math.erfcx(left / np.sqrt(2.0))
     above = np.sqrt(2.0 / np.pi) * tf.exp(-0.5 * tf.square(right))
     above /= tf.math.erfc(-right / np.sqrt(2.0))
     plain = tf.where(z > 0.0, above, below)
     near = tf.where(tail, tf.zeros_like(z), z) + plain
-    return (
-        tf.where(tail, ratio, plain),
-        tf.where(tail, mean, near),
-        tf.where(tail, variance, 1.0 - near * plain),
-    )
+    return tf.where(tail, mean, near), tf.where(tail, variance, 1.0 - near * plain)
 
 
 def positive_normal_variance(z: TensorType) -> tf.Tensor:
     """Var[ω] of ω ~ N(z, 1) given ω > 0."""
-    return _positive_normal(z)[2]
+    return _positive_normal(z)[1]
 
 
 @tf.custom_gradient
 def positive_normal_mean(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """E[ω] = z + N(z)/Φ(z) of ω ~ N(z, 1) given ω > 0; its derivative is the variance."""
-    return _positive_normal(z)[1], lambda upstream: upstream * positive_normal_variance(z)
+    return _positive_normal(z)[0], lambda upstream: upstream * positive_normal_variance(z)
 
 
 @tf.custom_gradient
@@ -196,10 +187,10 @@ _LOG_NDTR_SERIES = (-945.0, 105.0, -15.0, 3.0, -1.0, 0.0)
 
 def log_ndtr(z: TensorType) -> tf.Tensor:
     """
-    log Φ(z), as accurate as Φ(−z) where it is close to 0.
+    log Φ(z), relatively accurate for large z too, where it is close to 0.
 
-    By erfc; far to the left, where its square would underflow, by the asymptotic series
-    √(2π) x Φ(−x) e^{x²/2} = 1 − x⁻² + 3 x⁻⁴ − 15 x⁻⁶ + …
+    It is computed by erfc. Far to the left, where the square of erfc would underflow, it is the
+    asymptotic series √(2π) x Φ(−x) e^{x²/2} = 1 − x⁻² + 3 x⁻⁴ − 15 x⁻⁶ + … of x = −z.
     """
     far = 20.0 if z.dtype == tf.float64 else 8.0
     tail = z < -far
@@ -216,7 +207,7 @@ def log_ndtr(z: TensorType) -> tf.Tensor:
     return tf.where(tail, log_normal - tf.math.log(x) + series, plain)
 
 
-# ---- distribution functions, with all digits of what is close to 0 ----
+# ---- distribution functions, relatively accurate where they are close to 0 ----
 
 
 def ndtr(z: TensorType) -> tf.Tensor:
@@ -231,10 +222,10 @@ def betainc(a: TensorType, b: TensorType, x: TensorType) -> tf.Tensor:
 
 
 def student_t_cdf(t: TensorType, df: TensorType) -> tf.Tensor:
-    """Of a standard Student's t: ½ I_{ν/(ν + t²)}(ν/2, ½) for t < 0."""
+    """The cdf of a standard Student's t: ½ I_{ν/(ν + t²)}(ν/2, ½) for t < 0."""
     half, ratio = 0.5 * tf.ones_like(t), tf.abs(t) / tf.sqrt(df)
     far = ratio > 1.0
-    # 1 − x loses t near 0, x itself far out: of the two forms, the one that has it.
+    # Near 0 one form of the incomplete beta function loses the digits of t, far out the other does.
     small = tf.where(far, 1.0 / ratio, ratio)
     x = tf.square(small) / (1.0 + tf.square(small))
     a, b = tf.where(far, df / 2.0, half), tf.where(far, half, df / 2.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import check_shapes, inherit_check_shapes
+from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
@@ -30,14 +30,15 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     gradients on it, so they follow from its slopes. For Gibbs sampling it also says how to draw
     its auxiliary variables and which site of f they leave.
 
-    Most own likelihoods rather derive from
-    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood`, which derives all this from φ.
+    To write your own likelihood, derive it from
+    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood` where you can: that class derives all
+    this from φ.
 
-    A quantity of which every output has its own value is stated once, as ``pointwise_bound``,
+    A quantity that has a value for every output is stated once, as ``pointwise_bound``,
     ``pointwise_log_prob``, ``expected_log_prob``, ``predictive_log_density``, ``_cdf`` or
-    ``_predict_cdf``; each returns [..., N, Q] with Q = P columns where p(y|f) is a product over
-    outputs, else Q = 1. The sums over columns that GPflow's ``log_prob``,
-    ``variational_expectations`` and ``predict_log_density`` return are taken here.
+    ``_predict_cdf``. Each returns [..., N, Q]: Q = P columns where p(y|f) is a product over
+    outputs, and Q = 1 elsewhere. This class takes the sums over columns that GPflow's ``log_prob``,
+    ``variational_expectations`` and ``predict_log_density`` return.
 
     Shapes: X [..., N, D], f [..., N, L], Y [..., N, P].
     """
@@ -57,20 +58,20 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     in_turn: bool = False
     """
     Whether the latent GPs must be stepped one after the other, each with fresh marginals or
-    auxiliary variables: where these do not make them independent, a step of all at once need not
-    raise the bound.
+    auxiliary variables. Where the auxiliary variables do not make the latent GPs independent, a
+    step of all of them at once may lower the bound.
     """
 
     row_cost: float = 0.0
     """
-    What E log p(y|f) of a row costs, by which ``fit`` decides between passes over all rows and
-    minibatches. 0 for all that is a closed form or a one-dimensional integral.
+    How expensive E log p(y|f) of a row is: ``fit`` decides by it between passes over all rows and
+    minibatches. It is 0 for a closed form and for a one-dimensional integral.
     """
 
     couples: bool = False
     """
-    Whether E log p(y|f) is no sum over columns of f, and :meth:`coupling` is defined: then Newton
-    steps are of all latent GPs at once. (They converge without, but slowly.)
+    Whether E log p(y|f) couples the columns of f, and :meth:`coupling` is defined. Newton steps
+    then move all latent GPs at once; moving them one by one converges too, but slowly.
     """
 
     prior_c: float | None = None
@@ -101,10 +102,10 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        p(auxiliary|f, y): of a tensor, or of a dictionary of some.
+        p(auxiliary|f, y), whose draws are a tensor or a dictionary of tensors.
 
         :param X: needed only by likelihoods whose parameters are functions of it.
-        :raises NotImplementedError: where the likelihood does not say.
+        :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "full_conditional"))
 
@@ -114,7 +115,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         log p(y, auxiliary|f), of the batch shape of ``full_conditional``.
 
-        :raises NotImplementedError: where the likelihood does not say.
+        :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "log_joint"))
 
@@ -123,7 +124,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         The factor exp(potential f − ½ precision f²) of every f that the auxiliary variables leave.
 
         :return: potential and precision, both [..., N, L].
-        :raises NotImplementedError: where the likelihood does not say.
+        :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "site"))
 
@@ -167,7 +168,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return num_y + self.num_given
 
     def num_outputs(self, num_observed: int) -> int:
-        """How many columns of f go with so many columns of Y: the inverse."""
+        """How many columns of f go with so many columns of Y: the inverse of the above."""
         return num_observed - self.num_given if self.latent_dim is None else self.latent_dim
 
     # ---- one hook for every quantity: a value [..., N, Q] for each output ----
@@ -188,7 +189,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         E log p(y|f) of every output, under f ~ N(Fmu, Fvar).
 
-        :raises NotImplementedError: where the likelihood does not say.
+        :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "expected_log_prob"))
 
@@ -198,21 +199,18 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         log ∫ p(y|f) N(f | Fmu, Fvar) df of every output.
 
-        :raises NotImplementedError: where the likelihood does not say.
+        :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "predictive_log_density"))
 
-    @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(self.pointwise_log_prob(X, F, Y), -1)
 
-    @inherit_check_shapes
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return tf.reduce_sum(self.expected_log_prob(X, Fmu, Fvar, Y), -1)
 
-    @inherit_check_shapes
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -225,7 +223,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         A draw of p(y|f) for every f.
 
         :param seed: as of ``tf.random.stateless_uniform``.
-        :raises NotImplementedError: where the likelihood does not say how.
+        :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "draw_y(F, seed)"))
 
@@ -234,7 +232,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return self.draw_y(F, seed)
 
     def outcomes(self) -> AnyNDArray | None:
-        """All rows that Y may have [K, P], counts up to improbable ones; None where y is real."""
+        """All rows [K, P] that Y may hold, but for improbable counts; None where y is real."""
         return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
 
     def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
@@ -258,14 +256,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         """
-        Y [..., P] of the y that a prediction without data is of: of one trial of a binomial, say.
+        The rows of Y [..., P] that stand for predicted y: for a binomial y, one trial is added.
 
-        :raises ValueError: where it depends on a column of Y what y is.
+        :raises ValueError: where the meaning of y depends on another column of Y.
         """
         return y
 
     def in_support(self, z: TensorType) -> tf.Tensor:
-        """An increasing function of a real z onto the y [...] that may be; for a real y only."""
+        """Map any real z, by an increasing function, to a y that may occur; for a real y only."""
         return z
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -275,7 +273,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     # ---- P(y' ≤ y): what a likelihood may know better ----
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """As :meth:`cdf`, of one float: from log p(y|f) alone."""
+        """As :meth:`cdf`, for arguments of one dtype; derived from log p(y|f) alone."""
         log_density = partial(self.pointwise_log_prob, X, F)
         Y = Y + tf.zeros_like(F[..., : Y.shape[-1]])
         return cdf_from_density(log_density, self.outcomes(), Y, self.is_density)
@@ -283,7 +281,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """As :meth:`predict_cdf`, of one float."""
+        """As :meth:`predict_cdf`, for arguments of one dtype."""
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_predict_cdf"))
 
     @check_shapes(
@@ -296,7 +294,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         P(y' ≤ y|f), one value for every y.
 
-        A pseudo-likelihood is normalised, as its predictions are; classes are in the order of
+        A pseudo-likelihood is normalised first, as it is for predictions. Classes are ordered by
         their numbers.
         """
         F, X, Y = _of_one_float(F, X, Y)
@@ -327,23 +325,19 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     # ---- GPflow's own entry points: arrays and integer labels, as its likelihoods take them ----
 
-    @inherit_check_shapes
     def log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return super().log_prob(X, *_of_one_float(F, Y))
 
-    @inherit_check_shapes
     def predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         return super().predict_mean_and_var(X, *_of_one_float(Fmu, Fvar))
 
-    @inherit_check_shapes
     def predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return super().predict_log_density(X, *_of_one_float(Fmu, Fvar, Y))
 
-    @inherit_check_shapes
     def variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -351,17 +345,17 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
 
 def as_float(F: TensorType) -> tf.Tensor:
-    """A tensor of ``default_float()``, but a float tensor as it is: that of a frozen model."""
+    """A tensor of ``default_float()``; a float tensor, as of a frozen model, keeps its dtype."""
     is_float = tf.is_tensor(F) and F.dtype.is_floating
     return tf.convert_to_tensor(F) if is_float else as_default_float(F)
 
 
 def _of_one_float(F: TensorType, *others: TensorType) -> list[tf.Tensor]:
     """
-    F by :func:`as_float`, and the others as it is.
+    F by :func:`as_float`, and the others of the dtype of F.
 
-    A model frozen as float32 (``gpflow.utilities.freeze_as_float32``) makes float32 tensors of f
-    whatever ``default_float()`` is, and has Parameters of that kind.
+    In a model frozen as float32 (``gpflow.utilities.freeze_as_float32``) f and all Parameters are
+    float32 tensors, whatever ``default_float()`` is.
     """
     F = as_float(F)
     return [F, *(tf.cast(as_default_float(other), F.dtype) for other in others)]

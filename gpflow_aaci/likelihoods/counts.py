@@ -1,64 +1,36 @@
 """Counts: negative binomial and binomial, whose ω is Pólya-Gamma, and Poisson's."""
 
-import abc
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..distributions import PolyaGamma
-from ..special import betainc, log_2cosh_half_sqrt, log_sech_sqrt
+from ..special import betainc
 from ..validation import Check
 from .base import Site
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import are_counts, log_powers_of_sigmoid, one_minus_s
-from .super_gaussian import SuperGaussianLikelihood
+from .sigmoid_powers import (
+    PowerOfCosh,
+    are_counts,
+    half_polya_gamma,
+    log_cosh_and_one_minus_s,
+    log_powers_of_sigmoid,
+)
 
 
-class _PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
-    """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
-
-    @abc.abstractmethod
-    def exponent(self, Y: TensorType) -> tf.Tensor:
-        """b(y), [..., L]."""
-
-    def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(self.exponent(Y))
-
-    def beta(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(self.exponent(Y))
-
-    def gamma(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(self.exponent(Y))
-
-    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return tf.cast(self._given_exponent(Y), r.dtype) * log_sech_sqrt(r / 4.0)
-
-    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """PG(b(y), c)/2."""
-        return PolyaGamma(tf.cast(self._given_exponent(Y), c.dtype), c, tf.constant(0.5, c.dtype))
-
-    def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
-        if Y is None:
-            name = type(self).__name__
-            raise ValueError(f"Y must be given, as φ and ω of {name} depend on it. Found: None.")
-        return self.exponent(Y)
-
-
-class NegativeBinomial(_PowerOfCosh):
+class NegativeBinomial(PowerOfCosh):
     """
-    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: how often σ(f) before σ(−f) has happened r times.
+    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of events of probability σ(f) before r others.
 
-    The parameters of ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``: mean r e^f,
-    variance r e^f (1 + e^f). Over-dispersed, and as r → ∞ a Poisson count. r is real, learnable.
-    g = (y − r)/2, b = y + r.
+    This is ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``, of mean r e^f and
+    variance r e^f (1 + e^f). It is over-dispersed, and tends to a Poisson count as r → ∞. r is real
+    and learnable. g = (y − r)/2, b = y + r.
     """
 
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
@@ -84,7 +56,7 @@ class NegativeBinomial(_PowerOfCosh):
         return [tf.math.log((Y + 0.5) / self.total_count)]
 
     def outcomes(self) -> AnyNDArray:
-        """For f up to 1."""
+        """Enough counts for every f up to 1."""
         r = float(tf.convert_to_tensor(self.total_count))
         return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
 
@@ -92,7 +64,7 @@ class NegativeBinomial(_PowerOfCosh):
         return [are_counts(Y, type(self).__name__)]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """Poisson, of a rate that is Gamma(r) e^f."""
+        """A Poisson draw, whose rate is e^f times a Gamma(r) draw."""
         seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial")
         shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
         rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
@@ -102,15 +74,12 @@ class NegativeBinomial(_PowerOfCosh):
         """I_{σ(−f)}(r, y + 1)."""
         return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.total_count * tf.exp(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.total_count * tf.exp(F) * (1.0 + tf.exp(F))
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -119,17 +88,18 @@ class NegativeBinomial(_PowerOfCosh):
         return r * of_odds, r * within + tf.square(r * of_odds) * tf.math.expm1(Fvar)
 
 
-class Binomial(_PowerOfCosh):
+class Binomial(PowerOfCosh):
     """
-    C(n, y) σ(f)^y σ(−f)^{n−y}: successes among n trials; ``tfp.distributions.Binomial``'s.
+    C(n, y) σ(f)^y σ(−f)^{n−y}: y successes in n trials, as ``tfp.distributions.Binomial``.
 
     g = y − n/2, b = n. With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """
-        :param total_count: n, at least 1; or None, where every datum has its own: Y [N, 2] is of
-            successes and trials, and f of one column. (A prediction of y is of one trial then.)
+        :param total_count: n, at least 1; or None, where every datum has its own n: then the
+            columns of Y [N, 2] are successes and trials, f has one column, and a predicted y is
+            the outcome of one trial.
         :raises ValueError: for a number that is not whole and positive.
         """
         super().__init__(**kwargs)
@@ -184,7 +154,7 @@ class Binomial(_PowerOfCosh):
         return [are_counts(Y, type(self).__name__), too_many]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """Of ``total_count`` trials, or of one."""
+        """The successes in ``total_count`` trials, or in one trial where it is None."""
         return self._drawn(F, tf.constant(self.total_count or 1, F.dtype), seed)
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
@@ -204,15 +174,12 @@ class Binomial(_PowerOfCosh):
         below = betainc(tf.where(is_last, tf.ones_like(n), n - y), y + 1.0, tf.sigmoid(-F))
         return tf.where(is_last, tf.ones_like(below), below)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F) * tf.sigmoid(-F)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -243,24 +210,24 @@ class Poisson(OutputwiseLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """y log λ − log y! + y (m/2 − log 2cosh(c/2)) − λ (1 − s), c² = m² + v."""
-        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
+        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
         shared = Y * tf.math.log(self.max_rate) - tf.math.lgamma(Y + 1.0)
-        return shared + Y * (Fmu / 2.0 - lc) - self.max_rate * one_minus_s(Fmu, lc)
+        return shared + Y * (Fmu / 2.0 - lc) - self.max_rate * one_minus_s
 
     def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] at which Σ bound is largest: Σ y / Σ (1 − s)."""
-        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
-        return tf.reduce_sum(Y) / tf.reduce_sum(one_minus_s(Fmu, lc))
+        _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+        return tf.reduce_sum(Y) / tf.reduce_sum(one_minus_s)
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """n ~ Poisson(λσ(−f)), and given it omega ~ PG(y + n, f)/2; both [..., N, P]."""
-        F, half = tf.convert_to_tensor(F), tf.constant(0.5, F.dtype)
+        F = tf.convert_to_tensor(F)
         return tfp.distributions.JointDistributionNamed(
             {
                 "n": tfp.distributions.Poisson(self.max_rate * tf.sigmoid(-F)),
-                "omega": lambda n: PolyaGamma(Y + n, F, half),
+                "omega": lambda n: half_polya_gamma(Y + n, F),
             }
         )
 
@@ -296,15 +263,12 @@ class Poisson(OutputwiseLikelihood):
         """Γ(y + 1, λσ(f))/y!."""
         return tf.math.igammac(Y + 1.0, self.max_rate * tf.sigmoid(F))
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.max_rate * tf.sigmoid(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.max_rate * tf.sigmoid(F)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

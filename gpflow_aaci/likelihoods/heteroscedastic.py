@@ -5,16 +5,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
-from ..distributions import PolyaGamma
-from ..special import log_2cosh_half_sqrt, ndtr
+from ..special import ndtr
 from .base import AugmentedLikelihood, Site
 from .integrals.quadrature import expectation, log_expectation, mean_over_panels
 from .parameters import positive_parameter
-from .sigmoid_powers import log_powers_of_sigmoid, one_minus_s
+from .sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
 
 
 class HeteroscedasticGaussian(AugmentedLikelihood):
@@ -23,8 +21,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
 
     e^{−λσ(g)R} = e^{−λR} e^{λσ(−g)R}, R = (y − f)²/2, is a mixture over n ~ Poisson(λR) of σ(−g)^n,
     so that given n and ω ~ PG(½ + n, ·)/2 it is Gaussian in g; given g it is Gaussian in f. The two
-    are stepped in turn. λ, the largest precision, is learnable; at given
-    marginals the bound is largest at :meth:`optimal_max_precision`::
+    are stepped in turn. λ, the largest precision, is learnable. For given marginals of f and g the
+    bound is largest at the λ that :meth:`optimal_max_precision` returns::
 
         model = AugmentedSVGP(
             kernel, HeteroscedasticGaussian(max_precision=100.0), Z, num_latent_gps=2, num_data=N
@@ -47,8 +45,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """½ log(λ/2π) + ½ (m_g/2 − lc_g) − ½ λ E(y − f)² (1 − s_g)."""
         mean = Fmu[..., 1]
-        lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
-        expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s(mean, lc)
+        lc, one_minus_s = log_cosh_and_one_minus_s(mean, Fvar[..., 1])
+        expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s
         return self._log_C() + 0.5 * (mean / 2.0 - lc) - expected
 
     def coupling(
@@ -62,10 +60,9 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
 
     def optimal_max_precision(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] at which Σ bound is largest: N / Σ E(y − f)² (1 − s_g)."""
-        mean = Fmu[..., 1]
-        lc = log_2cosh_half_sqrt(tf.square(mean) + Fvar[..., 1])
+        _, one_minus_s = log_cosh_and_one_minus_s(Fmu[..., 1], Fvar[..., 1])
         expected = 2.0 * self._half_residual(Fmu, Fvar, Y) / self.max_precision
-        return 1.0 / tf.reduce_mean(expected * one_minus_s(mean, lc))
+        return 1.0 / tf.reduce_mean(expected * one_minus_s)
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
@@ -73,31 +70,30 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         """
         n ~ Poisson(λσ(−g)(y − f)²/2) and given it omega ~ PG(½ + n, g)/2, both [..., N, 1].
 
-        ``precision`` is λσ(g), all that f depends on: n and ω are for g alone.
+        ``precision`` is λσ(g), on which alone the site of f depends; n and ω are for g.
         """
         f, g = F[..., :1], F[..., 1:]
         half_residual = 0.5 * self.max_precision * tf.square(Y - f)
-        half = tf.constant(0.5, g.dtype)
         return tfp.distributions.JointDistributionNamed(
             {
                 "precision": tfp.distributions.Deterministic(self.max_precision * tf.sigmoid(g)),
                 "n": tfp.distributions.Poisson(tf.sigmoid(-g) * half_residual),
-                "omega": lambda n: PolyaGamma(0.5 + n, g, half),
+                "omega": lambda n: half_polya_gamma(0.5 + n, g),
             }
         )
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """[..., N, 1]."""
+        """log p(y, n, omega|f, g), [..., N, 1]."""
         f, g = F[..., :1], F[..., 1:]
-        n, half = auxiliary["n"], tf.constant(0.5, g.dtype)
+        n = auxiliary["n"]
         log_n = tfp.distributions.Poisson(0.5 * self.max_precision * tf.square(Y - f)).log_prob(n)
-        plus = half + tf.zeros_like(n)
+        plus = 0.5 + tf.zeros_like(n)
         return self._log_C() + log_n + log_powers_of_sigmoid(plus, n, auxiliary["omega"], g)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        """Of f: λσ(g) y and λσ(g); of g: (½ − n)/2 and 2ω."""
+        """Potential and precision: λσ(g) y and λσ(g) for f, (½ − n)/2 and 2ω for g."""
         precision, n = auxiliary["precision"], auxiliary["n"]
         potential = tf.concat([precision * Y, (0.5 - n) / 2.0], -1)
         return potential, tf.concat([precision, 2.0 * auxiliary["omega"]], -1)
@@ -130,7 +126,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         return log_p[..., None]
 
     def _peak(self, squared_residual: tf.Tensor) -> tf.Tensor:
-        """The g of which noise alone explains the residual."""
+        """The g at which the noise variance equals the squared residual."""
         return -tf.math.log(tf.maximum(self.max_precision * squared_residual - 1.0, 1e-6))
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -148,15 +144,12 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         mean, variance = (part[..., 1:] + tf.zeros_like(residual) for part in (Fmu, Fvar))
         return mean_over_panels(of_normal, mean, variance, [self._peak(tf.square(residual))])
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.identity(F[..., :1])
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.noise_variance(F[..., 1:])
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -164,7 +157,7 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         return tf.identity(Fmu[..., :1]), Fvar[..., :1] + expected_noise
 
     def noise_variance(self, g: TensorType) -> tf.Tensor:
-        """1/(λσ(g)) = (1 + e^{−g})/λ; its expectation is that at E g − ½ Var g."""
+        """1/(λσ(g)) = (1 + e^{−g})/λ; its expectation is its value at E g − ½ Var g."""
         return (1.0 + tf.exp(-g)) / self.max_precision
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:

@@ -2,11 +2,9 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.likelihoods.base import DEFAULT_NUM_GAUSS_HERMITE_POINTS
@@ -22,8 +20,9 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     """
     p(y|f) is a product over columns, each of one f and of one y: GPflow's ``ScalarLikelihood``.
 
-    ``pointwise_bound`` is all that a subclass must state; expectations are by quadrature over f
-    that is fine about ``peaks`` (about 0 for E log p), unless a subclass knows them better.
+    A subclass must state only ``pointwise_bound``. Expectations are taken by quadrature over f,
+    with nodes that are dense about ``peaks`` (about 0 for E log p), unless a subclass overrides
+    them.
     """
 
     @abc.abstractmethod
@@ -60,26 +59,27 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
 
     # ---- GPflow's hooks ----
 
-    @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self.pointwise_log_prob(X, F, Y)
 
-    @inherit_check_shapes
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """Σ ``expected_log_prob``, or by the ``quadrature`` that the likelihood was given."""
-        # Quadrature differentiates √Fvar: below eps its rounding takes over.
+        """Σ ``expected_log_prob``, or the result of the ``quadrature`` given to the likelihood."""
+        # Quadrature differentiates √Fvar, whose slope is all rounding error where Fvar < eps.
         Fvar = lifted(Fvar, float(np.finfo(Fvar.dtype.as_numpy_dtype).eps))
-        if is_gpflows_default(self.quadrature):
-            return super()._variational_expectations(X, Fmu, Fvar, Y)
-        return ScalarLikelihood._variational_expectations(self, X, Fmu, Fvar, Y)
+        # Where none is given, GPflow sets a rule of 20 Gauss-Hermite nodes.
+        is_given = (
+            type(self.quadrature) is not NDiagGHQuadrature
+            or self.quadrature.n_gh != DEFAULT_NUM_GAUSS_HERMITE_POINTS
+        )
+        if is_given:
+            return ScalarLikelihood._variational_expectations(self, X, Fmu, Fvar, Y)
+        return super()._variational_expectations(X, Fmu, Fvar, Y)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_conditional_mean(X, F)"))
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         name = "_conditional_variance(X, F)"
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, name))
@@ -96,11 +96,3 @@ def checked_c(c: TensorType, *, zero_too: bool) -> tf.Tensor:
     wording = f"finite and {'non-negative' if zero_too else 'positive'}"
     with tf.control_dependencies([require([check_parameter("tilted", "c", c, accepted, wording)])]):
         return tf.identity(c)
-
-
-def is_gpflows_default(quadrature: Any) -> bool:
-    """Whether it is the rule of 20 Gauss-Hermite nodes that GPflow sets where none is given."""
-    return (
-        type(quadrature) is NDiagGHQuadrature
-        and quadrature.n_gh == DEFAULT_NUM_GAUSS_HERMITE_POINTS
-    )

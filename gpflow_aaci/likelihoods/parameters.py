@@ -15,8 +15,8 @@ def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) ->
     """
     ``value`` as a positive ``Parameter``; a ``Parameter`` is shared, not copied.
 
-    :param above: keeps a value that is larger from falling to it; one that is not is the user's
-        choice, and only kept positive.
+    :param above: a value that begins above this bound is kept above it. A value that begins below
+        is the user's choice, and is only kept positive.
     :raises ValueError: where it is a ``Function`` of X, an array, or not positive and finite.
     """
     if isinstance(value, Parameter):

@@ -2,32 +2,75 @@
 What likelihoods of powers of σ(f) share.
 
 e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of σ(−f)^n, and a power of σ is a
-Pólya-Gamma mixture of Gaussians: so are counts, classes and precisions made of σ.
+Pólya-Gamma mixture of Gaussians. Counts, classes and precisions that are functions of σ(f) are
+augmented in this way.
 """
+
+import abc
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ..distributions import PolyaGamma
+from ..special import log_2cosh_half_sqrt, log_sech_sqrt
 from ..validation import Check, some
+from .super_gaussian import SuperGaussianLikelihood
 
 
-def one_minus_s(Fmu: TensorType, lc: TensorType) -> tf.Tensor:
-    """1 − s, s = e^{−m/2 − lc} ≤ E σ(−f), where lc = log 2cosh(c/2) and c² = E f²."""
-    return -tf.math.expm1(-Fmu / 2.0 - lc)
+class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
+    """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
+
+    @abc.abstractmethod
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        """b(y), [..., L]."""
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.exponent(Y))
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.exponent(Y))
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(self.exponent(Y))
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return tf.cast(self._given_exponent(Y), r.dtype) * log_sech_sqrt(r / 4.0)
+
+    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
+        """PG(b(y), c)/2."""
+        return half_polya_gamma(tf.cast(self._given_exponent(Y), c.dtype), c)
+
+    def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
+        if Y is None:
+            name = type(self).__name__
+            raise ValueError(f"Y must be given, as φ and ω of {name} depend on it. Found: None.")
+        return self.exponent(Y)
+
+
+def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """lc = log 2cosh(c/2), where c² = E f², and 1 − s, where s = e^{−Fmu/2 − lc} ≤ E σ(−f)."""
+    lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
+    return lc, -tf.math.expm1(-Fmu / 2.0 - lc)
+
+
+def half_polya_gamma(b: TensorType, c: TensorType) -> PolyaGamma:
+    """The law of ω ~ PG(b, c)/2."""
+    return PolyaGamma(b, c, tf.constant(0.5, c.dtype))
 
 
 def log_powers_of_sigmoid(
     plus: TensorType, minus: TensorType, omega: TensorType, F: TensorType
 ) -> tf.Tensor:
     """
-    log of what σ(f)^plus σ(−f)^minus is the integral of over ω, with its law PG(plus + minus, 0)/2.
+    The logarithm of the integrand in σ(f)^plus σ(−f)^minus = ∫ … dω.
 
-    2^{−b} e^{(plus − minus) f/2 − f²ω} PG(ω), b = plus + minus.
+    The integrand is 2^{−b} e^{(plus − minus) f/2 − f²ω} p(ω), where b = plus + minus and p is the
+    density of PG(b, 0)/2.
     """
     b = plus + minus
-    log_law = PolyaGamma(b, tf.zeros_like(b), tf.constant(0.5, b.dtype)).log_prob(omega)
+    log_law = half_polya_gamma(b, tf.zeros_like(b)).log_prob(omega)
     return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
 
 

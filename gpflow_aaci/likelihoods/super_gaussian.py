@@ -40,8 +40,8 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     ``gpflow.likelihoods.ScalarLikelihood`` too. To predict y, define ``_conditional_mean`` and
     ``_conditional_variance`` as for any GPflow likelihood.
 
-    φ may depend on y. Whatever is a function of φ therefore takes Y as an optional last argument,
-    which only such likelihoods need.
+    φ may depend on y. Every function that evaluates φ therefore takes Y as an optional last
+    argument, which only such likelihoods need.
 
     ``Y`` is [..., P] throughout, and so is what the methods return unless they say otherwise.
     """
@@ -87,8 +87,8 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         TensorFlow does not mix dtypes: write ``tf.cast(self.scale, r.dtype)``. ``log1p``,
         ``sqrt``, ``log`` and ``expm1`` take complex arguments, ``tf.math.softplus`` does not.
 
-        :param Y: what φ depends on beside r, broadcast to r: φ is cosh^{−n}(√r/2) of a binomial y
-            of n trials, say.
+        :param Y: what φ depends on beside r, broadcast to r. An example is a binomial y of n
+            trials, for which φ is cosh^{−n}(√r/2).
         """
 
     # ---- what follows ----
@@ -98,8 +98,9 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         The centre β/2γ and the remainder α − β²/4γ of h² = γ (f − centre)² + remainder.
 
-        α − β m + γ m² loses every digit where α is large against h²; the square does not. Where
-        β² = 4αγ up to rounding the remainder is 0. (γ = 0 implies β = 0: centre 0, remainder α.)
+        The sum α − β m + γ m² loses every digit where α is large against h²; the square does not.
+        Where β² = 4αγ up to rounding the remainder is 0. Where γ = 0, β is 0 too, so that the
+        centre is 0 and the remainder α.
         """
         alpha, beta, gamma = self.alpha(Y), self.beta(Y), self.gamma(Y)
         curved = gamma > 0
@@ -158,7 +159,7 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Those of the sites at the optimal q(ω)."""
+        """The slopes of the sites at the optimal q(ω)."""
         omega_mean = self.omega_mean(_floored(self.expected_h_squared(Fmu, Fvar, Y)), Y)
         potential, precision = self.site(X, omega_mean, Y)
         return potential - precision * Fmu, -0.5 * precision
@@ -190,22 +191,22 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
 
         :param c: [...], finite and not negative.
         :param Y: needed where φ depends on y.
-        :raises ValueError: for c outside of that.
+        :raises ValueError: for any other c.
         """
         return self._tilted(checked_c(c, zero_too=True), Y)
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """From log φ alone; override it where there is a closed form."""
+        """The law that follows from log φ alone; override it where there is a closed form."""
         if Y is None:
             return TiltedDistribution(self.log_phi, c)
         return TiltedDistribution(self.log_phi, c, phi_parameters=[Y])
 
     def aux_full_conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """|h|, not floored: π_φ(ω|0) is a law like any other."""
+        """|h|, without a floor: π_φ(ω|0) is a valid law too."""
         return tf.sqrt(self.expected_h_squared(F, tf.zeros_like(F), Y))
 
     def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """√(E h²), floored, of the optimal q(ω) (AACI Alg. 1)."""
+        """√(E h²), not below the floor: the c of the optimal q(ω) (AACI Alg. 1)."""
         return tf.sqrt(_floored(self.expected_h_squared(Fmu, Fvar, Y)))
 
     def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
@@ -250,9 +251,10 @@ def _floored(r: tf.Tensor) -> tf.Tensor:
 
 def _with_optional_Y(function: Callable[..., Any]) -> Callable[..., Any]:
     """
-    The method ``function(self, value, Y=None)`` that a subclass means by its own.
+    The method ``function(self, value, Y=None)``, made of the one that a subclass defines.
 
-    One that has no argument ``Y`` is called without it, one that needs it says so where it is None.
+    A method without an argument ``Y`` is called without it; for a method that requires ``Y``, None
+    is an error.
     """
     argument = inspect.signature(function).parameters.get("Y")
     if argument is not None and argument.default is not inspect.Parameter.empty:

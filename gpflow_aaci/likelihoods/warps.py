@@ -71,7 +71,7 @@ class BoxCox(Warp):
         return (self.power - 1.0) * tf.math.log(Y)
 
     def inverse(self, Z: TensorType) -> tf.Tensor:
-        """At the end of what t reaches where z lies beyond: noise in z knows no end."""
+        """t⁻¹(z), or the end of the range of t where z is beyond it: noise may leave that range."""
         if not self.power:
             return tf.exp(Z)
         tiny = tf.constant(np.finfo(Z.dtype.as_numpy_dtype).tiny, Z.dtype)
@@ -93,7 +93,7 @@ class Tanh(Warp):
     """
     t(y) = y + Σ_k a_k tanh(b_k (y + c_k)), a_k, b_k > 0, all learnable (Snelson et al. 2004).
 
-    It begins near the identity. y is best standardised.
+    By default it begins near the identity. Standardise y before.
     """
 
     def __init__(self, num_terms: int = 2, a: Any = None, b: Any = None, c: Any = None) -> None:
@@ -126,12 +126,12 @@ class Tanh(Warp):
         return Y + tf.reduce_sum(self.a * tf.tanh(self._inner(Y)), -1)
 
     def log_slope(self, Y: TensorType) -> tf.Tensor:
-        # 1 − tanh² loses its digits far out, where it no longer counts beside 1.
+        # Far out 1 − tanh² loses its digits, but there it is negligible beside 1.
         slopes = self.a * self.b * (1.0 - tf.square(tf.tanh(self._inner(Y))))
         return tf.math.log1p(tf.reduce_sum(slopes, -1))
 
     def inverse(self, Z: TensorType) -> tf.Tensor:
-        """By Newton's method within a bracket: t(y) − y is between ±Σa."""
+        """By Newton's method, safeguarded by a bracket: t(y) − y lies between ±Σa."""
         Z = tf.convert_to_tensor(Z)
         most = tf.reduce_sum(self.a)
 

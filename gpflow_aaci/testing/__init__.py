@@ -1,4 +1,4 @@
-"""What every augmentation must satisfy; for one's own likelihoods as for the built-in ones."""
+"""What every augmentation must satisfy: checks for your own likelihoods and the built-in ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,22 +37,23 @@ def check_likelihood(
     """
     Check that a likelihood has the augmentation it states, so that inference with it is right.
 
-    Of one with a single ω per output: that ∫ p(y|f) dy = 1 where ``is_density`` says so, and that
-    ``predictive_log_density`` is its expectation; that E[ω] and KL[q(ω) ‖ π(ω)] are finite; that
-    these, ``expected_logtilt``, the bound and the sites belong to one p(y, ω|f); that the augmented
-    bound stays below E log p(y|f); that ``tilted(c)`` is the law of ω, by Bayes' rule.
+    For a likelihood with a single ω per output it is checked that ∫ p(y|f) dy = 1 where
+    ``is_density`` says so, and that ``predictive_log_density`` is its expectation; that E[ω] and
+    KL[q(ω) ‖ π(ω)] are finite; that these, ``expected_logtilt``, the bound and the sites belong to
+    one p(y, ω|f); that the augmented bound stays below E log p(y|f); and that ``tilted(c)`` is the
+    law of ω, by Bayes' rule.
 
-    Of a likelihood of several latent GPs or auxiliary variables: that the bound is log p(y|f) at
-    Fvar = 0 and below E log p(y|f) elsewhere, its slopes its own, Σ_y p(y|f) = 1 where y is
-    discrete, and Bayes' rule again.
+    For a likelihood of several latent GPs or auxiliary variables it is checked that the bound is
+    log p(y|f) at Fvar = 0 and below E log p(y|f) elsewhere; that ``bound_slopes`` are the bound's;
+    that Σ_y p(y|f) = 1 where y is discrete; and Bayes' rule again.
 
-    Of a ``SuperGaussianLikelihood`` also: that φ(0) = 1 and φ ≤ 1; that φ is completely monotone,
-    by the signs of four derivatives; that ``log_phi`` takes complex arguments and is analytic;
-    that β² ≤ 4αγ. In float64::
+    For a ``SuperGaussianLikelihood`` it is also checked that φ(0) = 1 and φ ≤ 1; that φ is
+    completely monotone, by the signs of four derivatives; that ``log_phi`` takes complex arguments
+    and is analytic; and that β² ≤ 4αγ. The checks need float64::
 
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
-    :param Y: observations of the kind the likelihood is for, e.g. some training data.
+    :param Y: observations that suit the likelihood, e.g. some training data.
     :param progress: whether a bar shows how many checks have been made.
     :raises ValueError: naming what fails, where, and by how much.
     """

@@ -1,4 +1,4 @@
-"""What p(y, ω|f) of any augmentation must satisfy; and where quadrature looks for p(y|f)."""
+"""What p(y, ω|f) of any augmentation must satisfy."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,12 +26,12 @@ _MARGINALS = ((0.0, 0.1), (0.6, 1.0), (-1.0, 3.0))  # means and standard deviati
 
 
 def _centre(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
-    """An f about which p(y|f) may be kinked or narrow, 0 where none is known."""
+    """An f about which p(y|f) may be kinked or narrow; 0 where no such f is known."""
     return _kinks(likelihood, Y)[0]
 
 
 def _steps(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
-    """Three steps from the centre [3, N, P]; where super-Gaussian, of h² about 1."""
+    """Three steps from the centre [3, N, P]; where super-Gaussian, h² is about 1 there."""
     unit = tf.ones_like(_centre(likelihood, Y))
     if isinstance(likelihood, SuperGaussianLikelihood):
         gamma = likelihood.gamma(Y) * unit
@@ -40,7 +40,7 @@ def _steps(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
 
 
 def _width(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
-    """How far from its centre log p(y|f) has fallen by 1, on one side at least."""
+    """The distance from its centre at which log p(y|f) has fallen by 1, on one side at least."""
     log_prob, centre = _log_prob(likelihood, Y), _centre(likelihood, Y)
     steps = np.logspace(-12, 12, 97)
     away = tf.constant(steps[:, None, None])
@@ -51,7 +51,7 @@ def _width(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
 
 
 def finite_law(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """E[ω] > 0 and KL[q ‖ π] of the q(ω) at very small and very large f."""
+    """E[ω] > 0 and KL[q ‖ π] are finite for the q(ω) at very small and very large f."""
     f = np.logspace(-3, 6, 19)
     F = tf.constant(np.concatenate([-f, f])[:, None, None])
     F += tf.zeros_like(_centre(likelihood, Y))
@@ -68,9 +68,9 @@ def finite_law(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
 
 
 def pieces_agree(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """What is stated of p(y, ω|f) = e^{offset + ηω} π(ω) more than once must be one thing."""
+    """What methods state about p(y, ω|f) = e^{offset + ηω} π(ω) must agree."""
     known, steps = with_one_omega(likelihood), _steps(likelihood, Y)
-    for F in tf.unstack(steps):  # small against a large Y, so that rounding is, too
+    for F in tf.unstack(steps):  # not about a large Y, so that rounding errors are small
         zero, one = tf.zeros_like(F), tf.ones_like(F)
         # f ~ N(F, F²): of a quadratic, E is the mean of its values at F ± F.
         above, below = (known.expected_logtilt(one, at, zero, Y) for at in (2.0 * F, zero))
@@ -105,7 +105,7 @@ def _equal(
     expected: tf.Tensor,
     *terms: tf.Tensor,
 ) -> Iterator[str]:
-    """To a millionth of the largest of the terms that ``expected`` is the sum of."""
+    """Equal up to a millionth of the largest of ``terms``, whose sum ``expected`` is."""
     size = np.max(np.abs([term.numpy() for term in terms]), axis=0)
     wrong = ~(np.abs(found - expected) <= 1e-6 * size)
     if wrong.any():
@@ -152,7 +152,7 @@ def predicts_its_expectation(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> 
         found = likelihood.predictive_log_density(Fmu, Fmu, Fvar, Y).numpy()
         exact = log_expectation(_log_prob(likelihood, Y), Fmu, Fvar, _kinks(likelihood, Y)).numpy()
         wrong = ~(np.abs(found - exact) <= 1e-5 * np.maximum(1.0, np.abs(exact)))
-        # Further out, f is rounded to less than log p(y|f) resolves.
+        # Further out, the rounding of f changes log p(y|f) by too much.
         wrong &= (tf.abs(Fmu) < 1e6 * width).numpy()
         if wrong.any():
             at = tuple(np.argwhere(wrong)[0])
@@ -199,10 +199,10 @@ def obeys_bayes(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]
     except (ValueError, tf.errors.OpError) as error:
         own_law = getattr(type(likelihood), "_tilted", None)
         if own_law is SuperGaussianLikelihood._tilted:
-            return  # a φ that is wrong, of which the rest speaks, or a law of ω without density
+            return  # φ is wrong, which other checks report, or the law of ω has no density
         yield f"tilted(c) must be the law of ω; it fails with: {str(error).splitlines()[0]}"
         return
-    # A point mass has no density: of TiltedDistribution's it is infinite.
+    # A point mass has no density; TiltedDistribution returns infinity for it.
     point = np.isposinf(posterior)
     joint, posterior = (np.where(point, 0.0, value) for value in (joint, posterior))
     log_p = _log_prob(likelihood, Y)(F).numpy()

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..likelihoods import SuperGaussianLikelihood
 from ..likelihoods.composed.monotone import first_wrong_sign
 
-# c² from the floor that inference puts under it, where r is large against any residual.
+# From the floor that inference puts under c², to values beyond any squared residual.
 _R = np.logspace(-15, 12, 541)
 
 
@@ -21,7 +21,7 @@ class Phi(NamedTuple):
 
 
 def every_phi(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> list[Phi]:
-    """φ at the first, a middle and the last of all y [1, P], but for those where it is the same."""
+    """φ at the first, a middle and the last of all y [1, P], each different φ once."""
     rows, r = np.unique(Y.numpy(), axis=0), tf.constant(_R)
     found: list[Phi] = []
     for row in sorted({0, len(rows) // 2, len(rows) - 1}):
@@ -44,7 +44,7 @@ def _phi_at(likelihood: SuperGaussianLikelihood, y: tf.Tensor) -> Phi:
 
 
 def starts_at_one(phi: Phi) -> Iterator[str]:
-    # log φ(√·) members approach 0 as slowly as √r.
+    # The log φ of some members approaches 0 as slowly as √r.
     log_phi = float(phi.log_phi(tf.constant(1e-30, tf.float64)))
     if not abs(log_phi) < 1e-8:
         yield f"phi(0) must be 1; log_phi(1e-30) is {log_phi:.3g}."

@@ -12,7 +12,7 @@ _SPREADS = (0.1, 1.0, 3.0)
 
 
 def _marginals(likelihood: AugmentedLikelihood, Y: tf.Tensor, sd: float) -> list[tf.Tensor]:
-    """X, Fmu, Fvar: a mean near 0 for every latent GP and datum, and that variance."""
+    """X, Fmu, Fvar: a mean within ±1 for every latent GP and datum, and the variance sd²."""
     L = likelihood.num_outputs(int(Y.shape[-1]))
     waves = np.sin(np.arange(Y.shape[0] * L).reshape(-1, L) + 0.3)
     Fmu = tf.constant(waves, Y.dtype)
@@ -57,7 +57,7 @@ def slopes_are_the_bounds(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iter
 
 
 def outcomes_sum_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """Where y is discrete."""
+    """Σ_y p(y|f) = 1 where y is discrete."""
     outcomes = likelihood.outcomes()
     if outcomes is None or not likelihood.is_density:
         return
@@ -80,7 +80,7 @@ def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
         return  # no Gibbs sampler
     draws = law.sample(5, seed=[0, 1])
     difference = aug_loglik(likelihood, draws, F, Y, X) - law.log_prob(draws)
-    if difference.shape.rank > 2:  # of every output
+    if difference.shape.rank > 2:  # one value for every output
         difference = tf.reduce_sum(difference, -1)
     expected = tf.broadcast_to(likelihood.log_prob(X, F, Y), tf.shape(difference))
     statement = "log_joint − log of full_conditional must be log p(y|f) whatever its draws are"

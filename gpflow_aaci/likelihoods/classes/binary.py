@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
 
-from ...distributions import InverseGaussian, PolyaGamma, PositiveNormal
+from ...distributions import InverseGaussian, PositiveNormal
 from ...special import (
     log_half_normal_transform,
     log_ndtr,
-    log_sech_sqrt,
+    ndtr,
     positive_normal_mean,
 )
 from ...validation import Check
 from ..base import Site, as_float
 from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
 from ..outputwise import OutputwiseLikelihood, checked_c
+from ..sigmoid_powers import PowerOfCosh
 from ..super_gaussian import SuperGaussianLikelihood
 
 
@@ -42,7 +43,7 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         """log P(y|f) normalised over y = ±1, a function of the product y f, [...]."""
 
     def invlink(self, F: TensorType) -> tf.Tensor:
-        """P(y = +1|f), as ``invlink`` of GPflow's ``Bernoulli``, [...]."""
+        """P(y = +1|f), [...]: what ``invlink`` is for GPflow's ``Bernoulli``."""
         return tf.exp(self.log_probability(as_float(F)))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
@@ -72,15 +73,12 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         below = tf.exp(self.predictive_log_density(X, Fmu, Fvar, -tf.ones_like(Fmu)))
         return tf.where(Y > 0.0, tf.ones_like(below), below)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.invlink(F)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.exp(self.log_probability(F) + self.log_probability(-F))
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -100,10 +98,17 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         ]
 
 
-class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
+class Logistic(BinaryLikelihood, PowerOfCosh):
     """σ(y f) = ½ e^{yf/2} / cosh(f/2); h² = f², φ(r) = 1/cosh(√r/2), ω ~ PG(1, c)/2."""
 
     kinks = (0.0,)
+
+    def exponent(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
+        """One, whatever y is."""
+        return tf.ones([], default_float())
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(Y) - np.log(2.0)
@@ -111,30 +116,13 @@ class Logistic(BinaryLikelihood, SuperGaussianLikelihood):
     def g(self, Y: TensorType) -> tf.Tensor:
         return signs(Y) / 2.0
 
-    def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(Y)
-
-    def beta(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(Y)
-
-    def gamma(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(Y)
-
-    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return log_sech_sqrt(r / 4.0)
-
-    def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """PG(1, c)/2."""
-        one = tf.ones([], c.dtype)
-        return PolyaGamma(one, c, 0.5 * one)
-
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return tf.math.log_sigmoid(yF)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E log σ(y f), for which TensorFlow has one operation where log φ takes many."""
+        """E log σ(y f), by one operation of TensorFlow; log φ would take many."""
         return expectation(tf.math.log_sigmoid, signs(Y) * Fmu, Fvar)
 
 
@@ -182,9 +170,8 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
         d = 1.0 - signs(Y) * Fmu
         sd = safe_sqrt(Fvar)
         z = d / sd
-        cdf = 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
         pdf = tf.exp(-0.5 * tf.square(z)) / np.sqrt(2.0 * np.pi)
-        return -2.0 * (d * cdf + sd * pdf)
+        return -2.0 * (d * ndtr(z) + sd * pdf)
 
 
 class Probit(BinaryLikelihood):
@@ -193,9 +180,9 @@ class Probit(BinaryLikelihood):
 
     p(y, ω|f) = N(ω | y f, 1) [ω > 0], which is Gaussian in f of precision 1. It is not
     super-Gaussian: every q(ω) is N(η, 1) cut off at 0, and η may have either sign. c = e^η is
-    positive as everywhere, and its logarithm is what an optimizer of c should move along. In
-    floating point |η| is cut off at 695 (float32: 86) standard deviations, from where a bound stays
-    a bound.
+    positive, as it is for other likelihoods; an optimizer of c should work with log c. In floating
+    point |η| is limited to 695 standard deviations (86 in float32); any η gives a valid bound, and
+    so does this limit.
     """
 
     prior_c = 1.0
@@ -230,7 +217,7 @@ class Probit(BinaryLikelihood):
         N(log c, 1) cut off at 0, of batch shape c.shape.
 
         :param c: [...], finite and positive.
-        :raises ValueError: for c outside of that.
+        :raises ValueError: for any other c.
         """
         return PositiveNormal(tf.math.log(checked_c(c, zero_too=False)))
 
@@ -256,7 +243,7 @@ class Probit(BinaryLikelihood):
     def expected_logtilt(
         self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, p(y, ω|f) over the half-normal law."""
+        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, where π(ω) is the half-normal law."""
         return signs(Y) * Fmu * omega - 0.5 * (tf.square(Fmu) + Fvar) - np.log(2.0)
 
     # ---- predictions ----

@@ -6,16 +6,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 
-from ...distributions import PolyaGamma
-from ...special import log_2cosh_half_sqrt
 from ...validation import Check, check_count, some
 from ..base import AugmentedLikelihood, Site
 from ..integrals.quadrature import expectation
 from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
-from ..sigmoid_powers import log_powers_of_sigmoid, one_minus_s
+from ..sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
 
 tfd = tfp.distributions
 
@@ -28,8 +25,9 @@ class LogisticSoftmax(AugmentedLikelihood):
     n_j ~ Poisson(rate) of σ(−f_j)^{n_j}: given rate, n and ω ~ PG([j = k] + n_j, ·)/2 the K latent
     GPs are independent and Gaussian. Predicted probabilities are deterministic integrals.
 
-    Under a prior of mean 0 every σ(f_j) is near ½, and no p(k) exceeds 2/(K + 1) unless the others'
-    f go far below 0: begin from a constant mean of −log K, or a large kernel variance.
+    Under a prior of mean 0 every σ(f_j) is near ½, and p(k) cannot exceed 2/(K + 1) unless all
+    other f_j fall far below 0. Begin therefore from a constant mean of −log K, or from a large
+    kernel variance.
     """
 
     couples = True
@@ -52,14 +50,14 @@ class LogisticSoftmax(AugmentedLikelihood):
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """m_k/2 − lc_k − log Σ_j (1 − s_j)."""
-        lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
-        total = tf.reduce_sum(one_minus_s(Fmu, lc), -1)
+        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+        total = tf.reduce_sum(one_minus_s, -1)
         return tf.reduce_sum(self._one_hot(Y) * (Fmu / 2.0 - lc), -1) - tf.math.log(total)
 
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """That of −E log Σσ(f_j), to some 1e-4."""
+        """∂²(−E log Σσ(f_i))/∂Fmu_j∂Fmu_k, accurate to about 1e-4."""
         return coupling_of_log_sum(Fmu, Fvar)
 
     def full_conditional(
@@ -71,20 +69,20 @@ class LogisticSoftmax(AugmentedLikelihood):
         omega ~ PG([j = k] + n_j, f_j)/2, [..., N, K]; of batch shape [..., N].
         """
         F = tf.convert_to_tensor(F)
-        label, half = self._one_hot(Y), tf.constant(0.5, F.dtype)
+        label = self._one_hot(Y)
         total = tf.reduce_sum(tf.sigmoid(F), -1, keepdims=True)
         return tfd.JointDistributionNamed(
             {
                 "rate": tfd.Independent(tfd.Exponential(total), 1),
                 "n": lambda rate: tfd.Independent(tfd.Poisson(rate * tf.sigmoid(-F)), 1),
-                "omega": lambda n: tfd.Independent(PolyaGamma(label + n, F, half), 1),
+                "omega": lambda n: tfd.Independent(half_polya_gamma(label + n, F), 1),
             }
         )
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """[..., N]."""
+        """log p(y, rate, n, omega|f), [..., N]."""
         rate, n, omega = (auxiliary[name] for name in ("rate", "n", "omega"))
         log_n = tfd.Poisson(rate).log_prob(n)
         return tf.reduce_sum(log_n + log_powers_of_sigmoid(self._one_hot(Y), n, omega, F), -1)
@@ -111,17 +109,14 @@ class LogisticSoftmax(AugmentedLikelihood):
         log_p = tf.math.log(expected_shares(Fmu, Fvar))
         return tf.reduce_sum(self._one_hot(Y) * log_p, -1, keepdims=True)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         share = tf.sigmoid(F)
         return share / tf.reduce_sum(share, -1, keepdims=True)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         p = self.conditional_mean(X, F)
         return p - tf.square(p)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:

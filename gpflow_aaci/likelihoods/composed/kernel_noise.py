@@ -1,8 +1,7 @@
-"""A density of noise of the shape of a kernel (AACI Sec. 3.4)."""
+"""Noise whose density has the shape of a kernel (AACI Sec. 3.4)."""
 
 import inspect
 import types
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,16 +30,16 @@ class KernelNoise(NumericalNoise):
     p(y|f) = k(y − f)/∫k of a stationary kernel k on the real line: φ(r) = k(√r)/k(0).
 
     A kernel that depends on |x − x'| alone, and is positive definite whatever the dimension of x,
-    is a mixture of squared exponentials of all lengthscales (Schoenberg 1938), and so φ completely
-    monotone. Lengthscales, and what else a kernel has, are learnt; a variance that cancels is held
-    fixed: all but those of the further terms of a sum::
+    is a mixture of squared exponentials of all lengthscales (Schoenberg 1938), so that φ is
+    completely monotone. Lengthscales and other parameters of the kernel are learnt. Variances that
+    cancel are held fixed; in a sum, those of the second and further terms do not cancel::
 
         KernelNoise(gpflow.kernels.RationalQuadratic(alpha=2.0, lengthscales=0.3))  # Student's t
     """
 
     def __init__(self, kernel: Kernel, **kwargs: Any) -> None:
         """
-        :param kernel: an ``IsotropicStationary`` of GPflow or one's own (``K_r`` or ``K_r2``), or
+        :param kernel: an ``IsotropicStationary`` of GPflow or your own (``K_r`` or ``K_r2``), or
             sums and products of them; of one input dimension. It is shared, with its Parameters.
         :raises ValueError: for another kernel; one that is positive definite in few dimensions
             only; or one that has no integral over the line.
@@ -60,7 +59,7 @@ class KernelNoise(NumericalNoise):
         return _log_phi(self.kernel, tf.convert_to_tensor(r))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """A sum of kernels is a mixture of laws, a product is the law of a sum."""
+        """A mixture of laws for a sum of kernels; the law of a sum of ω for a product."""
         return _law(self.kernel, c)
 
 
@@ -73,8 +72,16 @@ def _log_phi(kernel: Kernel, r: tf.Tensor) -> tf.Tensor:
         log_p = tf.nn.log_softmax(tf.cast(log_heights, tf.math.real(r).dtype))
         return log_mixture(tf.unstack(log_p), [_log_phi(part, r) for part in kernel.kernels])
     x = r / tf.cast(tf.square(tf.reshape(kernel.lengthscales, [])), r.dtype)
-    known = _KNOWN.get(type(kernel))  # a subclass may have overridden anything
-    return known(kernel, x) if known else _log_phi_of_own(kernel, x)
+    kind = type(kernel)  # a subclass may have overridden anything
+    if kind is gpflow.kernels.SquaredExponential:
+        return -0.5 * x
+    if kind is gpflow.kernels.RationalQuadratic:
+        alpha = tf.cast(kernel.alpha, x.dtype)
+        return -alpha * tf.math.log1p(0.5 * x / alpha)
+    if kind in _MATERN_ORDERS:
+        order, stretch = _MATERN_ORDERS[kind]
+        return log_matern((2 * order + 1) / stretch**2 * x, order)
+    return _log_phi_of_own(kernel, x)
 
 
 def _log_height(kernel: Kernel) -> tf.Tensor:
@@ -88,28 +95,23 @@ def _log_height(kernel: Kernel) -> tf.Tensor:
     return tf.math.log(_value(kernel, tf.zeros([], gpflow.config.default_float())))
 
 
-def _log_rational_quadratic(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
-    alpha = tf.cast(kernel.alpha, x.dtype)
-    return -alpha * tf.math.log1p(0.5 * x / alpha)
-
-
-# log φ of x = (distance/lengthscale)², accurate near 0 and beyond where k itself underflows.
-_KNOWN: dict[type, Callable[[Kernel, tf.Tensor], tf.Tensor]] = {
-    gpflow.kernels.SquaredExponential: lambda kernel, x: -0.5 * x,
-    gpflow.kernels.RationalQuadratic: _log_rational_quadratic,
-    gpflow.kernels.Exponential: lambda kernel, x: -0.5 * tf.sqrt(x),
-    gpflow.kernels.Matern12: lambda kernel, x: log_matern(x, 0),
-    gpflow.kernels.Matern32: lambda kernel, x: log_matern(3.0 * x, 1),
-    gpflow.kernels.Matern52: lambda kernel, x: log_matern(5.0 * x, 2),
+# ν − ½, and a length in units of the kernel's lengthscale.
+_MATERN_ORDERS: dict[type, tuple[int, float]] = {
+    gpflow.kernels.Exponential: (0, 2.0),
+    gpflow.kernels.Matern12: (0, 1.0),
+    gpflow.kernels.Matern32: (1, 1.0),
+    gpflow.kernels.Matern52: (2, 1.0),
 }
+# Of these log φ is accurate near 0, and beyond where k itself underflows.
+_KNOWN = (
+    gpflow.kernels.SquaredExponential,
+    gpflow.kernels.RationalQuadratic,
+    *_MATERN_ORDERS,
+)
 
 
 def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
     """π_φ(ω|c), in closed form where there is one."""
-
-    def log_phi(r: tf.Tensor) -> tf.Tensor:
-        return _log_phi(kernel, r)
-
     if isinstance(kernel, Sum | Product):
         laws = [_law(part, c) for part in kernel.kernels]
         ones = [tf.ones([], c.dtype)] * len(laws)
@@ -121,7 +123,7 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
             tf.cast(_log_height(part), c.dtype) + _log_phi(part, r) for part in kernel.kernels
         ]
         log_p = tf.unstack(tf.nn.log_softmax(tf.stack(log_heights), axis=0))
-        return TiltedMixture(log_phi, c, log_p, laws, ones)
+        return TiltedMixture(partial(_log_phi, kernel), c, log_p, laws, ones)
     scale = tf.cast(tf.reshape(kernel.lengthscales, []), c.dtype)
     kind = type(kernel)
     if kind is gpflow.kernels.SquaredExponential:
@@ -130,40 +132,32 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
         alpha = tf.cast(kernel.alpha, c.dtype)
         return Gamma(alpha, 2.0 * alpha * tf.square(scale) + tf.square(c))
     if kind in _MATERN_ORDERS:
-        nu, stretch = _MATERN_ORDERS[kind]
-        b = tf.constant(nu, c.dtype) / tf.square(stretch * scale)
-        return GeneralizedInverseGaussian(tf.constant(-nu, c.dtype), 2.0 * tf.square(c), b)
+        order, stretch = _MATERN_ORDERS[kind]
+        nu = tf.constant(order + 0.5, c.dtype)
+        b = nu / tf.square(stretch * scale)
+        return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), b)
     nearest = 4.0 * _NEAREST * tf.square(tf.cast(scale, tf.float64))
 
     def log_phi_from_there(r: tf.Tensor) -> tf.Tensor:
-        """Of the law's tilt by a little: where log φ is a chord, it would be of no variance."""
+        """log φ of a slightly tilted law: near 0 log φ is a chord, which has no variance."""
         start = tf.cast(nearest, r.dtype)
         return _log_phi(kernel, r + start) - _log_phi(kernel, start)
 
     return TiltedDistribution(log_phi_from_there, c)
 
 
-# ν, and a length in units of the kernel's lengthscale.
-_MATERN_ORDERS: dict[type, tuple[float, float]] = {
-    gpflow.kernels.Exponential: (0.5, 2.0),
-    gpflow.kernels.Matern12: (0.5, 1.0),
-    gpflow.kernels.Matern32: (1.5, 1.0),
-    gpflow.kernels.Matern52: (2.5, 1.0),
-}
-
 _GRID = np.concatenate([np.logspace(-20, 30, 1001), np.logspace(31, 290, 260)])
 _SMALLEST = 1e-100
-
-
 _NEAREST = 1e-8
 
 
 def _log_phi_of_own(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
     """
-    log φ of a user's kernel by its own function, where that has digits.
+    log φ of a user's kernel by its own function, where that is accurate.
 
-    Beyond, where it is below 1e-100 and would underflow, by the tangent; and below x = 1e-8, where
-    1 − φ and its slope are small differences, by the chord from 0. So log φ remains convex.
+    Far out, where φ is below 1e-100 and would underflow, log φ is continued by its tangent. Below
+    x = 1e-8, where 1 − φ and its slope are small differences, it is the chord from 0. So log φ
+    remains convex.
     """
     grid = tf.constant(_GRID)
     height = _value(kernel, tf.zeros([], grid.dtype))
@@ -197,7 +191,7 @@ def _value(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
 
 
 class _OfOneDtype:
-    """A kernel whose Parameters are tensors of that dtype, which GPflow's refuse to be."""
+    """A kernel whose Parameters are read as tensors of ``dtype``, which GPflow does not allow."""
 
     def __init__(self, kernel: Kernel, dtype: tf.DType) -> None:
         self._kernel, self._dtype = kernel, dtype
@@ -256,7 +250,7 @@ def _check_positive_definite(kernel: Kernel) -> None:
     if not (np.all(np.isfinite(values)) and values[0] > 0.0):
         raise ValueError(f"{name}, which is not finite, or not positive at 0.")
     x = width_of(log_phi) * tf.constant(_DISTANCES)
-    # As the kernel's own function says: log φ goes on where that ends.
+    # By the kernel's own function: log φ is continued where that underflows.
     scaled = tf.square(x / tf.cast(tf.reshape(kernel.lengthscales, []), x.dtype))
     near, far = (_value(kernel, a * scaled).numpy() / values[0] for a in (1.0, 2.0))
     wrong = ~(far >= near**2 * (1.0 - 1e-6)) & (near > 1e-45)

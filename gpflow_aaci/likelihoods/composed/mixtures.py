@@ -1,4 +1,4 @@
-"""Mixtures and products of laws of noise: of completely monotone φ, both are one again."""
+"""Mixtures and products of laws of noise: of completely monotone φ, both are such a φ again."""
 
 import abc
 from collections.abc import Sequence
@@ -20,9 +20,14 @@ from .numerical_noise import NumericalNoise
 
 
 class _OfComponents(ResidualLikelihood, abc.ABC):
-    """Of members with g = 0 and h² = a_k (y − f)², each a function of (y − f)² alone."""
+    """Noise made of components with g = 0 and h² = a_k (y − f)²: functions of (y − f)² alone."""
 
     def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
+        """
+        :param components: at least two densities of y − f that are symmetric about 0, of this
+            package or your own; shared, with their Parameters.
+        :raises ValueError: for components that are not of that kind.
+        """
         super().__init__(**kwargs)
         self.components = _checked(type(self).__name__, components)
 
@@ -64,7 +69,7 @@ class NoiseMixture(_OfComponents):
     ) -> None:
         """
         :param components: at least two densities of y − f that are symmetric about 0, of this
-            package or one's own; shared, with their Parameters.
+            package or your own; shared, with their Parameters.
         :param weights: as many positive numbers that sum to 1, learnable; equal unless given. A
             ``Parameter`` is shared, with its own transform.
         :raises ValueError: for components that are not of that kind, or other weights.
@@ -101,7 +106,7 @@ class NoiseMixture(_OfComponents):
         return self._mean([component.noise_variance() for component in self.components])
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A draw of one of them, by its weight."""
+        """A draw of one of the components, which is chosen by its weight."""
         seeds = tfp.random.split_seed(seed, n=1 + len(self.components), salt="noise_mixture")
         u = tf.random.stateless_uniform(tf.shape(F), seeds[0], dtype=F.dtype)
         cumulated = tf.unstack(tf.cast(tf.cumsum(self.weights), F.dtype))[:-1]
@@ -114,7 +119,7 @@ class NoiseMixture(_OfComponents):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log Σ w_k E p_k(y|f), each by what its component knows."""
+        """log Σ w_k E p_k(y|f), each expectation as its component computes it."""
         log_weights = tf.unstack(tf.math.log(self.weights))
         parts = [
             log_w + component.predictive_log_density(X, Fmu, Fvar, Y)
@@ -142,19 +147,11 @@ class NoiseProduct(_OfComponents, NumericalNoise):
     φ is the product, ω the sum of independent a_k ω_k; C and the variance are by quadrature.
     """
 
-    def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
-        """
-        :param components: at least two densities of y − f that are symmetric about 0, of this
-            package or one's own; shared, with their Parameters.
-        :raises ValueError: for components that are not of that kind.
-        """
-        super().__init__(components, **kwargs)
-
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return tf.add_n(self._log_phis(tf.convert_to_tensor(r)))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """From log φ, with draws that are sums of the components'; constants are a shift."""
+        """The law by log φ, with draws that are sums of draws; constant ω_k are a shift."""
         log_phis = [component.log_phi for component in self.components]
         return law_of_sum(c, log_phis, *self._tilts(c))
 
@@ -166,7 +163,7 @@ def law_of_sum(
     scales: Sequence[tf.Tensor],
 ) -> tfp.distributions.Distribution:
     """
-    The law at c of Σ a_k ω_k, independent.
+    The law at c of Σ a_k ω_k of independent ω_k.
 
     :param log_phis: of every ω_k.
     :param laws: of every ω_k, at √a_k c.
@@ -211,7 +208,7 @@ def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[
 
 
 def _why_not(component: Any) -> str:
-    """What is wrong with it, or nothing."""
+    """What is wrong with the component, or the empty string."""
     if not isinstance(component, SuperGaussianLikelihood):
         return "which is no SuperGaussianLikelihood"
     if not component.is_density or component.labels is not None:

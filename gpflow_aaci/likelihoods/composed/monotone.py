@@ -22,8 +22,8 @@ def first_wrong_sign(log_phi: LogPhi, r: tf.Tensor) -> WrongSign | None:
     """
     The first (−1)ᵏ φ⁽ᵏ⁾(r) < 0, or None (AACI Eq. 8, Bernstein).
 
-    If φ is a Laplace transform, (−1)ᵏ φ⁽ᵏ⁾(r) ≤ (2k/(e r))ᵏ φ(r/2) too, which says what rounding is
-    small against.
+    If φ is a Laplace transform, (−1)ᵏ φ⁽ᵏ⁾(r) ≤ (2k/(e r))ᵏ φ(r/2) too. A wrong sign counts only
+    where the derivative is not negligible against this bound, so that rounding is not reported.
 
     :param r: [R], positive, float64.
     """

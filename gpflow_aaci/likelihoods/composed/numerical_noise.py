@@ -1,4 +1,4 @@
-"""Noise of which only log φ is known: its normaliser, variance and draws follow."""
+"""Noise that states only log φ: its normaliser, variance and draws follow."""
 
 import abc
 from typing import Any

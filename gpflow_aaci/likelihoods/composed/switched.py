@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, some
 from ..base import Site
 from ..outputwise import OutputwiseLikelihood
 
-_STAND_IN = 1.0  # a y that every likelihood knows, for data that are another's
+_STAND_IN = 1.0  # a y that every likelihood accepts, for data that belong to another part
 
 
 def _of_own_part(name: str) -> Any:
-    """The method ``name(X, *marginals, Y)`` of the part that each datum is of."""
+    """The method ``name(X, *marginals, Y)`` of the part that each datum belongs to."""
 
     def method(self: "Switched", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
         *marginals, Y = marginals_and_Y
@@ -31,8 +30,9 @@ class Switched(OutputwiseLikelihood):
     """
     GPflow's ``SwitchedLikelihood`` of parts that have an augmentation.
 
-    The last column of Y [N, P + 1] says which of them a datum is of. Every part is evaluated at
-    every datum, at a stand-in for the y that are not its own, and the right one is taken.
+    The last column of Y [N, P + 1] holds the index of the part that a datum belongs to. Every part
+    is evaluated at every datum, with a stand-in for the y of other parts, and the result of the
+    right part is taken.
     """
 
     num_given = 1
@@ -45,12 +45,12 @@ class Switched(OutputwiseLikelihood):
         self.likelihoods = list(likelihoods)
 
     def _own(self, k: int, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Whether a datum is of part k [..., N, 1], and its y for that."""
+        """Whether a datum belongs to part k [..., N, 1], and the y at which part k is evaluated."""
         is_own = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype))
         return is_own, tf.where(is_own, Y[..., :-1], tf.cast(_STAND_IN, Y.dtype))
 
     def _taken(self, of: Callable[[OutputwiseLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
-        """``of(part, y)`` [..., N, P] of the part that each datum is of."""
+        """``of(part, y)`` [..., N, P] of the part that each datum belongs to."""
         taken = of(self.likelihoods[0], self._own(0, Y)[1])
         for k, part in enumerate(self.likelihoods[1:], 1):
             is_own, y = self._own(k, Y)
@@ -75,7 +75,7 @@ class Switched(OutputwiseLikelihood):
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """``omega_k`` of every part k [..., N, P]; a datum of another part has one that is idle."""
+        """``omega_k`` of every part k, [..., N, P]; it has no effect on data of other parts."""
         return tfp.distributions.JointDistributionNamed(
             {f"omega_{k}": self._law(k, X, F, Y) for k in range(len(self.likelihoods))}
         )
@@ -83,7 +83,7 @@ class Switched(OutputwiseLikelihood):
     def _law(
         self, k: int, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """p(ω|f, y) of part k; at another part's data the law at f = 0, which says nothing of f."""
+        """p(ω|f, y) of part k; for data of other parts its law at f = 0, whatever their f is."""
         is_own, y = self._own(k, Y)
         return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, tf.zeros_like(F)), y)
 
@@ -102,11 +102,10 @@ class Switched(OutputwiseLikelihood):
         omegas = iter(auxiliary[f"omega_{k}"] for k in range(len(self.likelihoods)))
         return self._taken(lambda part, y: part.site(X, next(omegas), y), Y)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        """Of every part, one beside the other, as GPflow has it."""
+        """The moments of all parts, in adjacent columns, as GPflow returns them."""
         moments = [part._predict_mean_and_var(X, Fmu, Fvar) for part in self.likelihoods]
         means, variances = zip(*moments, strict=True)
         return tf.concat(means, -1), tf.concat(variances, -1)

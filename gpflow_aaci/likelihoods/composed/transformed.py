@@ -1,25 +1,41 @@
 """Likelihoods whose y, or whose unit of y and f, is a function of the data: scaled and warped."""
 
 import abc
+import functools
+import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...validation import Check
-from ..base import Site
-from ..integrals.nodes import whole_line
+from ..base import AugmentedLikelihood, Site
+from ..integrals.nodes import before_axes_of, whole_line
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
 from ..warps import Warp
+
+
+def _of_base(name: str, *, with_slope: bool = False) -> Any:
+    """The base's method ``name(X, *marginals, Y)`` at f/unit and t(y), plus log t′(y) if asked."""
+    hook = getattr(AugmentedLikelihood, name)
+    signature = inspect.signature(hook)
+
+    @functools.wraps(hook)
+    def method(self: "TransformedLikelihood", *args: Any, **named: Any) -> Any:
+        _, X, *marginals, Y = signature.bind(self, *args, **named).args
+        unit = self.unit(X)
+        # A mean is divided by the unit, a variance by its square.
+        in_base = [part / unit**power for power, part in enumerate(marginals, 1)]
+        value = getattr(self.base, name)(X, *in_base, self.in_base(X, Y))
+        return value + self.log_slope(X, Y) if with_slope else value
+
+    return method
 
 
 class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -40,7 +56,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
 
     @abc.abstractmethod
     def unit(self, X: TensorType | None) -> TensorType:
-        """Of f, broadcast to [..., N, P]."""
+        """The unit of f, which broadcasts to [..., N, P]."""
 
     @abc.abstractmethod
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
@@ -50,24 +66,21 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         """log t′(y), [..., N, P]."""
 
-    def pointwise_bound(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        return self.base.pointwise_bound(X, *marginals, self.in_base(X, Y)) + self.log_slope(X, Y)
+    pointwise_bound = _of_base("pointwise_bound", with_slope=True)
+    full_conditional = _of_base("full_conditional")
+    pointwise_log_prob = _of_base("pointwise_log_prob", with_slope=True)
+    expected_log_prob = _of_base("expected_log_prob", with_slope=True)
+    predictive_log_density = _of_base("predictive_log_density", with_slope=True)
+    _cdf = _of_base("_cdf")
+    _predict_cdf = _of_base("_predict_cdf")
 
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
         unit = self.unit(X)
+        marginals = Fmu / unit, Fvar / unit**2
+        in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
         return in_mean / unit, in_variance / unit**2
-
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
-    ) -> tfp.distributions.Distribution:
-        return self.base.full_conditional(X, F / self.unit(X), self.in_base(X, Y))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -80,46 +93,15 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         unit = self.unit(X)
         return potential / unit, precision / unit**2
 
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_p = self.base.pointwise_log_prob(X, F / self.unit(X), self.in_base(X, Y))
-        return log_p + self.log_slope(X, Y)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        return self.base.expected_log_prob(X, *marginals, self.in_base(X, Y)) + self.log_slope(X, Y)
-
-    def predictive_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        marginals = self._f_in_base(X, Fmu, Fvar)
-        log_p = self.base.predictive_log_density(X, *marginals, self.in_base(X, Y))
-        return log_p + self.log_slope(X, Y)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.base._cdf(X, F / self.unit(X), self.in_base(X, Y))
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self.base._predict_cdf(X, *self._f_in_base(X, Fmu, Fvar), self.in_base(X, Y))
-
-    def _f_in_base(
-        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        unit = self.unit(X)
-        return Fmu / unit, Fvar / unit**2
-
 
 class Scaled(TransformedLikelihood):
     """
-    Gaussian or Student-t noise whose scale is a function of X: what GPflow's own is converted to.
+    Gaussian or Student-t noise whose scale is a function of X, made from GPflow's likelihood.
 
     p(y|f, x) = p_base(y/σ(x) | f/σ(x))/σ(x), the base having scale 1.
 
-    Its ``variance``, ``scale`` and ``df`` are those of GPflow's likelihood: the same objects, by
-    the same names. The base has no Parameters.
+    Its ``variance``, ``scale`` and ``df`` are the same objects as in GPflow's likelihood, by the
+    same names. The base has no Parameters.
     """
 
     def __init__(
@@ -130,7 +112,7 @@ class Scaled(TransformedLikelihood):
     ) -> None:
         """
         :param base: noise of scale 1.
-        :param of_x: whose scale it is; its Parameters are shared.
+        :param of_x: the likelihood whose scale is used; its Parameters are shared.
         """
         super().__init__(base, **kwargs)
         self.variance = getattr(of_x, "variance", None)
@@ -162,22 +144,20 @@ class Scaled(TransformedLikelihood):
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         return -tf.math.log(self.unit(X)) + tf.zeros_like(Y)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         unit = self.unit(X)
         return unit * self.base._conditional_mean(X, F / unit)
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         unit = self.unit(X)
         return tf.square(unit) * self.base._conditional_variance(X, F / unit)
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        mean, variance = self.base._predict_mean_and_var(X, *self._f_in_base(X, Fmu, Fvar))
-        return self.unit(X) * mean, tf.square(self.unit(X)) * variance
+        unit = self.unit(X)
+        mean, variance = self.base._predict_mean_and_var(X, Fmu / unit, Fvar / unit**2)
+        return unit * mean, tf.square(unit) * variance
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         raise NotImplementedError("Scaled draws y where X is known: draw_y_like(X, F, Y, seed).")
@@ -190,8 +170,8 @@ class Warped(TransformedLikelihood):
     r"""
     p(y|f) = t′(y) p_base(t(y)|f): a warped GP (Snelson, Rasmussen and Ghahramani 2004).
 
-    t is increasing, and its parameters are learnt with all others; the noise that is added to f is
-    in units of t(y). Densities are of y, with the Jacobian::
+    t is increasing, and its parameters are learnt with all others. The noise that is added to f is
+    in units of t(y). Densities are densities of y: they include the Jacobian::
 
         likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
     """
@@ -233,15 +213,12 @@ class Warped(TransformedLikelihood):
     def in_support(self, z: TensorType) -> tf.Tensor:
         return self.warp.inverse(z)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, partial(self.base.pointwise_log_prob, X, F))[0]
+        return self._moments(F, functools.partial(self.base.pointwise_log_prob, X, F))[0]
 
-    @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, partial(self.base.pointwise_log_prob, X, F))[1]
+        return self._moments(F, functools.partial(self.base.pointwise_log_prob, X, F))[1]
 
-    @inherit_check_shapes
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -256,15 +233,15 @@ class Warped(TransformedLikelihood):
         self, centre: tf.Tensor, log_density: Callable[[tf.Tensor], tf.Tensor]
     ) -> MeanAndVariance:
         """
-        Of t⁻¹(z), z of a base density about ``centre``: double-exponential quadrature over z.
+        The mean and variance of t⁻¹(z), by double-exponential quadrature over z about ``centre``.
 
-        Where they are infinite (heavy tails and a logarithm), so is what comes out, or very large.
+        Where a moment is infinite (heavy tails and a logarithm), the result is infinite or very
+        large.
         """
         width = 0.4 / tf.exp(log_density(centre))
-        column = [-1] + [1] * len(centre.shape)
-        z, weights = (tf.reshape(tf.cast(v, centre.dtype), column) for v in _NODES)
+        z, weights = (before_axes_of(centre, values) for values in _NODES)
         z = centre + width * z
-        # Some nodes at a time: each may need hundreds of its own, for the integral over f.
+        # Some nodes at a time: each may need hundreds of further nodes, for the integral over f.
         some = tf.reshape(z, tf.concat([[-1, _AT_ONCE], tf.shape(centre)], 0))
         log_weight = tf.map_fn(tf.autograph.experimental.do_not_convert(log_density), some)
         weight = weights * tf.exp(tf.reshape(log_weight, tf.shape(z)))

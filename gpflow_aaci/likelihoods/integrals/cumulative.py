@@ -6,12 +6,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from .nodes import half_line
+from .nodes import before_axes_of, half_line
 
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 """log p(y|f) as a function of y."""
 
-# No further than 5e44 widths: where the width is 1e80, the square of that is still a number.
+# No further than 5e44 widths: where the width is 1e80, the square of the distance is still finite.
 _NODES, _WEIGHTS = half_line(step=1.0 / 8.0, lowest=-4.0, highest=5.0)
 
 
@@ -22,9 +22,9 @@ def cdf_from_density(
     P(y' ≤ y), [...]: a sum over outcomes, or an integral.
 
     :param log_density: maps y [K, ...] to [K, ...] for any K, and [...] to [...].
-    :param outcomes: all y there are [K, 1], or None where y is real.
+    :param outcomes: all values of y [K, 1], or None where y is real.
     :param Y: [...].
-    :param is_density: whether it is normalised; of outcomes, it need not be.
+    :param is_density: whether p(y|f) is normalised; it need not be where there are ``outcomes``.
     :raises NotImplementedError: for a real y of a density that is not normalised.
     """
     if outcomes is not None:
@@ -38,10 +38,10 @@ def cdf_from_density(
 
 def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
     """
-    Of a density with one mode: its integral from y on to the side on which it falls.
+    For a density with one mode: its integral from y outwards, away from the mode.
 
-    There it is smooth, and the doubly exponential rule as good for powers as for exponentials: to
-    1e-9, and of a small probability to as many digits.
+    There the density is smooth, and the doubly exponential rule serves tails that fall as powers as
+    well as exponential ones. The error is 1e-9, relative to the probability where that is small.
     """
     with tf.GradientTape() as tape:
         tape.watch(Y)
@@ -50,11 +50,10 @@ def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
     slope = tf.where(tf.math.is_finite(slope), slope, tf.zeros_like(slope))
     rises = slope > 0.0
     outwards = tf.where(rises, -tf.ones_like(Y), tf.ones_like(Y))
-    # The length on which the tail falls, or at the mode the width of it all.
+    # The length on which the tail falls, or at the mode the width of the density.
     tiny = tf.constant(np.finfo(Y.dtype.as_numpy_dtype).tiny, Y.dtype)
     width = 1.0 / (tf.abs(slope) + tf.exp(log_p) + tiny)
-    column = [-1] + [1] * len(Y.shape)
-    nodes, weights = (tf.reshape(tf.cast(v, Y.dtype), column) for v in (_NODES, _WEIGHTS))
+    nodes, weights = before_axes_of(Y, _NODES), before_axes_of(Y, _WEIGHTS)
     tail = width * tf.reduce_sum(weights * tf.exp(log_density(Y + outwards * width * nodes)), 0)
     return tf.where(rises, tail, 1.0 - tail)
 
@@ -62,7 +61,7 @@ def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
 def _by_summation(
     log_density: LogDensity, outcomes: AnyNDArray, Y: tf.Tensor, is_density: bool
 ) -> tf.Tensor:
-    values = tf.reshape(tf.cast(outcomes, Y.dtype), [-1] + [1] * len(Y.shape))
+    values = before_axes_of(Y, outcomes)
     p = tf.exp(log_density(values + tf.zeros_like(Y)))
     total = tf.reduce_sum(tf.where(values <= Y, p, tf.zeros_like(p)), 0)
     return total if is_density else total / tf.reduce_sum(p, 0)

@@ -1,4 +1,4 @@
-"""Integrals and draws of a density ∝ φ(x²) on the real line of which only log φ is known."""
+"""Integrals and draws of a density ∝ φ(x²) on the real line, given log φ alone."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ...distributions.rejection import rejection_sample
-from .nodes import half_line
+from .nodes import before_axes_of, half_line
 from .quadrature import log_expectation
 
 LogPhi = Callable[[tf.Tensor], tf.Tensor]
@@ -17,7 +17,7 @@ LogPhi = Callable[[tf.Tensor], tf.Tensor]
 _NODES, _WEIGHTS = half_line(step=1.0 / 32.0)
 
 _WIDTHS = np.logspace(-40, 40, 321)
-_FAR = np.array([1e60, 1e70])  # widths, where a power of x is seen for what it is
+_FAR = np.array([1e60, 1e70])  # widths; between them the exponent of a power of x is measured
 
 
 def width_of(log_phi: LogPhi) -> tf.Tensor:
@@ -32,7 +32,7 @@ def log_integral(log_phi: LogPhi, power: int) -> tf.Tensor:
     """
     log ∫ |x|^power φ(x²) dx over the real line, [], infinite where the tails are too heavy.
 
-    To 1e-12 for any φ that is smooth in log x; differentiable in what φ is made of.
+    The error is 1e-12 for any φ that is smooth in log x; differentiable in the parameters of φ.
     """
     width = width_of(log_phi)
     x = width * tf.constant(_NODES)
@@ -52,8 +52,9 @@ def tail_share(log_phi: LogPhi, x: tf.Tensor) -> tf.Tensor:
     """
     P(noise > x) = ½ ∫_x^∞ φ(s²) ds / ∫_0^∞ φ(s²) ds for x ≥ 0, [...].
 
-    By the rest of the panel that x is in, and the sum of those beyond. They are geometric: to
-    1e-10 of any φ that is smooth in log x, and to as many digits of 1e-6.
+    It is the integral over the rest of the panel that holds x, plus the panels beyond. Panels grow
+    geometrically. The error is 1e-10 for any φ that is smooth in log x, and relatively as small
+    for probabilities down to 1e-6.
     """
     edges = width_of(log_phi) * tf.constant(_EDGES)
     beyond = tf.cumsum(_integral(log_phi, edges[:-1], edges[1:]), reverse=True)
@@ -67,14 +68,13 @@ def tail_share(log_phi: LogPhi, x: tf.Tensor) -> tf.Tensor:
 
 
 def _integral(log_phi: LogPhi, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
-    """∫ φ(s²) ds from the one to the other, which are near each other, [...]."""
+    """∫ φ(s²) ds from ``lower`` to ``upper``, which are near each other, [...]."""
     mid, half = (upper + lower) / 2.0, (upper - lower) / 2.0
-    column = [-1] + [1] * len(mid.shape)
-    node, weight = (tf.constant(values.reshape(column)) for values in _LEGENDRE)
+    node, weight = (before_axes_of(mid, values) for values in _LEGENDRE)
     return half * tf.reduce_sum(weight * tf.exp(log_phi(tf.square(mid + half * node))), 0)
 
 
-# Between two of these φ falls but little: its value at the nearer one is an envelope.
+# Between two edges φ falls only a little: its value at the first of them is the envelope.
 _PANELS = np.concatenate([[0.0], np.logspace(-6, 30, 1801)])
 
 
@@ -82,11 +82,12 @@ def draw_distance(log_phi: LogPhi, num_draws: tf.Tensor, seed: tf.Tensor) -> tf.
     """
     Draws of x > 0 of density ∝ φ(x²), [num_draws], float64, by rejection from a staircase.
 
-    φ decreases, so a panel's first value is above it. What lies beyond 1e30 widths is not drawn.
+    φ decreases, so that its value at the start of a panel is an upper bound there. Nothing beyond
+    1e30 widths is drawn.
     """
     width = width_of(log_phi)
     edges = width * tf.constant(_PANELS)
-    # φ(0) = 1, but √r of a user's log φ is better not taken there.
+    # φ(0) = 1 is not computed: a user's log φ may contain √r.
     log_height = tf.concat([[tf.zeros([], edges.dtype)], log_phi(tf.square(edges[1:-1]))], axis=0)
     log_mass = log_height + tf.math.log(edges[1:] - edges[:-1])
 
@@ -110,9 +111,10 @@ def log_density_by_quadrature(
     **options: int,
 ) -> tf.Tensor:
     """
-    log ∫ p(y|f) N(f | Fmu, Fvar) df, fine about y and about the largest value of the integrand.
+    log ∫ p(y|f) N(f | Fmu, Fvar) df, with nodes dense about y and about the integrand's maximum.
 
-    Where noise has the tails of a normal law, that is far from both y and Fmu for an outlier.
+    Where noise has the tails of a normal law, the maximum is far from both y and Fmu for an
+    outlier.
 
     :param log_prob: log p(y|f) as a function of X, f and y.
     :param omega_mean: −d log φ/dr as a function of r.

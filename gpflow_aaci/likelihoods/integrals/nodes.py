@@ -1,7 +1,13 @@
-"""Doubly exponential quadrature, for which powers at the ends are as good as exponentials."""
+"""Doubly exponential quadrature, which serves integrands with power-law ends as well as others."""
 
 import numpy as np
-from gpflow.base import AnyNDArray
+import tensorflow as tf
+from gpflow.base import AnyNDArray, TensorType
+
+
+def before_axes_of(like: tf.Tensor, values: TensorType) -> tf.Tensor:
+    """``values`` [K] as [K, 1, …], of the dtype of ``like`` [...] and to be broadcast with it."""
+    return tf.reshape(tf.cast(values, like.dtype), [-1] + [1] * len(like.shape))
 
 
 def half_line(

@@ -8,17 +8,17 @@ from gpflow.base import TensorType
 
 from .quadrature import expectation, safe_sqrt
 
-_TERMS = 48  # of the series below: what follows is 1e-17 of it
+_TERMS = 48  # of the series below; the rest is 1e-17 of it
 _SERIES_BELOW = 4.0  # standard deviations
 
 
 def expected_power(mean: TensorType, variance: TensorType, power: TensorType) -> tf.Tensor:
     """
-    E|x|^p under x ~ N(mean, variance), [...], p a scalar: to 1e-9, at the kink and away from it.
+    E|x|^p under x ~ N(mean, variance), [...], p a scalar. The error is 1e-9.
 
-    With z = mean/sd it is sd^p 2^{p/2} Γ((p+1)/2)/√π · ₁F₁(−p/2; ½; −z²/2) (Winkelbauer 2012),
-    which near 0 is e^{−z²/2} ₁F₁((p+1)/2; ½; z²/2), a series of positive terms. Further out, where
-    the cusp has no weight, by quadrature.
+    With z = mean/sd it is sd^p 2^{p/2} Γ((p+1)/2)/√π · ₁F₁(−p/2; ½; −z²/2) (Winkelbauer 2012). For
+    small z, ₁F₁ is computed as e^{−z²/2} ₁F₁((p+1)/2; ½; z²/2), a series of positive terms. For
+    large z, where the cusp at 0 has no weight, the expectation is taken by quadrature.
     """
     sd = safe_sqrt(variance)
     mean = mean + tf.zeros_like(sd)

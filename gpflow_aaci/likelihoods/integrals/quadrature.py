@@ -6,9 +6,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-# In units of sd(f). About the mean: panels on which N(0, 1) is smooth. About a centre of the
-# integrand: panels that halve towards it, so that a kink there or a peak of any width down to
-# 1e-3 sd is resolved, whatever its shape.
+from .nodes import before_axes_of
+
+# Edges of panels, in units of sd(f). About the mean N(0, 1) is smooth on each panel. About a centre
+# of the integrand panels halve towards it, so that a kink there, or a peak of any width down to
+# 1e-3 sd, is resolved whatever its shape.
 _ABOUT_MEAN = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9.5, 12, 15, 19, 25, 38])
 _ABOUT_MEAN = np.concatenate([-_ABOUT_MEAN[:0:-1], _ABOUT_MEAN])
 _HALVINGS, _FARTHEST_PANEL = 13, 6
@@ -33,9 +35,9 @@ def expectation(
     E function(x) under x ~ N(mean, variance), for a function that may be kinked or narrow at 0.
 
     By the trapezoidal rule in t, x = κ sd asinh(q sinh t). A log-likelihood is smooth in the
-    logarithm of the distance from its centre, so that the same 56 nodes hold 1e-7 whether it
-    varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held fixed in
-    z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
+    logarithm of the distance from its centre, so that the same 56 nodes give an error of 1e-7
+    whether it varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held
+    fixed in z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
 
     :param function: maps x [K, ...] to [K, ...].
     :param mean: [...].
@@ -47,12 +49,12 @@ def expectation(
     first_t = tf.asinh(tf.sinh((ratio - _REACH) / _KAPPA) / _Q)
     first = tf.cast(tf.math.floor(first_t / _STEP), tf.int32) + _SIDE
     first = tf.clip_by_value(first, 0, 2 * _SIDE - _WINDOW)
-    index = first + tf.reshape(tf.range(_WINDOW), [-1] + [1] * len(ratio.shape))  # [K, ...]
+    index = first + before_axes_of(first, tf.range(_WINDOW))  # [K, ...]
     node = tf.gather(tf.constant(_GRID, ratio.dtype), index)
     z = node - ratio
     weight = tf.gather(tf.constant(_DENSITY, ratio.dtype), index) * tf.exp(-0.5 * tf.square(z))
     total = tf.reduce_sum(weight, axis=0)
-    z_mean = tf.reduce_sum(weight * z, axis=0) / total  # 1e-9, but then a straight line is exact
+    z_mean = tf.reduce_sum(weight * z, axis=0) / total  # 1e-9; without it a line is exact
     x = (mean - sd * (ratio + z_mean)) + sd * node
     return tf.reduce_sum(weight * function(x), axis=0) / total
 
@@ -90,8 +92,8 @@ def mean_over_panels(
     """
     E function(f) under f ~ N(Fmu, Fvar), [...], by the rule of :func:`log_expectation`.
 
-    Of a positive function, however small, to many digits, and continuous in the centres. The mean
-    of a constant is that constant.
+    The mean of a positive function is relatively accurate however small it is, and continuous in
+    the centres. The mean of a constant is that constant.
     """
     f, z, width = _panels(Fmu, Fvar, centres, _HALVINGS)
     weight = width * tf.exp(-tf.square(z) / 2.0)
@@ -104,14 +106,10 @@ def _panels(
     """Nodes f, the same in standard deviations from Fmu, and their weights; all [K, ...]."""
     sd = safe_sqrt(Fvar)
     outwards = 2.0 ** np.arange(-halvings, _FARTHEST_PANEL)
-    about_centre = np.concatenate([-outwards[::-1], [0.0], outwards])
-
-    def column(values: np.ndarray) -> tf.Tensor:  # [K, 1...]
-        return tf.reshape(tf.cast(values, sd.dtype), [-1] + [1] * len(sd.shape))
-
-    edges = [column(_ABOUT_MEAN) + tf.zeros_like(sd)]
+    about_centre = before_axes_of(sd, np.concatenate([-outwards[::-1], [0.0], outwards]))
+    edges = [before_axes_of(sd, _ABOUT_MEAN) + tf.zeros_like(sd)]
     for centre in centres:
-        edges.append((centre - Fmu) / sd + column(about_centre))
+        edges.append((centre - Fmu) / sd + about_centre)
     z_edges = _sort_first_axis(tf.concat(edges, axis=0))
     mid, half = (z_edges[1:] + z_edges[:-1]) / 2.0, (z_edges[1:] - z_edges[:-1]) / 2.0
     z = tf.concat([mid + half * x for x in _NODES], axis=0)
@@ -119,13 +117,13 @@ def _panels(
 
 
 def lifted(Fvar: TensorType, floor: float) -> tf.Tensor:
-    """Fvar, at least ``floor``, with the gradient that is right there instead of 0."""
+    """Fvar, raised to ``floor`` where it is below, with gradient 1 there too (not 0)."""
     shortfall = tf.nn.relu(tf.cast(floor, Fvar.dtype) - Fvar)
     return Fvar + tf.stop_gradient(shortfall)
 
 
 def safe_sqrt(Fvar: TensorType) -> tf.Tensor:
-    """√Fvar where rounding may have left it at or below 0, far from over- and underflow."""
+    """√Fvar, also where rounding has left Fvar at or below 0; never so small as to underflow."""
     return tf.sqrt(lifted(Fvar, np.sqrt(np.finfo(Fvar.dtype.as_numpy_dtype).tiny)))
 
 

@@ -15,15 +15,15 @@ from ...special import log_ndtr
 from .quadrature import expectation, safe_sqrt
 from .tabulated import FAR, LOG_T_STEP, NEAR, Grid, expected_of_sigmoid, slopes_of_decays
 
-_NODES = 96  # of u = log t; along it all is analytic in a strip of half-width π/2
+_NODES = 96  # of u = log t; the integrand is analytic in a strip of half-width π/2 about it
 _NODES_OF_WIDE = 256
-_LOWEST = -16.0  # of u: what lies below is linear in t
-_EVEN_TO, _GROWTH = 60.0, 8.0  # of u: beyond, nodes are ever farther apart
-_NUMBERS_AT_ONCE = 4_000_000  # in memory
-_NUMBERS_OF_SUM = 400  # of one f
-_NUMBERS_OF_FAR = 3_000  # and where it may be far below 0
-_NUMBERS_OF_NODE = 60  # and of one f and t
-_LOG_NEVER = -20.0  # of a probability that counts for nothing
+_LOWEST = -16.0  # of u; below, the integrand is linear in t
+_EVEN_TO, _GROWTH = 60.0, 8.0  # of u; beyond, the distance between nodes grows
+_NUMBERS_AT_ONCE = 4_000_000  # floats in memory
+_NUMBERS_OF_SUM = 400  # floats for one f
+_NUMBERS_OF_FAR = 3_000  # floats for one f that may be far below 0
+_NUMBERS_OF_NODE = 60  # floats for one f and one t
+_LOG_NEVER = -20.0  # the logarithm of a negligible probability
 
 
 @tf.function(autograph=False)  # compiled once, however often it is called
@@ -41,7 +41,7 @@ def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.
     """u [..., T] and its weights, up to where every product has vanished."""
     lowest_f = tf.reduce_max(Fmu - 7.0 * safe_sqrt(Fvar), -1)  # of the f_j that stay highest
     end = tf.stop_gradient(4.5 + tf.nn.relu(-lowest_f))[..., None]
-    # u = w + e^{(w − 60)/8}: what is that far out is smooth, being the mean over a wide f.
+    # u = w + e^{(w − 60)/8}: so far out the integrand is smooth, a mean over a wide law of f.
     end = tf.minimum(end, _EVEN_TO) + _GROWTH * tf.math.log1p(tf.nn.relu(end - _EVEN_TO))
     w = _LOWEST + (end - _LOWEST) * tf.cast(np.linspace(0.0, 1.0, number), end.dtype)
     growth = tf.exp((w - _EVEN_TO) / _GROWTH)
@@ -52,13 +52,13 @@ def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.
 _OfRows = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 _OfGrid = Callable[[tf.Tensor, tf.Tensor, Grid], tf.Tensor]
 
-_LARGEST = 6.5  # of log tσ: e^{−tσ} is 0 for all that counts
+_LARGEST = 6.5  # of log tσ, where e^{−tσ} is negligible
 
 
 def _transforms(
     Fmu: tf.Tensor, Fvar: tf.Tensor, u: tf.Tensor, of_exponent: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor:
-    """E of_exponent(tσ) e^{−tσ}, [..., K, T]: it falls where f is about −log(1 + t)."""
+    """E of_exponent(tσ) e^{−tσ}, [..., K, T]; e^{−tσ} falls where f is about −log(1 + t)."""
     shift = tf.math.softplus(u)[..., None, :]
     log_t = u[..., None, :]
 
@@ -73,17 +73,24 @@ def _transforms(
 def _log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log S, S = Σσ(f_j), [...]: ∫ (e^{−t} − E e^{−tS}) dt/t (Frullani)."""
     Fmu, shift = _lifted_mean(Fmu, Fvar)
-    far, numbers = _with_rows_below(_log_sum_by_table, FAR, _log_sum_at_length), _NUMBERS_OF_FAR
-    in_parts = functools.partial(in_chunks_of_rows, far, numbers=numbers)
-    found = _with_rows_below(_log_sum_by_table, NEAR, in_parts)(Fmu, Fvar)
-    return found - shift[..., 0]
+    at_length = functools.partial(
+        in_chunks_of_rows, _log_sum_of_wide, numbers=_NODES_OF_WIDE * _NUMBERS_OF_NODE
+    )
+    far = _with_rows_below(_log_sum_by_table, FAR, at_length)
+    return _near_or(far, _log_sum_by_table)(Fmu, Fvar) - shift[..., 0]
+
+
+def _near_or(far: _OfRows, by_table: _OfGrid) -> _OfRows:
+    """``by_table`` of the grid of small errors, but ``far`` of rows that reach below it."""
+    in_chunks = functools.partial(in_chunks_of_rows, far, numbers=_NUMBERS_OF_FAR)
+    return _with_rows_below(by_table, NEAR, in_chunks)
 
 
 def _lifted_mean(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Fmu, and what has been added to it, where every f_j is sure to be below −16.
+    Fmu plus a shift, and the shift, which is positive where every f_j is surely below −16.
 
-    There σ(f) = e^f, and log S moves with all f alike.
+    There σ(f) = e^f, so that adding a number to all f_j adds the same number to log S.
     """
     highest_f = tf.reduce_max(Fmu + 7.0 * safe_sqrt(Fvar), -1, keepdims=True)
     shift = tf.stop_gradient(tf.nn.relu(-16.0 - highest_f))
@@ -92,9 +99,9 @@ def _lifted_mean(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
 def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRows:
     """
-    ``by_table``, but ``otherwise`` of rows whose f may all be below what the grid holds.
+    ``by_table``, but ``otherwise`` for rows whose f may all lie below the grid.
 
-    That is out of reach but for f of large variance.
+    Such rows occur only where the variance of f is large.
     """
 
     def of_rows(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
@@ -104,7 +111,7 @@ def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRo
 
         def with_others() -> tf.Tensor:
             at = tf.where(is_below)
-            # Times 1, whose gradient is dense: that of a gather alone tf.cond does not take.
+            # The product with 1 has a dense gradient: tf.cond takes no sparse one of a gather.
             mean, variance = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
             return tf.tensor_scatter_nd_update(found, at, otherwise(mean, variance))
 
@@ -115,10 +122,10 @@ def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRo
 
 def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
     """
-    By the trapezoidal rule in log t over the whole line, where it is exact but for 1e-6.
+    The trapezoidal rule in log t over the whole line, with an error of 1e-6.
 
-    Below the first node the integrand is t (E S − 1) + t² (1 − E S²)/2, whose sums are geometric
-    series.
+    Below the first node the integrand is t (E S − 1) + t² (1 − E S²)/2, and its sums over nodes are
+    geometric series.
     """
     decays, mean, second = expected_of_sigmoid(Fmu, Fvar, grid)
     t = np.exp(grid.log_t)
@@ -134,12 +141,8 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
 def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]."""
     Fmu, _ = _lifted_mean(Fmu, Fvar)
-
-    def far(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        of_rows = functools.partial(_coupling_by_table, grid=FAR)
-        return in_chunks_of_rows(of_rows, mean, variance, _NUMBERS_OF_FAR)
-
-    of_rows = _with_rows_below(_coupling_by_table, NEAR, far)
+    far = functools.partial(_coupling_by_table, grid=FAR)
+    of_rows = _near_or(far, _coupling_by_table)
     return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS_OF_SUM)
 
 
@@ -153,13 +156,8 @@ def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor
     return tf.linalg.set_diag(found, tf.zeros_like(Fmu))
 
 
-def _log_sum_at_length(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    numbers = _NODES_OF_WIDE * _NUMBERS_OF_NODE
-    return in_chunks_of_rows(_log_sum_of_wide, Fmu, Fvar, numbers)
-
-
 def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """At length, for rows of which every f may be far below 0."""
+    """Without a table, for rows whose f may all be far below 0."""
     u, weight = _nodes(Fmu, Fvar, _NODES_OF_WIDE)
     of_sum = tf.reduce_prod(_transforms(Fmu, Fvar, u, tf.ones_like), -2)
     below = math.exp(_LOWEST) * (tf.reduce_sum(expectation(tf.sigmoid, Fmu, Fvar), -1) - 1.0)
@@ -179,15 +177,12 @@ def _shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def in_chunks_of_rows(
-    function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    Fmu: tf.Tensor,
-    Fvar: tf.Tensor,
-    numbers: int,
+    function: _OfRows, Fmu: tf.Tensor, Fvar: tf.Tensor, numbers: int
 ) -> tf.Tensor:
     """
     ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
 
-    :param numbers: how many it makes of one f.
+    :param numbers: how many floats it needs in memory for one f.
     """
     K = Fmu.shape[-1]
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
@@ -198,13 +193,13 @@ def in_chunks_of_rows(
         values = function(*flat)
     else:
         chunks = tf.maximum(1, -(-number // most))
-        rows = tf.maximum(1, -(-number // chunks))  # less than a row in each is padded
+        rows = tf.maximum(1, -(-number // chunks))  # of each chunk; fewer than chunks are padding
         padding = chunks * rows - number
         padded = [
             tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])
             for part in flat
         ]
-        in_parts = tf.recompute_grad(function)  # or the gradient would keep them all
+        in_parts = tf.recompute_grad(function)  # or all chunks would be kept for the gradient
         of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
         spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
         of_part = tf.autograph.experimental.do_not_convert(lambda part: in_parts(*part))

@@ -1,9 +1,9 @@
 r"""
-E e^{−tσ(f)} and its like under N(m, v), for many m, v and t at once: one product of matrices.
+E e^{−tσ(f)} and similar expectations under N(m, v), for many m, v and t by one matrix product.
 
-A function F(f) that is analytic about the real line is known from its values on a grid: E F under
-N(m, v) = Σ_i h N(g_i | m, v + s²) D(g_i), where D is F with a smoothing by N(0, s²) undone, which
-leaves no Gaussian too narrow for the grid. The values of D for all F are a constant.
+A function F(f) that is analytic about the real line is determined by its values on a grid:
+E F under N(m, v) = Σ_i h N(g_i | m, v + s²) D(g_i). Here D is F with a smoothing by N(0, s²)
+undone, so that no Gaussian is too narrow for the grid. The values of D are computed once.
 """
 
 import functools
@@ -23,7 +23,7 @@ _TAPS = 12  # grid points on either side that D depends on
 class Grid(NamedTuple):
     """Of f, and how far t reaches with it."""
 
-    lowest: float  # of what a row's highest f may fall to, for all that counts to be held
+    lowest: float  # the grid serves rows whose highest f is above this
     step: float
 
     @property
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
 
     @property
     def f(self) -> AnyNDArray:
-        """[G], from where e^{−tσ} is 1."""
+        """[G], beginning where e^{−tσ} is 1."""
         return np.arange(self.lowest - 11.0, _HIGHEST_F, self.step)
 
 
@@ -81,10 +81,10 @@ def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor, of: Grid = NEAR) -> t
 
 
 def _over_grid(of: Grid) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """(mean, variance) → Σ_i h N(g_i | ·) D(g_i), [..., T + 3]; the last of them of D = 1."""
+    """(mean, variance) → Σ_i h N(g_i | ·) D(g_i), [..., T + 3]; the last value is for D = 1."""
     grid, inner, _, _ = _table(of)
 
-    @tf.custom_gradient  # in half of the passes over all grid points, of which none is kept
+    @tf.custom_gradient  # with half of the passes over all grid points, and none kept in memory
     def over(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
         g, table = (tf.constant(values, mean.dtype) for values in (grid, inner))
         height = of.step / tf.sqrt(2.0 * np.pi * variance)
@@ -108,7 +108,7 @@ def _over_grid(of: Grid) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
 
 @functools.cache
 def _table(of: Grid) -> tuple[AnyNDArray, ...]:
-    """The grid [G], D there [G, T + 3] of e^{−tσ}, σ, σ² and 1, and what the first tend to."""
+    """The grid [G], D on it [G, T + 3] of e^{−tσ}, σ, σ² and 1, and their limits at both ends."""
     grid, wider, exponent = _exponents(of)
     share = scipy.special.expit(wider)[:, None]
     inner = _unsmoothed(np.concatenate([np.exp(-exponent), share, share**2], 1), of)
@@ -119,14 +119,14 @@ def _table(of: Grid) -> tuple[AnyNDArray, ...]:
 
 @functools.cache
 def _table_of_slopes(of: Grid) -> tuple[AnyNDArray, AnyNDArray]:
-    """The grid [G], and what D is there [G, T] of ∂e^{−tσ}/∂f, which vanishes at both ends."""
+    """The grid [G], and D on it [G, T] of ∂e^{−tσ}/∂f, which vanishes at both ends."""
     grid, wider, exponent = _exponents(of)
     slopes = -exponent * scipy.special.expit(-wider)[:, None] * np.exp(-exponent)
     return grid, _unsmoothed(slopes, of)
 
 
 def _exponents(of: Grid) -> tuple[AnyNDArray, ...]:
-    """The grid [G], with the filter's points beyond its ends, and tσ(f) at them all."""
+    """The grid [G], the grid extended by the taps of the filter, and tσ(f) on the latter."""
     grid = of.f
     wider = grid[0] + of.step * np.arange(-_TAPS, len(grid) + _TAPS)
     log_exponent = of.log_t + scipy.special.log_expit(wider)[:, None]
@@ -142,7 +142,8 @@ def _unsmoothing(of: Grid) -> AnyNDArray:
     """
     The filter of response e^{s²ξ²/2} at |ξ| ≤ π/step, by weighted least squares.
 
-    The weights e^{−π|ξ|/2} are how the spectrum falls of what is analytic within iπ/2 of the line.
+    The weights e^{−π|ξ|/2} are the decay of the spectrum of a function that is analytic within iπ/2
+    of the real line.
     """
     frequency = np.linspace(0.0, np.pi / of.step, 5_001)
     weight = np.exp(-np.pi / 2.0 * frequency) + 1e-9
@@ -151,4 +152,4 @@ def _unsmoothing(of: Grid) -> AnyNDArray:
     response = np.exp(of.smoothing**2 * frequency**2 / 2.0)
     half, *_ = np.linalg.lstsq(cosines * weight[:, None], response * weight, rcond=None)
     taps = np.concatenate([half[:0:-1], half])
-    return taps / np.sum(taps)  # where e^{−tσ} is 1 errors add up over t
+    return taps / np.sum(taps)  # exact where e^{−tσ} is 1: there errors would add up over t

@@ -17,9 +17,9 @@ class GeneralizedGaussian(ResidualLikelihood):
     """
     p/(2 s Γ(1/p)) · e^{−(|y − f|/s)^p}, 0 < p ≤ 2 (Subbotin 1923; West 1987).
 
-    φ(r) = e^{−(r/s²)^{p/2}}, so ω is positive stable of index p/2 at c = 0, and exponentially
-    tilted elsewhere. p = 1 is ``Laplace(s)``, p = 2 is ``Gaussian(scale=s/√2)``; a smaller p has
-    the sharper peak and the heavier tails, all of whose moments exist.
+    φ(r) = e^{−(r/s²)^{p/2}}, so that ω is positive stable of index p/2 at c = 0, and exponentially
+    tilted elsewhere. p = 1 is ``Laplace(s)`` and p = 2 is ``Gaussian(scale=s/√2)``. The smaller p
+    is, the sharper is the peak and the heavier are the tails; all moments exist.
     """
 
     def __init__(self, scale: Any = 1.0, power: Any = 1.5, **kwargs: Any) -> None:
@@ -27,7 +27,7 @@ class GeneralizedGaussian(ResidualLikelihood):
         :param scale: s, positive.
         :param power: p, learnable within (0, 2); 2 itself is held fixed. A ``Parameter`` is
             shared, with its own transform, which should keep it within (0, 2].
-        :raises ValueError: for values outside of that.
+        :raises ValueError: for values outside these ranges.
         """
         super().__init__(**kwargs)
         self.scale = positive_parameter("GeneralizedGaussian", "scale", scale)
@@ -73,7 +73,7 @@ class GeneralizedGaussian(ResidualLikelihood):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """By quadrature, finer than that of others: a small p has a cusp at y = f."""
+        """By quadrature with more nodes than usual: for a small p there is a cusp at y = f."""
         return log_density_by_quadrature(
             self.pointwise_log_prob, self.omega_mean, Fmu, Fvar, Y, halvings=22
         )
@@ -86,7 +86,7 @@ class GeneralizedGaussian(ResidualLikelihood):
 
 
 def _real_power(x: TensorType, a: tf.Tensor) -> tf.Tensor:
-    """x^a for real x ≥ 0, or complex of positive real part; x itself, and its slope, for a = 1."""
+    """x^a for real x ≥ 0 or complex x of positive real part; exact, with its slope, for a = 1."""
     if not x.dtype.is_complex:
         linear = tf.equal(a, 1.0)
         power = tf.pow(tf.where(linear, tf.ones_like(x), x), a)
@@ -95,7 +95,7 @@ def _real_power(x: TensorType, a: tf.Tensor) -> tf.Tensor:
 
 
 class _TiltedStable(TiltedDistribution):
-    """From log φ alone; but draws at p = 1 are those of the inverse Gaussian law, which it is."""
+    """The law by log φ alone, except that at p = 1 draws come from the inverse Gaussian law."""
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 from gpflow.utilities import set_trainable
 
@@ -48,7 +47,7 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
         return -tf.cast(self._rate_and_skew()[0], r.dtype) * tf.sqrt(r)
 
     def expected_offset(self, Fmu: TensorType, Y: TensorType) -> tf.Tensor:
-        """log C + g Fmu, of the difference y − Fmu alone."""
+        """log C + g Fmu, written as a function of the difference y − Fmu."""
         return -self._rate_and_skew()[1] * (Y - Fmu) - tf.math.log(sum(self._sides()))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
@@ -61,7 +60,6 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
         above, below = self._sides()
         return tf.square(above) + tf.square(below)
 
-    @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         """f + a − b."""
         above, below = self._sides()
@@ -86,7 +84,7 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log E p(y|f), one side of the kink after the other."""
+        """log E p(y|f), as the sum of the integrals over either side of the kink."""
         d, (above, below) = Y - Fmu, self._sides()
         right, left = log_exponential_side(-d, Fvar, above), log_exponential_side(d, Fvar, below)
         return tfp.math.log_add_exp(right, left) - tf.math.log(above + below)
@@ -120,9 +118,9 @@ class AsymmetricLaplace(_TwoSidedExponential):
     """
     The law whose τ-quantile is f: τ(1−τ)/s · e^{−ρ((y−f)/s)}, ρ(u) = u(τ − [u < 0]).
 
-    For quantile regression (Yu and Moyeed 2001). ρ(u) = |u|/2 + (τ − ½) u, of which the straight
-    line goes into C(y) = τ(1−τ)/s · e^{−(τ−½) y/s} and g = (τ−½)/s; h² = (y − f)² and
-    φ(r) = e^{−√r/2s} are those of ``Laplace(2s)``, which it is at τ = ½.
+    It is for quantile regression (Yu and Moyeed 2001). In ρ(u) = |u|/2 + (τ − ½) u the straight
+    line goes into C(y) = τ(1−τ)/s · e^{−(τ−½) y/s} and g = (τ−½)/s. The rest, h² = (y − f)² and
+    φ(r) = e^{−√r/2s}, is the same as for ``Laplace(2s)``, to which it reduces at τ = ½.
     """
 
     def __init__(self, scale: Any = 1.0, quantile: Any = 0.5, **kwargs: Any) -> None:
@@ -130,7 +128,7 @@ class AsymmetricLaplace(_TwoSidedExponential):
         :param scale: s, positive.
         :param quantile: τ in (0, 1), held fixed; a ``Parameter`` is shared, and trained if it is
             trainable.
-        :raises ValueError: for values outside of that.
+        :raises ValueError: for values outside these ranges.
         """
         super().__init__(**kwargs)
         self.scale = positive_parameter("AsymmetricLaplace", "scale", scale)

@@ -9,8 +9,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ...distributions import GeneralizedInverseGaussian
-from ...special import log_matern, log_matern_of_distance
-from ..integrals.quadrature import expectation
+from ...special import log_matern
 from ..parameters import positive_parameter
 from .residual import ResidualLikelihood
 
@@ -20,13 +19,13 @@ class Matern(ResidualLikelihood):
     C · 2^{1−ν}/Γ(ν) s^ν K_ν(s), s = √(2ν) |y − f|/ρ, of any half-integer ν = ½, 3/2, 5/2, …
 
     C = √(2ν) Γ(ν) / (2√π Γ(ν + ½) ρ). ν = ½ is ``Laplace(ρ)``; ν → ∞ is normal, of variance ρ².
-    φ(r) is a polynomial of order ν − ½ in s = √(2νr)/ρ times e^{−s}, positive whatever its
-    coefficients; it is the kernel's own mixture of squared exponentials (AACI App. A.6).
+    φ(r) is e^{−s} times a polynomial of order ν − ½ in s = √(2νr)/ρ: the Matérn kernel, which is a
+    mixture of squared exponentials (AACI App. A.6).
     """
 
     def __init__(self, nu: float = 1.5, scale: Any = 1.0, **kwargs: Any) -> None:
         """
-        :param nu: ν, a positive half-integer; a constant of the class of noise, not learnt.
+        :param nu: ν, a positive half-integer; it is held fixed.
         :param scale: ρ, positive.
         :raises ValueError: for another ν, or a scale that is not positive and finite.
         """
@@ -47,18 +46,6 @@ class Matern(ResidualLikelihood):
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         unit = tf.cast(2.0 * self.nu / tf.square(self.scale), r.dtype)
         return log_matern(r * unit, self.order)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """log C + E log φ, the latter by quadrature over s."""
-        unit = np.sqrt(2.0 * self.nu) / self.scale
-        log_phi = expectation(
-            lambda x: log_matern_of_distance(tf.abs(x), self.order),
-            unit * (Fmu - Y),
-            tf.square(unit) * Fvar,
-        )
-        return self.log_C(Y) + log_phi
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
@@ -84,7 +71,7 @@ class Matern(ResidualLikelihood):
         return F + sign * s * self.scale / tf.cast(np.sqrt(2.0 * self.nu), dtype)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """Beyond s a Gamma(i + 1, 1) law leaves e^{−s} Σ_{j ≤ i} sʲ/j!."""
+        """From P(x > s) = e^{−s} Σ_{j ≤ i} sʲ/j! of x ~ Gamma(i + 1, 1)."""
         d = Y - F
         s = np.sqrt(2.0 * self.nu) * tf.abs(d) / self.scale
         s = tf.minimum(s, 700.0)  # from where e^{−s} is 0, and sʲ might be infinite
@@ -118,7 +105,7 @@ class Matern52(Matern):
 
 
 def _gamma_weights(order: int) -> np.ndarray:
-    """Of Gamma(1, 1), …, Gamma(order + 1, 1) in the law of s."""
+    """The weights of Gamma(1, 1), …, Gamma(order + 1, 1) in the law of s, a mixture of them."""
     log_weights = [
         math.lgamma(2 * order - i + 1) - math.lgamma(order - i + 1) + i * math.log(2.0)
         for i in range(order + 1)  # of sⁱ/i! in the polynomial, up to a factor

@@ -1,4 +1,4 @@
-"""Noise that is added to f: what all of it shares, and the two laws with light tails."""
+"""Noise that is added to f: what all such likelihoods share, and the two with light tails."""
 
 import abc
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
@@ -14,17 +13,37 @@ from gpflow.config import default_float
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_sech_sqrt, ndtr
+from ..base import AugmentedLikelihood
 from ..integrals.quadrature import expectation
 from ..parameters import positive_parameter
 from ..super_gaussian import SuperGaussianLikelihood
 
 
 class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
-    """TFP's law, whose draws check their arguments as those of this package do."""
+    """TFP's law; like the laws of this package, it checks its arguments when it is drawn from."""
 
 
-class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
-    """p(y|f) = C φ((y − f)²): noise of zero mean (median, where it has none), added to f."""
+class AdditiveNoise(AugmentedLikelihood, abc.ABC):
+    """y = f + noise of zero mean (median, where it has none), whose variance f does not change."""
+
+    @abc.abstractmethod
+    def noise_variance(self) -> tf.Tensor:
+        """Var[y|f], []."""
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.identity(F)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.cast(self.noise_variance(), F.dtype) + tf.zeros_like(F)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
+
+
+class ResidualLikelihood(AdditiveNoise, SuperGaussianLikelihood, abc.ABC):
+    """p(y|f) = C φ((y − f)²): additive noise, of each output by itself."""
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
         return tf.square(Y)
@@ -34,24 +53,6 @@ class ResidualLikelihood(SuperGaussianLikelihood, abc.ABC):
 
     def gamma(self, Y: TensorType) -> tf.Tensor:
         return tf.ones_like(Y)
-
-    @abc.abstractmethod
-    def noise_variance(self) -> tf.Tensor:
-        """Var[y|f], []."""
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.identity(F)
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.cast(self.noise_variance(), F.dtype) + tf.zeros_like(F)
-
-    @inherit_check_shapes
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
 
 
 class Gaussian(ResidualLikelihood):
@@ -85,7 +86,7 @@ class Gaussian(ResidualLikelihood):
         return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
 
     def _variance(self, dtype: tf.DType) -> tf.Tensor:
-        # A plain number where ``Scaled`` has this for its base.
+        # The variance is a plain number where this is the base of a ``Scaled``.
         return tf.cast(self.noise_variance(), dtype)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
@@ -118,7 +119,7 @@ class Gaussian(ResidualLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p at E(y − f)², as it is quadratic in f."""
+        """log p at E(y − f)²: log p is quadratic in f."""
         return self.log_C(Y) + self.log_phi(self.expected_h_squared(Fmu, Fvar, Y))
 
 
@@ -126,7 +127,7 @@ class LogisticNoise(ResidualLikelihood):
     """
     1/(4s cosh²((y − f)/2s)): between a normal law and a Laplace one, smooth at its centre.
 
-    φ(r) = 1/cosh²(√r/2s). (Not ``Logistic``, which is for classes: there cosh is of f alone.)
+    φ(r) = 1/cosh²(√r/2s). (``Logistic`` is another likelihood, for classes.)
     """
 
     def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:

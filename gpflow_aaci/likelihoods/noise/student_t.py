@@ -1,31 +1,85 @@
 """Student's t, Cauchy's law, and Student's t of several outputs with one ω for a row of Y."""
 
+import abc
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
 from gpflow import Parameter
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
 from ...distributions.parameters import CheckedSampling
 from ...special import student_t_cdf
 from ...validation import check_count
-from ..base import AugmentedLikelihood, Site
+from ..base import Site
 from ..integrals.gamma_mixtures import jensen_gap, student_t_predictive_cdf
 from ..integrals.quadrature import log_expectation
 from ..parameters import positive_parameter
-from .residual import ResidualLikelihood
+from .residual import AdditiveNoise, ResidualLikelihood
 
 
 class Gamma(CheckedSampling, tfp.distributions.Gamma):
-    """TFP's law, whose draws check their arguments as those of this package do."""
+    """TFP's law; like the laws of this package, it checks its arguments when it is drawn from."""
 
 
-class StudentT(ResidualLikelihood):
+class _StudentTNoise(AdditiveNoise, abc.ABC):
+    """Noise that is Student's t in every column of Y taken alone."""
+
+    _num_columns = 1.0  # P, how many columns share one ω
+
+    def __init__(self, scale: Any, df: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        self.scale: Parameter | float = positive_parameter(owner, "scale", scale)
+        self.df: Parameter | float = positive_parameter(owner, "df", df, above=1.0)
+
+    # Both may be plain numbers, where the likelihood was converted from GPflow's StudentT.
+
+    def _scale(self, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(to_default_float(self.scale), dtype)
+
+    def _df(self, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(to_default_float(self.df), dtype)
+
+    def _df_and_shape(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """ν and (ν + P)/2."""
+        df = self._df(dtype)
+        return df, (df + self._num_columns) / 2.0
+
+    def _log_C(self, dtype: tf.DType) -> tf.Tensor:
+        """log [Γ((ν+P)/2) / (Γ(ν/2) (νπ)^{P/2} σ^P)], []."""
+        df, shape = self._df_and_shape(dtype)
+        log_unit = 0.5 * tf.math.log(df * np.pi) + tf.math.log(self._scale(dtype))
+        log_C = tf.math.lgamma(shape) - tf.math.lgamma(df / 2.0)
+        return log_C - self._num_columns * log_unit
+
+    def noise_variance(self) -> tf.Tensor:
+        """σ²ν/(ν−2), infinite for ν ≤ 2."""
+        scale = tf.convert_to_tensor(self.scale, dtype_hint=default_float())
+        df = self._df(scale.dtype)
+        finite = df > 2.0
+        excess = tf.where(finite, df - 2.0, tf.ones_like(df))
+        infinity = tf.constant(np.inf, scale.dtype)
+        return tf.where(finite, tf.square(scale) * df / excess, infinity)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        """f, or NaN for ν ≤ 1, where y has no mean."""
+        return tf.where(self._df(F.dtype) > 1.0, F, tf.constant(np.nan, F.dtype))
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return student_t_cdf((Y - F) / self._scale(F.dtype), self._df(F.dtype))
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        scale, df = self._scale(Fmu.dtype), self._df(Fmu.dtype)
+        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
+
+
+class StudentT(_StudentTNoise, ResidualLikelihood):
     """
     Student's t with location f; h² = ((y − f)/σ)², φ(r) = (1 + r/ν)^{−(ν+1)/2}.
 
@@ -39,27 +93,10 @@ class StudentT(ResidualLikelihood):
             there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
         :raises ValueError: for values that are not positive and finite.
         """
-        super().__init__(**kwargs)
-        self.scale: Parameter | float = positive_parameter("StudentT", "scale", scale)
-        self.df: Parameter | float = positive_parameter("StudentT", "df", df, above=1.0)
-
-    # Plain numbers where it was converted from GPflow's StudentT.
-
-    def _scale(self, dtype: tf.DType) -> tf.Tensor:
-        return tf.cast(to_default_float(self.scale), dtype)
-
-    def _df(self, dtype: tf.DType) -> tf.Tensor:
-        return tf.cast(to_default_float(self.df), dtype)
+        super().__init__(scale, df, **kwargs)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
-        df = self._df(Y.dtype)
-        log_C = (
-            tf.math.lgamma((df + 1.0) / 2.0)
-            - tf.math.lgamma(df / 2.0)
-            - 0.5 * tf.math.log(df * np.pi)
-            - tf.math.log(self._scale(Y.dtype))
-        )
-        return log_C + tf.zeros_like(Y)
+        return self._log_C(Y.dtype) + tf.zeros_like(Y)
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
         return tf.square(Y / self._scale(Y.dtype))
@@ -71,35 +108,17 @@ class StudentT(ResidualLikelihood):
         return 1.0 / tf.square(self._scale(Y.dtype)) + tf.zeros_like(Y)
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        df = self._df(r.dtype)
-        return -(df + 1.0) / 2.0 * tf.math.log1p(r / df)
+        df, shape = self._df_and_shape(r.dtype)
+        return -shape * tf.math.log1p(r / df)
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """Gamma((ν+1)/2, rate ν + c²)."""
-        df = self._df(c.dtype)
-        return Gamma((df + 1.0) / 2.0, df + tf.square(c))
-
-    def noise_variance(self) -> tf.Tensor:
-        """σ²ν/(ν−2), infinite for ν ≤ 2."""
-        scale = tf.convert_to_tensor(self.scale, dtype_hint=default_float())
-        return student_t_variance(scale, self._df(scale.dtype))
+        df, shape = self._df_and_shape(c.dtype)
+        return Gamma(shape, df + tf.square(c))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         law = tfp.distributions.StudentT(self._df(F.dtype), F, self._scale(F.dtype))
         return law.sample(seed=seed)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return student_t_cdf((Y - F) / self._scale(F.dtype), self._df(F.dtype))
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        scale, df = self._scale(Fmu.dtype), self._df(Fmu.dtype)
-        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return student_t_mean(F, self._df(F.dtype))
 
 
 class Cauchy(StudentT):
@@ -110,12 +129,12 @@ class Cauchy(StudentT):
         :param scale: σ, positive: half the width at half height.
         :raises ValueError: for a value that is not positive and finite.
         """
-        super(StudentT, self).__init__(**kwargs)  # which would make a Parameter of df
+        super(_StudentTNoise, self).__init__(**kwargs)  # which would make a Parameter of df
         self.scale = positive_parameter("Cauchy", "scale", scale)
         self.df = 1.0
 
 
-class MultivariateStudentT(AugmentedLikelihood):
+class MultivariateStudentT(_StudentTNoise):
     r"""
     Elliptical Student's t of P columns: a row of Y is an outlier in all of them or in none.
 
@@ -136,24 +155,14 @@ class MultivariateStudentT(AugmentedLikelihood):
         """
         check_count("MultivariateStudentT: num_outputs", num_outputs, 1)
         P = int(num_outputs)
-        super().__init__(input_dim=None, latent_dim=P, observation_dim=P, **kwargs)
-        self.scale: Parameter = positive_parameter("MultivariateStudentT", "scale", scale)
-        self.df: Parameter = positive_parameter("MultivariateStudentT", "df", df, above=1.0)
+        super().__init__(scale, df, input_dim=None, latent_dim=P, observation_dim=P, **kwargs)
+        self._num_columns = float(P)
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """log C + log φ(E r)."""
         expected_r = self._expected_r(Fmu, Fvar, Y)
         df, shape = self._df_and_shape(Fmu.dtype)
         return self._log_C(Fmu.dtype) - shape * tf.math.log1p(expected_r / df)
-
-    def bound_slopes(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Those of the sites at E ω = ((ν+P)/2) / (ν + E r)."""
-        df, shape = self._df_and_shape(Fmu.dtype)
-        omega_mean = shape / (df + self._expected_r(Fmu, Fvar, Y))
-        potential, precision = self.site(X, omega_mean[..., None], Y)
-        return potential - precision * Fmu, -0.5 * precision
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
@@ -172,16 +181,16 @@ class MultivariateStudentT(AugmentedLikelihood):
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential 2ωy/σ², precision 2ω/σ²."""
-        scale = tf.cast(self.scale, auxiliary.dtype)
+        scale = self._scale(auxiliary.dtype)
         precision = 2.0 * auxiliary / tf.square(scale) + tf.zeros_like(Y)
         return precision * Y, precision
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The bound, and what Jensen's inequality loses: log(1 + E r/ν) − E log(1 + r/ν)."""
+        """The bound plus its Jensen gap, (ν+P)/2 · (log(1 + E r/ν) − E log(1 + r/ν))."""
         df, shape = self._df_and_shape(Fmu.dtype)
-        variance = df * tf.square(tf.cast(self.scale, Fmu.dtype))
+        variance = df * tf.square(self._scale(Fmu.dtype))
         lost = jensen_gap((Y - Fmu) / tf.sqrt(variance), Fvar / variance)
         return (self.bound(X, Fmu, Fvar, Y) + shape * lost)[..., None]
 
@@ -189,7 +198,7 @@ class MultivariateStudentT(AugmentedLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log ∫ Π_p N(y_p | m_p, v_p + σ²/λ) Gamma(λ; ν/2, ν/2) dλ, over u = log λ."""
-        df, variance = tf.cast(self.df, Fmu.dtype), tf.square(tf.cast(self.scale, Fmu.dtype))
+        df, variance = self._df(Fmu.dtype), tf.square(self._scale(Fmu.dtype))
         residual = tf.square(Y - Fmu)
 
         def log_joint(u: tf.Tensor) -> tf.Tensor:
@@ -198,7 +207,7 @@ class MultivariateStudentT(AugmentedLikelihood):
             prior = tfp.distributions.ExpGamma(df / 2.0, df / 2.0).log_prob(u)
             return prior + tf.reduce_sum(log_normal, -1)
 
-        # By a rule for expectations under a normal law, here one as wide as that of u.
+        # The rule is for expectations under a normal law; here the law is about as wide as u's.
         zero = tf.zeros_like(residual[..., 0])
         width = 2.0 / (df + 1.0) + zero
         law = tfp.distributions.Normal(zero, tf.sqrt(width))
@@ -206,68 +215,18 @@ class MultivariateStudentT(AugmentedLikelihood):
         log_p = log_expectation(lambda u: log_joint(u) - law.log_prob(u), zero, width, [peak], 3)
         return log_p[..., None]
 
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return student_t_mean(F, tf.cast(self.df, F.dtype))
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        scale, df = tf.cast(self.scale, F.dtype), tf.cast(self.df, F.dtype)
-        return student_t_variance(scale, df) + tf.zeros_like(F)
-
-    @inherit_check_shapes
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        return self._conditional_mean(X, Fmu), Fvar + self._conditional_variance(X, Fmu)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """Of every column: each alone is Student's t."""
-        scale, df = tf.cast(self.scale, F.dtype), tf.cast(self.df, F.dtype)
-        return student_t_cdf((Y - F) / scale, df)
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        scale, df = tf.cast(self.scale, Fmu.dtype), tf.cast(self.df, Fmu.dtype)
-        return student_t_predictive_cdf(Y - Fmu, Fvar, scale, df)
-
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """f + σε/√λ, one λ ~ Gamma(ν/2, ν/2) for a row."""
         seeds = tfp.random.split_seed(seed, n=2, salt="multivariate_student_t")
-        half_df = tf.cast(self.df, F.dtype) / 2.0
+        half_df = self._df(F.dtype) / 2.0
         precision = Gamma(half_df, half_df).sample(tf.shape(F[..., :1]), seed=seeds[0])
         noise = tf.random.stateless_normal(tf.shape(F), seeds[1], dtype=F.dtype)
-        return F + tf.cast(self.scale, F.dtype) * noise / tf.sqrt(precision)
-
-    def _df_and_shape(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """ν and (ν + P)/2."""
-        df = tf.cast(self.df, dtype)
-        return df, (df + float(self.latent_dim)) / 2.0
-
-    def _log_C(self, dtype: tf.DType) -> tf.Tensor:
-        df, shape = self._df_and_shape(dtype)
-        log_area = 0.5 * tf.math.log(df * np.pi) + tf.math.log(tf.cast(self.scale, dtype))
-        log_C = tf.math.lgamma(shape) - tf.math.lgamma(df / 2.0)
-        return log_C - float(self.latent_dim) * log_area
+        return F + self._scale(F.dtype) * noise / tf.sqrt(precision)
 
     def _expected_r(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """Σ_p E(y_p − f_p)²/σ², [..., N]."""
         expected = tf.reduce_sum(tf.square(Y - Fmu) + Fvar, -1)
-        return expected / tf.square(tf.cast(self.scale, Fmu.dtype))
-
-
-def student_t_mean(F: TensorType, df: tf.Tensor) -> tf.Tensor:
-    """f, or NaN where it does not exist, ν ≤ 1."""
-    return tf.where(df > 1.0, F, tf.constant(np.nan, F.dtype))
-
-
-def student_t_variance(scale: tf.Tensor, df: tf.Tensor) -> tf.Tensor:
-    """σ²ν/(ν−2), infinite for ν ≤ 2."""
-    finite = df > 2.0
-    excess = tf.where(finite, df - 2.0, tf.ones_like(df))
-    infinity = tf.constant(np.inf, scale.dtype)
-    return tf.where(finite, tf.square(scale) * df / excess, infinity)
+        return expected / tf.square(self._scale(Fmu.dtype))
 
 
 _FIXED_POINTS = 20
@@ -277,8 +236,9 @@ def _most_probable_log_precision(df: tf.Tensor, r: tf.Tensor, v: tf.Tensor) -> t
     """
     u = log λ [...] about which p(y, λ) is largest, r and v [..., P] in units of σ².
 
-    There λ = (ν + Σ_p s_p) / (ν + Σ_p r_p s_p²), s_p = 1/(1 + λv_p): of that a fixed point, to
-    which it climbs from the one at v = 0. (Another may be about λ = 1, where that of ν alone is.)
+    There λ = (ν + Σ_p s_p) / (ν + Σ_p r_p s_p²), s_p = 1/(1 + λv_p). This equation is iterated,
+    and λ rises from its solution at v = 0. (Another solution may lie near λ = 1, the mode of the
+    prior.)
     """
     precision = (df + float(r.shape[-1])) / (df + tf.reduce_sum(r, -1))
     for _ in range(_FIXED_POINTS):
