@@ -134,11 +134,11 @@ class Tanh(Warp):
         """By Newton's method, safeguarded by a bracket: t(y) − y lies between ±Σa."""
         Z = tf.convert_to_tensor(Z)
         most = tf.reduce_sum(self.a)
-
-        enough = 4.0 * np.finfo(Z.dtype.as_numpy_dtype).eps
+        eps = np.finfo(Z.dtype.as_numpy_dtype).eps
+        rounding = 4.0 * eps * (1.0 + tf.abs(Z) + most + tf.reduce_max(tf.abs(self.c)))
 
         def goes_on(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor, moved: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_any(moved > enough * (1.0 + tf.abs(y)))
+            return tf.reduce_any(moved > rounding)
 
         def step(
             low: tf.Tensor, high: tf.Tensor, y: tf.Tensor, moved: tf.Tensor
@@ -146,12 +146,15 @@ class Tanh(Warp):
             excess = self.forward(y) - Z
             low, high = tf.where(excess < 0.0, y, low), tf.where(excess < 0.0, high, y)
             newton = y - excess * tf.exp(-self.log_slope(y))
-            inside = (newton >= low) & (newton <= high)  # at an end where y is exact
-            new = tf.where(inside, newton, (low + high) / 2.0)
+            move = tf.abs(newton - y)
+            # Newton's steps may go round in a circle; they are taken while each halves the last.
+            # Where y is exact but for rounding they may leave the bracket, and are taken, too.
+            good = (newton > low) & (newton < high) & (move < moved / 2.0) | (move <= rounding)
+            new = tf.where(good, newton, (low + high) / 2.0)
             return low, high, new, tf.abs(new - y)
 
-        start = (Z - most, Z + most, Z, tf.ones_like(Z) + tf.abs(Z))
-        return tf.while_loop(goes_on, step, start, maximum_iterations=60)[2]
+        start = (Z - most, Z + most, Z, tf.fill(tf.shape(Z), tf.cast(np.inf, Z.dtype)))
+        return tf.while_loop(goes_on, step, start, maximum_iterations=120)[2]
 
     def _inner(self, Y: TensorType) -> tf.Tensor:
         """b_k (y + c_k), [..., num_terms]."""

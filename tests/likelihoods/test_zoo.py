@@ -739,6 +739,15 @@ def test_a_warp_is_inverted_and_has_its_slope(warp: warps.Warp) -> None:
     np.testing.assert_allclose(warp.log_slope(y), np.log(slope), rtol=1e-10, atol=1e-12)
 
 
+def test_a_tanh_warp_is_inverted_at_every_last_bit_of_z() -> None:
+    """Where a y that is exact but for rounding is an end of its bracket, it stays."""
+    warp = warps.Tanh(3, [2.0, 0.5, 8.0], [3.0, 0.2, 9.0], [-1.0, 0.3, -2.0])
+    y = np.linspace(-6.0, 6.0, 20_000)[:, None]
+    z = warp.forward(y).numpy()
+    for near in (z, np.nextafter(z, -np.inf), np.nextafter(z, np.inf)):
+        np.testing.assert_allclose(warp.inverse(near), y, rtol=1e-10, atol=1e-13)
+
+
 def test_gaussian_noise_warped_by_the_identity_is_gaussian() -> None:
     plain, warped = Gaussian(0.3), Warped(Gaussian(0.3), warps.Identity())
     rng = np.random.default_rng(0)
