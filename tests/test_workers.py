@@ -234,7 +234,7 @@ def test_what_differs_on_one_worker_is_named_before_the_first_step(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_after_a_worker_is_killed_all_end_and_any_number_go_on(
     tmp_path: Path, alone: Alone, seed: int
 ) -> None:
