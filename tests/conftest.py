@@ -36,7 +36,7 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
-    Marks as slow what ``by_default`` does not name, and slow cases; the longest test first.
+    Marks slow cases, and as replicates what ``by_default`` does not name; the longest test first.
 
     (Or at the end all workers but one would wait for it.)
     """
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             case = item.name.partition("[")[2].rstrip("]")
             parts = set(case.split("-"))
             if not any(set(name.split("-")) <= parts for name in marker.args):
-                item.add_marker(pytest.mark.slow)
+                item.add_marker(pytest.mark.replicate)
     items.sort(key=lambda item: "killed_again" not in item.name)
 
 

@@ -186,7 +186,13 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [2, 3, 5, 8, 11, 14, 17, 20, 23, 26])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        *(2, 8, 23),
+        *(pytest.param(stop, marks=pytest.mark.replicate) for stop in (3, 5, 11, 14, 17, 20, 26)),
+    ],
+)
 def test_a_killed_fit_loses_the_pass_that_it_was_at(
     rows: Pair, tmp_path: Any, stop: int, uninterrupted: tuple[int, FitResult]
 ) -> None:

@@ -234,7 +234,10 @@ def test_what_differs_on_one_worker_is_named_before_the_first_step(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed",
+    [0, 1, *(pytest.param(seed, marks=pytest.mark.replicate) for seed in range(2, 10))],
+)
 def test_after_a_worker_is_killed_all_end_and_any_number_go_on(
     tmp_path: Path, alone: Alone, seed: int
 ) -> None:
