@@ -99,6 +99,26 @@ def test_draws_follow_the_cdf(p: float, a: float, b: float) -> None:
     assert ks_pvalue(draws, distribution.cdf) > 1e-3
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_log_survival_function_keeps_its_digits_on_both_sides(dtype: type) -> None:
+    p, a, b = -2.0, 0.5, 3.0
+    x = np.array([0.05, 0.3, 1.0, 5.0, 20.0, 60.0], dtype)
+
+    def between(low: float, *cuts: float) -> mp.mpf:
+        return mp.quad(lambda t: t ** (p - 1) * mp.exp(-(a * t + b / t) / 2), [low, *cuts])
+
+    with mp.workdps(30):
+        whole = between(0, 1, 5, mp.inf)
+        small = [mp.log1p(-between(0, each) / whole) for each in map(mp.mpf, map(float, x[:3]))]
+        large = [
+            mp.log(between(each, each + 1, each + 5, each + 20, mp.inf) / whole)
+            for each in map(mp.mpf, map(float, x[3:]))
+        ]
+    ours = GeneralizedInverseGaussian(*map(dtype, (p, a, b))).log_survival_function(x)
+    expected = np.array([float(value) for value in small + large])
+    np.testing.assert_allclose(ours, expected, rtol=1e3 * np.finfo(dtype).eps)
+
+
 def test_half_of_it_is_inverse_gaussian() -> None:
     """GIG(−½, a, b) is InverseGaussian(√(b/a), b)."""
     x = np.logspace(-2, 1, 20)
