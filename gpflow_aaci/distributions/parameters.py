@@ -134,8 +134,8 @@ class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
 
     def _log_survival_function(self, value: tf.Tensor) -> tf.Tensor:
         # Each side keeps its digits: log P(above) near 0 as log1p(−P(below)).
-        above, below = self._survival_function(value), tf.minimum(self._cdf(value), 0.5)
-        return tf.where(above > 0.5, tf.math.log1p(-below), tf.math.log(above))
+        below, above = self._tails(value)
+        return tf.where(above > 0.5, tf.math.log1p(-tf.minimum(below, 0.5)), tf.math.log(above))
 
     def _event_shape_tensor(self) -> tf.Tensor:
         return tf.constant([], tf.int32)
