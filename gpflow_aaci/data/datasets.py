@@ -8,7 +8,7 @@ from gpflow.base import TensorType
 
 from ..validation import as_default_float, check_rank
 
-CHUNK = 50_000  # rows
+CHUNK = 64_000  # rows
 
 Parts = tuple[tf.Tensor, ...]
 """X, or X and Y."""

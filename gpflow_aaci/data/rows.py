@@ -30,6 +30,7 @@ from . import datasets
 from .batches import Batches, BatchesOfArrays
 from .expected import Rows
 from .passes import PassLog
+from .random_rows import random_numbers
 from .summand import Summand
 
 
@@ -155,9 +156,16 @@ class Data(abc.ABC):
     @abc.abstractmethod
     def _chunks(self) -> Iterator[Rows]: ...
 
-    def subset(self, num_rows: int, seed: int) -> "Data":
-        """Random rows, in memory; a smaller subset of the same seed is a part of a larger one."""
-        return self.taken(np.random.default_rng(seed).permutation(self.num_rows)[:num_rows])
+    def draw_ahead(self, num_rows: int, seed: int) -> None:  # noqa: B027, most need no pass
+        """Let the first pass put aside what :meth:`subset` will ask for, up to so many rows."""
+
+    def subset(self, num_rows: int, seed: int, skip: int = 0) -> "Data":
+        """
+        Random rows, in memory; a smaller subset of the same seed is the beginning of a larger one.
+
+        :param skip: how many of the first rows of the subset are left out.
+        """
+        return self.taken(random_numbers(self.num_rows, num_rows, seed)[skip:])
 
     @abc.abstractmethod
     def taken(self, numbers: AnyNDArray) -> "Data":

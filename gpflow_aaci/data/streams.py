@@ -12,6 +12,7 @@ from ..identity import rows_digest, unordered_digest
 from .batches import Batches, BatchesOfDataset
 from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, is_empty, read
 from .expected import Expected, Rows, checked_rows
+from .random_rows import RandomRows
 from .rows import Arrays, Data
 
 
@@ -34,6 +35,7 @@ class Stream(Data):
         self.progress = progress
         self._rows: int | None = None  # until a pass has counted them
         self._digest = self._unordered = np.zeros(2, np.uint64)
+        self._drawn = RandomRows(0, 0)
 
     @property
     def num_rows(self) -> int:
@@ -54,9 +56,12 @@ class Stream(Data):
 
     def _first_pass(self) -> Iterator[Rows]:
         rows, found, unordered = 0, np.zeros(2, np.uint64), np.zeros(2, np.uint64)
+        self._drawn = RandomRows(self._drawn.size, self._drawn.seed)
         for X, Y in in_chunks(self._checked()):
             found += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
             unordered += unordered_digest(X.numpy(), Y.numpy())
+            if self._drawn.size:
+                self._drawn.add(rows, X.numpy(), Y.numpy())
             rows += len(X)
             yield X, Y
         check_not_empty("data", rows)
@@ -84,6 +89,16 @@ class Stream(Data):
             except (ValueError, ShapeMismatchError) as error:
                 raise ValueError(f"batch {number} of data: {error}") from error
 
+    def draw_ahead(self, num_rows: int, seed: int) -> None:
+        if self._rows is None:
+            self._drawn = RandomRows(num_rows, seed)
+
+    def subset(self, num_rows: int, seed: int, skip: int = 0) -> Data:
+        is_drawn = min(num_rows, self.num_rows) <= self._drawn.size and seed == self._drawn.seed
+        if not is_drawn:
+            return super().subset(num_rows, seed, skip)
+        return self._in_memory(*(part[skip:num_rows] for part in self._drawn.parts))
+
     def taken(self, numbers: AnyNDArray) -> Data:
         wanted = np.sort(numbers)
         parts, start = [], 0
@@ -93,10 +108,12 @@ class Stream(Data):
             start += len(X)
         X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
         as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
-        drawn = tf.constant(X[as_drawn]), tf.constant(Y[as_drawn])
-        found = Arrays(*drawn, self.num_data, self.progress)
-        found.log = self.log
-        return found
+        return self._in_memory(X[as_drawn], Y[as_drawn])
+
+    def _in_memory(self, X: AnyNDArray, Y: AnyNDArray) -> Data:
+        rows = Arrays(tf.constant(X), tf.constant(Y), self.num_data, self.progress)
+        rows.log = self.log
+        return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfDataset(self._expected, self._dataset, resumable)

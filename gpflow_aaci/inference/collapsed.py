@@ -2,9 +2,9 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +15,9 @@ from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
 from ..models import AugmentedModel, refresh_posteriors
 from ..progress import progress_bar
+from ..validation import check_one_of
 from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
-from .objective import Objective, Stretch
+from .objective import Objective, RowsUsed, Stretch
 from .profile import Profile
 from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
@@ -42,6 +43,11 @@ class FitResult(NamedTuple):
     reason: str = ""  # why it ended
     tracing_seconds: float = 0.0
     fitting_seconds: float = 0.0  # all the time except tracing
+    expected_gain: float = np.nan  # nats that further iterations are expected to gain
+    rows: int = 0  # that q and the hyperparameters were fitted to
+    worth: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
+    worth_error: float = np.nan  # the standard error of that
+    restart_gain: float = np.nan  # nats by which other lengthscales were better to begin from
 
 
 class PolishResult(NamedTuple):
@@ -61,7 +67,8 @@ def fit_collapsed(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    tolerance: float = SETTINGS.tolerance,
+    tolerance: float | None = None,
+    rows: RowsUsed = "all",
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
     checkpoint_dir: str | Path | None = None,
@@ -103,14 +110,15 @@ def fit_collapsed(
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
     """
-    rows = as_data(model.expected_data, data, progress)
-    return fit_rows(model, rows, tolerance, seed, callback, checkpoint_dir, progress)
+    checked = as_data(model.expected_data, data, progress)
+    return fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
 
 
 def fit_rows(
     model: AugmentedModel,
-    rows: Data,
-    tolerance: float = SETTINGS.tolerance,
+    data: Data,
+    tolerance: float | None = None,
+    rows: RowsUsed = "all",
     seed: int = 0,
     callback: Callable[[FitProgress], None] = lambda progress: None,
     checkpoint_dir: str | Path | None = None,
@@ -118,38 +126,54 @@ def fit_rows(
 ) -> FitResult:
     """As :func:`fit_collapsed`, for rows that have been checked."""
     began = time.perf_counter()
-    options: dict[str, Any] = {"tolerance": tolerance, "seed": seed}
+    check_one_of("rows", rows, get_args(RowsUsed))
+    check_tolerance(tolerance)
+    options: dict[str, Any] = {"tolerance": tolerance, "rows": rows, "seed": seed}
     check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
-    run = {"model": describe(model), "data": rows.identity, **options}
-    checkpoints = Checkpoints(checkpoint_dir, run, rows.strategy)
+    data.draw_ahead(SETTINGS.drawn_rows, seed)
+    run = {"model": describe(model), "data": data.identity, **options}
+    checkpoints = Checkpoints(checkpoint_dir, run, data.strategy)
     resumed = checkpoints.latest()
-    with progress_bar(progress and rows.is_chief, unit="evaluation", desc="compiling") as bar:
-        rows.log = PassLog(checkpoints.directory, run, rows.strategy)
-        objective = Objective(model, rows, seed)
-        search = HyperparameterSearch(objective)
+    with progress_bar(progress and data.is_chief, unit="evaluation", desc="compiling") as bar:
+        data.log = PassLog(checkpoints.directory, run, data.strategy)
+        objective = Objective(model, data, seed)
+        search = HyperparameterSearch(objective, rows)
         stretches = objective.stretches(tolerance)
-        objective.trace()
+        objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
         climb = _Climb(search, state, checkpoints, bar, callback)
         try:
             search.move_to(state)
             climb.report(0)
-            for stretch in () if state.reason else stretches[state.stretch :]:
-                climb.over(stretch)
+            climb.over(stretches)
         finally:  # also where the user interrupts: never in the middle of a line search
             search.move_to(climb.state)
             refresh_posteriors(model)
         _check_jitter(model)
         tracing = objective.tracing_seconds
+        end = climb.state
         return FitResult(
-            climb.state.point.value,
-            climb.state.start,
+            end.point.value,
+            end.start,
             objective.evaluations,
-            climb.state.reason in CONVERGED,
-            climb.state.reason,
+            end.reason in CONVERGED,
+            end.reason,
             tracing,
             time.perf_counter() - began - tracing,
+            end.expected,
+            stretches[min(end.stretch, len(stretches) - 1)].rows,
+            end.worth,
+            end.worth_error,
+            end.restart_gain,
         )
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """
+    :raises ValueError: unless it is None or a positive number.
+    """
+    if tolerance is not None and not (np.isfinite(tolerance) and tolerance > 0.0):
+        raise ValueError(f"tolerance must be a positive number of nats. Found: {tolerance!r}.")
 
 
 class _Climb:
@@ -167,7 +191,14 @@ class _Climb:
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
         self._callback = callback
 
-    def over(self, stretch: Stretch) -> None:
+    def over(self, stretches: Sequence[Stretch]) -> None:
+        """Iterate on the rows of one stretch after the other, until the fit ends."""
+        for stretch in stretches[self.state.stretch :]:
+            if self.state.reason:
+                return
+            self._over(stretch)
+
+    def _over(self, stretch: Stretch) -> None:
         """Iterate on the rows of a stretch until it ends."""
         search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
         self.state = search.onto(stretch, self.state)

@@ -7,6 +7,7 @@ keeps its transforms: this is a change of variables within a fit.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,8 +27,8 @@ class Coordinates:
         self.variables = list(variables)
         self._sizes = [int(np.prod(variable.shape)) for variable in variables]
         flags = [np.full(n, id(v) in softplus) for n, v in zip(self._sizes, variables, strict=True)]
-        self._in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
-        self.size = len(self._in_logarithms)
+        self.in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
+        self.size = len(self.in_logarithms)
 
     def pack(self) -> AnyNDArray:
         """The coordinates x of the variables' present values."""
@@ -36,13 +37,13 @@ class Coordinates:
         # log softplus(u), which is u where e^u is small
         small = u < -30.0
         log = np.where(small, u, np.log(np.logaddexp(0.0, np.where(small, 0.0, u))))
-        return np.where(self._in_logarithms, log, u)
+        return np.where(self.in_logarithms, log, u)
 
     def unpack(self, x: AnyNDArray) -> None:
         """Set the variables to x."""
         excess, small = self._excess(x)
         inverse = excess + np.log(-np.expm1(-excess))  # softplus⁻¹
-        u = np.where(self._in_logarithms, np.where(small, x, inverse), x)
+        u = np.where(self.in_logarithms, np.where(small, x, inverse), x)
         at = 0
         for variable, size in zip(self.variables, self._sizes, strict=True):
             value = u[at : at + size].reshape(variable.shape)
@@ -54,9 +55,11 @@ class Coordinates:
         excess, small = self._excess(x)
         return in_variables * np.where(small, 1.0, excess / -np.expm1(-excess))
 
-    def of_logarithms(self, values: Sequence[tuple[Parameter, float]]) -> AnyNDArray | None:
+    def of_logarithms(self, values: Sequence[tuple[Parameter, Any]]) -> AnyNDArray | None:
         """
-        A vector with one value for all coordinates of each parameter, and 0 elsewhere.
+        A vector with the given values at the coordinates of each parameter, and 0 elsewhere.
+
+        :param values: for each parameter a number, or one for each of its coordinates.
 
         :return: None where a parameter is not searched, or not as a logarithm.
         """
@@ -64,14 +67,14 @@ class Coordinates:
         at = {id(v): slice(*starts[i : i + 2]) for i, v in enumerate(self.variables)}
         for parameter, value in values:
             where = at.get(id(parameter.unconstrained_variable))
-            if where is None or not self._in_logarithms[where].all():
+            if where is None or not self.in_logarithms[where].all():
                 return None
             x[where] = value
         return x
 
     def _excess(self, x: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
         """e^x where x is a logarithm, 1 elsewhere and where it is too small to matter."""
-        small = ~self._in_logarithms | (x < -30.0)
+        small = ~self.in_logarithms | (x < -30.0)
         with np.errstate(over="ignore"):  # a value that overflows is refused by what it is for
             return np.exp(np.where(small, 0.0, x)), small
 

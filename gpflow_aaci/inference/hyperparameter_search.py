@@ -11,18 +11,19 @@ from gpflow.base import AnyNDArray
 from ..algebra.gaussian import Gaussian
 from ..checkpoints import check_objective
 from ..models.variables import undone_on_failure
-from .objective import Objective, Stretch
+from .objective import Objective, RowsUsed, Stretch
 from .quasi_newton import Curvature, Point, ascend
-from .rescues import in_other_units, with_more_signal
+from .rescues import at_other_lengthscales, explains_little, in_other_units, with_more_signal
 from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
 
-_GAINED_LITTLE = f"the last {SETTINGS.last_iterations} iterations gained too little"
-_NO_STEP_GAINS = "no step gains"
+_LITTLE_TO_GAIN = "what is still to be gained is below the tolerance"
+_NO_STEP_GAINS = "no step gains, though more was expected"
 _NOTHING_ELSE = "nothing but q is trainable"
 _ITERATIONS_USED = "the most iterations were reached"
 _NOT_FINITE = "the objective is not finite"
-CONVERGED = (_GAINED_LITTLE, _NO_STEP_GAINS, _NOTHING_ELSE)
+_ENOUGH = "four times more rows are worth too little"
+CONVERGED = (_LITTLE_TO_GAIN, _NOTHING_ELSE, _ENOUGH)
 
 _FILE = "state.npz"
 
@@ -37,6 +38,16 @@ class State(NamedTuple):
     x_begin: AnyNDArray
     q_begin: Gaussian
     start: float  # the objective at the beginning, on all rows
+    x_first: AnyNDArray  # where the search from the model's own lengthscales ended
+    q_first: Gaussian
+    first: float  # the objective there; NaN where no other lengthscales were tried
+    x_before: AnyNDArray  # the end of the stretch before
+    q_before: Gaussian
+    worth: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
+    worth_error: float = np.nan  # the standard error of that
+    expected: float = np.inf  # nats that the curvature expects of further steps
+    is_trusted: bool = False  # whether the curvature has foretold the gains since it was measured
+    measured: int = -1  # the iteration after which the curvature was measured; -1 if it never was
     stretch: int = 0
     iteration: int = 0  # of the stretch
     evaluations: int = 0
@@ -49,25 +60,43 @@ class State(NamedTuple):
     @classmethod
     def read(cls, folder: Path) -> "State":
         with np.load(folder / _FILE) as arrays:
-            x, value, gradient, mu, sqrt, *rest = (arrays[str(i)] for i in range(len(arrays)))
-        matrix, steps, changes, recent, x_begin, mu_begin, sqrt_begin, *counts = rest
-        return cls(
-            Point(x, value.item(), gradient),
-            Gaussian(tf.constant(mu), tf.constant(sqrt)),
-            Curvature(matrix, steps, changes),
-            recent,
-            x_begin,
-            Gaussian(tf.constant(mu_begin), tf.constant(sqrt_begin)),
-            *(count.item() for count in counts),
-        )
+            parts = [arrays[str(i)] for i in range(len(arrays))]
+        blank = cls.begin(np.zeros(0), np.zeros(0), np.zeros(0), 0.0)
+        kinds = tf.nest.flatten(blank)
+        flat = [
+            part.item() if not isinstance(kind, np.ndarray) else part
+            for kind, part in zip(kinds, parts, strict=True)
+        ]
+        state: State = tf.nest.pack_sequence_as(blank, flat)
+        tensors = {
+            name: Gaussian(*map(tf.constant, getattr(state, name)))
+            for name in ("q", "q_begin", "q_first", "q_before")
+        }
+        return state._replace(**tensors)
+
+    @classmethod
+    def begin(cls, x: AnyNDArray, mu: AnyNDArray, sqrt: AnyNDArray, value: float) -> "State":
+        """The state at x and q, before the first iteration."""
+        q, nothing = Gaussian(mu, sqrt), np.zeros(0)
+        point = Point(x, value, np.zeros_like(x))
+        unknown = Curvature.unknown(len(x))
+        return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan, x, q)
+
+    restart_gain: float = np.nan  # nats by which other lengthscales were better to begin from
+
+    @property
+    def tried_others(self) -> bool:
+        """Whether the search has begun again at other lengthscales."""
+        return bool(np.isfinite(self.first))
 
 
 class HyperparameterSearch:
     """The steps of a fit, each of which turns a state into the next."""
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: Objective, rows: RowsUsed) -> None:
         self.objective = objective
         self._size = objective.coordinates.size
+        self._uses_all = rows == "all"
 
     def begin(self, first: Stretch) -> State:
         """
@@ -78,14 +107,13 @@ class HyperparameterSearch:
         """
         objective = self.objective
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
-        value = objective.value(q)
+        value = objective.value(q, None if self._uses_all else first.rows)
         if not np.isfinite(value):
             with undone_on_failure(objective.variables):
-                best, _ = objective.evaluate(first, x, q)
+                best, _ = objective.evaluate(first.rows, x, q)
                 if not np.isfinite(best.value):
                     raise not_finite_at_start(objective.model, objective.data, value)
-        point = Point(x, value, np.zeros(self._size))
-        return State(point, q, Curvature.unknown(self._size), np.zeros(0), x, q, value)
+        return State.begin(x, *q, value)
 
     def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
         """
@@ -95,12 +123,12 @@ class HyperparameterSearch:
         """
         stored, objective = State.read(path), self.objective
         with undone_on_failure(objective.variables):
-            if stored.reason:  # the end, on all rows
+            at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
+            if stored.reason:  # the end
                 objective.coordinates.unpack(stored.point.x)
-                value = objective.value(stored.q)
+                value = objective.value(stored.q, None if self._uses_all else at.rows)
             else:  # in a stretch, or between two
-                at = stretches[stored.stretch - (not stored.iteration)]
-                value = objective.evaluate(at, stored.point.x, stored.q, 1.0, 0)[0].value
+                value = objective.evaluate(at.rows, stored.point.x, stored.q, 1.0, 0)[0].value
             check_objective(path, stored.point.value, value)
         objective.evaluations = stored.evaluations
         return stored
@@ -115,9 +143,9 @@ class HyperparameterSearch:
         if state.iteration or state.reason:
             return state
         if not self._size:
-            best = self.objective.evaluate(stretch, state.point.x, state.q, 1e-3)
-            return state._replace(point=best[0], q=best[1], reason=_NOTHING_ELSE)
-        point, q = self.objective.evaluate(stretch, state.point.x, state.q)
+            best = self.objective.evaluate(stretch.rows, state.point.x, state.q, 1e-3)
+            return state._replace(point=best[0], q=best[1], expected=0.0, reason=_NOTHING_ELSE)
+        point, q = self.objective.evaluate(stretch.rows, state.point.x, state.q)
         if not state.stretch:
             point, q = in_other_units(self.objective, stretch, point, q)
         is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
@@ -125,55 +153,158 @@ class HyperparameterSearch:
             point=point,
             q=q,
             recent=np.zeros(0),
+            measured=-1,
             evaluations=self.objective.evaluations,
             reason="" if is_finite else _NOT_FINITE,
         )
 
     def step(self, stretch: Stretch, state: State) -> State:
         """The state after one iteration."""
-        tolerance = stretch.tolerance * float(self.objective.data.num_data)
         optimal_q = {}  # the optimal q at every point that is tried
 
         def evaluate(x: AnyNDArray) -> Point:
-            point, q = self.objective.evaluate(stretch, x, state.q)
+            point, q = self.objective.evaluate(stretch.rows, x, state.q)
             optimal_q[id(point)] = point, q
             return point
 
-        point, curvature = ascend(evaluate, state.point, state.curvature)
-        recent = np.append(state.recent, point.value - state.point.value)[
-            -SETTINGS.last_iterations :
-        ]
-        reason = ""
-        if point is state.point:
-            was_unknown = not (len(state.curvature.matrix) or len(state.curvature.steps))
-            reason = _NO_STEP_GAINS if was_unknown else ""
-        elif len(recent) == SETTINGS.last_iterations and recent.sum() < tolerance:
-            reason = _GAINED_LITTLE
-        elif state.iteration + 1 >= SETTINGS.most_iterations:
-            reason = _ITERATIONS_USED
-        q = state.q if point is state.point else optimal_q[id(point)][1]
-        if reason in CONVERGED:
-            better = with_more_signal(self.objective, stretch, point, q, tolerance)
-            if better is not None:
-                (point, q), reason = better, ""
-                curvature, recent = Curvature.unknown(self._size), np.zeros(0)
-        return state._replace(
-            point=point,
-            q=q,
-            curvature=curvature,
-            recent=recent,
+        ascent = ascend(evaluate, state.point, state.curvature)
+        is_stuck = ascent.point is state.point
+        gain = ascent.point.value - state.point.value
+        off = abs(gain - ascent.expected)
+        is_foretold = off <= 0.5 * ascent.expected + 0.1 * stretch.tolerance and not is_stuck
+        moved = state._replace(
+            point=ascent.point,
+            q=state.q if is_stuck else optimal_q[id(ascent.point)][1],
+            curvature=ascent.curvature,
+            recent=np.append(state.recent, gain)[-SETTINGS.last_iterations :],
+            is_trusted=state.is_trusted and is_foretold,
             iteration=state.iteration + 1,
-            evaluations=self.objective.evaluations,
-            reason=reason,
+        )
+        moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
+        if (moved.reason and not stretch.is_last) or moved.reason in CONVERGED:
+            moved = self._off_plateau(stretch, moved)
+        return moved._replace(evaluations=self.objective.evaluations)
+
+    def _judged(self, stretch: Stretch, state: State, is_at_end: bool) -> State:
+        """
+        The state with what it may still gain, and the reason to end the stretch if there is one.
+
+        :param is_at_end: whether no step gains, not even one along the gradient.
+        """
+        expected = state.curvature.step(state.point.gradient)[1]
+        if self._should_measure(stretch, state, expected, is_at_end):
+            curvature = self.objective.curvature(
+                stretch.rows, state.point, state.q, state.curvature
+            )
+            if curvature is not None:
+                expected = curvature.step(state.point.gradient)[1]
+                state = state._replace(
+                    curvature=curvature, is_trusted=True, measured=state.iteration
+                )
+        is_sure = state.is_trusted
+        if not self.objective.is_measurable(stretch.rows):
+            waited = len(state.recent) == SETTINGS.last_iterations
+            is_sure = waited and bool(state.recent.sum() < stretch.tolerance)
+        reason = ""
+        if expected < stretch.tolerance and is_sure:
+            reason = _LITTLE_TO_GAIN
+        elif is_at_end and state.measured != state.iteration:
+            reason = _NO_STEP_GAINS
+        elif state.iteration >= SETTINGS.most_iterations:
+            reason = _ITERATIONS_USED
+        return state._replace(expected=expected, reason=reason)
+
+    def _should_measure(
+        self, stretch: Stretch, state: State, expected: float, is_at_end: bool
+    ) -> bool:
+        """Whether the curvature is worth the evaluations by which it is measured."""
+        if state.is_trusted or not self.objective.is_measurable(stretch.rows):
+            return False
+        since = state.iteration - max(state.measured, 0)
+        is_first = state.measured < 0
+        if is_at_end and not is_first and not np.any(state.recent[-since:] > 0.0):
+            return False  # it was measured at this very point
+        few = state.recent[-SETTINGS.slow_iterations :]
+        slow = SETTINGS.slow_gain * float(self.objective.data.num_data)
+        is_slow = len(few) == SETTINGS.slow_iterations and bool(few.sum() < slow)
+        return (
+            is_at_end
+            or expected < stretch.tolerance
+            or (is_slow and (is_first or since >= SETTINGS.slow_iterations))
+            or since >= max(self._size, SETTINGS.last_iterations)
+        )
+
+    def _off_plateau(self, stretch: Stretch, state: State) -> State:
+        """
+        The state from which to go on where the search has ended, and may have ended on a plateau.
+
+        Nothing but a plateau is left by raising the signal. Where f explains little in the first
+        stretch, the search begins again, once, at other lengthscales; the better end is taken.
+        """
+        objective, restarted = self.objective, {}
+        better = with_more_signal(objective, stretch, state.point, state.q, stretch.tolerance)
+        if better is not None:
+            restarted = {"point": better[0], "q": better[1]}
+        elif state.stretch == 0 and not state.tried_others:
+            objective.coordinates.unpack(state.point.x)
+            if explains_little(objective.model, objective.rows_of(stretch.rows), state.q):
+                better = at_other_lengthscales(objective, stretch, state.x_begin, state.q_begin)
+            if better is not None:
+                restarted = {"point": better[0], "q": better[1]}
+                restarted |= {"x_first": state.point.x, "q_first": state.q}
+                restarted |= {"first": state.point.value}
+        elif state.stretch == 0 and np.isnan(state.restart_gain):
+            gain = state.point.value - state.first
+            state = state._replace(restart_gain=max(gain, 0.0))
+            if gain < 0.0:
+                first, q = objective.evaluate(stretch.rows, state.x_first, state.q_first)
+                return state._replace(point=first, q=q, curvature=Curvature.unknown(self._size))
+        if not restarted:
+            return state
+        return state._replace(
+            **restarted,
+            curvature=Curvature.unknown(self._size),
+            recent=np.zeros(0),
+            is_trusted=False,
+            measured=-1,
+            expected=np.inf,
+            reason="",
         )
 
     def end(self, stretch: Stretch, state: State) -> State:
-        """The state for the next stretch; after the last, one no worse than the fit's start."""
-        if not stretch.is_last:
-            return state._replace(stretch=state.stretch + 1, iteration=0, reason="")
+        """The state for the next stretch, or at the end of the fit."""
+        if stretch.is_last:
+            return self._ended(stretch, state)
+        if not self._uses_all and state.stretch:
+            worth, error = self._worth(stretch, state)
+            state = state._replace(worth=worth, worth_error=error)
+            if worth < SETTINGS.worth:
+                return self._ended(stretch, state._replace(reason=_ENOUGH))
+        before = {"x_before": state.point.x, "q_before": state.q}
+        return state._replace(stretch=state.stretch + 1, iteration=0, reason="", **before)
+
+    def _worth(self, stretch: Stretch, state: State) -> tuple[float, float]:
+        """
+        What the last growth of the subset was worth to rows that neither subset has.
+
+        :return: the mean gain in log p(y) [nats a datum], and its standard error.
+        """
+        unseen = self.objective.unseen(stretch.rows)
+        before = self.objective.log_densities(unseen, state.x_before, state.q_before)
+        gains = self.objective.log_densities(unseen, state.point.x, state.q) - before
+        total, squares = unseen.total([tf.reduce_sum(gains), tf.reduce_sum(tf.square(gains))])
+        mean, square = float(total / unseen.num_data), float(squares / unseen.num_data)
+        return mean, float(np.sqrt(max(square - mean**2, 0.0) / float(unseen.num_rows)))
+
+    def _ended(self, stretch: Stretch, state: State) -> State:
+        """The state at the end of the fit, no worse than its start on the rows in use."""
+        rows, start = (None if self._uses_all else stretch.rows), state.start
+        if rows is not None:
+            self.objective.coordinates.unpack(state.x_begin)
+            start = self.objective.value(state.q_begin, rows)
         self.objective.coordinates.unpack(state.point.x)
-        value = self.objective.value(state.q)
-        if np.isfinite(value) and not value <= state.start:
-            return state._replace(point=state.point._replace(value=value))
-        point = Point(state.x_begin, state.start, state.point.gradient)
-        return state._replace(point=point, q=state.q_begin)
+        value = self.objective.value(state.q, rows)
+        if np.isfinite(value) and not value <= start:
+            return state._replace(point=state.point._replace(value=value), start=start)
+        point = Point(state.x_begin, start, state.point.gradient)
+        return state._replace(point=point, q=state.q_begin, start=start)

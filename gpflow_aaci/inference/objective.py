@@ -1,6 +1,6 @@
 """The objective of a fit: the profile on more and more rows, in the coordinates of a search."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,8 +12,10 @@ from ..data import Data
 from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from .coordinates import Coordinates
 from .profile import Profile
-from .quasi_newton import Point
+from .quasi_newton import Curvature, Point, measured
 from .settings import SETTINGS
+
+RowsUsed = Literal["enough", "all"]
 
 
 class Stretch(NamedTuple):
@@ -21,7 +23,7 @@ class Stretch(NamedTuple):
 
     rows: int
     is_last: bool
-    tolerance: float  # nats per datum that the last iterations must gain together
+    tolerance: float  # nats that are still to be expected where the stretch ends
 
 
 class Objective:
@@ -35,61 +37,118 @@ class Objective:
         self._exact = Profile(model, self.variables)
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
         self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
-        self._in_use: tuple[int, Data] = data.num_rows, data
+        self._subsets: dict[int, Data] = {}
+        self._inner_tolerance = SETTINGS.inner_tolerance * float(data.num_data)
 
     @property
     def tracing_seconds(self) -> float:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
-    def stretches(self, tolerance: float) -> list[Stretch]:
+    def stretches(self, tolerance: float | None) -> list[Stretch]:
         """
         The stretches of a fit, the last of which is on all rows.
 
         ``AugmentedVGP`` has no other stretch, as its inducing points are its data. Many
         hyperparameters would overfit few rows, so that subsets grow with their number.
-        """
-        found = []
-        num_rows = self.data.num_rows
-        rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * self.coordinates.size)
-        largest = min(num_rows / 2, SETTINGS.largest_subset)
-        while rows < largest and not isinstance(self.model, AugmentedVGP):
-            found.append(Stretch(rows, False, max(tolerance, SETTINGS.subset_tolerance)))
-            rows *= SETTINGS.growth
-        return [*found, Stretch(num_rows, True, tolerance)]
 
-    def trace(self) -> None:
+        The optimum on n of N rows misses the optimum on all rows by half a nat for each of the
+        hyperparameters, times N/n. There is no use in coming much nearer to it than that.
+
+        :param tolerance: nats that may still be expected at the end, or None for the default.
+        """
+        if tolerance is None:
+            of_rows = SETTINGS.tolerance_per_datum * float(self.data.num_data)
+            tolerance = max(SETTINGS.tolerance, of_rows)
+        self._inner_tolerance = min(self._inner_tolerance, 0.1 * tolerance)
+        stretches = []
+        num_rows, size = self.data.num_rows, self.coordinates.size
+        rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
+        while rows < num_rows / 2 and not isinstance(self.model, AugmentedVGP):
+            missed = 0.5 * size * float(self.data.num_data) / rows
+            subset_tolerance = max(tolerance, SETTINGS.subset_share * missed)
+            stretches.append(Stretch(rows, False, subset_tolerance))
+            rows *= SETTINGS.growth
+        return [*stretches, Stretch(num_rows, True, tolerance)]
+
+    def trace(self, first: Stretch) -> None:
         """Compile what the first evaluation needs."""
-        self._fast.trace(self.data)
+        self._fast.trace(self.rows_of(first.rows))
+
+    def rows_of(self, rows: int) -> Data:
+        """All rows, or a random subset of so many."""
+        if rows >= self.data.num_rows:
+            return self.data
+        if rows not in self._subsets:
+            self._subsets[rows] = self.data.subset(rows, self._seed)
+        return self._subsets[rows]
+
+    def unseen(self, rows: int) -> Data:
+        """Rows that are in no subset of up to ``rows`` rows."""
+        most = min(rows + min(SETTINGS.unseen_rows, 4 * rows), self.data.num_rows)
+        return self.data.subset(most, self._seed, skip=rows)
 
     def evaluate(
         self,
-        stretch: Stretch,
+        rows: int,
         x: AnyNDArray,
         q: Gaussian,
         precision: float = 1.0,
         max_steps: int = 20,
     ) -> tuple[Point, Gaussian]:
-        """The profile at x on the rows of the stretch and its optimal q, found from ``q``."""
+        """The profile at x on so many rows and its optimal q, found from ``q``."""
         self.evaluations += 1
         self.coordinates.unpack(x)
-        if self._in_use[0] != stretch.rows:
-            is_all = stretch.is_last
-            rows = self.data if is_all else self.data.subset(stretch.rows, self._seed)
-            self._in_use = stretch.rows, rows
         try:
-            tolerance = precision * SETTINGS.inner_tolerance * float(self.data.num_data)
-            profile = self._fast.evaluate(self._in_use[1], q, tolerance, max_steps)
+            least_gain = precision * self._inner_tolerance
+            profile = self._fast.evaluate(self.rows_of(rows), q, least_gain, max_steps)
         except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
         return Point(x, profile.objective, gradient), profile.q
 
-    def value(self, q: Gaussian) -> float:
-        """The objective at the model's hyperparameters and q, on all rows and in full precision."""
+    def log_densities(self, data: Data, x: AnyNDArray, q: Gaussian) -> tf.Tensor:
+        """log p(y) of every row [N] at x and q, f integrated out."""
+        self.coordinates.unpack(x)
+        return self._fast.log_densities(data, q)
+
+    def curvature(self, rows: int, at: Point, q: Gaussian, known: Curvature) -> Curvature | None:
+        """
+        The profile's curvature at a point, by differences on at most ``curvature_rows`` rows.
+
+        :param q: the optimal q there, on ``rows`` rows.
+        :param known: the estimate before, from which come the lengths of differences in
+            coordinates that are not logarithms.
+        :return: None where it cannot be measured.
+        """
+        few = min(rows, SETTINGS.curvature_rows)
+        precise = SETTINGS.difference_precision
+        point, q = self.evaluate(few, at.x, q, precise)
+        if not np.all(np.isfinite(point.gradient)):
+            return None
+        spread = np.ones(len(at.x))
+        if len(known.matrix):
+            spread = np.sqrt(np.maximum(np.diag(known.matrix), 1e-12))
+        spread = np.where(self.coordinates.in_logarithms, 1.0, np.maximum(spread, np.abs(at.x)))
+        lengths = SETTINGS.difference * spread
+        return measured(lambda x: self.evaluate(few, x, q, precise)[0], point, lengths)
+
+    def is_measurable(self, rows: int) -> bool:
+        """Whether differences in every coordinate cost little enough."""
+        M, L = self.model.q_mu.shape
+        work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * M * L
+        return bool(work <= SETTINGS.curvature_work)
+
+    def value(self, q: Gaussian, rows: int | None = None) -> float:
+        """
+        The objective at the model's hyperparameters and q, in full precision.
+
+        :param rows: how many rows it is on, all unless given.
+        """
+        data = self.data if rows is None else self.rows_of(rows)
         try:
             if self._fast is self._exact:  # which has been compiled, or will be
-                return self._exact.evaluate(self.data, q, 0.0, 0).objective
-            elbo = self._exact.elbo(self.data, q)
+                return self._exact.evaluate(data, q, 0.0, 0).objective
+            elbo = self._exact.elbo(data, q)
         except tf.errors.InvalidArgumentError:
             return -np.inf
         return elbo + float(self.model.log_prior_density())

@@ -21,7 +21,7 @@ from gpflow.utilities import to_default_float
 from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
-from ..algebra.terms import standard
+from ..algebra.terms import predictive, standard
 from ..data import Arrays, Data, Summand, over_devices
 from ..mirrored import local
 from ..models import AugmentedModel
@@ -73,6 +73,7 @@ class Profile:
         self._evaluate = compiled(_of_model, "evaluation", whole)
         self._maximise = compiled(_of_model, "maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
+        self._log_densities = compiled(_of_model, "log_densities", X, Y, q)
         self._worth, self._gradient = summand("worth", q), summand("gradient", q)
         self._newton, self._safer = summand("newton", q), summand("safer", q, count)
         self._coupling = summand("coupling", q) if model.couples else None
@@ -119,6 +120,10 @@ class Profile:
         )
         limits = to_default_float(least_gain), tf.constant(max_steps)
         return maximise(sums, q, *limits, self._in_turn)
+
+    def log_densities(self, data: Data, q: Gaussian) -> tf.Tensor:
+        """log p(y) of every row [N] of this worker, with f integrated out."""
+        return data.map(lambda X, Y: self._log_densities(X, Y, q))
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """The standard ELBO at ``q``."""
@@ -231,6 +236,10 @@ class _Functions(NamedTuple):
     def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)
         return tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))
+
+    def log_densities(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+        Fmu, Fvar = marginals(self.projection(X), *q)
+        return self.model.term(predictive).worth(X, Fmu, Fvar, Y)
 
     def gradient(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
         at = recorded(self.model.prior, X, self.product_dtype)

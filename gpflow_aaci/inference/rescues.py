@@ -1,10 +1,14 @@
 """
-What a fit tries besides its ascent where the first guess of noise and signal does not suit y.
+What a fit tries besides its ascent where the first guess of hyperparameters does not suit the data.
 
 Where y is far larger or smaller than this guess, the noise soon explains all of y. The bound is
 then flat in the signal, and a fit would end there. As the noise's scale and the kernel's standard
 deviation are both in the unit of y, a better unit is searched for along the line on which they
 change together. Where only the signal was guessed too small, it alone is raised.
+
+Where lengthscales are far too short for the columns of X, f is as rough as noise and explains
+nothing between the rows; where they are far too long, it is constant. The bound is flat in them,
+too. Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correlation of order 1.
 """
 
 from typing import NamedTuple
@@ -14,10 +18,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
+from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 
 from ..algebra.gaussian import Gaussian
-from ..models import AugmentedModel
+from ..data import Data
+from ..models import AugmentedModel, AugmentedVGP
 from .coordinates import Coordinates
 from .objective import Objective, Stretch
 from .quasi_newton import Point
@@ -45,14 +51,14 @@ def in_other_units(
     for step in (np.log(SETTINGS.unit_factor), -np.log(SETTINGS.unit_factor)):
         while abs(far) < SETTINGS.farthest_unit:
             x = point.x + (far + step) * lines.both
-            there, q_there = objective.evaluate(stretch, x, q_best)
+            there, q_there = objective.evaluate(stretch.rows, x, q_best)
             if not (there.value > best.value and np.all(np.isfinite(there.gradient))):
                 break
             best, q_best, far = there, q_there, far + step
         if far:
             break
     if far:  # or only the noise was guessed wrong
-        noise, _ = objective.evaluate(stretch, point.x + far * lines.noise, q)
+        noise, _ = objective.evaluate(stretch.rows, point.x + far * lines.noise, q)
         if noise.value >= best.value:
             return point, q
     return best, q_best
@@ -74,9 +80,89 @@ def with_more_signal(
     noise, signal = noise_and_signal(objective.model)
     if not noise > SETTINGS.no_signal * signal > 0.0:
         return None
-    there = objective.evaluate(stretch, point.x + np.log(noise / signal) * lines.signal, q)
+    there = objective.evaluate(stretch.rows, point.x + np.log(noise / signal) * lines.signal, q)
     is_better = there[0].value > point.value + least_gain
     return there if is_better and np.all(np.isfinite(there[0].gradient)) else None
+
+
+def explains_little(model: AugmentedModel, data: Data, q: Gaussian) -> bool:
+    """
+    Whether the fit may have ended on a plateau, where f says little of y or nothing between rows.
+
+    :param q: the optimal q(v) at the model's hyperparameters.
+    """
+    if float(gauss_kl(*q)) < SETTINGS.little_information:
+        return True
+    noise, signal = noise_and_signal(model)
+    if noise > SETTINGS.no_signal * signal > 0.0:
+        return True
+    X, _ = next(data.chunks())
+    return left_by_others(model, X[: SETTINGS.first_subset]) > SETTINGS.short_lengthscales
+
+
+def left_by_others(model: AugmentedModel, X: tf.Tensor) -> float:
+    """
+    The mean share of the prior variance of f at X [N, D] that the inducing variables leave.
+
+    For ``AugmentedVGP``, whose inducing points are the rows: that the nearest other row leaves.
+    """
+    if not isinstance(model, AugmentedVGP):
+        projection = model.project(X)
+        return float(tf.reduce_mean(projection.unexplained / model.cross_covariance(X)[1]))
+    prior = model.prior(X)
+    variances = tf.linalg.diag_part(prior.K_ZZ)
+    correlation = prior.K_ZZ / tf.sqrt(variances[..., None, :] * variances[..., None])
+    others = tf.linalg.set_diag(correlation, tf.zeros_like(variances))
+    return float(tf.reduce_mean(1.0 - tf.reduce_max(tf.square(others), -1)))
+
+
+def at_other_lengthscales(
+    objective: Objective, stretch: Stretch, x: AnyNDArray, q: Gaussian
+) -> tuple[Point, Gaussian] | None:
+    """
+    A point at which the search may begin again: x with lengthscales of the size of √D·sd(X).
+
+    :param x: the coordinates of the fit's start.
+    :return: None where no lengthscale is searched as a logarithm.
+    """
+    X, _ = next(objective.rows_of(stretch.rows).chunks())
+    values = _typical_lengthscales(objective.model.kernel, X.numpy())
+    logarithms = objective.coordinates.of_logarithms(values)
+    which = objective.coordinates.of_logarithms([(parameter, 1.0) for parameter, _ in values])
+    if not values or logarithms is None or which is None:
+        return None
+    found = []
+    for factor in SETTINGS.lengthscale_factors:
+        at = np.where(which > 0.0, logarithms + np.log(factor), x)
+        found.append(objective.evaluate(stretch.rows, at, q))
+    finite = [
+        (point, q_there)
+        for point, q_there in found
+        if np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
+    ]
+    if not finite:
+        return None
+    best = max(finite, key=lambda pair: pair[0].value)
+    return in_other_units(objective, stretch, *best)
+
+
+def _typical_lengthscales(
+    kernel: Kernel, X: AnyNDArray
+) -> list[tuple[gpflow.Parameter, AnyNDArray]]:
+    """The logarithms of √D·sd(X), for every trainable lengthscale of the kernels in ``kernel``."""
+    if parts := parts_of(kernel):
+        if isinstance(kernel, gpflow.kernels.Periodic):  # lengthscales of an angle
+            return []
+        return [pair for part in parts for pair in _typical_lengthscales(part, X)]
+    lengthscales = getattr(kernel, "lengthscales", None)
+    if not isinstance(lengthscales, gpflow.Parameter) or not lengthscales.trainable:
+        return []
+    X = X[:, kernel.active_dims]
+    spread = X.std(0)
+    spread = np.where(spread > 0.0, spread, 1.0)
+    if lengthscales.shape.rank == 0:
+        spread = np.sqrt(np.mean(np.square(spread)))
+    return [(lengthscales, np.log(np.sqrt(X.shape[1]) * spread))]
 
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:

@@ -19,19 +19,36 @@ class FitSettings(NamedTuple):
     first_subset: int = 1_000  # rows; time_to_nll
     growth: int = 4  # how much larger each further subset is; time_to_nll
     rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype10k
-    largest_subset: int = 100_000  # rows that are copied into memory; streaming
+    subset_share: float = 0.1  # of what a subset's optimum misses, still expected there; chosen
     float32_rows: int = 4_000  # where products of size N·M² begin to be in float32; time_to_nll
 
+    # ---- as many rows as are enough ----
+    most_of_all: int = 100_000  # rows up to which all are used unless told; chosen
+    drawn_rows: int = 300_000  # that the first pass over a stream puts aside; chosen
+    unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; chosen
+    worth: float = 1e-3  # nats a datum below which four times more rows are not worth it; chosen
+
     # ---- the end ----
-    tolerance: float = 1e-4  # nats a datum that the last iterations on all rows must gain; chosen
-    subset_tolerance: float = 3e-4  # nats a datum that the last iterations must gain; time_to_nll
-    last_iterations: int = 3  # that must gain the tolerance together; time_to_nll
+    tolerance: float = 1e-3  # nats that are still to be expected; starts
+    tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
+    last_iterations: int = 10  # that gain less than that, where nothing is measured; starts
     most_iterations: int = 1_000  # on the same rows; chosen
+
+    # ---- the curvature in the hyperparameters ----
+    curvature_rows: int = 4_000  # on which it is measured, at most; time_to_nll
+    curvature_work: float = 2e7  # coordinates · rows · M · L up to which it is; fig3_covtype10k
+    difference: float = 0.02  # length of the differences, in logarithms; starts
+    difference_precision: float = 1e-3  # of the tolerance for q at their ends; starts
+    slow_iterations: int = 3  # that are slow together; time_to_nll
+    slow_gain: float = 3e-4  # nats a datum below which they are; time_to_nll
 
     # ---- what is tried besides the climb ----
     unit_factor: float = 100.0  # between two units of y that are tried; chosen
     farthest_unit: float = 50.0  # logarithm of the last unit that is tried; chosen
     no_signal: float = 10.0  # noise over signal beyond which f explains next to nothing; small_data
+    little_information: float = 2.0  # nats of KL[q ‖ p] below which f explains little; starts
+    short_lengthscales: float = 0.5  # share of f's variance that Z or other rows leave; starts
+    lengthscale_factors: tuple[float, ...] = (1.0, 0.25)  # of √D·sd(X) that are tried; starts
     least_jitter_ratio: float = 100.0  # kernel variance over jitter below which it warns; chosen
 
     # ---- minibatches ----
