@@ -17,16 +17,16 @@ from .rows import Arrays, Data
 
 class Stream(Data):
     """
-    The batches of a ``tf.data.Dataset``, which is one pass over the rows.
+    The rows of a ``tf.data.Dataset`` of batches, which must be one pass over them.
 
-    The first pass checks and counts the rows, and later ones must have the same, in any order.
+    The first pass checks and counts the rows. Later passes must have the same rows, in any order.
     """
 
     def __init__(
         self, expected: Expected, dataset: tf.data.Dataset, num_data: Any, progress: bool
     ) -> None:
         """
-        :param num_data: the number of rows that a sum stands for, or None for those of a pass.
+        :param num_data: the number of rows that sums are scaled up to; None for no scaling.
         :raises ValueError: for a dataset that has no batches (X, Y).
         """
         check_batches(dataset)
@@ -37,7 +37,7 @@ class Stream(Data):
 
     @property
     def num_rows(self) -> int:
-        if self._rows is None:
+        if self._rows is None:  # only a pass can count them
             for _ in self.chunks():
                 pass
         assert self._rows is not None
@@ -45,7 +45,7 @@ class Stream(Data):
 
     @property
     def digest(self) -> AnyNDArray:
-        assert self.num_rows
+        assert self.num_rows  # makes the first pass, which computes the digest
         return self._digest
 
     def _chunks(self) -> Iterator[Rows]:
@@ -53,14 +53,14 @@ class Stream(Data):
         return self._first_pass() if self._rows is None else self._later_pass()
 
     def _first_pass(self) -> Iterator[Rows]:
-        rows, found, unordered = 0, np.zeros(2, np.uint64), np.zeros(2, np.uint64)
+        rows, ordered, unordered = 0, np.zeros(2, np.uint64), np.zeros(2, np.uint64)
         for X, Y in in_chunks(self._checked()):
-            found += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
+            ordered += rows_digest(X.numpy(), Y.numpy(), rows)  # does not depend on the batch size
             unordered += unordered_digest(X.numpy(), Y.numpy())
             rows += len(X)
             yield X, Y
         check_not_empty("data", rows)
-        self._rows, self._digest, self._unordered = rows, found, unordered
+        self._rows, self._digest, self._unordered = rows, ordered, unordered
 
     def _later_pass(self) -> Iterator[Rows]:
         rows, unordered = 0, np.zeros(2, np.uint64)
@@ -76,6 +76,7 @@ class Stream(Data):
             )
 
     def _checked(self) -> Iterator[Rows]:
+        """Yield the batches that have rows, each of them checked."""
         for number, batch in enumerate(read("data", self._dataset)):
             if is_empty(batch):
                 continue
@@ -88,15 +89,16 @@ class Stream(Data):
         wanted = np.sort(numbers)
         parts, start = [], 0
         for X, Y in self.chunks():
-            here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(X))]
-            parts.append((X.numpy()[here - start], Y.numpy()[here - start]))
+            first, last = np.searchsorted(wanted, [start, start + len(X)])
+            at = wanted[first:last] - start
+            parts.append((X.numpy()[at], Y.numpy()[at]))
             start += len(X)
         X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
-        as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
-        drawn = tf.constant(X[as_drawn]), tf.constant(Y[as_drawn])
-        found = Arrays(*drawn, self.num_data, self.progress)
-        found.log = self.log
-        return found
+        as_asked = np.argsort(np.argsort(numbers))  # undoes the sorting
+        X, Y = tf.constant(X[as_asked]), tf.constant(Y[as_asked])
+        rows = Arrays(X, Y, self.num_data, self.progress)
+        rows.log = self.log
+        return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfDataset(self._expected, self._dataset, resumable)
