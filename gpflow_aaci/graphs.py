@@ -47,7 +47,7 @@ def _clear_bijector_caches_of(graph: tf.Graph) -> None:
     cache = getattr(getattr(tfp.bijectors.Bijector, "_cache", None), "storage", None)
     if not isinstance(cache, dict):  # another version of TensorFlow Probability
         return
-    for key in list(cache):  # a weak reference to the argument
+    for key in list(cache):  # a weak reference to an argument or a result
         tensors = tf.nest.flatten(key()) if key.alive else []
         if any(_is_within(tensor, graph) for tensor in tensors):
             key.cancel()  # otherwise it would delete itself again when the tensor dies

@@ -113,7 +113,7 @@ def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
 
 
 def in_chunks(batches: Iterator[Parts]) -> Iterator[Parts]:
-    """Yield the rows of the batches in chunks of ``CHUNK`` rows, the last of which is smaller."""
+    """Yield the rows of the batches in chunks of ``CHUNK``; the last chunk may be smaller."""
     pending: list[Parts] = []  # batches that are not yet part of a chunk
     num_pending = 0  # their rows
     for batch in batches:
