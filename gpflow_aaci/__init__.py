@@ -1,39 +1,39 @@
 """
 Automated augmented conjugate inference for GPflow.
 
-Every route is the same pass over the data, at a whitened q(v) = N(m, S):
+All methods make the same pass over the data, at a whitened q(v) = N(m, S):
 
 1. ``models``: the prior of u and of f at some rows, K_ZZ, K_ZX, k_ii and μ₀.
-2. ``algebra.projection``: A = chol⁻¹K_ZX, and so the marginals (m_i, v_i) of f.
-3. ``algebra.terms``: what each datum adds to the bound, e(m_i, v_i, y_i), and its two slopes.
-4. ``algebra.statistics``: the sums E, a = ∂E/∂m and B = ∂E/∂S. Batches, chunks: sums add.
+2. ``algebra.projection``: A = chol⁻¹K_ZX, and from it the marginals (m_i, v_i) of f.
+3. ``algebra.terms``: the term e(m_i, v_i, y_i) of each datum in the bound, and its two slopes.
+4. ``algebra.statistics``: the sums E, a = ∂E/∂m and B = ∂E/∂S, over chunks or batches of rows.
 5. ``algebra.gaussian``: naturals ← (1 − s)·naturals + s·(a − 2Bm, I − 2B).
 
-With the augmented e, step 5 is the closed-form update; with the standard e, a Newton step.
+With the augmented e, step 5 is the closed-form update; with the standard e, it is a Newton step.
 
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
-``augmentation``                      the auxiliary-variable verbs, one line each
+``augmentation``                      functions of the auxiliary variables, one line each
 ``data``                              arrays, frames, datasets: in passes and in minibatches
 ``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
 ``inference.training``                ``train``, which runs them
 ``inference.newton``                  the optimal q; ``inference.profile``: the ELBO at it
 ``inference.hyperparameter_search``   quasi-Newton ascent in the hyperparameters, on ever more rows
 ``inference.collapsed``               ``fit_collapsed`` and ``polish``, which run these
-``inference.fit``                     ``fit``, which chooses; ``inference.advice``: what it warns of
+``inference.fit``                     ``fit``, which chooses; ``inference.advice``: its warnings
 ``inference.compiled``                functions compiled once for all models of one ``structure``
-``inference.updating``                ``update``: new rows, q in the place of the prior
+``inference.updating``                ``update``: new rows, with the old q as prior
 ``workers``                           sums over the rows of several machines
 ``sampling``                          ``sample_posterior`` and the exact Gibbs samplers
-``predictions``                       of f and y from its draws; the law of y, from q too
+``predictions``                       f and y, from q or from these draws
 ``criticism``, ``diagnostics``        leave-one-out, calibration, PSIS; ``plots`` draws the fit
 ``contrib``                           mixtures, other samplers, priors on inducing points
 ``sklearn``                           estimators for scikit-learn; imported by itself
 ``testing``                           ``check_likelihood``, for likelihoods that you write
 ====================================  ============================================================
 
-The names below are what most programs need. Options and results are where they live, such as
-``gpflow_aaci.inference.EarlyStopping``, ``gpflow_aaci.sampling.Gibbs``,
+The names below are what most programs need. Options and results are in the modules that define
+them, such as ``gpflow_aaci.inference.EarlyStopping``, ``gpflow_aaci.sampling.Gibbs``,
 ``gpflow_aaci.plots.plot_fit`` and ``gpflow_aaci.distributions.PolyaGamma``.
 """
 

@@ -1,30 +1,30 @@
 r"""
-The auxiliary-variable verbs, derived once for every likelihood with an augmentation.
+Functions of the auxiliary variables, for every likelihood with an augmentation.
 
 The names are the same as in AugmentedGPLikelihoods.jl, but the order of the arguments differs:
 here it is (F, Y), as in GPflow; there it is (y, f). Both have the same shape, so that a script
 carried over without exchanging them may run and give wrong results. ``expected_*`` and
 ``aux_kldivergence`` take ``c``, which determines q(ω), where the Julia functions take q(Ω).
 
-Where every output has one ω > 0, the likelihoods here are of the kind
+A likelihood with one ω > 0 per output has
 
     p(y, ω|f) = e^{offset(f, y) + η(f, y) ω} π(ω),    q(ω) = e^{ηω} π(ω) / Z(η),
 
-offset and η at most quadratic in f. Then one number c of every output, a monotone function of η,
-says which law q(ω) is: η = −c² for super-Gaussian likelihoods (offset log C + g f, η = −h² at f,
-Z(−c²) = φ(c²)), and η = log c for ``Probit``. Where π depends on y (counts), so do the functions of
-c: they take Y, which others do not need.
+where offset and η are at most quadratic in f. One number c per output, a monotone function of η,
+then determines q(ω). Super-Gaussian likelihoods have η = −c² (the offset is log C + g f, η = −h² at
+a given f, and Z(−c²) = φ(c²)); ``Probit`` has η = log c. If π depends on y, as for counts, the
+functions of c need Y; otherwise Y may be left out.
 
-Likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``,
-``HeteroscedasticGaussian``) have the verbs that need no c: the full conditional and its draws,
-which are dictionaries, potential, precision, joint likelihood and optimal bound. So has
-``MultivariateStudentT``, which has one ω for a row, [N, 1].
+For likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``,
+``HeteroscedasticGaussian``, and ``MultivariateStudentT`` with its ω [N, 1] per row), only the
+functions without c are defined: the full conditional and its draws (dictionaries, if there are
+several variables), the potential, the precision, the joint likelihood and the optimal bound.
 
-Every verb calls one method of the likelihood, or combines several.
+Every function calls one method of the likelihood, or combines several.
 
-All arguments and results but the likelihood are [N, L] for f and ω, [N, P] for Y (mostly P = L, one
-column for every output), and F and ω may have leading dimensions of chains; results are per datum
-and are not summed. X [N, D] is needed only where a likelihood's parameter is a function of it.
+Arguments and results have the shapes [N, L] for f and ω, and [N, P] for Y (mostly P = L, one column
+per output). F and ω may have leading dimensions of chains. Results are per datum and not summed.
+X [N, D] is needed only if a parameter of the likelihood is a function of X.
 """
 
 from typing import Any, Protocol, cast
@@ -39,7 +39,7 @@ from .likelihoods import AugmentedLikelihood
 
 
 class _KnownByC(Protocol):
-    """The methods of a likelihood whose ``prior_c`` is not None: q(ω) as a function of c."""
+    """The methods of a likelihood whose ``prior_c`` is not None, so that c determines q(ω)."""
 
     prior_c: float
 
@@ -62,7 +62,7 @@ class _KnownByC(Protocol):
 def aux_full_conditional_c(
     likelihood: AugmentedLikelihood, F: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """c of p(ω|f, y); |h(f, y)| where it is super-Gaussian (AACI Thm 2)."""
+    """The c of p(ω|f, y), which is |h(f, y)| for super-Gaussian likelihoods (AACI Thm 2)."""
     return with_one_omega(likelihood).aux_full_conditional_c(F, Y)
 
 
@@ -70,7 +70,7 @@ def aux_full_conditional_c(
 def aux_full_conditional(
     likelihood: AugmentedLikelihood, F: TensorType, Y: TensorType, X: TensorType | None = None
 ) -> tfp.distributions.Distribution:
-    """p(ω|f, y), of batch shape [batch..., N, L]."""
+    """The distribution p(ω|f, y), of batch shape [batch..., N, L]."""
     return likelihood.full_conditional(X, F, Y)
 
 
@@ -82,7 +82,7 @@ def aux_sample(
     seed: Any = None,
     X: TensorType | None = None,
 ) -> Any:
-    """A draw of p(ω|f, y), [batch..., N, L]; ``seed`` as for TFP's ``sample``."""
+    """A draw from p(ω|f, y), [batch..., N, L]; ``seed`` is passed on to TFP's ``sample``."""
     return aux_full_conditional(likelihood, F, Y, X).sample(seed=seed)
 
 
@@ -91,9 +91,9 @@ def aux_posterior_c(
     likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
     """
-    c of the optimal q(ω), whose η is E_q η(f, y).
+    The c of the optimal q(ω), whose η is E_q η(f, y).
 
-    √(E_q h²), floored, where the likelihood is super-Gaussian (AACI Alg. 1).
+    For super-Gaussian likelihoods it is √(E_q h²), with a floor (AACI Alg. 1).
     """
     return with_one_omega(likelihood).aux_posterior_c(Fmu, Fvar, Y)
 
@@ -108,7 +108,7 @@ def aux_posterior(
 
 @check_shapes("Y: [batch..., N, P]")
 def aux_prior(likelihood: AugmentedLikelihood, Y: TensorType) -> tfp.distributions.Distribution:
-    """π(ω), one law for every datum; it may have no moments."""
+    """The prior π(ω) of every datum and output; its moments may be infinite."""
     potential, _ = likelihood.site(None, tf.ones([], Y.dtype), Y)  # as many columns as f has
     known = with_one_omega(likelihood)
     return known.tilted(known.prior_c * tf.ones_like(potential), Y)
@@ -117,7 +117,7 @@ def aux_prior(likelihood: AugmentedLikelihood, Y: TensorType) -> tfp.distributio
 def init_aux_posterior(
     likelihood: AugmentedLikelihood, shape: tuple[int, ...], Y: TensorType | None = None
 ) -> tfp.distributions.Distribution:
-    """q(ω) for c = 1, of batch ``shape``: a starting point, as every c is valid."""
+    """A first q(ω) of batch shape ``shape``, with c = 1; any c > 0 would do."""
     return with_one_omega(likelihood).tilted(tf.ones(shape, default_float()), Y)
 
 
@@ -127,7 +127,7 @@ def init_aux_variables(
     seed: Any = None,
     Y: TensorType | None = None,
 ) -> tf.Tensor:
-    """A draw of ``init_aux_posterior``: ω > 0 of that shape."""
+    """A draw ω > 0 from ``init_aux_posterior``, of shape ``shape``."""
     return init_aux_posterior(likelihood, shape, Y).sample(seed=seed)
 
 
@@ -135,7 +135,7 @@ def init_aux_variables(
 def aux_posterior_mean(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType | None = None
 ) -> tf.Tensor:
-    """ω̄ = E_q ω = d log Z/dη (AACI Sec. 3.3.1), at a floored c where it may be infinite."""
+    """ω̄ = E_q ω = d log Z/dη (AACI Sec. 3.3.1); c has a floor where ω̄ could be infinite."""
     return with_one_omega(likelihood).aux_posterior_mean(c, Y)
 
 
@@ -143,7 +143,7 @@ def aux_posterior_mean(
 def aux_kldivergence(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType | None = None
 ) -> tf.Tensor:
-    """KL[q ‖ π] = η ω̄ − log Z(η); −c² ω̄ − log φ(c²) where the likelihood is super-Gaussian."""
+    """KL[q ‖ π] = η ω̄ − log Z(η), for super-Gaussian likelihoods −c² ω̄ − log φ(c²)."""
     return with_one_omega(likelihood).aux_kldivergence(c, Y)
 
 
@@ -154,7 +154,7 @@ def aux_kldivergence(
 def auglik_potential(
     likelihood: AugmentedLikelihood, omega: Any, Y: TensorType, X: TensorType | None = None
 ) -> tf.Tensor:
-    """The site's contribution to Σ⁻¹μ given ω; g + β ω where super-Gaussian (AACI Thm 2)."""
+    """What a datum adds to Σ⁻¹μ given ω; g + β ω if super-Gaussian (AACI Thm 2)."""
     return likelihood.site(X, omega, Y)[0]
 
 
@@ -162,7 +162,7 @@ def auglik_potential(
 def auglik_precision(
     likelihood: AugmentedLikelihood, omega: Any, Y: TensorType, X: TensorType | None = None
 ) -> tf.Tensor:
-    """The site's contribution to Σ⁻¹ given ω; 2γω where super-Gaussian (AACI Thm 2)."""
+    """What a datum adds to Σ⁻¹ given ω; 2γω if super-Gaussian (AACI Thm 2)."""
     return likelihood.site(X, omega, Y)[1]
 
 
@@ -174,7 +174,7 @@ def auglik_precision(
 def auglik_potential_and_precision(
     likelihood: AugmentedLikelihood, omega: Any, Y: TensorType, X: TensorType | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """:func:`auglik_potential` and :func:`auglik_precision`."""
+    """Both :func:`auglik_potential` and :func:`auglik_precision`."""
     return likelihood.site(X, omega, Y)
 
 
@@ -182,7 +182,7 @@ def auglik_potential_and_precision(
 def expected_auglik_potential(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """E_q of the potential: its value at ω̄(c), as it is affine in ω."""
+    """The expectation of the potential under q(ω): its value at ω̄(c), as it is affine in ω."""
     return expected_auglik_potential_and_precision(likelihood, c, Y)[0]
 
 
@@ -190,7 +190,7 @@ def expected_auglik_potential(
 def expected_auglik_precision(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """E_q of the precision: its value at ω̄(c), as it is affine in ω."""
+    """The expectation of the precision under q(ω): its value at ω̄(c), as it is affine in ω."""
     return expected_auglik_potential_and_precision(likelihood, c, Y)[1]
 
 
@@ -198,7 +198,7 @@ def expected_auglik_precision(
 def expected_auglik_potential_and_precision(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both expectations: the site at ω̄(c)."""
+    """Both :func:`expected_auglik_potential` and :func:`expected_auglik_precision`."""
     return likelihood.site(None, aux_posterior_mean(likelihood, c, Y), Y)
 
 
@@ -217,7 +217,8 @@ def logtilt(
     """
     log p(y|ω, f) = offset + η ω.
 
-    log C + g f − h² ω where super-Gaussian (AACI Eq. 10, its sign of g f mended: ERRATA.md).
+    For super-Gaussian likelihoods it is log C + g f − h² ω. (AACI Eq. 10 has the wrong sign of g f:
+    see ERRATA.md.)
     """
     return with_one_omega(likelihood).expected_logtilt(omega, F, tf.zeros_like(F), Y)
 
@@ -256,9 +257,9 @@ def expected_aug_loglik(
     Y: TensorType,
 ) -> tf.Tensor:
     """
-    A datum's term of the augmented bound at any c: E log p(y|ω, f) − KL[q(ω) ‖ p(ω)].
+    The term E log p(y|ω, f) − KL[q(ω) ‖ π(ω)] of a datum in the augmented bound, at any c.
 
-    Below ``variational_expectations`` for every c > 0, largest at ``aux_posterior_c``.
+    It is below ``variational_expectations`` for every c > 0, and largest at ``aux_posterior_c``.
     """
     return expected_logtilt(likelihood, c, Fmu, Fvar, Y) - aux_kldivergence(likelihood, c, Y)
 
@@ -272,18 +273,18 @@ def optimal_expected_aug_loglik(
     X: TensorType | None = None,
 ) -> tf.Tensor:
     """
-    ``expected_aug_loglik`` at its optimum, where the KL of ω has cancelled against ω̄ E η.
+    ``expected_aug_loglik`` at the optimal c, where η ω̄ in the KL cancels against ω̄ E η.
 
-    Where the likelihood is super-Gaussian it is log C + g Fmu + log φ(E h²). (At the floor on c²
-    they do not cancel, and the tangent of log φ is what remains.) [N, L] where p(y|f) is a product
-    over outputs, else [N, 1].
+    For super-Gaussian likelihoods it is log C + g Fmu + log φ(E h²). (Where c² is at its floor they
+    do not cancel, and the tangent of log φ takes the place of log φ.) The shape is [N, L] if p(y|f)
+    is a product over outputs, else [N, 1].
     """
     return likelihood.pointwise_bound(X, Fmu, Fvar, Y)
 
 
 def with_one_omega(likelihood: AugmentedLikelihood) -> _KnownByC:
     """
-    ``likelihood``, if its q(ω) is known by one c for every output.
+    Return ``likelihood``, if one c per output determines its q(ω).
 
     :raises ValueError: for any other likelihood.
     """

@@ -29,8 +29,9 @@ from .structure import facts
 from .workers import check_agreement, is_chief, num_workers, together
 
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
-_STORED = 2  # checkpoints, the older of which is for a latest one that is damaged
+_STORED = 2  # checkpoints; the older one serves where the latest is damaged
 
+# The steps that all workers have agreed on, by model: see ``check_same_program_once``.
 _AGREED: "weakref.WeakKeyDictionary[AugmentedModel, set[str]]" = weakref.WeakKeyDictionary()
 
 Run = Mapping[str, Any]
@@ -44,8 +45,9 @@ class Checkpoints:
         self, directory: str | Path | None, run: Run, strategy: tf.distribute.Strategy
     ) -> None:
         """
-        :param strategy: the strategy of the model. Of its workers the chief alone writes, and all
-            of them read.
+        :param directory: the folder of the checkpoints, or None.
+        :param run: what must be the same for a run to resume.
+        :param strategy: the strategy of the model. Only its chief writes, and all workers read.
         """
         self.directory = None if directory is None else Path(directory)
         self._run, self._strategy = run, strategy
@@ -54,7 +56,7 @@ class Checkpoints:
         """
         Have ``write`` fill a folder for ``step``, and remove all checkpoints but the latest two.
 
-        :raises OSError: where the disk is full or read-only; older checkpoints are as they were.
+        :raises OSError: where the disk is full or read-only; older checkpoints remain.
         """
         if self.directory is not None:
             together(self._strategy, functools.partial(self._save, self.directory, step, write))
@@ -90,22 +92,23 @@ class Checkpoints:
         """
         The folder of the latest checkpoint, or None where there is none.
 
-        :raises ValueError: where it is damaged, or of another run; the message says what differs.
+        :raises ValueError: where it is damaged, belongs to another run, or is not the same on every
+            worker; the message says what differs.
         """
         directory = self.directory
         if directory is None:
             return None
         path = together(self._strategy, lambda: self._latest(directory))
-        found = "no checkpoint" if path is None else path.name
-        facts = {"what is in checkpoint_dir, on storage that all share,": found}
+        name = "no checkpoint" if path is None else path.name
+        facts = {"what is in checkpoint_dir, on storage that all share,": name}
         check_agreement(self._strategy, facts)
         return path
 
     def _latest(self, directory: Path) -> Path | None:
-        found = _checkpoints(directory) if directory.is_dir() else []
-        if not found:
+        paths = _checkpoints(directory) if directory.is_dir() else []
+        if not paths:
             return None
-        path = found[-1]
+        path = paths[-1]
         try:
             manifest = json.loads((path / _MANIFEST).read_text())
             files, theirs = dict(manifest["files"]), dict(manifest["run"])
@@ -117,7 +120,7 @@ class Checkpoints:
                     f"{path} is damaged: {name} is not what was written. Remove the folder to "
                     "resume from the checkpoint before it."
                 )
-        ours = json.loads(json.dumps(dict(self._run)))
+        ours = json.loads(json.dumps(dict(self._run)))  # tuples become lists, as in the file
         for key in sorted({*ours, *theirs}):
             if ours.get(key) != theirs.get(key):
                 raise ValueError(
@@ -136,15 +139,18 @@ def _difference(key: str, ours: Any, theirs: Any) -> str:
 
 
 def checkpoint_step(path: Path) -> int:
-    """The step whose checkpoint a folder is."""
+    """The number of steps in the name of a checkpoint's folder."""
     return int(path.name.removeprefix("step-"))
 
 
 def check_objective(path: Path, stored: float, found: float) -> None:
     """
-    Check that the objective at what was stored in ``path`` is what it was then.
+    Check that the objective has the same value as when the checkpoint was written.
 
-    :raises ValueError: where it is not.
+    :param path: the folder of the checkpoint.
+    :param stored: the value in the checkpoint.
+    :param found: the value at the parameters that were loaded from it.
+    :raises ValueError: where the two differ by more than rounding errors.
     """
     rounding = float(np.finfo(default_float()).eps) ** 0.4
     if not np.isclose(stored, found, rtol=rounding, atol=rounding, equal_nan=True):
@@ -155,7 +161,7 @@ def check_objective(path: Path, stored: float, found: float) -> None:
 
 
 def describe(model: AugmentedModel) -> dict[str, str]:
-    """All facts about ``model`` except its data and the values that are learnt, for a ``Run``."""
+    """All facts about ``model`` except its data and its learnt values, for a ``Run``."""
     return {
         **facts(model, state=("q_mu", "q_sqrt", "data", "num_data")),
         "num_data": repr(model.expected_data.known_num_data),
@@ -170,10 +176,12 @@ def check_same_program(
     **options: Any,
 ) -> None:
     """
-    Compare the call, the model and its values with those of the other workers.
+    Check that all workers make the same call, with the same model and parameter values.
 
+    :param call: the name of the function that was called.
     :param settings: the settings of the optimizer, if the call has one.
-    :raises ValueError: on every worker, unless all are the same.
+    :param options: the options of the call.
+    :raises ValueError: on every worker, if anything differs; the message says what and where.
     """
     heed_trainable(model.variables)
     if num_workers(model.strategy) > 1:
@@ -191,9 +199,9 @@ def check_same_program_once(
     model: AugmentedModel, call: str, settings: Callable[[], Mapping[str, Any]]
 ) -> None:
     """
-    As :func:`check_same_program`, but only before a model's first step of a kind.
+    Call :func:`check_same_program`, but only before the model's first step with these settings.
 
-    :param settings: gives the settings of the optimizer.
+    :param settings: returns the settings of the optimizer.
     """
     if num_workers(model.strategy) == 1:
         return
@@ -207,6 +215,7 @@ def check_same_program_once(
 
 
 def _checkpoints(directory: Path) -> list[Path]:
+    """The complete checkpoints, the latest one last."""
     return sorted(p for p in directory.glob("step-*") if p.suffix != _UNFINISHED)
 
 

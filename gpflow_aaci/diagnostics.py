@@ -12,24 +12,24 @@ from .validation import check_count
 
 __all__ = ["importance_weights", "psis_khat"]
 
-_FEWEST_SAMPLES = 25  # a fifth of them is the tail, and ArviZ fits none of less than five
+_FEWEST_SAMPLES = 25  # the tail is a fifth of the samples, and ArviZ needs five of them to fit it
 
 
 def psis_khat(model: AugmentedVGP, num_samples: int = 2000, seed: int = 0) -> float:
     """
     Pareto k̂ of importance sampling the exact posterior p(f|y) from q(f).
 
-    The larger, the heavier the tail of p(f|y)/q(f) (Yao et al. 2018, "Yes, but did it work?"):
-    below 0.5 q is good, from 0.5 to 0.7 usable, above 0.7 unreliable. The hyperparameters are
-    taken as they are. −inf where all weights are equal up to rounding (q is exact), for which no
-    tail exists; +inf where all but a few weights underflow.
+    A larger k̂ means a heavier tail of p(f|y)/q(f) (Yao et al. 2018, "Yes, but did it work?").
+    Below 0.5 q is good, from 0.5 to 0.7 usable, and above 0.7 unreliable. The hyperparameters are
+    fixed at their values. k̂ is −inf where all weights are equal up to rounding, as then q is exact,
+    and +inf where all but a few weights underflow.
 
-    It judges all of f at once, hence more strictly the more data there are: q may have good
-    marginals, all that predictions need, and a k̂ above 0.7. And it judges the shape of the tail,
-    not its weight: where all weights lie within some per cent of each other
-    (:func:`importance_weights`), q is good whatever k̂ says.
+    k̂ judges the joint q(f) at all data, and so becomes stricter with more data: q may have a k̂
+    above 0.7 and still have good marginals, which are all that predictions need. It also judges
+    the shape of the tail, not its weight: where all weights (:func:`importance_weights`) agree
+    within a few per cent, q is good whatever k̂ is.
 
-    :param num_samples: at least 25; a few hundred and more for a k̂ that is right to 0.1.
+    :param num_samples: at least 25; a k̂ that is accurate to 0.1 needs several hundred.
     :param seed: the same seed gives the same k̂.
     :raises ValueError: as :func:`importance_weights`.
     :raises ImportError: without ArviZ, which computes k̂.
@@ -37,7 +37,7 @@ def psis_khat(model: AugmentedVGP, num_samples: int = 2000, seed: int = 0) -> fl
     import arviz  # here, as it is slow to import
 
     _, log_weights = importance_weights(model, num_samples, seed)
-    # Equal to half the digits: what tail there is, is rounding. (ArviZ finds none and says +inf.)
+    # If the weights agree in half the digits, the tail is rounding error. (ArviZ returns +inf.)
     if np.ptp(log_weights) <= np.sqrt(np.finfo(default_float()).eps):
         return -np.inf
     return float(arviz.psislw(log_weights)[1])
@@ -48,15 +48,16 @@ def importance_weights(
     model: AugmentedVGP, num_samples: int = 2000, seed: int = 0
 ) -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Draws f ~ q(f) at the data, S of them, and log p(y|f) + log p(f) − log q(f) of each.
+    Draw S samples f ~ q(f) at the data, and compute log p(y|f) + log p(f) − log q(f) of each.
 
-    v ~ N(q_mu, q_sqrt q_sqrtᵀ) and f = L v + mean function, L = chol(K + jitter I): both densities
-    may then be taken in v. The model's own marginals use Aᵀ = (L − jitter L⁻ᵀ) and add
-    k_ii − ‖A_i‖², which differs at the level of the jitter. The mean of the weights is an
-    unbiased estimate of p(y), whatever q is.
+    As f = L v + mean function with v ~ N(q_mu, q_sqrt q_sqrtᵀ) and L = chol(K + jitter I), the
+    ratio of p and q is the same for v. The model's marginals differ from those of this f at the
+    level of the jitter: they use Aᵀ = (L − jitter L⁻ᵀ) and add k_ii − ‖A_i‖². The mean of the
+    weights is an unbiased estimate of p(y) for every q.
 
     :param num_samples: S ≥ 25.
     :param seed: the same seed gives the same draws.
+    :return: the draws and their log weights.
     :raises ValueError: for another model, bad arguments, or where a weight is not finite.
     """
     if not isinstance(model, AugmentedVGP):
@@ -76,7 +77,7 @@ def importance_weights(
     F = tf.transpose(f, [2, 1, 0]) + model.mean_function(X)  # [S, N, L]
 
     def total(value: tf.Tensor) -> tf.Tensor:
-        """Sum over all but the draws, in float64: a sum over the data eats float32's digits."""
+        """Sum over all axes but that of the draws, in float64, as float32 would lose digits."""
         return tf.reduce_sum(tf.cast(value, tf.float64), [0, 1])
 
     log_likelihood = model.likelihood.log_prob(X, F, Y)  # [S, N]

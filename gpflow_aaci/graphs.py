@@ -1,9 +1,10 @@
 """
 Compiled functions whose graphs are freed with them.
 
-TensorFlow Probability's bijectors remember what they were given, and TensorFlow lists every custom
-gradient by a name. Both hold tensors of the graph that they were met in, so that each graph in
-which a GPflow parameter was read would stay in memory until the process ends: about 20 MB a fit.
+The bijectors of TensorFlow Probability cache their arguments and results, and TensorFlow registers
+every custom gradient by a name. Both hold tensors of the graph that is traced at the time. Every
+graph that reads a GPflow parameter would thus remain in memory until the process ends, about 20 MB
+for each fit.
 """
 
 import contextlib
@@ -16,87 +17,88 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-_COLLECTION = "gradients that gpflow_aaci keeps"  # in graphs
+_COLLECTION = "gradients that gpflow_aaci keeps"  # the name of a collection of each graph
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """
-    ``tf.function(function, autograph=False)`` whose graphs are freed when it is dropped.
+    Return ``tf.function(function, autograph=False)``, whose graphs are freed together with it.
 
     :param options: other options of ``tf.function``.
     """
 
     @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Any:
-        if not tf.inside_function():  # where functions are told to run eagerly
+        if not tf.inside_function():  # after ``tf.config.run_functions_eagerly(True)``
             return function(*args, **kwargs)
-        listed = set(_listed_gradients())
+        registered = set(_registered_gradients())
         try:
             return function(*args, **kwargs)
         finally:
-            _forget_what_bijectors_met_in(tf.compat.v1.get_default_graph())
-            for name in set(_listed_gradients()) - listed:
+            _clear_bijector_caches_of(tf.compat.v1.get_default_graph())
+            for name in set(_registered_gradients()) - registered:
                 _free_with_its_graphs(name)
 
     return tf.function(traced, autograph=False, **options)
 
 
-def _forget_what_bijectors_met_in(graph: tf.Graph) -> None:
-    """Nothing, where a later TensorFlow Probability remembers in another way."""
-    remembered = getattr(getattr(tfp.bijectors.Bijector, "_cache", None), "storage", None)
-    if not isinstance(remembered, dict):
+def _clear_bijector_caches_of(graph: tf.Graph) -> None:
+    """Remove the tensors of ``graph`` from the cache that all bijectors share."""
+    cache = getattr(getattr(tfp.bijectors.Bijector, "_cache", None), "storage", None)
+    if not isinstance(cache, dict):  # another version of TensorFlow Probability
         return
-    for key in list(remembered):
+    for key in list(cache):  # a weak reference to an argument or a result
         tensors = tf.nest.flatten(key()) if key.alive else []
         if any(_is_within(tensor, graph) for tensor in tensors):
-            key.cancel()  # or it would delete itself once more
-            remembered.pop(key, None)
+            key.cancel()  # otherwise it would delete itself again when the tensor dies
+            cache.pop(key, None)
 
 
 def _is_within(tensor: Any, graph: tf.Graph) -> bool:
-    """Whether a tensor is of ``graph``, or of a loop or a branch within it."""
-    own = tensor.graph if tf.is_symbolic_tensor(tensor) else None
-    while own is not None and own is not graph:
-        own = getattr(own, "outer_graph", None)
-    return own is graph
+    """Whether a tensor belongs to ``graph``, or to a loop or a branch within it."""
+    outer = tensor.graph if tf.is_symbolic_tensor(tensor) else None
+    while outer is not None and outer is not graph:
+        outer = getattr(outer, "outer_graph", None)
+    return outer is graph
 
 
-def _listed_gradients() -> dict[str, Any]:
-    """TensorFlow's list of gradients by name; empty where a later version has another."""
+def _registered_gradients() -> dict[str, Any]:
+    """TensorFlow's registry of gradients by name; empty in versions that store it elsewhere."""
     try:
         from tensorflow.python.framework.ops import gradient_registry
     except ImportError:
         return {}
-    listed = getattr(gradient_registry, "_registry", None)
-    return listed if isinstance(listed, dict) else {}
+    registry = getattr(gradient_registry, "_registry", None)
+    return registry if isinstance(registry, dict) else {}
 
 
 def _free_with_its_graphs(name: str) -> None:
     """
-    Let a listed gradient be held by the graphs whose tensors it holds, and no longer by the list.
+    Let the graphs whose tensors a gradient holds own it, instead of TensorFlow's registry.
 
-    TensorFlow asks for it only where it differentiates through one of these graphs.
+    The gradient then dies with these graphs. TensorFlow needs it only to differentiate through one
+    of them.
     """
-    listed = _listed_gradients()
-    entry = listed.get(name)
+    registry = _registered_gradients()
+    entry = registry.get(name)
     gradient = entry.get("type") if isinstance(entry, dict) else None
     graphs = _graphs_of(gradient)
     if entry is None or gradient is None or not graphs:
         return
     for graph in graphs:
         graph.add_to_collection(_COLLECTION, gradient)
-    held: Callable[[], Any] = weakref.ref(gradient, lambda _: listed.pop(name, None))
+    held: Callable[[], Any] = weakref.ref(gradient, lambda _: registry.pop(name, None))
     entry["type"] = lambda op, *upstream: held()(op, *upstream)
 
 
 def _graphs_of(gradient: Any) -> list[tf.Graph]:
-    """The graphs of all tensors that a function holds, and the functions within it."""
+    """The graphs of all tensors that a function holds, itself or through functions in it."""
     graphs: dict[int, tf.Graph] = {}
     seen: set[int] = set()
     pending = [gradient]
     while pending:
         held = pending.pop()
-        if id(held) in seen:  # a function may hold itself
+        if id(held) in seen:  # such as a function that refers to itself
             continue
         seen.add(id(held))
         if tf.is_symbolic_tensor(held):
@@ -111,6 +113,7 @@ def _graphs_of(gradient: Any) -> list[tf.Graph]:
 
 
 def _closure(function: FunctionType) -> Iterator[Any]:
+    """Yield the values that a function refers to outside its body."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             yield cell.cell_contents

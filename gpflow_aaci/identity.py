@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from gpflow.base import AnyNDArray
 
-_BASES = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd
+_BASES = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd, so that no power is 0 modulo 2^64
 
 
 def digest(arrays: Sequence[AnyNDArray]) -> str:
-    """Return the SHA-256 of arrays, of their shapes and of their dtypes."""
+    """Return the SHA-256 of the values, shapes and dtypes of arrays."""
     sha256 = hashlib.sha256()
     for array in arrays:
         sha256.update(f"{array.dtype}{array.shape}".encode())
@@ -22,14 +22,15 @@ def rows_digest(X: AnyNDArray, Y: AnyNDArray, first: int = 0) -> AnyNDArray:
     """
     Return a digest [2] uint64 of the rows X [N, D], Y [N, P] and of their order.
 
-    Digests of consecutive chunks, or of the rows of several workers, add up to the digest of all
-    rows; see :func:`shifted`.
+    It is Σ baseⁿ · hash of row n modulo 2^64, for two bases and hashes. Hence the digests of
+    consecutive chunks, or of the rows of several workers, add up to the digest of all rows; see
+    :func:`shifted`.
 
     :param first: the number of the first row.
     """
     sums = []
     for base, hashes in zip(_BASES, _row_hashes(X, Y), strict=True):
-        powers = np.full(len(X), base, np.uint64)
+        powers = np.full(len(X), base, np.uint64)  # their cumulative products are base^(first + i)
         powers[:1] = pow(base, first, 2**64)
         sums.append(np.sum(hashes * np.cumprod(powers, dtype=np.uint64), dtype=np.uint64))
     return np.array(sums, np.uint64)
@@ -54,7 +55,7 @@ def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:
     for part, factors_of_part in ((X, factors[:D]), (Y, factors[D:])):
         words = np.ascontiguousarray(part, np.float64).view(np.uint64)
         mixed = words >> np.uint64(29)
-        mixed ^= words  # in place, and a product: half the time of a sum over the columns
+        mixed ^= words  # in place, and then a matrix product: half the time of a plain sum
         of_row += mixed @ factors_of_part
     for number in (1, 2):
         mixed = (of_row ^ (of_row >> np.uint64(31))) * np.uint64(_BASES[0] ^ number << 40)

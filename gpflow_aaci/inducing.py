@@ -1,19 +1,21 @@
-"""Where to put the inducing points."""
+"""Initial inducing points."""
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
 
-_MOST_ROWS = 100_000  # that k-means++ looks at
+_MOST_ROWS = 100_000  # k-means++ uses at most so many
 
 
 def kmeans_plusplus(X: TensorType, num_inducing: int, seed: int = 0) -> AnyNDArray:
     """
-    Z [M, D]: rows of X far from each other, by k-means++ (Arthur and Vassilvitskii 2007).
+    Choose Z [M, D] among the rows of X, far from each other, by k-means++.
 
-    Of more than 100,000 rows a random 100,000 are looked at.
+    The method is due to Arthur and Vassilvitskii (2007). If X has more than 100,000 rows, Z is
+    chosen among 100,000 random ones.
 
     :param X: [N, D].
     :param num_inducing: M, at most the number of distinct rows.
+    :param seed: the same seed gives the same Z.
     :raises ValueError: for X that is not a finite matrix, or too few distinct rows.
     """
     import sklearn.cluster  # here, as it is slow to import

@@ -1,17 +1,17 @@
 r"""
 The distribution of a positive variable ω from its Laplace transform M(s) = E e^{−sω}.
 
-Both rules are sums over nodes on one vertical line, so a batch mixes them freely:
+There are two rules. Both sum over nodes on one vertical line, so that a batch may use both:
 
 * Euler (Abate and Whitt 1995; Abate, Choudhury and Whitt 2000, Sec. 4), nodes (A/2 + iπk)/x:
   the Bromwich integral by the trapezoidal rule, with binomial averaging of its alternating
-  series. It serves all laws that are not narrow.
-* Fourier (Gil-Pelaez 1951; Davies 1973), nodes i(k + ½)h/sd. It serves narrow laws, for which
-  Euler's series does not yet alternate at its last term, while E e^{itω} has decayed by then.
+  series. It is used for all laws that are not narrow.
+* Fourier (Gil-Pelaez 1951; Davies 1973), nodes i(k + ½)h/sd. It is used for narrow laws, for
+  which Euler's series does not yet alternate at its last term, but E e^{itω} has decayed there.
 
-Measured against gamma and inverse Gaussian laws of coefficients of variation from 0.01 to 100, at
-quantiles from 1e-6 to 1 − 1e-6, the error of the cdf is below 1e-8. Between 1e-3 and 1 − 1e-3 it
-is below 2e-7 of x times the density, so that the relative error of a quantile is below 2e-7.
+For gamma and inverse Gaussian laws with coefficients of variation from 0.01 to 100, at quantiles
+from 1e-6 to 1 − 1e-6, the measured error of the cdf is below 1e-8. Between 1e-3 and 1 − 1e-3 it is
+below 2e-7 of x times the density, so that the relative error of a quantile is below 2e-7.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ LogTransform = Callable[[tf.Tensor], tf.Tensor]
 """log E e^{−sω} for s [n, K], Re s ≥ 0; complex128 to complex128, modulo 2πi."""
 
 NUM_NODES = 33
-_PLAIN, _AVERAGED = 18, 14  # terms taken whole, terms under binomial weights
+_PLAIN, _AVERAGED = 18, 14  # terms with weight 1, and terms with binomial weights
 _A = 20.0  # e^{−A} is the discretisation error, e^{A/2} eps the rounding error
 _STEP = 0.33  # a period of 19 standard deviations
 _NARROW = 0.2  # coefficient of variation at which both rules are accurate
@@ -33,20 +33,21 @@ _WINDOW = (-7.0, 12.0)  # in standard deviations; less than 1e-8 of a narrow law
 
 
 class Inverse(NamedTuple):
-    """The law of ω at x, each [n], float64."""
+    """The law of ω at x [n]; every field is [n] in float64."""
 
     cdf: tf.Tensor
-    survival: tf.Tensor  # 1 − cdf to its own absolute accuracy
+    survival: tf.Tensor  # 1 − cdf, computed without this subtraction
     density: tf.Tensor
-    slope: tf.Tensor  # of the density
+    slope: tf.Tensor  # the derivative of the density
     error: tf.Tensor  # an estimate of the error of the cdf
 
 
 def _euler_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
-    The factors of Re M and Im M, [K, 4] each: cdf, density·x, slope·x², error; and Σ for M = 1.
+    The factors of Re M and Im M, [K, 4] each, and the value of the cdf for M = 1.
 
-    f(x) ≈ Σ_k w_k Re f̂(u_k/x)/x, u_k = A/2 + iπk; f̂ is M(s)/s, M(s), s M(s).
+    The four columns give the cdf, density·x, slope·x² and the error. A function with the transform
+    f̂ is f(x) ≈ Σ_k w_k Re f̂(u_k/x)/x with u_k = A/2 + iπk; here f̂ is M(s)/s, M(s) or s M(s).
     """
     k = np.arange(NUM_NODES)
     u = _A / 2.0 + 1j * np.pi * k
@@ -68,7 +69,7 @@ def _euler_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _fourier_table() -> tuple[np.ndarray, np.ndarray]:
-    """The factors of Re M e^{sx} and Im M e^{sx}: cdf − ½, density·sd, slope·sd², 0."""
+    """The factors [K, 4] of Re and Im of M e^{sx}, for cdf − ½, density·sd, slope·sd² and 0."""
     k = np.arange(NUM_NODES) + 0.5
     zero = np.zeros(NUM_NODES)
     real = [zero, zero + _STEP / np.pi, zero, zero]
@@ -84,12 +85,12 @@ def invert(
     log_transform: LogTransform, x: tf.Tensor, mean: tf.Tensor, stddev: tf.Tensor
 ) -> Inverse:
     """
-    The cdf, survival function and density of ω at x, and how far they can be trusted.
+    Return the cdf, survival function and density of ω at x, with an estimate of the error.
 
     :param log_transform: log E e^{−sω}, row by row, see ``LogTransform``.
     :param x: [n], float64, positive and finite.
-    :param mean: [n], of ω; may be infinite.
-    :param stddev: [n], of ω, positive; may be infinite.
+    :param mean: [n], the mean of ω; may be infinite.
+    :param stddev: [n], the standard deviation of ω, positive; may be infinite.
     """
     narrow = tf.math.is_finite(stddev) & (stddev < _NARROW * mean)
     z = tf.where(narrow, (x - mean) / tf.where(narrow, stddev, tf.ones_like(x)), tf.zeros_like(x))
@@ -102,7 +103,7 @@ def invert(
     imaginary = steps / unit[:, None]
     real = tf.where(narrow, tf.zeros_like(x), _A / 2.0 / unit)[:, None]
     s = tf.complex(tf.broadcast_to(real, tf.shape(imaginary)), imaginary)
-    # e^{sx} is in Euler's weights.
+    # The Fourier rule needs M e^{sx}; the weights of Euler's rule contain e^{sx}.
     phase = tf.where(narrow[:, None], imaginary * x[:, None], tf.zeros_like(imaginary))
     M = tf.exp(log_transform(s) + tf.complex(tf.zeros_like(phase), phase))
 
@@ -113,7 +114,7 @@ def invert(
     survival = tf.where(narrow, 0.5 - fourier[:, 0], _EULER_OF_ONE - euler[:, 0])
     density = tf.where(narrow, fourier[:, 1], euler[:, 1]) / unit
     slope = tf.where(narrow, fourier[:, 2], euler[:, 2]) / tf.square(unit)
-    # The rest of a Fourier series is less than 10/(πK) times its last term.
+    # The terms after the last one of a Fourier series sum to less than 10/(πK) times that term.
     last = tf.sqrt(tf.square(M_real[:, -1]) + tf.square(M_imag[:, -1])) / 10.0
     error = tf.where(narrow, last, tf.abs(euler[:, 3]))
     # A clearly negative "density" shows that M is not the transform of any law.

@@ -1,4 +1,4 @@
-"""Variables that live on several devices: ``tf.distribute`` makes such of what its scopes hold."""
+"""Mirrored variables: those made in the scope of a ``tf.distribute`` strategy, one per device."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from .workers import ONE_PROCESS, replica_here
 
 
 def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
-    """The strategy in whose scope they were made; without variables, that of the present scope."""
+    """The strategy in whose scope the variables were made; without any, the current strategy."""
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
             return variable.distribute_strategy
@@ -17,7 +17,7 @@ def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
 
 
 def local(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """What tapes watch: the variables, or what they are on the device that runs this code."""
+    """Return what a tape watches: for a mirrored variable, its part on the device of this code."""
     at = replica_here(strategy_of(variables))
     return [
         v.distribute_strategy.experimental_local_results(v)[at]
@@ -29,9 +29,10 @@ def local(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
 
 def heed_trainable(variables: Sequence[tf.Variable]) -> None:
     """
-    Make ``gpflow.set_trainable`` hold for mirrored variables.
+    Make ``gpflow.set_trainable`` take effect on mirrored variables.
 
-    It sets an attribute of the variable, and a mirrored one goes by that of its parts.
+    GPflow sets an attribute of the mirrored variable itself, but TensorFlow reads the attribute of
+    its parts, which this function sets.
     """
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
@@ -42,7 +43,7 @@ def heed_trainable(variables: Sequence[tf.Variable]) -> None:
 
 
 def build(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
-    """Make the slots of a tf_keras optimizer where its variables are."""
+    """Make the slots of a tf_keras optimizer on the devices of its variables."""
     with tf.init_scope(), strategy_of(variables).scope():
         optimizer.build(variables)
 
@@ -50,9 +51,13 @@ def build(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
 def ascend(
     optimizer: Any, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
 ) -> None:
-    """A step of a tf_keras optimizer along gradients that every device has whole."""
+    """
+    Make a step of a tf_keras optimizer that increases the objective.
+
+    :param gradients: the gradients over all rows, which are the same on every device.
+    """
     strategy = strategy_of(variables)
-    of_each = float(strategy.num_replicas_in_sync)  # the optimizer adds up the gradients of all
+    devices = float(strategy.num_replicas_in_sync)  # the optimizer adds up their gradients
     pairs = list(zip(gradients, variables, strict=True))
-    # Negated on each device, or they would be tensors of the first alone.
-    strategy.run(lambda: optimizer.apply_gradients([(-g / of_each, v) for g, v in pairs]))
+    # Each device negates the gradients itself: out here the results would be on the first only.
+    strategy.run(lambda: optimizer.apply_gradients([(-g / devices, v) for g, v in pairs]))

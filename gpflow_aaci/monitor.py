@@ -1,8 +1,8 @@
 """
-TensorBoard tasks for ``gpflow.monitor``, which can be mixed with GPflow's own.
+TensorBoard tasks for ``gpflow.monitor``, which can be used together with GPflow's own tasks.
 
 ``data`` is (X [N, D], Y [N, P]) for ``AugmentedSVGP`` and None for ``AugmentedVGP``, which keeps
-its own. Arguments are checked when a task is built, and what it computes is compiled once::
+its data. A task checks its arguments when it is built, and compiles its computation once::
 
     tasks = standard_tasks("logs/run", model, data, test_data, period=10)
     monitor = gpflow.monitor.Monitor(tasks)
@@ -52,14 +52,14 @@ class BoundsToTensorBoard(ToTensorBoard):
     """
     Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, which is standard − augmented.
 
-    For a part of the ``num_data`` rows all three are scaled to all rows, as ``elbo`` is.
+    If ``data`` are a part of the ``num_data`` rows, all three are scaled to all rows, as ``elbo``.
     """
 
     def __init__(
         self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
     ) -> None:
         """
-        :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+        :param data: X [N, D], Y [N, P]; None for ``AugmentedVGP``.
         :raises ValueError: for another model, or bad data.
         """
         self.model, self.data = model, _checked(model, data)
@@ -77,7 +77,7 @@ class BoundsToTensorBoard(ToTensorBoard):
 
 
 class StepSizeToTensorBoard(ScalarToTensorBoard):
-    """Scalar ``step_size``, as it is when the task runs."""
+    """Scalar ``step_size``, at its value when the task runs."""
 
     def __init__(self, log_dir: str, step_size: TensorType | Callable[[], TensorType]) -> None:
         """
@@ -101,15 +101,15 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
     """
     Histograms ``auxiliary/c`` and ``auxiliary/omega_mean``, over data and outputs.
 
-    They are c and ω̄(c) of the optimal q(ω) at the current q(f). Where c = √(E_q h²), a heavy-tailed
-    likelihood gives data that it takes for outliers a large c and a small ω̄.
+    They show c and ω̄(c) of the optimal q(ω) at the current q(f). With a heavy-tailed
+    super-Gaussian likelihood, for which c = √(E_q h²), outliers have a large c and a small ω̄.
     """
 
     def __init__(
         self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
     ) -> None:
         """
-        :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+        :param data: X [N, D], Y [N, P]; None for ``AugmentedVGP``.
         :raises ValueError: for another model, a likelihood of more than one ω per output, or bad
             data.
         """
@@ -150,18 +150,18 @@ class HeldOutToTensorBoard(ScalarToTensorBoard):
 
 class FitToTensorBoard(ImageToTensorBoard):
     """
-    Image ``fit`` of a model with one or two input dimensions: a panel for every output.
+    Image ``fit`` of a model with one or two input dimensions, with a panel for every output.
 
-    With one it is :func:`~gpflow_aaci.plots.plot_fit`. With two it has contours of the mean of y
-    (or of f, where the likelihood defines no mean of y), the data in the same colours, and inducing
-    inputs as crosses. The task only runs eagerly.
+    For one dimension, :func:`~gpflow_aaci.plots.plot_fit` draws the panels. For two, a panel has
+    contours of the mean of y (or of f, where the likelihood defines no mean of y), the data in the
+    same colours, and inducing inputs as crosses. The task only runs eagerly.
     """
 
     def __init__(
         self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
     ) -> None:
         """
-        :param data: X [N, D], Y [N, P], D being 1 or 2; none for ``AugmentedVGP``.
+        :param data: X [N, D], Y [N, P], D being 1 or 2; None for ``AugmentedVGP``.
         :raises ValueError: for another model, bad data or another D.
         """
         self.model, self.data = model, _checked(model, data)
@@ -199,7 +199,7 @@ class FitToTensorBoard(ImageToTensorBoard):
         Z, levels = inducing_inputs(self.model), MaxNLocator(12)
         for p, (panel, bar) in enumerate(zip(axes[::2], axes[1::2], strict=True)):
             name = f", output {p + 1}" * (len(mean[0]) > 1)
-            # Colours that hold still while the model learns, and that outliers do not stretch.
+            # The range of colours includes most data, so that it changes little during training.
             shown = np.concatenate([mean[:, p], np.percentile(Y[:, p], [5, 95])])
             contours = panel.contourf(
                 *grids,
@@ -226,13 +226,13 @@ def standard_tasks(
     period: int = 1,
 ) -> MonitorTaskGroup:
     """
-    Tasks for hyperparameters (GPflow's ``ModelToTensorBoard``), bounds, auxiliary variables, fit.
+    Return tasks for hyperparameters, bounds, auxiliary variables and the image of the fit.
 
-    Held-out NLL and step size are added if ``test_data`` and ``step_size`` are given; the image of
-    the fit is there only where D is 1 or 2. Every run passes over all of ``data``: raise
-    ``period``, or give a part of them.
+    GPflow's ``ModelToTensorBoard`` is the task for hyperparameters. Held-out NLL and step size are
+    added if ``test_data`` and ``step_size`` are given. The image of the fit is left out unless D is
+    1 or 2. Every run passes over all of ``data``; a larger ``period`` or fewer rows save time.
 
-    :param data: X [N, D], Y [N, P]; none for ``AugmentedVGP``.
+    :param data: X [N, D], Y [N, P]; None for ``AugmentedVGP``.
     :param test_data: X [N*, D], Y [N*, P].
     :param step_size: as for :class:`StepSizeToTensorBoard`.
     :param period: run at every ``period``-th step.
@@ -255,7 +255,7 @@ def standard_tasks(
 
 
 def _is_thunk(value: Any) -> bool:
-    """Whether it can be called without arguments; a schedule, for one, cannot."""
+    """Whether ``value`` can be called without arguments, unlike a learning-rate schedule."""
     try:
         inspect.signature(value).bind()
     except TypeError:
@@ -264,7 +264,7 @@ def _is_thunk(value: Any) -> bool:
 
 
 def _checked(model: AugmentedModel, data: RegressionData | None) -> RegressionData | None:
-    """(X, Y) as tensors, or None where the model keeps its data."""
+    """Check the model and its data; return (X, Y) as tensors, or None if the model keeps them."""
     check_model(model)
     rows = as_arrays(model.expected_data, data).rows
     return None if data is None else rows

@@ -1,7 +1,7 @@
 """
 Figures of a model's predictions of y, in Matplotlib.
 
-Functions that are given axes draw on them and leave the state of ``pyplot`` alone.
+Functions draw on the axes that they are given, and do not then change the state of ``pyplot``.
 """
 
 import itertools
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_calibration", "plot_fit"]
 
-# Okabe and Ito's colours, which colour-blind readers tell apart.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#4d4d4d"
-_MOST_DOTS = 2_000  # more data would be drawn as one blot
-_POINTS = 300  # where to predict along the slice
+_MOST_DOTS = 2_000  # a larger data set is subsampled, as its dots would cover each other
+_POINTS = 300  # inputs along the slice at which y is predicted
 
 
 def plot_fit(
@@ -41,28 +41,28 @@ def plot_fit(
     output: int = 0,
 ) -> "Axes":
     """
-    Data, quantiles of y given x, and inducing inputs as ticks, along one column of X.
+    Draw data, quantiles of y given x, and inducing inputs as ticks, along one column of X.
 
-    The quantiles are from :func:`~gpflow_aaci.predictions.predict_y_quantile`: true ones, noise
-    included. Where y is a label, probabilities are drawn instead: of the upper one of two labels,
-    or of each of several. Where trials are a column of Y, it is the probability of success, and
-    the data are shares of successes. Where X has several columns, the lines are at the medians of
-    the other columns. The data (2,000 of them at most) are drawn wherever they are::
+    The quantiles are those of :func:`~gpflow_aaci.predictions.predict_y_quantile` and include the
+    noise. If y is a label, the lines are probabilities instead: of the larger of two labels, or of
+    each of several labels. If a column of Y is the number of trials, the line is the probability of
+    success, and the data are shares of successes. If X has several columns, the lines are for the
+    medians of the other columns, but all data are drawn (a random 2,000 if there are more)::
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
-    :param data: X [N, D], Y [N, P], training data or others, as arrays, as frames, whose names of
-        columns are shown, or as a ``tf.data.Dataset`` of such batches. By default those that an
-        ``AugmentedVGP`` keeps; other models need none with ``X``.
-    :param ax: where to draw; a new figure unless given.
-    :param levels: of the quantiles, in (0, 1). The area between the first and the last is shaded,
-        then the one between the second and the last but one, and so on.
-    :param X: [K, D], where to predict in the place of the slice at the medians.
-    :param input_dim: the column of X on the axis.
-    :param output: the column of Y.
+    :param data: X [N, D], Y [N, P], training data or others, as arrays, as frames, whose column
+        names become labels, or as a ``tf.data.Dataset`` of such batches. None draws the data that
+        an ``AugmentedVGP`` keeps. Other models need no data if ``X`` is given.
+    :param ax: the axes to draw on; by default those of a new figure.
+    :param levels: the levels of the quantiles, in (0, 1). The area between the first and the last
+        quantile is shaded, then the area between the second and the last but one, and so on.
+    :param X: [K, D], the inputs to predict at, instead of a line through the medians.
+    :param input_dim: the column of X on the horizontal axis.
+    :param output: the column of Y on the vertical axis.
     :return: the axes.
-    :raises ValueError: for bad arguments or data, and a likelihood like ``Switched``, where a
-        column of Y says what y is.
+    :raises ValueError: for bad arguments or data, and for a likelihood such as ``Switched``, of
+        which a column of Y chooses the part that applies to a row.
     """
     check_model(model)
     _check_index("output", output, model.num_observed - model.likelihood.num_given)
@@ -71,7 +71,7 @@ def plot_fit(
         drawn = as_data(model.expected_data, data, unscaled=data is not None).subset(
             _MOST_DOTS, seed=0
         )
-        rows = [part.numpy() for part in drawn.only_chunk or ()]  # few enough to be one
+        rows = [part.numpy() for part in drawn.only_chunk or ()]  # one chunk holds so few
     x = rows[0] if X is None else checked_inputs(model, X, "X").numpy()
     _check_index("input_dim", input_dim, x.shape[1])
     x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
@@ -109,22 +109,22 @@ def plot_calibration(
     seed: int = 0,
 ) -> "Sequence[Axes]":
     """
-    Whether y falls where it should: PIT histogram, and how much central intervals cover.
+    Draw a PIT histogram and the coverage of central intervals, which show a model's calibration.
 
-    On the left is the histogram of P(y' ≤ y) (:func:`~gpflow_aaci.criticism.calibration.pit`), flat
-    if the model is right. A ∪ says that its predictions are too narrow, a ∩ that they are too wide,
-    a slope that they are off to one side. On the right is the share of y that lies in the central
-    interval of every probability. Both average over X: noise of one size may pass though it is too
-    large here and too small there, so look at parts of the data, too. If the model is right, 95 %
-    of the bars lie in the grey band, and so does the curve at each place in 95 % of cases. Use data
-    that the model has not seen, if you can; on its training data it looks a little too wide.
-    Several columns of Y count as so many data.
+    On the left is the histogram of P(y' ≤ y) (:func:`~gpflow_aaci.criticism.calibration.pit`),
+    which is flat if the model is right. A ∪ shows that predictions are too narrow, a ∩ that they
+    are too wide, and a slope that they are biased. On the right is the share of y in the central
+    interval of each probability. Both average over X: errors of opposite signs at different inputs
+    may cancel, so look at parts of the data, too. If the model is right, 95 % of the bars lie in
+    the grey band, and so does each point of the curve in 95 % of cases. Use held-out data if you
+    can; on its training data, a model's predictions look a little too wide. Each column of Y counts
+    as data of its own.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
-        ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
-    :param axes: two of them, where to draw; a new figure unless given.
-    :param num_bins: of the histogram.
-    :param seed: of the PIT of a discrete y, which is random.
+        ``tf.data.Dataset`` of such batches; None for the data that an ``AugmentedVGP`` keeps.
+    :param axes: the two axes to draw on; by default those of a new figure.
+    :param num_bins: the number of bins of the histogram.
+    :param seed: the seed of the PIT of a discrete y, which is random.
     :return: the two axes.
     :raises ValueError: for bad arguments or data.
     """
@@ -212,7 +212,7 @@ def _draw_data(
     labels: AnyNDArray | None,
     output: int,
 ) -> None:
-    """Draw data at y, two labels at 0 and 1, and more labels at 1 in the colours of the lines."""
+    """Draw data at y; of two labels at 0 or 1; of more labels at 1, in the colours of the lines."""
     y = Y[:, output]
     colour: Any = "black"
     if model.likelihood.num_given:
@@ -227,6 +227,7 @@ def _draw_data(
 
 
 def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> None:
+    """Draw a tick on the horizontal axis for every inducing input."""
     Z = inducing_inputs(model)
     if Z is not None:
         at, bottom = Z[:, input_dim], ax.get_xaxis_transform()
@@ -237,7 +238,7 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
     """The labels whose probabilities are drawn, sorted; None where quantiles are drawn."""
     labels = model.likelihood.labels
-    if model.likelihood.num_given:  # of one trial
+    if model.likelihood.num_given:  # the outcomes of a single trial
         labels = (0.0, 1.0)
     return None if labels is None else np.sort(np.asarray(labels, float))
 
@@ -245,7 +246,7 @@ def _labels(model: AugmentedModel) -> AnyNDArray | None:
 def _probabilities(
     model: AugmentedModel, X: AnyNDArray, labels: AnyNDArray, output: int
 ) -> AnyNDArray:
-    """P(y = label) at every X [K, D], [number of labels, K]."""
+    """P(y = label) of every label at every row of X [K, D], as [number of labels, K]."""
     up_to = []
     for label in labels:
         y = np.full((len(X), model.num_observed - model.likelihood.num_given), label, X.dtype)
@@ -255,13 +256,14 @@ def _probabilities(
 
 
 def _slice(X: AnyNDArray, input_dim: int) -> AnyNDArray:
+    """Inputs along one column of X, with the medians of the other columns."""
     X_new = np.tile(np.median(X, 0), (_POINTS, 1)).astype(X.dtype)
     X_new[:, input_dim] = np.linspace(*limits(X[:, input_dim]), _POINTS)
     return X_new
 
 
 def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str, str]:
-    """The names of x and y: those of the columns of frames, or letters."""
+    """The labels of the two axes: the column names of frames, or letters."""
     x, y = data if isinstance(data, tuple | list) else (None, None)
     x_name = str(x.columns[input_dim]) if hasattr(x, "columns") else "x"
     if x_name == "x" and num_inputs > 1:
@@ -285,7 +287,7 @@ def _new_axes(number: int) -> "list[Axes]":
 
 
 def _finish(ax: "Axes", is_own: bool) -> None:
-    """Remove the box about the data and add a legend, above the data if the figure is our own."""
+    """Remove part of the frame and add a legend, above the axes in a figure made by this module."""
     ax.spines[["top", "right"]].set_visible(False)
     above: Any = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": 5, "frameon": False}
     where = above if is_own else {"loc": "best"}

@@ -1,4 +1,4 @@
-"""Special functions where the plain formula would lose digits, overflow or be NaN."""
+"""Special functions that remain accurate where the plain formula loses digits or overflows."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-# ---- log φ of the built-in members ----
+# ---- log φ of the built-in likelihoods ----
 
 
 def _tanh_coefficients(order: int) -> list[float]:
-    """tanh(z)/z = Σ a_k z^{2k}, by tanh' = 1 − tanh²: (2k+1) a_k = [k=0] − Σ a_i a_{k−1−i}."""
+    """The a_k of tanh(z)/z = Σ a_k z^{2k}: (2k+1) a_k = [k=0] − Σ a_i a_{k−1−i}."""
     a: list[float] = []
-    for k in range(order):
+    for k in range(order):  # compare the coefficients of z^{2k} in tanh' = 1 − tanh²
         convolution = sum(a[i] * a[k - 1 - i] for i in range(k))
         a.append(((k == 0) - convolution) / (2 * k + 1))
     return a
@@ -26,9 +26,9 @@ _LOG_COSH_SERIES_BELOW = 0.25
 
 def log_sech_sqrt(x: TensorType) -> tf.Tensor:
     """
-    log(1/cosh √x), real or complex, with derivatives of every order at x = 0.
+    log(1/cosh √x) of real or complex x, with derivatives of every order at x = 0.
 
-    It is analytic in x although √x is not: a series in x near 0, elsewhere
+    The function is analytic at 0, although √x is not. It is a series in x near 0, and elsewhere
     −√x + log 2 − log1p(e^{−2√x}), which cannot overflow.
     """
     small = tf.abs(x) < _LOG_COSH_SERIES_BELOW
@@ -52,7 +52,7 @@ _ATANH_COEFFICIENTS = [1.0 / (2 * k + 3) for k in range(12)]
 
 def _log1p_minus(w: TensorType) -> tf.Tensor:
     """
-    log(1+w) − w for |w| < 0.3, without the cancellation.
+    log(1+w) − w for |w| < 0.3, without cancellation.
 
     With t = w/(2+w), log(1+w) = 2 artanh t, hence −w t + 2t³(1/3 + t²/5 + …).
     """
@@ -62,7 +62,7 @@ def _log1p_minus(w: TensorType) -> tf.Tensor:
 
 
 def _log_matern32(s: TensorType) -> tf.Tensor:
-    """log1p(s) − s: a series near 0, where it is a small difference."""
+    """log φ of the Matérn-3/2 family, log1p(s) − s, by a series near 0, where the terms cancel."""
     small = tf.abs(s) < _LOG1P_SERIES_BELOW
     series = _log1p_minus(tf.where(small, s, tf.zeros_like(s)))
     return tf.where(small, series, tf.math.log1p(s) - s)
@@ -72,8 +72,9 @@ def _matern_ratios(s: TensorType, x: TensorType, order: int) -> list[tf.Tensor]:
     """
     R_ν = K_{ν−1}(s)/(s K_ν(s)) for ν = 3/2, 5/2, …, order + ½; x = s².
 
-    As K_{ν+1}(s) = K_{ν−1}(s) + (2ν/s) K_ν(s), R_{ν+1} = 1/(2ν + x R_ν), from R_{3/2} = 1/(1 + s):
-    all terms have one sign. For ν > 3/2, R_ν has a derivative in x at x = 0, although s has none.
+    As K_{ν+1}(s) = K_{ν−1}(s) + (2ν/s) K_ν(s), R_{ν+1} = 1/(2ν + x R_ν), starting with R_{3/2} =
+    1/(1 + s). All terms are positive, so that nothing cancels. For ν > 3/2, R_ν has a derivative in
+    x at x = 0, although s has none.
     """
     ratios = [1.0 / (1.0 + s)]
     for k in range(1, order):
@@ -83,10 +84,10 @@ def _matern_ratios(s: TensorType, x: TensorType, order: int) -> list[tf.Tensor]:
 
 def log_matern(x: TensorType, order: int) -> tf.Tensor:
     """
-    log [2^{1−ν}/Γ(ν) s^ν K_ν(s)] of x = s², ν = order + ½, real s ≥ 0 or complex: −s for order 0.
+    log [2^{1−ν}/Γ(ν) s^ν K_ν(s)] as a function of x = s², with ν = order + ½; x may be complex.
 
-    log1p(s) − s + Σ log1p(s² R_ν/2ν) over ν = 3/2 … order − ½, with the ratios above. The
-    derivative in x is −R_ν/2, free of cancellation.
+    For order 0 it is −s. Otherwise it is log1p(s) − s + Σ log1p(s² R_ν/2ν), summed over ν = 3/2 …
+    order − ½, with R_ν of ``_matern_ratios``. The derivative in x is −R_ν/2, without cancellation.
     """
 
     @tf.custom_gradient
@@ -108,9 +109,9 @@ def log_matern(x: TensorType, order: int) -> tf.Tensor:
 
 def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
     """
-    log Σ p_k φ_k of probabilities [] and functions that are 1 at 0, real or complex.
+    log Σ p_k φ_k for probabilities p_k [] and real or complex φ_k, each of which is 1 at 0.
 
-    Where all φ_k are near 1 it is log1p Σ p_k (φ_k − 1), which is accurate as φ_k → 1.
+    Where the sum is near 1 it is computed as log1p Σ p_k (φ_k − 1), which is accurate as φ_k → 1.
     """
     r_dtype = log_phis[0].dtype
     log_p = [tf.cast(each, r_dtype) for each in log_p]
@@ -119,7 +120,7 @@ def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
     near = tf.abs(fallen) < 0.5
     inner = tf.math.log1p(tf.where(near, fallen, tf.zeros_like(fallen)))
 
-    # Far out: relative to the largest, a constant that has no slope.
+    # Elsewhere it is a log-sum-exp, where the largest exponent counts as a constant.
     exponents = [a + b for a, b in zip(log_p, log_phis, strict=True)]
     largest = tf.reduce_max(tf.stack([tf.math.real(e) for e in exponents]), axis=0)
     largest = tf.cast(tf.stop_gradient(largest), r_dtype)
@@ -128,18 +129,19 @@ def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
     return tf.where(near, inner, outer)
 
 
-# ---- N(z, 1) cut off at 0, far into both tails ----
+# ---- N(z, 1) truncated to positive values, for any z ----
 
 _TAIL_BEYOND = 6.0
-_TAIL_TERMS = 20  # of the continued fraction: 1e-16 at x = 6
+_TAIL_TERMS = 20  # of the continued fraction, whose error is then 1e-16 at x = 6
 
 
 def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Mean z + N/Φ and variance 1 − mean · N/Φ of N(z, 1) given that it is positive.
+    The mean z + N/Φ and variance 1 − mean · N/Φ of N(z, 1) truncated to positive values.
 
-    For z = −x ≪ 0 both differences cancel. There, by Laplace's continued fraction of Mills' ratio
-    Φ(−x)/N(x), mean = 1/(x + t) with t = 2/(x + 3/(x + 4/…)), and so variance = mean · (t − mean).
+    N and Φ are the standard normal density and cdf at z. For z = −x ≪ 0 both formulas cancel. There
+    Laplace's continued fraction of Mills' ratio Φ(−x)/N(x) gives mean = 1/(x + t), where
+    t = 2/(x + 3/(x + 4/…)), and so variance = mean · (t − mean).
     """
     tail = z < -_TAIL_BEYOND
     x = tf.where(tail, -z, _TAIL_BEYOND * tf.ones_like(z))
@@ -149,7 +151,7 @@ def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     mean = 1.0 / (x + t)
     variance = mean * (t - mean)
 
-    # N/Φ by erfcx for z ≤ 0, where e^{−z²/2}/erfc would lose digits; for z > 0 erfcx overflows.
+    # N/Φ uses erfcx for z ≤ 0, where e^{−z²/2}/erfc would lose digits; for z > 0 erfcx overflows.
     left, right = tf.where(tail, tf.zeros_like(z), tf.nn.relu(-z)), tf.nn.relu(z)
     below = np.sqrt(2.0 / np.pi) / tfp.math.erfcx(left / np.sqrt(2.0))
     above = np.sqrt(2.0 / np.pi) * tf.exp(-0.5 * tf.square(right))
@@ -174,7 +176,7 @@ def positive_normal_mean(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor]
 def log_half_normal_transform(
     z: TensorType,
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """log E e^{zω} = ½z² + log 2Φ(z) of half-normal ω; its derivative is the mean above."""
+    """log E e^{zω} = ½z² + log 2Φ(z) of half-normal ω, with derivative ``positive_normal_mean``."""
     left, right = tf.nn.relu(-z), tf.nn.relu(z)  # TFP's logerfcx would lose a NaN
     below = tf.math.log(tfp.math.erfcx(left / np.sqrt(2.0)))
     above = 0.5 * tf.square(right) + tf.math.log(tf.math.erfc(-right / np.sqrt(2.0)))
@@ -187,10 +189,10 @@ _LOG_NDTR_SERIES = (-945.0, 105.0, -15.0, 3.0, -1.0, 0.0)
 
 def log_ndtr(z: TensorType) -> tf.Tensor:
     """
-    log Φ(z), relatively accurate for large z too, where it is close to 0.
+    log Φ(z), with a small relative error also for large z, where it is close to 0.
 
-    It is computed by erfc. Far to the left, where the square of erfc would underflow, it is the
-    asymptotic series √(2π) x Φ(−x) e^{x²/2} = 1 − x⁻² + 3 x⁻⁴ − 15 x⁻⁶ + … of x = −z.
+    It is computed from erfc. For z far below 0, where erfc² would underflow, x = −z has the
+    asymptotic series √(2π) x Φ(−x) e^{x²/2} = 1 − x⁻² + 3 x⁻⁴ − 15 x⁻⁶ + …
     """
     far = 20.0 if z.dtype == tf.float64 else 8.0
     tail = z < -far
@@ -207,16 +209,16 @@ def log_ndtr(z: TensorType) -> tf.Tensor:
     return tf.where(tail, log_normal - tf.math.log(x) + series, plain)
 
 
-# ---- distribution functions, relatively accurate where they are close to 0 ----
+# ---- distribution functions, with small relative errors where they are close to 0 ----
 
 
 def ndtr(z: TensorType) -> tf.Tensor:
-    """Φ(z)."""
+    """Φ(z), the standard normal cdf."""
     return 0.5 * tf.math.erfc(-z / np.sqrt(2.0))
 
 
 def betainc(a: TensorType, b: TensorType, x: TensorType) -> tf.Tensor:
-    """I_x(a, b) for arguments that broadcast, which TensorFlow's must not."""
+    """The regularized incomplete beta function I_x(a, b); its arguments are broadcast."""
     zero = tf.zeros_like(a + b + x)
     return tf.math.betainc(a + zero, b + zero, x + zero)
 

@@ -54,7 +54,7 @@ def facts(thing: Any, state: Collection[str] = ()) -> dict[str, str]:
     :param state: paths of parts whose values are left out, too.
     """
     walk = _Walk(state, strict=False)
-    walk.visit("", thing)
+    walk.visit("", thing)  # the path of the object itself is empty
     return {path or "kind": _in_words(constant) for path, constant in walk.constants}
 
 
@@ -91,10 +91,11 @@ class _Walk:
         self.constants: list[tuple[str, Hashable]] = []
         self.values: list[TensorType] = []
         self._state, self._strict = state, strict
-        # By id. The object is stored with its path, as an id is unique only while it lives.
+        # Paths by id. The object is stored, too, as an id is unique only while the object lives.
         self._met: dict[int, tuple[str, Any]] = {}
 
     def visit(self, path: str, thing: Any) -> None:
+        """Record the constants and values of ``thing``, and of its parts if it is a new object."""
         kind = type(thing)
         if isinstance(thing, enum.Enum):
             self._note(path, self._named(kind), thing.name)
@@ -109,7 +110,7 @@ class _Walk:
             self._note(path, self._named(thing))
         elif isinstance(thing, np.ndarray | np.generic | tf.Tensor):
             self._visit_array(path, thing)
-        elif id(thing) in self._met:  # shared by two parts, or a circle
+        elif id(thing) in self._met:  # shared by two parts, or a cycle
             self._note(path, f"as {self._met[id(thing)][0]}")
         else:
             self._met[id(thing)] = path, thing
@@ -130,7 +131,8 @@ class _Walk:
             self._note(path, self._named(type(thing)), *map(repr, thing))
             self._visit_all(path, {str(key): part for key, part in thing.items()})
         elif isinstance(thing, list | tuple):
-            kind = self._named(type(thing))  # a twin's data are a tuple of another kind
+            # The class of stored data is left out: a copy of the model may have another tuple.
+            kind = self._named(type(thing))
             self._note(path, "data" if self._is_state(path) else kind, len(thing))
             self._visit_all(path, {str(number): part for number, part in enumerate(thing)})
         else:
@@ -144,7 +146,7 @@ class _Walk:
     def _visit_variable(self, path: str, variable: tf.Variable) -> None:
         if self._strict and isinstance(variable, tf.distribute.DistributedValues):
             raise _UnknownStateError
-        self._named(type(variable))
+        self._named(type(variable))  # raises if strict and the class is not trusted
         self._note(path, *_kind_of_values(variable))
         self.values.append(variable)
 
@@ -184,23 +186,23 @@ class _Walk:
         if self._strict and (not has_attributes or slots - {"__weakref__"}):
             raise _UnknownStateError
         attributes = sorted(vars(thing).items()) if has_attributes else []
-        # An object of another kind may refer to anything, a file or a whole program.
-        are_all = self._strict or isinstance(thing, tf.Module)
+        # Other objects than modules may refer to anything, such as a file or a whole program.
+        takes_all = self._strict or isinstance(thing, tf.Module)
         plain = (*_PLAIN, np.ndarray, np.generic)
         return {
             name: part
             for name, part in attributes
             if name not in _NO_SETTINGS
             and not name.startswith(_TENSORFLOWS)
-            and (are_all or isinstance(part, plain) or tf.is_tensor(part))
+            and (takes_all or isinstance(part, plain) or tf.is_tensor(part))
         }
 
     def _named(self, thing: Any) -> Hashable:
         """
-        The class or function itself if strict, else its name.
+        Return the class or function itself if strict, else its name.
 
-        :raises _UnknownStateError: if strict, unless a trusted module has it under its name. A
-            function that another function has made is not found there.
+        :raises _UnknownStateError: if strict, unless a trusted module defines it by this name. No
+            module defines a function that another function has made.
         """
         module = getattr(thing, "__module__", None) or "numpy"  # a ufunc has no module
         name = getattr(thing, "__qualname__", None) or thing.__name__
@@ -214,6 +216,7 @@ class _Walk:
         return thing
 
     def _is_state(self, path: str) -> bool:
+        """Whether the values at ``path`` are left out of the constants."""
         return path in self._state or path.rpartition(".")[0] in self._state
 
     def _note(self, path: str, *constants: Hashable) -> None:
@@ -221,7 +224,7 @@ class _Walk:
 
 
 def _kind_of_values(array: Any) -> tuple[Hashable, ...]:
-    """The constants that a variable or stored data must have in common: all but the values."""
+    """What must be the same for two variables or stored arrays: all but their values."""
     shape = None if array.shape.rank is None else tuple(array.shape)
     is_trainable = isinstance(array, tf.Variable) and array.trainable
     return tf.as_dtype(array.dtype).name, shape, "trainable" if is_trainable else "fixed"

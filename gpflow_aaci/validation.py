@@ -1,4 +1,4 @@
-"""Input checks that speak the same language eagerly and inside ``tf.function``."""
+"""Input checks that raise the same messages eagerly and inside ``tf.function``."""
 
 import numbers
 import re
@@ -14,16 +14,16 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLi
 
 
 class Check(NamedTuple):
-    """A condition that must hold, what to say where it does not, and what was found instead."""
+    """A condition that must hold, and the message of the error that is raised otherwise."""
 
     condition: tf.Tensor  # [], bool
     message: str  # names the argument and says what is accepted
-    found: Callable[[], tf.Tensor]  # called only on failure
+    found: Callable[[], tf.Tensor]  # returns what was given instead; called only on failure
 
 
 def require(checks: Sequence[Check]) -> tf.Tensor:
     """
-    Raise unless every check holds.
+    Raise an error unless every check holds.
 
     :return: a tensor for ``tf.control_dependencies``: what depends on it runs after the checks.
     :raises ValueError: eagerly.
@@ -37,7 +37,8 @@ def require(checks: Sequence[Check]) -> tf.Tensor:
         return tf.constant(True)
 
     def fail() -> tf.Tensor:
-        # Without a branch for each check, which would take long to trace; the first that fails.
+        # One branch for all checks, as a branch for each takes long to trace. The assertions run in
+        # order, so that the first check which fails raises.
         failed: list[tf.Operation] = []
         for check in checks:
             with tf.control_dependencies(failed):
@@ -52,20 +53,20 @@ def require(checks: Sequence[Check]) -> tf.Tensor:
 
 def message_of(error: Exception) -> str:
     """
-    What an error says, in a line.
+    Return the message of an error in one line.
 
-    Of a check that has failed in a compiled function it is what :func:`require` would have raised
-    eagerly, without the graph's trace about it.
+    If a check has failed in a compiled function, it is the message that :func:`require` raises
+    eagerly, without TensorFlow's report about the graph.
     """
-    found = re.search(r"assertion failed: (.*)", str(error))
-    if found is None:
+    assertion = re.search(r"assertion failed: (.*)", str(error))
+    if assertion is None:
         return getattr(error, "message", None) or str(error)
-    parts = found.group(1).replace("] [", " ")
+    parts = assertion.group(1).replace("] [", " ")
     return parts.removeprefix("[").removesuffix("]") + "."
 
 
 def check_finite(name: str, value: tf.Tensor) -> Check:
-    """``value`` must hold neither NaN nor infinity."""
+    """Check that ``value`` has no NaN and no infinity."""
     return Check(
         # 0·x is 0 for finite x only, and NaN survives the sum: one pass, no mask.
         tf.reduce_sum(0.0 * value) == 0.0,
@@ -75,13 +76,13 @@ def check_finite(name: str, value: tf.Tensor) -> Check:
 
 
 def some(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
-    """The first ten of them; ``where`` has their shape."""
+    """Return the first ten ``values`` at which ``where``, of the same shape, is true."""
     return tf.gather_nd(tf.reshape(values, [-1]), tf.where(tf.reshape(where, [-1]))[:10])
 
 
 def check_count(name: str, value: Any, least: int) -> None:
     """
-    :raises ValueError: unless it is an integer of at least that.
+    :raises ValueError: unless ``value`` is an integer of at least ``least``.
     """
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or value < least:
@@ -90,7 +91,7 @@ def check_count(name: str, value: Any, least: int) -> None:
 
 def check_positive(name: str, value: Any) -> None:
     """
-    :raises ValueError: unless it is a finite number above 0.
+    :raises ValueError: unless ``value`` is a finite number above 0.
     """
     if not 0.0 < value < np.inf:
         raise ValueError(f"{name} must be above 0. Found: {value}.")
@@ -98,18 +99,19 @@ def check_positive(name: str, value: Any) -> None:
 
 def check_one_of(name: str, value: Any, accepted: Sequence[str]) -> None:
     """
-    :raises ValueError: unless it is.
+    :raises ValueError: unless ``value`` is one of ``accepted``.
     """
     if value not in accepted:
-        listed = ", ".join(f'"{one}"' for one in accepted)
+        listed = ", ".join(f'"{choice}"' for choice in accepted)
         raise ValueError(f"{name} must be one of {listed}. Found: {value!r}.")
 
 
 def as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
     """
-    Y as a likelihood of GPflow's own takes it: of ``default_float()``, or integers.
+    Return Y in the dtype that one of GPflow's own likelihoods takes.
 
-    Its ``Softmax`` takes no other labels; of classes they may be integers, and stay so.
+    ``Softmax`` takes integer labels only. Other likelihoods of classes take integers or floats, so
+    that integers remain as they are. All other Y become ``default_float()``.
     """
     Y = Y if tf.is_tensor(Y) else np.asarray(Y)
     is_integer = tf.as_dtype(Y.dtype).is_integer
@@ -120,27 +122,27 @@ def as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
 
 
 def num_observed_columns(likelihood: Likelihood, Y: TensorType, num_latent_gps: int) -> int:
-    """Columns that Y must have for a likelihood of GPflow's own."""
+    """The number of columns that Y must have for one of GPflow's own likelihoods."""
     if isinstance(likelihood, ScalarLikelihood):
-        # A switched likelihood has one more, which says by which of its parts y was observed.
+        # One more column of Y tells a switched likelihood which of its likelihoods a row has.
         return num_latent_gps + isinstance(likelihood, SwitchedLikelihood)
     columns = likelihood.observation_dim
-    return int(np.shape(Y)[-1]) if columns is None else int(columns)  # Softmax does not say
+    return int(np.shape(Y)[-1]) if columns is None else int(columns)  # None for Softmax
 
 
 def as_default_float(value: TensorType, name: str = "data") -> tf.Tensor:
     """
-    A tensor of ``default_float()``; TensorFlow by itself rounds Python lists to float32.
+    Return a tensor of ``default_float()``, without rounding lists to float32 as TensorFlow does.
 
     :param value: a tensor, an array, a list, or a frame or a ``Series`` of pandas.
-    :param name: of the argument, for errors.
-    :raises ValueError: for what is not numbers, complex numbers, and masked or missing values.
+    :param name: the name of the argument, for errors.
+    :raises ValueError: for values that are not real numbers, and for masked or missing values.
     """
     return tf.cast(_numbers(value, name), default_float())
 
 
 def _numbers(value: TensorType, name: str) -> TensorType:
-    """``value`` as a tensor or array of booleans, integers or floats, in the dtype that it has."""
+    """Return a tensor or array of booleans, integers or floats, in the dtype of ``value``."""
     value = value.to_frame() if hasattr(value, "to_frame") else value
     if hasattr(value, "iloc"):  # a frame of pandas
         columns = [
@@ -162,7 +164,8 @@ def _numbers(value: TensorType, name: str) -> TensorType:
 
 
 def _of_column(column: Any, name: str) -> TensorType:
-    """The numbers of a ``Series`` of pandas, whose nullable dtypes NumPy makes NaN of."""
+    """Return the numbers of a ``Series`` of pandas."""
+    # A dtype of pandas' own may be nullable, and NumPy would turn missing values into NaN.
     if not isinstance(column.dtype, np.dtype):
         _check_none_missing(int(column.isna().sum()), name)
     return _numbers(np.asarray(column), name)
@@ -176,15 +179,16 @@ def _check_none_missing(count: int, name: str) -> None:
         )
 
 
+# What to call the values of tensors that are not real numbers.
 _NOT_REAL = {np.complex64: "complex64", np.complex128: "complex128", object: "strings"}
 
 
 def _unmasked(value: Any, name: str) -> AnyNDArray:
     """
-    As an array.
+    Return ``value`` as an array.
 
-    :raises ValueError: where values are masked, whose numbers would otherwise count as data, and
-        for lists of unequal lengths.
+    :raises ValueError: for lists of unequal lengths, and where values are masked, as NumPy would
+        return the numbers under the mask.
     """
     num_masked = int(np.ma.count_masked(value)) if isinstance(value, np.ma.MaskedArray) else 0
     if num_masked:
@@ -194,29 +198,29 @@ def _unmasked(value: Any, name: str) -> AnyNDArray:
         )
     try:
         return np.asarray(value)
-    except ValueError as error:  # NumPy's, of rows that differ in length
+    except ValueError as error:  # NumPy raises it for rows that differ in length
         raise ValueError(f"{name} must be a matrix of numbers. Found: {error}") from error
 
 
 def _from_objects(value: AnyNDArray, name: str) -> AnyNDArray:
     """
-    Objects that are all numbers, as a column of a frame of mixed columns has them, as floats.
+    Return an array of objects, such as NumPy makes of a frame with mixed columns, as floats.
 
-    :raises ValueError: for others, such as strings and missing values.
+    :raises ValueError: for objects that are not real numbers, such as strings, or missing values.
     """
-    is_missing = [one is None or type(one).__name__ in ("NAType", "NaTType") for one in value.flat]
-    _check_none_missing(sum(is_missing), name)
-    for one in value.flat:
-        if isinstance(one, complex | np.complexfloating) or not isinstance(
-            one, numbers.Number | np.bool_
+    missing = [item is None or type(item).__name__ in ("NAType", "NaTType") for item in value.flat]
+    _check_none_missing(sum(missing), name)
+    for item in value.flat:
+        if isinstance(item, complex | np.complexfloating) or not isinstance(
+            item, numbers.Number | np.bool_
         ):
-            found = f"{one!r:.40} of type {type(one).__name__}"
+            found = f"{item!r:.40} of type {type(item).__name__}"
             raise ValueError(f"{name} must be real numbers. Found: {found}.")
     return value.astype(float)
 
 
 def _described(value: AnyNDArray) -> str:
-    """What is in an array that is not of real numbers, and how to make numbers of it."""
+    """Say what an array holds that has no real numbers, and how to turn it into numbers."""
     first = f", such as {value.flat[0]!s:.40}" if value.size else ""
     if value.dtype.kind in "SU":
         return (
@@ -248,15 +252,18 @@ def checked_data(
     may_be_empty: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    The training data [N, D], [N, P] as tensors of ``default_float()``, or a clear error.
+    Return X and Y as tensors of ``default_float()``, once they have passed all checks.
 
-    The returned tensors depend on the checks, so that nothing computed from them (an assignment
-    least of all) runs before the checks have passed.
+    The returned tensors depend on the checks, so that nothing computed from them, such as an
+    assignment to a variable, runs before the checks have passed.
 
-    :param num_observed, num_outputs: columns of Y, and of the f that they are observations of.
-    :raises ValueError: for what is not real numbers, non-finite or empty data, dimensions that
-        disagree, or labels that ``check_labels`` refuses. Values are checked when a compiled
-        function runs, which raises ``tf.errors.InvalidArgumentError`` with the same message.
+    :param num_observed, num_outputs: the numbers of columns of Y and of f.
+    :param input_dim: the number of columns of X; None where any number is accepted.
+    :param check_labels: returns the likelihood's checks of Y.
+    :param may_be_empty: whether data without rows are accepted.
+    :raises ValueError: for values that are not real numbers, non-finite or empty data, dimensions
+        that disagree, or labels that ``check_labels`` refuses. A compiled function checks values
+        when it runs, and raises ``tf.errors.InvalidArgumentError`` with the same message.
     """
     X, Y = as_default_float(X, "X"), as_default_float(Y, "Y")
     check_rank("X", X.shape.rank)
@@ -283,29 +290,28 @@ def checked_data(
         *check_labels(Y),
     ]
     with tf.control_dependencies([require(checks)]):
-        # What the checks have found out, tracing may now know.
+        # The checks hold from here on, so that these shapes may be used while tracing.
         return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_observed])
 
 
 def check_rank(name: str, rank: int | None) -> None:
     """
-    :param rank: of the argument ``name``, None where it is not known.
-    :raises ValueError: unless it is a matrix.
+    :param rank: the rank of the argument ``name``; None where it is not known.
+    :raises ValueError: unless the argument is a matrix.
     """
     if rank in (2, None):
         return
-    mend = f" {name}[:, None] makes one column of a vector." if rank == 1 else ""
-    raise ValueError(f"{name} must be a matrix, one row per datum.{mend} Found: rank {rank}.")
+    advice = f" {name}[:, None] makes one column of a vector." if rank == 1 else ""
+    raise ValueError(f"{name} must be a matrix, one row per datum.{advice} Found: rank {rank}.")
 
 
 def as_matrix(value: TensorType, name: str) -> TensorType:
     """
-    Inputs or observations as a tensor or an array of numbers, in the dtype that they have.
+    Return inputs or observations as a matrix of numbers, in the dtype that they have.
 
-    The numbers of a frame, or as one column those of a ``Series`` of pandas, are of
-    ``default_float()``.
+    A frame of pandas, or a ``Series`` as one column, becomes a tensor of ``default_float()``.
 
-    :param name: of the argument, for errors.
+    :param name: the name of the argument, for errors.
     :raises ValueError: for vectors, and as :func:`as_default_float`.
     """
     if hasattr(value, "to_numpy"):
@@ -317,15 +323,15 @@ def as_matrix(value: TensorType, name: str) -> TensorType:
 
 
 def as_pair(data: RegressionData) -> tuple[TensorType, TensorType]:
-    """X and Y, each as :func:`as_matrix` has it."""
+    """Return X and Y, each as :func:`as_matrix` returns it."""
     X, Y = data
     return as_matrix(X, "X"), as_matrix(Y, "Y")
 
 
 def _has_shape(value: tf.Tensor, rows: tf.Tensor | None, columns: int | None) -> tf.Tensor:
-    """Whether ``value`` is [rows, columns], None for any, also where tracing knows no rank."""
+    """Whether ``value`` is a matrix of so many rows and columns, where None accepts any number."""
     shape = tf.shape(value)
-    padded = tf.concat([shape, [-1, -1]], axis=0)
+    padded = tf.concat([shape, [-1, -1]], axis=0)  # has two entries even if the rank is 0
     right = tf.equal(tf.size(shape), 2)
     for at, wanted in enumerate((rows, columns)):
         if wanted is not None:

@@ -1,10 +1,10 @@
 """
-All communication between workers, by TensorFlow's own ``tf.distribute``.
+All communication between workers, by TensorFlow's ``tf.distribute``.
 
-A worker is a process of ``MultiWorkerMirroredStrategy``. Each may have several devices, as the one
-process of ``MirroredStrategy`` may. All workers run the same program, each on rows of its own. The
-functions of this module must be called on all workers in the same order; with a single worker they
-communicate nothing.
+A worker is a process of ``MultiWorkerMirroredStrategy``. Each worker may have several devices, as
+may the single process of ``MirroredStrategy``. All workers run the same program, each on its own
+rows. They must call the functions of this module in the same order; a single worker communicates
+with nobody.
 """
 
 import functools
@@ -22,6 +22,7 @@ from gpflow.base import AnyNDArray
 
 T = TypeVar("T")
 
+# What TensorFlow raises on the other workers when one is lost.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -40,11 +41,12 @@ def is_single(strategy: tf.distribute.Strategy) -> bool:
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """The number of workers, 1 for a strategy of one process."""
     return max(1, len(_addresses(strategy)))
 
 
 def worker_index(strategy: tf.distribute.Strategy) -> int:
-    """The number of this worker; the chief is 0."""
+    """The number of this worker, from 0, which is the chief's."""
     if num_workers(strategy) == 1:
         return 0
     resolver = strategy.cluster_resolver
@@ -61,12 +63,12 @@ def sum_over_workers(
     strategy: tf.distribute.Strategy, tensors: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
     """
-    The sum of each tensor over the workers, with the same bits on all: one all-reduce in float64.
+    Sum each tensor over the workers, by one all-reduce in float64 with the same bits on all.
 
-    It works inside ``tf.function``, if all workers trace that equally often.
+    It can be called inside a ``tf.function`` that all workers trace equally often.
 
     :param tensors: tensors that have the same shapes on every worker.
-    :raises RuntimeError: where a worker is lost; the message names it if that can be known.
+    :raises RuntimeError: where a worker is lost; the message names the worker if it is known.
     """
     if num_workers(strategy) == 1:
         return list(tensors)
@@ -87,7 +89,7 @@ def sum_over_workers(
 @contextmanager
 def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """
-    Turn TensorFlow's errors for a lost worker into one that names it.
+    Turn TensorFlow's errors for a lost worker into one that names the worker.
 
     :raises RuntimeError: where a worker is lost.
     """
@@ -96,13 +98,13 @@ def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
     except _LOST as error:
         if num_workers(strategy) == 1:
             raise
-        own = worker_index(strategy)
-        # Other tasks in the message are those that report it.
+        this = worker_index(strategy)
+        # Before this word the message names the tasks that report the loss.
         _, _, unhealthy = error.message.partition("unhealthy")
         lost = sorted(set(map(int, re.findall(r"task:(\d+)", unhealthy)))) or _silent(strategy)
         who = f"worker {', '.join(map(str, lost))}" if lost else "a worker"
         raise RuntimeError(
-            f"{who} of {num_workers(strategy)} was lost, and worker {own} ends with it. The same "
+            f"{who} of {num_workers(strategy)} was lost, and worker {this} ends with it. The same "
             "call with the same checkpoint_dir resumes from the latest checkpoint, with any number "
             "of workers."
         ) from error
@@ -110,10 +112,11 @@ def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: int = 1) -> T:
     """
-    What ``action`` returns on this worker, once it has succeeded on every worker.
+    Call ``action``, and return its result once it has succeeded on every worker.
 
-    :param mark: a positive number below 2^52 that must be the same on every worker.
-    :raises RuntimeError: where the action failed on another worker, or the marks differ.
+    :param mark: a positive integer below 2^52 that must be the same on every worker.
+    :raises Exception: what ``action`` raises, if it fails on this worker.
+    :raises RuntimeError: if it fails on another worker, a worker is lost, or the marks differ.
     """
     if num_workers(strategy) == 1:
         return action()
@@ -123,7 +126,7 @@ def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: in
     except Exception as error:
         failure = error
     try:
-        marks = of_each_worker(strategy, [0 if failure else mark])[:, 0]
+        marks = of_each_worker(strategy, [0 if failure else mark])[:, 0]  # 0 stands for a failure
     except RuntimeError as lost:
         raise (failure or lost) from lost
     if failure is None and marks.min() == marks.max():
@@ -134,11 +137,11 @@ def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: in
             f"worker {other} has come to other numbers than worker 0 at the same point. All must "
             "run the same program with the same TensorFlow on the same kind of machine."
         )
-    said = _texts(strategy, "" if failure is None else f"{type(failure).__name__}: {failure}")
+    failures = _texts(strategy, "" if failure is None else f"{type(failure).__name__}: {failure}")
     if failure is not None:
         raise failure
     first = int(np.flatnonzero(marks == 0)[0])
-    raise RuntimeError(f"worker {first} failed: {said[first]}")
+    raise RuntimeError(f"worker {first} failed: {failures[first]}")
 
 
 def any_worker(strategy: tf.distribute.Strategy, here: bool) -> bool:
@@ -150,35 +153,39 @@ def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) 
     """
     Check that all workers have the same facts.
 
-    :param facts: values that JSON can hold.
-    :raises ValueError: on every worker, where one differs; the message says which, and where.
+    :param facts: values that JSON can hold, by names for the message.
+    :raises ValueError: on every worker, if a fact differs; the message says which, and where.
     """
     if num_workers(strategy) == 1:
         return
-    said = [json.loads(text) for text in _texts(strategy, json.dumps(facts, default=repr))]
-    for number, other in enumerate(said):
-        for key in sorted({*said[0], *other}):
-            ours, theirs = said[0].get(key), other.get(key)
-            if ours != theirs:
+    of_all = [json.loads(text) for text in _texts(strategy, json.dumps(facts, default=repr))]
+    for number, of_one in enumerate(of_all):
+        for key in sorted({*of_all[0], *of_one}):
+            first, other = of_all[0].get(key), of_one.get(key)
+            if first != other:
                 raise ValueError(
-                    f"{key} must be the same on every worker. Found: {ours!r} on worker 0, "
-                    f"{theirs!r} on worker {number}."
+                    f"{key} must be the same on every worker. Found: {first!r} on worker 0, "
+                    f"{other!r} on worker {number}."
                 )
 
 
 def of_each_worker(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> AnyNDArray:
-    """The numbers of each worker, [workers, n] int64; below 2^53, so that float64 holds them."""
-    own = np.zeros([num_workers(strategy), len(numbers)])
-    own[worker_index(strategy)] = numbers
-    (found,) = sum_over_workers(strategy, [tf.constant(own)])
-    return found.numpy().astype(np.int64)
+    """
+    Return the numbers of each worker, [workers, n] int64.
+
+    :param numbers: n integers below 2^53, which float64 represents exactly.
+    """
+    table = np.zeros([num_workers(strategy), len(numbers)])
+    table[worker_index(strategy)] = numbers  # the other rows are filled by the sum
+    (filled,) = sum_over_workers(strategy, [tf.constant(table)])
+    return filled.numpy().astype(np.int64)
 
 
 def over_devices(
     strategy: tf.distribute.Strategy, of_rows: Callable[[tf.Tensor, tf.Tensor], Any]
 ) -> Callable[[tf.Tensor, tf.Tensor], Any]:
     """
-    ``of_rows``, computed by all devices of this worker together.
+    Return a function that computes ``of_rows`` on all devices of this worker, each on some rows.
 
     :param of_rows: a function of X [N, D], Y [N, P] that returns any structure of tensors, each a
         sum over the rows.
@@ -191,6 +198,7 @@ def over_devices(
         at = replica_here(strategy)
         N = tf.shape(X)[0]
         rows = slice(N * at // devices, N * (at + 1) // devices)
+        # Copies, as ``strategy.run`` returns an object that all devices share only once.
         return tf.nest.map_structure(tf.identity, of_rows(X[rows], Y[rows]))
 
     def shared(X: tf.Tensor, Y: tf.Tensor) -> Any:
@@ -203,7 +211,7 @@ def over_devices(
 
 
 def replica_here(strategy: tf.distribute.Strategy) -> int:
-    """Which of this worker's devices runs this code; the first, outside ``strategy.run``."""
+    """The number of the device of this worker that runs this code; 0 outside ``strategy.run``."""
     context = tf.distribute.get_replica_context()
     if context is None or is_single(strategy):
         return 0
@@ -213,7 +221,7 @@ def replica_here(strategy: tf.distribute.Strategy) -> int:
 
 
 def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
-    """The addresses of the workers, in their order; none where there is no cluster."""
+    """The addresses of the workers in order; empty where there is no cluster."""
     resolver = getattr(strategy, "cluster_resolver", None)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
         return []
@@ -222,7 +230,7 @@ def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
 
 
 def _silent(strategy: tf.distribute.Strategy) -> list[int]:
-    """Workers that accept no connection, as a killed process does after a moment."""
+    """The numbers of workers that accept no connection, after waiting a moment for any to die."""
     deadline = time.monotonic() + _DYING
     while True:
         silent = [n for n, address in enumerate(_addresses(strategy)) if not _answers(address)]
@@ -232,6 +240,7 @@ def _silent(strategy: tf.distribute.Strategy) -> list[int]:
 
 
 def _answers(address: str) -> bool:
+    """Whether a process accepts connections at this address."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), _CONNECT).close()
@@ -242,22 +251,24 @@ def _answers(address: str) -> bool:
 
 def _all_reduce(strategy: tf.distribute.Strategy, flat: tf.Tensor) -> tf.Tensor:
     def of_device() -> tf.Tensor:
-        own = flat if replica_here(strategy) == 0 else tf.zeros_like(flat)
-        return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(own))
+        # The sum is over all devices, of which only the first one of each worker may count.
+        summand = flat if replica_here(strategy) == 0 else tf.zeros_like(flat)
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(summand))
 
     return strategy.experimental_local_results(strategy.run(of_device))[0]
 
 
 @functools.lru_cache(maxsize=1_000)
 def _compiled_all_reduce(strategy: tf.distribute.Strategy, size: int) -> Any:
-    # A collective of a graph has one key for good, an eager one another at every call.
+    # TensorFlow gives a collective operation of a graph one key, and an eager one a new key at
+    # every call.
     total = tf.function(functools.partial(_all_reduce, strategy), autograph=False)
     return total.get_concrete_function(tf.TensorSpec([size], tf.float64))
 
 
 def _texts(strategy: tf.distribute.Strategy, text: str) -> list[str]:
-    """The texts of all workers."""
+    """Return the texts of all workers, which are sent as numbers padded to the longest text."""
     codes = list(text.encode())
     longest = int(of_each_worker(strategy, [len(codes)]).max())
-    found = of_each_worker(strategy, codes + [0] * (longest - len(codes))).astype(np.uint8)
-    return [row.tobytes().rstrip(b"\0").decode() for row in found]
+    padded = of_each_worker(strategy, codes + [0] * (longest - len(codes))).astype(np.uint8)
+    return [row.tobytes().rstrip(b"\0").decode() for row in padded]

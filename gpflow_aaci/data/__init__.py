@@ -1,11 +1,11 @@
 """
-The only door for data: :func:`as_data`.
+Every method of the package gets its data from :func:`as_data`.
 
-``door`` makes :class:`Data` of what a user gives. ``rows`` has the one sum over all rows, and rows
-in memory; ``streams`` datasets of batches; ``shards`` the rows of several workers; ``batches`` the
-minibatches of a training run. ``expected`` is what a model states of its data, and the check of
-them; ``summand`` a compiled function to be summed; ``passes`` a log of sums; ``parquet`` makes
-datasets of files.
+``door`` turns what a user gives into :class:`Data`. ``rows`` defines the sum over all rows, and
+holds rows in memory; ``streams`` reads datasets of batches; ``shards`` splits rows among workers;
+``batches`` yields the minibatches of a training run. ``expected`` says what data a model accepts,
+and checks them; ``summand`` describes a compiled function to be summed; ``passes`` stores the
+results of sums; ``parquet`` reads files into datasets.
 """
 
 from ..workers import over_devices

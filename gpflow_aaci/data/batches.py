@@ -1,4 +1,4 @@
-"""Minibatches: of arrays, shuffled anew in every pass; of a dataset, in its own order."""
+"""Minibatches: arrays are shuffled anew in every pass, a dataset has its own order."""
 
 import abc
 import tempfile
@@ -26,40 +26,42 @@ from .expected import Expected, Rows
 
 T = TypeVar("T")
 
-WATCHED_ROWS = 2_000
+WATCHED_ROWS = 2_000  # rows on which the objective is evaluated during training
 _FIRST = "first_batches.npz"
 
 
 class Batches(abc.ABC):
-    """The minibatches of a training run. ``next`` gives None for a model that keeps its data."""
+    """The minibatches of a training run. ``next`` returns None for a model that keeps its data."""
 
     watched: RegressionData | None = None  # some rows, on which the objective is evaluated
-    num_data: int | None = None  # rows in all, for a model that has been told none
-    iterator: Any = None  # that ``tf.train.Checkpoint`` stores, where it can
-    identity: dict[str, Any]  # of the run, for checkpoints; values that JSON can hold
+    num_data: int | None = None  # the number of all rows, for a model that was not given one
+    iterator: Any = None  # for ``tf.train.Checkpoint`` to store, or None where it cannot
+    identity: dict[str, Any]  # identifies the data in checkpoints; values that JSON can hold
     strategy: tf.distribute.Strategy = ONE_PROCESS
 
     def write(self, folder: Path) -> None:  # noqa: B027, as most have nothing to store
-        """Store what of the batches a new process could not find again, for a checkpoint."""
+        """Store in a checkpoint those batches that a new process could not reproduce."""
 
     def read(self, folder: Path) -> None:  # noqa: B027
-        """Take up what :meth:`write` has stored there, if anything."""
+        """Load what :meth:`write` has stored in ``folder``, if anything."""
 
     @abc.abstractmethod
     def go_to(self, step: int) -> None:
-        """The batch of that step, from 0, is the next one."""
+        """Make the batch of ``step``, which counts from 0, the next one."""
 
     @abc.abstractmethod
     def __next__(self) -> RegressionData | None:
         """
+        Return the next batch, or None for a model that keeps its data.
+
         :raises StopIteration: where the data end.
         """
 
     def next_of_all(self) -> RegressionData | None:
         """
-        The next batch, once every worker has its own.
+        Return the next batch of this worker, once every worker has read one.
 
-        :raises StopIteration: where the data of one of the workers end.
+        :raises StopIteration: on every worker, where the data of one of them end.
         """
         batch = together(self.strategy, lambda: next(self, _ENDED))
         if self.any_worker(batch is _ENDED):
@@ -68,28 +70,28 @@ class Batches(abc.ABC):
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker shows and writes what is shown and written once."""
+        """Whether this worker is the one that shows progress and writes files."""
         return is_chief(self.strategy)
 
     @property
     def is_shared(self) -> bool:
-        """Whether several workers have a part of each batch."""
+        """Whether each batch is split among several workers."""
         return num_workers(self.strategy) > 1
 
     def together(self, action: Callable[[], T]) -> T:
-        """What ``action`` gives here, once it has ended well on every worker."""
+        """Return what ``action`` returns here, once it has succeeded on every worker."""
         return together(self.strategy, action)
 
     def any_worker(self, here: bool) -> bool:
-        """Whether it is so on one of the workers."""
+        """Whether ``here`` is true on at least one worker."""
         return any_worker(self.strategy, here)
 
     def naming_the_lost(self) -> AbstractContextManager[None]:
-        """An error that names the worker, where one is lost within."""
+        """A context in which the loss of a worker raises an error that names the worker."""
         return naming_the_lost(self.strategy)
 
     def on_workers(self, strategy: tf.distribute.Strategy) -> "Batches":
-        """These batches as one worker's part of those of all."""
+        """Make each of these batches this worker's part of a batch of all workers."""
         self.strategy = strategy
         self.identity = {**self.identity, "workers": num_workers(strategy)}
         if self.num_data is not None:
@@ -97,11 +99,11 @@ class Batches(abc.ABC):
         return self
 
 
-_ENDED: Any = object()
+_ENDED: Any = object()  # stands for a batch, where this worker's data have ended
 
 
 class AllRows(Batches):
-    """All rows at every step, of a model that keeps its data."""
+    """The batches of a model that keeps its data: every step uses all rows."""
 
     def __init__(self, X: tf.Tensor, Y: tf.Tensor) -> None:
         self.identity = {"data": digest([np.asarray(X), np.asarray(Y)])}
@@ -114,7 +116,12 @@ class AllRows(Batches):
 
 
 class BatchesOfArrays(Batches):
-    """A pass has an order of its own, so that any step's batch can be had at once."""
+    """
+    Random minibatches of arrays, without replacement within a pass.
+
+    The order of a pass depends on the seed and the number of the pass alone, so that ``go_to`` need
+    not go through the batches before.
+    """
 
     def __init__(
         self,
@@ -126,8 +133,10 @@ class BatchesOfArrays(Batches):
         strategy: tf.distribute.Strategy = ONE_PROCESS,
     ) -> None:
         """
-        :param own: the rows of this worker, the first of which has the number ``first``.
-        :param rows: the identity of those of all workers, which begins with their number.
+        :param own: the rows of this worker.
+        :param first: the number of its first row among the rows of all workers.
+        :param rows: the identity of the rows of all workers; it begins with the number of rows.
+        :param size: the number of rows in a batch of all workers.
         """
         self._X, self._Y, self._seed = *map(np.asarray, own), seed
         self.strategy, self._start = strategy, first
@@ -150,6 +159,7 @@ class BatchesOfArrays(Batches):
         return self._rows(self._order[within * self._size : (within + 1) * self._size])
 
     def _rows(self, at: AnyNDArray) -> RegressionData:
+        """Return the rows with the numbers ``at``, as far as this worker has them."""
         at = at - self._start
         at = at[(at >= 0) & (at < len(self._X))]
         return tf.constant(self._X[at]), tf.constant(self._Y[at])
@@ -157,29 +167,32 @@ class BatchesOfArrays(Batches):
 
 class BatchesOfDataset(Batches):
     """
-    The batches of one iterator, the first of which are watched, too.
+    The batches of a dataset. The rows of the first batches are also the watched rows.
 
-    Of one only: iterators of a dataset that shuffles share its random numbers, and read ahead, so
-    that two of them would make the order a matter of chance. A dataset that shuffles without a seed
-    begins with other batches in every process: its first ones are stored in checkpoints.
+    Both come from one iterator. A second one would make the order of a dataset that shuffles a
+    matter of chance: iterators share the random numbers of the dataset, and read ahead. A dataset
+    that shuffles without a seed begins with other batches in every process, so that checkpoints
+    store the first batches.
     """
 
     def __init__(self, expected: Expected, dataset: tf.data.Dataset, resumable: bool) -> None:
         """
-        :raises ValueError: for what is no dataset of batches, and an empty one.
+        :param resumable: whether checkpoints are to store which batch is the next one.
+        :raises ValueError: for a dataset that is empty or has no batches (X, Y), and where the
+            number of rows is neither given nor known to TensorFlow.
         """
         check_batches(dataset)
         known = expected.known_num_data
         rows = _num_rows(dataset) if known is None else known
         self.num_data = rows if known is None else None
-        # Each worker has a part of every batch, and of what is watched.
+        # Each worker has a part of every batch, and of the watched rows.
         workers = num_workers(expected.strategy)
         self.identity = {"data": str(dataset.element_spec), "workers": workers}
         self._iterator = iter(untuned(dataset))
         self._step = 0
         self._stores_first = workers == 1 and _shuffles_without_a_seed(dataset)
-        # Of several workers a checkpoint has the chief's iterator alone, and TensorFlow cannot
-        # store where a Python generator is: there a run goes on by skipping batches.
+        # A checkpoint holds the iterator of the chief only, and TensorFlow cannot store the
+        # position of a Python generator. In both cases a resumed run skips batches instead.
         self._is_shared = self._skips = workers > 1
         if resumable and workers == 1 and not _can_be_stored(self._iterator):
             self._skips = True
@@ -196,6 +209,7 @@ class BatchesOfDataset(Batches):
         self._watch(most)
 
     def _watch(self, most: int) -> None:
+        """Make at most ``most`` rows of the first batches the watched ones."""
         parts = zip(*self._first, strict=True)
         self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
 
@@ -214,7 +228,7 @@ class BatchesOfDataset(Batches):
         self._stores_first = True
 
     def go_to(self, step: int) -> None:
-        """The iterator is where a checkpoint has put it; this is about the first batches."""
+        """Skip the batches before ``step``, unless a checkpoint has restored the iterator."""
         self._step = step
         for _ in range(step - len(self._first) if self._skips else 0):
             self._next()
@@ -230,7 +244,8 @@ class BatchesOfDataset(Batches):
         return batch
 
     def _next(self) -> RegressionData | None:
-        """The next batch that has rows, or None where the data have ended."""
+        """Return the next batch that has rows, or None where the data have ended."""
+        # An empty batch of one worker may have rows on the others, so that no worker skips it.
         batch = next(self._iterator, None)
         while batch is not None and not self._is_shared and is_empty(batch):
             batch = next(self._iterator, None)
@@ -238,7 +253,7 @@ class BatchesOfDataset(Batches):
 
 
 def _can_be_stored(iterator: Any) -> bool:
-    """Whether ``tf.train.Checkpoint`` can write where it is, which only an attempt can tell."""
+    """Whether ``tf.train.Checkpoint`` can store the iterator, which only an attempt can tell."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             tf.train.Checkpoint(iterator=iterator).write(str(Path(folder) / "iterator"))
@@ -249,39 +264,40 @@ def _can_be_stored(iterator: Any) -> bool:
 
 def _num_rows(data: tf.data.Dataset) -> int:
     """
-    Rows of a dataset of batches that is one pass over its data.
+    Count the rows of a dataset of batches that is one pass over its data.
 
-    :raises ValueError: where TensorFlow does not know its length, or it repeats its data.
+    :raises ValueError: where TensorFlow does not know the length, or the dataset repeats its data.
     """
-    found = None
+    fault = None
     if is_endless(data):
-        found = "without end"
+        fault = "without end"
     elif data.cardinality() == tf.data.UNKNOWN_CARDINALITY:
-        found = "of unknown length"
+        fault = "of unknown length"
     elif _repeats(data):
-        found = "that repeats its data"
-    if found is not None:
+        fault = "that repeats its data"
+    if fault is not None:
         raise ValueError(
             "num_data of the model must be given with a dataset that is not one pass over data of "
-            f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {found}."
+            f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {fault}."
         )
     zero = tf.constant(0, tf.int64)
     return int(untuned(data).reduce(zero, lambda n, batch: n + tf.shape(batch[0], tf.int64)[0]))
 
 
 def _repeats(data: tf.data.Dataset) -> bool:
-    """Whether ``repeat`` is anywhere in the pipeline."""
+    """Whether the pipeline has a ``repeat`` anywhere."""
     return any("Repeat" in type(part).__name__ for part in _pipeline(data))
 
 
 def _shuffles_without_a_seed(data: tf.data.Dataset) -> bool:
-    """Whether a ``shuffle`` anywhere in the pipeline draws another order in every process."""
+    """Whether the pipeline has a ``shuffle`` whose order differs between processes."""
+    # TensorFlow writes 0 for both seeds where none is given; other parts have no seeds.
     seeds = [(getattr(p, "_seed", 1), getattr(p, "_seed2", 1)) for p in _pipeline(data)]
     return any(int(seed) == int(seed2) == 0 for seed, seed2 in seeds)
 
 
 def _pipeline(data: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
-    """The dataset and all that it is made of."""
+    """Yield the dataset and all datasets that it is made from."""
     yield data
     for source in data._inputs():
         yield from _pipeline(source)

@@ -1,4 +1,4 @@
-"""Datasets of batches: what one may be, and its rows a chunk at a time."""
+"""Datasets of batches: checks of what they hold, and their rows a chunk at a time."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,15 +8,15 @@ from gpflow.base import TensorType
 
 from ..validation import as_default_float, check_rank
 
-CHUNK = 64_000  # rows
+CHUNK = 64_000  # rows that are in memory at a time
 
 Parts = tuple[tf.Tensor, ...]
-"""X, or X and Y."""
+"""(X,) or (X, Y), with the same number of rows."""
 
 
 def check_batches(dataset: tf.data.Dataset) -> None:
     """
-    :raises ValueError: unless its elements are pairs.
+    :raises ValueError: unless the elements of ``dataset`` are pairs of batches (X, Y).
     """
     spec = dataset.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2):
@@ -29,9 +29,10 @@ def check_batches(dataset: tf.data.Dataset) -> None:
 
 def check_rows_of_batches(spec: Any) -> None:
     """
-    :param spec: of the elements of a dataset or of an iterator.
-    :raises ValueError: for batches (X, Y) of which one is known to be a vector.
+    :param spec: the ``element_spec`` of a dataset or of an iterator.
+    :raises ValueError: where X or Y is known not to be a matrix.
     """
+    # These are the ranks of single rows, the elements of a dataset that was never batched.
     ranks = [getattr(getattr(part, "shape", None), "rank", None) for part in tf.nest.flatten(spec)]
     if ranks in ([1, 0], [1, 1]):
         raise ValueError(
@@ -44,7 +45,7 @@ def check_rows_of_batches(spec: Any) -> None:
 
 def check_inputs(dataset: tf.data.Dataset) -> None:
     """
-    :raises ValueError: unless its elements are batches X [B, D].
+    :raises ValueError: unless the elements of ``dataset`` are batches X [B, D].
     """
     if not isinstance(dataset.element_spec, tf.TensorSpec):
         raise ValueError(
@@ -54,10 +55,15 @@ def check_inputs(dataset: tf.data.Dataset) -> None:
 
 
 def is_endless(dataset: tf.data.Dataset) -> bool:
+    """Whether the dataset repeats its data for ever."""
     return bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
 
 
 def check_ends(name: str, dataset: tf.data.Dataset) -> None:
+    """
+    :param name: the argument that ``dataset`` was given as, for the message.
+    :raises ValueError: for a dataset without end.
+    """
     if is_endless(dataset):
         raise ValueError(
             f"{name} must be one pass over the rows. Found: a dataset without end, such as "
@@ -67,7 +73,7 @@ def check_ends(name: str, dataset: tf.data.Dataset) -> None:
 
 def check_not_empty(name: str, num_batches_or_rows: int) -> None:
     """
-    :raises ValueError: where there is none.
+    :raises ValueError: where the number is 0.
     """
     if not num_batches_or_rows:
         raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
@@ -80,10 +86,10 @@ def is_empty(batch: Parts) -> bool:
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
-    The same batches, without the thread by which tf.data tunes its buffers.
+    Return a dataset of the same batches, for which tf.data does not tune its buffers.
 
-    That one sleeps 10 ms, 20, 40, ..., up to a minute, and the end of a pass waits until it wakes:
-    up to as long again as the pass itself took.
+    The thread that tunes them sleeps for 10 ms, 20 ms, 40 ms and so on up to a minute, and a pass
+    ends only when this thread wakes up: a pass may take twice as long as it needs.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -92,9 +98,10 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
     """
-    Its batches.
+    Yield the batches of ``dataset``.
 
-    :raises RuntimeError: where one cannot be read.
+    :param name: the argument that ``dataset`` was given as, for the message.
+    :raises RuntimeError: where a batch cannot be read.
     """
     number = 0
     try:
@@ -106,21 +113,22 @@ def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
 
 
 def in_chunks(batches: Iterator[Parts]) -> Iterator[Parts]:
-    """The same rows, ``CHUNK`` at a time."""
-    held: list[Parts] = []
-    waiting = 0
+    """Yield the rows of the batches in chunks of ``CHUNK``; the last chunk may be smaller."""
+    pending: list[Parts] = []  # batches that are not yet part of a chunk
+    num_pending = 0  # their rows
     for batch in batches:
-        held.append(batch)
-        waiting += len(batch[0])
-        while waiting >= CHUNK:
-            joined = _joined(held)
+        pending.append(batch)
+        num_pending += len(batch[0])
+        while num_pending >= CHUNK:
+            joined = _joined(pending)
             yield tuple(part[:CHUNK] for part in joined)
-            held, waiting = [tuple(part[CHUNK:] for part in joined)], waiting - CHUNK
-    if waiting:
-        yield _joined(held)
+            pending, num_pending = [tuple(part[CHUNK:] for part in joined)], num_pending - CHUNK
+    if num_pending:
+        yield _joined(pending)
 
 
 def as_rows(batch: TensorType | tuple[TensorType, ...]) -> Parts:
+    """Return a batch X or (X, Y) as a tuple of tensors of ``default_float()``."""
     parts = batch if isinstance(batch, tuple) else (batch,)
     return tuple(as_default_float(part, name) for part, name in zip(parts, "XY", strict=False))
 
@@ -131,9 +139,12 @@ def _joined(rows: list[Parts]) -> Parts:
 
 def over_batches(name: str, function: Callable[..., Any], dataset: tf.data.Dataset) -> Any:
     """
-    What ``function`` gives for X or (X, Y), a chunk at a time, joined along the first axis.
+    Apply ``function`` to X or (X, Y), a chunk at a time, and join the results along axis 0.
 
+    :param name: the argument that ``dataset`` was given as, for the message.
+    :param function: returns any structure of tensors that have one entry per row.
     :raises ValueError: for a dataset without batches, or without end.
+    :raises RuntimeError: where a batch cannot be read.
     """
     check_ends(name, dataset)
     parts = [function(*chunk) for chunk in in_chunks(map(as_rows, read(name, dataset)))]

@@ -1,4 +1,4 @@
-"""``as_data``: arrays, frames, datasets, iterators of batches, or what a model keeps."""
+"""``as_data``: data from arrays, frames, datasets of batches, or the model itself."""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -33,15 +33,15 @@ def as_data(
     unscaled: bool = False,
 ) -> Data:
     """
-    The rows that a method sums over.
+    Return the rows that a method sums over, checked.
 
     :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of batches; None for a model
-        that keeps its own.
-    :param progress: whether a bar shows each pass over them.
-    :param num_data: the number of rows that they are a part of, for a model that has been told
-        none.
-    :param unscaled: whether the rows stand for themselves alone, whatever ``num_data`` says and
-        whatever the model keeps.
+        that keeps its own data.
+    :param progress: whether a bar shows each pass over the rows.
+    :param num_data: the number of rows that sums are scaled up to, for a model that was not given
+        one.
+    :param unscaled: whether sums are not scaled, whatever ``num_data`` is. Data are then accepted
+        for a model that keeps its own, too.
     :raises ValueError: for bad data.
     """
     progress = progress and is_chief(expected.strategy)
@@ -62,10 +62,10 @@ def as_data(
 
 def as_arrays(expected: Expected, data: RegressionData | None = None) -> Arrays:
     """
-    All rows in memory, for what is stored for every row.
+    Return all rows as arrays, for methods that store something for every row.
 
-    :param data: X [N, D], Y [N, P]; None for a model that keeps its own.
-    :raises ValueError: for bad data, and a dataset.
+    :param data: X [N, D], Y [N, P]; None for a model that keeps its own data.
+    :raises ValueError: for bad data, and for a dataset.
     """
     if isinstance(data, tf.data.Dataset):
         raise ValueError(
@@ -79,6 +79,7 @@ def as_arrays(expected: Expected, data: RegressionData | None = None) -> Arrays:
 
 
 def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: Any) -> Data:
+    """Return the rows of this worker, as if there were no others."""
     if isinstance(data, tf.data.Dataset):
         if not tf.executing_eagerly():
             raise ValueError("data must not be a tf.data.Dataset in a tf.function. Found: one.")
@@ -92,13 +93,16 @@ def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: An
 
 
 def next_batch(data: StepData) -> RegressionData | None:
-    """The batch itself, or the next one of an iterator."""
+    """Return the batch itself, or the next batch of an iterator."""
     return next(data) if isinstance(data, Iterator) else data
 
 
 def check_step_data(expected: Expected, data: Any, num_data: int | None = None) -> None:
     """
-    :raises ValueError: unless ``data`` is what an optimizer's ``minimize`` takes: see ``StepData``.
+    Check the data of an optimizer's ``minimize``, which must be ``StepData``.
+
+    :param num_data: the number of all rows, for a model that was not given one.
+    :raises ValueError: for anything else, and for an iterator where the number is not known.
     """
     refuse_where_kept(expected, data)
     if expected.own is None and not isinstance(data, tuple | list | Iterator):
@@ -108,7 +112,8 @@ def check_step_data(expected: Expected, data: Any, num_data: int | None = None) 
         )
     check_rows_of_batches(getattr(data, "element_spec", None))
     if isinstance(data, Iterator) and expected.num_data is None and num_data is None:
-        # Each batch would be taken for all data, and a step of size 1 forgets all but the last.
+        # Otherwise each batch would count as all data, and a step of size 1 would fit q to the
+        # last batch only.
         raise ValueError(
             "num_data of the model must be the number of rows of all batches together where data "
             "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."

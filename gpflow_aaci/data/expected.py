@@ -1,4 +1,4 @@
-"""What a model expects of its data, and the one check of what it is given."""
+"""What data a model accepts, and the checks that data are of this kind."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,16 +14,16 @@ Rows = tuple[tf.Tensor, tf.Tensor]
 
 
 class Expected(NamedTuple):
-    """What a model states of its data. Everything in this folder reads it and nothing else."""
+    """What data a model accepts: all that the modules of this folder know about the model."""
 
     model: str  # the name of the model's class, for messages
     input_dim: int | None  # columns of X, or None where any number is accepted
     num_observed: int  # columns of Y
     num_outputs: int  # columns of f
-    check_labels: Callable[[tf.Tensor], Sequence[Check]]
+    check_labels: Callable[[tf.Tensor], Sequence[Check]]  # the likelihood's checks of Y
     num_data: Any  # the number of all rows: an integer, a variable, or None where it is not known
-    own: RegressionData | None  # the data that the model keeps itself, if it does
-    strategy: tf.distribute.Strategy  # the one whose scope the model was made in
+    own: RegressionData | None  # the data that the model keeps, if it does
+    strategy: tf.distribute.Strategy  # the model was made in its scope
 
     @property
     def known_num_data(self) -> int | None:
@@ -41,7 +41,7 @@ def check_pair(name: str, data: Any) -> None:
 
 def checked_rows(expected: Expected, data: RegressionData) -> Rows:
     """
-    X [N, D] and Y [N, P] as tensors of ``default_float()``, whether for training or not.
+    Return X [N, D] and Y [N, P], training data or others, as tensors of ``default_float()``.
 
     :raises ValueError: for data that are not a pair, and as
         :func:`~gpflow_aaci.validation.checked_data`.
@@ -69,7 +69,7 @@ def refuse_where_kept(expected: Expected, data: Any) -> None:
 
 def refuse_where_workers_keep(expected: Expected) -> None:
     """
-    :raises ValueError: for a model that keeps its data, where each worker has its own.
+    :raises ValueError: for a model that keeps its data, where there are several workers.
     """
     workers = num_workers(expected.strategy)
     if expected.own is not None and workers > 1:

@@ -1,4 +1,4 @@
-"""Parquet files as datasets of batches, by ``pyarrow``: ``pip install "gpflow_aaci[parquet]"``."""
+"""Datasets of batches from Parquet files; needs ``pip install "gpflow_aaci[parquet]"``."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,15 +16,15 @@ def from_parquet(
     batch_size: int = 10_000,
 ) -> tf.data.Dataset:
     """
-    Batches X [B, D], Y [B, P] of the files one after the other, in the order of their rows::
+    Make a dataset of batches X [B, D], Y [B, P], in the order of the files and of their rows::
 
         dataset = gpflow_aaci.data.from_parquet("rides.parquet", ["lat", "lon"], ["minutes"])
         gpflow_aaci.fit_collapsed(model, dataset)
 
-    :param inputs, outputs: the names of D and P columns of numbers.
-    :param batch_size: B, at most: a batch ends with its file.
-    :raises ValueError: for columns that a file does not have. Missing values are found when the
-        dataset is read, which then raises.
+    :param inputs, outputs: the names of the D columns of X and of the P columns of Y, all numbers.
+    :param batch_size: B. The last batch of each file may be smaller.
+    :raises ValueError: for columns that a file does not have. A missing value raises an error only
+        when the dataset is read.
     """
     import pyarrow.parquet
 

@@ -1,4 +1,4 @@
-"""A log of the results of passes over the data, so that a killed run loses one pass only."""
+"""A log of the results of passes over the data, so that a killed run loses only one pass."""
 
 import hashlib
 import json
@@ -22,8 +22,9 @@ class PassLog:
     """
     The results of all passes over the data since the latest checkpoint.
 
-    A run that resumes from the checkpoint makes the same passes again, and reads their results from
-    the log. Each result is a file, which is written under another name and then renamed.
+    A run that resumes from the checkpoint needs the same sums again, and reads them from the log
+    instead of passing over the data. Each result is a file, which is written under another name and
+    then renamed.
     """
 
     def __init__(
@@ -34,8 +35,8 @@ class PassLog:
     ) -> None:
         """
         :param directory: None for a log that stores nothing.
-        :param run: what must be the same for a run to go on; values that JSON can hold.
-        :param strategy: the chief of its workers alone writes, and all of them read.
+        :param run: what must be the same for a run to resume; values that JSON can hold.
+        :param strategy: the strategy of the model. Only its chief writes, and all workers read.
         """
         self._strategy = strategy or ONE_PROCESS
         key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
@@ -47,7 +48,7 @@ class PassLog:
         return self._folder is not None
 
     def clear(self) -> None:
-        """Remove everything, where a checkpoint has been written that makes it superfluous."""
+        """Remove all results, which a new checkpoint makes superfluous."""
         if self._folder is not None and is_chief(self._strategy):
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -55,9 +56,10 @@ class PassLog:
         self, identity: Sequence[AnyNDArray], a_pass: Callable[[], Sequence[tf.Tensor]]
     ) -> list[tf.Tensor]:
         """
-        The result of a pass, made only if the log has none.
+        Return the result of a pass, and make the pass only if the log has no result.
 
         :param identity: all that the result depends on besides the run.
+        :param a_pass: makes the pass and returns its sums.
         :raises OSError: where the result cannot be written.
         """
         if self._folder is None:
@@ -67,18 +69,18 @@ class PassLog:
         if _all_have(self._strategy, stored is not None):
             assert stored is not None
             return stored
-        found = list(a_pass())
+        result = list(a_pass())
 
         def store() -> None:
             if is_chief(self._strategy):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 unfinished = path.with_suffix(".unfinished.npz")
-                np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(found)})
+                np.savez(unfinished, **{str(i): np.asarray(part) for i, part in enumerate(result)})
                 flush(unfinished)
                 unfinished.rename(path)
 
         together(self._strategy, store)
-        return found
+        return result
 
 
 def flush(path: Path) -> None:
@@ -91,15 +93,15 @@ def flush(path: Path) -> None:
 
 
 def _stored(path: Path) -> list[tf.Tensor] | None:
-    """Return the stored result of a pass, or None; the chief may just have removed the file."""
+    """Return the stored result of a pass, or None where there is none."""
     try:
         with np.load(path) as arrays:
             return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-    except (OSError, ValueError, zipfile.BadZipFile):  # no file, or none that can be read
+    except (OSError, ValueError, zipfile.BadZipFile):  # missing, just removed, or damaged
         return None
 
 
 def _all_have(strategy: tf.distribute.Strategy, has: bool) -> bool:
-    """Whether every worker sees the result; if one does not, all of them repeat the pass."""
+    """Whether every worker has read the result; otherwise all of them must repeat the pass."""
     (count,) = sum_over_workers(strategy, [tf.constant(float(has))])
     return int(count) == num_workers(strategy)

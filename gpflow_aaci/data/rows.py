@@ -1,8 +1,8 @@
 """
-``Data``: rows that are summed over. The only home of chunks, devices, workers and scale.
+``Data``: rows that are summed over. Other modules need not know of chunks, devices and workers.
 
-A pass gives the rows in chunks, so that a sum over them needs memory for one chunk only. A
-minibatch is ``Data``, too: one chunk, with a scale of its own.
+A pass yields the rows in chunks, so that a sum over the rows needs memory for one chunk only. A
+minibatch is ``Data``, too: it has one chunk, and its sums are scaled up to all rows.
 """
 
 import abc
@@ -35,12 +35,12 @@ from .summand import Summand
 
 
 class Data(abc.ABC):
-    """Rows X [N, D], Y [N, P], in as many passes as a method wants."""
+    """Rows X [N, D], Y [N, P], over which a method may pass any number of times."""
 
     strategy: tf.distribute.Strategy = ONE_PROCESS  # whose workers have the rows
     progress: bool = False  # whether a bar shows each pass
-    log: PassLog = PassLog()  # of sums of a Summand
-    _num_data: Any = None  # where it has been told
+    log: PassLog = PassLog()  # stores the sums of each Summand
+    _num_data: Any = None  # ``num_data``, or None where it is ``num_rows``
 
     @property
     @abc.abstractmethod
@@ -49,32 +49,32 @@ class Data(abc.ABC):
 
     @property
     def num_data(self) -> Any:
-        """The number of rows that a sum stands for, which is ``num_rows`` unless told."""
+        """The number of rows that sums are scaled up to: ``num_rows`` unless another is given."""
         return self.num_rows if self._num_data is None else self._num_data
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker shows and writes what is shown and written once."""
+        """Whether this worker is the one that shows progress and writes files."""
         return is_chief(self.strategy)
 
     def any_worker(self, here: bool) -> bool:
-        """Whether it is so on one of the workers."""
+        """Whether ``here`` is true on at least one worker."""
         return any_worker(self.strategy, here)
 
     @property
     def scale(self) -> tf.Tensor:
-        """num_data / rows []: what multiplies a sum over the rows."""
+        """num_data/rows [], the factor of a sum over the rows."""
         return to_default_float(self.num_data) / to_default_float(self.num_rows)
 
     def sum(self, function: Callable[..., Any] | Summand, *args: Any) -> Any:
         """
-        num_data/rows · Σ function(X, Y, *args), over all rows of all workers.
+        Return num_data/rows · Σ function(X, Y, *args), summed over all chunks of all workers.
 
-        The result has the same bits on every worker. With one chunk it works inside
-        ``tf.function`` and under a gradient tape.
+        The result has the same bits on every worker. If there is one chunk, ``sum`` can be called
+        inside ``tf.function`` and under a gradient tape.
 
-        :param function: gives any structure of tensors that are sums over the rows X [n, D],
-            Y [n, P] of a chunk: a :class:`Summand`, or a Python function.
+        :param function: a :class:`Summand` or a Python function. It returns any structure of
+            tensors that are sums over the rows X [n, D], Y [n, P] of a chunk.
         :raises ValueError: for bad rows, and where a pass has other rows than the first one.
         :raises RuntimeError: where data cannot be read, or a worker is lost.
         """
@@ -84,27 +84,28 @@ class Data(abc.ABC):
             total = self._logged(function, args)
         else:
             total = self._pass(lambda X, Y: function.function(X, Y, *args))
-        scale = self.scale  # which a first pass over a stream finds out
+        scale = self.scale  # known only now, if this was the first pass over a stream
         return tf.nest.map_structure(lambda part: scale * part, total)
 
     def total(self, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """num_data/rows · the sum over all workers of what are sums over the rows of this one."""
+        """Add up sums over the rows of each worker, and scale the results by num_data/rows."""
         scale = self.scale
         return [scale * part for part in sum_over_workers(self.strategy, sums)]
 
     def mean(self, function: Callable[..., Any] | Summand, *args: Any) -> Any:
-        """The mean over all rows of what ``function`` sums."""
+        """Return the mean over all rows; ``function`` and errors are as for :meth:`sum`."""
         num_data = to_default_float(self.num_data)
         return tf.nest.map_structure(lambda part: part / num_data, self.sum(function, *args))
 
     def map(self, function: Callable[[tf.Tensor, tf.Tensor], Any]) -> Any:
-        """What ``function(X, Y)`` gives for each row of this worker, chunks joined along axis 0."""
+        """Apply ``function(X, Y)`` to each chunk of this worker, and join the results on axis 0."""
         parts = [function(X, Y) for X, Y in self.chunks()]
         return tf.nest.map_structure(lambda *values: tf.concat(values, 0), *parts)
 
     def _logged(self, summand: Summand, args: Sequence[Any]) -> Any:
         identity = [np.asarray(self.num_rows), *summand.identity(args)]
-        # Decisions follow from these numbers, so that all workers must have the same.
+        # The workers take decisions by these sums, and so must have summed the same function of
+        # the same arguments: ``together`` compares the mark.
         mark = 1 + int(digest(identity)[:12], 16)
 
         def a_pass() -> list[tf.Tensor]:
@@ -113,38 +114,39 @@ class Data(abc.ABC):
         return summand.packed(self.log(identity, a_pass))
 
     def _pass(self, of_chunk: Callable[[tf.Tensor, tf.Tensor], Any], mark: int = 1) -> Any:
-        """The sum over all rows, before it is scaled."""
+        """Return the sum over all rows of all workers, before it is scaled."""
 
-        def own() -> Any:
+        def over_own_rows() -> Any:
             return functools.reduce(_added, (of_chunk(X, Y) for X, Y in self.chunks()))
 
-        total = together(self.strategy, own, mark) if tf.executing_eagerly() else own()
+        eager = tf.executing_eagerly()
+        total = together(self.strategy, over_own_rows, mark) if eager else over_own_rows()
         flat = sum_over_workers(self.strategy, tf.nest.flatten(total))
         return tf.nest.pack_sequence_as(total, flat)
 
     @property
     def identity(self) -> list[Any]:
-        """What the rows are, for checkpoints; values that JSON can hold."""
+        """The number of rows and their digest, for checkpoints; values that JSON can hold."""
         return [int(self.num_rows), *map(hex, self.digest.tolist())]
 
     @property
     @abc.abstractmethod
     def digest(self) -> AnyNDArray:
-        """[2] uint64, of the rows: see :func:`~gpflow_aaci.identity.rows_digest`."""
+        """The digest [2] uint64 of the rows, see :func:`~gpflow_aaci.identity.rows_digest`."""
 
     @property
     def only_chunk(self) -> Rows | None:
-        """All rows, where they are in the memory of this process and fit into one chunk."""
+        """All rows, if this process has them in memory and they fit into one chunk, else None."""
         return None
 
     @property
     def rows(self) -> Rows:
-        """The rows of this worker at once, where they are in memory."""
+        """All rows of this worker, if they are in memory."""
         raise NotImplementedError
 
     def chunks(self) -> Iterator[Rows]:
         """
-        One pass over the rows of this worker, at most ``CHUNK`` of them at a time.
+        Pass over the rows of this worker, and yield at most ``CHUNK`` of them at a time.
 
         :raises ValueError: for bad rows; at the end, where the pass has other rows than the first.
         """
@@ -169,15 +171,16 @@ class Data(abc.ABC):
 
     @abc.abstractmethod
     def taken(self, numbers: AnyNDArray) -> "Data":
-        """The rows of these numbers, in that order and in memory."""
+        """Load the rows that have these numbers, in this order."""
 
     @abc.abstractmethod
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         """
-        Minibatches, for steps.
+        Return minibatches of the rows, for the steps of a training run.
 
-        :param size, seed: rows in a batch and the seed of their order, where the data are arrays.
-        :param resumable: whether checkpoints are to say which batch is the next one.
+        :param size, seed: the number of rows in a batch and the seed of their order. A dataset has
+            batches and an order of its own, and ignores both.
+        :param resumable: whether checkpoints are to store which batch is the next one.
         """
 
 
@@ -192,7 +195,7 @@ class Arrays(Data):
         progress: bool = False,
     ) -> None:
         """
-        :param num_data: the number of rows that a sum stands for, or None for these.
+        :param num_data: the number of rows that sums are scaled up to; None for no scaling.
         """
         self.X, self.Y = X, Y
         self._num_data, self.progress = num_data, progress
@@ -224,9 +227,9 @@ class Arrays(Data):
 
     def taken(self, numbers: AnyNDArray) -> Data:
         X, Y = (tf.constant(np.asarray(part)[numbers]) for part in (self.X, self.Y))
-        found = Arrays(X, Y, self.num_data, self.progress)
-        found.log = self.log
-        return found
+        rows = Arrays(X, Y, self.num_data, self.progress)
+        rows.log = self.log
+        return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfArrays(self.rows, 0, self.identity, size, seed)

@@ -1,4 +1,4 @@
-"""``Shard``: the rows of all workers, some of which this one has."""
+"""``Shard``: the rows of all workers, of which each worker has a part."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,15 +17,16 @@ from .rows import Arrays, Data
 
 class Shard(Data):
     """
-    The rows of all workers, some of which this one has: in its passes, and of every subset.
+    The rows of all workers. A pass, and every subset, has those rows that this worker holds.
 
-    They are numbered in the order of the workers, so that subsets are those of one process. Several
-    devices share the rows of a process.
+    Rows are numbered in the order of the workers, so that a subset has the same rows as it would
+    have in one process. The devices of a worker share its rows.
     """
 
     def __init__(self, own: Data, strategy: tf.distribute.Strategy, num_data: Any) -> None:
         """
-        :param num_data: the number of rows that a sum stands for, or None for those of all.
+        :param own: the rows of this worker.
+        :param num_data: the number of rows that sums are scaled up to; None for no scaling.
         """
         self._own, self.strategy, self.progress = own, strategy, own.progress
         self._num_data, self._counts = num_data, np.zeros(0, np.int64)
@@ -35,7 +36,7 @@ class Shard(Data):
         """
         The number of rows of each worker.
 
-        :raises ValueError: where there are none.
+        :raises ValueError: where no worker has any rows.
         """
         if not len(self._counts):
             self._counts = of_each_worker(self.strategy, [self._own.num_rows])[:, 0]
@@ -44,7 +45,7 @@ class Shard(Data):
 
     @property
     def first(self) -> int:
-        """The number of this worker's first row."""
+        """The number of this worker's first row among the rows of all workers."""
         return int(self.counts[: worker_index(self.strategy)].sum())
 
     @property
@@ -55,6 +56,7 @@ class Shard(Data):
 
     @property
     def digest(self) -> AnyNDArray:
+        # Workers exchange numbers below 2^53 only, so each word of 64 bits is sent as two halves.
         halves = shifted(self._own.digest, self.first).view(np.uint32)
         of_each = of_each_worker(self.strategy, halves).astype(np.uint32)
         return of_each.view(np.uint64).sum(0, dtype=np.uint64)
@@ -66,15 +68,15 @@ class Shard(Data):
     def _chunks(self) -> Iterator[Rows]:
         return self._own.chunks()
 
-    chunks = _chunks  # with the bar of its own rows
+    chunks = _chunks  # without a bar, as the rows of this worker show one
 
     def taken(self, numbers: AnyNDArray) -> Data:
         numbers = numbers - self.first
-        here = numbers[(numbers >= 0) & (numbers < self._own.num_rows)]
-        own = together(self.strategy, lambda: self._own.taken(here))
-        found = Shard(own, self.strategy, self.num_data)
-        found.log = self.log
-        return found
+        numbers_here = numbers[(numbers >= 0) & (numbers < self._own.num_rows)]
+        own = together(self.strategy, lambda: self._own.taken(numbers_here))
+        shard = Shard(own, self.strategy, self.num_data)
+        shard.log = self.log
+        return shard
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         if isinstance(self._own, Arrays):

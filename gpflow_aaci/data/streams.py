@@ -18,16 +18,16 @@ from .rows import Arrays, Data
 
 class Stream(Data):
     """
-    The batches of a ``tf.data.Dataset``, which is one pass over the rows.
+    The rows of a ``tf.data.Dataset`` of batches, which must be one pass over them.
 
-    The first pass checks and counts the rows, and later ones must have the same, in any order.
+    The first pass checks and counts the rows. Later passes must have the same rows, in any order.
     """
 
     def __init__(
         self, expected: Expected, dataset: tf.data.Dataset, num_data: Any, progress: bool
     ) -> None:
         """
-        :param num_data: the number of rows that a sum stands for, or None for those of a pass.
+        :param num_data: the number of rows that sums are scaled up to; None for no scaling.
         :raises ValueError: for a dataset that has no batches (X, Y).
         """
         check_batches(dataset)
@@ -39,7 +39,7 @@ class Stream(Data):
 
     @property
     def num_rows(self) -> int:
-        if self._rows is None:
+        if self._rows is None:  # only a pass can count them
             for _ in self.chunks():
                 pass
         assert self._rows is not None
@@ -47,7 +47,7 @@ class Stream(Data):
 
     @property
     def digest(self) -> AnyNDArray:
-        assert self.num_rows
+        assert self.num_rows  # makes the first pass, which computes the digest
         return self._digest
 
     def _chunks(self) -> Iterator[Rows]:
@@ -55,17 +55,17 @@ class Stream(Data):
         return self._first_pass() if self._rows is None else self._later_pass()
 
     def _first_pass(self) -> Iterator[Rows]:
-        rows, found, unordered = 0, np.zeros(2, np.uint64), np.zeros(2, np.uint64)
+        rows, ordered, unordered = 0, np.zeros(2, np.uint64), np.zeros(2, np.uint64)
         self._drawn = RandomRows(self._drawn.size, self._drawn.seed)
         for X, Y in in_chunks(self._checked()):
-            found += rows_digest(X.numpy(), Y.numpy(), rows)  # whatever the batches
+            ordered += rows_digest(X.numpy(), Y.numpy(), rows)  # does not depend on the batch size
             unordered += unordered_digest(X.numpy(), Y.numpy())
             if self._drawn.size:
                 self._drawn.add(rows, X.numpy(), Y.numpy())
             rows += len(X)
             yield X, Y
         check_not_empty("data", rows)
-        self._rows, self._digest, self._unordered = rows, found, unordered
+        self._rows, self._digest, self._unordered = rows, ordered, unordered
 
     def _later_pass(self) -> Iterator[Rows]:
         rows, unordered = 0, np.zeros(2, np.uint64)
@@ -81,6 +81,7 @@ class Stream(Data):
             )
 
     def _checked(self) -> Iterator[Rows]:
+        """Yield the batches that have rows, each of them checked."""
         for number, batch in enumerate(read("data", self._dataset)):
             if is_empty(batch):
                 continue
@@ -103,12 +104,13 @@ class Stream(Data):
         wanted = np.sort(numbers)
         parts, start = [], 0
         for X, Y in self.chunks():
-            here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(X))]
-            parts.append((X.numpy()[here - start], Y.numpy()[here - start]))
+            first, last = np.searchsorted(wanted, [start, start + len(X)])
+            at = wanted[first:last] - start
+            parts.append((X.numpy()[at], Y.numpy()[at]))
             start += len(X)
         X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
-        as_drawn = np.argsort(np.argsort(numbers))  # the order that arrays would have them in
-        return self._in_memory(X[as_drawn], Y[as_drawn])
+        as_asked = np.argsort(np.argsort(numbers))  # undoes the sorting
+        return self._in_memory(X[as_asked], Y[as_asked])
 
     def _in_memory(self, X: AnyNDArray, Y: AnyNDArray) -> Data:
         rows = Arrays(tf.constant(X), tf.constant(Y), self.num_data, self.progress)

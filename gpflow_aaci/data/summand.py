@@ -9,10 +9,10 @@ from gpflow.base import AnyNDArray
 
 
 class Traceable(Protocol):
-    """A compiled function, which is traced once."""
+    """A compiled function that is traced once."""
 
     def trace(self) -> Any:
-        """What the function returns, as specifications of tensors."""
+        """Return the structure of the function's result, with a specification of each tensor."""
 
     def __call__(self, *args: Any) -> Any: ...
 
@@ -21,20 +21,20 @@ class Summand(NamedTuple):
     """
     A compiled ``function(X, Y, *args)`` of some rows.
 
-    Data are summed by it chunk by chunk (:meth:`~gpflow_aaci.data.Data.sum`). What it returns
-    depends on the rows, on the arguments and on the variables that it reads, so that a log can tell
-    one pass from another.
+    :meth:`~gpflow_aaci.data.Data.sum` calls it for each chunk of rows and adds up the results. They
+    depend on nothing but the rows, the arguments and the variables in ``reads``, by which a log
+    recognises a sum that it has stored.
     """
 
-    function: Traceable  # gives any structure of tensors that are sums over the rows
+    function: Traceable  # returns any structure of tensors that are sums over the rows
     name: str  # tells this function from others that read the same variables
-    reads: Sequence[tf.Variable] = ()
+    reads: Sequence[tf.Variable] = ()  # the variables that the function reads
 
     def packed(self, flat: Sequence[tf.Tensor]) -> Any:
-        """Tensors in the structure that the function returns."""
+        """Pack a flat list of tensors into the structure that the function returns."""
         return tf.nest.pack_sequence_as(self.function.trace(), flat)
 
     def identity(self, args: Sequence[Any]) -> list[AnyNDArray]:
-        """All that a sum depends on besides the rows."""
+        """Return arrays that hold all that a sum depends on besides the rows."""
         values = [value.numpy() for value in self.reads]
         return [np.asarray(part) for part in (self.name, *values, *tf.nest.flatten(args))]

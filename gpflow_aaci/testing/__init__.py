@@ -1,4 +1,4 @@
-"""What every augmentation must satisfy: checks for your own likelihoods and the built-in ones."""
+"""Checks that a likelihood has a valid augmentation, for your own likelihoods and built-in ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,25 +37,26 @@ def check_likelihood(
     """
     Check that a likelihood has the augmentation it states, so that inference with it is right.
 
-    For a likelihood with a single ω per output it is checked that ∫ p(y|f) dy = 1 where
-    ``is_density`` says so, and that ``predictive_log_density`` is its expectation; that E[ω] and
-    KL[q(ω) ‖ π(ω)] are finite; that these, ``expected_logtilt``, the bound and the sites belong to
-    one p(y, ω|f); that the augmented bound stays below E log p(y|f); and that ``tilted(c)`` is the
-    law of ω, by Bayes' rule.
+    For a likelihood with a single ω per output, the checks are that ∫ p(y|f) dy = 1 and that
+    ``predictive_log_density`` is log E p(y|f), both only where ``is_density`` is true; that E[ω]
+    and KL[q(ω) ‖ π(ω)] are finite; that these, ``expected_logtilt``, the bound and the sites belong
+    to the same p(y, ω|f); that the augmented bound stays below E log p(y|f); and that ``tilted(c)``
+    is the law of ω, by Bayes' rule.
 
-    For a likelihood of several latent GPs or auxiliary variables it is checked that the bound is
-    log p(y|f) at Fvar = 0 and below E log p(y|f) elsewhere; that ``bound_slopes`` are the bound's;
-    that Σ_y p(y|f) = 1 where y is discrete; and Bayes' rule again.
+    For a likelihood of several latent GPs or auxiliary variables, the checks are that the bound is
+    log p(y|f) at Fvar = 0 and below E log p(y|f) elsewhere; that ``bound_slopes`` are the
+    derivatives of the bound; that Σ_y p(y|f) = 1 where y is discrete; and Bayes' rule again.
 
-    For a ``SuperGaussianLikelihood`` it is also checked that φ(0) = 1 and φ ≤ 1; that φ is
+    For a ``SuperGaussianLikelihood``, further checks are that φ(0) = 1 and φ ≤ 1; that φ is
     completely monotone, by the signs of four derivatives; that ``log_phi`` takes complex arguments
-    and is analytic; and that β² ≤ 4αγ. The checks need float64::
+    and is analytic; and that β² ≤ 4αγ. All checks need float64::
 
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
     :param Y: observations that suit the likelihood, e.g. some training data.
     :param progress: whether a bar shows how many checks have been made.
-    :raises ValueError: naming what fails, where, and by how much.
+    :raises ValueError: where a check fails; the message says which one, at which values, and what
+        the values are. Also for bad arguments, and where ``default_float`` is not float64.
     """
     if not isinstance(likelihood, AugmentedLikelihood):
         raise ValueError(
@@ -96,6 +97,7 @@ _OF_SEVERAL = (
 
 
 def _run(likelihood: AugmentedLikelihood, checks: Sequence[Iterator[str]], progress: bool) -> None:
+    """Run all checks, each of which yields messages of what is wrong, and raise them together."""
     failures: list[str] = []
     with progress_bar(progress, total=len(checks), unit="check") as bar:
         for check in checks:

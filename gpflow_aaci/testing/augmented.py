@@ -1,4 +1,8 @@
-"""What p(y, ω|f) of any augmentation must satisfy."""
+"""
+Checks of p(y, ω|f) for any likelihood with a single ω per output.
+
+Each check yields a message if the likelihood fails it, and nothing otherwise.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -31,7 +35,7 @@ def _centre(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
 
 
 def _steps(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
-    """Three steps from the centre [3, N, P]; where super-Gaussian, h² is about 1 there."""
+    """Three distances from the centre, [3, N, P], at which a super-Gaussian h² is about 1."""
     unit = tf.ones_like(_centre(likelihood, Y))
     if isinstance(likelihood, SuperGaussianLikelihood):
         gamma = likelihood.gamma(Y) * unit
@@ -40,18 +44,18 @@ def _steps(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
 
 
 def _width(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> tf.Tensor:
-    """The distance from its centre at which log p(y|f) has fallen by 1, on one side at least."""
+    """The distance from the centre at which log p(y|f) is smaller by 1, on either side."""
     log_prob, centre = _log_prob(likelihood, Y), _centre(likelihood, Y)
     steps = np.logspace(-12, 12, 97)
     away = tf.constant(steps[:, None, None])
     lower = tf.minimum(log_prob(centre + away), log_prob(centre - away))
     fallen = (lower < log_prob(centre) - 1.0).numpy()
-    fallen[-1] = True
+    fallen[-1] = True  # the largest distance, where log p(y|f) never falls so far
     return tf.constant(steps[np.argmax(fallen, axis=0)])
 
 
 def finite_law(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """E[ω] > 0 and KL[q ‖ π] are finite for the q(ω) at very small and very large f."""
+    """E[ω] > 0 and KL[q ‖ π] are finite for q(ω) at very small and very large f."""
     f = np.logspace(-3, 6, 19)
     F = tf.constant(np.concatenate([-f, f])[:, None, None])
     F += tf.zeros_like(_centre(likelihood, Y))
@@ -63,20 +67,20 @@ def finite_law(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
         ("aux_posterior_mean", "finite and positive", mean, np.isfinite(mean) & (mean > 0.0)),
     ):
         if not right.all():
-            found = f"at c = {c.numpy()[~right][0]:.4g} it is {value[~right][0]:.4g}"
-            yield f"{name} must be {accepted}; {found}."
+            actual = f"at c = {c.numpy()[~right][0]:.4g} it is {value[~right][0]:.4g}"
+            yield f"{name} must be {accepted}; {actual}."
 
 
 def pieces_agree(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """What methods state about p(y, ω|f) = e^{offset + ηω} π(ω) must agree."""
+    """All methods of the likelihood describe the same p(y, ω|f) = e^{offset + ηω} π(ω)."""
     known, steps = with_one_omega(likelihood), _steps(likelihood, Y)
     for F in tf.unstack(steps):  # not about a large Y, so that rounding errors are small
         zero, one = tf.zeros_like(F), tf.ones_like(F)
-        # f ~ N(F, F²): of a quadratic, E is the mean of its values at F ± F.
+        # For f ~ N(F, F²), the expectation of a quadratic is the mean of its values at F ± F.
         above, below = (known.expected_logtilt(one, at, zero, Y) for at in (2.0 * F, zero))
-        found, mean = known.expected_logtilt(one, F, tf.square(F), Y), (above + below) / 2.0
+        stated, mean = known.expected_logtilt(one, F, tf.square(F), Y), (above + below) / 2.0
         statement = "expected_logtilt must be the expectation under f of its values at Fvar = 0"
-        yield from _equal(statement, "f", F, found, mean, above, below)
+        yield from _equal(statement, "f", F, stated, mean, above, below)
 
         variance = tf.square(F)
         c = aux_posterior_c(likelihood, F, variance, Y)
@@ -105,7 +109,7 @@ def _equal(
     expected: tf.Tensor,
     *terms: tf.Tensor,
 ) -> Iterator[str]:
-    """Equal up to a millionth of the largest of ``terms``, whose sum ``expected`` is."""
+    """Check that ``found`` is ``expected``, the sum of ``terms``, to 1e-6 of the largest term."""
     size = np.max(np.abs([term.numpy() for term in terms]), axis=0)
     wrong = ~(np.abs(found - expected) <= 1e-6 * size)
     if wrong.any():
@@ -114,6 +118,7 @@ def _equal(
 
 
 def integrates_to_one(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """∫ p(y|f) dy = 1, or Σ_y p(y|f) = 1 where y is discrete."""
     if not likelihood.is_density:
         return
     for f in (-1.3, 0.0, 0.7):
@@ -127,6 +132,8 @@ def integrates_to_one(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterato
 
 
 def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
+    """The integral of p(y|f) over y, or the sum over the outcomes of a discrete y."""
+
     def density(y: AnyNDArray) -> AnyNDArray:
         F = tf.fill([len(y), 1], tf.constant(f, tf.float64))
         return np.exp(likelihood.pointwise_log_prob(F, F, tf.constant(y)).numpy()[:, 0])
@@ -134,7 +141,7 @@ def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
     outcomes = likelihood.outcomes()
     if outcomes is not None:
         return float(np.sum(density(outcomes)))
-    # y = f + sinh(t)·…: doubly exponential nodes reach any scale and a kink at y = f, both sides.
+    # The nodes y = f ± exp(π/2 sinh t) resolve every scale on both sides of a kink at y = f.
     t = np.linspace(-6.5, 6.5, 4001)
     distance = np.exp(np.pi / 2.0 * np.sinh(t))
     jacobian = distance * np.pi / 2.0 * np.cosh(t)
@@ -143,16 +150,16 @@ def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
 
 
 def predicts_its_expectation(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """predictive_log_density against quadrature. (A pseudo-likelihood predicts something else.)"""
+    """predictive_log_density is log E p(y|f), by quadrature, unless p is no density in y."""
     if not likelihood.is_density:
         return
     centre, width = _centre(likelihood, Y), _width(likelihood, Y)
     for shift, sd in _MARGINALS:
         Fmu, Fvar = centre + shift * width, tf.square(sd * width)
-        found = likelihood.predictive_log_density(Fmu, Fmu, Fvar, Y).numpy()
+        stated = likelihood.predictive_log_density(Fmu, Fmu, Fvar, Y).numpy()
         exact = log_expectation(_log_prob(likelihood, Y), Fmu, Fvar, _kinks(likelihood, Y)).numpy()
-        wrong = ~(np.abs(found - exact) <= 1e-5 * np.maximum(1.0, np.abs(exact)))
-        # Further out, the rounding of f changes log p(y|f) by too much.
+        wrong = ~(np.abs(stated - exact) <= 1e-5 * np.maximum(1.0, np.abs(exact)))
+        # For larger means, rounding f changes log p(y|f) by more than the tolerance.
         wrong &= (tf.abs(Fmu) < 1e6 * width).numpy()
         if wrong.any():
             at = tuple(np.argwhere(wrong)[0])
@@ -160,13 +167,13 @@ def predicts_its_expectation(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> 
             yield (
                 "predictive_log_density must be log E p(y|f) (or set is_density = False); "
                 f"at y = {Y.numpy()[at[0], 0]:.4g}, f ~ N({mean:.4g}, {variance:.4g}) "
-                f"it is {found[at]:.8g} against {exact[at]:.8g}."
+                f"it is {stated[at]:.8g} against {exact[at]:.8g}."
             )
             return
 
 
 def bound_is_below(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """bound ≤ E log p(y|f), by quadrature fine enough for kinks."""
+    """The augmented bound is at most E log p(y|f), by quadrature that resolves kinks."""
     reason = ""
     if isinstance(likelihood, SuperGaussianLikelihood):
         reason = ", as it does where log_phi is convex"
@@ -187,7 +194,7 @@ def bound_is_below(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[s
 
 
 def obeys_bayes(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) at some draws ω of the full conditional."""
+    """log p(y, ω|f) − log p(ω|f, y) = log p(y|f) for ω drawn from the full conditional."""
     F = _centre(likelihood, Y) + _steps(likelihood, Y)
     law = "e^{ηω} π(ω)/Z(η), η the function of c that it is"
     if isinstance(likelihood, SuperGaussianLikelihood):
@@ -231,15 +238,15 @@ def _expected_log_prob(
 
 
 def _log_prob(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
-    """log p(y|f) of f [..., N, P]."""
+    """log p(y|f) as a function of f [..., N, P]."""
     return lambda F: likelihood.pointwise_log_prob(F, F, _repeated(Y, F))
 
 
 def _repeated(Y: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
-    """[..., N, P] with the leading dimensions of F."""
+    """Y [..., N, P], repeated along the leading dimensions of F."""
     return tf.broadcast_to(Y, tf.concat([tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0))
 
 
 def _kinks(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> list[tf.Tensor]:
-    """The f about which log p(y|f) may be kinked or narrow, for quadrature."""
+    """The f about which log p(y|f) may be kinked or narrow, where quadrature places nodes."""
     return [*likelihood.peaks(Y)] or [tf.zeros_like(Y)]

@@ -1,4 +1,8 @@
-"""What φ and h² of a super-Gaussian likelihood must satisfy (AACI Eq. 4, 5 and 8)."""
+"""
+Checks of φ and h² of a super-Gaussian likelihood (AACI Eq. 4, 5 and 8).
+
+Each check yields a message if the likelihood fails it, and nothing otherwise.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -9,28 +13,28 @@ import tensorflow as tf
 from ..likelihoods import SuperGaussianLikelihood
 from ..likelihoods.composed.monotone import first_wrong_sign
 
-# From the floor that inference puts under c², to values beyond any squared residual.
+# Arguments r of φ, from the floor that inference puts under c² to more than any squared residual.
 _R = np.logspace(-15, 12, 541)
 
 
 class Phi(NamedTuple):
-    """φ of a likelihood, at one y where it depends on that."""
+    """φ of a likelihood as a function of r alone, at one y."""
 
-    log_phi: Callable[[tf.Tensor], tf.Tensor]
-    omega_mean: Callable[[tf.Tensor], tf.Tensor]
+    log_phi: Callable[[tf.Tensor], tf.Tensor]  # of r [...]
+    omega_mean: Callable[[tf.Tensor], tf.Tensor]  # E[ω] = −d log φ/dr of r [n]
 
 
 def every_phi(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> list[Phi]:
-    """φ at the first, a middle and the last of all y [1, P], each different φ once."""
+    """The different φ at three y [1, P]: the first, middle and last of the sorted rows of Y."""
     rows, r = np.unique(Y.numpy(), axis=0), tf.constant(_R)
-    found: list[Phi] = []
+    phis: list[Phi] = []
     for row in sorted({0, len(rows) // 2, len(rows) - 1}):
         phi = _phi_at(likelihood, tf.constant(rows[[row]]))
         values = phi.log_phi(r).numpy()
-        known = [other.log_phi(r).numpy() for other in found]
+        known = [other.log_phi(r).numpy() for other in phis]
         if not any(np.array_equal(values, other, equal_nan=True) for other in known):
-            found.append(phi)
-    return found
+            phis.append(phi)
+    return phis
 
 
 def _phi_at(likelihood: SuperGaussianLikelihood, y: tf.Tensor) -> Phi:
@@ -44,7 +48,8 @@ def _phi_at(likelihood: SuperGaussianLikelihood, y: tf.Tensor) -> Phi:
 
 
 def starts_at_one(phi: Phi) -> Iterator[str]:
-    # The log φ of some members approaches 0 as slowly as √r.
+    """φ(0) = 1 and φ ≤ 1 elsewhere."""
+    # Of r = 1e-30, as log φ of some likelihoods approaches 0 as slowly as −√r.
     log_phi = float(phi.log_phi(tf.constant(1e-30, tf.float64)))
     if not abs(log_phi) < 1e-8:
         yield f"phi(0) must be 1; log_phi(1e-30) is {log_phi:.3g}."
@@ -55,6 +60,7 @@ def starts_at_one(phi: Phi) -> Iterator[str]:
 
 
 def finite_everywhere(phi: Phi) -> Iterator[str]:
+    """log φ and E[ω] are finite at all r."""
     r = tf.constant(_R)
     for name, value in (("log_phi", phi.log_phi(r)), ("E[ω]", phi.omega_mean(r))):
         wrong = ~np.isfinite(value.numpy())
@@ -75,7 +81,7 @@ def completely_monotone(phi: Phi) -> Iterator[str]:
 
 
 def analytic(phi: Phi) -> Iterator[str]:
-    """A complex step along the imaginary axis must give the derivative that autodiff gives."""
+    """The derivative of log φ by a small imaginary step is the one by automatic differentiation."""
     r = tf.constant(np.logspace(-2, 2, 9))
     step = 1e-20
     try:
@@ -95,9 +101,10 @@ def analytic(phi: Phi) -> Iterator[str]:
 
 
 def h_squared_non_negative(likelihood: SuperGaussianLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    statements = likelihood.alpha(Y), likelihood.beta(Y), likelihood.gamma(Y)
-    like = sum(tf.zeros_like(value) for value in statements)
-    alpha, beta, gamma = (tf.broadcast_to(v, tf.shape(like)).numpy() for v in statements)
+    """h² = α − βf + γf² is non-negative for every f."""
+    coefficients = likelihood.alpha(Y), likelihood.beta(Y), likelihood.gamma(Y)
+    like = sum(tf.zeros_like(value) for value in coefficients)
+    alpha, beta, gamma = (tf.broadcast_to(v, tf.shape(like)).numpy() for v in coefficients)
     wrong = ~((gamma >= 0) & (beta**2 <= 4 * alpha * gamma * (1 + 1e-12) + 1e-300))
     if wrong.any():
         y = Y.numpy()[wrong.any(-1)][0, 0]

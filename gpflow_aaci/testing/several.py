@@ -1,4 +1,8 @@
-"""What an augmentation of several latent GPs or auxiliary variables must satisfy."""
+"""
+Checks of a likelihood of several latent GPs or auxiliary variables.
+
+Each check yields a message if the likelihood fails it, and nothing otherwise.
+"""
 
 from collections.abc import Iterator
 
@@ -8,11 +12,11 @@ import tensorflow as tf
 from ..augmentation import aug_loglik, aux_full_conditional
 from ..likelihoods import AugmentedLikelihood
 
-_SPREADS = (0.1, 1.0, 3.0)
+_SPREADS = (0.1, 1.0, 3.0)  # standard deviations of f
 
 
 def _marginals(likelihood: AugmentedLikelihood, Y: tf.Tensor, sd: float) -> list[tf.Tensor]:
-    """X, Fmu, Fvar: a mean within ±1 for every latent GP and datum, and the variance sd²."""
+    """X, Fmu and Fvar, with another mean in ±1 for every latent GP and datum, and variance sd²."""
     L = likelihood.num_outputs(int(Y.shape[-1]))
     waves = np.sin(np.arange(Y.shape[0] * L).reshape(-1, L) + 0.3)
     Fmu = tf.constant(waves, Y.dtype)
@@ -22,6 +26,7 @@ def _marginals(likelihood: AugmentedLikelihood, Y: tf.Tensor, sd: float) -> list
 def _equal_or_below(
     statement: str, found: tf.Tensor, expected: tf.Tensor, *, below: bool = False
 ) -> Iterator[str]:
+    """Check that ``found`` is ``expected`` up to rounding or, if ``below``, at most that."""
     difference = (found - expected).numpy()
     wrong = ~((difference if below else np.abs(difference)) <= 1e-6 * (1.0 + np.abs(expected)))
     if wrong.any():
@@ -31,7 +36,7 @@ def _equal_or_below(
 
 
 def bound_touches(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """bound = log p(y|f) where Fvar = 0, and below E log p(y|f) elsewhere."""
+    """The bound is log p(y|f) where Fvar = 0, and below E log p(y|f) elsewhere."""
     X, F, variance = _marginals(likelihood, Y, 1.0)
     at_point = likelihood.bound(X, F, tf.zeros_like(variance), Y)
     statement = "bound must be log p(y|f) where Fvar = 0"
@@ -45,15 +50,16 @@ def bound_touches(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str
 
 
 def slopes_are_the_bounds(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+    """``bound_slopes`` are the derivatives of the bound in Fmu and Fvar."""
     X, Fmu, Fvar = _marginals(likelihood, Y, 1.0)
     with tf.GradientTape() as tape:
         tape.watch([Fmu, Fvar])
         bound = likelihood.bound(X, Fmu, Fvar, Y)
     by_tape = tape.gradient(bound, [Fmu, Fvar])
-    for name, found, expected in zip(
+    for name, stated, expected in zip(
         ("Fmu", "Fvar"), likelihood.bound_slopes(X, Fmu, Fvar, Y), by_tape, strict=True
     ):
-        yield from _equal_or_below(f"bound_slopes must be ∂bound/∂{name}", found, expected)
+        yield from _equal_or_below(f"bound_slopes must be ∂bound/∂{name}", stated, expected)
 
 
 def outcomes_sum_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
@@ -77,7 +83,7 @@ def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     try:
         law = aux_full_conditional(likelihood, F, Y, X)
     except NotImplementedError:
-        return  # no Gibbs sampler
+        return  # the likelihood has no Gibbs sampler
     draws = law.sample(5, seed=[0, 1])
     difference = aug_loglik(likelihood, draws, F, Y, X) - law.log_prob(draws)
     if difference.shape.rank > 2:  # one value for every output
