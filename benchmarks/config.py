@@ -380,6 +380,26 @@ class BSGP(Experiment):
     seeds: Seeds = [0]
 
 
+class StartSize(_Strict):
+    rows: PositiveInt
+    input_dim: PositiveInt
+    num_inducing: PositiveInt
+    train_inducing: bool = False
+
+
+class Starts(Experiment):
+    experiment: Literal["starts"]
+    size: list[StartSize] = Field(min_length=1)
+    columns: list[Literal["standardised", "raw"]] = Field(min_length=1)
+    likelihoods: list[
+        Literal["Gaussian", "StudentT", "Laplace", "Logistic", "NegativeBinomial"]
+    ] = Field(min_length=1)
+    seconds: PositiveFloat = 30.0  # most seconds of Scipy()
+    adam_steps: PositiveInt = 3_000
+    adam_seconds: PositiveFloat = 15.0  # most seconds of Adam
+    learning_rate: PositiveFloat = 0.05
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -391,6 +411,7 @@ Single = (
     | Mixtures
     | Scaling
     | BSGP
+    | Starts
 )
 
 

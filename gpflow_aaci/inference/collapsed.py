@@ -43,6 +43,7 @@ class FitResult(NamedTuple):
     reason: str = ""  # why it ended
     tracing_seconds: float = 0.0
     fitting_seconds: float = 0.0  # all the time except tracing
+    tolerance: float = np.nan  # nats that further iterations may be expected to gain
     expected_gain: float = np.nan  # nats that further iterations are expected to gain
     rows: int = 0  # that q and the hyperparameters were fitted to
     worth: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
@@ -160,12 +161,19 @@ def fit_rows(
             end.reason,
             tracing,
             time.perf_counter() - began - tracing,
+            stretches[-1].tolerance,
             end.expected,
             stretches[min(end.stretch, len(stretches) - 1)].rows,
             end.worth,
             end.worth_error,
             end.restart_gain,
         )
+
+
+def by_number(data: Data, seed: int) -> RowsUsed:
+    """Which rows are used where nobody says: all of them, or enough where they are many."""
+    data.draw_ahead(SETTINGS.drawn_rows, seed)  # as it may take a pass to count them
+    return "all" if data.num_rows <= SETTINGS.most_of_all else "enough"
 
 
 def check_tolerance(tolerance: float | None) -> None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
@@ -14,7 +15,7 @@ from ..data import Data, as_data, check_batches, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
-from .collapsed import FitProgress, fit_rows
+from .collapsed import FitProgress, by_number, check_tolerance, fit_rows
 from .minibatch_fit import (
     Part,
     for_dear_rows,
@@ -23,6 +24,7 @@ from .minibatch_fit import (
     in_parts,
     is_for_minibatches,
 )
+from .objective import RowsUsed
 from .settings import SETTINGS
 from .starting import value_at_start
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _Objective = Literal["standard", "predictive"]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
+_DETAILS = ("tolerance", "expected_gain", "rows", "worth", "worth_error", "restart_gain")
 
 
 class Fit(NamedTuple):
@@ -45,16 +48,38 @@ class Fit(NamedTuple):
     fitting_seconds: float  # all the other time
     history: "pd.DataFrame"  # step, seconds, rows, objective
     warnings: tuple[str, ...]  # why the fit may be worse than it could be
+    tolerance: float = math.nan  # nats; NaN for "train", which has none
+    expected_gain: float = math.nan  # nats that further iterations are expected to gain
+    rows: int = 0  # that were used
+    num_data: int = 0  # that there are, where that is known
+    worth: float = math.nan  # nats a datum that rows not used gained by the last four times more
+    worth_error: float = math.nan  # the standard error of that
+    restart_gain: float = math.nan  # nats by which other lengthscales were better to begin from
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
         seconds = f"{self.fitting_seconds:.1f} s"
         if self.tracing_seconds:
             seconds += f" and {self.tracing_seconds:.1f} s of compiling"
-        lines = [
-            f"{self.route} {verdict} after {seconds}: {self.reason}.",
-            f"ELBO {self.elbo:.6g}, {self.gap:.2g} nats above the augmented bound.",
-        ]
+        lines = [f"{self.route} {verdict} after {seconds}: {self.reason}."]
+        if np.isfinite(self.expected_gain):
+            lines.append(
+                f"Further iterations are expected to gain {self.expected_gain:.1g} nats; the "
+                f"tolerance is {self.tolerance:.1g}."
+            )
+        if self.rows < self.num_data:
+            lines.append(
+                f"q and the hyperparameters were fitted to {self.rows:,} random rows of "
+                f"{self.num_data:,}. Four times more rows were last worth {self.worth:.1g} nats a "
+                f"datum to rows not used (standard error {self.worth_error:.1g}); the ELBO is "
+                'scaled from the rows used. rows="all" uses all of them.'
+            )
+        if self.restart_gain > 0.0:
+            lines.append(
+                "The search began a second time, at lengthscales of √D·sd(X), as f explained "
+                f"little from the model's own; this gained {self.restart_gain:.3g} nats."
+            )
+        lines.append(f"ELBO {self.elbo:.6g}, {self.gap:.2g} nats above the augmented bound.")
         return "\n".join([*lines, *self.warnings])
 
 
@@ -63,6 +88,8 @@ def fit(
     data: RegressionData | tf.data.Dataset | None = None,
     *,
     objective: _Objective = "standard",
+    tolerance: float | None = None,
+    rows: RowsUsed | None = None,
     seed: int = 0,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
@@ -88,6 +115,13 @@ def fit(
         one pass over the rows or without end; none for ``AugmentedVGP``.
     :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
+    :param tolerance: nats that further iterations may be expected to gain where a fit counts as
+        converged. The larger of 1e-3 nats and 1e-5 nats a datum unless given. ``train`` takes
+        none.
+    :param rows: ``"all"`` ends with q and hyperparameters fitted to all rows. ``"enough"`` fits
+        random subsets, each four times larger, until the last growth gained less than 1e-3 nats a
+        datum of log p(y) on rows not used, so that its time does not grow with their number. Unless
+        given, ``"all"`` up to 100,000 rows and ``"enough"`` beyond.
     :param seed: the seed of random subsets and minibatches.
     :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
         resumes after a crash.
@@ -98,9 +132,13 @@ def fit(
     """
     check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
+    if rows is not None:
+        check_one_of("rows", rows, get_args(RowsUsed))
+    check_tolerance(tolerance)
     check_same_program(model, "fit", objective=objective, seed=seed)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    rows = as_data(model.expected_data, _some_rows(model, data) if has_no_end else data, progress)
+    given = _some_rows(model, data) if has_no_end else data
+    checked = as_data(model.expected_data, given, progress)
     parts = _parts(model, data, objective, has_no_end)
     began, points = time.perf_counter(), []
 
@@ -109,18 +147,22 @@ def fit(
 
     if parts:
         # Without it ``train`` refuses a dataset without end.
-        num_data = model.expected_data.known_num_data or (0 if has_no_end else int(rows.num_rows))
+        known = model.expected_data.known_num_data
+        num_data = known or (0 if has_no_end else int(checked.num_rows))
         try:
             trained = in_parts(model, data, parts, num_data, seed, checkpoint_dir, progress)
         except RuntimeError as error:
-            _check_start(model, rows, error)
+            _check_start(model, checked, error)
             raise
         converged, reason, tracing_seconds = trained.converged, trained.reason, 0.0
         history = trained.history.assign(rows=num_data)[_COLUMNS]
+        details, used = {}, checked
     else:
         found = fit_rows(
             model,
-            rows,
+            checked,
+            tolerance,
+            rows or by_number(checked, seed),
             seed=seed,
             callback=record,
             checkpoint_dir=checkpoint_dir,
@@ -130,8 +172,11 @@ def fit(
         import pandas as pd  # imported late, as a fit does without it
 
         history = pd.DataFrame(points, columns=_COLUMNS)
+        used = checked if found.rows == checked.num_rows else checked.subset(found.rows, seed)
+        details = {name: getattr(found, name) for name in _DETAILS}
+        details["num_data"] = checked.num_rows
     fitting_seconds = time.perf_counter() - began - tracing_seconds
-    elbo, bound, said = _at_the_end(model, rows)
+    elbo, bound, said = _at_the_end(model, used)
     return Fit(
         route="train" if parts else "fit_collapsed",
         converged=converged,
@@ -142,6 +187,7 @@ def fit(
         fitting_seconds=fitting_seconds,
         history=history,
         warnings=tuple(said),
+        **details,
     )
 
 

@@ -68,11 +68,12 @@ class State(NamedTuple):
             for kind, part in zip(kinds, parts, strict=True)
         ]
         state: State = tf.nest.pack_sequence_as(blank, flat)
-        tensors = {
-            name: Gaussian(*map(tf.constant, getattr(state, name)))
-            for name in ("q", "q_begin", "q_first", "q_before")
-        }
-        return state._replace(**tensors)
+        return state._replace(
+            q=_as_tensors(state.q),
+            q_begin=_as_tensors(state.q_begin),
+            q_first=_as_tensors(state.q_first),
+            q_before=_as_tensors(state.q_before),
+        )
 
     @classmethod
     def begin(cls, x: AnyNDArray, mu: AnyNDArray, sqrt: AnyNDArray, value: float) -> "State":
@@ -88,6 +89,10 @@ class State(NamedTuple):
     def tried_others(self) -> bool:
         """Whether the search has begun again at other lengthscales."""
         return bool(np.isfinite(self.first))
+
+
+def _as_tensors(q: Gaussian) -> Gaussian:
+    return Gaussian(*map(tf.constant, q))
 
 
 class HyperparameterSearch:
@@ -170,8 +175,9 @@ class HyperparameterSearch:
         ascent = ascend(evaluate, state.point, state.curvature)
         is_stuck = ascent.point is state.point
         gain = ascent.point.value - state.point.value
-        off = abs(gain - ascent.expected)
-        is_foretold = off <= 0.5 * ascent.expected + 0.1 * stretch.tolerance and not is_stuck
+        # What the curvature promises too much of costs iterations; too little would end too soon.
+        most = 1.5 * ascent.expected + 0.1 * stretch.tolerance
+        is_foretold = gain <= most and not is_stuck
         moved = state._replace(
             point=ascent.point,
             q=state.q if is_stuck else optimal_q[id(ascent.point)][1],
@@ -218,9 +224,11 @@ class HyperparameterSearch:
         self, stretch: Stretch, state: State, expected: float, is_at_end: bool
     ) -> bool:
         """Whether the curvature is worth the evaluations by which it is measured."""
-        if state.is_trusted or not self.objective.is_measurable(stretch.rows):
+        if not self.objective.is_measurable(stretch.rows):
             return False
         since = state.iteration - max(state.measured, 0)
+        if state.is_trusted:
+            return since >= 2 * max(self._size, SETTINGS.last_iterations)
         is_first = state.measured < 0
         if is_at_end and not is_first and not np.any(state.recent[-since:] > 0.0):
             return False  # it was measured at this very point
@@ -241,35 +249,26 @@ class HyperparameterSearch:
         Nothing but a plateau is left by raising the signal. Where f explains little in the first
         stretch, the search begins again, once, at other lengthscales; the better end is taken.
         """
-        objective, restarted = self.objective, {}
+        objective = self.objective
         better = with_more_signal(objective, stretch, state.point, state.q, stretch.tolerance)
         if better is not None:
-            restarted = {"point": better[0], "q": better[1]}
-        elif state.stretch == 0 and not state.tried_others:
-            objective.coordinates.unpack(state.point.x)
-            if explains_little(objective.model, objective.rows_of(stretch.rows), state.q):
-                better = at_other_lengthscales(objective, stretch, state.x_begin, state.q_begin)
-            if better is not None:
-                restarted = {"point": better[0], "q": better[1]}
-                restarted |= {"x_first": state.point.x, "q_first": state.q}
-                restarted |= {"first": state.point.value}
-        elif state.stretch == 0 and np.isnan(state.restart_gain):
-            gain = state.point.value - state.first
-            state = state._replace(restart_gain=max(gain, 0.0))
-            if gain < 0.0:
-                first, q = objective.evaluate(stretch.rows, state.x_first, state.q_first)
-                return state._replace(point=first, q=q, curvature=Curvature.unknown(self._size))
-        if not restarted:
+            return _restarted(state, *better)
+        if state.stretch:
             return state
-        return state._replace(
-            **restarted,
-            curvature=Curvature.unknown(self._size),
-            recent=np.zeros(0),
-            is_trusted=False,
-            measured=-1,
-            expected=np.inf,
-            reason="",
-        )
+        if not state.tried_others:
+            objective.coordinates.unpack(state.point.x)
+            if not explains_little(objective.model, objective.rows_of(stretch.rows), state.q):
+                return state
+            better = at_other_lengthscales(objective, stretch, state.x_begin, state.q_begin)
+            if better is None:
+                return state
+            first = {"x_first": state.point.x, "q_first": state.q, "first": state.point.value}
+            return _restarted(state._replace(**first), *better)
+        gain = state.point.value - state.first
+        if gain < 0.0:
+            point, q = objective.evaluate(stretch.rows, state.x_first, state.q_first)
+            state = state._replace(point=point, q=q, curvature=Curvature.unknown(self._size))
+        return state._replace(restart_gain=max(gain, 0.0))
 
     def end(self, stretch: Stretch, state: State) -> State:
         """The state for the next stretch, or at the end of the fit."""
@@ -308,3 +307,17 @@ class HyperparameterSearch:
             return state._replace(point=state.point._replace(value=value), start=start)
         point = Point(state.x_begin, start, state.point.gradient)
         return state._replace(point=point, q=state.q_begin, start=start)
+
+
+def _restarted(state: State, point: Point, q: Gaussian) -> State:
+    """The state at another point, where nothing is known of the curvature."""
+    return state._replace(
+        point=point,
+        q=q,
+        curvature=Curvature.unknown(len(point.x)),
+        recent=np.zeros(0),
+        is_trusted=False,
+        measured=-1,
+        expected=np.inf,
+        reason="",
+    )

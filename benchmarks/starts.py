@@ -1,0 +1,204 @@
+"""Many small problems from GPflow's default start: where does each method end, and how soon?"""
+
+import itertools
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+from gpflow.keras import tf_keras
+from matplotlib.figure import Figure
+
+import gpflow_aaci
+from gpflow_aaci.inference.compiled import forget_compiled
+from gpflow_aaci.progress import progress_bar
+
+from .cache import finished
+from .config import LikelihoodConfig, Starts, StartSize
+from .datasets import Array
+from .report import Report, fixed, one_legend, style, subplots
+
+_OURS, _SCIPY, _ADAM = "AACI, fit", "Scipy L-BFGS", "Adam"
+_MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending lower
+_KEYS = ["problem", "rows"]
+
+
+def run(config: Starts, folder: Path, quiet: bool = False) -> pd.DataFrame:
+    """One row for every problem and method, and one more for a second fit of the fitted model."""
+    problems = list(itertools.product(config.size, config.columns, config.likelihoods))
+    tables = []
+    with progress_bar(not quiet, total=3 * len(problems), unit="run") as progress:
+        for number, (size, columns, likelihood) in enumerate(problems):
+            title = f"{likelihood}, {size.rows} x {size.input_dim}, {columns}"
+            for method in (_OURS, _SCIPY, _ADAM):
+                progress.set_description(f"{title}: {method}")
+                of_run = {"problem": title, "rows": size.rows, "method": method}
+                key = {"size": size.model_dump(), "columns": columns, "likelihood": likelihood}
+                run_it = partial(_run_one, config, size, columns, likelihood, number, method)
+                name = f"{title}-{method}"
+                table = finished(config, name, key | {"number": number, "method": method}, run_it)
+                tables.append(table.assign(**of_run))
+                progress.update()
+    return pd.concat(tables, ignore_index=True)
+
+
+def report(metrics: pd.DataFrame) -> Report:
+    """On how many problems fit ends lower, and on which; seconds; what a second fit gains."""
+    elbo = metrics.pivot(index=_KEYS, columns="method", values="elbo")
+    seconds = metrics.pivot(index=_KEYS, columns="method", values="seconds")
+    ours = metrics[metrics.method == _OURS].set_index(_KEYS)
+    peers = elbo[[_SCIPY, _ADAM]].max(axis=1)
+    short = peers - elbo[_OURS]
+    allowed = np.maximum(_MOST_SHORT[0], _MOST_SHORT[1] * elbo.index.get_level_values("rows"))
+    converged = ours.status == "converged"
+    summary = pd.DataFrame(
+        {
+            "problems": [len(short)],
+            "fit ends lower": [int((short > allowed).sum())],
+            "higher": [int((short < -allowed).sum())],
+            "converged": [int(converged.sum())],
+            "a second fit gains more than its tolerance": [
+                int((ours.again > ours.tolerance)[converged].sum())
+            ],
+            "median seconds": [fixed(seconds.median(), 2).to_dict()],
+        }
+    )
+    each = pd.DataFrame(
+        {
+            **{method: fixed(elbo[method], 2) for method in (_OURS, _SCIPY, _ADAM)},
+            "short of the best": fixed(short, 2),
+            **{f"{method} [s]": fixed(seconds[method], 1) for method in (_OURS, _SCIPY, _ADAM)},
+            "a second fit gains": fixed(ours.again, 4),
+            "end": ours.status,
+            "restart": fixed(ours.restart_gain, 1),
+        }
+    ).reset_index()
+    tables = {
+        "Lower, or higher, than the best of Scipy() and Adam by more than "
+        f"{_MOST_SHORT[0]} nats and {_MOST_SHORT[1]} nats a datum.": summary,
+        "GPflow's ELBO where each ended, seconds with tracing, and what a second fit gained.": each,
+    }
+    return Report(tables, {"starts": _figure(short, allowed)})
+
+
+def make_data(size: StartSize, columns: str, likelihood: str, number: int) -> tuple[Array, Array]:
+    """X [N, D] and Y [N, 1]: f is a sum of sines of the first three columns."""
+    rng = np.random.default_rng(number)
+    N, D = size.rows, size.input_dim
+    X = rng.normal(size=(N, D)) if columns == "standardised" else rng.uniform(size=(N, D))
+    weights = np.array([1.0, 0.7, 0.4])[: min(D, 3)]
+    f = np.sin((2.0 if columns == "standardised" else 7.0) * X[:, :3]) @ weights
+    unit = 1.0
+    if columns == "raw":
+        X = X * 10.0 ** rng.uniform(-1.0, 3.0, D)
+        unit = 10.0 ** rng.uniform(-1.0, 2.0)
+    if likelihood == "Logistic":
+        Y = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-3.0 * f))) * 1.0
+    elif likelihood == "NegativeBinomial":
+        Y = rng.poisson(rng.gamma(3.0, np.exp(f) / 3.0)).astype(float)
+    else:
+        noise = {"Gaussian": rng.normal, "Laplace": rng.laplace}.get(likelihood)
+        Y = unit * (f + 0.3 * (noise(size=N) if noise else rng.standard_t(3.0, size=N)))
+    return X, Y[:, None]
+
+
+def make_model(
+    size: StartSize, X: Array, likelihood: str, is_augmented: bool
+) -> gpflow.models.SVGP:
+    """The model at GPflow's default start, ARD where there are several columns."""
+    D = size.input_dim
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(D) if D > 1 else 1.0)
+    cls = gpflow_aaci.AugmentedSVGP if is_augmented else gpflow.models.SVGP
+    noise = LikelihoodConfig(name=likelihood).make()
+    model = cls(kernel, noise, X[: size.num_inducing].copy(), num_data=len(X))
+    gpflow.set_trainable(model.inducing_variable, size.train_inducing)
+    return model
+
+
+def _run_one(
+    config: Starts, size: StartSize, columns: str, likelihood: str, number: int, method: str
+) -> pd.DataFrame:
+    forget_compiled()
+    data = make_data(size, columns, likelihood, number)
+    model = make_model(size, data[0], likelihood, method == _OURS)
+    began, row = time.perf_counter(), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if method == _OURS:
+            result = gpflow_aaci.fit(model, data, progress=False)
+            row = {"tolerance": result.tolerance, "expected": result.expected_gain}
+            row |= {"restart_gain": result.restart_gain}
+            status = "converged" if result.converged else result.reason
+        elif method == _SCIPY:
+            status = _scipy(model, data, config.seconds)
+        else:
+            status = _adam(model, data, config)
+        seconds = time.perf_counter() - began
+        elbo = float(model.elbo(data))
+        if method == _OURS:
+            gpflow_aaci.fit(model, data, progress=False)
+            row["again"] = float(model.elbo(data)) - elbo
+    return pd.DataFrame([{"elbo": elbo, "seconds": seconds, "status": status, **row}])
+
+
+class _OutOfTimeError(Exception):
+    pass
+
+
+def _scipy(model: gpflow.models.SVGP, data: tuple[Array, Array], seconds: float) -> str:
+    """``gpflow.optimizers.Scipy()`` as notebooks call it; it keeps the best point if cut off."""
+    began = time.perf_counter()
+    optimizer, variables = gpflow.optimizers.Scipy(), model.trainable_variables
+
+    def callback(x: Array) -> None:
+        optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, x))
+        if time.perf_counter() - began > seconds:
+            raise _OutOfTimeError
+
+    closure = model.training_loss_closure(tuple(map(tf.constant, data)))
+    try:
+        found = optimizer.minimize(
+            closure, variables, callback=callback, options={"maxiter": 10_000}
+        )
+    except _OutOfTimeError:
+        return "limit: time"
+    except tf.errors.InvalidArgumentError:
+        return "failed: Cholesky"
+    return "converged" if found.success else "limit: iterations"
+
+
+def _adam(model: gpflow.models.SVGP, data: tuple[Array, Array], config: Starts) -> str:
+    """Adam on all rows, with the learning rate falling to a tenth at the end."""
+    rate = tf_keras.optimizers.schedules.ExponentialDecay(
+        config.learning_rate, config.adam_steps, 0.1
+    )
+    adam, rows = tf_keras.optimizers.Adam(rate), tuple(map(tf.constant, data))
+    step = tf.function(
+        lambda: adam.minimize(lambda: model.training_loss(rows), model.trainable_variables),
+        autograph=False,
+    )
+    began = time.perf_counter()
+    for number in range(config.adam_steps):
+        try:
+            step()
+        except tf.errors.InvalidArgumentError:
+            return "failed: Cholesky"
+        if number % 50 == 0 and time.perf_counter() - began > config.adam_seconds:
+            return "limit: time"
+    return "limit: steps"
+
+
+def _figure(short: pd.Series, allowed: Array) -> Figure:
+    figure, axes = subplots(1, 1, 6.4, 3.0)
+    ax = axes[0, 0]
+    ratio = np.sort((short / allowed).to_numpy())
+    ax.plot(ratio, np.arange(1, len(ratio) + 1), **style(_OURS) | {"linestyle": ""}, label=_OURS)
+    ax.axvline(1.0, color="0.5")
+    ax.set(xscale="symlog", xlabel="nats short of the best of Scipy() and Adam, over the allowed")
+    ax.set(ylabel="problems")
+    one_legend(figure, axes)
+    return figure
