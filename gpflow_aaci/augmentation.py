@@ -1,5 +1,5 @@
 r"""
-The auxiliary-variable verbs, derived once for every likelihood with an augmentation.
+Functions of the auxiliary variables, derived once for every likelihood with an augmentation.
 
 The names are the same as in AugmentedGPLikelihoods.jl, but the order of the arguments differs:
 here it is (F, Y), as in GPflow; there it is (y, f). Both have the same shape, so that a script
@@ -16,11 +16,11 @@ Z(−c²) = φ(c²)), and η = log c for ``Probit``. Where π depends on y (coun
 c: they take Y, which others do not need.
 
 Likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``,
-``HeteroscedasticGaussian``) have the verbs that need no c: the full conditional and its draws,
-which are dictionaries, potential, precision, joint likelihood and optimal bound. So has
+``HeteroscedasticGaussian``) have the functions that need no c: the full conditional and its draws,
+which are dictionaries, potential, precision, joint likelihood and optimal bound. The same holds for
 ``MultivariateStudentT``, which has one ω for a row, [N, 1].
 
-Every verb calls one method of the likelihood, or combines several.
+Every function calls one method of the likelihood, or combines several.
 
 All arguments and results but the likelihood are [N, L] for f and ω, [N, P] for Y (mostly P = L, one
 column for every output), and F and ω may have leading dimensions of chains; results are per datum
@@ -198,7 +198,7 @@ def expected_auglik_precision(
 def expected_auglik_potential_and_precision(
     likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both expectations: the site at ω̄(c)."""
+    """Both expectations, which are the site at ω̄(c)."""
     return likelihood.site(None, aux_posterior_mean(likelihood, c, Y), Y)
 
 
@@ -217,7 +217,7 @@ def logtilt(
     """
     log p(y|ω, f) = offset + η ω.
 
-    log C + g f − h² ω where super-Gaussian (AACI Eq. 10, its sign of g f mended: ERRATA.md).
+    log C + g f − h² ω where super-Gaussian (AACI Eq. 10 with the sign of g f corrected: ERRATA.md).
     """
     return with_one_omega(likelihood).expected_logtilt(omega, F, tf.zeros_like(F), Y)
 
@@ -258,7 +258,7 @@ def expected_aug_loglik(
     """
     A datum's term of the augmented bound at any c: E log p(y|ω, f) − KL[q(ω) ‖ p(ω)].
 
-    Below ``variational_expectations`` for every c > 0, largest at ``aux_posterior_c``.
+    It is below ``variational_expectations`` for every c > 0, and largest at ``aux_posterior_c``.
     """
     return expected_logtilt(likelihood, c, Fmu, Fvar, Y) - aux_kldivergence(likelihood, c, Y)
 

@@ -255,7 +255,7 @@ def standard_tasks(
 
 
 def _is_thunk(value: Any) -> bool:
-    """Whether it can be called without arguments; a schedule, for one, cannot."""
+    """Whether the object can be called without arguments, which a schedule, for one, cannot."""
     try:
         inspect.signature(value).bind()
     except TypeError:

@@ -47,15 +47,15 @@ def plot_fit(
     included. Where y is a label, probabilities are drawn instead: of the upper one of two labels,
     or of each of several. Where trials are a column of Y, it is the probability of success, and
     the data are shares of successes. Where X has several columns, the lines are at the medians of
-    the other columns. The data (2,000 of them at most) are drawn wherever they are::
+    the other columns. Up to 2,000 data are drawn, on that line or off it::
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, as frames, whose names of
-        columns are shown, or as a ``tf.data.Dataset`` of such batches. By default those that an
-        ``AugmentedVGP`` keeps; other models need none with ``X``.
+        columns are shown, or as a ``tf.data.Dataset`` of such batches. The default is the data that
+        an ``AugmentedVGP`` keeps. Other models need no data if ``X`` is given.
     :param ax: where to draw; a new figure unless given.
-    :param levels: of the quantiles, in (0, 1). The area between the first and the last is shaded,
+    :param levels: in (0, 1), of the quantiles. The area between the first and the last is shaded,
         then the one between the second and the last but one, and so on.
     :param X: [K, D], where to predict in the place of the slice at the medians.
     :param input_dim: the column of X on the axis.
@@ -121,10 +121,10 @@ def plot_calibration(
     Several columns of Y count as so many data.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
-        ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
+        ``tf.data.Dataset`` of such batches; None means those that an ``AugmentedVGP`` keeps.
     :param axes: two of them, where to draw; a new figure unless given.
-    :param num_bins: of the histogram.
-    :param seed: of the PIT of a discrete y, which is random.
+    :param num_bins: how many bins the histogram has.
+    :param seed: the seed of the PIT of a discrete y, which is random.
     :return: the two axes.
     :raises ValueError: for bad arguments or data.
     """
@@ -237,7 +237,7 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
     """The labels whose probabilities are drawn, sorted; None where quantiles are drawn."""
     labels = model.likelihood.labels
-    if model.likelihood.num_given:  # of one trial
+    if model.likelihood.num_given:  # y is the outcome of one trial
         labels = (0.0, 1.0)
     return None if labels is None else np.sort(np.asarray(labels, float))
 
@@ -261,7 +261,7 @@ def _slice(X: AnyNDArray, input_dim: int) -> AnyNDArray:
 
 
 def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str, str]:
-    """The names of x and y: those of the columns of frames, or letters."""
+    """The names of x and y: the columns' names of frames, otherwise letters."""
     x, y = data if isinstance(data, tuple | list) else (None, None)
     x_name = str(x.columns[input_dim]) if hasattr(x, "columns") else "x"
     if x_name == "x" and num_inputs > 1:
