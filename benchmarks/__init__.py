@@ -4,8 +4,8 @@ import os
 import sys
 import warnings
 
-# While it is imported TensorFlow's C++ part writes to stderr whatever the variable says
-# (tensorflow/tensorflow#100442); afterwards it heeds it, or see keep_tensorflow_quiet.
+# While TensorFlow is imported, its C++ part writes to stderr whatever the variable says
+# (tensorflow/tensorflow#100442). Later it obeys the variable; keep_tensorflow_quiet has exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 _stderr = os.dup(2)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -15,16 +15,16 @@ finally:
     os.dup2(_stderr, 2)
     os.close(_stderr)
 
-warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # once a day, at import
-tf.get_logger().setLevel("ERROR")  # a benchmark of many models traces many times, and means to
+warnings.filterwarnings("ignore", category=FutureWarning, module="arviz")  # ArviZ warns at import
+tf.get_logger().setLevel("ERROR")  # TensorFlow warns of retracing, which many models need
 
 
 def keep_tensorflow_quiet() -> None:
     """
-    For a process of its own: what the C++ part of an older TensorFlow writes goes nowhere.
+    Discard what the C++ part of an older TensorFlow writes to stderr, for the whole process.
 
     TensorFlow 2.18 writes warnings of its graph optimizer in the middle of runs, whatever the
-    variable says; 2.21 does not. Python's own stderr stays.
+    variable says; 2.21 does not. Python's own ``sys.stderr`` still works.
     """
     major, minor = (int(number) for number in tf.__version__.split(".")[:2])
     if (major, minor) < (2, 21):

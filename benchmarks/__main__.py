@@ -65,7 +65,7 @@ def launch(
         bool, typer.Option("--all-addresses", help="let others on the network call the workers")
     ] = False,
 ) -> None:
-    """Run an experiment on workers on this machine; what the chief, worker 0, says is shown."""
+    """Run an experiment on several workers on this machine; the output of worker 0 is shown."""
     with _clear_errors():
         for part in parts(load_config(config_path, overrides or ())):
             if part.experiment != "scaling":
@@ -77,7 +77,7 @@ def launch(
 
 @app.command()
 def report(config_path: _ConfigPath, overrides: _Overrides = None, quiet: _Quiet = False) -> None:
-    """Write summary and figures again from metrics.csv, without training."""
+    """Write the summary and the figures again from metrics.csv, without training."""
     with _clear_errors():
         for part in parts(load_config(config_path, overrides or ())):
             _report(part, config_path.stem, quiet)
@@ -85,7 +85,7 @@ def report(config_path: _ConfigPath, overrides: _Overrides = None, quiet: _Quiet
 
 @app.command("list")
 def list_() -> None:
-    """What is in configs/, and how many minutes it is expected to take on 2 cores."""
+    """List the configs in configs/, and how many minutes each is expected to take on 2 cores."""
     rows = []
     for path in sorted((Path(__file__).parents[1] / "configs").glob("*.toml")):
         what = path.read_text().partition("\n")[0].removeprefix("#").strip()  # its first comment
@@ -98,12 +98,12 @@ def list_() -> None:
 
 
 def _module(part: Single) -> ModuleType:
-    """Where ``run(config, data folder, quiet)`` and ``report(metrics)`` of that experiment are."""
+    """The experiment's module, which has ``run(config, folder, quiet)`` and ``report(metrics)``."""
     return importlib.import_module(f"benchmarks.{part.experiment}")
 
 
 def _report(part: Single, title: str, quiet: bool) -> None:
-    """All that is made of metrics.csv, and of nothing else."""
+    """Write, and print unless ``quiet``, everything that depends on metrics.csv alone."""
     path = part.output / "metrics.csv"
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: `python -m benchmarks run` makes it.")
@@ -117,7 +117,7 @@ def _report(part: Single, title: str, quiet: bool) -> None:
 
 
 def _make_writable(folder: Path) -> None:
-    """Make the folder, unless there is one, and see whether a file can be written there."""
+    """Make the folder if it does not exist, and check that a file can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

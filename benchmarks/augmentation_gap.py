@@ -21,19 +21,19 @@ from .methods import Start, make_model
 from .metrics import Measured, evaluator, metric_names
 from .report import Report, band, one_legend, style, subplots
 
-_TOLERANCE = 1e-9  # nats per datum that one more closed-form step gains
+_TOLERANCE = 1e-9  # closed-form steps end when one gains fewer nats per datum than this
 _MOST_STEPS = 2_000
-# Hollow and of two sizes, so that one shows around the other.
+# The markers are hollow and of two sizes, so that both are visible where they coincide.
 _SIZES = {"augmented": 7, "standard": 4}
 
 
 def run(config: AugmentationGap, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """
-    Two rows, the augmented and the standard bound's, per lengthscale, seed and problem.
+    Measure two rows per lengthscale, seed and problem, one for each of the two bounds.
 
-    One lengthscale for all dimensions and the likelihood's parameters stay as they are: q alone
-    is optimised. The augmented bound by closed-form steps; then the standard ELBO from there on, by
-    Newton steps that never lose. In ``output/tensorboard`` the steps are the lengthscales, from 0.
+    Only q is optimised: the lengthscale, one for all dimensions, and the likelihood's parameters
+    are fixed. Closed-form steps maximise the augmented bound; ``polish`` then maximises the
+    standard ELBO, starting there. In ``output/tensorboard``, step k is the k-th lengthscale.
     """
     runs = []
     splits = itertools.product(load_datasets(config.problem, folder, quiet), config.seeds)
@@ -46,7 +46,7 @@ def run(config: AugmentationGap, folder: Path, quiet: bool = False) -> pd.DataFr
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Medians over the seeds, and the range in the figure."""
+    """A table of medians over the seeds, and a figure that shows the ranges too."""
     keys = ["problem", "lengthscale"]
     table = gaps(metrics).drop(columns="seed").groupby(keys, sort=False).median().reset_index()
     for column in table.columns[1:]:
@@ -57,7 +57,7 @@ def report(metrics: pd.DataFrame) -> Report:
 
 
 def gaps(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Per problem, lengthscale and seed: both bounds, their gap and both NLLs, side by side."""
+    """A row per problem, lengthscale and seed, with both bounds, their gap and both NLLs."""
     keys = ["problem", "lengthscale", "seed"]
     wide = metrics.pivot(index=keys, columns="bound", values=["elbo", "nll"])
     elbo, nll = wide["elbo"], wide["nll"]
@@ -113,7 +113,7 @@ def _over_lengthscales(config: AugmentationGap, dataset: Dataset, seed: int) -> 
 
 
 def _figure(metrics: pd.DataFrame) -> Figure:
-    """Negative bounds, gap and test NLL against the lengthscale: median and range over seeds."""
+    """Negative bounds, gap and NLL against the lengthscale, with median and range over seeds."""
     problems, table = metrics.problem.unique(), gaps(metrics)
     figure, axes = subplots(len(problems), 3, 3.6, 2.9)
 

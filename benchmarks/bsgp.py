@@ -1,4 +1,4 @@
-"""SVGPs as fitted and as sampled, u, hyperparameters and Z together: NLL, error and seconds."""
+"""Fitted SVGPs against draws of u, hyperparameters and Z: test NLL, test error and seconds."""
 
 import itertools
 from functools import partial
@@ -23,7 +23,7 @@ from .report import Report, fixed
 
 
 def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row per problem, seed and method; Gibbs where the data are few."""
+    """A row per problem, seed and method; Gibbs runs only on data sets that are small enough."""
     datasets = load_datasets(config.problem, folder, quiet)
     grid = list(itertools.product(datasets, config.seeds, config.methods))
     rows = []
@@ -37,9 +37,9 @@ def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Means over the seeds."""
+    """A table of means over the seeds."""
     keys, values = ["problem", "method"], ["nll", "error", "seconds", "seconds a draw"]
-    metrics = metrics.reindex(columns=[*keys, "error metric", *values])  # fits alone have no draws
+    metrics = metrics.reindex(columns=[*keys, "error metric", *values])  # fits have no draws
     table = metrics.groupby([*keys, "error metric"], sort=False)[values].mean().reset_index()
     table = table[[*keys, "nll", "error", "error metric", "seconds", "seconds a draw"]]
     table["nll"] = fixed(table["nll"], 3)
@@ -55,9 +55,9 @@ def _one(config: BSGP, dataset: Dataset, seed: int, method: str) -> pd.DataFrame
     data = split.X, split.Y
     row = {"problem": problem.title, "sha256": dataset.sha256, "seed": seed, "method": method}
     row["error metric"] = metric_names(problem)["error_metric"]
-    began = process_time()  # of this process: others may be at work beside it
+    began = process_time()  # CPU time, since other processes may run at the same time
     gpflow_aaci.fit_collapsed(model, data, progress=False)
-    if method in ("BSGP", "Gibbs"):  # their chain begins there
+    if method in ("BSGP", "Gibbs"):  # the chain begins at the fit
         began_draws = process_time()
         gpflow.set_trainable(model.inducing_variable, True)
         options = (config.sghmc if method == "BSGP" else config.gibbs).model_dump()
@@ -82,7 +82,7 @@ def _one(config: BSGP, dataset: Dataset, seed: int, method: str) -> pd.DataFrame
 
 
 def _add_priors(model: Model) -> None:
-    """Standard normal on Z; on all others log-normal, of sd 1, about where they begin."""
+    """Give Z a standard normal prior, and each other parameter log-normal(log its value, 1)."""
     for parameter in (*model.kernel.trainable_parameters, *model.likelihood.trainable_parameters):
         parameter.prior = tfp.distributions.LogNormal(np.log(parameter.numpy()), np.float64(1.0))
     zero, one = np.float64(0.0), np.float64(1.0)
@@ -90,7 +90,7 @@ def _add_priors(model: Model) -> None:
 
 
 def _of_draws(model: Model, samples: object, split: Split) -> tuple[float, float]:
-    """NLL and error as ``metrics`` has them."""
+    """NLL and error averaged over the draws, with the definitions of ``metrics.py``."""
     test = split.X_test, split.Y_test
     log_p = predictions.predict_log_density(model, test, samples=samples, progress=False)
     mean, _ = predictions.predict_y(model, split.X_test, samples=samples, progress=False)

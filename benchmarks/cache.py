@@ -1,4 +1,4 @@
-"""Finished runs are kept, so that an interrupted experiment goes on where it was."""
+"""A store of finished runs, so that an interrupted experiment can be resumed."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ import gpflow_aaci
 from .config import Experiment
 
 _PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
-# What may change and leave a run as it was: which others there are, and where results go.
+# Fields that do not affect a single run: they say which runs there are and where results go.
 _NOT_OF_A_RUN = {"output", "minutes", "problem", "method", "seeds", "repeats", "rows"}
 
 
@@ -32,14 +32,15 @@ def finished(
     curves: Callable[[pd.DataFrame], Mapping[str, pd.DataFrame]] = lambda table: {},
 ) -> pd.DataFrame:
     """
-    What ``run`` returns, or did when it was last run on the same, by the same code, here.
+    The table that ``run`` returns, or its stored copy if this run has finished before.
 
-    It is kept in ``output/runs``.
+    Tables are stored in ``output/runs``. A stored copy is used only if config, key, code, package
+    versions and machine are the same.
 
-    :param name: begins the name of the file.
-    :param key: all that could make it another run, beside the config's own fields.
-    :param curves: of a new result, what ``tensorboard --logdir`` shows: every column against the
-        index, under the name of the run.
+    :param name: the beginning of the file's name.
+    :param key: everything, besides the config's own fields, that tells this run from others.
+    :param curves: maps a new table to curves for TensorBoard by their names; each column of a
+        curve is drawn against the index.
     """
     of_config = config.model_dump(mode="json", exclude=_NOT_OF_A_RUN)
     depends_on = json.dumps({"config": of_config, **key, **environment()}, sort_keys=True)
@@ -57,13 +58,13 @@ def finished(
 
 
 def read_metrics(path: Path) -> pd.DataFrame:
-    """A CSV of results with every number as it was written."""
+    """Results from a CSV file, without a rounding error in any number."""
     return pd.read_csv(path, float_precision="round_trip")
 
 
 @functools.cache
 def environment() -> dict[str, Any]:
-    """What results depend on besides config and data; no names of hosts or folders."""
+    """What results depend on besides config and data, without names of hosts or folders."""
     digest = hashlib.sha256()
     for folder in (Path(gpflow_aaci.__file__).parent, Path(__file__).parent):
         for path in sorted(folder.rglob("*.py")):
@@ -73,7 +74,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "machine": {"architecture": platform.machine(), "cpus": os.cpu_count()},
-        "code SHA-256": digest.hexdigest(),  # of the package and of the benchmarks
+        "code SHA-256": digest.hexdigest(),  # the package and the benchmarks
     }
 
 
@@ -82,11 +83,11 @@ def _write_curve(folder: Path, values: pd.DataFrame) -> None:
     with tf.summary.create_file_writer(str(folder)).as_default():
         for step, row in zip(values.index, values.to_dict("records"), strict=True):
             for name, value in row.items():
-                # Of what diverges some numbers are beyond float32, which TensorBoard keeps.
+                # TensorBoard stores float32, in which numbers of a diverged run overflow.
                 in_float32 = tf.cast(tf.constant(value, tf.float64), tf.float32)
                 tf.summary.scalar(str(name), in_float32, step=int(step))
 
 
 def _slug(name: str) -> str:
-    """``name`` fit for a file."""
+    """``name`` as a part of a file's name."""
     return re.sub(r"[^\w.-]+", "_", name)

@@ -1,4 +1,4 @@
-"""Data sets, split and standardised: of scikit-learn, OpenML, files, or made of their shape."""
+"""Data sets from scikit-learn, OpenML, files or a random generator, split and standardised."""
 
 import hashlib
 import itertools
@@ -18,8 +18,8 @@ from .config import ConfigError, KindOfY, LikelihoodConfig, Problem
 
 Array = np.ndarray
 
-_CHUNK = 200_000  # rows of a file read, or of synthetic data made, at a time
-_FEATURES = 100  # cosines of the random-feature GP
+_CHUNK = 200_000  # how many rows are read from a file, or generated, at a time
+_FEATURES = 100  # the number of random Fourier features
 _SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".data.gz")
 
 
@@ -28,24 +28,24 @@ class Source:
     """
     A data set known by name.
 
-    A file of its name or ``stems`` is looked for in --data-dir, then ``fetch`` is tried where there
-    is one. ``shape`` is that of its synthetic twin, too.
+    A file with its name or one of ``stems`` is looked for in --data-dir; if there is none,
+    ``fetch`` downloads the data, if it is given. Synthetic data of that name have ``shape``, too.
     """
 
-    where: str  # what to tell who has no file
+    where: str  # which file an error message asks for
     shape: tuple[int, int]
     stems: tuple[str, ...] = ()
     target: str | int = 0
-    columns: tuple[str, ...] | None = None  # of X, where not all but the target
-    rows: int | None = None  # of the paper, where the file has more
+    columns: tuple[str, ...] | None = None  # the columns of X; None: all but the target
+    rows: int | None = None  # how many rows the paper uses, if the file has more
     positive: float | None = None  # the class that counts as 1
     fetch: Callable[[], tuple[Array, Array]] | None = None
 
 
 def _openml(name: str) -> tuple[Array, Array]:
-    # version=1: names alone are not unique. Cached in scikit-learn's data folder.
+    # Names are unique only with a version. scikit-learn caches the data in its data folder.
     bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
-    X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are filed as categories
+    X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are stored as categories
     return X.to_numpy(float), bunch.target.astype(str).to_numpy()
 
 
@@ -85,7 +85,7 @@ SOURCES = {
         positive=2,
         fetch=lambda: sklearn.datasets.fetch_covtype(return_X_y=True),
     ),
-    "randhie": Source(  # visits to a doctor in a year; RAND health insurance experiment
+    "randhie": Source(  # visits to a doctor in a year (RAND health insurance experiment)
         "randhie.csv: with a header, its target mdvis",
         shape=(20_190, 9),
         target="mdvis",
@@ -102,12 +102,12 @@ SOURCES = {
     ),
 }
 
-_EMBEDDED = ("breast_cancer", "diabetes", "digits", "iris", "wine")  # in scikit-learn
+_EMBEDDED = ("breast_cancer", "diabetes", "digits", "iris", "wine")  # scikit-learn contains these
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A problem's data, neither split nor scaled; classes are numbered."""
+    """The data of a problem before they are split and scaled; classes are numbered."""
 
     problem: Problem
     X: Array  # [N, D]
@@ -115,7 +115,7 @@ class Dataset:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the shape and the numbers, whatever file they came from."""
+        """The digest of the shape and the numbers, which does not depend on the file's format."""
         digest = hashlib.sha256(str(self.X.shape).encode())
         for values in (self.X, self.y):
             digest.update(np.ascontiguousarray(values, np.float64).data)
@@ -123,23 +123,23 @@ class Dataset:
 
     @property
     def key(self) -> dict[str, object]:
-        """What a run on it depends on."""
+        """What identifies this data set in the key of a run."""
         return {"problem": self.problem.model_dump(), "data": self.sha256}
 
     def split(self, test_fraction: float, seed: int, max_test: int | None = None) -> "Split":
         """
-        Shuffled by ``seed``; inputs (and a real target) standardised by the training part.
+        A random split. Training rows standardise the inputs and, if it is real, the target.
 
         A target whose logarithm is taken is only divided by its standard deviation.
 
-        :param max_test: most rows of the test part; what is more is in neither.
+        :param max_test: the largest number of test rows; rows beyond it are in neither part.
         """
         order = np.random.default_rng(seed).permutation(len(self.X))
         num_test = max(1, round(test_fraction * len(self.X)))
         return self._parts(order[num_test:], order[:num_test][:max_test])
 
     def whole(self) -> "Split":
-        """All rows, in their order, in the training part."""
+        """A split whose training part has all rows, in their order."""
         rows = np.arange(len(self.X))
         return self._parts(rows, rows[:0])
 
@@ -167,12 +167,12 @@ class Split:
     X_test: Array
     Y_test: Array
     kind: KindOfY = "real"
-    num_classes: int = 0  # where these are what y is
-    y_scale: float = 1.0  # that metrics are in, in units of Y
+    num_classes: int = 0  # 0 unless y is a class
+    y_scale: float = 1.0  # by which errors in Y are multiplied for reports
 
 
 def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False) -> list[Dataset]:
-    """The data of every problem, or an error that says of which, as of :func:`load_dataset`."""
+    """The data of every problem; errors of :func:`load_dataset` say which problem failed."""
     datasets: list[Dataset] = []
     for problem in problems:
         try:
@@ -186,8 +186,8 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
     """
     The data of ``problem``: y in {0, 1} where its likelihood is binary, 0 … K − 1 for K classes.
 
-    :param folder: where relative paths begin.
-    :param quiet: no progress bar while a large file is read.
+    :param folder: the folder that relative paths start from.
+    :param quiet: whether to show no progress bar while a large file is read.
     :raises ConfigError: for an unknown data set, a missing file, column or class, or values that
         are missing or not numbers.
     """
@@ -218,9 +218,9 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
 
 
 def _standardise(train: Array, test: Array, is_centred: bool = True) -> tuple[Array, Array, Array]:
-    """Both by the mean and standard deviation of the first, which is the third."""
+    """Both arrays, standardised by the training mean and deviation, and that deviation."""
     mean, sd = train.mean(axis=0) if is_centred else 0.0, train.std(axis=0)
-    sd = np.where(sd > 0, sd, 1.0)  # a constant column carries nothing, and so stays at 0
+    sd = np.where(sd > 0, sd, 1.0)  # a constant column becomes 0
     return (train - mean) / sd, (test - mean) / sd, sd
 
 
@@ -265,13 +265,13 @@ _MADE_UP = {"StudentT": {"df": 3.0}, "NegativeBinomial": {"total_count": 3.0}}
 
 def made_up(shape: tuple[int, int], problem: Problem) -> tuple[Array, Array]:
     """
-    X and y of that shape: a draw from a GP through the problem's likelihood, the same always.
+    Generated X and y of the given shape, always the same: f is a draw from a GP, and y ~ p(y|f).
 
     f is a sum of 100 random Fourier features of an SE kernel of variance 1 and lengthscale √D. Two
-    classes are drawn at 4 f, counts at f; a real y is f and 0.3 times noise of scale 1. Whatever
-    the config says, Student's t has 3 degrees of freedom, NegativeBinomial a total_count of 3.
+    classes are drawn given 4 f, counts given f; a real y is f plus 0.3 times noise of scale 1.
+    Whatever the config says, StudentT has df = 3 and NegativeBinomial total_count = 3.
 
-    :raises ConfigError: for a likelihood of more classes.
+    :raises ConfigError: for a likelihood of more than two classes.
     """
     kind = problem.likelihood.kind
     if kind == "classes":
@@ -310,7 +310,7 @@ def _load_source(
         raise ConfigError(f"{name} is not in {folder}. {instead}")
     try:
         return source.fetch()
-    except (OSError, ValueError) as error:  # no network, or no such thing there any more
+    except (OSError, ValueError) as error:  # no network, or the data have been removed
         raise ConfigError(f"{name} could not be fetched ({error}). {instead}") from error
 
 
@@ -323,8 +323,8 @@ def _read_csv(
     options = {
         "header": None if isinstance(target, int) else "infer",
         "usecols": None if columns is None else [*columns, target],
-        "chunksize": _CHUNK,  # the largest file would not fit as text
-        "float_precision": "round_trip",  # or the digest would depend on the parser
+        "chunksize": _CHUNK,  # the text of the largest file does not fit into memory
+        "float_precision": "round_trip",  # the digest must not depend on the parser
     }
     Xs, ys = [], []
     try:
@@ -335,7 +335,7 @@ def _read_csv(
                     f"target must be a column of {path}: {', '.join(map(str, chunk.columns))}. "
                     f"Found: {target!r}."
                 )
-            # Of chosen columns of a raw file, incomplete rows are left out (cancelled flights).
+            # Where columns are chosen, the file is raw: drop incomplete rows (cancelled flights).
             part = chunk if columns is None else chunk.dropna()
             X = part.drop(columns=target)
             is_odd = part.isna().any() | ~part.columns.isin([target, *X.select_dtypes("number")])
@@ -344,6 +344,6 @@ def _read_csv(
                 raise ConfigError(f"{path} must hold numbers only. Found others, or gaps: {odd}.")
             Xs.append(X.to_numpy(float))
             ys.append(part[target].to_numpy())
-    except (OSError, ValueError, EOFError, zlib.error) as error:  # the last two: cut off, damaged
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # incl. truncated and damaged
         raise ConfigError(f"{path}: cannot be read ({error}).") from error
     return np.concatenate(Xs), np.concatenate(ys)

@@ -1,4 +1,4 @@
-"""Workers on this machine, for trying out what several machines do: loopback, free ports."""
+"""Several workers on this machine, connected by 127.0.0.1, as a trial of several machines."""
 
 import contextlib
 import ctypes
@@ -18,18 +18,18 @@ import typer
 from .config import ConfigError
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # sched.h
-_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # of an interface: linux/sockios.h, net/if.h
-_GRACE = 60.0  # seconds that the others have once one has failed
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, net/if.h
+_GRACE = 60.0  # seconds until the other workers are killed after one has failed
 
 
 def launched(
     config: Path, workers: int, overrides: Sequence[str], all_addresses: bool = False
 ) -> int:
     """
-    The exit code: 0 if all have ended well.
+    Run the workers to their end, and return 0 if all have succeeded, 1 otherwise.
 
-    :param all_addresses: of this machine, on which the workers may be called.
-    :raises ConfigError: where that is not wanted, and cannot be helped.
+    :param all_addresses: whether the workers may listen on all addresses of this machine.
+    :raises ConfigError: if they may not, but cannot be given a network of their own either.
     """
     command = [sys.executable, "-m", "benchmarks", "run", str(config)]
     command += [part for override in overrides for part in ("--set", override)]
@@ -44,15 +44,15 @@ def launched(
         at_the_end.callback(lambda: [process.kill() for process in running])
         for index in range(workers):
             task = {"type": "worker", "index": index}
-            said = None if index == 0 else (Path(folder) / f"{index}.txt").open("w")
-            own = [] if index == 0 else ["--quiet", "--set", f'output="{folder}/{index}"']
+            log = None if index == 0 else (Path(folder) / f"{index}.txt").open("w")
+            options = [] if index == 0 else ["--quiet", "--set", f'output="{folder}/{index}"']
             environment = {
                 **os.environ,
                 "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
             }
             running.append(
                 subprocess.Popen(
-                    [*command, *own], env=environment, stdout=said, stderr=said, preexec_fn=enter
+                    [*command, *options], env=environment, stdout=log, stderr=log, preexec_fn=enter
                 )
             )
         codes = _ended(running)
@@ -64,7 +64,7 @@ def launched(
 
 
 def free_ports(number: int) -> list[int]:
-    """Of 127.0.0.1, none twice."""
+    """Different ports that are free on 127.0.0.1."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(number)]
         for each in sockets:
@@ -73,7 +73,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def _ended(running: Sequence[subprocess.Popen]) -> list[int]:
-    """Their exit codes; a worker that outlives a failed one too long is killed."""
+    """The exit codes. Once a worker has failed, the others are killed after a grace period."""
     deadline = float("inf")
     try:
         while any(process.poll() is None for process in running) and time.monotonic() < deadline:
@@ -90,17 +90,17 @@ def _ended(running: Sequence[subprocess.Popen]) -> list[int]:
 @contextlib.contextmanager
 def own_network() -> Iterator[Callable[[], None]]:
     """
-    How a worker enters a network that consists of 127.0.0.1 alone.
+    A function that moves the calling process into a network that consists of 127.0.0.1 alone.
 
     TensorFlow's servers listen on every address of the machine, whatever TF_CONFIG says. Linux
-    gives a user a network of their own, if it is set up to.
+    lets a user create a network namespace, if it is configured to.
 
-    :raises ConfigError: where it does not.
+    :raises ConfigError: if no network namespace can be created.
     """
     holder = None
     if sys.platform == "linux":
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            # ``cat`` ends with its input, and the network with it and the workers.
+            # ``cat`` keeps the network alive until its input is closed.
             holder = subprocess.Popen(["cat"], stdin=subprocess.PIPE, preexec_fn=_new_network)
     if holder is None:
         raise ConfigError(
@@ -117,7 +117,7 @@ def own_network() -> Iterator[Callable[[], None]]:
 
 
 def _new_network() -> None:
-    import fcntl  # here, as Windows has none
+    import fcntl  # not at the top of the module, since Windows has no fcntl
 
     user, group = os.getuid(), os.getgid()
     _checked("unshare", _NEW_USER | _NEW_NETWORK)

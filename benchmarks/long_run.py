@@ -1,4 +1,4 @@
-"""Resident memory and traces over very many steps of ``train``'s kind."""
+"""Resident memory and the number of traces over very many minibatch steps."""
 
 import os
 import timeit
@@ -15,7 +15,7 @@ from .report import Report, style, subplots
 
 
 def run(config: LongRun, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row for every hundredth of the steps: megabytes resident, traces, milliseconds a step."""
+    """A row per hundredth of the steps: resident megabytes, traces, milliseconds per step."""
     start = synthetic_start(config.num_data, config.input_dim, config.num_inducing)
     batches = minibatches(start, config.batch_size, seed=0)
     step: Any
@@ -30,7 +30,7 @@ def run(config: LongRun, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Growth of memory from a tenth of the steps (warm-up) to the end."""
+    """The growth of memory after the warm-up, which is the first tenth of the steps."""
     warm = metrics[metrics.step >= metrics.step.iloc[-1] / 10].MB
     row = {
         "steps": metrics.step.iloc[-1],

@@ -1,4 +1,4 @@
-"""What is measured of a model on test data: true and plug-in NLL, error, calibration."""
+"""The measures of a model on test data: NLL, plug-in NLL, error and calibration."""
 
 import copy
 from collections.abc import Callable
@@ -14,24 +14,24 @@ from gpflow_aaci.likelihoods.classes.binary import BinaryLikelihood, signs
 from .config import Problem
 from .datasets import Array, Split
 
-NOMINAL = 0.9  # of the central predictive intervals whose coverage is reported
+NOMINAL = 0.9  # the probability of the predictive intervals whose coverage is reported
 
 
 class Measured(NamedTuple):
-    """Of one model on one split."""
+    """The measures of one model on one split."""
 
-    nll: float  # −mean log p(y|data), the latent integrated out
+    nll: float  # −mean log p(y|data), where f is integrated out
     plugin_nll: float  # −mean log p(y|f = E f), as in the paper's scripts
-    error: float
-    calibration: float  # what these two are: ``metric_names``
-    elbo: float  # GPflow's, of at most 2,000 training rows scaled to all
+    error: float  # ``metric_names`` says which error, and which calibration
+    calibration: float
+    elbo: float  # GPflow's, from at most 2,000 training rows, scaled to all of them
 
 
 def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measured]:
-    """A function that measures ``model`` as it then is."""
+    """A function that measures the current state of ``model``."""
     X, Y = tf.constant(split.X_test), tf.constant(split.Y_test)
     likelihood = model.likelihood
-    if isinstance(likelihood, gpflow.likelihoods.MonteCarloLikelihood):  # its 100 are for training
+    if isinstance(likelihood, gpflow.likelihoods.MonteCarloLikelihood):  # its 100 draws are few
         likelihood = copy.deepcopy(likelihood)
         likelihood.num_monte_carlo_points = 2_000
     X_fit, Y_fit = tf.constant(split.X[:2_000]), tf.constant(split.Y[:2_000])
@@ -43,10 +43,10 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
         log_density = likelihood.predict_log_density(X, Fmu, Fvar, Y)
         plugin = plugin_log_density(likelihood, X, Fmu, Y)
         nll, plugin_nll = -tf.reduce_mean(log_density), -tf.reduce_mean(plugin)
-        # One formula for all models, which are whitened: GPflow's VGP has jitter of its own in it.
+        # One formula serves all models, as all are whitened (VGP.elbo has a jitter of its own).
         expected = likelihood.variational_expectations(X_fit, *model.predict_f(X_fit), Y_fit)
         elbo = len(split.X) * tf.reduce_mean(expected) - gauss_kl(model.q_mu, model.q_sqrt)
-        # What calibration is judged by, where not by the mean.
+        # Where calibration does not depend on the mean: the predictive cdf, or P(y = 0).
         of_y = y_mean
         if split.kind == "counts":
             of_y = tf.exp(likelihood.predict_log_density(X, Fmu, Fvar, tf.zeros_like(Y)))
@@ -80,7 +80,7 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
 
 
 def metric_names(problem: Problem) -> dict[str, str]:
-    """What ``error`` and ``calibration`` are."""
+    """The names of the measures ``error`` and ``calibration`` for this problem."""
     unit = "units of y" if problem.in_units_of_y else "standard deviations"
     error, calibration = {
         "binary": ("error rate", "ECE"),
@@ -95,14 +95,14 @@ def metric_names(problem: Problem) -> dict[str, str]:
 def plugin_log_density(
     likelihood: gpflow.likelihoods.Likelihood, X: tf.Tensor, Fmu: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
-    """log p(y | f = Fmu) [N]; normalised over y where the likelihood itself is not."""
+    """log p(y | f = Fmu) [N]. A pseudo-likelihood is normalised over its labels first."""
     if isinstance(likelihood, BinaryLikelihood):
         return tf.reduce_sum(likelihood.log_probability(signs(Y) * Fmu), axis=-1)
     return likelihood.log_prob(X, Fmu, Y)
 
 
 def expected_calibration_error(probability: Array, y: Array) -> float:
-    """Σ_bins (share of the data) |mean y − mean p|, ten bins of equal width in p; or NaN."""
+    """Σ_bins (share of the data) |mean y − mean p|, with ten bins of equal width; NaN if p is."""
     p, y = np.ravel(probability), np.ravel(y) > 0.5
     if not np.all(np.isfinite(p)):
         return float("nan")
@@ -111,5 +111,5 @@ def expected_calibration_error(probability: Array, y: Array) -> float:
 
 
 def coverage(cdf: Array) -> float:
-    """The share of y within its central 90 % predictive interval, from P(y' ≤ y)."""
+    """The share of y that lie in their central 90 % intervals, computed from P(y' ≤ y)."""
     return float(np.mean(np.abs(2.0 * cdf - 1.0) <= NOMINAL))

@@ -1,4 +1,4 @@
-"""``MixtureVGP``: bound, held-out NLL and seconds, by components and kinds of expectations."""
+"""``MixtureVGP``: bound, test NLL and seconds for each number of components and expectations."""
 
 import itertools
 from functools import partial
@@ -21,7 +21,7 @@ from .report import Report
 
 
 def run(config: Mixtures, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row per problem, seed, number of components (0: one full Gaussian) and expectations."""
+    """A row per problem, seed, expectations and number of components (0: one full Gaussian)."""
     datasets = load_datasets(config.problem, folder, quiet)
     grid = list(itertools.product(datasets, config.seeds, config.components, config.expectations))
     rows = []
@@ -32,7 +32,7 @@ def run(config: Mixtures, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Medians over the seeds."""
+    """A table of medians over the seeds."""
     keys = ["problem", "components", "expectations"]
     table = metrics.drop(columns="seed").groupby(keys, sort=False).median().reset_index()
     return Report({"Medians over seeds; 0 components: one full Gaussian.": table.round(4)}, {})

@@ -1,4 +1,4 @@
-"""Draws of ω a second: in closed form, and from log φ alone."""
+"""Draws of ω per second, in closed form and by inversion from log φ alone."""
 
 import importlib
 import importlib.util
@@ -17,11 +17,11 @@ from .config import OmegaThroughput
 from .report import Report
 from .step_time import interleaved
 
-_PACKAGE = "polyagamma"  # optional: a sampler in C to compare with
+_PACKAGE = "polyagamma"  # an optional package, whose sampler is written in C
 
 
 def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row for every likelihood: thousands of draws a second, medians over rounds in turns."""
+    """A row for every likelihood: thousands of draws per second, as medians over rounds."""
     rng = np.random.default_rng(0)
     c = rng.permutation(np.geomspace(config.smallest_c, config.largest_c, config.size))
     samplers = {
@@ -35,7 +35,7 @@ def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFr
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """In thousands a second, with what the polyagamma package does where it is installed."""
+    """A table of thousands of draws per second, with the polyagamma package if installed."""
     note = "" if _PACKAGE in metrics else f" The {_PACKAGE} package was not installed."
     caption = f"Thousands of draws of ω a second; medians over rounds in turns.{note}"
     rates = metrics.set_index("likelihood").map("{:,.0f}".format).replace("nan", "")
@@ -45,7 +45,7 @@ def report(metrics: pd.DataFrame) -> Report:
 def _samplers(
     likelihood: likelihoods.AugmentedLikelihood, c: np.ndarray
 ) -> dict[str, Callable[[], object]]:
-    seed = tf.Variable([0, 0])  # what is drawn from a constant could be folded into one
+    seed = tf.Variable([0, 0])  # from a constant seed, TensorFlow could compute the draws once
     tilts = tf.constant(c)
 
     def sampler(make: Callable[[], tfp.distributions.Distribution]) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""What is shown of an experiment: tables, figures, and the summary that holds them."""
+"""The report of an experiment: tables, figures, and a summary that contains them."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ from .config import ConfigError
 
 _ENVIRONMENT = "environment.json"
 
-# Colour (Okabe and Ito's), line and marker of every method: told apart without colour, too.
+# Colour (Okabe and Ito's), line and marker of every method, which differ without colour, too.
 STYLES: dict[str, tuple[str, Any, str]] = {
     "AACI, collapsed": ("#D55E00", "-", "o"),
     "AACI, fit": ("#117733", (0, (2, 3)), ">"),
@@ -49,9 +49,9 @@ STYLES: dict[str, tuple[str, Any, str]] = {
 
 def style(method: str) -> dict[str, Any]:
     """
-    Of its line, for ``plot``.
+    Keyword arguments of ``plot`` for the line of a method.
 
-    :raises KeyError: where ``STYLES`` has none.
+    :raises KeyError: if the method is not in ``STYLES``.
     """
     if method not in STYLES:
         raise KeyError(f"STYLES must have every method. Found none for {method!r}.")
@@ -59,18 +59,18 @@ def style(method: str) -> dict[str, Any]:
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
-    """As in ``STYLES``, so that every figure lists them alike."""
+    """The methods in the order of ``STYLES``, which is the same in every figure."""
     return sorted(set(methods), key=list(STYLES).index)
 
 
 class Report(NamedTuple):
-    tables: dict[str, pd.DataFrame]  # under their captions
-    figures: dict[str, Figure]  # under the names of their files
+    tables: dict[str, pd.DataFrame]  # by caption
+    figures: dict[str, Figure]  # by the name of the file
 
 
 def subplots(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
-    """A figure of panels, each of that size in inches."""
-    # Not pyplot's, which would keep it and need a display or a backend.
+    """A figure and its panels, each of the given size in inches."""
+    # pyplot would keep a reference to the figure, and might need a display.
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for ax in axes.flat:
@@ -79,19 +79,19 @@ def subplots(rows: int, columns: int, width: float, height: float) -> tuple[Figu
 
 
 def fixed(values: pd.Series, digits: int) -> pd.Series:
-    """With so many digits after the point; nothing where there is no value."""
+    """The values with that many digits after the point; NaN becomes an empty string."""
     return values.map(lambda value: "" if np.isnan(value) else f"{value:.{digits}f}")
 
 
 def band(ax: Any, x: Any, values: Any, **options: Any) -> None:
-    """Median, least and largest: a line in a band."""
+    """Draw a line in a band; ``values`` are the medians, minima and maxima."""
     median, low, high = values
     ax.plot(x, median, **options)
     ax.fill_between(x, low, high, color=options["color"], alpha=0.15, lw=0)
 
 
 def one_legend(figure: Figure, axes: np.ndarray, num_seeds: int = 1) -> None:
-    """That of all panels, below them; what the bands are, where there are several seeds."""
+    """Put one legend for all panels below them; it explains the bands if there are any."""
     entries: dict[str, Any] = {}
     for ax in axes.flat:
         handles, labels = ax.get_legend_handles_labels()
@@ -102,7 +102,7 @@ def one_legend(figure: Figure, axes: np.ndarray, num_seeds: int = 1) -> None:
 
 
 def print_table(table: pd.DataFrame, title: str) -> None:
-    """The table in the terminal."""
+    """Print the table to the terminal."""
     rows = _cells(table)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print(f"\n{textwrap.fill(title, 100)}\n")
@@ -111,7 +111,7 @@ def print_table(table: pd.DataFrame, title: str) -> None:
 
 
 def write_environment(metrics: pd.DataFrame, folder: Path) -> None:
-    """As ``environment.json``, with seeds and the digests of the data."""
+    """Write ``environment.json``, with the seeds and the digests of the data."""
     data = {}
     if "sha256" in metrics:
         data = dict(metrics[["problem", "sha256"]].drop_duplicates().to_numpy().tolist())
@@ -122,9 +122,9 @@ def write_environment(metrics: pd.DataFrame, folder: Path) -> None:
 
 def write_report(report: Report, title: str, folder: Path) -> None:
     """
-    ``summary.md``, and every figure as PNG and PDF.
+    Write ``summary.md``, and every figure as PNG and PDF.
 
-    :raises ConfigError: where :func:`write_environment` has not written there.
+    :raises ConfigError: if :func:`write_environment` has not written to the folder.
     """
     path = folder / _ENVIRONMENT
     if not path.is_file():
@@ -137,7 +137,7 @@ def write_report(report: Report, title: str, folder: Path) -> None:
         lines += [header, "| --- " * table.shape[1] + "|", *rows, ""]
     for name, figure in report.figures.items():
         figure.savefig(folder / f"{name}.png", dpi=150)
-        # Without the date the same figure is the same file.
+        # Without the date, equal figures give equal files.
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
         lines += [f"![{name.replace('_', ' ')}]({name}.png)", ""]
     packages = ", ".join(f"{name} {number}" for name, number in made_with["packages"].items())
@@ -151,7 +151,7 @@ def write_report(report: Report, title: str, folder: Path) -> None:
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:
-    """Its header and rows."""
+    """The header and the rows as text."""
 
     def cell(value: object) -> str:
         if isinstance(value, float):

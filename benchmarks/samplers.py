@@ -1,8 +1,8 @@
 """
-The contestants of the sampling experiment: kernels of ``tfp.mcmc`` whose target is p(f|y).
+The samplers that the sampling experiment compares: kernels of ``tfp.mcmc`` with target p(f|y).
 
-All start at the same draws from the prior. Gibbs moves f itself; the others move the whitened z of
-f = μ₀ + L z, z ~ N(0, I) a priori. Gibbs, HMC and elliptical slices are the package's.
+All start at the same draws from the prior. Gibbs moves f itself; the others move the whitened z,
+where f = μ₀ + L z and z ~ N(0, I) a priori. Gibbs, HMC and elliptical slices are from gpflow_aaci.
 
 Shapes: [C] chains, [N] data, [P] latent GPs.
 """
@@ -41,13 +41,13 @@ _NAMES: dict[Kind, str] = {
 }
 LogDensity = Callable[[tf.Tensor], tf.Tensor]
 
-_TUNED_PART = 0.8  # of the warm-up; the rest of it forgets the steps that were tried
-_FIRST_STEP = 0.1  # of HMC and NUTS, in standard deviations of the prior
+_TUNED_PART = 0.8  # the part of the warm-up that tunes the step size; the rest keeps it fixed
+_FIRST_STEP = 0.1  # the first step size of HMC and NUTS, in standard deviations of the prior
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of a method's grid; None where a method has no such thing, or tunes it."""
+    """One point of a method's grid; None if the method has no such option, or tunes it."""
 
     kind: Kind
     over_relaxation: float = 0.0
@@ -56,13 +56,13 @@ class Setting:
 
     @property
     def method(self) -> str:
-        """Its name in tables and figures."""
+        """The name of the method in tables and figures."""
         is_over_relaxed = self.kind == "gibbs" and self.over_relaxation
         return "Gibbs, over-relaxed" if is_over_relaxed else _NAMES[self.kind]
 
     @property
     def is_tuned(self) -> bool:
-        """Whether the warm-up looks for a step size."""
+        """Whether the warm-up tunes the step size."""
         return self.kind in ("hmc", "nuts", "random_walk") and self.step_size is None
 
     def __str__(self) -> str:
@@ -74,24 +74,24 @@ class Setting:
 
 
 class Sampler(NamedTuple):
-    """All that ``tfp.mcmc.sample_chain`` needs, and how its states become f."""
+    """The arguments of ``tfp.mcmc.sample_chain``, and a function from its states to f."""
 
     kernel: tfp.mcmc.TransitionKernel
     initial_state: tf.Tensor  # [C, N, P]
-    to_f: Callable[[tf.Tensor], tf.Tensor]  # [..., N, P] to the same
+    to_f: Callable[[tf.Tensor], tf.Tensor]  # both [..., N, P]
 
 
 def make_sampler(
     setting: Setting, model: AugmentedVGP, num_chains: int, num_burnin: int, seed: int
 ) -> Sampler:
     """
-    :param num_burnin: draws of the warm-up, in the first four fifths of which a step is tuned.
-    :param seed: of the initial states, which are the same for every setting.
+    :param num_burnin: draws of the warm-up; its first four fifths tune the step size.
+    :param seed: the seed of the initial states, which are the same for every setting.
     """
     Y = model.data[1]
     z = tf.random.stateless_normal([num_chains, *Y.shape], [seed, 0], dtype=Y.dtype)
     slices = EllipticalSliceKernel(model)
-    to_f, log_likelihood = slices.f, slices.log_likelihood  # of z
+    to_f, log_likelihood = slices.f, slices.log_likelihood  # functions of z
 
     def log_posterior(z: tf.Tensor) -> tf.Tensor:
         return log_likelihood(z) - 0.5 * tf.reduce_sum(tf.square(z), axis=[-2, -1])
@@ -107,14 +107,15 @@ def make_sampler(
         hmc = HamiltonianKernel(model, None, step_size, leapfrogs, num_tuned)
         return Sampler(hmc, z, to_f)
     if setting.kind == "prior_proposals":
-        # In the ratio the prior cancels against the proposal's density, which leaves the
-        # likelihood: a symmetric proposal would leave the same of the likelihood alone.
+        # The proposal is the prior, so both cancel in the acceptance ratio, which is the ratio of
+        # likelihoods. A random walk whose target is the likelihood alone has the same ratio.
         kernel = tfp.mcmc.RandomWalkMetropolis(
             log_likelihood,
             new_state_fn=lambda state_parts, seed: [_normal_like(state_parts[0], seed)],
         )
         return Sampler(kernel, z, to_f)
-    # Tuning is drawn towards ten times its first step: for the walk, to what is best for a normal.
+    # Dual averaging is attracted to ten times the first step. The walk's is a tenth of the optimal
+    # step for a normal target.
     walk = 0.238 / float(np.sqrt(np.prod(Y.shape)))
     make, first_step, acceptance = {
         "nuts": (lambda e: tfp.mcmc.NoUTurnSampler(log_posterior, e), _FIRST_STEP, 0.8),
@@ -131,15 +132,15 @@ def make_sampler(
 
 
 def without_closed_form(model: AugmentedVGP) -> AugmentedVGP:
-    """The same model, but that its ω is drawn by inverting the Laplace transform of its law."""
+    """The same model, except that ω is drawn by inverting the Laplace transform of its law."""
     likelihood = gpflow.utilities.deepcopy(model.likelihood)
     likelihood._tilted = types.MethodType(SuperGaussianLikelihood._tilted, likelihood)
     return AugmentedVGP(model.data, model.kernel, likelihood, model.mean_function)
 
 
 def acceptance(results: Any) -> tf.Tensor:
-    """Probability with which the last step was accepted, meaned over chains; NaN for always."""
-    results = getattr(results, "inner_results", results)  # of a tuned kernel
+    """The last step's probability of acceptance, averaged over chains; NaN without rejection."""
+    results = getattr(results, "inner_results", results)  # a tuned kernel wraps its results
     log_ratio = getattr(results, "log_accept_ratio", None)
     if log_ratio is None:
         return tf.constant(np.nan, gpflow.default_float())
@@ -147,7 +148,7 @@ def acceptance(results: Any) -> tf.Tensor:
 
 
 class WalkResults(NamedTuple):
-    """What ``tfp.mcmc.MetropolisHastings`` and TFP's adaptation of a step size look for."""
+    """The fields that TFP's ``MetropolisHastings`` and step-size adaptation need."""
 
     target_log_prob: tf.Tensor  # [C]
     log_acceptance_correction: tf.Tensor  # [C]
@@ -158,7 +159,7 @@ class Walk(tfp.mcmc.TransitionKernel):
     """Proposes state + step ε, ε ~ N(0, I)."""
 
     is_calibrated = False
-    parameters: Any = None  # as TFP has them, of every instance
+    parameters: Any = None  # TFP wants an attribute here, which each instance sets
 
     def __init__(self, target_log_prob_fn: LogDensity, step_size: tf.Tensor) -> None:
         self.parameters = {"target_log_prob_fn": target_log_prob_fn, "step_size": step_size}
@@ -180,17 +181,17 @@ def _normal_like(x: tf.Tensor, seed: Any) -> tf.Tensor:
     return tf.random.stateless_normal(tf.shape(x), seed, dtype=x.dtype)
 
 
-# ---- chains drawn against the clock, and how much they are worth ----
+# ---- timed chains, and their diagnostics ----
 
-_DRAWS_AT_ONCE = 25  # between two looks at the clock
+_DRAWS_AT_ONCE = 25  # the time limit is checked after each such block of draws
 LAGS = 10
 
 
 class Draws(NamedTuple):
-    """What a sampler has drawn, and in how many seconds."""
+    """What a sampler has drawn, and how long that took."""
 
-    f: Array  # [C, S, N], the outputs of multi-output models side by side
-    acceptance: float  # mean probability after the warm-up; NaN where all is accepted
+    f: Array  # [C, S, N]; in multi-output models, the last axis holds all outputs
+    acceptance: float  # the mean probability after the warm-up; NaN for a method that never rejects
     seconds: float  # after the warm-up
     warmup_seconds: float
     tracing_seconds: float
@@ -198,7 +199,7 @@ class Draws(NamedTuple):
 
 
 def draw(sampler: Sampler, num_burnin: int, num_samples: int, seconds: float, seed: int) -> Draws:
-    """``num_burnin`` draws that are dropped, then ``num_samples`` or what ``seconds`` allow."""
+    """At most ``num_samples`` draws, within ``seconds``, after a warm-up of ``num_burnin``."""
 
     @tf.function(autograph=False)
     def block(state: Any, results: Any, number: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
@@ -229,7 +230,7 @@ def draw(sampler: Sampler, num_burnin: int, num_samples: int, seconds: float, se
 
     began = time.perf_counter()
     start = sampler.initial_state, sampler.kernel.bootstrap_results(sampler.initial_state)
-    # Twice, the second time from the first's results, as always later. The draws are not used.
+    # Trace for the initial arguments and for those of later calls; these draws are not used.
     _, _, *after = block(*start, tf.constant(1), next(seeds))
     block(*after, tf.constant(1), next(seeds))
     tracing_seconds = time.perf_counter() - began
@@ -248,10 +249,11 @@ def draw(sampler: Sampler, num_burnin: int, num_samples: int, seconds: float, se
 
 def diagnostics(draws: Draws) -> dict[str, float]:
     """
-    Of f and f² of every datum: ArviZ's bulk ESS and split R-hat; autocorrelations, chains pooled.
+    Summaries over the data of ArviZ's bulk ESS and split R-hat, and of autocorrelations.
 
-    ESS per second counts the seconds of the warm-up, too, and none of tracing. ``lag_k`` is the
-    mean over the data of |ρ_k|, as in the paper, ``signed_lag_k`` that of ρ_k.
+    ESS is computed for f and for f², everything else for f. ESS per second counts the warm-up but
+    not tracing. ``lag_k`` is the mean of |ρ_k| over the data, as in the paper, and
+    ``signed_lag_k`` the mean of ρ_k.
     """
     f, seconds = draws.f, draws.warmup_seconds + draws.seconds
     ess, ess_squared, rho = bulk_ess(f), bulk_ess(np.square(f)), autocorrelations(f)
@@ -269,15 +271,16 @@ def diagnostics(draws: Draws) -> dict[str, float]:
 
 
 def bulk_ess(x: Array) -> Array:
-    """ArviZ's, [N] for [C, S, N]."""
+    """ArviZ's bulk ESS of every datum, [N], for x [C, S, N]."""
     return _values(arviz.ess, x, "bulk")
 
 
 def autocorrelations(f: Array) -> Array:
     """
-    ρ_k for k = 1, ..., 10, NaN beyond the draws; [10, N] for [C, S, N].
+    The autocorrelations ρ_k of f [C, S, N] for k = 1, ..., 10, [10, N]; NaN for k ≥ S.
 
-    Around the mean of all chains, so that chains apart from each other count as correlated.
+    The mean over all chains is subtracted, so that draws of chains that have not mixed count as
+    correlated.
     """
     f = f - f.mean(axis=(0, 1))
     variance = np.einsum("csn,csn->n", f, f)

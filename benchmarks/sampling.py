@@ -1,4 +1,4 @@
-"""What a sampler of p(f|y) costs, and what its draws are worth (Tables 2-5 and Fig. 4)."""
+"""Cost and quality of samplers of p(f|y), as in the paper's Tables 2-5 and Fig. 4."""
 
 import itertools
 from dataclasses import asdict
@@ -24,9 +24,9 @@ from .report import Report, fixed, in_order, one_legend, style, subplots
 from .samplers import LAGS, Kind, Setting, diagnostics, draw, make_sampler
 from .step_time import interleaved
 
-_TURNS = 30  # of a draw and a Cholesky factorisation
+_TURNS = 30  # how often a draw and a Cholesky factorisation are timed, in turns
 
-# The rows of the paper's data, by which they are known.
+# The number of rows in the paper's data, by which they are recognised.
 _PAPERS_ROWS = {"Logistic": 270, "StudentT": 506, "Laplace": 506, "Matern32": 506}
 # The paper's Table 2: seconds per draw of one chain, lag-1 autocorrelation, Gelman's statistic.
 _PAPER = {
@@ -43,7 +43,8 @@ _PAPER = {
     ("Matern32", "HMC"): (0.150, 0.995, 1.10),
     ("Matern32", "Gibbs"): (0.029, 0.05, 1.00),
 }
-# Its Tables 3-5: the same of HMC, by step. By their neighbours .675 and .41 are misprints.
+# Its Tables 3-5: the same numbers for HMC, by step size and number of leapfrog steps. Their
+# neighbours suggest that .675 and .41 are misprints.
 _PAPERS_LEAPFROGS = [1, 2, 5, 10]
 _PAPERS_GRID = {
     ("Laplace", 0.01): ".037/.999/3.14 .045/.993/1.02 .077/.978/1.00 .133/.963/2.05",
@@ -60,9 +61,10 @@ _PAPERS_GRID = {
 
 def run(config: Sampling, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """
-    One row per problem and setting; also writes autocorrelation.csv, with a row for every lag.
+    Measure one row per problem and setting.
 
-    In ``output/tensorboard`` are the autocorrelations against the lag.
+    It also writes autocorrelation.csv, with a row for every lag, and curves of the
+    autocorrelation against the lag to ``output/tensorboard``.
     """
     grid = list(dict.fromkeys(s for method in config.method for s in settings(method)))
     datasets = load_datasets(config.problem, folder, quiet)
@@ -92,7 +94,7 @@ def settings(method: SamplingMethod) -> list[Setting]:
 
 
 def autocorrelation(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Means over the data of |ρ| and ρ, a row for every problem, method, setting and lag."""
+    """The means of |ρ| and ρ over the data, a row per problem, method, setting and lag."""
     keys = ["problem", "method", "setting"]
     columns = [*keys, "lag", "autocorrelation", "signed"]
     lags = [
@@ -105,7 +107,7 @@ def autocorrelation(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_model(dataset: Dataset) -> AugmentedVGP:
-    """The full GP of all rows: SE kernel, its lengthscale the root mean square distance."""
+    """A full GP on all rows; the lengthscale is the root mean square distance of inputs."""
     kernel = KernelConfig(ard=False)
     return methods.make_model(Start(kernel, dataset.problem, dataset.whole(), None), True)
 
@@ -145,7 +147,7 @@ def _finished(config: Sampling, dataset: Dataset, setting: Setting) -> pd.DataFr
 
 
 def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
-    """Median milliseconds of a Gibbs draw of all chains, and of a Cholesky factorisation alone."""
+    """Median milliseconds of a Gibbs draw of all chains, and of the factorisations it needs."""
     model = make_model(dataset)
     kernel = GibbsKernel(model, over_relaxation=0.0)
     f = kernel.initial_state(config.num_chains, seed=[0, 0])
@@ -154,9 +156,9 @@ def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
     precision = augmentation.auglik_precision(model.likelihood, results.omega, Y)
     root = tf.sqrt(tf.linalg.matrix_transpose(precision))[..., None]
     K = model.prior_covariance()[0]
-    # B = I + Λ^½ K Λ^½, [C, P, N, N], formed beforehand.
+    # B = I + Λ^½ K Λ^½, [C, P, N, N]. Forming it is not timed.
     B = root * K * tf.linalg.matrix_transpose(root) + tf.eye(len(K), dtype=K.dtype)
-    seed = tf.Variable([0, 2])  # what is drawn from a constant could be folded into one
+    seed = tf.Variable([0, 2])  # from a constant seed, TensorFlow could compute the draws once
     steps = {
         "gibbs_ms": lambda: kernel.one_step(f, results, seed=seed.read_value())[0],
         "cholesky_ms": lambda: tf.linalg.cholesky(B),
@@ -166,11 +168,11 @@ def _cost(config: Sampling, dataset: Dataset) -> pd.DataFrame:
     return row.assign(gibbs_over_cholesky=row.gibbs_ms / row.cholesky_ms)
 
 
-# ---- what is shown ----
+# ---- the report ----
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Every method at its best; beside the paper's; what a draw costs at least; HMC's grid."""
+    """Tables of the best settings, the cost of a draw, the paper's numbers and HMC's grid."""
     best = best_settings(metrics)
     chains = metrics.num_chains.iloc[0]
     beside = _beside_the_paper(best)
@@ -203,9 +205,9 @@ def report(metrics: pd.DataFrame) -> Report:
 
 def best_settings(metrics: pd.DataFrame) -> pd.DataFrame:
     """
-    The row of each problem and method that has most effective draws a second.
+    For each problem and method, the row with the most effective draws per second.
 
-    Of f or f², whichever has fewer: draws that alternate are good for means alone.
+    The smaller ESS of f and f² counts, since chains that alternate are good for means alone.
     """
     fewer = metrics[["min_ess_per_second", "min_ess_squared_per_second"]].min(axis=1)
     return metrics.loc[fewer.groupby([metrics.problem, metrics.method], sort=False).idxmax()]
@@ -261,7 +263,7 @@ def _cost_table(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def _hmc_grid(grid: pd.DataFrame) -> pd.DataFrame:
-    """As the paper prints it: a row for every step, a column for every number of leapfrogs."""
+    """The paper's layout: a row per step size, a column per number of leapfrog steps."""
     cells = [f"{r.seconds_per_draw:.3g} / {r.lag_1:.3f} / {r.rhat:.2f}" for r in grid.itertuples()]
     ours = grid.assign(whose="here", cell=cells)
     printed = ours[_is_papers(ours)].drop_duplicates(["problem", "step_size"])
@@ -283,7 +285,7 @@ def _figure(runs: pd.DataFrame) -> Figure:
     """
     Mean |ρ| over the data against the lag, a panel for every problem and a line for every method.
 
-    Markers are hollow where the mean of ρ is negative: draws that undo each other's errors.
+    Markers are hollow where the mean of ρ is negative, so that errors of the draws cancel.
     """
     problems = runs.problem.unique()
     columns = min(len(problems), 2)

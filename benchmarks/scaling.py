@@ -1,4 +1,4 @@
-"""What one exact pass costs against rows, inputs, inducing points and workers, and why."""
+"""The cost of one exact pass against the numbers of rows, inputs, inducing points and workers."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ _CAPTION = (
 
 
 def run(config: Scaling, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row for every size and repeat, beside those of other numbers of workers."""
+    """A row per size and repeat, besides earlier rows for other numbers of workers."""
     several = "TF_CONFIG" in os.environ
     cluster = tf.distribute.MultiWorkerMirroredStrategy if several else tf.distribute.get_strategy
     strategy = cluster()
@@ -40,16 +40,16 @@ def run(config: Scaling, folder: Path, quiet: bool = False) -> pd.DataFrame:
         for repeat, seconds in enumerate(measure(strategy, own, N, D, M, config.repeats)):
             size = {"rows": N, "input_dim": D, "num_inducing": M, "workers": workers}
             rows.append(size | {"repeat": repeat, "seconds": seconds})
-    found = pd.DataFrame(rows)
+    measured = pd.DataFrame(rows)
     path = config.output / "metrics.csv"
     if not path.is_file():
-        return found
+        return measured
     before = read_metrics(path)
-    return pd.concat([before[before.workers != workers], found], ignore_index=True)
+    return pd.concat([before[before.workers != workers], measured], ignore_index=True)
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Medians over the repeats, and what is counted."""
+    """Medians over the repeats, with the numbers of operations and of all-reduced bytes."""
     keys = ["rows", "input_dim", "num_inducing", "workers"]
     medians = metrics.groupby(keys).seconds.median().reset_index()
     M, own = medians.num_inducing, medians.rows / medians.workers
@@ -66,7 +66,7 @@ def report(metrics: pd.DataFrame) -> Report:
 def measure(
     strategy: tf.distribute.Strategy, own: int, N: int, D: int, M: int, repeats: int
 ) -> list[float]:
-    """Seconds of each of the passes, after one."""
+    """Seconds of every pass over this worker's ``own`` rows of N, after a short first one."""
     with strategy.scope():
         model = gpflow_aaci.AugmentedSVGP(
             gpflow.kernels.SquaredExponential(lengthscales=[np.sqrt(2.0 * D)] * D),

@@ -1,4 +1,4 @@
-"""Milliseconds of one training step, the contestants taking turns in one run."""
+"""Milliseconds of one training step of several methods, which take turns in one run."""
 
 import timeit
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from .report import Report
 
 
 def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """One row per contestant: median milliseconds of a step, and the ratio to the closed form."""
+    """A row per method: median milliseconds of a step, and the ratio to the closed form."""
     start = synthetic_start(config.num_data, config.input_dim, config.num_inducing)
     rows = slice(config.batch_size)
     batch = tf.constant(start.split.X[rows]), tf.constant(start.split.Y[rows])
@@ -29,7 +29,7 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
     for q in (adam_hyper.q_mu, adam_hyper.q_sqrt):
         gpflow.set_trainable(q, False)
     closed_form = gpflow_aaci.AugmentedNaturalGradient(0.1)
-    natural = gpflow.optimizers.NaturalGradient(0.001)  # small: it is to survive the timing
+    natural = gpflow.optimizers.NaturalGradient(0.001)  # small, so that no step fails
 
     def adam_step(model: gpflow.models.SVGP) -> Callable[[], None]:
         adam = tf_keras.optimizers.Adam(1e-3)
@@ -50,16 +50,16 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """The table as it is."""
+    """The metrics as one table."""
     return Report({"": metrics}, {})
 
 
 def interleaved(
     steps: Mapping[Any, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
 ) -> dict[Any, list[float]]:
-    """Milliseconds of every call, the contestants taking turns, each once before."""
+    """Milliseconds of every call; the steps take turns, after a first call that is not timed."""
     for step in steps.values():
-        step()  # tracing is not timed
+        step()  # this traces the step
     times: dict[Any, list[float]] = {name: [] for name in steps}
     for _ in progress_bar(not quiet, iterable=range(rounds), unit="round"):
         for name, step in steps.items():

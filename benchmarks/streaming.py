@@ -1,4 +1,4 @@
-"""One exact pass over rows that are never in memory together: seconds a row, and peak memory."""
+"""Time and peak memory of one exact pass over rows that are never in memory together."""
 
 import multiprocessing
 import timeit
@@ -25,7 +25,7 @@ _WAYS = {"exact": "exact pass", "products": "products alone"}
 
 
 def run(config: Streaming, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row for every number of rows and repeat; each number in a process of its own."""
+    """A row per number of rows and repeat; each number of rows has a process of its own."""
     parts = []
     for rows in progress_bar(not quiet, iterable=config.rows, unit="size"):
         key = {"rows": rows, "repeats": config.repeats}
@@ -34,7 +34,7 @@ def run(config: Streaming, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """Medians over the repeats."""
+    """A table of medians over the repeats, and a figure."""
     caption = (
         "A pass of AugmentedNaturalGradient over all rows, chunk by chunk, beside what it cannot "
         "do without on the same chunks: making the rows, K_ZX, A = L⁻¹K_ZX, RᵀA for the variances "
@@ -54,7 +54,7 @@ def report(metrics: pd.DataFrame) -> Report:
 
 
 def rows_made(num_rows: int, input_dim: int) -> tf.data.Dataset:
-    """A wave with odds exp(4 f) in batches that are made when they are asked for."""
+    """Binary data, with odds exp(4 f) for a wave f, in batches generated on demand."""
 
     def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rng = np.random.default_rng(0)
@@ -68,7 +68,7 @@ def rows_made(num_rows: int, input_dim: int) -> tf.data.Dataset:
 
 
 def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
-    """Seconds of both, taking turns, and the peak memory of this process."""
+    """Seconds of the exact pass and of its products alone, in turns, and peak memory."""
     D, dataset = config.input_dim, rows_made(num_rows, config.input_dim)
     Z = np.random.default_rng(0).normal(size=(config.num_inducing, D))
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[np.sqrt(2.0 * D)] * D)
@@ -89,7 +89,7 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
             new = products(X, Y)
             B, a = B + new[0], a + new[1]
 
-    few = rows_made(min(1_000, num_rows), D)  # what is compiled or loaded at the first call
+    few = rows_made(min(1_000, num_rows), D)  # for a first call, which compiles
     optimizer.minimize(model, few, progress=False)
     products(*next(iter(few)))
     before = _peak_mb()
@@ -103,13 +103,13 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
 
 
 def _apart(config: Streaming, num_rows: int) -> pd.DataFrame:
-    spawn = multiprocessing.get_context("spawn")  # a fork would begin with this one's memory
+    spawn = multiprocessing.get_context("spawn")  # a fork would inherit this process's memory
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
         return pd.DataFrame(process.submit(measure, config, num_rows).result())
 
 
 def _peak_mb() -> float:
-    # VmHWM, as getrusage's may be that of the process that started this one.
+    # VmHWM is used because getrusage may report the peak of the parent process.
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1e3
 

@@ -15,7 +15,7 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_aaci import likelihoods
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a core for each worker
+if "PYTEST_XDIST_WORKER" in os.environ:  # each test worker gets one core
     tf.config.threading.set_intra_op_parallelism_threads(1)
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
@@ -33,12 +33,12 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m selects
+@pytest.hookimpl(tryfirst=True)  # before -m deselects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
-    Marks slow cases, and as replicates what ``by_default`` does not name; the longest test first.
+    Mark slow cases, and cases that ``by_default`` does not name, as replicates.
 
-    (Or at the end all workers but one would wait for it.)
+    It also puts the longest test first. At the end, all workers but one would wait for it.
     """
     for item in items:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
@@ -54,7 +54,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_state() -> Iterator[None]:
-    """One seed, GPflow's dtype and jitter as they were however a test ends, and no graphs left."""
+    """
+    Set one seed before each test; undo changes of GPflow's settings, and free graphs, after it.
+    """
     tf.random.set_seed(0)
     with gpflow.config.as_context(), no_graphs_left():
         yield
@@ -63,10 +65,10 @@ def _fresh_state() -> Iterator[None]:
 @contextmanager
 def no_graphs_left() -> Iterator[None]:
     """
-    Frees the graphs of what was compiled and dropped.
+    Free the graphs of functions that were compiled in the block and are no longer in use.
 
-    TFP's cache of what bijectors were given and TensorFlow's list of custom gradients keep all in
-    which a parameter was read: 20 MB a fit, and so a machine's memory before the last test.
+    TFP's cache of bijector inputs and TensorFlow's registry of custom gradients would keep every
+    graph in which a parameter was read: 20 MB per fit, which exhausts memory before the last test.
     """
     gradients = gradient_registry._registry
     known = set(gradients)
@@ -75,16 +77,16 @@ def no_graphs_left() -> Iterator[None]:
     inputs = tf.nest.flatten([key() for key in read if key.alive])
     graphs = {id(x.graph) for x in inputs if tf.is_symbolic_tensor(x)}
     for name in set(gradients) - known:
-        # What is compiled once for all, and so still in use, reads no parameter.
+        # Functions that are compiled once and still in use read no parameter.
         if any(id(graph) in graphs for graph in _graphs_of(gradient_registry.lookup(name))):
             del gradients[name]
     for key in list(read):
-        key.cancel()  # or it would delete itself once more
+        key.cancel()  # otherwise the key would try to delete its entry again
     read.clear()
 
 
 def _graphs_of(gradient: Callable) -> Iterator[tf.Graph]:
-    """Of the tensors that a custom gradient holds."""
+    """The graphs of the tensors that a custom gradient holds."""
     for cell in gradient.__closure__ or ():
         for held in tf.nest.flatten(cell.cell_contents):
             if isinstance(held, FunctionType):
@@ -100,7 +102,7 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture(scope="session", params=BUILT_IN.values(), ids=BUILT_IN)
 def make_likelihood(request: pytest.FixtureRequest) -> MakeLikelihood:
-    """For tests that need the likelihood twice, or in another dtype."""
+    """A function that makes a built-in likelihood, for tests that need it twice or in float32."""
     return request.param
 
 
@@ -112,7 +114,9 @@ def likelihood(make_likelihood: MakeLikelihood) -> likelihoods.AugmentedLikeliho
 
 @pytest.fixture(scope="session")
 def observe() -> Observe:
-    """Y [N, P] for a likelihood: a noisy wave of X [N, D], {0, 1} by its sign where y is binary."""
+    """
+    A function (likelihood, X, P) → Y [N, P], a noisy wave of X [N, D], or its sign if y is binary.
+    """
 
     def observe(likelihood: gpflow.likelihoods.Likelihood, X: AnyNDArray, P: int) -> AnyNDArray:
         rng = np.random.default_rng(len(X))
@@ -129,7 +133,7 @@ def observe() -> Observe:
 
 @pytest.fixture(scope="session")
 def randomise_q() -> Callable[[gpflow.models.GPModel], None]:
-    """Give a model a q(u) that is neither its initial one nor an optimum; the same every time."""
+    """A function that gives a model a fixed q(u), which is neither the initial one nor optimal."""
 
     def randomise_q(model: gpflow.models.GPModel) -> None:
         rng = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""AlternatingOptimizer against its two halves, and the step sizes it may take."""
+"""AlternatingOptimizer against its two halves, and the step sizes that it accepts."""
 
 import copy
 import itertools
@@ -102,7 +102,7 @@ def arguments(model: AugmentedModel, data: Batch) -> tuple[Any, ...]:
 def test_a_step_is_the_closed_form_step_and_then_the_gradient_by_autodiff(
     data: Batch, make: Callable[[Batch], AugmentedModel], step_size: float
 ) -> None:
-    """SGD's step divided by its learning rate is the gradient that it was given."""
+    """One step of SGD, divided by the learning rate, shows the gradient that SGD was given."""
     model, halves = make(data), make(data)
     args = arguments(model, data)
     rate = 1e-5
@@ -143,7 +143,7 @@ KERNELS: dict[str, Callable[[], Any]] = {
 def test_the_gradient_is_autodiffs_whatever_the_latent_gps_share(
     data: Batch, kernel: str, points: str
 ) -> None:
-    """K_ZZ, K_ZX, k(x, x) and the mean function may each be of one latent GP or of all."""
+    """K_ZZ, K_ZX, k(x, x) and the mean function may each be shared by all latent GPs or not."""
     constants = [1.0] if kernel == "SharedIndependent" else [0.3, -0.2]
     mean = gpflow.functions.Constant(constants)
     model, halves = (
@@ -164,7 +164,7 @@ def test_the_gradient_is_autodiffs_whatever_the_latent_gps_share(
 
 
 def parameters(model: AugmentedModel) -> dict[str, gpflow.Parameter]:
-    """All but q's, inducing points and likelihood among them."""
+    """All parameters except q's, with inducing points and the likelihood's parameters."""
     everything = gpflow.utilities.parameter_dict(model)
     others = {name: p for name, p in everything.items() if name not in (".q_mu", ".q_sqrt")}
     return {name: p for name, p in others.items() if p.trainable}
@@ -245,7 +245,7 @@ def test_a_failed_step_leaves_model_and_optimizer_as_they_were(data: Batch) -> N
 
 @pytest.mark.slow
 def test_its_fixed_point_is_the_optimum(data: Batch) -> None:
-    """Alternating to convergence and a stock optimizer of everything at once end at one bound."""
+    """Alternating steps and L-BFGS on all parameters converge to the same bound."""
     first = (data[0], data[1][:, :1])
     rate = tf_keras.optimizers.schedules.ExponentialDecay(0.1, 100, 0.7)
     models = [vgp(first), vgp(first)]
@@ -295,7 +295,7 @@ def test_adaptive_steps_forget_the_beginning() -> None:
 
 @pytest.mark.slow
 def test_the_noise_is_the_variance_of_the_optimum_over_batches(data: Batch) -> None:
-    """tr Var λ̂₁ over all ways to draw a batch without replacement, and its estimate's mean."""
+    """The mean of the noise estimate is tr Var λ̂₁ over batches drawn without replacement."""
     model, rng, size = svgp(data), np.random.default_rng(1), 10
     model.num_data = N
 

@@ -1,4 +1,4 @@
-"""The auxiliary-variable verbs, against the closed-form laws of ω and the ordinary likelihood."""
+"""The functions of ``augmentation``, against closed-form laws of ω and the ordinary likelihood."""
 
 import itertools
 import math
@@ -25,14 +25,14 @@ EPS = np.finfo(np.float64).eps
 
 
 def generalized_inverse_gaussian(p: float, a: float, b: float) -> scipy.stats.rv_continuous:
-    """Density ∝ ω^(p−1) exp(−(a ω + b/ω)/2); p < 0 where a = 0."""
+    """The law of density ∝ ω^(p−1) exp(−(a ω + b/ω)/2); a = 0 needs p < 0."""
     if a == 0.0:
         return scipy.stats.invgamma(-p, scale=b / 2.0)
     return scipy.stats.geninvgauss(p, math.sqrt(a * b), scale=math.sqrt(b / a))
 
 
 def inverse_gaussian(c: float, scale: float) -> scipy.stats.rv_continuous:
-    """Mean 1/(2·scale·c), shape 1/(2·scale²); the Lévy law where c = 0."""
+    """The law of mean 1/(2·scale·c) and shape 1/(2·scale²), or the Lévy law if c = 0."""
     shape = 0.5 / scale**2
     if c == 0.0:
         return scipy.stats.levy(scale=shape)
@@ -40,7 +40,7 @@ def inverse_gaussian(c: float, scale: float) -> scipy.stats.rv_continuous:
 
 
 def positive_normal(loc: float) -> scipy.stats.rv_continuous:
-    """N(loc, 1) cut off at 0."""
+    """N(loc, 1) truncated to positive numbers."""
     return scipy.stats.truncnorm(-loc, np.inf, loc=loc)
 
 
@@ -52,7 +52,7 @@ class HalfPolyaGamma:
 
     def pdf(self, omega: float) -> float:
         x = 2.0 * omega  # PG(1, 0)
-        if x > 1.0:  # its tail, to every digit that counts
+        if x > 1.0:  # two terms are exact in the tail
             density = 2.0 * math.pi * math.exp(-(math.pi**2) * x / 2.0)
             density *= 1.0 - 3.0 * math.exp(-4.0 * math.pi**2 * x)
         else:
@@ -73,7 +73,7 @@ TILTED: dict[str, Callable[[float], scipy.stats.rv_continuous]] = {
     "BayesianSVM": lambda c: inverse_gaussian(c, 1.0),
     "Probit": lambda c: positive_normal(math.log(c)),
 }
-# Of the Gaussian, ω is the constant 1/2σ².
+# For the Gaussian likelihood, ω is the constant 1/2σ².
 POINT_MASS = {"Gaussian": 0.5 / 0.49, "Gaussian-scale": 0.5 / 1.7**2}
 
 with_density = pytest.mark.parametrize(
@@ -82,12 +82,14 @@ with_density = pytest.mark.parametrize(
 
 
 def prior_of(case: Case) -> scipy.stats.rv_continuous:
-    """π(ω): c = 1 of the half-normal law, 0 of all others."""
+    """
+    π(ω), which is the tilted law at c = 1 for the half-normal law and at c = 0 for all others.
+    """
     return TILTED[case.name](1.0 if case.name == "Probit" else 0.0)
 
 
 def integrate_omega(integrand: Callable[[float], float]) -> float:
-    """∫ over ω in (0, ∞), by quadrature in log ω."""
+    """The integral over ω in (0, ∞), by quadrature in log ω."""
     edges = np.linspace(-25.0, 25.0, 26)
     return sum(
         scipy.integrate.quad(
@@ -98,7 +100,7 @@ def integrate_omega(integrand: Callable[[float], float]) -> float:
 
 
 def times_density(exponent: float, density: float) -> float:
-    """e^exponent · density; 0 where the density has underflowed, however large the exponent."""
+    """e^exponent · density, or 0 if the density has underflowed, however large the exponent is."""
     return math.exp(exponent + math.log(density)) if density > 0.0 else 0.0
 
 
@@ -115,7 +117,7 @@ def test_every_likelihood_has_its_law_of_omega() -> None:
 @with_density
 @pytest.mark.parametrize("c", [0.3, 1.0, 4.0])
 def test_mean_and_kl_are_those_of_the_closed_form_law(case: Case, c: float) -> None:
-    """ω̄ = E ω and KL[π(·|c) ‖ π(·|0)], by integration of the densities."""
+    """ω̄ = E ω and KL[π(·|c) ‖ π(·|0)] are computed by integrating the densities."""
     law, prior = TILTED[case.name](c), prior_of(case)
 
     def relative_entropy(omega: float) -> float:
@@ -141,7 +143,7 @@ def test_mean_and_kl_are_those_of_the_closed_form_law(case: Case, c: float) -> N
     ],
 )
 def test_mean_of_omega_in_closed_form(name: str, mean: Callable[[AnyNDArray], AnyNDArray]) -> None:
-    """Of Gamma, InverseGaussian, PG(1, c)/2 and a point mass, for c over twelve decades."""
+    """Gamma, InverseGaussian, PG(1, c)/2 and a point mass, for c over twelve decades."""
     (case,) = [case for case in CASES if case.name == name]
     c = np.logspace(-6, 6, 49)[:, None]
     np.testing.assert_allclose(augmentation.aux_posterior_mean(case.make(), c), mean(c), rtol=1e-11)
@@ -149,7 +151,7 @@ def test_mean_of_omega_in_closed_form(name: str, mean: Callable[[AnyNDArray], An
 
 @pytest.mark.parametrize(("name", "df"), [("StudentT", 4.3), ("StudentT-heavy", 0.8)])
 def test_student_t_kl_is_the_gamma_kl(name: str, df: float) -> None:
-    """Gamma((ν+1)/2, ν + c²) against Gamma((ν+1)/2, ν)."""
+    """The KL divergence of Gamma((ν+1)/2, ν + c²) from Gamma((ν+1)/2, ν) is TFP's."""
     (case,) = [case for case in CASES if case.name == name]
     c = np.logspace(-2, 5, 29)[:, None]
     gamma = tfp.distributions.Gamma
@@ -161,7 +163,7 @@ def test_student_t_kl_is_the_gamma_kl(name: str, df: float) -> None:
 
 @every_super_gaussian_case
 def test_kl_is_not_negative_and_grows_with_c(case: Case) -> None:
-    """A point mass stays where it is; else the tilt moves π further the larger c."""
+    """A point mass is not changed by the tilt; any other π is tilted further the larger c is."""
     c = np.logspace(-4, 4, 33)
     kl = augmentation.aux_kldivergence(case.make(), c[:, None])[:, 0]
     if case.name in POINT_MASS:
@@ -179,7 +181,7 @@ PAIRS = [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]  # y, f
 
 @with_density
 def test_the_full_conditional_is_bayes_rule(case: Case) -> None:
-    """p(ω|f, y) = p(y|ω, f) π(ω) / p(y|f), with π and p(y|f) from SciPy; of any dimensions."""
+    """p(ω|f, y) = p(y|ω, f) π(ω) / p(y|f) for batches of f, with π and p(y|f) from SciPy."""
     likelihood, prior = case.make(), prior_of(case)
     Y, F = (np.array(values)[:, None] for values in zip(*PAIRS, strict=True))
     chains = np.broadcast_to(F, [7, 3, 1])
@@ -218,7 +220,7 @@ def test_joint_over_full_conditional_is_the_likelihood_whatever_omega_is(case: C
 
 @with_density
 def test_draws_have_the_mean_of_the_full_conditional(case: Case) -> None:
-    """In chains, within five standard errors of the quadrature."""
+    """The mean over 4,000 chains is within five standard errors of the quadrature."""
     likelihood, prior = case.make(), prior_of(case)
     Y, F = (np.array(values)[:, None] for values in zip(*PAIRS, strict=True))
     omega = augmentation.aux_sample(likelihood, np.broadcast_to(F, [4000, 3, 1]), Y, seed=[1, 2])
@@ -238,14 +240,14 @@ def test_draws_have_the_mean_of_the_full_conditional(case: Case) -> None:
 
 @every_case
 def test_aux_posterior_is_the_law_of_its_c(case: Case) -> None:
-    """Its mean and its KL from the prior are those of the other verbs."""
+    """Its mean and its KL from the prior are those that the other functions return for c."""
     likelihood = case.make()
     Fmu, Fvar, Y = random_marginals()
     c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
     q = augmentation.aux_posterior(likelihood, Fmu, Fvar, Y)
     assert q.batch_shape == Y.shape
     np.testing.assert_allclose(q.mean(), augmentation.aux_posterior_mean(likelihood, c), rtol=1e-10)
-    # log q − log π = η ω − log Z is affine in ω, so that at ω̄ it is the KL.
+    # log q − log π = η ω − log Z is affine in ω, so its value at ω̄ is the KL divergence.
     omega = q.mean()
     ratio = q.log_prob(omega) - augmentation.aux_prior(likelihood, Y).log_prob(omega)
     kl = augmentation.aux_kldivergence(likelihood, c)
@@ -254,7 +256,7 @@ def test_aux_posterior_is_the_law_of_its_c(case: Case) -> None:
 
 @every_case
 def test_somewhere_to_start(case: Case) -> None:
-    """c = 1: a law with a mean, and draws from it."""
+    """The initial law is the one at c = 1, and the initial ω are draws from it."""
     likelihood = case.make()
     q = augmentation.init_aux_posterior(likelihood, (3, 2))
     one = tf.ones([3, 2], tf.float64)
@@ -274,7 +276,7 @@ def test_integrating_omega_out_gives_the_likelihood_back(case: Case) -> None:
     """∫ p(y|ω, f) π(ω|0) dω = p(y|f) (AACI Thm 1)."""
     prior = prior_of(case)
     for y, f in [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]:
-        # log p(y|ω, f) is linear in ω: two values say it all.
+        # log p(y|ω, f) is linear in ω, so two values determine it.
         at_zero, at_one = augmentation.logtilt(
             case.make(), column(0.0, 1.0), column(f, f), column(y, y)
         ).numpy()[:, 0]
@@ -310,7 +312,11 @@ def test_logtilt_is_the_site(case: Case, y: float) -> None:
 
 @every_case
 def test_expected_logtilt_is_the_expectation_of_logtilt(case: Case) -> None:
-    """Quadratic in f, so three Gauss-Hermite nodes are exact; linear in ω, so its mean will do."""
+    """
+    logtilt is quadratic in f, so three Gauss-Hermite nodes are exact, and linear in ω.
+
+    Since it is linear in ω, its expectation is its value at the mean of ω.
+    """
     likelihood = case.make()
     Fmu, Fvar, Y, c = column(0.3, -2.0), column(0.7, 4.0), column(1.0, -1.0), column(0.2, 3.0)
     omega = augmentation.aux_posterior_mean(likelihood, c)
@@ -346,7 +352,7 @@ Marginals = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 def random_marginals() -> Marginals:
-    """Fmu, Fvar, Y: [24, 1], from narrow to wide q(f)."""
+    """Fmu, Fvar and Y, all [24, 1], with Fvar from 1e-3 to 10."""
     rng = np.random.default_rng(0)
     Fmu, Y = rng.normal(size=[24, 1]) * 2.0, np.sign(rng.normal(size=[24, 1]))
     return tf.constant(Fmu), tf.constant(10.0 ** rng.uniform(-3, 1, size=[24, 1])), tf.constant(Y)
@@ -354,7 +360,7 @@ def random_marginals() -> Marginals:
 
 @every_case
 def test_the_bound_is_below_the_expected_log_likelihood(case: Case) -> None:
-    """For every c, by adaptive quadrature; an equality for the Gaussian."""
+    """This holds for every c. The Gaussian likelihood has equality. The oracle is quadrature."""
     likelihood = case.make()
     Fmu, Fvar, Y = random_marginals()
     exact = np.array(
@@ -375,7 +381,7 @@ def test_the_bound_is_below_the_expected_log_likelihood(case: Case) -> None:
 
 @every_case
 def test_the_bound_is_tight_without_uncertainty(case: Case) -> None:
-    """Var f = 0: q(ω) is the full conditional, and the bound is log p(y|f)."""
+    """If Var f = 0, q(ω) is the full conditional, and the bound is log p(y|f)."""
     F, _, Y = random_marginals()
     bound = augmentation.optimal_expected_aug_loglik(case.make(), F, tf.zeros_like(F), Y)
     expected = [[case.log_density(float(y), float(f))] for y, f in zip(Y, F, strict=True)]
@@ -384,7 +390,7 @@ def test_the_bound_is_tight_without_uncertainty(case: Case) -> None:
 
 @every_case
 def test_the_bound_is_largest_at_aux_posterior_c(case: Case) -> None:
-    """c² = E h² (AACI Alg. 1): no other c does better, and the optimum is the closed form."""
+    """No c is better than c² = E h² (AACI Alg. 1), where the bound has its closed form."""
     likelihood = case.make()
     Fmu, Fvar, Y = random_marginals()
     c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
@@ -418,7 +424,7 @@ def test_the_gradient_of_the_bound_is_the_site(case: Case) -> None:
 
 @every_super_gaussian_case
 def test_full_conditional_c_is_h(case: Case) -> None:
-    """c = |h(f, y)|, of whatever quadratic the member states."""
+    """c = |h(f, y)| for each likelihood's own h."""
     h_of: dict[str, Callable[[float, float], float]] = {
         "StudentT": lambda y, f: (y - f) / 0.6,
         "StudentT-heavy": lambda y, f: (y - f) / 2.0,
@@ -435,7 +441,9 @@ def test_full_conditional_c_is_h(case: Case) -> None:
 
 @every_case
 def test_outputs_do_not_mix(case: Case) -> None:
-    """Per datum and per output: [N, P] in, [N, P] out."""
+    """
+    Marginals [N, P] give a bound [N, P], each entry of which depends on its own marginal only.
+    """
     likelihood = case.make()
     Fmu, Fvar, Y = (tf.reshape(value, [8, 3]) for value in random_marginals())
     bound = augmentation.optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y)
@@ -447,13 +455,13 @@ def test_outputs_do_not_mix(case: Case) -> None:
 
 
 def zero_residual(case: Case) -> tuple[tf.Tensor, tf.Tensor]:
-    """F, Y with h = 0."""
+    """F and Y with h = 0."""
     return (column(0.0) if case.name == "Logistic" else column(1.0)), column(1.0)
 
 
 @every_super_gaussian_case
 def test_everything_is_finite_at_zero_residual(case: Case) -> None:
-    """c² is floored at ε, and value, site and gradients are finite (ω̄ = ∞ under Laplace, SVM)."""
+    """The floor ε of c² keeps bound, site and gradients finite, even if ω̄ = ∞ at c = 0."""
     likelihood = case.make()
     F, Y = zero_residual(case)
     Fvar = tf.zeros_like(F)
@@ -474,7 +482,7 @@ def test_everything_is_finite_at_zero_residual(case: Case) -> None:
 
 @every_super_gaussian_case
 def test_the_bound_and_its_site_agree_at_the_floor(case: Case) -> None:
-    """``expected_aug_loglik`` at the floored c is ``optimal_expected_aug_loglik``, there too."""
+    """At the floored c, ``expected_aug_loglik`` is still ``optimal_expected_aug_loglik``."""
     likelihood = case.make()
     F, Y = zero_residual(case)
     Fvar = tf.constant([[0.3 * EPS]], tf.float64)
@@ -486,7 +494,7 @@ def test_the_bound_and_its_site_agree_at_the_floor(case: Case) -> None:
 
 @every_super_gaussian_case
 def test_floored_log_phi_is_a_continuous_lower_bound(case: Case) -> None:
-    """Below log φ under the floor, by its tangent; log φ itself above it."""
+    """Above the floor it is log φ itself, and below the floor the tangent of log φ."""
     likelihood = case.make()
     r = tf.constant(EPS * np.array([0.0, 1e-3, 0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 2.0, 1e3]))
     floored, exact = likelihood.floored_log_phi(r).numpy(), likelihood.log_phi(r).numpy()
@@ -499,7 +507,7 @@ def test_floored_log_phi_is_a_continuous_lower_bound(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
 def test_an_absurd_outlier_is_finite(case: Case) -> None:
-    """y = 1e12: value, gradients and site."""
+    """At y = 1e12, the bound, its gradients and the site are finite."""
     likelihood = case.make()
     Fmu, Fvar, Y = column(0.3), column(0.5), column(1e12)
     with tf.GradientTape() as tape:
@@ -508,13 +516,15 @@ def test_an_absurd_outlier_is_finite(case: Case) -> None:
     c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
     site = augmentation.expected_auglik_potential_and_precision(likelihood, c, Y)
     assert np.all(np.isfinite([bound, *tape.gradient(bound, [Fmu, Fvar]), *site]))
-    if case.name.startswith("StudentT"):  # it is ignored, rather than followed
+    if case.name.startswith("StudentT"):  # the outlier is ignored
         assert abs(float(site[0][0, 0])) < 1e-10
 
 
 @pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
 def test_a_large_offset_costs_no_more_than_its_own_rounding(case: Case) -> None:
-    """E h² at y ≈ m ≈ 1e6, against mpmath: as if y had moved by two units in the last place."""
+    """
+    For y ≈ m ≈ 1e6, the error of E h² is at most that of moving y by two units in the last place.
+    """
     rng = np.random.default_rng(1)
     Y = 1e6 + rng.normal(size=[50, 1])
     Fmu = Y - 10.0 ** rng.uniform(-3, 1, size=[50, 1])
@@ -529,7 +539,7 @@ def test_a_large_offset_costs_no_more_than_its_own_rounding(case: Case) -> None:
 
 
 class Hyperbolic(likelihoods.ResidualLikelihood):
-    """h² = ((y − f)² + 0.25)/2: a remainder that is not 0, and γ that is not 1."""
+    """h² = ((y − f)² + 0.25)/2, whose minimum over f is not 0, and whose γ is not 1."""
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(Y)
@@ -551,7 +561,7 @@ class Hyperbolic(likelihoods.ResidualLikelihood):
 
 
 class Constant(Hyperbolic):
-    """h² = 2, whatever f: γ = β = 0."""
+    """h² = 2, which does not depend on f: γ = β = 0."""
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
         return 2.0 * tf.ones_like(Y)
@@ -574,14 +584,14 @@ class Constant(Hyperbolic):
 def test_expected_h_squared_of_any_quadratic(
     likelihood: SuperGaussianLikelihood, expected: Callable[..., tf.Tensor]
 ) -> None:
-    """Also where h² has no root, and where it does not depend on f."""
+    """It is right even if h² has no root, or does not depend on f."""
     Fmu, Fvar, Y = random_marginals()
     actual = likelihood.expected_h_squared(Fmu, Fvar, Y)
     np.testing.assert_allclose(actual, expected(Fmu, Fvar, Y), rtol=1e-14)
 
 
 def test_kl_at_c_0_is_0() -> None:
-    """Also where the mean of ω is infinite there."""
+    """This holds even for likelihoods whose mean of ω is infinite at c = 0."""
     for likelihood in (likelihoods.Laplace(), likelihoods.BayesianSVM(), likelihoods.StudentT()):
         kl = augmentation.aux_kldivergence(likelihood, tf.zeros([1, 1], tf.float64))
         np.testing.assert_allclose(kl, 0.0, atol=1e-7)

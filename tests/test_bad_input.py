@@ -1,4 +1,4 @@
-"""What is refused, with which words, before any state changes; and what looks bad but is fine."""
+"""Which input is refused, with which message and before any change; and odd input that is fine."""
 
 import functools
 from collections.abc import Callable
@@ -42,7 +42,7 @@ MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 
 N, M = 12, 4
 
-# Eagerly and at tracing time; check_shapes' own error is what GPflow raises for a wrong rank.
+# The first are raised eagerly and while tracing. GPflow's check_shapes raises ShapeMismatchError.
 EAGER = (ValueError, ShapeMismatchError)
 COMPILED = (tf.errors.InvalidArgumentError, *EAGER)
 
@@ -69,34 +69,36 @@ def sparse(data: Batch, likelihood: Any = None, **kwargs: Any) -> AugmentedSVGP:
 
 @functools.cache
 def compiled(model: AugmentedSVGP, entry: str, ranks: tuple[int, ...]) -> Callable[..., Any]:
-    """With unknown shapes; traced once for all data that one model refuses."""
+    """
+    The entry, compiled for unknown shapes; it is traced once for all data that one model refuses.
+    """
     method = entries(model)[entry]
     spec = tuple(tf.TensorSpec([None] * rank, tf.float64) for rank in ranks)
-    # Without AutoGraph it traces in half the time.
+    # Without AutoGraph, tracing takes half the time.
     return tf.function(lambda X, Y: method((X, Y)), input_signature=spec, autograph=False)
 
 
 @pytest.fixture(scope="module")
 def student_t(data: Batch) -> AugmentedSVGP:
-    """For tests that leave it as it is."""
+    """A model that tests must not change."""
     return sparse(data)
 
 
 @pytest.fixture(scope="module", params=[likelihoods.Logistic, likelihoods.BayesianSVM])
 def classifier(request: pytest.FixtureRequest, data: Batch) -> AugmentedSVGP:
-    """For tests that leave it as it is."""
+    """A model of labels that tests must not change."""
     return sparse(data, request.param())
 
 
 def spoil(values: AnyNDArray, bad: float) -> AnyNDArray:
-    """One bad entry."""
+    """The values with one bad entry."""
     values = values.copy()
     values[len(values) // 2, -1] = bad
     return values
 
 
 def entries(model: AugmentedSVGP) -> dict[str, Callable[[Any], Any]]:
-    """All that takes training data."""
+    """All methods that take training data."""
     return {
         "augmented_elbo": model.augmented_elbo,
         "training_loss": model.training_loss,
@@ -107,7 +109,7 @@ def entries(model: AugmentedSVGP) -> dict[str, Callable[[Any], Any]]:
 
 
 def assert_refused(model: AugmentedSVGP, bad: Batch, message: str) -> None:
-    """By everything eagerly, by bound and step compiled with unknown shapes; q untouched."""
+    """Every entry raises eagerly, and ``elbo`` and ``minimize`` compiled; q does not change."""
     before = model.q_mu.numpy().copy(), model.q_sqrt.numpy().copy()
     for method in entries(model).values():
         with pytest.raises(EAGER, match=message):
@@ -142,7 +144,7 @@ def test_non_finite_data(data: Batch, student_t: AugmentedSVGP, which: str, bad:
 def test_labels_that_are_none(
     data: Batch, classifier: AugmentedSVGP, values: list[float], shown: str
 ) -> None:
-    """The message shows what was found and what is accepted."""
+    """The message shows which values were found and which are accepted."""
     bad = data[0], np.resize(np.array(values, dtype=float), (N, 1))
     message = rf"(?s)\{{0, 1\}} or \{{-1, 1\}}.*Found:.*{shown}"
     assert_refused(classifier, bad, message)
@@ -150,7 +152,7 @@ def test_labels_that_are_none(
 
 @pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
 def test_both_codings_of_labels_are_the_same_data(labels: Batch, likelihood: Any) -> None:
-    """Also in prediction, and as integers or booleans."""
+    """They are also the same in prediction, and as integers or booleans."""
     X, Y = labels
     codings = [Y, 2.0 * Y - 1.0, Y.astype(int), Y.astype(bool), (2.0 * Y - 1.0).astype(np.int8)]
     bounds, densities = [], []
@@ -164,7 +166,7 @@ def test_both_codings_of_labels_are_the_same_data(labels: Batch, likelihood: Any
 
 
 def test_a_batch_of_one_class_is_fine(labels: Batch) -> None:
-    """Either class, in either coding: a minibatch may well be so."""
+    """A minibatch may well contain only one class, in either coding."""
     for value in (0.0, 1.0, -1.0):
         model = sparse(labels, likelihoods.Logistic())
         AugmentedNaturalGradient().minimize(model, (labels[0], np.full((N, 1), value)))
@@ -202,12 +204,12 @@ def test_y_of_the_wrong_shape_does_not_broadcast_when_compiled(
     reshape: Callable[[AnyNDArray], AnyNDArray],
     entry: str,
 ) -> None:
-    """Where shapes are not known while tracing, and check_shapes is off."""
+    """The shapes are unknown while tracing, and check_shapes is off."""
     assert_refused_compiled(student_t, entry, (data[0], reshape(data[1])), "Y|shape")
 
 
 def test_one_dimensional_y_from_a_dataset(data: Batch) -> None:
-    """The classic: labels [N] in tf.data, a compiled step, and [N, 1] − [N] is [N, N]."""
+    """A common mistake: with labels [N] in tf.data and a compiled step, [N, 1] − [N] is [N, N]."""
     model = sparse(data, num_data=N)
     dataset = tf.data.Dataset.from_tensor_slices((data[0], data[1][:, 0]))
     batches = iter(dataset.repeat().batch(5))
@@ -229,14 +231,14 @@ def test_x_and_inducing_points_of_different_dimension(data: Batch, columns: int)
 
 
 def test_x_of_one_column_does_not_broadcast_when_compiled(data: Batch) -> None:
-    """Divided by two lengthscales, one column of unknown number would pass for two."""
+    """Divided by two lengthscales, one column of X would silently become two."""
     model = sparse(data)
     model.kernel = Matern32(lengthscales=[1.0, 1.0])
     assert_refused_compiled(model, "minimize", (data[0][:, :1], data[1]), "X must have as many")
 
 
 def not_real(X: AnyNDArray, Y: AnyNDArray) -> dict[str, tuple[Any, Any, str]]:
-    """Data that TensorFlow would take other numbers from, or refuse in words of its own."""
+    """Data that TensorFlow would convert to other numbers, or refuse with an obscure message."""
     days = np.datetime64("2020-01-01") + np.arange(N)[:, None].astype("timedelta64[D]")
     mixed = pd.DataFrame({"size": X[:, 0], "kind": ["a", "b"] * (N // 2)})
     missing = pd.DataFrame({"size": X[:, 0], "count": pd.array([None, *range(N - 1)], "Int64")})
@@ -262,7 +264,11 @@ def not_real(X: AnyNDArray, Y: AnyNDArray) -> dict[str, tuple[Any, Any, str]]:
 def test_what_is_no_matrix_of_real_numbers_is_named_in_a_line(
     data: Batch, student_t: AugmentedSVGP, which: str
 ) -> None:
-    """By all that takes data, models that keep theirs and predictions included; untraced."""
+    """
+    All functions that take data name it, without a traceback of TensorFlow.
+
+    This includes constructors of models that keep their data, and predictions.
+    """
     *bad, message = not_real(*data)[which]
     X, Y = bad
     doors: list[Callable[[], Any]] = [
@@ -285,7 +291,7 @@ def test_what_is_no_matrix_of_real_numbers_is_named_in_a_line(
 
 
 def test_objects_that_are_all_numbers_are_numbers(data: Batch, student_t: AugmentedSVGP) -> None:
-    """As are masked arrays of which nothing is masked, and frames of several kinds of numbers."""
+    """Masked arrays without masked entries and frames of mixed number types are accepted, too."""
     X, Y = data
     X = np.stack([X[:, 0], X[:, 1] > 0.0], 1)
     frame = pd.DataFrame({"a": X[:, 0].astype(object), "b": X[:, 1].astype(bool)})
@@ -336,7 +342,7 @@ FAR_FITS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("offset", [1e6, 1e7, 1e9])
 @pytest.mark.parametrize("how", FAR_FITS)
 def test_inputs_far_from_zero_are_named_before_anything_changes(how: str, offset: float) -> None:
-    """Squared distances lose their digits there, and a fit would end in NaN."""
+    """Squared distances of such inputs lose their digits, and a fit would end in NaN."""
     rng = np.random.default_rng(0)
     X = np.hstack([np.ones((60, 1)), offset + rng.uniform(0.0, 10.0, (60, 1))])
     far = X, np.sin(X[:, 1:] - offset) + 0.2 * rng.standard_t(3, size=(60, 1))
@@ -360,7 +366,7 @@ def test_a_fit_that_cannot_begin_for_another_reason_names_that(data: Batch) -> N
 
 
 def test_the_likelihood_is_named_before_what_else_is_wrong(data: Batch) -> None:
-    """Whoever changes it has the others to change as well."""
+    """Another likelihood may need other arguments as well, so its error must come first."""
     vector = data[0], data[1][:, 0]
     softmax, kernel = gpflow.likelihoods.Softmax(3), SharedIndependent(Matern32(), 3)
     for make in (
@@ -378,7 +384,7 @@ def test_diagonal_q(data: Batch) -> None:
 
 
 def test_diagonal_q_sqrt(data: Batch) -> None:
-    """q_sqrt [M, P] is the diagonal of GPflow's q_diag=True, which it was not said to be."""
+    """q_sqrt [M, P] is a diagonal, which GPflow accepts only with q_diag=True."""
     with pytest.raises(EAGER):
         sparse(data, q_sqrt=np.ones((M, 1)))
 
@@ -487,7 +493,7 @@ def test_inducing_patches_under_a_multi_output_kernel_are_refused() -> None:
     "kernel", [SharedIndependent(Matern32(), 1), SeparateIndependent([Matern32()])]
 )
 def test_vgp_with_a_multioutput_kernel(data: Batch, kernel: Any) -> None:
-    """The message says which model takes it."""
+    """The message says which model takes such a kernel."""
     with pytest.raises(ValueError, match=r"kernel.*AugmentedSVGP.*Independent"):
         AugmentedVGP(data, kernel, likelihoods.Laplace())
 
@@ -515,7 +521,7 @@ def test_vgp_refuses_bad_data_when_it_is_made(data: Batch, which: str) -> None:
 
 
 def assert_trains(model: Any, *args: Any) -> None:
-    """The bound rises from step to step; bound, q and predictions are finite at the end."""
+    """The bound rises at every step; the bound, q and the predictions are finite at the end."""
     elbos = [float(model.augmented_elbo(*args))]
     for _ in range(10):
         AugmentedNaturalGradient().minimize(model, *args)
@@ -540,7 +546,7 @@ def test_constant_y(data: Batch, make_likelihood: MakeLikelihood, value: float) 
 
 
 def test_duplicated_inducing_points(data: Batch) -> None:
-    """At GPflow's jitter; whitened and not."""
+    """Training works with GPflow's default jitter, whitened or not."""
     Z = np.repeat(data[0][:2], 3, axis=0)
     for whiten in (True, False):
         model = AugmentedSVGP(SquaredExponential(), likelihoods.Laplace(), Z, whiten=whiten)
@@ -556,7 +562,7 @@ def test_duplicated_inputs(data: Batch) -> None:
 def test_lengthscale_of_a_million(
     data: Batch, make_likelihood: MakeLikelihood, observe: Any
 ) -> None:
-    """The kernel matrix is all ones, and f a constant."""
+    """All entries of the kernel matrix are equal, and f is constant."""
     likelihood = make_likelihood()
     batch = data[0], observe(likelihood, data[0], 1)
     kernel = SquaredExponential(lengthscales=1e6)
@@ -572,7 +578,7 @@ def steps(count: int, model: AugmentedVGP | AugmentedSVGP, *args: Batch) -> None
 
 
 def test_residuals_of_exactly_zero_under_laplace(data: Batch) -> None:
-    """f = y with hardly any variance left: the site's precision is bounded, not infinite."""
+    """If f = y with almost no variance, the site's precision is large but not infinite."""
     zeros = data[0], np.zeros((N, 1))
     for model, args in (
         (AugmentedVGP(zeros, Matern32(), likelihoods.Laplace(1e-3)), ()),
@@ -586,7 +592,7 @@ def test_residuals_of_exactly_zero_under_laplace(data: Batch) -> None:
 
 
 def test_h_of_exactly_zero(make_likelihood: MakeLikelihood) -> None:
-    """Where a linear kernel knows f for certain: derivatives of √r at r = 0 are infinite."""
+    """A linear kernel knows f at 0 exactly, where derivatives of √r are infinite."""
     if isinstance(make_likelihood(), likelihoods.Probit):
         pytest.skip("it has no h")
     likelihood, X, Y = make_likelihood(), np.array([[0.0], [1.0]]), np.ones((2, 1))
@@ -608,7 +614,7 @@ def test_h_of_exactly_zero(make_likelihood: MakeLikelihood) -> None:
 
 
 def test_an_observation_of_1e12_under_student_t(data: Batch) -> None:
-    """It is finite, and all but ignored: the other predictions stay where they were."""
+    """Everything is finite, and predictions elsewhere hardly change."""
     X, Y = data
     outlier = X, spoil(Y, 1e12)
     without = np.delete(X, N // 2, axis=0), np.delete(Y, N // 2, axis=0)
@@ -624,7 +630,7 @@ def test_an_observation_of_1e12_under_student_t(data: Batch) -> None:
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150])
 def test_extreme_units_of_y(data: Batch, scale: float) -> None:
-    """Squares of the data come near the ends of the floating-point range."""
+    """Squares of the data are close to the largest or the smallest floating-point numbers."""
     model = AugmentedVGP((data[0], scale * data[1]), Matern32(), likelihoods.StudentT())
     AugmentedNaturalGradient().minimize(model)
     assert np.isfinite(model.augmented_elbo())

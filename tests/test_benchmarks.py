@@ -1,4 +1,4 @@
-"""The benchmark command on tiny problems, and what it says of bad configs."""
+"""The benchmark command on tiny problems, and its messages for bad configs."""
 
 import json
 import os
@@ -80,13 +80,15 @@ def test_mixtures_are_compared(tmp_path: Path, csv: Path) -> None:
     metrics = pd.read_csv(tmp_path / "metrics.csv")
     assert list(metrics.components) == [0, 0, 2, 2]
     assert np.isfinite(metrics[["bound", "nll", "seconds"]]).all(axis=None)
-    assert metrics.bound[0] > metrics.bound[2]  # a full Gaussian, after so few iterations
+    assert metrics.bound[0] > metrics.bound[2]  # K = 0 is a full Gaussian, better after few steps
     assert "one full Gaussian" in (tmp_path / "summary.md").read_text()
 
 
 @pytest.mark.slow
 def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
-    """In the unit of y, from fits and from draws alike; too many rows are not for Gibbs."""
+    """
+    Metrics of fits and of draws are in the unit of y; Gibbs skips data sets with too many rows.
+    """
     text = (
         f'experiment = "bsgp"\noutput = "{tmp_path}"\nnum_inducing = 5\n'
         'methods = ["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]\n'
@@ -124,7 +126,7 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
         assert rows.step.iloc[-1] == 30
     aaci = metrics[metrics.method == "AACI"]
     assert aaci.nll.iloc[-1] < aaci.nll.iloc[0] - 0.3
-    # Of Adam's two runs the better one is reported.
+    # Only the better of Adam's two runs is reported.
     assert len(summary_table(metrics)) == 2
     assert "lr 0.1" in (output / "summary.md").read_text()
     assert (output / "convergence.png").read_bytes().startswith(b"\x89PNG")
@@ -234,7 +236,7 @@ def test_the_kernel_and_its_start_can_be_chosen(tmp_path: Path, csv: Path) -> No
         start = make_start(split, config.problem[0], 8, 0, config.kernel)
         return make_model(start, is_augmented=True).kernel
 
-    # √(mean ‖x − x'‖²) of standardised inputs in two dimensions is 2.
+    # For standardised inputs in two dimensions, √(mean ‖x − x'‖²) is 2.
     np.testing.assert_allclose(kernel().lengthscales.numpy(), [2.0, 2.0])
     isotropic = kernel("kernel.ard=false", "kernel.lengthscale=3", 'kernel.name="Matern32"')
     assert type(isotropic) is gpflow.kernels.Matern32
@@ -286,7 +288,7 @@ def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, c
     metrics = pd.read_csv(tmp_path / "out" / "metrics.csv")
     wide = metrics.pivot(index=["problem", "lengthscale"], columns="bound", values="elbo")
     gap = wide.standard - wide.augmented
-    # With normal noise both bounds are log p(y), at the lengthscale and variance asked for.
+    # With normal noise, both bounds are log p(y) at the given lengthscale and variance.
     problem = load_config(tmp_path / "c.toml").problem[0]
     split = load_dataset(problem, Path()).split(0.1, seed=4)
     for lengthscale in (0.1, 1.0, 10.0):
@@ -305,7 +307,7 @@ def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, c
 
 @pytest.mark.slow
 def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
-    # In a process of its own, of a user who has never run it: what the imports print counts.
+    # A new process of a new user, since imports may print something.
     output = ["--set", f'output="{tmp_path}"']
     benchmarks = [sys.executable, "-m", "benchmarks"]
     done = subprocess.run(
@@ -328,7 +330,7 @@ def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
     assert "susy (synthetic)" in summary
     assert "speed-up" in summary
     assert (tmp_path / "convergence" / "convergence_papers_settings.png").is_file()
-    # The paper's numbers are of other data.
+    # The paper's numbers are for other data.
     assert "Table 2" not in (tmp_path / "sampling" / "summary.md").read_text()
     (tmp_path / "sampling" / "environment.json").unlink()
     code, printed = command("report", CONFIGS / "smoke.toml", *output)
@@ -402,7 +404,7 @@ def test_a_bad_problem_is_named_before_any_is_run(
 
 
 def test_inducing_points_are_as_many_as_asked_for(tmp_path: Path, csv: Path) -> None:
-    """Up to the number of distinct inputs, whatever the number of rows; never fewer."""
+    """There are never fewer, and no more are allowed than there are distinct inputs."""
     table = pd.read_csv(csv)
     pd.concat([table[:30]] * 4).to_csv(csv, index=False)
     (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
@@ -442,7 +444,7 @@ def test_equal_seeds_are_refused_wherever_there_are_seeds(
         load_config(tmp_path / "c.toml", ["seeds=[0, 0]"])
 
 
-# A file, a folder below a file, and a folder where nobody can make a file.
+# These are a file, a folder inside a file, and a folder where nobody can create a file.
 @pytest.mark.parametrize("output", ["wave.csv", "wave.csv/out", "/proc/self"])
 def test_an_output_that_cannot_be_written_is_named_before_anything_is_run(
     tmp_path: Path, csv: Path, output: str, monkeypatch: pytest.MonkeyPatch

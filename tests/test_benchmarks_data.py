@@ -1,4 +1,4 @@
-"""Where benchmark data come from, the network being imagined, and how they are split."""
+"""The sources of benchmark data, with a mocked network, and how data are split."""
 
 import urllib.error
 from pathlib import Path

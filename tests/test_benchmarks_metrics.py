@@ -75,7 +75,7 @@ def test_coverage_of_normal_predictions_is_that_of_the_interval() -> None:
 def test_expected_calibration_error_by_hand() -> None:
     probability = np.array([0.05, 0.05, 0.65, 0.65, 1.0])
     y = np.array([0.0, 1.0, 1.0, 1.0, 0.0])
-    # Three bins of 2, 2 and 1: |0.5 − 0.05|, |1 − 0.65|, |0 − 1|.
+    # The three bins hold 2, 2 and 1 data: |0.5 − 0.05|, |1 − 0.65| and |0 − 1|.
     expected = (2 * 0.45 + 2 * 0.35 + 1.0) / 5
     assert expected_calibration_error(probability, y) == pytest.approx(expected)
 
@@ -103,7 +103,7 @@ def test_the_speed_up_is_over_the_better_of_gpflows() -> None:
     table = speed_up_table(pd.concat(slow)).set_index("method")
     assert table.loc["Adam", "to 0.005 [s]"] == "not reached"
     assert table.loc["AACI", "speed-up to 0.005"] == "> 20.0"
-    # Soon near the end and soon at the end are two things.
+    # A method may be the first within 0.05 of the end, but not within 0.005.
     near = [3.0, 1.04, 1.04, 1.04, 1.04, 1.04]
     table = speed_up_table(pd.concat([curve("AACI", falling, 0.1), curve("Adam", near, 0.1)]))
     table = table.set_index("method")

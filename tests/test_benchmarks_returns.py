@@ -1,4 +1,4 @@
-"""When methods return, how that is told, and one pass over rows that are never in memory."""
+"""When methods return, what tables say about it, and passes over rows that do not fit in memory."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from gpflow_aaci.data import CHUNK
 
 
 def run_one(kind: str, full: bool = False, **options: float) -> pd.DataFrame:
-    """On forty rows of diabetes."""
+    """The metrics of one method on forty rows of diabetes."""
     likelihood = LikelihoodConfig(name="StudentT")
     problem = Problem(data="diabetes", rows=40, full=full, likelihood=likelihood)
     config = Convergence(
@@ -40,12 +40,12 @@ def run_one(kind: str, full: bool = False, **options: float) -> pd.DataFrame:
 def test_scipy_says_when_it_returned_and_why(full: bool) -> None:
     rows = run_one("scipy", full, steps=15)
     assert set(rows.status[:-1]) == {"running"}
-    assert rows.status.iloc[-1].startswith("returned: STOP")  # SciPy's word on the iterations
-    assert rows.step.iloc[-1] >= 15  # evaluations, of which an iteration takes at least one
+    assert rows.status.iloc[-1].startswith("returned: STOP")  # SciPy's message about the iterations
+    assert rows.step.iloc[-1] >= 15  # an iteration takes at least one evaluation
     assert rows.seconds.is_monotonic_increasing
     assert rows.elbo.iloc[-1] > rows.elbo.iloc[0] + 1.0
-    assert rows.elbo.iloc[-1] == pytest.approx(rows.elbo.max())  # every iteration gains
-    # Tracing takes far longer than an evaluation, and is not on the clock.
+    assert rows.elbo.iloc[-1] == pytest.approx(rows.elbo.max())  # no iteration lowers the ELBO
+    # Tracing takes far longer than an evaluation, and is not counted in ``seconds``.
     assert rows.tracing_seconds.iloc[-1] > 3.0 * rows.seconds.iloc[-1] / rows.step.iloc[-1]
 
 
@@ -77,7 +77,7 @@ def test_adam_has_converged_where_two_hundred_steps_gain_too_little() -> None:
     assert end % 200 == 0
     assert end < strict.step.iloc[-1] == 1_000
     before = loose[loose.step <= end - 200].elbo.max()
-    assert loose.elbo.iloc[-1] - before < 1e-2 * 36  # rows that are not for the test
+    assert loose.elbo.iloc[-1] - before < 1e-2 * 36  # there are 36 training rows
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_every_method_has_a_style_and_one_that_has_none_is_named() -> None:
         assert style(method).keys() == {"color", "linestyle", "marker"}
     of_one_figure = [STYLES[method] for method in LABELS.values()]
     for part in zip(*of_one_figure, strict=True):
-        assert len(set(part)) == len(LABELS)  # told apart by each alone
+        assert len(set(part)) == len(LABELS)  # each part alone tells methods apart
     with pytest.raises(KeyError, match="SGD"):
         style("SGD")
 

@@ -66,7 +66,7 @@ def test_metrics_are_those_of_the_chains(output: Path) -> None:
     assert set(metrics.num_samples) == {200}
     of = metrics.set_index("method")
     gibbs, prior = of.loc["Gibbs"], of.loc["MH, prior proposals"]
-    # Gibbs mixes at once; with 40 data hardly a draw from the prior is accepted.
+    # Gibbs mixes fast; with 40 data, hardly any proposal from the prior is accepted.
     assert gibbs.lag_1 < 0.4 < 0.8 < prior.lag_1
     assert gibbs.rhat < 1.1 < prior.rhat
     assert gibbs.min_ess > 100 > 30 > prior.min_ess
@@ -79,7 +79,7 @@ def test_metrics_are_those_of_the_chains(output: Path) -> None:
         metrics.min_ess_per_second * (metrics.seconds + metrics.warmup_seconds), metrics.min_ess
     )
     assert (metrics.min_ess <= metrics.median_ess).all()
-    # A draw does more than the factorisation it needs.
+    # A draw takes longer than the Cholesky factorisation that it contains.
     assert (metrics.gibbs_over_cholesky > 1.0).all()
 
 
@@ -185,7 +185,7 @@ def test_omega_is_drawn_faster_in_closed_form(tmp_path: Path) -> None:
     assert "polyagamma" in (tmp_path / "summary.md").read_text()
 
 
-# Nearest relatives of those that are, by law of ω.
+# These are not timed, as their laws of ω are similar to those of likelihoods that are.
 NEVER_TIMED = {
     "AsymmetricLaplace",
     "Binomial",

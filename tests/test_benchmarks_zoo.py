@@ -30,7 +30,7 @@ def split_of(of: Problem, folder: Path = Path()) -> Split:
 def trained(
     of: Problem, folder: Path = Path(), steps: int = 10, **options: Any
 ) -> tuple[Any, Split]:
-    """Some steps of L-BFGS: a q that is neither the prior nor converged."""
+    """The model after some steps of L-BFGS, so that q is neither the prior nor converged."""
     split = split_of(of, folder)
     model = make_model(make_start(split, of, 20, seed=0), True, **options)
     loss = model.training_loss_closure((split.X, split.Y))
@@ -81,7 +81,7 @@ def test_a_logarithm_is_taken_of_a_positive_y_that_is_not_centred(tmp_path: Path
 def test_made_up_y_is_of_the_likelihood() -> None:
     counts = problem("synthetic:protein", "NegativeBinomial")
     real = problem("synthetic:protein", "Laplace", parameters={"scale": 2.0})
-    along = []  # f is nearly the same in a row
+    along = []  # f hardly changes along such a row of inputs
     for of in (counts, real):
         X, y = made_up((40_000, 1), of)
         along.append(y[np.argsort(X[:, 0])].reshape(-1, 100))
@@ -121,7 +121,7 @@ def test_gpflows_softmax_gets_the_whole_numbers_that_it_takes() -> None:
     of = problem("iris", "LogisticSoftmax")
     model = make_model(make_start(split_of(of), of, 20, seed=0), False, "Softmax")
     nll = evaluator(model, split_of(of))().nll
-    assert nll == pytest.approx(np.log(3.0), abs=0.2)  # of a prior under which all are alike
+    assert nll == pytest.approx(np.log(3.0), abs=0.2)  # under the prior, all classes are alike
 
 
 def test_of_counts() -> None:
@@ -161,7 +161,7 @@ def test_in_units_of_y_the_jacobian_counts(warp: Any) -> None:
     test = y[np.random.default_rng(0).permutation(len(y))[: len(Fmu)], None]
     noise = model.likelihood if warp is None else model.likelihood.base
     sd = np.sqrt(Fvar + noise.noise_variance().numpy())
-    if warp is None:  # standardised: y = mean + scale (f + ε)
+    if warp is None:  # y = mean + scale (f + ε)
         mean = test[0] - split.y_scale * split.Y_test[0]
         law = scipy.stats.norm(mean + split.y_scale * Fmu, split.y_scale * sd)
         rmse = np.sqrt(np.mean((mean + split.y_scale * Fmu - test) ** 2))

@@ -1,4 +1,4 @@
-"""Models of one structure share their compiled functions, and nothing else."""
+"""Models of equal structure share their compiled functions, and nothing else."""
 
 import copy
 import gc
@@ -59,7 +59,7 @@ def make(**changes: Any) -> AugmentedSVGP:
 
 
 def quick(model: Model, data: Pair | None) -> float:
-    """A fit of a few iterations; the seconds that it has spent on tracing."""
+    """Fit with few iterations, and return the seconds spent on tracing."""
     return fit_collapsed(model, data, tolerance=1e-2, progress=False).tracing_seconds
 
 
@@ -73,7 +73,7 @@ def assert_same_values(one: Model, other: Model) -> None:
 
 
 def fitted_alone(model: Model, data: Pair | None) -> Model:
-    """A copy, fitted by functions that are compiled for it and for no other model."""
+    """A copy of the model, fitted by functions that are compiled for it alone."""
     alone = copy.deepcopy(model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "structure_of", lambda model: None)
@@ -86,11 +86,13 @@ def structure(model: Model) -> Any:
     return found and found.constants
 
 
-# ---- what is compiled once ----
+# ---- models that share compiled functions ----
 
 
 def test_the_second_fit_of_a_structure_traces_nothing_and_is_to_the_bit_one_traced_afresh() -> None:
-    """Of other data, another number of rows, other values of all parameters, other fixed ones."""
+    """
+    The second model has other data, another number of rows and other values of all parameters.
+    """
     first, second = make(num_data=40), make(num_data=47)
     second.inducing_variable.Z.assign(waves(3)[0][:6])
     second.kernel.variance.assign(2.0)
@@ -149,7 +151,7 @@ def test_twins_that_are_not_in_use_are_few(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(sharing._POOL._twins) == 1
 
 
-# ---- what is not ----
+# ---- models that do not ----
 
 
 def test_a_large_model_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +238,7 @@ def test_models_of_another_float_type_share_nothing() -> None:
 
 
 class Stretched(gpflow.kernels.SquaredExponential):
-    """Of a state that is not the object's own."""
+    """A kernel that depends on an attribute of its class, not only of the object."""
 
     factor = 1.0
 
@@ -245,7 +247,7 @@ class Stretched(gpflow.kernels.SquaredExponential):
 
 
 class Doubtful(likelihoods.StudentT):
-    """One that a user may have given any state."""
+    """A subclass, which a user could have given any state."""
 
 
 def of_closure(offset: float) -> AugmentedSVGP:
@@ -299,7 +301,9 @@ def test_a_kernel_with_a_state_in_python_is_compiled_for_each_model() -> None:
 
 
 def test_fits_in_turns_never_see_each_other() -> None:
-    """The first iterations of one are each followed by a whole fit of another of its structure."""
+    """
+    Each of the first iterations is followed by a whole fit of another model of equal structure.
+    """
     model, data = make(), waves(0)
     alone = fitted_alone(model, data)
     seen = []
@@ -345,7 +349,7 @@ def test_a_model_that_was_fitted_is_freed_while_its_functions_live_on() -> None:
 
 
 def loop_of(parameter: gpflow.Parameter) -> Callable[[tf.Tensor], tf.Tensor]:
-    """p times the first of x, x + p, x + 2 p, ... that is 9 or more."""
+    """A function x → p y, where y is the first of x, x + p, x + 2 p, ... that is at least 9."""
 
     def loop(x: tf.Tensor) -> tf.Tensor:
         (x,) = tf.while_loop(lambda x: x < 9.0, lambda x: (x + parameter,), (x,))
@@ -365,7 +369,7 @@ def test_a_compiled_function_of_parameters_is_freed_with_its_graphs() -> None:
 
 
 def test_a_compiled_function_can_be_differentiated_as_long_as_it_lives() -> None:
-    """Custom gradients within it, of the softplus of a parameter, are held by it."""
+    """It holds the custom gradients that it contains, such as the one of a parameter's softplus."""
     parameter = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
     function = compiled(loop_of(parameter))
     function(tf.constant(1.0, tf.float64))

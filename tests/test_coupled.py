@@ -1,4 +1,4 @@
-"""Newton steps of latent GPs that the likelihood or the kernel couples, all at once."""
+"""Newton steps that move all coupled latent GPs at once, coupled by likelihood or kernel."""
 
 import gpflow
 import numpy as np
@@ -42,7 +42,7 @@ TERMS = {
 @pytest.mark.by_default("mixed noise")
 @pytest.mark.parametrize("name", TERMS)
 def test_coupling_is_the_finite_difference_of_the_slopes(name: str) -> None:
-    """∂²e/∂m_j∂m_k for every j and k, that of one latent GP being 2 ∂e/∂v beside it."""
+    """It holds ∂²e/∂m_j∂m_k for j ≠ k, and the diagonal is 2 ∂e/∂v."""
     make, L = TERMS[name]
     term, rng = make(), np.random.default_rng(1)
     X, Y = tf.zeros([6, 1], tf.float64), tf.constant(rng.integers(0, L, [6, 1]).astype(float))
@@ -132,9 +132,9 @@ PROBLEMS = {
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_few_steps_find_the_best_q(problem: str) -> None:
     """
-    Every one raises the ELBO, and at the end its gradient in the mean of q vanishes, by autodiff.
+    Every step raises the ELBO, and at the end its gradient in the mean of q vanishes.
 
-    Steps of each latent GP by itself are far from it after as many: 0.03 nats, Iris.
+    Steps that move one latent GP at a time are still 0.03 nats away after as many steps (Iris).
     """
     make_data, make = PROBLEMS[problem]
     data, model = make_data(), make()

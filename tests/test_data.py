@@ -1,4 +1,4 @@
-"""Rows of any length: datasets in passes, beside the same rows as arrays."""
+"""Data of any length: passes over datasets give the same results as arrays of the same rows."""
 
 import subprocess
 import sys
@@ -67,7 +67,7 @@ def values(model: AugmentedSVGP) -> list[AnyNDArray]:
 
 
 def test_batches_without_rows_are_skipped(rows: Pair) -> None:
-    """As a filter after batching leaves them, the first one among them."""
+    """A filter that comes after batching can leave empty batches, even the first one."""
 
     def kept(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         some = X[:, 0] > 1.0
@@ -88,7 +88,9 @@ def test_batches_without_rows_are_skipped(rows: Pair) -> None:
 
 
 class CountedPasses:
-    """Of a dataset of 100 rows a batch; stopped in the middle of one of them."""
+    """
+    A dataset with batches of 100 rows that counts its passes, and can fail in the middle of one.
+    """
 
     def __init__(self, rows: Pair, stop: int | None = None) -> None:
         self.rows, self.stop, self.count = rows, stop, 0
@@ -107,7 +109,7 @@ class CountedPasses:
 
 @pytest.fixture(scope="module")
 def uninterrupted(rows: Pair) -> tuple[int, FitResult]:
-    """How many passes a fit to the stream makes, and its result."""
+    """The number of passes that a fit to the stream makes, and its result."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data.datasets, "CHUNK", 700)
         counted = CountedPasses(rows)
@@ -139,7 +141,7 @@ def test_a_natural_gradient_step_is_that_of_the_arrays(rows: Pair, whiten: bool)
 def test_a_fit_ends_where_that_of_the_arrays_does(
     rows: Pair, uninterrupted: tuple[int, FitResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A subset of 1,000 rows first, the same ones at the same seed; then in four chunks or one."""
+    """Both begin with the same 1,000 rows; then the stream has four chunks and the arrays one."""
     monkeypatch.setattr(data.datasets, "CHUNK", N)
     _, ours = uninterrupted
     whole = make()
@@ -169,7 +171,7 @@ def test_rows_may_come_in_another_order_in_every_pass(rows: Pair) -> None:
 
 @pytest.mark.slow
 def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -> None:
-    """Also where the same rows come in other batches."""
+    """It does so even if the same rows come in other batches."""
     whole, stopped = make(), make()
     expected = fit_collapsed(whole, stream(rows))
 
@@ -196,7 +198,7 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -
 def test_a_killed_fit_loses_the_pass_that_it_was_at(
     rows: Pair, tmp_path: Any, stop: int, uninterrupted: tuple[int, FitResult]
 ) -> None:
-    """Before any checkpoint and after; what was found in whole passes is not sought again."""
+    """It is killed before or after the first checkpoint; results of finished passes are reused."""
     expected_passes, expected = uninterrupted
     killed = CountedPasses(rows, stop)
     with pytest.raises(RuntimeError, match=r"batch \d+ of data cannot be read: .*killed"):
@@ -204,7 +206,7 @@ def test_a_killed_fit_loses_the_pass_that_it_was_at(
     again = CountedPasses(rows)
     resumed = fit_collapsed(make(), again.dataset(), checkpoint_dir=tmp_path)
     assert resumed.objective == expected.objective
-    # Beyond them: the broken one, one more that counts, and two that check the checkpoint.
+    # The extra passes are the broken one, one that counts rows, and two that check the checkpoint.
     assert killed.count + again.count <= expected_passes + 1 + 1 + 2
 
 
@@ -212,8 +214,8 @@ def test_a_killed_fit_loses_the_pass_that_it_was_at(
 def test_what_a_broken_fit_has_logged_is_not_taken_for_another_start(
     rows: Pair, tmp_path: Path
 ) -> None:
-    """No checkpoint yet; the model goes on from where it was, or from elsewhere."""
-    few = tuple(part[:1_500] for part in rows)  # one stretch, in three chunks
+    """There is no checkpoint yet, and the model may start again from other values."""
+    few = tuple(part[:1_500] for part in rows)  # a fit to all rows at once, in three chunks
 
     def stop(progress: Any) -> None:
         if progress.evaluations > 4:
@@ -238,7 +240,7 @@ def test_what_pandas_gives_is_what_numpy_gives(rows: Pair) -> None:
 
 
 class Shrinking:
-    """Gives a batch less at every pass."""
+    """A generator with one batch less in every pass."""
 
     def __init__(self, rows: Pair) -> None:
         self.rows, self.passes = rows, 0
@@ -250,7 +252,7 @@ class Shrinking:
 
 
 class Resampling:
-    """Gives as many rows at every pass, after the first one others."""
+    """A generator with as many rows in every pass, but other rows in later passes."""
 
     def __init__(self, rows: Pair) -> None:
         self.rows, self.rng = rows, np.random.default_rng(0)
@@ -314,7 +316,7 @@ ROUTES: dict[str, Callable[[AugmentedSVGP, tf.data.Dataset], Any]] = {
         for route in ROUTES
         for bad in BAD
         if bad not in ("shrinking", "resampling")
-        or route in ("fit_collapsed", "polish")  # which pass more than once
+        or route in ("fit_collapsed", "polish")  # only these make more than one pass
     ],
 )
 def test_bad_datasets_are_named_and_leave_the_model(rows: Pair, bad: str, route: str) -> None:
@@ -382,7 +384,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows() -> None:
-    """Peak of a process: 200,000 rows more are 34 MB of data, and 160 of K_ZX."""
+    """200,000 more rows are 34 MB of data and 160 MB of K_ZX, but the peak hardly grows."""
     peaks = []
     for batches in (10, 30):
         arguments = [sys.executable, "-c", PASSES, str(batches)]

@@ -1,4 +1,4 @@
-"""``Data.sum``: one scaled sum over all rows, however they are given and cut."""
+"""``Data.sum``: one scaled sum over all rows, in whatever form and chunks they come."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_a_sum_is_num_data_over_rows_times_the_sum_however_the_rows_are_cut(
 
 
 def test_a_sum_over_one_chunk_has_a_gradient() -> None:
-    """That of arrays; inside a graph, too."""
+    """Sums over arrays are one chunk. The gradient exists inside a graph, too."""
     w = tf.Variable(2.0, dtype=tf.float64)
 
     @tf.function(autograph=False)
@@ -132,7 +132,7 @@ def test_a_smaller_subset_of_the_same_seed_is_a_part_of_a_larger_one() -> None:
 
 
 def test_a_stream_is_read_once_for_one_sum() -> None:
-    """It is checked and counted on the way."""
+    """The same pass checks and counts the rows."""
     reads: list[int] = []
 
     def batches():  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""k̂ and its weights: exact where the truth is known, large where q is too narrow."""
+"""k̂ and the importance weights: exact where the truth is known, large if q is too narrow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def prior_covariance(X: AnyNDArray) -> AnyNDArray:
 
 @pytest.fixture
 def exact(X: AnyNDArray, Y: AnyNDArray) -> AugmentedVGP:
-    """Gaussian likelihood, and q at the exact posterior: precision I + LᵀL/σ² in v."""
+    """A model with Gaussian noise and the exact posterior as q: precision I + LᵀL/σ² in v."""
     model = AugmentedVGP((X, Y), Matern32(), likelihoods.Gaussian(variance=NOISE))
     L = np.linalg.cholesky(prior_covariance(X))
     S = np.linalg.inv(np.eye(N) + L.T @ L / NOISE)
@@ -57,7 +57,7 @@ def fitted(X: AnyNDArray, Y: AnyNDArray) -> AugmentedVGP:
 
 @pytest.fixture
 def student_t(fitted: AugmentedVGP) -> AugmentedVGP:
-    """For a test of its own."""
+    """A copy that a test may change."""
     return gpflow.utilities.deepcopy(fitted)
 
 
@@ -78,7 +78,7 @@ def test_every_weight_of_the_exact_posterior_is_the_evidence(
 def test_weights_are_those_of_scipys_densities_of_f(
     X: AnyNDArray, P: int, randomise_q: Randomise, make_likelihood: MakeLikelihood, observe: Observe
 ) -> None:
-    """Both densities in f itself, latent GP by latent GP; the mean function counts."""
+    """The densities p(f) and q(f) of every latent GP are SciPy's, and include the mean function."""
     likelihood = make_likelihood()
     X, Y = X[:4], observe(likelihood, X[:4], P)
     mean_function = gpflow.functions.Constant(0.4)
@@ -99,7 +99,7 @@ def test_weights_are_those_of_scipys_densities_of_f(
 
 
 def test_draws_are_those_of_q(student_t: AugmentedVGP, X: AnyNDArray) -> None:
-    """Mean and covariance are predict_f's, within five standard errors."""
+    """Their mean and covariance are those of predict_f, within five standard errors."""
     S = 20_000
     F = importance_weights(student_t, S)[0][:, :, 0]
     mean, cov = student_t.predict_f(X, full_cov=True)
@@ -111,13 +111,15 @@ def test_draws_are_those_of_q(student_t: AugmentedVGP, X: AnyNDArray) -> None:
 
 
 def test_mean_weight_is_the_evidence_by_quadrature(Y: AnyNDArray) -> None:
-    """Also for a q that is not the posterior; Student-t, two data, within five standard errors."""
+    """
+    For Student-t noise and two data, q is not the posterior. The error is five standard errors.
+    """
     X, Y = np.array([[0.0], [0.7]]), Y[:2]
     model = AugmentedVGP((X, Y), Matern32(), likelihoods.StudentT(scale=0.5, df=4.0))
     AugmentedNaturalGradient().minimize(model)
     prior = scipy.stats.multivariate_normal([0.0, 0.0], prior_covariance(X))
 
-    f = np.linspace(-6.0, 6.0, 1_001)  # the trapezoidal rule, exact for what is smooth and decays
+    f = np.linspace(-6.0, 6.0, 1_001)  # trapezoidal rule, exact for such smooth f
     F = np.stack(np.meshgrid(f, f, indexing="ij"), -1)
     joint = np.prod(scipy.stats.t.pdf(Y[:, 0], 4.0, loc=F, scale=0.5), -1) * prior.pdf(F)
     evidence = joint.sum() * (f[1] - f[0]) ** 2
@@ -131,7 +133,7 @@ def test_mean_weight_is_the_evidence_by_quadrature(Y: AnyNDArray) -> None:
 
 
 def test_exact_posterior_has_no_tail(exact: AugmentedVGP) -> None:
-    """All weights equal up to rounding, of which ArviZ would say +inf."""
+    """All weights are equal up to rounding, where ArviZ would return +inf."""
     assert psis_khat(exact) == -np.inf
 
 
@@ -143,9 +145,9 @@ def test_q_within_the_posterior_is_unreliable(exact: AugmentedVGP, student_t: Au
 
 def test_khat_of_wide_and_narrow_gaussians_is_the_known_tail_index() -> None:
     """
-    One datum, posterior N(0, 1) in units of its sd and q N(0, s²): P(w > t) ~ t^(−1/k), k = 1 − s².
+    For p = N(0, 1) and q = N(0, s²), P(w > t) ~ t^(−1/k) with k = 1 − s².
 
-    Where q is wider the weights are bounded, and k̂ is negative.
+    If q is wider than p, the weights are bounded and k̂ is negative.
     """
     model = AugmentedVGP((np.zeros((1, 1)), np.zeros((1, 1))), Matern32(), likelihoods.Gaussian())
     L = np.sqrt(prior_covariance(np.zeros((1, 1))))
@@ -155,7 +157,7 @@ def test_khat_of_wide_and_narrow_gaussians_is_the_known_tail_index() -> None:
         model.q_sqrt.assign(s * sd[None])
         khats[s] = psis_khat(model, 200_000)
     assert khats[1.5] < 0.0
-    for s in (0.3, 0.6):  # log terms in the tail make the approach to the index slow
+    for s in (0.3, 0.6):  # the estimate converges slowly
         assert abs(khats[s] - (1.0 - s**2)) < 0.15
 
 
@@ -164,7 +166,7 @@ def test_adequate_fit_is_usable(student_t: AugmentedVGP) -> None:
 
 
 def test_seed_decides(student_t: AugmentedVGP) -> None:
-    """And nothing else does: TensorFlow's global seed is not asked."""
+    """Only the argument decides; TensorFlow's global seed has no effect."""
     first = psis_khat(student_t, 500, seed=1)
     tf.random.set_seed(5)
     assert psis_khat(student_t, 500, seed=1) == first
@@ -174,7 +176,7 @@ def test_seed_decides(student_t: AugmentedVGP) -> None:
 
 @pytest.mark.slow
 def test_float32_is_close_to_float64(X: AnyNDArray, Y: AnyNDArray) -> None:
-    """On average over seeds, as TensorFlow's draws of one seed differ between dtypes."""
+    """Averages over seeds agree; draws of one seed differ between dtypes."""
     khats = []
     for dtype in (np.float64, np.float32):
         gpflow.config.set_default_float(dtype)

@@ -1,4 +1,4 @@
-"""The reference has every public name, and the gallery's scripts run."""
+"""The reference lists every public name, and the scripts of the gallery run."""
 
 import importlib
 import inspect
@@ -30,7 +30,7 @@ MODULES = (
 
 
 def documented(reference: str) -> list[Any]:
-    """What its directives name, of the module that was named last."""
+    """The names in the directives, each with the module named last before it."""
     found: list[Any] = []
     module: Any = None
     for directive, name in re.findall(r"^\.\. (\w+):: (\S+)$", reference, re.MULTILINE):
@@ -42,7 +42,7 @@ def documented(reference: str) -> list[Any]:
 
 
 def public() -> dict[str, Any]:
-    """Classes and functions, by their names."""
+    """The public classes and functions of the package by name."""
     modules = [importlib.import_module(f"gpflow_aaci{name}") for name in MODULES]
     names = [(module, name) for module in modules for name in module.__all__]
     verbs = gpflow_aaci.augmentation
@@ -80,12 +80,12 @@ def test_the_reference_has_every_public_name_once() -> None:
     ],
 )
 def test_an_entry_that_is_taken_out_is_missed(entry: str, name: str) -> None:
-    """Or the test above would see nothing."""
+    """This shows that the test above can fail."""
     assert missing(REFERENCE.replace(entry, "")) == {name}
 
 
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
-ELSEWHERE = "plot_10"  # of libraries that the tests do not need; the documentation's build runs it
+ELSEWHERE = "plot_10"  # needs other libraries; the documentation's build runs it
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ ELSEWHERE = "plot_10"  # of libraries that the tests do not need; the documentat
     "script", [s for s in SCRIPTS if not s.name.startswith(ELSEWHERE)], ids=lambda s: s.stem
 )
 def test_a_script_of_the_gallery_runs_prints_and_draws(script: Path, tmp_path: Path) -> None:
-    """As a program, in a folder of its own."""
+    """Each script runs as a program in a folder of its own."""
     program = (
         "import matplotlib, runpy, sys; matplotlib.use('Agg'); import matplotlib.pyplot as plt; "
         "runpy.run_path(sys.argv[1], run_name='__main__'); assert plt.get_fignums()"
@@ -103,4 +103,4 @@ def test_a_script_of_the_gallery_runs_prints_and_draws(script: Path, tmp_path: P
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.strip()
-    assert not list(tmp_path.iterdir())  # what it writes is in folders for that
+    assert not list(tmp_path.iterdir())  # scripts write to temporary folders only

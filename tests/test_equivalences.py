@@ -1,4 +1,6 @@
-"""One test per sentence of the theory: who equals whom, and what bounds what."""
+"""
+One test for every statement of the theory: which models and steps are equal, and which bounds hold.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ N, M, D = 16, 6, 2
 
 
 def spread(count: int) -> AnyNDArray:
-    """Distinct points of the plane, none close to another (a Halton sequence)."""
+    """Points of the plane that are well separated (a Halton sequence)."""
     return 3.0 * scipy.stats.qmc.Halton(D, scramble=False).random(count + 1)[1:]
 
 
@@ -39,9 +41,9 @@ def relative_error(actual: tf.Tensor, expected: tf.Tensor) -> float:
     return float(np.max(np.abs(actual - expected)) / np.max(np.abs(expected)))
 
 
-@tf.autograph.experimental.do_not_convert  # or GPflow's map_fn converts check_shapes each time
+@tf.autograph.experimental.do_not_convert  # conversion would slow GPflow's map_fn down
 def natural_gradient(model: AugmentedModel, gamma: float, *args: Any) -> None:
-    """GPflow's own step on the model's training loss."""
+    """One step of GPflow's own optimizer on the model's training loss."""
     gpflow.optimizers.NaturalGradient(gamma).minimize(
         lambda: model.training_loss(*args), [(model.q_mu, model.q_sqrt)]
     )
@@ -51,7 +53,7 @@ def natural_gradient(model: AugmentedModel, gamma: float, *args: Any) -> None:
 
 
 class Structure(NamedTuple):
-    """What a sparse model may be made of."""
+    """What a sparse model is made of."""
 
     kernel: Callable[[], gpflow.kernels.Kernel]
     inducing: Callable[[AnyNDArray], Any]
@@ -112,7 +114,7 @@ def sparse(
     )
 
 
-# Every structure whitened and not, every step size in four structures of either kind.
+# Every structure is tested whitened and not, and each step size in four structures of either kind.
 VARIANTS = {
     f"{name}, {'' if whiten else 'un'}whitened": (structure, whiten, 0.3 if whiten == even else 1.0)
     for (name, structure), even in zip(STRUCTURES.items(), [True, False] * 4, strict=True)
@@ -139,7 +141,7 @@ def test_closed_form_step_is_gpflows_natural_gradient(
     start = ours.q_mu.numpy()
     AugmentedNaturalGradient(step_size).minimize(ours, data)
     natural_gradient(theirs, step_size, data)
-    assert relative_error(ours.q_mu.numpy(), start) > 0.1  # the step went somewhere
+    assert relative_error(ours.q_mu.numpy(), start) > 0.1  # the step has moved q
     assert relative_error(ours.q_mu.numpy(), theirs.q_mu.numpy()) <= 1e-10
     assert relative_error(ours.q_sqrt.numpy(), theirs.q_sqrt.numpy()) <= 1e-10
 
@@ -179,7 +181,7 @@ def mean_and_cov(model: gpflow.models.GPModel) -> tuple[AnyNDArray, AnyNDArray]:
 def test_one_step_with_gaussian_noise_is_sgpr(
     whiten: bool, observe: Observe, randomise_q: Randomise
 ) -> None:
-    """Posterior and bound, from any q."""
+    """The posterior and the bound are SGPR's, from any initial q."""
     X, Z = spread(N), spread(M) + 0.1
     gaussian = likelihoods.Gaussian(variance=0.2)
     data = X, observe(gaussian, X, 1)
@@ -193,7 +195,7 @@ def test_one_step_with_gaussian_noise_is_sgpr(
 
 
 def test_one_step_with_gaussian_noise_is_gpr(observe: Observe, randomise_q: Randomise) -> None:
-    """Posterior and log marginal likelihood, from any q."""
+    """The posterior and the log marginal likelihood are GPR's, from any initial q."""
     gpflow.config.set_default_jitter(1e-12)
     X = spread(N)
     gaussian = likelihoods.Gaussian(scale=0.5)
@@ -211,7 +213,7 @@ def test_one_step_with_gaussian_noise_is_gpr(observe: Observe, randomise_q: Rand
 
 
 def matern_density(nu: float) -> Callable[[AnyNDArray], AnyNDArray]:
-    """A density of the shape of the Matérn kernel of unit length scale, normalised numerically."""
+    """A density with the shape of the Matérn kernel of lengthscale 1, normalised by quadrature."""
 
     def kernel(x: AnyNDArray) -> AnyNDArray:
         s = np.maximum(np.sqrt(2.0 * nu) * np.abs(x), 1e-10)
@@ -223,7 +225,7 @@ def matern_density(nu: float) -> Callable[[AnyNDArray], AnyNDArray]:
 
 @dataclass(frozen=True)
 class Known:
-    """A likelihood beside its density p(y|f), as SciPy has it."""
+    """A likelihood and its density p(y|f) by SciPy."""
 
     likelihood: likelihoods.AugmentedLikelihood
     density: Callable[[float, AnyNDArray], AnyNDArray]
@@ -249,7 +251,7 @@ KNOWN = {
         likelihoods.Logistic(), lambda y, f: scipy.special.expit((2 * y - 1) * f)
     ),
     "Probit": lambda: Known(likelihoods.Probit(), lambda y, f: scipy.special.ndtr((2 * y - 1) * f)),
-    # A pseudo-likelihood: both bounds hold for the integral of it.
+    # For this pseudo-likelihood, both bounds hold for its integral.
     "BayesianSVM": lambda: Known(
         likelihoods.BayesianSVM(),
         lambda y, f: np.exp(-2.0 * np.maximum(0.0, 1.0 - (2 * y - 1) * f)),
@@ -258,7 +260,9 @@ KNOWN = {
 
 
 def panels(kinks: Sequence[float]) -> tuple[AnyNDArray, AnyNDArray]:
-    """Gauss-Legendre nodes and weights on [-12, 12] cut at the kinks and at every integer."""
+    """
+    Gauss-Legendre nodes and weights on [-12, 12], which is cut at the kinks and at every integer.
+    """
     x, w = np.polynomial.legendre.leggauss(12)
     edges = np.unique([*kinks, *range(-12, 13)])
     mid, half = (edges[1:] + edges[:-1]) / 2.0, (edges[1:] - edges[:-1]) / 2.0
@@ -288,7 +292,7 @@ def exact_log_evidence(known: Known, K: AnyNDArray, Y: AnyNDArray) -> float:
 def test_augmented_elbo_below_elbo_below_evidence(
     make_known: Callable[[], Known], num_data: int, steps: int, randomise_q: Randomise
 ) -> None:
-    """At a random q and near the optimum; K written out in NumPy."""
+    """This holds at a random q and near the optimum. NumPy computes K."""
     known = make_known()
     X, Y = np.array([[0.0], [0.7]])[:num_data], np.array([[1.0], [0.0]])[:num_data]
     model = AugmentedVGP((X, Y), Matern12(1.3, lengthscales=0.8), known.likelihood)
@@ -296,15 +300,15 @@ def test_augmented_elbo_below_elbo_below_evidence(
     for _ in range(steps):
         AugmentedNaturalGradient().minimize(model)
     exact = exact_log_evidence(known, 1.3 * np.exp(-np.abs(X - X.T) / 0.8), Y)
-    # The jitter leaves 1e-5 of doubt.
+    # The jitter may change the bounds by 1e-5.
     assert float(model.augmented_elbo()) <= float(model.elbo()) + 1e-5
     assert float(model.elbo()) <= exact + 1e-5
-    if steps == 15:  # not by being vacuous
+    if steps == 15:  # near the optimum the bound is tight
         assert float(model.augmented_elbo()) > exact - 0.5
 
 
 def test_the_exact_evidence_of_gaussian_noise_is_reached() -> None:
-    """… by the bound after one step, and by the oracle of the test above."""
+    """Both bounds equal it after one step, and so does the quadrature of the test above."""
     gpflow.config.set_default_jitter(1e-12)
     X, Y = np.array([[0.0], [0.7]]), np.array([[1.0], [0.0]])
     known = KNOWN["Gaussian"]()
@@ -360,7 +364,7 @@ def test_fifty_full_steps_never_lower_the_elbo(ascent: Ascent) -> None:
 
 @pytest.mark.by_default("StudentT", "Probit")
 def test_the_optimum_is_a_fixed_point(ascent: Ascent) -> None:
-    """A further step moves neither the bound nor q."""
+    """A further step changes neither the bound nor q."""
     np.testing.assert_allclose(ascent.elbos[-1], ascent.elbos[-2], rtol=1e-12)
     model = gpflow.utilities.deepcopy(ascent.model)
     AugmentedNaturalGradient(step_size=1.0).minimize(model, *ascent.args)
@@ -382,7 +386,7 @@ def test_ordinary_gradients_vanish_at_the_optimum(ascent: Ascent) -> None:
 def test_no_small_move_of_q_raises_the_elbo_at_the_optimum(
     ascent: Ascent, rng: np.random.Generator
 ) -> None:
-    """A maximum, not a saddle."""
+    """The fixed point is a maximum, not a saddle point."""
     best = float(ascent.model.augmented_elbo(*ascent.args))
     for _ in range(5):
         model = gpflow.utilities.deepcopy(ascent.model)
@@ -398,7 +402,7 @@ def test_no_small_move_of_q_raises_the_elbo_at_the_optimum(
 def test_vgp_is_svgp_with_inducing_points_at_the_data(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe, randomise_q: Randomise
 ) -> None:
-    """Bound, gap, step and predictions."""
+    """The bound, the gap, a step and the predictions are equal."""
     X = spread(N)
     data = X, observe(likelihood, X, 2)
     vgp = AugmentedVGP(data, Matern32(), likelihood, mean_function=line())
@@ -421,7 +425,7 @@ def test_vgp_is_svgp_with_inducing_points_at_the_data(
 def test_whitening_is_a_change_of_variables_only(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe
 ) -> None:
-    """From the prior, which is q_mu = 0 and q_sqrt = I or L, both take the same path."""
+    """Both models take the same path from the prior, which is q_mu = 0 and q_sqrt = I or L."""
     X, Z = spread(N), spread(M) + 0.1
     data = X, observe(likelihood, X, 1)
     K_ZZ = Matern32()(Z).numpy() + gpflow.config.default_jitter() * np.eye(M)
@@ -442,7 +446,7 @@ def test_whitening_is_a_change_of_variables_only(
 def test_two_outputs_are_two_models(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe
 ) -> None:
-    """Outputs with kernels of their own do not see one another."""
+    """Outputs with separate kernels do not influence each other."""
     X, Z = spread(N), spread(M) + 0.1
     Y = observe(likelihood, X, 2)
     both = AugmentedSVGP(separate_kernels(), likelihood, shared_inducing(Z), num_latent_gps=2)
@@ -464,7 +468,7 @@ def test_a_representative_minibatch_is_as_good_as_all_data(
     observe: Observe,
     randomise_q: Randomise,
 ) -> None:
-    """Where the data are R copies of the batch, its step and its bound are those of all data."""
+    """If the data are R copies of the batch, its step and its bound are those of all data."""
     copies, X = 5, spread(N)
     batch = X, observe(likelihood, X, 1)
     everything = tuple(np.tile(part, (copies, 1)) for part in batch)
@@ -483,7 +487,7 @@ def test_a_representative_minibatch_is_as_good_as_all_data(
 def test_the_gap_is_what_the_augmentation_costs(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe, randomise_q: Randomise
 ) -> None:
-    """One number ≥ 0 a datum, summing over outputs, whose sum is elbo − augmented_elbo."""
+    """Every datum has one number ≥ 0, summed over outputs; the total is elbo − augmented_elbo."""
     X = spread(N)
     data = X, observe(likelihood, X, 2)
     svgp = AugmentedSVGP(Matern32(), likelihood, spread(M) + 0.1, num_latent_gps=2)
@@ -492,13 +496,13 @@ def test_the_gap_is_what_the_augmentation_costs(
         randomise_q(model)
         gap = model.augmentation_gap(*args).numpy()
         assert gap.shape == (N,)
-        assert np.all(gap >= -1e-7)  # the error of the quadrature
+        assert np.all(gap >= -1e-7)  # the quadrature's error
         difference = float(model.elbo(*args)) - float(model.augmented_elbo(*args))
         np.testing.assert_allclose(np.sum(gap), difference, rtol=1e-9, atol=1e-9)
 
 
-# Given a quadrature, ours use the same one. By default they do not make the error of GPflow's 20
-# nodes, see likelihoods/test_variational_expectations.py.
+# Both models use the given quadrature. Our default is more accurate than GPflow's 20 nodes, see
+# likelihoods/test_variational_expectations.py.
 STOCK = {
     "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.4),
     "StudentT": lambda: gpflow.likelihoods.StudentT(
@@ -508,7 +512,7 @@ STOCK = {
         invlink=tf.sigmoid, quadrature=NDiagGHQuadrature(1, 19)
     ),
 }
-# Its log(1 − Φ) is −∞ from f = 8.3: of the q below, only that of the sparse model stays inside.
+# Its log(1 − Φ) is −∞ above f = 8.3; only the sparse model's q stays below this.
 STOCK_PROBIT = {
     "Bernoulli-probit": lambda: gpflow.likelihoods.Bernoulli(
         invlink=lambda f: 0.5 * tf.math.erfc(-f / np.sqrt(2.0)),
@@ -525,7 +529,7 @@ def test_elbo_is_gpflows(
     observe: Observe,
     randomise_q: Randomise,
 ) -> None:
-    """That of stock SVGP with GPflow's own likelihood, at the same q and minibatch."""
+    """Stock SVGP with GPflow's own likelihood has the same ELBO at the same q and minibatch."""
     X, likelihood = spread(N), make_stock()
     data = X, observe(likelihood, X, 1)
     models = [
@@ -543,7 +547,9 @@ def test_elbo_of_vgp_is_gpflows(
     observe: Observe,
     randomise_q: Randomise,
 ) -> None:
-    """Up to the jitter, which GPflow's VGP.elbo and VGP.predict_f treat differently."""
+    """
+    They are equal up to the jitter, which GPflow's VGP.elbo and VGP.predict_f use differently.
+    """
     gpflow.config.set_default_jitter(1e-11)
     X, likelihood = spread(N), make_stock()
     data = X, observe(likelihood, X, 1)

@@ -1,4 +1,4 @@
-"""ERRATA.md names code that exists, and the paper is cited by the numbers that it has."""
+"""ERRATA.md names existing code, and the code cites equations by the paper's numbers."""
 
 import functools
 import importlib
@@ -24,12 +24,12 @@ SOURCES = [
 
 
 def places(text: str) -> list[str]:
-    """What ``text`` names as `module.function`."""
+    """The names in ``text`` of the form `module.function`."""
     return re.findall(r"`((?:gpflow_aaci|benchmarks)(?:\.\w+)+)`", text)
 
 
 def found(place: str) -> Any:
-    """What a dotted name stands for, by import as far as there are modules, then getattr."""
+    """The object with this dotted name: import the longest module name, then apply getattr."""
     parts = place.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -41,7 +41,7 @@ def found(place: str) -> Any:
 
 
 def cited_equations(text: str) -> list[int]:
-    """Numbers of equations, both ends of a range."""
+    """The numbers of cited equations; a range gives both of its ends."""
     citations = re.findall(
         r"\b(?:eqs?\.|equations?)\s*\(?(\d+)\)?(?:\s*(?:[-–,]|and|to)\s*\(?(\d+)\b)?", text, re.I
     )

@@ -1,4 +1,4 @@
-"""Every likelihood, kernel and inducing variable goes through every call that a user makes."""
+"""Every likelihood, kernel and inducing variable works in every call that a user makes."""
 
 import inspect
 import sys
@@ -45,7 +45,7 @@ Data = tuple[AnyNDArray, AnyNDArray]
 
 @dataclass(frozen=True)
 class Line:
-    """A likelihood, the number of its latent GPs, and data for it."""
+    """A likelihood, the number of its latent GPs, and a generator of data for it."""
 
     name: str
     make: Callable[[], AugmentedLikelihood]
@@ -105,7 +105,7 @@ def data_of_two() -> Data:
 
 
 def model_of_two(kernel: str, inducing: str) -> AugmentedSVGP:
-    """Two columns of Y, or a skip where the constructor refuses the pair."""
+    """A model of two columns of Y. The test is skipped if the constructor refuses the pair."""
     likelihood = likelihoods.StudentT(0.3, 4.0)
     options = {"num_latent_gps": 2, "num_data": N}
     try:
@@ -119,7 +119,9 @@ every_pair_of = pytest.mark.parametrize("kernel", KERNELS)
 
 
 def check_fit_and_saving(make: Callable[[], AugmentedSVGP], data: Data, folder: Path) -> None:
-    """``fit`` raises GPflow's ELBO and reports it; what was saved predicts as what was fitted."""
+    """
+    ``fit`` raises GPflow's ELBO and reports it; the restored model predicts as the fitted one.
+    """
     model = make()
     before = float(model.elbo(data))
     result = fit(model, data, progress=False)
@@ -136,9 +138,9 @@ def check_fit_and_saving(make: Callable[[], AugmentedSVGP], data: Data, folder: 
 
 def check_steps(make: Callable[[], AugmentedSVGP], data: Data) -> None:
     """
-    One closed-form step raises the augmented bound, and is what both optimizers make.
+    One closed-form step raises the augmented bound, and both optimizers make the same step.
 
-    ``train`` then raises it further, the hyperparameters with it.
+    ``train`` then raises the bound further, and moves the hyperparameters.
     """
     ours, alternating = make(), make()
     before = -float(ours.training_loss(data))
@@ -187,7 +189,7 @@ def test_every_likelihood_is_stepped_and_trained(line: Line) -> None:
 @pytest.mark.by_default("Switched", "MultivariateStudentT")
 @every_likelihood
 def test_every_likelihood_is_sampled_and_its_sum_is_of_the_draws(line: Line) -> None:
-    """``total_log_likelihood`` is log p(y|f) at the drawn f; drawn y are finite."""
+    """``total_log_likelihood`` is log p(y|f) at the drawn f, and drawn y are finite."""
     X, Y = data_of(line)
     model = AugmentedVGP((X, Y), KERNELS["one"](), line.make(), num_latent_gps=line.num_latents)
     draws = sample_posterior(model, num_samples=4, num_chains=2, num_burnin=2, progress=False)

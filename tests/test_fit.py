@@ -1,4 +1,4 @@
-"""The front door: which route it takes, what it says of it, and what it warns of."""
+"""``fit``: which route it takes, what its result reports, and which warnings it gives."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def test_a_dataset_of_one_pass_and_a_model_that_keeps_its_data_end_alike() -> No
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(30)
     of_stream = gpflow_aaci.fit(streamed, batches, progress=False)
     assert of_full.route == of_stream.route == "fit_collapsed"
-    # Z = X: the same model, but for the jitter.
+    # With Z = X, the models are the same up to the jitter.
     assert of_stream.elbo == pytest.approx(of_full.elbo, abs=0.05)
 
 
@@ -73,12 +73,12 @@ def test_a_dataset_without_end_is_trained_on(monkeypatch: pytest.MonkeyPatch) ->
     assert result.reason == "the most steps were made"
     assert result.history.step.tolist() == [100, 200]
     assert result.elbo > before
-    # The first 80 rows of that dataset are all there are.
+    # The dataset repeats 80 rows.
     np.testing.assert_allclose(result.elbo, model.elbo((X, Y)), rtol=1e-10)
 
 
 def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 1e3 nats a datum: nothing is a rise
+    # No rise of the bound reaches 1e3 nats per datum.
     with_settings(monkeypatch, patience=2, patience_gain=1e3, endless_standard_steps=200)
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(40)
     result = gpflow_aaci.fit(make(num_data=len(X)), batches, progress=False)
@@ -87,7 +87,7 @@ def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.Monkey
 
 
 def test_data_without_end_are_fitted_to_gpflows_elbo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Like arrays, and not to the augmented bound: the last steps raise it from that optimum."""
+    """The last steps raise GPflow's ELBO, starting at the optimum of the augmented bound."""
     with_settings(monkeypatch, most_steps=600, endless_standard_steps=600)
     rng = np.random.default_rng(0)
     labels = (
@@ -111,7 +111,7 @@ def test_data_without_end_are_fitted_to_gpflows_elbo(monkeypatch: pytest.MonkeyP
 
 
 def test_training_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not that it has converged, though the row that it ends with would exhaust the patience."""
+    """It does not claim to have converged, although the last evaluation exhausts the patience."""
     with_settings(monkeypatch, patience=1, patience_gain=1e3)
     usual, steps = minibatch_fit.train, []
 
@@ -194,7 +194,7 @@ def test_a_signal_far_below_the_noise_is_said_with_both() -> None:
     (said,) = advice(model, X)
     assert "f explains next to nothing of Y" in said
     assert "0.01 beside noise of 0.2" in said
-    model.mean_function = gpflow.functions.Linear(np.ones((2, 1)))  # which may explain all
+    model.mean_function = gpflow.functions.Linear(np.ones((2, 1)))  # may explain Y alone
     assert advice(model, X) == []
     model.mean_function = gpflow.functions.Constant(3.0)
     model.likelihood.scale.assign(0.09)
@@ -252,7 +252,7 @@ def test_what_is_frozen_at_its_bound_is_not_said() -> None:
 
 
 def test_a_transform_of_whole_vectors_bounds_no_element() -> None:
-    """The weights of a mixture of noises, of which the transform drops one."""
+    """The transform of a mixture's weights maps K numbers to K − 1, so no weight has a bound."""
     mixture = likelihoods.NoiseMixture([likelihoods.Gaussian(0.1), likelihoods.StudentT(1.0)])
     model = make(X)
     model.likelihood = mixture
@@ -273,7 +273,9 @@ def test_each_element_of_a_vector_has_the_bound_of_its_own() -> None:
 
 
 def test_what_fails_after_the_fit_costs_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Advice and the last ELBO; the warnings say which error it was."""
+    """
+    If the advice or the last ELBO fails, the fit is returned, with a warning that names the error.
+    """
 
     def fail(*args: Any, **options: Any) -> Any:
         raise IndexError("index -1 is out of bounds")

@@ -1,4 +1,4 @@
-"""fit_collapsed, polish and the profile they climb."""
+"""``fit_collapsed``, ``polish`` and the profile that they maximise."""
 
 import itertools
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def make_model(
 
 
 class Pieces(Arrays):
-    """In chunks that end at ``cuts``."""
+    """Data in chunks that end at ``cuts``."""
 
     def __init__(self, data: Data, *cuts: int, num_data: float | None = None) -> None:
         super().__init__(*data, num_data=num_data or len(data[0]))
@@ -114,9 +114,9 @@ def test_one_chunk_or_many_give_the_same_profile() -> None:
 
 def test_a_newton_step_that_fails_is_replaced_by_a_safer_one() -> None:
     """
-    From q far off, with noise far below it, the first step would lower the ELBO.
+    The first step from this q, far from the optimum and with small noise, would lower the ELBO.
 
-    Every step that is kept raises it, and the end is where ``polish`` gets from an easy start.
+    Every step that is accepted raises it, and ``found.elbo`` is the ELBO at the returned q.
     """
     data = diabetes(120)
     model = make_model(data, likelihoods.StudentT(0.02, 1.5))
@@ -134,7 +134,7 @@ def test_a_newton_step_that_fails_is_replaced_by_a_safer_one() -> None:
 @pytest.mark.by_default("diabetes")
 @pytest.mark.parametrize("problem", ["diabetes", "breast_cancer", "breast_cancer, probit"])
 def test_fit_ends_where_gradients_vanish(problem: str) -> None:
-    """Envelope: ordinary gradients of the fitted objective in θ and in q vanish at the end."""
+    """At the end, the gradients of the fitted objective in θ and in q vanish."""
     data = {
         "diabetes": diabetes,
         "breast_cancer": breast_cancer,
@@ -152,7 +152,7 @@ def test_fit_ends_where_gradients_vanish(problem: str) -> None:
     end = float(elbo(data))
     assert result.converged
     np.testing.assert_allclose([result.start, result.objective], [start, end], rtol=1e-7)
-    # A stock optimizer on the same objective, all variables at once, finds next to nothing more.
+    # L-BFGS on the same objective, with all variables at once, gains next to nothing.
     gpflow.optimizers.Scipy().minimize(
         tf.function(lambda: -elbo(data)), model.trainable_variables, options={"maxiter": 300}
     )
@@ -181,7 +181,7 @@ def test_what_is_not_trainable_stays_and_priors_count() -> None:
         np.testing.assert_array_equal(before, after)
     np.testing.assert_allclose(
         model.likelihood.scale, 2.0, rtol=0.02
-    )  # the prior's, not the data's
+    )  # as the prior says, not the data
 
 
 @pytest.mark.slow
@@ -201,10 +201,10 @@ def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
     assert float(ours.elbo()) > float(stock.elbo()) - 0.05
 
 
-@pytest.mark.by_default("1")  # Student-t
+@pytest.mark.by_default("1")  # seed 1 is Student-t
 @pytest.mark.parametrize("seed", range(8))
 def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) -> None:
-    """Duplicated rows, constant columns, wild scales of Y and kernels, any likelihood."""
+    """The problems have duplicated rows, constant columns, and Y and lengthscales of any scale."""
     rng = np.random.default_rng(seed)
     N, D = int(rng.integers(3, 60)), int(rng.integers(1, 4))
     X = rng.normal(size=(N, D))
@@ -234,7 +234,7 @@ def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) ->
 
 
 def test_where_the_kernel_loses_its_digits_no_fit_begins() -> None:
-    # ‖x/ℓ‖² is 3e16 here, and of the distance of two points that differ by 2 nothing is left:
+    # ‖x/ℓ‖² is 3e16, so that the distance of two points that differ by 2 is lost to rounding:
     # k(x, z) = 1.65 > k(x, x), and the variance of f given u is −1.7.
     X = np.column_stack([np.linspace(-2.0, 2.0, 80), np.where(np.arange(80) % 4 == 0, 1.7, -0.6)])
     Y = (np.sin(2.0 * X[:, :1]) > 0.0).astype(float)
@@ -261,7 +261,7 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
     )
     for before, variable in zip(hyper, hyperparameters(model), strict=True):
         np.testing.assert_array_equal(before, variable)
-    # There the ordinary gradient in q vanishes: it is the optimum of the standard ELBO.
+    # The gradient of the standard ELBO in q vanishes, so this is its optimum.
     q = [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
     with tf.GradientTape() as tape:
         elbo = model.elbo(data)
@@ -274,7 +274,7 @@ def test_polish_closes_the_gap_and_never_loses() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [33, pytest.param(16, marks=pytest.mark.slow)])
 def test_where_polish_ends_no_small_step_gains(seed: int) -> None:
-    """Noise far narrower than the prior: a whole Newton step is too long for it."""
+    """The noise is far narrower than the prior, so a whole Newton step is too long."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3.0, 3.0, (24, 1))
     Y = np.sin(2.0 * X) + 0.3 * rng.standard_t(2, X.shape)
@@ -297,13 +297,13 @@ def test_where_polish_ends_no_small_step_gains(seed: int) -> None:
 
 
 def test_polished_probit_is_gpflows_vgp() -> None:
-    """Its standard ELBO at fixed hyperparameters, with stock Bernoulli of the same link."""
+    """The ELBOs agree at fixed hyperparameters, for GPflow's Bernoulli with the same link."""
     X, Y = breast_cancer(60)
     ours = gpflow_aaci.AugmentedVGP(
         (X, Y), gpflow.kernels.Matern32(lengthscales=5.0), likelihoods.Probit()
     )
     gpflow_aaci.polish(ours)
-    gpflow.config.set_default_jitter(1e-10)  # VGP.elbo puts it into k_ii as well
+    gpflow.config.set_default_jitter(1e-10)  # VGP.elbo adds it to k_ii as well
     stock = gpflow.models.VGP(
         (X, Y),
         gpflow.kernels.Matern32(lengthscales=5.0),
@@ -319,9 +319,9 @@ def test_polished_probit_is_gpflows_vgp() -> None:
 @pytest.mark.slow
 def test_a_fitted_probit_is_gpflows() -> None:
     """
-    On noisy labels, where GPflow's jitter of probabilities costs or gains it little.
+    On noisy labels, GPflow's jitter of probabilities changes the ELBO only a little.
 
-    (Without noise it is worth whole nats: an outlier costs log 0.001 at most.)
+    Without noise it would change it by whole nats, since an outlier costs at most log 0.001.
     """
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, size=(60, 1))
@@ -338,7 +338,11 @@ def test_a_fitted_probit_is_gpflows() -> None:
 def waves(
     unit: float, guess: float, noise: float = 0.3, signal: float = 1.0
 ) -> tuple[float, gpflow_aaci.AugmentedSVGP]:
-    """log p per unit of y after a fit to noisy waves in another unit, from guesses in that."""
+    """
+    Fit noisy waves given in ``unit``, from initial values in units of ``guess``.
+
+    It returns the objective, converted to the original unit of y, and the model.
+    """
     X = np.linspace(-2.0, 2.0, 50)[:, None]
     Y = np.sin(2.0 * X) + 0.2 * np.random.default_rng(0).standard_t(3, size=X.shape)
     model = gpflow_aaci.AugmentedSVGP(
@@ -365,9 +369,9 @@ def test_a_fit_is_the_same_in_every_unit_of_y(unit: float) -> None:
 @pytest.mark.parametrize("unit", [1e-4, 1e4, 1e8])
 def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
     """
-    Where noise explains all that a kernel of variance 1 cannot, the bound is flat in it.
+    The bound is flat in the kernel's variance where noise explains all that the kernel cannot.
 
-    (GPflow's jitter is absolute: in a small unit it must be small.)
+    GPflow's jitter is absolute, so it must be small if the unit is.
     """
     jitter = gpflow.config.default_jitter()
     gpflow.config.set_default_jitter(jitter * min(1.0, unit**2))
@@ -375,13 +379,15 @@ def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
 
 
 def test_a_fit_finds_a_signal_that_was_guessed_far_too_small() -> None:
-    """Beside noise of the right size, as where y is in its own unit and the kernel begins at 1."""
+    """The noise is guessed well, but the kernel's variance is 1e-8 of the right one."""
     np.testing.assert_allclose(waves(1.0, 1.0, signal=1e-4)[0], waves(1.0, 1.0)[0], atol=0.05)
 
 
 @pytest.mark.slow
 def test_a_wrong_guess_of_the_noise_alone_moves_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise and signal a hundred times as large gain, but the noise alone gains more."""
+    """
+    Scaling noise and signal by a hundred gains something, but scaling the noise alone gains more.
+    """
     ours, _ = waves(1.0, 1.0, noise=1e-3)
     monkeypatch.setattr(inference.rescues, "along_units", lambda *args: None)
     assert ours == waves(1.0, 1.0, noise=1e-3)[0]
@@ -394,7 +400,7 @@ def test_a_kernel_that_drowns_in_the_jitter_is_not_passed_over() -> None:
 
 
 def test_with_nothing_else_to_learn_q_is_fitted() -> None:
-    """To the best q at the hyperparameters as they are, which stay."""
+    """q becomes the best one at the fixed hyperparameters, which do not change."""
     data = diabetes(60)
     model, other = (make_model(data, likelihoods.StudentT(0.5, 4.0)) for _ in range(2))
     parts = (model.kernel, model.likelihood, model.inducing_variable)
@@ -412,7 +418,7 @@ def test_with_nothing_else_to_learn_q_is_fitted() -> None:
 
 
 def test_coordinates_are_logarithms_of_what_is_positive_and_a_change_of_variables() -> None:
-    """From the smallest to the largest; the gradient in x by differences."""
+    """Values from 1e-12 to 1e6 are tested, and the gradient in x against differences."""
     values = np.array([1e-12, 1e-3, 1.0, 30.0, 1e6])
     positive = gpflow.Parameter(values, transform=gpflow.utilities.positive())
     above = gpflow.Parameter(1.0 + values, transform=gpflow.utilities.positive(1.0))
@@ -447,7 +453,7 @@ def test_an_interrupted_fit_keeps_its_last_iteration() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         gpflow_aaci.fit_collapsed(model, data, callback=interrupt)
-    # Within a round products are in float32.
+    # During an iteration, products are computed in float32.
     np.testing.assert_allclose(reached, [start, float(model.elbo(data))], rtol=1e-6)
     assert reached[1] > reached[0]
 
@@ -455,11 +461,11 @@ def test_an_interrupted_fit_keeps_its_last_iteration() -> None:
 def test_slow_iterations_are_checkpointed_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after the third, a fit has lost none that ended more than a minute before."""
+    """If iterations take a minute, each is stored, so that a killed fit loses only the last one."""
     data = diabetes(300)
 
     def stored_after(seconds: float, folder: Path) -> list[str]:
-        ticks = itertools.count(0.0, seconds)  # between two looks at the clock
+        ticks = itertools.count(0.0, seconds)  # the clock advances at every call
         monkeypatch.setattr(collapsed, "_clock", lambda: next(ticks))
         calls: list[int] = []
 
@@ -475,7 +481,7 @@ def test_slow_iterations_are_checkpointed_one_by_one(
 
     assert stored_after(60.0, tmp_path / "slow") == ["step-0000000002", "step-0000000003"]
     assert stored_after(1e-3, tmp_path / "quick") == []
-    # And what the slow one has stored in the middle of its iterations is gone on from.
+    # The slow fit resumes from the checkpoint that it wrote between its iterations.
     whole, again = (make_model(data, likelihoods.Laplace(0.5)) for _ in range(2))
     expected = gpflow_aaci.fit_collapsed(whole, data)
     found = gpflow_aaci.fit_collapsed(again, data, checkpoint_dir=tmp_path / "slow")

@@ -1,4 +1,4 @@
-"""Everything trains and predicts in float32, close to float64."""
+"""Training and prediction work in float32, with results close to float64."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,9 @@ def X(rng: np.random.Generator) -> AnyNDArray:
 
 
 def use(dtype: type) -> None:
-    """The fresh-state fixture puts it back. One jitter, so that both dtypes mean one model."""
+    """
+    Set the dtype, and one jitter, so that both dtypes have the same model. A fixture resets them.
+    """
     gpflow.config.set_default_float(dtype)
     gpflow.config.set_default_jitter(1e-4)
 
@@ -56,7 +58,7 @@ def make(kind: str, likelihood: Any, data: Batch, **kwargs: Any) -> tuple[Any, t
 def train_and_predict(
     kind: str, likelihood: Any, data: Batch, **kwargs: Any
 ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-    """The bounds of six full steps, and all kinds of predictions."""
+    """The bounds before and after each of six full steps, and all kinds of predictions."""
     model, args = make(kind, likelihood, data, **kwargs)
     optimizer, elbos = AugmentedNaturalGradient(), [model.augmented_elbo(*args)]
     for _ in range(6):
@@ -73,7 +75,7 @@ def train_and_predict(
 def test_float32_is_close_to_float64(
     kind: str, make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
 ) -> None:
-    """The same rise of the bound, the same predictions to 1e-2, all of that dtype."""
+    """The bound rises equally, predictions agree to 1e-2, and everything has the right dtype."""
     results = {}
     Y = observe(make_likelihood(), X, 1)
     for dtype in (np.float64, np.float32):
@@ -94,7 +96,7 @@ def test_float32_is_close_to_float64(
 def test_float32_without_whitening(
     make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
 ) -> None:
-    """The same model in other coordinates."""
+    """The model is the same in other coordinates."""
     use(np.float32)
     Y = observe(make_likelihood(), X, 1)
     data = X.astype(np.float32), Y.astype(np.float32)
@@ -109,7 +111,7 @@ def test_float32_without_whitening(
 def test_gradients_are_float32_and_close(
     kind: str, make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
 ) -> None:
-    """Of all hyperparameters, so that any optimizer trains them."""
+    """All hyperparameters have such gradients, so that any optimizer can train them."""
     gradients = {}
     Y = observe(make_likelihood(), X, 1)
     for dtype in (np.float64, np.float32):
@@ -126,7 +128,7 @@ def test_gradients_are_float32_and_close(
 
 
 def test_float64_data_are_taken_in_a_float32_session(X: AnyNDArray) -> None:
-    """Data are cast to GPflow's default dtype, also in a compiled step on minibatches."""
+    """Data are cast to GPflow's default dtype, in compiled minibatch steps, too."""
     use(np.float32)
     Y = np.sin(2.0 * X[:, :1])
     model, (batch,) = make("AugmentedSVGP", likelihoods.Laplace(), (X, Y))
@@ -143,7 +145,7 @@ def test_float64_data_are_taken_in_a_float32_session(X: AnyNDArray) -> None:
 def test_sampling_in_float32_is_close(
     kind: str, name: str, observe: Observe, X: AnyNDArray
 ) -> None:
-    """Draws of that dtype, with the means of float64's within four standard errors."""
+    """Draws have that dtype; their means are within four standard errors of float64's."""
     likelihood = getattr(likelihoods, name)
     Y, means, errors = observe(likelihood(), X, 1), {}, {}
     for dtype in (np.float64, np.float32):
@@ -174,7 +176,7 @@ def test_sampling_in_float32_is_close(
     ids=lambda sampler: type(sampler).__name__,
 )
 def test_every_sampler_draws_in_float32(sampler: Any, X: AnyNDArray) -> None:
-    """Hyperparameters and Z too, where it draws them."""
+    """Samplers that draw hyperparameters and Z draw them in float32, too."""
     use(np.float32)
     model = AugmentedSVGP(Matern32(), likelihoods.StudentT(), X[:5].astype(np.float32))
     gpflow.set_trainable(model.likelihood, False)
@@ -196,6 +198,6 @@ def test_every_sampler_draws_in_float32(sampler: Any, X: AnyNDArray) -> None:
 
 
 def test_the_default_dtype_is_float64_again() -> None:
-    """What the tests above set does not outlive them."""
+    """The settings of the tests above have been reset."""
     assert gpflow.config.default_float() is np.float64
     assert gpflow.config.default_jitter() == 1e-6

@@ -30,7 +30,7 @@ def make(Y: AnyNDArray, likelihood: Any, **kwargs: Any) -> AugmentedVGP:
 
 
 def quadrature_moments(model: AugmentedVGP) -> tuple[AnyNDArray, AnyNDArray]:
-    """Mean and variance of f at one or two data under p(f|y), on a fine grid."""
+    """Mean and variance of f under p(f|y) at one or two data, by summation over a fine grid."""
     X, Y = as_arrays(model.expected_data).rows
     N = len(Y)
     K = model.prior_covariance()[0].numpy()
@@ -49,7 +49,7 @@ def quadrature_moments(model: AugmentedVGP) -> tuple[AnyNDArray, AnyNDArray]:
 def observe(
     likelihood: likelihoods.AugmentedLikelihood, F: AnyNDArray, rng: np.random.Generator
 ) -> AnyNDArray:
-    """y ~ p(y|f), of likelihoods of scale 1."""
+    """Draws of y ~ p(y|f) for likelihoods of scale 1."""
     size, sign = F.shape, rng.choice([-1.0, 1.0], size=F.shape)
     match type(likelihood).__name__:
         case "Gaussian":
@@ -59,7 +59,7 @@ def observe(
             return F + scale * rng.standard_t(df, size=size)
         case "Laplace":
             return F + rng.laplace(size=size)
-        case "Matern32":  # (1 + √3 x) e^{−√3 x}: Gamma laws of shape 1 and 2
+        case "Matern32":  # (1 + √3 x) e^{−√3 x} mixes Gamma(1) and Gamma(2)
             return F + sign * rng.gamma(rng.integers(1, 3, size=size), 3**-0.5)
         case "Matern52":
             shape = rng.choice([1, 2, 3], p=[3 / 8, 3 / 8, 1 / 4], size=size)
@@ -72,7 +72,9 @@ def observe(
 
 
 def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
-    """Every chain with data of its own, [C, N, P]: the conditionals broadcast."""
+    """
+    The kernel with data Y [C, N, P], a data set for every chain, as its conditionals broadcast.
+    """
     kernel.rows = kernel.rows[0], tf.convert_to_tensor(Y)
     return kernel
 
@@ -82,7 +84,7 @@ def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
 def test_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, N: int, over_relaxation: float
 ) -> None:
-    """Within four standard errors, by the effective sample size."""
+    """They agree within four standard errors, computed from the effective sample size."""
     Y = np.array([[1.0], [-1.0]] if likelihood.labels is not None else [[0.9], [-1.6]])[:N]
     model = make(Y, likelihood, mean_function=gpflow.functions.Constant(0.3))
     samples = sample_posterior(
@@ -102,7 +104,7 @@ def test_moments_are_the_quadrature_s(
 
 
 def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> None:
-    """With a Gaussian likelihood: GPflow's GPR, mean and covariance."""
+    """With a Gaussian likelihood, mean and covariance are those of GPflow's GPR."""
     Y = rng.normal(size=(5, 1))
     model = make(Y, likelihoods.Gaussian(variance=0.4))
     gpr = gpflow.models.GPR(model.data, model.kernel, noise_variance=0.4)
@@ -111,7 +113,7 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
     omega = tf.fill([20_000, 5, 1], tf.constant(1.0 / 0.8, tf.float64))
     observed = pseudo_observations(model.likelihood, X, omega, model.data[1])
     mean, deviation = f_given_omega(prior_at_data(model), observed, seed=[0, 1])
-    np.testing.assert_allclose(mean[0], expected, atol=1e-5)  # the jitter's
+    np.testing.assert_allclose(mean[0], expected, atol=1e-5)  # because of the jitter
     empirical = np.cov(deviation[:, :, 0].numpy().T)
     np.testing.assert_allclose(empirical, covariance[0], atol=0.02)
 
@@ -124,9 +126,9 @@ NORMALISED = ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logist
 @pytest.mark.parametrize("name", NORMALISED)
 def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: float) -> None:
     """
-    Simulation-based calibration (Talts et al. 2018), 500 replicates at once as one model's chains.
+    Simulation-based calibration (Talts et al. 2018), with 500 replicates as chains of one model.
 
-    f and y from the model; the rank of f_10 among thinned draws from p(f|y) is uniform.
+    f and y are drawn from the model; the rank of f_10 among thinned draws from p(f|y) is uniform.
     """
     replicates, N, thinned = 500, 20, 19
     likelihood = getattr(likelihoods, name)()
@@ -141,7 +143,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
     def run() -> tf.Tensor:
         return tfp.mcmc.sample_chain(
             thinned,
-            tf.constant(F),  # the truth is a draw from p(f|y): in equilibrium from the start
+            tf.constant(F),  # the truth is a draw from p(f|y), so no burn-in is needed
             kernel=kernel,
             num_burnin_steps=10,
             num_steps_between_results=9,
@@ -163,9 +165,13 @@ def test_alternating_with_the_model_s_data_leaves_the_prior(
     name: str, over_relaxation: float
 ) -> None:
     """
-    Geweke (2004): y | f by simulation, f | y by a sweep, f | y ... must keep f ~ N(0, K).
+    Alternating y
 
-    Two thousand chains at once, thirty rounds: what a sweep does wrong adds up.
+    f by simulation and f
+
+    y by a sweep must keep f ~ N(0, K) (Geweke 2004).
+
+    With two thousand chains and thirty rounds, errors of a sweep accumulate.
     """
     chains, N = 2_000, 6
     likelihood = getattr(likelihoods, name)()
@@ -187,14 +193,14 @@ def test_alternating_with_the_model_s_data_leaves_the_prior(
 
 
 def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, float]:
-    """Mean and variance of the one v under p(v) Π ∫ p(y_i|f_i) p(f_i|v) df_i."""
+    """Mean and variance of a scalar v under p(v) Π ∫ p(y_i|f_i) p(f_i|v) df_i."""
     X, Y = as_arrays(model.expected_data, data).rows
     _, A, unexplained, _ = model.project(X)
     v = np.linspace(-9.0, 9.0, 4001)
     Fmu = model.mean_function(X).numpy() + A[0].numpy().T * v  # [N, V]
     Fvar = unexplained[0].numpy()[:, None] + 0.0 * Fmu
     Fmu, Fvar, Y = (tf.constant(a) for a in (Fmu, Fvar, Y.numpy() + 0.0 * Fmu))
-    log_p = log_expectation(  # fine about y, where regression's kinks are and the SVM's
+    log_p = log_expectation(  # nodes are dense about y, where kinks are
         lambda F: model.likelihood._scalar_log_prob(F, F, tf.broadcast_to(Y, F.shape)),
         Fmu,
         Fvar,
@@ -212,7 +218,7 @@ def quadrature_moments_of_v(model: AugmentedSVGP, data: Any) -> tuple[float, flo
 def test_sparse_moments_are_the_quadrature_s(
     likelihood: likelihoods.AugmentedLikelihood, over_relaxation: float
 ) -> None:
-    """One inducing variable, three data: u is a multiple of v."""
+    """There are one inducing variable and three data, and u is a multiple of v."""
     Y = [[1.0], [-1.0], [1.0]] if likelihood.labels is not None else [[0.9], [-1.6], [2.5]]
     data = (np.array([[-1.0], [0.2], [0.9]]), np.array(Y))
     model = AugmentedSVGP(
@@ -239,7 +245,7 @@ def test_sparse_moments_are_the_quadrature_s(
 
 
 def test_the_sparse_sampler_at_z_equal_to_x_is_the_full_one() -> None:
-    """Means and standard deviations at all data, against the dense kernel's."""
+    """Means and standard deviations at all data agree with those of the full GP's kernel."""
     rng = np.random.default_rng(3)
     X = np.linspace(-2.0, 2.0, 12)[:, None]
     Y = np.sin(2.0 * X) + 0.3 * rng.standard_t(3, size=X.shape)
@@ -310,7 +316,7 @@ def test_gibbs_checks_its_over_relaxation_when_it_is_made(over_relaxation: float
 
 
 def test_a_sampler_of_one_s_own_needs_one_method() -> None:
-    """Its draws of any name join the posterior, after the burn-in; it has a seed for each chain."""
+    """Draws of any name join the posterior after the burn-in, and each chain gets a seed."""
 
     class Counting:
         def chains(
@@ -349,7 +355,7 @@ def test_the_sparse_sampler_wants_all_data_and_its_own_model() -> None:
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
-    """log p(y|f) of every draw and their sum; where Z = X, u is f."""
+    """log p(y|f) of every draw and their sum are reported. If Z = X, u is f."""
     X, likelihood = np.array([[0.1], [2.0], [-1.0]]), likelihoods.StudentT()
     Y = np.sin(X + np.arange(outputs))
     if kind == "AugmentedVGP":
@@ -366,15 +372,15 @@ def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
         f = samples.posterior.u.values
     law = scipy.stats.t(df=likelihood.df.numpy())
     expected = law.logpdf(Y - f)
-    tolerance = 1e-10 if kind == "AugmentedVGP" else 1e-2  # u is f but for the jitter
+    tolerance = 1e-10 if kind == "AugmentedVGP" else 1e-2  # u is f up to the jitter
     np.testing.assert_allclose(
         samples.log_likelihood.y, expected[..., 0] if outputs == 1 else expected, rtol=tolerance
     )
     np.testing.assert_allclose(
         samples.sample_stats.total_log_likelihood, expected.sum((-2, -1)), rtol=tolerance
     )
-    assert "log_likelihood" not in samples.sample_stats  # which ArviZ would fall back on
-    # y − f is Student's t, whatever f is.
+    assert "log_likelihood" not in samples.sample_stats  # ArviZ would read it there
+    # y − f has Student's t distribution, whatever f is.
     y = samples.posterior_predictive.y.values.reshape(f.shape)
     assert scipy.stats.kstest((y - f).ravel(), law.cdf).pvalue > 1e-3
     np.testing.assert_array_equal(samples.observed_data.y.values.reshape(Y.shape), Y)
@@ -383,7 +389,7 @@ def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
 @pytest.mark.by_default("AugmentedVGP")
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 def test_arviz_criticises_the_draws_of_either_model(kind: str) -> None:
-    """LOO, WAIC, comparison, predictive checks and LOO-PIT have one value for every datum."""
+    """LOO, WAIC, predictive checks and LOO-PIT have one value for every datum."""
     rng = np.random.default_rng(0)
     X = np.linspace(-3.0, 3.0, 40)[:, None]
     data = X, np.sin(X) + 0.3 * rng.standard_t(4, size=X.shape)
@@ -405,7 +411,7 @@ def test_arviz_criticises_the_draws_of_either_model(kind: str) -> None:
     loo = arviz.loo(draws["right"], pointwise=True)
     assert loo.n_data_points == 40
     np.testing.assert_allclose(loo.elpd_loo, arviz.waic(draws["right"]).elpd_waic, rtol=0.05)
-    # Below the log likelihood of the data that were fitted, above a scale that is far off.
+    # It is below the fitted data's log likelihood, and above the elpd under a wrong scale.
     mean = float(draws["right"].sample_stats.total_log_likelihood.mean())
     assert float(arviz.loo(draws["wrong"]).elpd_loo) < loo.elpd_loo < mean
     assert arviz.compare(draws).index[0] == "right"

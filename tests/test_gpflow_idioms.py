@@ -1,4 +1,4 @@
-"""What one does with a GPflow model one does with an augmented one, and gets the same."""
+"""Whatever one does with a GPflow model works with an augmented model, with the same result."""
 
 import contextlib
 import copy
@@ -32,12 +32,12 @@ X_NEW = np.array([[0.3, -0.2], [1.4, 1.0], [-5.0, 0.0]])
 
 
 class Pair(NamedTuple):
-    """An augmented model and GPflow's, made alike from the same stock likelihood."""
+    """An augmented model and GPflow's, made in the same way from the same stock likelihood."""
 
     ours: Any
     stock: Any
-    args: tuple[Any, ...]  # of elbo, training_loss and minimize
-    remake: Callable[[], Any]  # an augmented model as new
+    args: tuple[Any, ...]  # arguments of elbo, training_loss and minimize
+    remake: Callable[[], Any]  # makes a new augmented model
 
 
 def step(pair: Pair, step_size: float = 1.0) -> None:
@@ -52,7 +52,7 @@ def data(rng: np.random.Generator) -> tuple[AnyNDArray, AnyNDArray]:
 
 @pytest.fixture(params=["AugmentedSVGP", "AugmentedVGP"])
 def pair(request: pytest.FixtureRequest, data: tuple[AnyNDArray, AnyNDArray]) -> Pair:
-    """Not at its initial q, and with hyperparameters that are nobody's default."""
+    """A pair with neither its initial q nor default hyperparameters."""
 
     def make(model_class: type[Any]) -> Any:
         kernel = Matern32(1.3, lengthscales=[0.8, 1.7])
@@ -98,9 +98,7 @@ PREDICTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_predictions_are_gpflows(pair: Pair, name: str) -> None:
-    """
-    With the same q. Densities agree to 5e-3: GPflow's are of 20 quadrature nodes, ours exact.
-    """
+    """The q are the same. GPflow's densities use 20 quadrature nodes and agree to 5e-3."""
     rtol = 5e-3 if name == "predict_log_density" else 1e-9
     ours, stock = PREDICTIONS[name](pair.ours), PREDICTIONS[name](pair.stock)
     for a, b in zip(ours, stock, strict=True):
@@ -122,7 +120,7 @@ def test_samples_are_gpflows_for_the_same_seed(pair: Pair, full_cov: bool) -> No
 def test_full_output_covariance_is_gpflows(
     data: tuple[AnyNDArray, AnyNDArray], full_cov: bool
 ) -> None:
-    """Of a multi-output model."""
+    """The model has several outputs."""
     X, Y = data
     models = []
     for model_class in (AugmentedSVGP, gpflow.models.SVGP):
@@ -153,13 +151,13 @@ def test_vgp_refuses_full_output_cov_as_gpflows_does(
 
 
 def rows(model: Any) -> list[list[str]]:
-    """The table of print_summary, without the model's class name."""
+    """The table of print_summary without the model's class name."""
     table = tabulate_module_summary(model, tablefmt="tsv").replace("Augmented", "")
     return [[cell.strip() for cell in row.split("\t")] for row in table.splitlines()]
 
 
 def test_summary_has_gpflows_rows(pair: Pair) -> None:
-    """Name, class, transform, prior, trainable, shape, dtype and value of every parameter."""
+    """They show class, transform, prior, trainable, shape, dtype and value of every parameter."""
     assert rows(pair.ours) == rows(pair.stock)
     assert len(rows(pair.ours)) > 5
     printed = io.StringIO()
@@ -176,7 +174,7 @@ def test_summary_shows_the_likelihoods_own_parameters() -> None:
 
 
 def test_q_sqrt_says_how_many_latent_gps_there_are(data: tuple[AnyNDArray, AnyNDArray]) -> None:
-    """To either class, without num_latent_gps."""
+    """Neither class then needs num_latent_gps."""
     X, Y = data
     q_mu, q_sqrt = np.zeros((M, 2)), np.repeat(np.eye(M)[None], 2, axis=0)
     ours, stock = (
@@ -214,7 +212,7 @@ def test_parameters_of_a_stock_model_fit(pair: Pair) -> None:
 
 @pytest.mark.parametrize("deepcopy", [copy.deepcopy, gpflow.utilities.deepcopy])
 def test_a_copy_is_equal_and_independent(pair: Pair, deepcopy: Callable[[Any], Any]) -> None:
-    """Also after it has handed out posteriors, which the original keeps refreshing."""
+    """It is so even after the original has returned posteriors, which follow the original."""
     posterior = pair.ours.posterior()
     twin = deepcopy(pair.ours)
     assert_same_predictions(twin, pair.ours)
@@ -238,7 +236,7 @@ def test_frozen_copy_predicts_the_same(pair: Pair) -> None:
 def test_a_model_frozen_as_float32_predicts(
     make_likelihood: Callable[[], likelihoods.AugmentedLikelihood], whiten: bool, name: str
 ) -> None:
-    """In a float64 session as in one of float32, where GPflow's SVGP does."""
+    """It predicts in a float64 session and in one of float32, as GPflow's SVGP does."""
     X = np.linspace(-2.0, 2.0, 12)[:, None]
     model = AugmentedSVGP(
         gpflow.kernels.Matern52(), make_likelihood(), X[::3].copy(), whiten=whiten
@@ -258,7 +256,7 @@ def test_a_model_frozen_as_float32_predicts(
 
 @pytest.mark.slow
 def test_under_a_mirrored_strategy_of_one_device_all_is_as_without(tmp_path: Path) -> None:
-    """Every route, called inside its scope and outside of it."""
+    """Every way of training gives the same, called inside the strategy's scope or outside."""
     X = np.linspace(-2.0, 2.0, 24)[:, None]
     data = X, np.sin(X)
 
@@ -292,7 +290,7 @@ def test_a_legacy_optimizer_is_refused_by_name() -> None:
 
 
 def test_lists_keep_their_digits() -> None:
-    """TensorFlow makes float32 of a list: 20,000 + 0.01 i would lose a tenth of a step."""
+    """TensorFlow would convert a list to float32, where 20,000 + 0.01 i loses a tenth of a step."""
     X = [[20_000.0 + 0.01 * i] for i in range(20)]
     Y = [[float(np.sin(0.3 * i))] for i in range(20)]
     arrays = np.array(X), np.array(Y)
@@ -313,7 +311,7 @@ def test_checkpoint_round_trip(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_a_stock_model_can_be_restored(pair: Pair, tmp_path: Path) -> None:
-    """The likelihood's parameters included."""
+    """The likelihood's parameters are included."""
     pair.stock.kernel.lengthscales.assign([0.5, 0.6])
     pair.stock.likelihood.scale.assign(0.9)
     path = tf.train.Checkpoint(model=pair.stock).save(str(tmp_path / "checkpoint"))
@@ -325,7 +323,7 @@ def test_checkpoint_of_a_stock_model_can_be_restored(pair: Pair, tmp_path: Path)
 
 
 def test_saved_model_predicts_the_same(pair: Pair, tmp_path: Path) -> None:
-    """A compiled predict_f, saved and loaded as GPflow's notebook does."""
+    """A compiled predict_f is saved and loaded as in GPflow's notebook."""
     pair.ours.compiled_predict_f = tf.function(
         lambda X: pair.ours.predict_f(X),
         input_signature=[tf.TensorSpec([None, 2], tf.float64)],
@@ -342,7 +340,7 @@ def test_saved_model_predicts_the_same(pair: Pair, tmp_path: Path) -> None:
 
 @pytest.mark.by_default("AugmentedVGP")
 def test_scipy_raises_the_elbo(pair: Pair) -> None:
-    """Through training_loss_closure; it ends at or above where closed-form steps alone end."""
+    """It uses training_loss_closure, and ends no lower than closed-form steps of q alone."""
     model = pair.remake()
     before = float(model.augmented_elbo(*pair.args))
     closure = model.training_loss_closure(*pair.args)
@@ -366,7 +364,7 @@ def adam_losses(model: Any, args: tuple[Any, ...], optimizer: Any) -> list[float
 
 @pytest.mark.slow
 def test_keras_2_and_keras_3_optimizers_descend_alike(pair: Pair) -> None:
-    """By apply_gradients with either, by minimize with tf_keras."""
+    """Both work by apply_gradients, and tf_keras by minimize as well."""
     by_tf_keras = adam_losses(pair.remake(), pair.args, tf_keras.optimizers.Adam(0.05))
     by_keras = adam_losses(pair.remake(), pair.args, keras.optimizers.Adam(0.05))
     model, optimizer, by_minimize = pair.remake(), tf_keras.optimizers.Adam(0.05), []
@@ -392,9 +390,9 @@ def test_a_likelihood_shared_with_a_stock_model_is_one(
     data: tuple[AnyNDArray, AnyNDArray],
 ) -> None:
     """
-    An augmented likelihood goes into GPflow's own SVGP as it is, and takes its quadrature.
+    GPflow's own SVGP takes an augmented likelihood, and uses the likelihood's quadrature.
 
-    Of 19 nodes: in the place of GPflow's default of 20 it has a finer rule of its own.
+    Here it has 19 nodes, because GPflow's default of 20 would be replaced by a finer rule.
     """
     likelihood = likelihoods.StudentT(0.5, df=4.0, quadrature=NDiagGHQuadrature(1, 19))
     theirs = gpflow.likelihoods.StudentT(0.5, df=4.0, quadrature=NDiagGHQuadrature(1, 19))
@@ -405,7 +403,9 @@ def test_a_likelihood_shared_with_a_stock_model_is_one(
 
 
 def test_update_vgp_data_does_to_both_the_same(rng: np.random.Generator) -> None:
-    """New data of another length: the posterior is carried over as by GPflow, steps go on."""
+    """
+    For new data of another length, q is carried over as by GPflow, and compiled steps still work.
+    """
     X, Y = rng.uniform(-2.0, 2.0, size=(8, 2)), rng.normal(size=(8, 1))
     models = []
     for model_class in (AugmentedVGP, gpflow.models.VGP):
@@ -425,7 +425,7 @@ def test_update_vgp_data_does_to_both_the_same(rng: np.random.Generator) -> None
     before = float(ours.augmented_elbo())
     compiled_step()
     assert float(ours.augmented_elbo()) > before
-    # From here on it is a model of the new data: full steps forget the rest.
+    # Full steps on the new data converge to the same q as a new model.
     fresh = AugmentedVGP((X_more, Y_more), Matern32(), gpflow.likelihoods.StudentT())
     for _ in range(40):
         compiled_step()

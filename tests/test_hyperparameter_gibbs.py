@@ -1,4 +1,4 @@
-"""Sampling the hyperparameters too: Geweke's joint-distribution test, and what is refused."""
+"""Gibbs sampling of the hyperparameters: Geweke's joint-distribution test, and bad input."""
 
 import arviz
 import gpflow
@@ -17,7 +17,7 @@ tfd = tfp.distributions
 
 
 def make_model(N: int = 4) -> AugmentedVGP:
-    """With priors on all, one on its unconstrained value, and a mean that is learnt."""
+    """A model with priors on all parameters, one of them on the unconstrained value."""
     kernel = gpflow.kernels.Matern32(variance=1.5, lengthscales=[0.7])
     likelihood = likelihoods.StudentT(scale=0.5, df=4.0)
     mean_function = gpflow.functions.Constant(0.2)
@@ -36,8 +36,13 @@ def make_model(N: int = 4) -> AugmentedVGP:
 @pytest.mark.slow
 def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None:
     """
-    Geweke (2004): y | f, θ by simulation, (θ, f) | y by a sweep, ... must keep θ and f at their
-    priors; compared in the mean and square of quantities standard normal under it.
+    Alternating y
+
+    f, θ by simulation and (θ, f)
+
+    y by a sweep must keep the prior (Geweke 2004).
+
+    Quantities that are standard normal under the prior are compared in mean and mean square.
     """
     model = make_model()
     kernel, likelihood = model.kernel, model.likelihood
@@ -107,7 +112,7 @@ def test_a_parameter_without_prior_is_named() -> None:
 
 
 def test_a_shared_parameter_is_one() -> None:
-    """Two names of one variance: one prior, one coordinate."""
+    """A variance with two names has one prior and one coordinate."""
     model = make_model()
     model.kernel = gpflow.kernels.Sum([model.kernel, gpflow.kernels.Matern32(lengthscales=3.0)])
     first, second = model.kernel.kernels
@@ -125,7 +130,7 @@ def test_a_parameter_of_both_blocks_is_refused() -> None:
 
 
 def test_a_value_outside_its_prior_is_refused() -> None:
-    """A slice would look for its level for ever."""
+    """A slice would search for its level for ever."""
     model = make_model()
     model.kernel.lengthscales.prior = tfd.Uniform(np.float64(100.0), np.float64(101.0))
     with pytest.raises(ValueError, match=r"kernel.lengthscales must have a value.*-inf"):
@@ -136,7 +141,7 @@ def test_a_value_outside_its_prior_is_refused() -> None:
 def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also while the exception is still held."""
+    """It does so even while the exception is still referenced."""
     model = make_model()
     before = {name: p.numpy() for name, p in sampled_parameters(model).items()}
     moved = []

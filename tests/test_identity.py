@@ -1,4 +1,4 @@
-"""A checkpoint is taken by the model that it is of, and by no other."""
+"""A checkpoint can be resumed only by the model that wrote it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def make(
     kernel = gpflow.kernels.SquaredExponential(active_dims=active_dims)
     likelihood: Any = likelihoods.Laplace()
     if df is not None:
-        likelihood = gpflow.likelihoods.StudentT(df=df)  # whose df is a number, not learnt
+        likelihood = gpflow.likelihoods.StudentT(df=df)  # its df is a number, not a Parameter
     kwargs = {"num_data": 40} | kwargs
     model = AugmentedSVGP(kernel, likelihood, X[Z].copy(), **kwargs)
     gpflow.set_trainable(model.inducing_variable, not fixed)
@@ -77,7 +77,7 @@ DIFFERENT: dict[str, tuple[Callable[[], AugmentedSVGP], str]] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """With a checkpoint of ``make()`` each."""
+    """A folder with a checkpoint of ``make()`` for each kind."""
     folders = {name: tmp_path_factory.mktemp(name) for name in ("fit_collapsed", "train")}
     fit_collapsed(make(), (X, Y), tolerance=0.1, checkpoint_dir=folders["fit_collapsed"])
     train(make(), (X, Y), num_steps=3, checkpoint_dir=folders["train"], progress=False)
@@ -89,7 +89,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_checkpoint_of_another_model_is_refused(
     folders: dict[str, Path], route: str, name: str
 ) -> None:
-    """What is not learnt differs; the message says what, and the model stays as it was."""
+    """Fixed parts of the models differ. The message says which, and the model does not change."""
     another, differs = DIFFERENT[name]
     model, fresh = another(), another()
     with pytest.raises(ValueError, match=f"of another run: model is another, for {differs}"):
@@ -99,7 +99,7 @@ def test_a_checkpoint_of_another_model_is_refused(
 
 
 def test_two_priors_of_a_kind_are_two() -> None:
-    """Their parameters and what they are on count."""
+    """They differ in their parameters, or in what they are on."""
     assert facts(with_prior(1.0)) == facts(with_prior(1.0))
     assert facts(with_prior(1.0)) != facts(with_prior(2.0))
     on = gpflow.base.PriorOn
@@ -124,14 +124,14 @@ def test_settings_count_too(folders: dict[str, Path]) -> None:
 @pytest.mark.by_default("train")
 @pytest.mark.parametrize("route", ["fit_collapsed", "train"])
 def test_what_no_digest_sees_the_objective_does(tmp_path: Path, route: str) -> None:
-    """A kernel that reads a global: the objective at what was stored is not what it was."""
+    """The kernel reads a global variable, so that the objective at the stored values differs."""
     model = make()
     _fit(route, model, tmp_path)
     again, fresh = make(), make()
     original = gpflow.kernels.SquaredExponential.K_r2
     try:
         gpflow.kernels.SquaredExponential.K_r2 = lambda self, r2: 0.5 * original(self, r2)
-        forget_compiled()  # a run is resumed in a new process, which has compiled nothing yet
+        forget_compiled()  # as in a new process, where nothing is compiled yet
         with pytest.raises(ValueError, match=r"of another run: the (objective|ELBO) at what it"):
             _fit(route, again, tmp_path)
     finally:

@@ -5,8 +5,8 @@ import sys
 
 import gpflow_aaci
 
-# In a process of its own. Keras itself imports some of these packages where they are installed, so
-# what counts is who asks for them once GPflow is there.
+# This runs in a new process. Keras imports some of these packages if they are installed, so only
+# imports after GPflow's count.
 IMPORT = """
 import builtins
 import os
@@ -48,7 +48,7 @@ def test_packages_that_few_functions_need_are_not_loaded_nor_tensorflow_started(
 
 
 def test_the_top_level_has_what_most_programs_need_and_no_more() -> None:
-    """At most 18 names; the modules with further names are there without another import."""
+    """There are at most 18 names, and submodules with more names need no further import."""
     names = gpflow_aaci.__all__
     assert len(set(names)) == len(names) <= 18
     for name in names:

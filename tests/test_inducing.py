@@ -1,4 +1,4 @@
-"""kmeans_plusplus: rows of X, far from each other, the same for the same seed."""
+"""``kmeans_plusplus``: rows of X that are far from each other, the same for the same seed."""
 
 import numpy as np
 import pytest

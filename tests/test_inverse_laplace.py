@@ -1,4 +1,4 @@
-"""The two rules of inversion, against laws with known cdf, where each is in charge."""
+"""Both rules of inversion, against laws with known cdf, each where it is used."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_inverse_gaussian_of_every_width(cv: float) -> None:
     np.testing.assert_allclose(inverse.cdf, law.cdf(x), rtol=0, atol=2e-8)
     np.testing.assert_allclose(inverse.survival, law.sf(x), rtol=0, atol=2e-8)
     np.testing.assert_allclose(x * inverse.density, x * law.pdf(x), rtol=0, atol=1e-5)
-    # An estimate of the error, neither too small nor so large that it would refuse.
+    # The error estimate must not be too small, nor so large that the result is refused.
     assert np.all(inverse.error < 1e-6)
     # d log f/dx = −3/2x − (1 − 1/x²)/2cv²
     log_slope = -1.5 / x - (1.0 - 1.0 / x**2) / (2.0 * cv**2)
@@ -43,7 +43,7 @@ def test_far_outside_a_narrow_law() -> None:
 
 
 def test_the_error_of_a_law_without_a_density_is_seen() -> None:
-    """Atoms at 1 and 3: no rule applies, at any x about them."""
+    """For atoms at 1 and 3, neither rule works at any x near them."""
     x = tf.constant([0.9, 1.0, 1.1, 2.9, 3.1], tf.float64)
 
     def log_transform(s: tf.Tensor) -> tf.Tensor:

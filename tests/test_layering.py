@@ -11,7 +11,7 @@ import gpflow_aaci
 PACKAGE = "gpflow_aaci"
 ROOT = Path(gpflow_aaci.__file__).parent
 
-# From the top. A new module must be given a place.
+# A module may import those above it. A new module must be given a place.
 ORDER = [
     "validation",
     "progress",
@@ -162,7 +162,7 @@ ORDER = [
     "contrib.sghmc_kernel",
     "contrib.sghmc",
     "contrib",
-    "",  # the package itself, which shows them all
+    "",  # the package itself, which imports from all
 ]
 
 
@@ -196,7 +196,7 @@ def imports(module: str, source: str, is_package: bool) -> Iterator[str]:
             else:
                 continue
             for alias in node.names:
-                # from a import b: the module a.b where there is one, else a name in a
+                # "from a import b" names the module a.b if there is one, else a name in a
                 name = ".".join([*base, alias.name])
                 yield name if name in MODULES else ".".join(base)
 
@@ -215,7 +215,7 @@ def test_a_module_imports_only_modules_above_it(module: str) -> None:
 
 
 def test_the_core_does_not_import_contrib() -> None:
-    """Whatever the order above: the package alone shows it."""
+    """Only the package's own __init__ may import it, whatever the order above says."""
     for module, path in MODULES.items():
         if module and module.split(".")[0] != "contrib":
             imported = imports(module, path.read_text(), path.name == "__init__.py")
@@ -223,7 +223,9 @@ def test_the_core_does_not_import_contrib() -> None:
 
 
 def test_the_reader_of_imports_sees_every_kind() -> None:
-    """Relative or absolute, of a module or of names in it, and inside a function."""
+    """
+    Imports may be relative or absolute, name modules or their contents, or be inside a function.
+    """
     source = """
 import numpy
 import gpflow_aaci.models
@@ -255,6 +257,6 @@ def late():
 
 @pytest.mark.parametrize("folder", ["inference", "models"])
 def test_what_steps_and_fits_knows_nothing_of_several_machines(folder: str) -> None:
-    """That is behind ``data``, which hands in sums, and ``mirrored``."""
+    """``data``, which returns sums over all of them, and ``mirrored`` handle several machines."""
     for path in (ROOT / folder).glob("*.py"):
         assert "workers" not in path.read_text(), path.name

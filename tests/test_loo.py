@@ -1,4 +1,4 @@
-"""Leave-one-out in closed form: exact where it must be, close to refits where it may not be."""
+"""Leave-one-out in closed form: exact for Gaussian noise, otherwise close to refits."""
 
 import warnings
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def kernel() -> Matern32:
 
 
 def rasmussen_and_williams(X: AnyNDArray, y: AnyNDArray, variance: float = 1.3) -> AnyNDArray:
-    """Eq. 5.10 to 5.12, of a zero mean function and one column."""
+    """Eqs. 5.10 to 5.12, for a zero mean function and one column of Y."""
     K = Matern32(variance, 0.8)(X).numpy() + NOISE * np.eye(len(X))
     inverse = np.linalg.inv(K)
     variances = 1.0 / np.diag(inverse)
@@ -54,7 +54,7 @@ def rasmussen_and_williams(X: AnyNDArray, y: AnyNDArray, variance: float = 1.3) 
 
 
 def stepped(model: Any, data: Any, steps: int = 40) -> Any:
-    """Where natural gradients on the augmented bound lead."""
+    """The model after natural-gradient steps on the augmented bound."""
     minimize = tf.function(AugmentedNaturalGradient().minimize, autograph=False)
     data = None if data is None else tuple(map(tf.constant, data))
     for _ in range(steps):
@@ -63,8 +63,12 @@ def stepped(model: Any, data: Any, steps: int = 40) -> Any:
 
 
 def refitted(model: AugmentedSVGP, X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
-    """log p(y_i | all other y), every time from a q at the optimum of GPflow's ELBO for these."""
-    fit = Profile(model, [])  # which ``polish`` runs; here compiled once for all refits
+    """
+    log p(y_i
+
+    all other y), where each q is fitted anew to the others by GPflow's ELBO.
+    """
+    fit = Profile(model, [])  # as in ``polish``, but compiled once for all refits
     q = model.whitened_q(tf.linalg.cholesky(model.prior_covariance()))
     other, log_density = gpflow.utilities.deepcopy(model), []
     for i in range(len(X)):
@@ -75,7 +79,7 @@ def refitted(model: AugmentedSVGP, X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
 
 
 def observed(name: str, num: int) -> tuple[Any, AnyNDArray, AnyNDArray]:
-    """As dense whatever their number."""
+    """A likelihood and data of equal density for any number of rows."""
     rng, X = np.random.default_rng(2), num / 60.0 * inputs(num)
     f = np.sin(2.0 * X)
     if name == "logistic":
@@ -89,7 +93,7 @@ def observed(name: str, num: int) -> tuple[Any, AnyNDArray, AnyNDArray]:
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_of_gaussian_noise_it_is_rasmussen_and_williams(sparse: bool) -> None:
-    """Also with a mean function, and with Z = X."""
+    """The model has a mean function, and may be sparse with Z = X."""
     gpflow.config.set_default_jitter(1e-11)
     mean_function, likelihood = gpflow.functions.Constant(0.4), likelihoods.Gaussian(NOISE)
     model: Any
@@ -110,7 +114,7 @@ def test_of_gaussian_noise_it_is_rasmussen_and_williams(sparse: bool) -> None:
 
 
 def test_a_row_of_two_columns_has_the_sum_of_their_densities() -> None:
-    """Without mixing and with: each output of a diagonal W has W² times the variance."""
+    """If the kernel's W is diagonal, each output has its own W² times the variance."""
     gpflow.config.set_default_jitter(1e-11)
     two = np.hstack([Y, np.cos(X)])
     model: Any = AugmentedVGP((X, two), kernel(), likelihoods.Gaussian(NOISE))
@@ -130,7 +134,7 @@ def test_a_row_of_two_columns_has_the_sum_of_their_densities() -> None:
 
 
 def test_few_inducing_points_leave_what_a_refit_leaves() -> None:
-    """M < N, and not whitened: of Gaussian noise a refit of q(u) to all others gives the same."""
+    """With Gaussian noise, M < N and no whitening, it equals a refit of q(u) to all other data."""
     Z = np.linspace(-3.0, 3.0, 6)[:, None]
     model = AugmentedSVGP(kernel(), likelihoods.Gaussian(NOISE), Z, whiten=False)
     AugmentedNaturalGradient().minimize(model, (X, Y))
@@ -149,9 +153,9 @@ def test_few_inducing_points_leave_what_a_refit_leaves() -> None:
 @pytest.mark.parametrize("name", ["student_t", "logistic"])
 def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
     """
-    And closer by far than the densities of q itself, which has seen y.
+    It is much closer than the densities of q itself, which has been fitted to y_i.
 
-    Measured, N = 60: 0.011 and 0.0013 nats a datum, its own densities 0.22 and 0.047.
+    Measured errors at N = 60: 0.011 and 0.0013 nats per datum, for q's densities 0.22 and 0.047.
     """
     likelihood, X, Y = observed(name, num)
     model = AugmentedSVGP(kernel(), likelihood, X.copy())
@@ -165,7 +169,7 @@ def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
 
 
 def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
-    """Of either without a warning; after ``polish`` it is the better."""
+    """Neither bound gives a warning; after ``polish`` the result is more accurate."""
     likelihood, X, Y = observed("student_t", N)
     model = stepped(AugmentedSVGP(kernel(), likelihood, X.copy()), (X, Y))
     with warnings.catch_warnings():
@@ -191,9 +195,9 @@ def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
 
 def test_of_latent_gps_that_are_mixed_it_is_close_to_the_exact() -> None:
     """
-    Not equal, though the noise is Gaussian: q has the latent GPs independent.
+    It is not exact even for Gaussian noise, since the latent GPs are independent under q.
 
-    Measured: 0.046 nats a row of two columns, the densities of q itself 0.61.
+    Measured errors per row of two columns: 0.046 nats, for the densities of q itself 0.61.
     """
     rng, X = np.random.default_rng(3), inputs() * N / 60.0
     f = np.sin(2.0 * X)
@@ -221,7 +225,7 @@ def test_of_latent_gps_that_are_mixed_it_is_close_to_the_exact() -> None:
 
 @pytest.mark.slow
 def test_of_mixed_latent_gps_and_student_t_noise_it_is_close_to_refits() -> None:
-    """Measured: 0.034 nats a number, three of which are a row."""
+    """The measured error is 0.034 nats per number, and a row has three."""
     rng = np.random.default_rng(3)
     W = np.array([[1.0, 0.5], [0.3, -1.0], [0.8, 0.2]])
     f = np.hstack([np.sin(2.0 * X), np.cos(X)]) @ W.T
@@ -261,7 +265,7 @@ def test_of_classes_it_is_close_to_refits() -> None:
 
 @pytest.mark.parametrize("name", ["student_t", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_it_is_arviz_loo_of_draws_of_the_posterior(name: str) -> None:
-    """Within two standard errors as a sum, and 0.1 nats a datum on average."""
+    """The sums agree within two standard errors, and data within 0.1 nats on average."""
     likelihood, X, Y = observed(name, N)
     model = AugmentedVGP((X, Y), kernel(), likelihood)
     polish(model, progress=False)
@@ -273,7 +277,7 @@ def test_it_is_arviz_loo_of_draws_of_the_posterior(name: str) -> None:
     assert np.abs(result.loo_i.values - draws.loo_i.values).mean() < 0.1
 
 
-# ---- what it says of itself ----
+# ---- its printout and warnings ----
 
 
 @pytest.fixture
@@ -302,7 +306,7 @@ def test_arviz_compares_and_plots_it(student_t: AugmentedVGP) -> None:
 
 
 def test_its_print_says_what_it_is(student_t: AugmentedVGP) -> None:
-    """No draws, no Pareto; a copy says the same."""
+    """It mentions no draws and no Pareto k̂; a copy prints the same."""
     result = loo(student_t)
     for printed in (str(result), repr(result.copy())):
         assert f"{result.elpd_loo:.2f}" in printed
@@ -319,7 +323,7 @@ def test_q_that_is_not_at_its_optimum_is_told(student_t: AugmentedVGP) -> None:
 
 
 def test_an_improper_cavity_is_told_and_is_the_prior() -> None:
-    """With a Gaussian site q must be wider than its optimum for that."""
+    """With a Gaussian site, this needs a q that is wider than the optimum."""
     model = AugmentedVGP(
         (X, Y), kernel(), likelihoods.Gaussian(NOISE), gpflow.functions.Constant(1.0)
     )
@@ -351,7 +355,7 @@ def test_float32_is_close_to_float64() -> None:
 
 
 def test_frames_and_batches_are_as_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches in several chunks."""
+    """The batches form several chunks."""
     likelihood, X, Y = observed("student_t", N)
     model = AugmentedSVGP(kernel(), likelihood, X[::3].copy(), num_data=N)
     expected = loo(stepped(model, (X, Y)), (X, Y))

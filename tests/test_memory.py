@@ -1,4 +1,6 @@
-"""What has been fitted and dropped is freed; many fits in one process stay within bounds."""
+"""
+Models that were fitted and dropped are freed, and many fits in one process need bounded memory.
+"""
 
 import gc
 import subprocess
@@ -119,7 +121,7 @@ print((resident() - before) / fits)
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_loop_of_fits_grows_no_faster_than_gpflows_own() -> None:
-    """Resident memory a fit; none where functions are shared."""
+    """Resident memory per fit is compared; it does not grow if compiled functions are shared."""
     grown = {}
     for name in ("stock", "train", "fit_collapsed", "fit_collapsed_alone"):
         command = [sys.executable, "-c", LOOP, name, "12"]

@@ -1,4 +1,6 @@
-"""Many rows of many classes: which they are, and that minibatches find what a full fit finds."""
+"""
+Many rows of many classes: when minibatches are used, and that they fit as well as full batches.
+"""
 
 import os
 import signal
@@ -36,7 +38,7 @@ def made(likelihood: Any, Z: AnyNDArray, **kwargs: Any) -> AugmentedSVGP:
 
 
 def three_classes(n: int, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Drawn from a softmax of three functions of two columns."""
+    """Labels drawn from a softmax of three functions of two columns."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2.0, 2.0, (n, 2))
     f = 3.0 * np.column_stack([np.sin(2.0 * X[:, 0]), X[:, 1], np.cos(X.sum(1))])
@@ -44,7 +46,7 @@ def three_classes(n: int, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def test_many_are_rows_times_classes_in_memory() -> None:
-    """Neither digits, nor two classes of however many rows, nor heteroscedastic noise."""
+    """Digits, any number of rows of two classes, and heteroscedastic noise do not count as many."""
     Z = np.zeros((1, 2))
     ten, two = likelihoods.LogisticSoftmax(10), likelihoods.Logistic()
 
@@ -93,7 +95,7 @@ def test_a_run_that_is_killed_goes_on_in_the_part_that_it_was_at(
 
 
 def ctrl_c_after(step: int) -> gpflow.monitor.Monitor:
-    """Presses it in the callback of that step."""
+    """A monitor that simulates Ctrl-C at the given step."""
     calls: list[int] = []
 
     def press() -> None:
@@ -140,7 +142,9 @@ def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
     usual = minibatch_fit.train
 
     def fitted(part: str = "", **how: Any) -> tuple[AugmentedSVGP, Any]:
-        """By ``fit``, with Ctrl-C after two steps of one part."""
+        """
+        A model and its ``fit``, interrupted by Ctrl-C after two steps of the given part, if any.
+        """
 
         def pressed(model: Any, *args: Any, objective: Any = "augmented", **options: Any) -> Any:
             monitor = ctrl_c_after(2) if objective == part else None
@@ -167,7 +171,7 @@ def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
 def test_minibatches_find_what_the_profile_of_all_rows_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An ELBO and predictions about as good, and a q that is nearly its parameters' best."""
+    """The ELBO and predictions are about as good, and q is almost optimal for its parameters."""
     X, y = three_classes(400, seed=0)
     X_new, y_new = three_classes(2_000, seed=1)
     full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
@@ -181,7 +185,7 @@ def test_minibatches_find_what_the_profile_of_all_rows_finds(
     assert nll < least + 0.02
     data = X, y[:, None].astype(float)
     assert gpflow_aaci.polish(parts.model_, data, progress=False).gain < 0.01 * len(X)
-    # The front door takes the same way.
+    # ``fit`` takes the same route.
     mean = gpflow.functions.Constant(-np.log(3.0))
     softmax = likelihoods.LogisticSoftmax(3)
     model = made(softmax, X[:30].copy(), mean_function=mean, num_data=len(X))

@@ -23,7 +23,7 @@ N = 9
 X = np.sort(RNG.uniform(-2.0, 2.0, (N, 1)), 0)
 Y = np.sin(2.0 * X) + 0.3 * RNG.normal(size=X.shape)
 X_NEW = np.array([[-1.7], [0.1], [0.4], [3.0]])
-LOSS = 0.5 * (1.0 - np.log(2.0))  # nats that Jensen's bound loses per dimension
+LOSS = 0.5 * (1.0 - np.log(2.0))  # the nats per dimension that Jensen's bound loses
 
 
 def kernel() -> gpflow.kernels.Kernel:
@@ -35,7 +35,7 @@ def student_t(scale: float = 0.3, df: float = 3.0) -> likelihoods.StudentT:
 
 
 def climb(model: gpflow.models.GPModel, ftol: float = 1e-9, everything: bool = False) -> float:
-    """By Scipy, q alone or all that is trainable; the bound."""
+    """Maximise the bound by L-BFGS, over q alone or over all trainable variables, and return it."""
     variables = model.q_mu.trainable_variables + model.q_sqrt.trainable_variables
     variables = model.trainable_variables if everything else variables
     options = {"maxiter": 2_000, "ftol": ftol, "gtol": 1e-9}
@@ -45,7 +45,7 @@ def climb(model: gpflow.models.GPModel, ftol: float = 1e-9, everything: bool = F
 
 
 def randomised(K: int, entropy: Any = MixtureVGP.entropy, **options: Any) -> MixtureVGP:
-    """Some q of K diagonal components."""
+    """A model whose q has K random diagonal components."""
     data = options.pop("data", (X, Y))
     model = MixtureVGP(
         data,
@@ -63,7 +63,7 @@ def randomised(K: int, entropy: Any = MixtureVGP.entropy, **options: Any) -> Mix
 
 
 def parts(model: MixtureVGP, **options: Any) -> list[MixtureVGP]:
-    """Every component as a model of its own."""
+    """A model for each component."""
     models = []
     for mu, sqrt in zip(model.q_mu.numpy(), model.q_sqrt.numpy(), strict=True):
         part = randomised(1, likelihood=model.likelihood, data=model.data, **options)
@@ -99,7 +99,7 @@ def test_a_full_gaussian_under_gaussian_noise_is_gpr() -> None:
 
 @pytest.mark.parametrize("L", [1, 3])
 def test_a_full_gaussian_is_that_of_augmented_vgp(L: int, randomise_q: Any) -> None:
-    """The same bounds, augmented and standard, and predictions at the same q."""
+    """At the same q, both bounds and the predictions are the same."""
     likelihood = student_t() if L == 1 else likelihoods.LogisticSoftmax(3)
     data = (X, Y if L == 1 else np.arange(N)[:, None] % 3)
     vgp = AugmentedVGP(data, kernel(), likelihood)
@@ -128,7 +128,7 @@ def test_a_full_gaussian_is_that_of_augmented_vgp(L: int, randomise_q: Any) -> N
 @pytest.mark.parametrize("K", [1, 2, 5])
 @pytest.mark.parametrize("spread", [0.0, 0.5, 2.0, 30.0])
 def test_bounds_on_the_entropy_are_bounds(K: int, spread: float) -> None:
-    """By Monte Carlo; and what they lose where components are one, or far apart."""
+    """The oracle is Monte Carlo; the losses are known for equal and for distant components."""
     rng, D, S = np.random.default_rng(K), 3, 20_000
     mean, variance = spread * rng.normal(size=[K, D]), rng.uniform(0.2, 2.0, size=[K, D])
     if spread == 0.0:
@@ -152,8 +152,9 @@ def test_bounds_on_the_entropy_are_bounds(K: int, spread: float) -> None:
 
 def test_equal_components_are_worth_what_one_is_less_what_the_bound_loses() -> None:
     """
-    ½(1 − log 2) a datum by Jensen's bound, nothing by pairs, which is the default; one component is
-    exact by both.
+    Jensen's bound loses ½(1 − log 2) nats per datum, and the pairwise bound, the default, none.
+
+    For one component, both are exact.
     """
     bounds: list[tuple[dict[str, Any], float]] = [
         ({"entropy": "jensen"}, LOSS * N),
@@ -180,7 +181,7 @@ CASES = {
 
 
 def estimates(case: str, repeats: int, control_variates: bool) -> tuple[Any, Any]:
-    """Value, slopes and gradient of a parameter: of ``repeats`` estimates, and exact; per datum."""
+    """Values and slopes per datum: ``repeats`` estimates, and the exact ones."""
     likelihood, L, y = CASES[case]
     rng = np.random.default_rng(1)
     Fmu, Fvar = rng.normal(size=[2, L]), rng.uniform(0.1, 0.6, size=[2, L])
@@ -206,7 +207,9 @@ def estimates(case: str, repeats: int, control_variates: bool) -> tuple[Any, Any
 def test_score_function_gradients_are_unbiased_and_vary_less_with_control_variates(
     case: str,
 ) -> None:
-    """Of five draws each: an a that is not independent of its draw would show."""
+    """
+    Each uses five draws, where a control variate that depends on its own draw would bias them.
+    """
     repeats = 20_000
     found, exact = estimates(case, repeats, control_variates=True)
     plain, _ = estimates(case, repeats, control_variates=False)
@@ -242,7 +245,7 @@ def test_the_gradient_of_a_parameter_is_unbiased_too() -> None:
 
 
 def contradicting(rows: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Observations at ±3 in turn, where f hardly varies."""
+    """Observations alternate between 3 and −3, and f hardly varies."""
     return 0.1 * np.arange(rows)[:, None], 3.0 * (-1.0) ** np.arange(rows)[:, None]
 
 
@@ -254,7 +257,7 @@ def bimodal(rows: int, K: int, entropy: Any = MixtureVGP.entropy) -> MixtureVGP:
 
 
 def best_single(rows: int) -> float:
-    """Of one component that starts between the modes, and of one that starts in a mode."""
+    """The better bound of one component that starts between the modes or in one of them."""
     found = []
     for start in (0.0, 1.0):
         model = bimodal(rows, 1)
@@ -269,7 +272,7 @@ def best_single(rows: int) -> float:
 def test_two_components_find_the_modes_that_gibbs_finds_and_a_higher_bound(
     rows: int, entropy: Any
 ) -> None:
-    """Jensen's bound can show it for so few data only: for more it loses more than log 2."""
+    """Jensen's bound shows this only for few data, since its loss grows beyond log 2."""
     model = bimodal(rows, 2, entropy=entropy)
     gain = climb(model) - best_single(rows)
     assert 0.2 < gain < np.log(2.0)
@@ -278,7 +281,7 @@ def test_two_components_find_the_modes_that_gibbs_finds_and_a_higher_bound(
     samples = sample_posterior(exact, num_samples=100, num_chains=60, num_burnin=30, progress=False)
     f = samples.posterior["f"].values.reshape([-1, rows])
     upper = f.mean(1) > 0.0
-    assert 0.2 < upper.mean() < 0.8  # chains start everywhere, and hardly change sides
+    assert 0.2 < upper.mean() < 0.8  # chains hardly change modes
     means, variances = (part.numpy()[..., 0] for part in model.predict_f_components(model.data[0]))
     order = np.argsort(means.mean(1))
     for component, draws in zip(order, (f[~upper], f[upper]), strict=True):
@@ -317,20 +320,20 @@ def test_a_log_gaussian_cox_process_is_gpflows_at_one_component_and_better_at_mo
     best = climb(theirs, 1e-13, everything=True)
     model = MixtureVGP((X, counts), kernel(), likelihood, num_components=1, covariance="full")
     found = climb(model, 1e-13, everything=True)
-    np.testing.assert_allclose(found, best, atol=1e-4)  # but for the jitter
+    np.testing.assert_allclose(found, best, atol=1e-4)  # up to the jitter
     for a, b in zip(model.kernel.parameters, theirs.kernel.parameters, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-2)
     for a, b in zip(model.predict_y(X_NEW), theirs.predict_y(X_NEW), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)
     many = MixtureVGP((X, counts), model.kernel, likelihood, num_components=2)
-    assert climb(many, ftol=1e-6) < best + 0.1  # as log p(Y) is hardly above it
+    assert climb(many, ftol=1e-6) < best + 0.1  # log p(Y) is hardly higher
     mean, variance = many.predict_y(X_NEW)
     np.testing.assert_allclose(mean, model.predict_y(X_NEW)[0], rtol=0.1)
-    assert np.all(variance > mean)  # overdispersed, f being unknown
+    assert np.all(variance > mean)  # overdispersed, as f is unknown
 
 
 def test_softmax_learns_from_values_of_log_prob_alone() -> None:
-    """Three classes, integer labels; beside the same q's bound by GPflow's draws."""
+    """For three classes, its bound agrees with GPflow's Monte Carlo estimate at the same q."""
     x = np.linspace(-3.0, 3.0, 24)[:, None]
     y = np.digitize(x, [-1.0, 1.0])
     likelihood = gpflow.likelihoods.Softmax(3)
@@ -353,7 +356,7 @@ def test_softmax_learns_from_values_of_log_prob_alone() -> None:
     assert np.mean(np.argmax(mean, 1) == y[:, 0]) > 0.9
     log_density = model.predict_log_density((x, y))
     taken = np.take_along_axis(mean.numpy(), y, 1)[:, 0]
-    np.testing.assert_allclose(np.exp(log_density), taken, atol=0.03)  # both by draws
+    np.testing.assert_allclose(np.exp(log_density), taken, atol=0.03)  # both are Monte Carlo
 
 
 # ---- predictions ----
@@ -382,7 +385,7 @@ def test_moments_and_draws_of_f_are_those_of_the_mixture(full_cov: bool) -> None
     np.testing.assert_allclose(f.var(0), variance, rtol=0.06)
     if full_cov:
         np.testing.assert_allclose(np.cov(f[..., 0].T), found[1][0], atol=0.05)
-    # Not a Gaussian of these moments: the share below the mean is that of the components.
+    # The share below the mean is the mixture's, not that of a Gaussian with its moments.
     sds = np.sqrt(np.einsum("klnn->knl", covariances) if full_cov else covariances)
     below = scipy.stats.norm.cdf((mean - means) / sds).mean(0)
     np.testing.assert_allclose((f < mean).mean(0), below, atol=0.02)

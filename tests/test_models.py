@@ -1,4 +1,6 @@
-"""AugmentedSVGP and AugmentedVGP: their bound, their likelihood, what they keep of GPflow's."""
+"""
+AugmentedSVGP and AugmentedVGP: their bound, their likelihood, and what they inherit from GPflow.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +39,7 @@ def Y(rng: np.random.Generator) -> AnyNDArray:
 
 @pytest.fixture(params=["AugmentedSVGP", "AugmentedVGP"])
 def build(request: pytest.FixtureRequest, X: AnyNDArray, Y: AnyNDArray) -> Build:
-    """A model of either kind, and the arguments of its elbo."""
+    """A function that makes a model of either kind and the arguments of its elbo."""
 
     def build(likelihood: Any, Y: AnyNDArray = Y, **kwargs: Any) -> Any:
         if request.param == "AugmentedVGP":
@@ -68,7 +70,9 @@ def logistic_term(y: AnyNDArray, m: AnyNDArray, v: AnyNDArray) -> AnyNDArray:
 def test_elbo_is_the_published_bound(
     X: AnyNDArray, Y: AnyNDArray, whiten: bool, randomise_q: Randomise
 ) -> None:
-    """num_data/|B| times the sum over data, minus the KL; both likelihoods, all in NumPy."""
+    """
+    It is num_data/|B| times the sum over data minus the KL; NumPy computes it for two likelihoods.
+    """
     Z, K_u = X[:M], lambda a, b: Matern32()(a, b).numpy()
     K_ZZ = K_u(Z, Z) + gpflow.config.default_jitter() * np.eye(M)
     K_ZX = K_u(Z, X)
@@ -92,12 +96,12 @@ def test_elbo_is_the_published_bound(
 
 
 def test_a_step_too_far_ends_in_the_bound_as_in_gpflows(X: AnyNDArray, Y: AnyNDArray) -> None:
-    """Where a Cholesky fails: no number, as in ``VGP``, or the same error."""
+    """If a Cholesky factorisation fails, both bounds are NaN, or both raise the same error."""
 
     def outcome(model: gpflow.models.VGP) -> str:
         try:
             return str(float(model.training_loss()))
-        except tf.errors.OpError as error:  # from TensorFlow's kernels of some versions
+        except tf.errors.OpError as error:  # some versions of TensorFlow raise it
             return type(error).__name__
 
     data = np.concatenate([X, X]), np.concatenate([Y, -Y])
@@ -118,7 +122,7 @@ def test_objectives_of_one_pass_are_the_two(build: Build) -> None:
 def test_minibatch_elbos_average_to_the_full_one(
     X: AnyNDArray, Y: AnyNDArray, randomise_q: Randomise
 ) -> None:
-    """Over a partition into equal parts: the estimate is unbiased, elbo's too."""
+    """Over a partition into equal parts, the mean of either bound is the bound of all data."""
     model = AugmentedSVGP(Matern32(), likelihoods.Laplace(), X[:M].copy(), num_data=N)
     randomise_q(model)
     for bound in (model.augmented_elbo, model.elbo):
@@ -136,7 +140,7 @@ def test_num_data_of_none_means_the_batch_is_everything(X: AnyNDArray, Y: AnyNDA
 
 
 def test_training_loss_is_minus_elbo_minus_log_prior(build: Build) -> None:
-    """Priors, also on the likelihood's own parameters, count once."""
+    """Priors, on the likelihood's parameters too, count once."""
     likelihood = likelihoods.StudentT()
     likelihood.scale.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
     model, args = build(likelihood)
@@ -152,7 +156,7 @@ def test_training_loss_is_minus_elbo_minus_log_prior(build: Build) -> None:
 
 
 def test_training_loss_is_pure(build: Build, randomise_q: Randomise) -> None:
-    """Twice the same number, and no variable changes: nothing is hidden in a getter."""
+    """Two calls give the same number, and no variable changes."""
     model, args = build(likelihoods.Laplace())
     randomise_q(model)
     before = [variable.numpy().copy() for variable in model.variables]
@@ -166,7 +170,7 @@ def test_training_loss_is_pure(build: Build, randomise_q: Randomise) -> None:
 def test_gradients_of_the_bound_are_those_of_finite_differences(
     build: Build, randomise_q: Randomise, make_likelihood: Callable[[], Any], observe: Any, X: Any
 ) -> None:
-    """With respect to every trainable variable, likelihood parameters and Z included."""
+    """All trainable variables are tested, with Z and the likelihood's parameters."""
     likelihood = make_likelihood()
     model, args = build(likelihood, Y=observe(likelihood, X, 1))
     if args:
@@ -208,7 +212,7 @@ def test_super_gaussian_likelihood_is_used_as_it_is(build: Build) -> None:
 
 
 def test_converted_student_t_keeps_its_df_fixed(build: Build) -> None:
-    """As GPflow's; one built here learns it."""
+    """GPflow's does so, too; df of our own StudentT is learnt."""
 
     def trainable_scalars(likelihood: Any) -> int:
         return len(build(likelihood)[0].likelihood.trainable_variables)
@@ -227,7 +231,7 @@ def test_converted_student_t_keeps_its_df_fixed(build: Build) -> None:
     ids=["Poisson", "log-link Bernoulli", "Softmax"],
 )
 def test_likelihood_without_augmentation_is_refused(build: Build, likelihood: Any) -> None:
-    """The message names what was given, and what is accepted."""
+    """The message names the likelihood that was given, and those that are accepted."""
     with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
         build(likelihood)
     for accepted in ("StudentT", "Laplace", "Bernoulli(invlink=tf.sigmoid)"):
@@ -238,7 +242,7 @@ def test_likelihood_without_augmentation_is_refused(build: Build, likelihood: An
 
 
 def test_isinstance_and_constructor_defaults(X: AnyNDArray, Y: AnyNDArray) -> None:
-    """q starts where GPflow's starts, and is trainable."""
+    """q has GPflow's initial values, and is trainable."""
     pairs = [
         (
             AugmentedSVGP(Matern32(), likelihoods.Laplace(), X[:M].copy(), num_latent_gps=2),
@@ -259,7 +263,7 @@ def test_isinstance_and_constructor_defaults(X: AnyNDArray, Y: AnyNDArray) -> No
 
 
 def test_q_given_to_the_constructor_is_kept(X: AnyNDArray, Y: AnyNDArray) -> None:
-    """And tells the number of latent GPs, as in GPflow."""
+    """It also determines the number of latent GPs, as in GPflow."""
     q_mu, q_sqrt = np.full((M, 2), 0.3), np.stack([np.eye(M), 2.0 * np.eye(M)])
     model = AugmentedSVGP(Matern32(), likelihoods.Laplace(), X[:M].copy(), q_mu=q_mu, q_sqrt=q_sqrt)
     np.testing.assert_array_equal(model.q_mu, q_mu)
@@ -268,7 +272,7 @@ def test_q_given_to_the_constructor_is_kept(X: AnyNDArray, Y: AnyNDArray) -> Non
 
 
 def test_projection_is_that_of_predict_f(build: Build, X: AnyNDArray) -> None:
-    """L Lᵀ = K_ZZ + jitter, A = L⁻¹K_ZX for data and for other inputs."""
+    """L Lᵀ = K_ZZ + jitter and A = L⁻¹K_ZX, for the training inputs and for others."""
     model, _ = build(likelihoods.Laplace())
     Z = X if isinstance(model, AugmentedVGP) else X[:M]
     for X_any in (X, X[:3] + 0.1):
@@ -281,7 +285,7 @@ def test_projection_is_that_of_predict_f(build: Build, X: AnyNDArray) -> None:
 
 
 def test_prediction_is_gpflows_at_the_same_q(X: AnyNDArray, Y: AnyNDArray) -> None:
-    """Only the bound differs; also after closed-form steps."""
+    """Only the bound differs, and q comes from a closed-form step."""
     likelihood = gpflow.likelihoods.StudentT()
     ours = AugmentedSVGP(SquaredExponential(), likelihood, X[:M].copy())
     AugmentedNaturalGradient().minimize(ours, (X, Y))
@@ -295,7 +299,7 @@ def test_prediction_is_gpflows_at_the_same_q(X: AnyNDArray, Y: AnyNDArray) -> No
 
 
 def test_fixed_q_is_left_to_the_closed_form_step(build: Build) -> None:
-    """set_trainable(q, False) hides q from other optimizers and not from the closed-form one."""
+    """set_trainable(q, False) hides q from other optimizers but not from the closed-form step."""
     model, args = build(likelihoods.Laplace())
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
@@ -317,7 +321,7 @@ def test_convolutional_model_works_as_in_gpflow(rng: np.random.Generator) -> Non
     models = [
         model_class(
             kernel(),
-            # A quadrature that both use: in the place of the default, ours has a finer rule.
+            # Both use this quadrature. Ours would replace GPflow's default by a finer rule.
             gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid, quadrature=NDiagGHQuadrature(1, 19)),
             gpflow.inducing_variables.InducingPatches(patches),
         )
@@ -331,7 +335,7 @@ def test_convolutional_model_works_as_in_gpflow(rng: np.random.Generator) -> Non
 
 
 def test_kernel_on_some_columns_only(X: AnyNDArray, Y: AnyNDArray) -> None:
-    """active_dims slice both X and Z: the other columns do not matter."""
+    """active_dims select columns of both X and Z, and the other columns have no effect."""
     bounds = []
     for other in (0.0, 5.0):
         X_ = X * [1.0, 0.0] + [0.0, other]

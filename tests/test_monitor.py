@@ -1,4 +1,6 @@
-"""What the monitoring tasks write: read back from the event files, from PNGs and from a server."""
+"""
+What the monitoring tasks write, read from event files, from PNGs and from a TensorBoard server.
+"""
 
 import json
 import re
@@ -50,7 +52,7 @@ def log_dir(tmp_path: Path) -> str:
 def build(
     request: pytest.FixtureRequest, rng: np.random.Generator, randomise_q: Randomise
 ) -> Build:
-    """A model of either kind with some q, the arguments of its elbo, and its data."""
+    """A function that makes a model with some q, the arguments of its elbo, and its data."""
 
     def build(likelihood: Any = None, D: int = 1, P: int = 1, **kwargs: Any) -> Any:
         likelihood = likelihood or likelihoods.StudentT(0.3, 4.0)
@@ -70,7 +72,7 @@ def build(
 
 
 def written(log_dir: str) -> dict[str, dict[int, Any]]:
-    """Every tag's value at every step."""
+    """The value of every tag at every step."""
     events = EventAccumulator(log_dir, size_guidance={"tensors": 0})
     events.Reload()
     return {
@@ -83,7 +85,7 @@ def written(log_dir: str) -> dict[str, dict[int, Any]]:
 
 
 def test_bounds_are_the_models(build: Build, log_dir: str) -> None:
-    """At every step those of the q that the model then has, and the gap is not negative."""
+    """At every step they are the model's current bounds, and the gap is not negative."""
     model, args, _ = build()
     task = BoundsToTensorBoard(log_dir, model, *args)
     expected = []
@@ -104,7 +106,7 @@ def test_bounds_are_the_models(build: Build, log_dir: str) -> None:
 def test_bounds_of_a_batch_are_scaled_to_num_data(
     rng: np.random.Generator, randomise_q: Randomise, log_dir: str
 ) -> None:
-    """All three, so that the gap stays the difference of the others."""
+    """All three are scaled, so that the gap is still the difference of the bounds."""
     X, Y = rng.normal(size=(N, 2)), rng.normal(size=(N, 1))
     model = AugmentedSVGP(Matern32(), likelihoods.Laplace(), X[:M].copy(), num_data=3 * N)
     randomise_q(model)
@@ -130,8 +132,8 @@ def test_tasks_compile_once(build: Build, log_dir: str, monkeypatch: pytest.Monk
 
         monkeypatch.setattr(type(model), name, counted)
 
-    count("predict_f")  # of the others
-    count("prior_covariance")  # of the bounds
+    count("predict_f")  # the other tasks call it
+    count("prior_covariance")  # the bounds call it
     tasks = [
         BoundsToTensorBoard(log_dir, model, *args),
         AuxiliaryToTensorBoard(log_dir, model, *args),
@@ -163,7 +165,7 @@ def test_step_size_is_that_of_the_moment(log_dir: str) -> None:
 
 @pytest.mark.parametrize("P", [1, 2])
 def test_histograms_hold_every_c_and_omega(build: Build, log_dir: str, P: int) -> None:
-    """Their range is the true one, each bin counts what is in it."""
+    """The range is right, and every bin counts the values in it."""
     model, args, (X, Y) = build(P=P)
     AuxiliaryToTensorBoard(log_dir, model, *args)(3)
     Fmu, Fvar = model.predict_f(X)
@@ -174,7 +176,7 @@ def test_histograms_hold_every_c_and_omega(build: Build, log_dir: str, P: int) -
     for name, values in (("c", c.numpy()), ("omega_mean", omega_mean.numpy())):
         left, right, count = tags[f"auxiliary/{name}"][3].T
         np.testing.assert_allclose([left[0], right[-1]], [values.min(), values.max()], rtol=1e-12)
-        for i in range(5, len(left), 5):  # values on an edge up to rounding: none here
+        for i in range(5, len(left), 5):  # no value is on an edge up to rounding
             assert count[:i].sum() == np.sum(values < left[i])
         assert count.sum() == N * P
 
@@ -182,7 +184,7 @@ def test_histograms_hold_every_c_and_omega(build: Build, log_dir: str, P: int) -
 def test_an_outlier_has_the_largest_c_and_the_smallest_omega(
     rng: np.random.Generator, log_dir: str
 ) -> None:
-    """As the docstring says, for Student-t."""
+    """The docstring says so for Student-t noise."""
     X = rng.uniform(-2.0, 2.0, size=(N, 1))
     Y = np.sin(X)
     tags = []
@@ -200,7 +202,7 @@ def test_an_outlier_has_the_largest_c_and_the_smallest_omega(
 def test_held_out_nll_is_that_of_the_gaussian_predictive_density(
     build: Build, rng: np.random.Generator, log_dir: str
 ) -> None:
-    """More test rows than num_data are nothing wrong."""
+    """There may be more test rows than num_data."""
     model, args, _ = build(likelihoods.Gaussian(variance=0.2))
     X_test, Y_test = rng.normal(size=(3 * N, 1)), rng.normal(size=(3 * N, 1))
     task = HeldOutToTensorBoard(log_dir, model, (X_test, Y_test))
@@ -225,7 +227,7 @@ def test_test_rows_are_none_of_num_data(rng: np.random.Generator, log_dir: str) 
 
 
 def decoded(log_dir: str, step: int) -> AnyNDArray:
-    """The image [height, width, channels] of a step."""
+    """The image of a step, [height, width, channels]."""
     width, height, png = written(log_dir)["fit"][step]
     assert png.startswith(b"\x89PNG")
     image = tf.io.decode_png(png).numpy()
@@ -240,7 +242,7 @@ def decoded(log_dir: str, step: int) -> AnyNDArray:
 def test_image_is_a_png_that_follows_the_model(
     build: Build, log_dir: str, D: int, P: int, width: int
 ) -> None:
-    """Redrawn, not drawn over: back at its first q, the model has its first image again."""
+    """Each image is drawn anew: with its first q again, the model has its first image again."""
     model, args, _ = build(D=D, P=P)
     task = FitToTensorBoard(log_dir, model, *args)
     start = model.q_mu.numpy()
@@ -255,7 +257,7 @@ def test_image_is_a_png_that_follows_the_model(
 
 @pytest.mark.parametrize("P", [1, 2])
 def test_curves_are_quantiles_of_y_and_dots_the_data(build: Build, log_dir: str, P: int) -> None:
-    """Those of ``plot_fit``, a panel for every output."""
+    """They are those of ``plot_fit``, with a panel for every output."""
     model, args, (X, Y) = build(P=P)
     task = FitToTensorBoard(log_dir, model, *args)
     task(0)
@@ -290,7 +292,7 @@ def test_inducing_inputs_are_drawn_where_there_are_some(build: Build, log_dir: s
 
 
 def test_contours_show_the_mean_of_y(build: Build, log_dir: str) -> None:
-    """Its highest point lies in the highest contour, its lowest in the lowest."""
+    """The highest point of the mean is in the highest contour, and the lowest in the lowest."""
     model, args, (X, Y) = build(D=2)
     task = FitToTensorBoard(log_dir, model, *args)
     task(0)
@@ -312,7 +314,7 @@ def test_contours_show_the_mean_of_y(build: Build, log_dir: str) -> None:
 
 
 def test_contours_of_labels_reach_from_0_to_1(rng: np.random.Generator, log_dir: str) -> None:
-    """Also while the mean is still 1/2 everywhere."""
+    """They do so even while the mean is 1/2 everywhere."""
     X = rng.normal(size=(N, 2))
     model = AugmentedVGP((X, 1.0 * (X[:, :1] > 0)), Matern32(), likelihoods.Logistic())
     task = FitToTensorBoard(log_dir, model)
@@ -353,7 +355,7 @@ def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -
 
 @pytest.mark.by_default("AugmentedVGP")
 def test_tasks_mix_with_gpflows_in_one_monitor(build: Build, log_dir: str) -> None:
-    """One log directory, each group at its period."""
+    """There is one log directory, and each group has its own period."""
     model, args, _ = build()
     monitor = Monitor(
         standard_tasks(log_dir, model, *args, period=2),
@@ -375,7 +377,7 @@ def test_tasks_mix_with_gpflows_in_one_monitor(build: Build, log_dir: str) -> No
 
 @pytest.mark.slow
 def test_tasks_work_in_a_compiled_step(build: Build, log_dir: str) -> None:
-    """As GPflow's, but for images: a step of optimisation and its monitoring in one graph."""
+    """As with GPflow's tasks, a step and its monitoring may share a graph, except for images."""
     model, args, data = build()
     tasks = [
         ModelToTensorBoard(log_dir, model),
@@ -417,7 +419,7 @@ def test_float32(build: Build, log_dir: str, D: int) -> None:
 
 
 def test_bad_arguments_are_named(build: Build, log_dir: str) -> None:
-    """When the task is built, not in the middle of a training."""
+    """Errors come when the task is made, not during training."""
     model, args, (X, Y) = build()
     stock: Any = gpflow.models.SVGP(Matern32(), gpflow.likelihoods.StudentT(), X[:M])
     model_tasks: list[Any] = [
@@ -463,7 +465,7 @@ def test_image_of_many_inputs_is_refused(build: Build, log_dir: str) -> None:
 
 @pytest.fixture
 def server(log_dir: str, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
-    """GET of a TensorBoard on ``log_dir`` at a free port; None for what it does not have yet."""
+    """A function that queries a TensorBoard server on ``log_dir``; None for data not loaded yet."""
     log = tmp_path / "server"
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", log_dir, "--port", "0"]
     options = ["--host", "127.0.0.1", "--load_fast", "false", "--reload_interval", "1"]

@@ -1,8 +1,8 @@
 """
-Two more stock GPflow scripts, of several latent GPs, run with either model class.
+Two more stock GPflow scripts, with several latent GPs, run with either model class.
 
 They make the calls of GPflow's notebooks on heteroskedastic regression and on multi-output GPs,
-with fewer steps. What a script is given is a model class and, where GPflow's likelihood has no
+with fewer steps. A script is given a model class and, where GPflow's likelihood has no
 augmentation, a likelihood.
 """
 
@@ -31,12 +31,12 @@ from gpflow_aaci.likelihoods import HeteroscedasticGaussian
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 
-# How much worse, in nats per test value of y, the augmented bound may do with the same script.
+# How much higher the test NLL per value of y may be under the augmented bound, in nats.
 SLACK = 0.02
 
 
 def test_nll(model: Any, test: Batch) -> float:
-    """Per value of y."""
+    """The NLL per value of y."""
     return -float(np.mean(model.predict_log_density(test))) / test[1].shape[1]
 
 
@@ -48,7 +48,7 @@ test_nll.__test__ = False  # type: ignore[attr-defined]
 
 @cache
 def uneven_noise() -> tuple[Batch, Batch]:
-    """y ~ N(sin x, e^{2 cos x}), every fourth row for the test."""
+    """Draws of y ~ N(sin x, e^{2 cos x}); every fourth row is in the test part."""
     rng = np.random.default_rng(0)
     X = np.linspace(0.0, 4.0 * np.pi, 1001)[:, None]
     Y = rng.normal(np.sin(X), np.exp(np.cos(X)))
@@ -63,7 +63,7 @@ def stock_noise() -> Likelihood:
 
 
 def our_noise() -> Likelihood:
-    """max_precision as a look at the data suggests: where y is least noisy, about e² = 7."""
+    """The likelihood, with max_precision as the data suggest: where noise is least, e² = 7."""
     return HeteroscedasticGaussian(max_precision=10.0)
 
 
@@ -90,7 +90,7 @@ def of_two_latents(
 
 
 def heteroskedastic_script(model_class: type[Any], likelihood: Likelihood) -> float:
-    """NaturalGradient on q and Adam on the rest in turn, all rows in every step."""
+    """Alternate NaturalGradient on q and Adam on the rest, with all rows in every step."""
     train, test = uneven_noise()
     model = of_two_latents(model_class, likelihood, separate)
     loss = model.training_loss_closure(train)
@@ -123,9 +123,10 @@ def test_heteroskedastic_script() -> None:
 @pytest.mark.slow
 def test_own_steps_and_fit_take_the_model_of_the_heteroskedastic_script() -> None:
     """
-    With inducing points that both latent GPs share, too.
+    Both latent GPs share the inducing points.
 
-    A hundred closed-form steps never lower the bound; the fit ends at a test NLL no worse.
+    A hundred closed-form steps never lower the bound, and the fit ends at a test NLL that is no
+    worse.
     """
     train, test = uneven_noise()
     model = of_two_latents(AugmentedSVGP, our_noise(), shared)
@@ -147,7 +148,9 @@ def test_own_steps_and_fit_take_the_model_of_the_heteroskedastic_script() -> Non
 
 @cache
 def mixed_outputs(name: str) -> tuple[Batch, Batch]:
-    """Three outputs of two functions, 100 rows and as many for the test; noise of scale 0.2."""
+    """
+    Three outputs that mix two functions, with noise of scale 0.2: 100 training and 100 test rows.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-5.0, 5.0, size=(200, 1))
     G = np.hstack([0.5 * np.sin(3.0 * X) + X, 3.0 * np.cos(X) - X])
@@ -157,7 +160,7 @@ def mixed_outputs(name: str) -> tuple[Batch, Batch]:
 
 
 def mixing_script(model_class: type[Any], name: str, max_iterations: int) -> Any:
-    """L-BFGS on everything, W and inducing points included; q(u) at its prior to begin with."""
+    """L-BFGS on all parameters, W and inducing points included, starting with q(u) at its prior."""
     train, _ = mixed_outputs(name)
     M, L, P = 15, 2, 3
     W = np.random.default_rng(1).normal(size=(P, L))
@@ -178,7 +181,9 @@ def mixing_script(model_class: type[Any], name: str, max_iterations: int) -> Any
 
 
 def test_the_mixing_script_with_gaussian_noise_is_gpflows_step_by_step() -> None:
-    """The bound is exact there: 30 iterations of L-BFGS are the same. (Later, round-off shows.)"""
+    """
+    The bound is exact, so the first 30 iterations of L-BFGS are equal; later, rounding differs.
+    """
     train, (X, _) = mixed_outputs("Gaussian")
     ours, stock = (
         mixing_script(model_class, "Gaussian", 30)

@@ -1,4 +1,4 @@
-"""How many rows there are: what a model is told, and what is found where it is told nothing."""
+"""The number of rows: what ``num_data`` means, and what happens without it."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def as_batches(data: Batch) -> tf.data.Dataset:
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["arrays", "dataset"])
 def test_train_knows_the_rows_that_the_model_does_not(data: Batch, source: str) -> None:
-    """Models told and not told end alike, and neither's ``num_data`` has changed."""
+    """Models with and without ``num_data`` end at the same values, and keep their ``num_data``."""
     told, untold = make(data, N), make(data)
     seen: list[Any] = []
     monitor = gpflow.monitor.Monitor(
@@ -66,7 +66,7 @@ def test_train_knows_the_rows_that_the_model_does_not(data: Batch, source: str) 
 
 
 def test_the_first_example_of_a_new_user_is_right() -> None:
-    """2,000 rows in minibatches of 100 without ``num_data``: mean and spread of the posterior."""
+    """2,000 rows in minibatches of 100 without ``num_data`` give the right mean and spread of f."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, size=(2000, 1))
     Y = np.sin(2.0 * X) + 0.3 * rng.standard_t(4.0, size=X.shape)
@@ -131,7 +131,7 @@ def test_an_iterator_and_num_data_given_to_the_step(data: Batch) -> None:
 def test_fewer_than_the_rows_of_a_batch_scale_it_down_as_in_gpflow(
     data: Batch, compiled: bool
 ) -> None:
-    """The ELBO and a natural-gradient step, under Gaussian noise, whose two bounds are the same."""
+    """ELBO and natural-gradient step agree under Gaussian noise, where both bounds are the same."""
     make = lambda model: model(  # noqa: E731
         gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), data[0][::6].copy(), num_data=7
     )
@@ -150,7 +150,7 @@ def test_fewer_than_the_rows_of_a_batch_scale_it_down_as_in_gpflow(
 
 
 def test_adaptive_steps_are_full_where_a_batch_is_of_more_rows_than_num_data(data: Batch) -> None:
-    """Such a batch is all that there is, so that its natural gradient has no noise."""
+    """Such a batch counts as all data, so its natural gradient has no noise."""
     model, optimizer = make(data, 7), AlternatingOptimizer()
     optimizer.minimize(model, data)
     assert float(optimizer.step_size) == 1.0
@@ -167,7 +167,7 @@ def test_fits_take_more_rows_than_num_data(data: Batch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [tf.int32, tf.float64])
 def test_a_variable_is_no_hyperparameter(data: Batch, dtype: tf.DType) -> None:
-    """``num_data=tf.Variable(N)``, trainable as variables are."""
+    """``num_data=tf.Variable(N)`` is trainable, as variables are by default, but is not trained."""
     model, number = make(data, tf.Variable(N, dtype=dtype)), make(data, N)
     assert [v.shape for v in hyperparameters(model)] == [v.shape for v in hyperparameters(number)]
     for fit in (

@@ -1,4 +1,4 @@
-"""AugmentedNaturalGradient: data, compilation, step sizes, failure and cached posteriors."""
+"""AugmentedNaturalGradient: data, compilation, step sizes, failing steps and cached posteriors."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ Batch = tuple[AnyNDArray, AnyNDArray]
 
 N, M, B = 24, 6, 8
 
-# What a failing step raises eagerly: the package's own error, or TensorFlow's for a Cholesky.
+# Eagerly, a failing step raises the package's error, or TensorFlow's for a failed Cholesky.
 FAILURES = (ValueError, tf.errors.InvalidArgumentError)
 
 
@@ -48,7 +48,7 @@ def q_of(model: AugmentedModel) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def assert_same_q(model: AugmentedModel, q: tuple[AnyNDArray, AnyNDArray]) -> None:
-    """Bit by bit, NaN equal to NaN."""
+    """The bits are the same, and NaN equals NaN."""
     for after, before in zip(q_of(model), q, strict=True):
         np.testing.assert_array_equal(after, before)
 
@@ -57,7 +57,7 @@ def assert_same_q(model: AugmentedModel, q: tuple[AnyNDArray, AnyNDArray]) -> No
 
 
 def minibatches(data: Batch) -> Any:
-    """A tf.data iterator of batches, the same every time."""
+    """A tf.data iterator over batches, always the same."""
     return iter(tf.data.Dataset.from_tensor_slices(data).repeat().batch(B))
 
 
@@ -65,7 +65,7 @@ STEP_SIZES = [1.0, 0.5, 0.25] * 5
 
 
 def eager_path(data: Batch) -> AugmentedSVGP:
-    """Many steps on tuples of arrays, with an optimizer for each step size."""
+    """q after many steps on tuples of arrays, with a new optimizer for each step size."""
     model = sparse(data)
     for i, step_size in enumerate(STEP_SIZES):
         rows = np.arange(i * B, (i + 1) * B) % N
@@ -79,7 +79,7 @@ def eager_path(data: Batch) -> AugmentedSVGP:
 def test_minibatch_steps_are_the_same_from_tuples_and_iterators(
     data: Batch, source: str, compiled: bool
 ) -> None:
-    """And a compiled step is traced once, though the step size, a variable, changes."""
+    """A compiled step is traced once, although its step size, a variable, changes."""
     model, batches, step_size = sparse(data), minibatches(data), tf.Variable(1.0, dtype=tf.float64)
     optimizer = AugmentedNaturalGradient(step_size)
     traces = 0
@@ -133,7 +133,7 @@ def test_vgps_compiled_step_is_its_eager_step_traced_once(data: Batch) -> None:
 
 
 def test_a_step_moves_q_and_nothing_else(data: Batch) -> None:
-    """Hyperparameters stay; a second optimizer may have them."""
+    """Hyperparameters stay, so that a second optimizer may train them."""
     model = sparse(data)
     own = {id(p.unconstrained_variable) for p in (model.q_mu, model.q_sqrt)}
     before = {id(v): v.numpy().copy() for v in model.variables}
@@ -159,7 +159,7 @@ def test_a_number_outside_the_unit_interval_is_refused(step_size: float) -> None
 def test_a_tensor_outside_the_unit_interval_is_refused(
     data: Batch, kind: Callable[..., Any], step_size: float, compiled: bool
 ) -> None:
-    """At the step at the latest; q stays."""
+    """It is refused at the step at the latest, and q does not change."""
     model = sparse(data)
     before = q_of(model)
 
@@ -186,7 +186,7 @@ def test_step_sizes_of_any_numeric_type_are_taken(data: Batch, step_size: Any) -
 
 
 class NegativeDefinite(Matern32):
-    """A kernel that is none."""
+    """A function that is not positive definite, in the place of a kernel."""
 
     def K(self, X: Any, X2: Any = None) -> tf.Tensor:
         return -super().K(X, X2)
@@ -198,7 +198,7 @@ class NanMean(gpflow.functions.MeanFunction):
 
 
 def twins(data: Batch) -> AnyNDArray:
-    """Inducing points of which two are one."""
+    """Inducing points, two of which are equal."""
     return np.concatenate([data[0][:1], data[0][: M - 1]])
 
 
@@ -230,7 +230,11 @@ def nan_scale(data: Batch) -> AugmentedModel:
 
 
 def nan_mean_function(data: Batch) -> AugmentedModel:
-    """Gaussian sites have the same precision whatever f is: only q_mu is then not finite."""
+    """
+    A mean function that returns NaN, which makes only q_mu NaN.
+
+    The precision of Gaussian sites does not depend on f, so q_sqrt stays finite.
+    """
     return AugmentedSVGP(Matern32(), likelihoods.Gaussian(), data[0][:M], mean_function=NanMean())
 
 
@@ -257,7 +261,7 @@ def run_step(model: AugmentedModel, data: Batch, step_size: float, compiled: boo
     def step() -> None:
         AugmentedNaturalGradient(step_size).minimize(model, *args)
 
-    # Without AutoGraph it traces in half the time.
+    # Without AutoGraph, tracing takes half the time.
     (tf.function(step, autograph=False) if compiled else step)()
 
 
@@ -268,7 +272,7 @@ def run_step(model: AugmentedModel, data: Batch, step_size: float, compiled: boo
 def test_a_failing_step_raises_and_leaves_q(
     data: Batch, make: Callable[[Batch], AugmentedModel], whiten: bool, compiled: bool
 ) -> None:
-    """Both q_mu and q_sqrt, bit by bit, and the message says what failed."""
+    """The bits of q_mu and q_sqrt do not change, and the message says what failed."""
     model = make(data)
     if isinstance(model, AugmentedSVGP):
         model.whiten = whiten
@@ -285,7 +289,7 @@ def test_a_failing_step_raises_and_leaves_q(
 def test_one_non_finite_part_of_q_stops_the_other_too(
     data: Batch, which: str, value: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A single bad entry, made up here: arithmetic seldom spoils q_sqrt alone."""
+    """The bad entry of q_sqrt is made up, as arithmetic seldom makes q_sqrt alone non-finite."""
 
     def spoilt(q_mu: tf.Tensor, q_sqrt: tf.Tensor, *_: Any) -> Gaussian:
         bad_mu, bad_sqrt = np.zeros((M, 1)), np.zeros((1, M, M))
@@ -302,7 +306,7 @@ def test_one_non_finite_part_of_q_stops_the_other_too(
 
 
 def test_training_goes_on_after_a_failed_step(data: Batch) -> None:
-    """Mended, the model steps as if nothing had been."""
+    """Once its cause is repaired, the model steps as if the failure had not happened."""
     model, untouched = sparse(data), sparse(data)
     lengthscale = model.kernel.lengthscales.unconstrained_variable
     value = lengthscale.numpy()
@@ -338,7 +342,7 @@ either_model = pytest.mark.parametrize("kind", ["AugmentedSVGP", "AugmentedVGP"]
 def test_cached_posteriors_follow_an_eager_step(
     data: Batch, kind: str, cache: PrecomputeCacheType
 ) -> None:
-    """Each of two; the step is large enough to tell."""
+    """Both posteriors follow, and the step is large enough to notice."""
     model, args = any_model(kind, data)
     posteriors = [model.posterior(cache) for _ in range(2)]
     stale = posteriors[0].predict_f(data[0])[0].numpy()
@@ -353,7 +357,7 @@ def test_cached_posteriors_follow_an_eager_step(
 def test_cached_posteriors_follow_compiled_steps(
     data: Batch, kind: str, cache: PrecomputeCacheType
 ) -> None:
-    """Of a function traced after they were made."""
+    """The function is traced after the posteriors were made."""
     model, args = any_model(kind, data)
     posterior = model.posterior(cache)
     step = tf.function(lambda: AugmentedNaturalGradient(0.5).minimize(model, *args))
@@ -363,7 +367,7 @@ def test_cached_posteriors_follow_compiled_steps(
 
 
 def test_a_posterior_without_cache_does_not_disturb_a_step(data: Batch) -> None:
-    """Whether it never had one or its user has cleared it."""
+    """It may never have had a cache, or its user may have cleared it."""
     model = sparse(data)
     never = model.posterior(PrecomputeCacheType.NOCACHE)
     cleared = model.posterior(PrecomputeCacheType.TENSOR)
@@ -384,7 +388,7 @@ def test_a_failed_step_leaves_cached_posteriors(data: Batch) -> None:
 
 
 def test_posteriors_of_another_model_stay_as_they_are(data: Batch) -> None:
-    """Also of a copy: caches belong to a model, not to its equals."""
+    """This includes copies: caches belong to one model."""
     model = sparse(data)
     copy = gpflow.utilities.deepcopy(model)
     posterior = copy.posterior()
@@ -394,7 +398,7 @@ def test_posteriors_of_another_model_stay_as_they_are(data: Batch) -> None:
 
 
 def test_dropped_posteriors_are_let_go(data: Batch) -> None:
-    """The model keeps no cache alive that its user has dropped."""
+    """The model does not keep a cache alive that its user has dropped."""
     import gc
     import weakref
 

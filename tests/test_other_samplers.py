@@ -1,4 +1,4 @@
-"""Elliptical slices and HMC, with GPflow's own models and likelihoods too."""
+"""Elliptical slices and HMC, also with GPflow's own models and likelihoods."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def data_of(N: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
-    """[chain, draw]: within four standard errors, by the effective sample size."""
+    """Moments of draws [chain, draw] agree within four standard errors, computed from the ESS."""
     for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
         assert abs(values.mean() - expected) < 4.0 * values.std() / np.sqrt(arviz.ess(values))
 
@@ -39,7 +39,7 @@ def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
 @pytest.mark.parametrize("method", SAMPLERS)
 @pytest.mark.parametrize("kind", ["VGP", "GPMC", "SVGP"])
 def test_gaussian_noise_has_its_closed_form(kind: str, method: str) -> None:
-    """GPflow's GPR, or GPRFITC where there are inducing variables: f at new inputs."""
+    """f at new inputs agrees with GPflow's GPR or, with inducing variables, GPRFITC."""
     X, Y = data_of(8)
     Z = X[1:7:2].copy()
     kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
@@ -76,7 +76,7 @@ def test_gaussian_noise_has_its_closed_form(kind: str, method: str) -> None:
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 @pytest.mark.parametrize("method", SAMPLERS)
 def test_moments_are_those_of_gibbs_sampling(kind: str, method: str) -> None:
-    """Student-t noise; f at the data, or u."""
+    """The noise is Student-t; f at the data or u is compared."""
     X, Y = data_of(10)
     kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT(scale=0.3, df=3.0)
     data = None
@@ -108,7 +108,11 @@ def test_moments_are_those_of_gibbs_sampling(kind: str, method: str) -> None:
 
 
 def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
-    """One datum, y | f ~ Poisson(exp f); and E y at a new input from its draws."""
+    """
+    There is one datum, y
+
+    f ~ Poisson(exp f); E y at a new input is tested, too.
+    """
     kernel = gpflow.kernels.Matern32(variance=0.8)
     data = np.array([[0.0]]), np.array([[3.0]])
     model = gpflow.models.VGP(data, kernel, gpflow.likelihoods.Poisson())
@@ -144,7 +148,7 @@ def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
 
 
 def test_softmax_of_several_latent_gps() -> None:
-    """It knows no batches of chains: log p(y|f) of every draw is the softmax's."""
+    """GPflow's softmax takes no batches of chains, yet log p(y|f) of every draw is right."""
     X = np.linspace(-1.0, 1.0, 5)[:, None]
     Y = np.array([[0], [2], [1], [1], [0]])
     likelihood = gpflow.likelihoods.Softmax(3)
@@ -160,17 +164,17 @@ def test_softmax_of_several_latent_gps() -> None:
     np.testing.assert_allclose(kernel.log_likelihood(*state), chosen.sum((1, 2)), rtol=1e-10)
     mean, _ = predictions.predict_y(model, X, samples=samples, progress=False)
     np.testing.assert_allclose(np.sum(mean, -1), 1.0, rtol=1e-6)
-    # By Monte Carlo of GPflow's, both.
+    # Both use GPflow's Monte Carlo.
     log_density = predictions.predict_log_density(model, (X, Y), samples=samples, progress=False)
     chances = np.take_along_axis(mean.numpy(), Y, -1)[:, 0]
     np.testing.assert_allclose(np.exp(log_density), chances, atol=0.15)
-    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(3)  # of which labels come as floats
+    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(3)  # the labels are floats
     of_batches = predictions.predict_log_density(model, batches, samples=samples, progress=False)
     np.testing.assert_allclose(np.exp(of_batches), chances, atol=0.15)
 
 
 def test_counts_may_be_integers() -> None:
-    """Which GPflow's Poisson itself does not take."""
+    """GPflow's Poisson itself does not accept integers."""
     X, counts = np.linspace(-1.0, 1.0, 5)[:, None], np.array([[0], [2], [1], [4], [3]])
     model = gpflow.models.SVGP(gpflow.kernels.RBF(), gpflow.likelihoods.Poisson(), X[::2].copy())
     draws, densities = [], []

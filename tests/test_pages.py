@@ -1,4 +1,4 @@
-"""The pages of the documentation: their code runs as printed, their tables are the code's."""
+"""The code on the pages of the documentation runs, and the table of functions is right."""
 
 import re
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_new_data() -> None:
     model, rows = names["model"], (names["X"], names["Y"])
     assert model.num_data == len(rows[0])
     updated = float(model.elbo(rows))
-    gpflow_aaci.polish(model, rows, progress=False)  # the best q of all rows at once
+    gpflow_aaci.polish(model, rows, progress=False)  # the best q for all rows at once
     assert 0.0 <= float(model.elbo(rows)) - updated < 1.0
 
 
@@ -103,7 +103,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def table() -> list[tuple[str, str, str]]:
-    """(function, data, yes or no) of every cell."""
+    """Triples (function, data, yes or no), one for every cell."""
     lines = (DOCS / "which_function.md").read_text().split("\n\n")[2].splitlines()
     head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     return [
@@ -122,7 +122,9 @@ def test_the_table_has_every_cell() -> None:
 def test_which_function_takes_which_data(
     function: str, kind: str, cell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of "yes" it takes them; of "no" it says what it would, and the model is as it was."""
+    """
+    At "yes" the data are accepted; at "no" the error names alternatives, and the model stays as is.
+    """
     small = SETTINGS._replace(most_steps=2, endless_standard_steps=2)
     monkeypatch.setattr(gpflow_aaci.inference.minibatch_fit, "SETTINGS", small)
     kernel, likelihood = gpflow.kernels.Matern32(), gpflow_aaci.likelihoods.StudentT(0.2, 4.0)

@@ -1,4 +1,4 @@
-"""What is drawn is what the models say; PIT values are uniform for a right model, and only then."""
+"""Plots show what the models predict; PIT values are uniform only if the model is right."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ N = 40
 
 @pytest.fixture
 def ax() -> Any:
-    """No figure of pyplot."""
+    """Axes of a figure that does not belong to pyplot."""
     return Figure().subplots()
 
 
 def made(likelihood: Any, num: int = N, D: int = 1, **kwargs: Any) -> tuple[Any, AnyNDArray]:
-    """A model whose q says something, and X."""
+    """A model whose q differs from the prior, and X."""
     rng = np.random.default_rng(0)
     X, Z = rng.uniform(-2.0, 2.0, size=(num, D)), rng.uniform(-2.0, 2.0, size=(7, D))
     L = likelihood.latent_dim or kwargs.pop("num_latent_gps", 1)
@@ -44,7 +44,7 @@ def made(likelihood: Any, num: int = N, D: int = 1, **kwargs: Any) -> tuple[Any,
 
 
 def test_lines_are_the_quantiles_of_gaussian_process_regression(ax: Any) -> None:
-    """And dots the data, ticks the inducing inputs."""
+    """The dots are the data, and the ticks the inducing inputs."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(N, 1))
     Y = np.sin(2.0 * X) + 0.3 * rng.normal(size=X.shape)
@@ -65,7 +65,7 @@ def test_lines_are_the_quantiles_of_gaussian_process_regression(ax: Any) -> None
 
 
 def test_of_a_slice_the_other_columns_are_at_their_medians(ax: Any) -> None:
-    """Where skewed noise has true quantiles; names are those of frames."""
+    """Quantiles are right for skewed noise, and labels are the frames' column names."""
     model, X = made(likelihoods.AsymmetricLaplace(0.4, 0.8), D=3)
     Y = X.sum(1)
     frames = pd.DataFrame(X, columns=["a", "b", "c"]), pd.Series(Y, name="d")
@@ -94,7 +94,7 @@ def test_given_X_needs_no_data_and_is_where_it_is_drawn(ax: Any) -> None:
 
 @pytest.mark.parametrize("coding", [0.0, -1.0])
 def test_of_two_labels_it_is_the_probability_of_the_upper(ax: Any, coding: float) -> None:
-    """In either coding; the second column of Y."""
+    """This holds in either coding, for the second column of Y."""
     model, X = made(likelihoods.Logistic(), num_latent_gps=2)
     Y = np.where(np.hstack([X, -X]) > 0.3, 1.0, coding)
     plot_fit(model, (X, Y), ax=ax, output=1)
@@ -146,7 +146,7 @@ def test_given_axes_pyplot_is_left_alone(ax: Any) -> None:
 
 
 def test_a_model_that_keeps_its_data_may_be_shown_with_others(ax: Any) -> None:
-    """More than it has seen, and by the names of their columns."""
+    """They may be more than it was given, with names of columns."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, N, 1))
     model = AugmentedVGP((X, Y), Matern32(), likelihoods.Gaussian())
@@ -194,7 +194,7 @@ RIGHT: dict[str, Any] = {
 @pytest.mark.by_default("StudentT", "Poisson", "Logistic")
 @pytest.mark.parametrize("name", RIGHT)
 def test_pit_of_data_from_the_model_is_uniform_and_of_others_is_not(name: str) -> None:
-    """Kolmogorov and Smirnov's test, also where y is discrete."""
+    """The test is Kolmogorov and Smirnov's, and y may be discrete."""
     model, X = made(RIGHT[name](), num=3_000)
     Y = predict_y_samples(model, X, 1, seed=1)[0].numpy()
     values = pit(model, (X, Y))
@@ -205,7 +205,7 @@ def test_pit_of_data_from_the_model_is_uniform_and_of_others_is_not(name: str) -
 
 
 def test_pit_of_trials_and_of_switched_parts_is_uniform() -> None:
-    """What is discrete in them is random, what is real is not."""
+    """PIT values are random where y is discrete, and only there."""
     model, X = made(likelihoods.Binomial(), num=2_000)
     rng = np.random.default_rng(1)
     mean, variance = (part.numpy() for part in model.predict_f(X))
@@ -228,7 +228,7 @@ def test_pit_of_trials_and_of_switched_parts_is_uniform() -> None:
 
 
 def test_pit_of_counts_is_between_the_probabilities_below_and_up_to() -> None:
-    """By scipy's Poisson, f being known."""
+    """The oracle is SciPy's Poisson, since f is practically known."""
     model, X = made(likelihoods.Poisson(4.0))
     model.q_sqrt.assign(1e-6 * model.q_sqrt)
     model.inducing_variable.Z.assign(X[:7])
@@ -242,7 +242,7 @@ def test_pit_of_counts_is_between_the_probabilities_below_and_up_to() -> None:
 
 
 def test_pit_of_counts_that_are_all_0_is_random_too() -> None:
-    """Below 0 there is no count, and so the lower end is 0."""
+    """No count is below 0, so the lower end is 0."""
     model, X = made(likelihoods.Poisson(1.0))
     upper = predict_y_cdf(model, X, 0.0 * X).numpy()
     share = pit(model, (X, 0.0 * X)) / upper
@@ -257,7 +257,7 @@ def test_a_dataset_of_batches_has_the_pit_of_its_rows() -> None:
 
 
 def test_drawn_coverage_and_histogram_are_their_closed_forms() -> None:
-    """Of a Gaussian y: |y − mean| ≤ z sd."""
+    """A Gaussian y is covered if |y − mean| ≤ z sd."""
     model, X = made(likelihoods.Gaussian(0.2), num=400)
     Y = np.random.default_rng(1).normal(size=X.shape)
     histogram, curve = plot_calibration(model, (X, Y), axes=Figure().subplots(1, 2), num_bins=8)
@@ -271,7 +271,7 @@ def test_drawn_coverage_and_histogram_are_their_closed_forms() -> None:
 
 
 def test_the_band_holds_95_per_cent_of_right_models() -> None:
-    """And, but for what is discrete, no more."""
+    """It holds hardly more, as far as a discrete law allows."""
     probability = np.array([0.1, 0.5, 0.9])
     low, high = binomial_band(200, probability) * 200
     law = scipy.stats.binom(200, probability)

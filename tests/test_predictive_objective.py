@@ -1,4 +1,4 @@
-"""log E p(y|f) − KL: what it is, that it is no bound, and what training it is good for."""
+"""log E p(y|f) − KL: its value and gradient, why it is no bound, and what it is good for."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def make(likelihood: Any, **options: Any) -> AugmentedSVGP:
 
 
 def kl(model: AugmentedSVGP) -> float:
-    """KL[N(m, S) ‖ N(0, I)] of every latent GP, written out."""
+    """KL[N(m, S) ‖ N(0, I)], summed over latent GPs, in NumPy."""
     total = 0.0
     for m, R in zip(model.q_mu.numpy().T, model.q_sqrt.numpy(), strict=True):
         S = R @ R.T
@@ -41,7 +41,7 @@ def kl(model: AugmentedSVGP) -> float:
 
 
 def test_of_gaussian_noise_it_is_the_closed_form(randomise_q: Any) -> None:
-    """And sums over a batch are scaled to all data."""
+    """Sums over a batch are scaled to all data."""
     model = make(likelihoods.Gaussian(0.3), num_data=60)
     randomise_q(model)
     mean, variance = model.predict_f(X)
@@ -79,7 +79,7 @@ def test_it_is_what_quadrature_says(name: str, randomise_q: Any) -> None:
 def test_its_gradient_is_that_of_finite_differences(likelihood: Any, randomise_q: Any) -> None:
     model = make(likelihood)
     randomise_q(model)
-    variables = list(model.trainable_variables)  # q, the kernel, the likelihood and Z
+    variables = list(model.trainable_variables)  # of q, the kernel, the likelihood and Z
     with tf.GradientTape() as tape:
         value = model.predictive_objective((X, Y))
     gradients = tape.gradient(value, variables)
@@ -97,7 +97,7 @@ def test_its_gradient_is_that_of_finite_differences(likelihood: Any, randomise_q
 
 
 def test_it_is_above_the_log_evidence_of_a_single_datum() -> None:
-    """At q = p it is log p(y) itself, and rises from there: no bound."""
+    """It is log p(y) at q = p and rises from there, so it is no lower bound."""
     x, y = np.zeros((1, 1)), np.full((1, 1), 1.5)
     kernel = gpflow.kernels.SquaredExponential()
     model = AugmentedSVGP(kernel, likelihoods.Gaussian(0.5), x)
@@ -115,7 +115,7 @@ def noisier_to_the_right(seed: int, rows: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def trained(objective: str, optimizer: Any, num_steps: int) -> float:
-    """The test NLL."""
+    """The test NLL after training."""
     model = AugmentedSVGP(
         gpflow.kernels.SquaredExponential(lengthscales=0.7),
         likelihoods.Gaussian(0.1),
@@ -140,7 +140,7 @@ def test_where_noise_varies_with_x_it_predicts_better_than_the_elbo() -> None:
     adam = gpflow.keras.tf_keras.optimizers.Adam(0.03)
     predictive = trained("predictive", adam, 1_000)
     assert predictive < trained("augmented", None, 300) - 0.15
-    x, y = noisier_to_the_right(1, 1_000)  # what no model can beat
+    x, y = noisier_to_the_right(1, 1_000)  # the true law has the lowest expected NLL
     best = -scipy.stats.norm.logpdf(y, np.sin(2.0 * x), 0.05 * np.exp(x)).mean()
     assert best < predictive < best + 0.1
 
@@ -223,7 +223,7 @@ def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path: Path) -
 
 
 def test_a_step_on_gpflow_s_elbo_follows_its_gradient(randomise_q: Any) -> None:
-    """That of GPflow's own SVGP with its own Gaussian likelihood."""
+    """The ELBO is that of GPflow's own SVGP with its Gaussian likelihood."""
     model = make(likelihoods.Gaussian(0.3), num_data=len(X))
     randomise_q(model)
     Z = model.inducing_variable.Z.numpy()

@@ -1,4 +1,4 @@
-"""Point processes as priors on Z: NumPy's determinants, counted pairs, and what samplers draw."""
+"""Point processes as priors on Z, against NumPy's determinants, counted pairs and draws."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ BOX = double(-1.0), double(1.0)
 
 
 def test_the_determinantal_density_is_numpy_s_determinant(rng: np.random.Generator) -> None:
-    """At the kernel's variance and lengthscales of the moment."""
+    """It uses the kernel's current variance and lengthscales."""
     kernel = gpflow.kernels.RBF(variance=1.3, lengthscales=[0.5, 0.8])
     prior = priors.Determinantal(kernel)
     Z = rng.normal(size=(5, 2))
@@ -39,7 +39,7 @@ def test_strauss_counts_pairs_where_it_is_hard(radius: float, rng: np.random.Gen
     expected = pairs_within(Z, radius) * np.log(0.2)
     hard = priors.Strauss(radius, 0.2, softness=1e-9)
     np.testing.assert_allclose(hard.log_prob(Z), expected, rtol=1e-12)
-    # Of a soft one, half a pair at R, and all but 1 % of one at 0.
+    # A soft prior counts half a pair at distance R, and 99 % of one at distance 0.
     at = np.array([[0.0, 0.0], [0.0, radius]])
     np.testing.assert_allclose(priors.Strauss(radius, 0.2).log_prob(at), 0.5 * np.log(0.2))
     np.testing.assert_allclose(priors.Strauss(radius, 0.2).log_prob(0.0 * at), np.log(0.2), 0.01)
@@ -77,7 +77,9 @@ def test_they_are_of_gpflow_s_float() -> None:
 def make_model(
     prior_of: Any, kernel: gpflow.kernels.Kernel | None = None
 ) -> tuple[AugmentedSVGP, tuple[AnyNDArray, AnyNDArray]]:
-    """Two points in a box, and data that say nothing; the kernel's lengthscale is LogNormal."""
+    """
+    A model with two points in a box and uninformative data; the kernel's lengthscale is LogNormal.
+    """
     kernel = gpflow.kernels.RBF(lengthscales=0.8) if kernel is None else kernel
     model = AugmentedSVGP(kernel, likelihoods.Gaussian(variance=1e8), np.array([[-0.4], [0.5]]))
     gpflow.set_trainable(model.likelihood, False)
@@ -98,7 +100,7 @@ def test_a_kernel_of_the_prior_s_own_is_not_trained_and_a_copy_has_its_own() -> 
     for model in (of_own, of_model):
         variables = {id(v) for v in model.trainable_variables}
         assert variables.isdisjoint(id(p.unconstrained_variable) for p in own.parameters)
-        assert len(variables) == 4  # a lengthscale, Z and q
+        assert len(variables) == 4  # the lengthscale, Z, q_mu and q_sqrt
     copied = gpflow.utilities.deepcopy(of_model)
     copied.kernel.lengthscales.assign(0.1)
     K = copied.kernel(copied.inducing_variable.Z).numpy()
@@ -128,7 +130,7 @@ def strauss(d: AnyNDArray, lengthscale: AnyNDArray) -> AnyNDArray:
 def test_of_data_that_say_nothing_samplers_draw_the_prior(
     method: Any, prior_of: Any, density: Any
 ) -> None:
-    """Of the distance of two points and the lengthscale together, by sums over a grid."""
+    """The joint law of the points' distance and the lengthscale is computed on a grid."""
     model, data = make_model(prior_of)
     number = {"num_samples": 1_500, "num_burnin": 200}
     if method == "sghmc":
@@ -148,7 +150,7 @@ def test_of_data_that_say_nothing_samplers_draw_the_prior(
     ):
         error = values.std() / np.sqrt(arviz.ess(values))
         assert abs(values.mean() - expected) < 4.0 * error
-    repelled = (2.0 / 3.0) / squares.mean()  # of two uniform points, over these
+    repelled = (2.0 / 3.0) / squares.mean()  # uniform points are this much closer
     assert repelled < 0.9
 
 

@@ -1,4 +1,4 @@
-"""Bars in terminals and notebooks, silence in pipes and where they are not wanted."""
+"""Progress bars appear in terminals and notebooks, but not in pipes or when switched off."""
 
 import ast
 import fcntl
@@ -21,7 +21,7 @@ import gpflow_aaci
 from gpflow_aaci import predictions
 from gpflow_aaci.inference import training
 
-LONG = {  # what can take longer than two seconds
+LONG = {  # functions that can take longer than two seconds
     "train": gpflow_aaci.train,
     "fit_collapsed": gpflow_aaci.fit_collapsed,
     "polish": gpflow_aaci.polish,
@@ -41,7 +41,7 @@ warnings.simplefilter("ignore")
 import numpy as np, gpflow, gpflow_aaci
 import gpflow_aaci.progress
 gpflow_aaci.progress._DELAY = 0.0
-for stream in (sys.stdout, sys.stderr):  # what TensorFlow says when it is imported is its own
+for stream in (sys.stdout, sys.stderr):  # skip what TensorFlow says at import
     print("BEGIN", file=stream, flush=True)
 X = np.linspace(-2.0, 2.0, 30)[:, None]
 data = X, np.sin(X)
@@ -56,11 +56,11 @@ draws = gpflow_aaci.sample_posterior(
 mean, _ = gpflow_aaci.predictions.predict_y(model, X, samples=draws, **shown)
 """
 
-# What each call ends with: the number of its steps, evaluations or draws, of how many.
+# The end of each call's bar, with the number of its steps, evaluations or draws.
 ENDS = [r"20/20 \[.*ELBO", r"\d+evaluation .*objective", r"30/30 \[.*draw/s"]
 
 
-# A line of TensorFlow's C++ part. That of 2.18 warns in the middle of runs, whatever the level.
+# A line of TensorFlow's C++ part, which in 2.18 warns in the middle of runs at any log level.
 TENSORFLOW = re.compile(r"^[IWE]\d{4} .*\.cc:\d+\] .*\r?\n", re.MULTILINE)
 
 
@@ -69,7 +69,7 @@ def script(shown: bool) -> str:
 
 
 def in_a_terminal(source: str) -> str:
-    """What a process shows whose standard streams are a terminal."""
+    """The output of a process whose standard streams are a terminal."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))  # rows, columns
     process = subprocess.Popen([sys.executable, "-c", source], stdout=child, stderr=child)
@@ -79,7 +79,7 @@ def in_a_terminal(source: str) -> str:
         ready, _, _ = select.select([parent], [], [], 1.0)
         try:
             part = os.read(parent, 65536) if ready else b""
-        except OSError:  # the other end is closed
+        except OSError:  # the process has closed its end
             break
         if ready and not part:
             break
@@ -92,13 +92,13 @@ def in_a_terminal(source: str) -> str:
 @pytest.mark.parametrize("name", LONG)
 def test_everything_long_can_be_made_silent(name: str) -> None:
     defaults = {key: each.default for key, each in inspect.signature(LONG[name]).parameters.items()}
-    if "options" in defaults:  # train's
+    if "options" in defaults:  # ``train`` has options
         defaults |= training._DEFAULTS
     assert defaults["progress"] is True
 
 
 def test_no_module_has_a_bar_of_its_own() -> None:
-    """One place knows where we run."""
+    """Only one module knows whether we run in a terminal, a notebook or a pipe."""
     for path in Path(gpflow_aaci.__file__).parent.rglob("*.py"):
         imported = {
             name
@@ -121,7 +121,7 @@ def test_a_terminal_shows_bars() -> None:
 
 @pytest.mark.slow
 def test_a_pipe_stays_clean() -> None:
-    """Also of what is not wanted in a terminal."""
+    """It does so even if bars are switched on."""
     command = [sys.executable, "-c", script(True)]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     for stream in (process.stdout, process.stderr):
@@ -135,7 +135,7 @@ def test_a_terminal_shows_nothing_that_is_not_wanted() -> None:
 
 @pytest.mark.slow
 def test_a_notebook_shows_bars(tmp_path: Path) -> None:
-    """Its own kind, on the cell's outputs, and full at the end."""
+    """They are widgets in the cell's outputs, and full at the end."""
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(script(shown)) for shown in (True, False)]
     nbclient.NotebookClient(

@@ -7,17 +7,17 @@ import pytest
 from gpflow_aaci import AugmentedSVGP, fit_collapsed, likelihoods
 
 N = 200
-MODELS, SETS = 4, 50  # so many sets a model
+MODELS, SETS = 4, 50  # SETS per model
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 def test_as_many_data_lie_below_the_curve_as_the_quantile_says(quantile: float) -> None:
     """
-    On average over 200 simulated sets of skewed and heteroscedastic noise, the scale learnt.
+    Averages are over 200 simulated sets of skewed and heteroscedastic noise; the scale is learnt.
 
-    The likelihood is a product over columns: 50 sets are as many columns of Y, with an f each, of
-    one model. They share X and hyperparameters, and have all their noise to themselves.
+    The likelihood is a product over columns, so one model takes 50 sets as columns of Y, with an f
+    for each. They share X and hyperparameters, but no noise.
     """
     below = []
     for seed in range(MODELS):
@@ -39,5 +39,5 @@ def test_as_many_data_lie_below_the_curve_as_the_quantile_says(quantile: float) 
         below.extend(np.mean(mean.numpy() > Y, axis=0))
     assert len(below) == 200
     assert abs(np.mean(below) - quantile) < 0.02, below
-    # And in every single set, within ten of its 200 data.
+    # In every single set, the number is right within ten of its 200 data.
     assert np.max(np.abs(np.subtract(below, quantile))) < 0.05, below

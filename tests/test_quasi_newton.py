@@ -1,4 +1,4 @@
-"""Ascent with a curvature that is kept, on functions whose top is known."""
+"""Quasi-Newton ascent that keeps its curvature, on functions with a known maximum."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from gpflow_aaci.inference.quasi_newton import Curvature, Point, ascend
 
 
 class Quadratic:
-    """−½ (x − top)ᵀ H (x − top), and how often it has been asked for."""
+    """−½ (x − top)ᵀ H (x − top), which counts its evaluations."""
 
     def __init__(self, size: int, condition: float = 1e3) -> None:
         rng = np.random.default_rng(size)
@@ -38,7 +38,7 @@ def test_it_finds_the_top_of_a_quadratic(size: int) -> None:
 
 
 def test_curvature_that_is_known_need_not_be_learnt_again() -> None:
-    """The same objective shifted, as on other rows."""
+    """The second objective is the first one shifted, as happens with other rows."""
     function = Quadratic(8, condition=30.0)
     _, curvature = climb(function, Curvature.unknown(8), 25)
     function.top += np.random.default_rng(0).normal(size=8)
@@ -49,7 +49,7 @@ def test_curvature_that_is_known_need_not_be_learnt_again() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, np.inf])
 def test_a_step_into_nothing_is_shortened(bad: float) -> None:
-    """Beyond |x| = 1 nothing is finite, and the first step wants to go to 2."""
+    """The function is not finite for |x| > 1, and the first step would go to 2."""
     top = np.array([0.8])
 
     def function(x: np.ndarray) -> Point:
@@ -65,7 +65,7 @@ def test_a_step_into_nothing_is_shortened(bad: float) -> None:
 
 
 def test_where_no_step_gains_it_stays_and_forgets() -> None:
-    """A gradient that lies."""
+    """The gradient points in a direction in which the function falls."""
 
     def function(x: np.ndarray) -> Point:
         return Point(x, -abs(float(x[0])), np.ones(1))

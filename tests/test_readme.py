@@ -1,4 +1,4 @@
-"""The README's code runs as printed and does what it says; so do its tables and links."""
+"""The README's code runs and does what the README says; its tables and links are right."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,7 @@ REFUSED = [
 
 
 def test_the_table_of_likelihoods() -> None:
-    """What it says is converted is, to that; what it says is refused is, and nothing else."""
+    """Exactly the likelihoods that the table says are refused are refused, the others converted."""
     section = README.split("## Which likelihood")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (.*?) \| (.*?) \|$", section, re.MULTILINE)[1:]
     converted = {a.strip("`"): b for a, b in rows if a.startswith("`gpflow.likelihoods.")}
@@ -68,7 +68,7 @@ def test_the_table_of_likelihoods() -> None:
 
 
 def test_the_three_lines_of_diff() -> None:
-    """The first is GPflow's, the others are what it becomes, and both end at the same noise."""
+    """The first line is GPflow's, the others replace it, and both models share the likelihood."""
     (diff,) = re.findall(r"```diff\n(.*?)```", README, re.DOTALL)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 1))

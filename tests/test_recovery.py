@@ -1,4 +1,4 @@
-"""The likelihoods' own parameters are found again from data that they made."""
+"""The likelihoods' parameters are recovered from simulated data."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def matern32(rng: Rng, rho: float) -> np.ndarray:
     """
     Noise of density √3/(4ρ)·(1 + √3|e|/ρ) exp(−√3|e|/ρ).
 
-    Half of it is Laplace's; the rest |e| ~ Gamma(2), of scale ρ/√3 both.
+    Half of it is Laplace noise; the other half has |e| ~ Gamma(2). Both have scale ρ/√3.
     """
     size = rng.gamma(rng.integers(1, 3, size=(N, 1)), rho / np.sqrt(3.0))
     return size * rng.choice([-1.0, 1.0], size=(N, 1))
@@ -60,6 +60,6 @@ def test_parameters_are_found_within_the_spread_of_repeats(name: str) -> None:
             values.append(float(getattr(likelihood, key).numpy()))
     for key, values in found.items():
         spread = np.std(values, ddof=1)
-        # Four standard errors of the mean; and a spread that is worth the name.
+        # The mean is within four standard errors of the truth, and the spread is small.
         assert abs(np.mean(values) - truth[key]) < 4.0 * spread / np.sqrt(REPEATS), (key, values)
         assert spread < 0.15 * truth[key]

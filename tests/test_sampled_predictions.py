@@ -30,7 +30,7 @@ def gaussian_models() -> tuple[AugmentedVGP, AugmentedSVGP, gpflow.models.GPR]:
 @pytest.mark.by_default("False")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
-    """Joint draws of f, mean and variance of y, and the predictive density."""
+    """Joint draws of f, mean and variance of y, and the predictive density are compared."""
     full, inducing, gpr = gaussian_models()
     model = inducing if sparse else full
     data = (X, Y) if sparse else None
@@ -61,7 +61,7 @@ def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
 @pytest.mark.by_default("True")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_two_outputs_are_those_of_gaussian_process_regression(sparse: bool) -> None:
-    """Each with its own mean function and data."""
+    """Each output has its own mean function and data."""
     kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
     mean_function = gpflow.functions.Linear([[0.3, -2.0]], [0.1, 4.0])
     likelihood, Y_two = likelihoods.Gaussian(variance=0.2), np.hstack([Y, 4.0 - X**2])
@@ -84,7 +84,9 @@ def test_two_outputs_are_those_of_gaussian_process_regression(sparse: bool) -> N
 
 
 def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
-    """Two draws made by hand, of two lengthscales and scales: the mean of two known densities."""
+    """
+    For two given draws of lengthscale and scale, the result is the mean of two known densities.
+    """
     model, _, _ = gaussian_models()
     before = model.kernel.lengthscales.numpy()
     f = np.stack([np.cos(X), X**2])[None]
@@ -114,7 +116,7 @@ def test_every_draw_predicts_with_its_own_hyperparameters() -> None:
 
 @pytest.mark.slow
 def test_the_variance_of_y_does_not_cancel() -> None:
-    """Far from 0 the variance is what it is near it; all of Xnew at once or in pieces."""
+    """A shift of f does not change the variance, whether Xnew is processed at once or in pieces."""
     results = []
     for level in (0.0, 1e7):
         model = AugmentedVGP(
@@ -133,7 +135,7 @@ def test_the_variance_of_y_does_not_cancel() -> None:
 
 
 def test_data_kept_as_variables() -> None:
-    """As gpflow.models.vgp.update_vgp_data wants them."""
+    """gpflow.models.vgp.update_vgp_data needs data in variables."""
     data = tuple(tf.Variable(d, shape=[None, 1]) for d in (X, Y))
     model = AugmentedVGP(data, gpflow.kernels.Matern32(), likelihoods.Gaussian(variance=0.2))
     samples = sample_posterior(model, num_samples=50, num_chains=1, num_burnin=0, progress=False)

@@ -1,4 +1,4 @@
-"""Every sampler draws from p(f|y): against quadrature, and against each other."""
+"""Every sampler of the benchmarks draws from p(f|y), by quadrature and by comparison."""
 
 import gpflow
 import numpy as np
@@ -42,7 +42,7 @@ def two_data() -> AugmentedVGP:
 
 
 def quadrature_moments(model: AugmentedVGP) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of f at two data under p(f|y), on a fine grid."""
+    """Mean and variance of f under p(f|y) at two data, by summation over a fine grid."""
     X, Y = as_arrays(model.expected_data).rows
     grid = np.linspace(-8.0, 8.0, 801)
     F = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
@@ -58,7 +58,9 @@ def quadrature_moments(model: AugmentedVGP) -> tuple[np.ndarray, np.ndarray]:
 
 
 def z_scores(f: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """(estimate − expected) / standard error by the ESS, of all means, then all variances."""
+    """
+    (estimate − expected) / standard error, with the ESS, for all means and then all variances.
+    """
     squares = (f - mean) ** 2
     return np.concatenate(
         [
@@ -118,7 +120,9 @@ def test_the_time_limit_holds_and_the_warm_up_is_whole() -> None:
 
 
 def test_diagnostics_of_known_chains() -> None:
-    """AR(1) of ρ = 0.6: ρ_k = 0.6^k, ESS = S (1 − ρ)/(1 + ρ), of the squares' ranks about ρ²'s."""
+    """
+    For AR(1) with ρ = 0.6, ρ_k = 0.6^k and ESS = S (1 − ρ)/(1 + ρ); for squares, ρ becomes ρ².
+    """
     rng = np.random.default_rng(0)
     C, S, N, rho = 4, 20_000, 5, 0.6
     f = np.zeros((C, S, N))
@@ -146,7 +150,7 @@ def test_chains_apart_from_each_other_are_seen() -> None:
 
 
 def diabetes(rows: int) -> AugmentedVGP:
-    """Standardised, under the kernel of the sampling experiment, Student-t noise."""
+    """Standardised data, the kernel of the sampling experiment and Student-t noise."""
     X, y = sklearn.datasets.load_diabetes(return_X_y=True)
     X, y = X[:rows], y[:rows]
     X, y = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
@@ -165,10 +169,10 @@ def nuts_draws() -> np.ndarray:
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_gibbs_agrees_with_nuts(nuts_draws: np.ndarray, over_relaxation: float) -> None:
     """
-    Means and variances of all f_i within the standard errors of both.
+    Means and variances of all f_i agree within the standard errors of both.
 
-    The largest of 400 differences stays below what chance makes of them (Bonferroni, 1e-4), and
-    their mean square is near 1: chains that agreed too well would be as wrong.
+    The largest of 400 differences is below its 1e-4 quantile by chance (Bonferroni), and their mean
+    square is near 1, since chains that agreed too well would be wrong, too.
     """
     setting = Setting("gibbs", over_relaxation)
     sampler = make_sampler(setting, diabetes(200), num_chains=4, num_burnin=100, seed=2)

@@ -1,4 +1,4 @@
-"""SGHMC: a Gaussian target by noisy gradients, GPflow's FITC, priors on Z."""
+"""SGHMC, against a Gaussian target with noisy gradients, GPflow's FITC, and priors on Z."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def data_of(N: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
-    """[chain, draw]: within four standard errors, by the effective sample size."""
+    """Moments of draws [chain, draw] agree within four standard errors, computed from the ESS."""
     for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
         assert abs(values.mean() - expected) < 4.0 * values.std() / np.sqrt(arviz.ess(values))
 
 
 @pytest.mark.filterwarnings("ignore:.*not calibrated")
 def test_a_gaussian_target_s_moments_by_noisy_gradients() -> None:
-    """Two scales that are a factor of ten apart, of which it is not told; 500 chains."""
+    """Two scales differ by an unknown factor of ten; there are 500 chains."""
     mean, sd = np.array([0.5, -2.0]), np.array([1.0, 0.1])
 
     def target(x: tf.Tensor, seed: Any) -> tf.Tensor:
@@ -59,7 +59,7 @@ def test_a_gaussian_target_s_moments_by_noisy_gradients() -> None:
 
 
 def make_model(N: int = 30) -> tuple[AugmentedSVGP, tuple[AnyNDArray, AnyNDArray]]:
-    """With fixed hyperparameters."""
+    """A model with fixed hyperparameters."""
     kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
     Z = np.linspace(-1.7, 1.6, 4)[:, None]
     model = AugmentedSVGP(kernel, likelihoods.Gaussian(variance=0.5), Z)
@@ -70,7 +70,7 @@ def make_model(N: int = 30) -> tuple[AugmentedSVGP, tuple[AnyNDArray, AnyNDArray
 @pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1_000, 10])
 def test_it_predicts_as_fitc(batch_size: int) -> None:
-    """All 30 rows in every step, or ten."""
+    """Every step uses all 30 rows, or ten of them."""
     model, data = make_model()
     Z = model.inducing_variable.Z.numpy()
     fitc = gpflow.models.GPRFITC(data, model.kernel, Z, noise_variance=0.5)
@@ -94,7 +94,7 @@ def test_it_predicts_as_fitc(batch_size: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1_000, 10])
 def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
-    """With a Gaussian likelihood the best q(u) is the Gaussian of Titsias (2009)."""
+    """With a Gaussian likelihood, the best q(u) is Gaussian (Titsias 2009)."""
     model, data = make_model()
     Z = model.inducing_variable.Z.numpy()
     sgpr = gpflow.models.SGPR(data, model.kernel, Z, noise_variance=0.5)
@@ -116,7 +116,9 @@ def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_uniform", [False, True])
 def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:
-    """Of Z, normal or uniform with a transform onto its support, and of a lengthscale."""
+    """
+    Z has a normal prior, or a uniform one with a transform onto its support; ℓ has a prior, too.
+    """
     model, data = make_model(5)
     model.likelihood.variance.assign(1e6)
     inducing, lengthscales = model.inducing_variable, model.kernel.lengthscales
@@ -147,7 +149,7 @@ def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:
 
 @pytest.mark.slow
 def test_leaving_the_support_of_a_prior_is_an_error() -> None:
-    """No gradient leads back."""
+    """There, no gradient leads back."""
     model, data = make_model(5)
     gpflow.set_trainable(model.inducing_variable.Z, True)
     model.inducing_variable.Z.prior = uniform(double(-1.71), double(1.61))

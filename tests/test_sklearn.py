@@ -1,4 +1,4 @@
-"""The estimators keep scikit-learn's contract, and say of data what the models say."""
+"""The estimators keep scikit-learn's contract, and predict what their models predict."""
 
 import pickle
 import re
@@ -65,9 +65,9 @@ def three_classes() -> Fitted:
 @pytest.fixture
 def _few_steps_for_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    In the place of the fit of three classes and more, which takes a quarter of a minute to compile.
+    Replace the fit for three or more classes, which takes 15 seconds to compile, by a few steps.
 
-    The checks have two dozen of them. What they ask is not how well data are fitted.
+    Two dozen checks fit several classes, and none of them tests how well the data are fitted.
     """
 
     def fit(model: AugmentedSVGP, data: Any, **kwargs: Any) -> FitResult:
@@ -99,7 +99,7 @@ def _few_steps_for_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     [AugmentedGPRegressor(num_inducing=20), AugmentedGPClassifier(num_inducing=20)]
 )
 def test_scikit_learn_s_checks(estimator: Any, check: Callable[[Any], None]) -> None:
-    """None is expected to fail."""
+    """All checks must pass."""
     check(estimator)
 
 
@@ -121,7 +121,7 @@ def test_probabilities_of_three_classes_are_the_model_s(three_classes: Fitted) -
     p = estimator.predict_proba(X)
     np.testing.assert_array_equal(p, estimator.model_.predict_y(X)[0])
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
-    assert estimator.score(X, y) > 0.95  # by the names
+    assert estimator.score(X, y) > 0.95  # the labels are names
     assert set(estimator.predict(X)) == set(y)
 
 
@@ -133,7 +133,7 @@ def test_calibration_display_takes_the_classifier(binary: Fitted) -> None:
 
 
 def test_intervals_by_quantiles_cover_what_those_by_sd_do_not(regression: Fitted) -> None:
-    """Student-t noise of two degrees of freedom: its variance, where there is one, says little."""
+    """With two degrees of freedom, the variance of Student-t noise, if finite, says little."""
     X, y = noisy_wave(5_000, seed=1)
     mean, sd = regression.estimator.predict(X, return_std=True)
     lower, upper = regression.estimator.predict_quantiles(X, [0.05, 0.95]).T
@@ -144,7 +144,7 @@ def test_intervals_by_quantiles_cover_what_those_by_sd_do_not(regression: Fitted
 
 
 def test_predictions_are_in_the_units_of_y(regression: Fitted) -> None:
-    """Against the model's own, of y less its median in interquartile ranges."""
+    """The model's own predictions are of (y − median) / interquartile range."""
     estimator, X, y = regression
     quartiles = np.quantile(y, [0.25, 0.5, 0.75])
     assert estimator.y_center_ == quartiles[1]
@@ -165,7 +165,7 @@ def test_draws_of_y_have_its_quantiles(regression: Fitted) -> None:
     assert draws.shape == (10, 4_000)
     quantiles = regression.estimator.predict_quantiles(X, levels)
     below = np.mean(draws[:, :, None] <= quantiles[:, None, :], axis=1)
-    # Five standard errors of a share of 4,000 draws.
+    # The tolerance is five standard errors of a share of 4,000 draws.
     np.testing.assert_allclose(below, np.tile(levels, (10, 1)), atol=0.04)
     again = regression.estimator.sample_y(X, n_samples=4_000, random_state=3)
     np.testing.assert_array_equal(again, draws)
@@ -225,7 +225,7 @@ def test_the_same_seed_makes_the_same_fit_to_the_bit(
 
 def test_inducing_points_are_the_seed_s_or_all_rows(regression: Fitted) -> None:
     def points(M: int, seed: int) -> AnyNDArray:
-        X = np.vstack([regression.X, regression.X])  # each row twice
+        X = np.vstack([regression.X, regression.X])  # each row occurs twice
         scaler = sklearn.preprocessing.StandardScaler().fit(X)
         return shared._inducing_points(X, M, scaler, seed)
 
@@ -255,7 +255,7 @@ def test_a_fit_leaves_the_objects_it_was_given_as_they_are() -> None:
 
 
 def test_the_units_of_X_and_y_do_not_matter(regression: Fitted) -> None:
-    """In a change of units by powers of two next to no digit changes."""
+    """When units change by powers of two, hardly a digit changes."""
     estimator, X, y = regression
     other = clone(estimator).fit(1024.0 * X, 4096.0 * y)
     predicted = other.predict(1024.0 * X)

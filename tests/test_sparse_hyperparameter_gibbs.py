@@ -1,5 +1,7 @@
 """
-``AugmentedSVGP``'s hyperparameters and inducing points: Geweke's test, the full GP, GPflow's FITC.
+Gibbs sampling of ``AugmentedSVGP``'s hyperparameters and inducing points.
+
+It is compared with Geweke's test, the full GP and GPflow's FITC.
 """
 
 from typing import Any
@@ -35,7 +37,7 @@ def add_priors(kernel: Any, likelihood: Any) -> None:
 
 
 def make_model(Z: AnyNDArray, mean: float = 0.2) -> AugmentedSVGP:
-    """With priors on all; the constant mean is fixed."""
+    """A model with priors on all parameters; the constant mean is fixed."""
     kernel = gpflow.kernels.Matern32(variance=1.5, lengthscales=0.7)
     likelihood = likelihoods.StudentT(scale=0.5, df=4.0)
     add_priors(kernel, likelihood)
@@ -53,7 +55,9 @@ def data_of(N: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def assert_same_means(a: AnyNDArray, b: AnyNDArray) -> None:
-    """[chain, draw] of two samplers: means and squares within their joint standard errors."""
+    """
+    Means and mean squares of draws [chain, draw] of two samplers agree within standard errors.
+    """
     for x, y in ((a, b), ((a - a.mean()) ** 2, (b - a.mean()) ** 2)):
         error = np.hypot(x.std() / arviz.ess(x) ** 0.5, y.std() / arviz.ess(y) ** 0.5)
         assert abs(x.mean() - y.mean()) < 4.0 * error
@@ -61,7 +65,7 @@ def assert_same_means(a: AnyNDArray, b: AnyNDArray) -> None:
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_the_evidence_is_the_dense_normal_s(separate: bool, rng: np.random.Generator) -> None:
-    """Two latent GPs of one kernel or of two, a mean function, three chains."""
+    """There are two latent GPs with one kernel or two, a mean function and three chains."""
     X, Z = rng.normal(size=(7, 2)), rng.normal(size=(3, 2))
     kernels = [gpflow.kernels.Matern32(1.5, 0.7), gpflow.kernels.RBF(0.4, [1.0, 2.0])]
     shared = gpflow.inducing_variables.InducingPoints(Z)
@@ -92,8 +96,13 @@ def test_the_evidence_is_the_dense_normal_s(separate: bool, rng: np.random.Gener
 @pytest.mark.slow
 def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None:
     """
-    Geweke (2004): y | f by simulation, (θ, Z, u, f) | y by a sweep, ... must keep all at their
-    priors; compared in the mean and square of quantities standard normal under them.
+    Alternating y
+
+    f by simulation and (θ, Z, u, f)
+
+    y by a sweep must keep the prior (Geweke 2004).
+
+    Quantities that are standard normal under the prior are compared in mean and mean square.
     """
     Z = np.array([[-0.6], [0.5]])
     model = make_model(Z)
@@ -136,7 +145,7 @@ def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None
 
 @pytest.mark.slow
 def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
-    """Of f, the kernel's and the likelihood's parameters."""
+    """f and the parameters of kernel and likelihood have the same law."""
     X, Y = data_of(8)
     sparse = make_model(X, mean=0.0)
     gpflow.set_trainable(sparse.inducing_variable, False)
@@ -168,7 +177,7 @@ def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
 
 @pytest.mark.slow
 def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
-    """All but held in place by their priors: GPflow's GPRFITC at the same parameters."""
+    """Narrow priors hold the parameters in place, as GPflow's GPRFITC has them."""
     X, Y = data_of(30)
     Z = np.linspace(-2.2, 1.7, 5)[:, None]
     kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
@@ -200,7 +209,7 @@ def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
 
 @pytest.mark.slow
 def test_draws_predict_with_their_own_parameters_whatever_the_model_s_are_by_now() -> None:
-    """Chains begin apart; Z, θ and what is fixed are kept; the model's are put back."""
+    """Chains begin apart; Z, θ and fixed values are stored; the model gets its own values back."""
     X, Y = data_of(12)
     model = make_model(X[::4].copy())
     before = {name: p.numpy() for name, p in gpflow.utilities.parameter_dict(model).items()}
@@ -236,7 +245,7 @@ def test_draws_predict_with_their_own_parameters_whatever_the_model_s_are_by_now
     actual = predictions.predict_y(model, X_new, samples=samples, progress=False)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
     assert model.mean_function.c.numpy() == 9.0
-    # By hand, from GPflow's conditional at each draw.
+    # The expected values come from GPflow's conditional at each draw.
     model.mean_function.c.assign(0.2)
     means = []
     for s in range(12):

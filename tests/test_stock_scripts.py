@@ -1,7 +1,7 @@
 """
-The swap alone is safe: three stock GPflow scripts, run as they are with either model class.
+Swapping the class is safe: three stock GPflow scripts run unchanged with either model class.
 
-Nothing below but the class that a script is given comes from gpflow_aaci.
+Only the class that a script is given comes from gpflow_aaci.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from gpflow_aaci import AugmentedSVGP, AugmentedVGP
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 
-# How much worse, in nats per test datum, the augmented bound may do with the same script.
+# How much higher the test NLL per datum may be under the augmented bound, in nats.
 SLACK = 0.02
 
 
 class Problem(NamedTuple):
-    """Training and test rows, standardised by the training rows, and GPflow's own likelihood."""
+    """Training and test rows, standardised by the training rows, and GPflow's likelihood."""
 
     train: Batch
     test: Batch
@@ -77,7 +77,7 @@ test_nll.__test__ = False  # type: ignore[attr-defined]
 
 
 def adam_script(model_class: type[Any], problem: Problem) -> float:
-    """Minibatch Adam on everything."""
+    """Adam on all parameters, with minibatches."""
     model = sparse(model_class, problem)
     loss = model.training_loss_closure(batches(problem.train, 64), compile=False)
     optimizer = tf_keras.optimizers.Adam(0.03)
@@ -121,7 +121,7 @@ def natural_gradient_script(
 
 
 def scipy_script(model_class: type[Any], problem: Problem) -> float:
-    """L-BFGS on everything, on the first rows."""
+    """L-BFGS on all parameters, with the first rows."""
     X, Y = (part[:120] for part in problem.train)
     model = model_class((X, Y), kernel(X), problem.likelihood())
     gpflow.optimizers.Scipy().minimize(
@@ -130,7 +130,7 @@ def scipy_script(model_class: type[Any], problem: Problem) -> float:
     return test_nll(model, problem)
 
 
-# ---- what they end at ----
+# ---- their results ----
 
 every_problem = pytest.mark.parametrize(
     "name", ["breast_cancer", "breast_cancer, probit", "diabetes"]
@@ -148,7 +148,7 @@ def test_minibatch_adam(name: str) -> None:
     assert adam_script(AugmentedSVGP, problem(name)) <= stock_adam(name) + SLACK
 
 
-# Where batches of 64 leave the stock model alive, they are used; elsewhere all data.
+# Batches of 64 are used unless they break the stock model, which then gets all data.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),
@@ -177,8 +177,8 @@ def test_scipy(name: str) -> None:
         scipy_script(model_class, problem(name))
         for model_class in (AugmentedVGP, gpflow.models.VGP)
     )
-    # Fitted to the end, hyperparameters too, Probit's bound costs more: a site's precision is 1
-    # however certain y is. (fit_collapsed and polish, on the standard ELBO, do not pay it.)
+    # With hyperparameters fitted to the end, Probit's bound costs more: sites have precision 1
+    # however certain y is. (The standard ELBO of fit_collapsed and polish avoids this.)
     assert ours <= stock + (2.0 * SLACK if "probit" in name else SLACK)
 
 
@@ -188,7 +188,7 @@ def blow_up_script(model_class: type[Any], gamma: float) -> float:
 
 
 def test_large_natural_gradient_steps_break_the_stock_model() -> None:
-    """What the next test is about: a Cholesky or a finiteness check of GPflow's gives out."""
+    """A Cholesky factorisation or a check for finite values in GPflow fails."""
     with pytest.raises(tf.errors.InvalidArgumentError):
         blow_up_script(gpflow.models.SVGP, gamma=1.0)
 
@@ -199,8 +199,8 @@ def test_large_natural_gradient_steps_do_not_break_the_augmented_one(gamma: floa
     """
     It finishes 500 minibatch steps of the same script, at a sensible test NLL.
 
-    So large a step follows its last batches, hence a wider margin to the best stock result; and
-    it must beat the Student-t distribution fitted to the training targets, without inputs.
+    Such large steps follow the last batches, so the margin to the best stock result is wider. The
+    NLL must be below that of a Student-t distribution fitted to the training targets alone.
     """
     nll = blow_up_script(AugmentedSVGP, gamma)
     (_, Y), (_, Y_test), _ = problem("diabetes")

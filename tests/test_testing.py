@@ -1,4 +1,4 @@
-"""``check_likelihood``: what it lets pass, what it refuses, and what it says."""
+"""``check_likelihood``: which likelihoods pass, which do not, and with which message."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ LABELS = np.array([[1.0], [-1.0]])
 
 
 class Cauchy(SuperGaussianLikelihood):
-    """What a user writes: the ten lines of the README."""
+    """A user's likelihood, the ten lines of the README."""
 
     def __init__(self, scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -47,7 +47,7 @@ class Cauchy(SuperGaussianLikelihood):
 
 
 class Residual(likelihoods.ResidualLikelihood):
-    """C φ((y − f)²) of any φ."""
+    """C φ((y − f)²) for any φ."""
 
     def __init__(
         self, log_phi: Callable[[tf.Tensor], tf.Tensor], total: float | None = None
@@ -69,13 +69,13 @@ class Residual(likelihoods.ResidualLikelihood):
 
 
 def refusal(likelihood: AugmentedLikelihood, Y: AnyNDArray = REAL) -> str:
-    """The message of the error that must come."""
+    """The message of the error, which must be raised."""
     with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
         check_likelihood(likelihood, Y)
     return str(error.value)
 
 
-# ---- what passes ----
+# ---- likelihoods that pass ----
 
 
 @pytest.mark.by_default("StudentT", "Laplace", "Logistic", "Probit", "BayesianSVM")
@@ -100,7 +100,7 @@ def test_the_built_in_likelihoods_pass(case: Case) -> None:
 def test_the_scale_of_the_data_does_not_matter(
     make: Callable[[float], AugmentedLikelihood], scale: float
 ) -> None:
-    """No false alarm by rounding where scale or Y are far from 1."""
+    """Rounding raises no false alarm if scale or Y are far from 1."""
     tens = [[1e-6], [-1e-3], [1.0], [-1e4], [1e8], [-1e12]]
     check_likelihood(make(scale), np.array([*tens, [0.0], [0.5 * scale], [-3.0 * scale]]))
 
@@ -118,7 +118,7 @@ def test_a_cauchy_in_ten_lines_passes(scale: float) -> None:
 
 
 def test_a_cauchy_in_ten_lines_predicts() -> None:
-    """Its predictive density is the Voigt profile: quadrature fits likelihoods not known here."""
+    """Its predictive density, by default quadrature, is the Voigt profile."""
     Y = column(0.0, 0.7, 5.0, 200.0)
     zero, one = tf.zeros_like(Y), tf.ones_like(Y)
     for scale in (1e-3, 0.1, 10.0):
@@ -150,7 +150,7 @@ def test_completely_monotone_functions_pass(likelihood: SuperGaussianLikelihood)
     check_likelihood(likelihood, REAL)
 
 
-# ---- what does not ----
+# ---- likelihoods that do not ----
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def test_completely_monotone_functions_pass(likelihood: SuperGaussianLikelihood)
         (lambda r: -r * tf.sqrt(r), 2),
         (lambda r: -tf.math.log1p(tf.square(r)), 2),
         (lambda r: tf.math.log1p(r) - r, 2),
-        # 2e^{−r} − e^{−2r}: a mixture with a negative weight.
+        # 2e^{−r} − e^{−2r} is a mixture with a negative weight.
         (lambda r: -r + tf.math.log(2.0 - tf.exp(-r)), 2),
-        # 1.16 e^{−r} − 0.16 e^{−2.2r}: 1.16 − 0.16·2.2^k is negative from k = 3 only.
+        # In 1.16 e^{−r} − 0.16 e^{−2.2r}, 1.16 − 0.16·2.2^k is negative only from k = 3.
         (lambda r: -r + tf.math.log(1.16 - 0.16 * tf.exp(-1.2 * r)), 3),
-        # The same for k = 4: 1.08 − 0.08·2^k.
+        # Here 1.08 − 0.08·2^k is negative only from k = 4.
         (lambda r: -r + tf.math.log(1.08 - 0.08 * tf.exp(-r)), 4),
         (lambda r: r, 1),
     ],
@@ -182,7 +182,7 @@ def test_completely_monotone_functions_pass(likelihood: SuperGaussianLikelihood)
 def test_what_is_not_completely_monotone_is_refused(
     log_phi: Callable[[tf.Tensor], tf.Tensor], order: int
 ) -> None:
-    """The message names the property, the order of the derivative and r."""
+    """The message names the property, the order of the derivative, and r."""
     message = refusal(Residual(log_phi))
     assert "completely monotone" in message
     assert f"derivative of order {order} has the wrong sign at r = " in message
@@ -201,20 +201,20 @@ def test_what_is_not_completely_monotone_is_refused(
 def test_complete_monotonicity_is_looked_at_on_every_scale(
     log_phi: Callable[[tf.Tensor], tf.Tensor],
 ) -> None:
-    """All of them look right from r = 0.01 to 1e4."""
+    """Each of these φ looks right for r from 0.01 to 1e4."""
     assert "completely monotone" in refusal(Residual(log_phi))
 
 
 @pytest.mark.parametrize("rise", [0.1, 1e-6])
 def test_phi_must_not_exceed_one(rise: float) -> None:
-    """A φ that starts at 1 and has risen before r = 1e-15 falls from there on as it should."""
+    """This φ starts at 1, rises before r = 1e-15, and is right from there on."""
     message = refusal(Residual(lambda r: rise * r / (r + 1e-20) - r))
     assert "phi must be at most 1; at r = " in message
     assert "phi(0) must be 1" not in message
 
 
 def test_nan_is_not_completely_monotone() -> None:
-    """Comparisons with NaN are False; that must not pass for a proof."""
+    """Comparisons with NaN are False, which must not make the check pass."""
     message = refusal(Residual(lambda r: -tf.where(tf.abs(r) > 50.0, r * np.nan, r)))
     assert "completely monotone" in message
 
@@ -225,7 +225,7 @@ def test_phi_must_start_at_one(offset: float) -> None:
 
 
 class Shrunk(Cauchy):
-    """α too small: h² < 0 near f = y."""
+    """α is too small, so that h² < 0 near f = y."""
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
         return 0.5 * tf.square(Y / self.scale)
@@ -240,7 +240,7 @@ class Concave(Cauchy):
 
 @pytest.mark.parametrize("likelihood", [Shrunk(), Concave()])
 def test_h_squared_must_not_be_negative(likelihood: SuperGaussianLikelihood) -> None:
-    """With the y, α, β and γ where it is."""
+    """The message has the y, α, β and γ at which it is negative."""
     message = refusal(likelihood)
     assert "beta² ≤ 4 alpha gamma" in message
     assert "at y = -3, alpha = " in message
@@ -248,7 +248,7 @@ def test_h_squared_must_not_be_negative(likelihood: SuperGaussianLikelihood) -> 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1, 1.0 + 1e-5])
 def test_a_density_must_integrate_to_one(factor: float) -> None:
-    """The message says to what it integrates instead, and how to say that it need not."""
+    """The message says what the integral is, and how to declare a pseudo-likelihood."""
     wrong = Residual(lambda r: -tf.math.log1p(r), total=math.pi / factor)
     message = refusal(wrong)
     assert "must integrate to 1" in message
@@ -271,7 +271,7 @@ def test_class_probabilities_must_sum_to_one() -> None:
 
 
 def softplus_log_phi(r: tf.Tensor) -> tf.Tensor:
-    """The logistic one, right at real r."""
+    """The logistic log φ in a form that is right only for real r."""
     s = tf.sqrt(r) / 2.0
     return tf.cast(math.log(2.0), r.dtype) - s - tf.math.softplus(-2.0 * s)
 
@@ -280,11 +280,11 @@ def test_a_log_phi_without_complex_kernel_is_refused_with_advice() -> None:
     message = refusal(Residual(softplus_log_phi))
     assert "log_phi must take complex arguments" in message
     assert "log1p" in message
-    assert "completely monotone" not in message  # at real r there is nothing wrong with it
+    assert "completely monotone" not in message  # for real r it is right
 
 
 def test_a_parameter_without_cast_is_refused_with_advice() -> None:
-    """TF refuses complex / Parameter."""
+    """TensorFlow cannot divide a complex tensor by a Parameter."""
     scale = Parameter(2.0, transform=positive())
     assert "tf.cast(parameter, r.dtype)" in refusal(Residual(lambda r: -r / scale))
 
@@ -307,7 +307,7 @@ def test_complex_log_phi_must_continue_the_real_one(
 
 
 class DoubledLogistic(likelihoods.Logistic):
-    """PG(1, c) for ω, which belongs to e^{−h²ω/2}."""
+    """ω has the law PG(1, c), which belongs to e^{−h²ω/2}, not to e^{−h²ω}."""
 
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         one = tf.ones([], c.dtype)
@@ -315,7 +315,7 @@ class DoubledLogistic(likelihoods.Logistic):
 
 
 class DoubledGaussian(likelihoods.Gaussian):
-    """1/σ² for 1/2σ²."""
+    """ω is 1/σ² where 1/2σ² is right."""
 
     def _tilted(self, c: tf.Tensor) -> tfp.distributions.Distribution:
         return tfp.distributions.Deterministic(1.0 / self.noise_variance() + tf.zeros_like(c))
@@ -349,7 +349,7 @@ class BrokenLaplace(likelihoods.Laplace):
 def test_a_wrong_law_of_omega_is_found(
     likelihood: SuperGaussianLikelihood, Y: AnyNDArray, reason: str
 ) -> None:
-    """By Bayes' rule, and by nothing else: log_phi and all that inference needs are right."""
+    """Only Bayes' rule finds it, since log_phi and all of variational inference are right."""
     message = refusal(likelihood, Y)
     assert message.split(": ", 1)[1].startswith("tilted(c) must be")
     assert reason in message
@@ -357,19 +357,19 @@ def test_a_wrong_law_of_omega_is_found(
 
 
 def test_a_point_mass_without_closed_form_passes() -> None:
-    """φ(r) = e^{−r/2}: ω is ½, and TiltedDistribution has no density to compare."""
+    """For φ(r) = e^{−r/2}, ω is ½, and TiltedDistribution has no density to compare."""
     check_likelihood(Residual(lambda r: -0.5 * r, total=math.sqrt(2.0 * math.pi)), REAL)
 
 
 class HalvedPartition(likelihoods.Probit):
-    """Z without the 2 of 2Φ."""
+    """The normaliser Z lacks the factor 2 of 2Φ."""
 
     def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return super().aux_kldivergence(c) + math.log(2.0)
 
 
 class InfinitePartition(likelihoods.Probit):
-    """log ∫ e^{ηω} π(ω) dω by a formula that overflows."""
+    """The formula for log ∫ e^{ηω} π(ω) dω overflows."""
 
     def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         tilt = tf.math.log(c)
@@ -378,21 +378,21 @@ class InfinitePartition(likelihoods.Probit):
 
 
 class ShiftedMean(likelihoods.Probit):
-    """E[ω] + 0.01."""
+    """The mean is E[ω] + 0.01."""
 
     def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return super().aux_posterior_mean(c) + 0.01
 
 
 class FlippedTilt(likelihoods.Probit):
-    """N(−η, 1) cut off at 0."""
+    """The law of ω is N(−η, 1) truncated to positive numbers, where N(η, 1) is right."""
 
     def tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         return PositiveNormal(-tf.math.log(c))
 
 
 class ForgottenVariance(likelihoods.Probit):
-    """E f² = m²."""
+    """E f² is taken as m²."""
 
     def expected_logtilt(
         self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -401,7 +401,7 @@ class ForgottenVariance(likelihoods.Probit):
 
 
 class BoundWithoutVariance(likelihoods.Probit):
-    """log Φ(y m), which is above E log Φ(y f)."""
+    """The bound is log Φ(y m), which is above E log Φ(y f)."""
 
     def pointwise_bound(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -419,7 +419,7 @@ class UnnormalisedProbit(likelihoods.Probit):
 
 
 class NarrowPrediction(likelihoods.Probit):
-    """Φ(y m) for Φ(y m/√(1 + v))."""
+    """It predicts Φ(y m), where Φ(y m/√(1 + v)) is right."""
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -428,7 +428,7 @@ class NarrowPrediction(likelihoods.Probit):
 
 
 class DoubledPrecision(likelihoods.Probit):
-    """2 for 1."""
+    """The precision is 2, where 1 is right."""
 
     def site(self, X: TensorType, auxiliary: tf.Tensor, Y: TensorType) -> tuple:
         potential, precision = super().site(X, auxiliary, Y)
@@ -436,14 +436,14 @@ class DoubledPrecision(likelihoods.Probit):
 
 
 class UnsignedPotential(likelihoods.Probit):
-    """ω for y ω."""
+    """The potential is ω, where y ω is right."""
 
     def site(self, X: TensorType, auxiliary: tf.Tensor, Y: TensorType) -> tuple:
         return auxiliary + tf.zeros_like(Y), super().site(X, auxiliary, Y)[1]
 
 
 class OneSidedC(likelihoods.Probit):
-    """e^{|η|} for e^η."""
+    """c is e^{|η|}, where e^η is right."""
 
     def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return super().aux_posterior_c(tf.abs(Fmu), Fvar, tf.ones_like(Y))
@@ -469,14 +469,14 @@ class OneSidedC(likelihoods.Probit):
 def test_a_wrong_augmentation_without_phi_is_found(
     likelihood: AugmentedLikelihood, reason: str
 ) -> None:
-    """Whichever of its statements is wrong; of φ, which it has not, nothing is said."""
+    """Each of its wrong statements is found, and no message mentions φ, which it lacks."""
     message = refusal(likelihood, LABELS)
     assert reason in message
     assert "phi" not in message
 
 
 class DoubledLaplaceDensity(likelihoods.Laplace):
-    """Its closed form is off by log 2."""
+    """The closed form of its density is off by log 2."""
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -500,7 +500,7 @@ def test_what_has_no_augmentation_is_refused() -> None:
 @pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
 @pytest.mark.parametrize("labels", [[0.0, 2.0], [0.0, -1.0], [1.0, 0.5]])
 def test_wrong_labels_are_shown(likelihood: SuperGaussianLikelihood, labels: list[float]) -> None:
-    """Also 0 and −1 at once, which are either coding."""
+    """Using 0 and −1 together is wrong, too, as no coding has both."""
     with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
         check_likelihood(likelihood, np.array(labels)[:, None])
     for label in labels:
@@ -521,7 +521,7 @@ def test_every_failure_is_reported_at_once() -> None:
 
 
 def test_single_precision_is_refused() -> None:
-    """The checks need float64, and say so."""
+    """The checks need float64, and the message says so."""
     with (
         gpflow.config.as_context(gpflow.config.Config(float=np.float32)),
         pytest.raises(ValueError, match="default_float must be float64"),

@@ -1,4 +1,4 @@
-"""train and fit_collapsed as runs: what they return, how they stop, and how they go on."""
+"""Runs of ``train`` and ``fit_collapsed``: what they return, how they stop and how they resume."""
 
 import errno
 import json
@@ -53,7 +53,7 @@ def values(model: AugmentedModel) -> list[AnyNDArray]:
 
 
 def assert_same(a: AugmentedModel, b: AugmentedModel) -> None:
-    """Bit by bit."""
+    """All variables are equal, bit by bit."""
     for x, y in zip(values(a), values(b), strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -67,7 +67,7 @@ def datasets() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(wave()).shuffle(N, seed=3).repeat().batch(20)
 
 
-# ---- what a run is ----
+# ---- history and steps ----
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_history_says_what_the_model_was_worth() -> None:
     assert list(history.columns) == ["step", "seconds", "augmented", "nll"]
     assert list(history.step) == [*range(10, 91, 10), 95]
     assert (history.seconds.diff().dropna() > 0.0).all()
-    # All 120 rows are watched.
+    # The evaluation uses all 120 rows.
     np.testing.assert_allclose(history.augmented.iloc[-1], model.augmented_elbo(wave()), rtol=1e-12)
     after = -float(tf.reduce_mean(model.predict_log_density(test)))
     np.testing.assert_allclose(history.nll.iloc[-1], after, rtol=1e-12)
@@ -92,7 +92,7 @@ def test_no_test_data_no_nll() -> None:
 
 @pytest.mark.slow
 def test_every_pass_sees_every_row_once_in_an_order_of_its_own() -> None:
-    """Steps by train are those by hand on the batches that its seed promises."""
+    """Steps of ``train`` equal steps by hand on the batches that its seed defines."""
     model, by_hand, optimizer = sparse(), sparse(), AlternatingOptimizer(0.3)
     X, Y = wave()
     quiet(model, (X, Y), optimizer=AlternatingOptimizer(0.3), num_steps=9, seed=5)
@@ -117,7 +117,7 @@ def test_a_dataset_that_ends_ends_the_run_and_says_so() -> None:
 
 @pytest.mark.slow
 def test_an_optimizer_goes_on_with_its_model_and_every_call_has_its_own_steps() -> None:
-    """Two calls of 30 steps are one of 60 by the same optimizer on the same batches."""
+    """Two calls with 30 steps equal one with 60, with the same optimizer and batches."""
     model, once = full(), full()
     optimizer = AlternatingOptimizer()
     for _ in range(2):
@@ -134,7 +134,7 @@ def test_an_optimizer_of_another_model_is_refused_before_anything_changes() -> N
     with pytest.raises(ValueError, match="must be a new one for each model"):
         quiet(model, wave(), num_steps=2, optimizer=optimizer)
     by_hand = AlternatingOptimizer(
-        hyperparameter_optimizer=optimizer.hyperparameter_optimizer  # by way of another one
+        hyperparameter_optimizer=optimizer.hyperparameter_optimizer  # shared with another one
     )
     with pytest.raises(ValueError, match="must be a new one for each model"):
         by_hand.minimize(model, wave())
@@ -150,21 +150,23 @@ def test_nothing_to_do_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_metric_that_was_not_measured_stops_nothing(tmp_path: Path) -> None:
-    """20 steps without test data, whose NLL is NaN; then early stopping on it."""
+    """
+    The first 20 steps have no test data, so their NLL is NaN; early stopping on the NLL follows.
+    """
     quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
     rule = EarlyStopping("nll", patience=1, min_delta=1e6)
     history = quiet(
         sparse(), wave(), num_steps=90, early_stopping=rule, test_data=wave(1),
         checkpoint_dir=tmp_path,
     )  # fmt: skip
-    assert list(history.step) == [10, 20, 30, 40]  # the first that is measured, and one more
+    assert list(history.step) == [10, 20, 30, 40]  # the first measured NLL, and one more
     assert list(history.nll.isna()) == [True, True, False, False]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["augmented", "nll"])
 def test_early_stopping_waits_for_its_patience(metric: Any) -> None:
-    """With an unreachable min_delta nothing is ever better than the first evaluation."""
+    """Since min_delta cannot be reached, nothing is better than the first evaluation."""
     rule = EarlyStopping(metric, patience=3, min_delta=1e6)
     history = quiet(sparse(), wave(), num_steps=200, early_stopping=rule, test_data=wave(seed=1))
     assert list(history.step) == [10, 20, 30, 40]
@@ -254,7 +256,7 @@ def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None
     whole, parts = make(), make()
     history = quiet(whole, data(), num_steps=60)
     quiet(parts, data(), num_steps=30, checkpoint_dir=tmp_path)
-    again = make()  # as a new process would
+    again = make()  # as in a new process
     resumed = quiet(again, data(), num_steps=60, checkpoint_dir=tmp_path)
     assert_same(whole, again)
     pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed.drop(columns="seconds"))
@@ -262,12 +264,12 @@ def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None
 
 
 @pytest.mark.by_default("10")
-@pytest.mark.parametrize("steps", [2, 10])  # the first 4 batches are watched
+@pytest.mark.parametrize("steps", [2, 10])  # evaluations use the first 4 batches
 def test_a_dataset_that_shuffles_without_a_seed_goes_on_in_a_new_process(
     tmp_path: Path, steps: int
 ) -> None:
-    """Where the rows that come first, which are watched, are others than those of the first run."""
-    tf.random.set_seed(None)  # nor has the whole program a seed
+    """Evaluations use the first rows, which in the new process are not those of the first run."""
+    tf.random.set_seed(None)  # the program has no seed either
     data = tf.data.Dataset.from_tensor_slices(wave(rows=9_000))
 
     def run(folder: str, num_steps: int) -> tuple[AugmentedSVGP, pd.DataFrame]:
@@ -280,7 +282,7 @@ def test_a_dataset_that_shuffles_without_a_seed_goes_on_in_a_new_process(
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     one, history = run("one", 18)
     assert list(history.step) == [10, 18]
-    if steps == 2:  # from one checkpoint, the same batches to the end of the pass
+    if steps == 2:  # both resume the same pass from one checkpoint
         two, again = run("two", 18)
         assert_same(one, two)
         assert list(history.augmented) == list(again.augmented)
@@ -297,7 +299,7 @@ def from_a_generator() -> tf.data.Dataset:
 
 
 def test_a_generator_goes_on_where_it_was_by_skipping_batches(tmp_path: Path) -> None:
-    """TensorFlow cannot store where it is."""
+    """TensorFlow cannot store the position of a generator."""
     whole, stopped, again = sparse(), sparse(), sparse()
     history = quiet(whole, from_a_generator(), num_steps=31)
     quiet(stopped, from_a_generator(), num_steps=17, checkpoint_dir=tmp_path, checkpoint_every=5)
@@ -386,7 +388,7 @@ for line in sys.stdin:
 
 
 class _Runs:
-    """Runs in processes of their own, forked from one that has made all imports."""
+    """Runs in separate processes, forked from one that has finished its imports."""
 
     def __init__(self) -> None:
         program = [sys.executable, "-c", KILLED, str(Path(__file__).parent)]
@@ -394,10 +396,10 @@ class _Runs:
             program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._parent.stdout is not None
-        assert self._parent.stdout.readline() == "ready\n"  # the imports are made
+        assert self._parent.stdout.readline() == "ready\n"  # the imports are done
 
     def __call__(self, folder: Path, routes: str, kill_after: float | None = None) -> int:
-        """The exit code of a run, which is killed after so many seconds."""
+        """The exit code of a run, which is killed after ``kill_after`` seconds, if given."""
         folder.mkdir(exist_ok=True)
         commands, answers = self._parent.stdin, self._parent.stdout
         assert commands is not None
@@ -419,7 +421,7 @@ class _Runs:
 
 @pytest.fixture
 def new_runs() -> Iterator[Callable[[], _Runs]]:
-    """Each of a new interpreter, whose hashes of strings are its own."""
+    """A function that starts a new interpreter, with its own hashes of strings."""
     made: list[_Runs] = []
 
     def new() -> _Runs:
@@ -438,7 +440,7 @@ def new_runs() -> Iterator[Callable[[], _Runs]]:
 def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(
     tmp_path: Path, new_runs: Callable[[], _Runs], times: int, routes: str
 ) -> None:
-    """SIGKILL at random moments, most of them within a checkpoint's write."""
+    """SIGKILL comes at random moments, mostly while a checkpoint is written."""
     rng = np.random.default_rng(0)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     undisturbed, disturbed = new_runs(), new_runs()
@@ -450,7 +452,7 @@ def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(
         code = disturbed(killed, routes, kill_after=rng.uniform(0.1, 0.9) * took)
         assert code in (0, -signal.SIGKILL)
         kills += code == -signal.SIGKILL
-        if (killed / "end.npz").exists():  # it was quicker: once more from the start
+        if (killed / "end.npz").exists():  # it had finished: start again
             _assert_same_end(whole, killed)
             shutil.rmtree(killed)
     assert undisturbed(killed, routes) == 0
@@ -464,7 +466,7 @@ def _assert_same_end(a: Path, b: Path) -> None:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
-# ---- checkpoints that are not to be trusted, and disks ----
+# ---- damaged checkpoints and failing disks ----
 
 
 def _run(model: AugmentedModel, folder: Path, data: Any = None, **kwargs: Any) -> pd.DataFrame:
@@ -551,7 +553,7 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
 def test_a_disk_that_fails_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """The model keeps its steps, the folder its older checkpoint."""
+    """The model keeps its steps, and the folder its older checkpoint."""
     _run(sparse(), tmp_path, checkpoint_every=10)
     older = {path: path.stat().st_mtime for path in tmp_path.rglob("*")}
 
@@ -572,7 +574,7 @@ def test_a_disk_that_fails_stops_the_run_with_the_reason(
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A file is in its place."""
+    """There is a file with its name."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         quiet(sparse(), wave(), num_steps=5, checkpoint_dir=tmp_path / "file" / "run")

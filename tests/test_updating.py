@@ -1,4 +1,4 @@
-"""update: new rows without the old ones, inducing points kept or moved."""
+"""``update``: learning from new rows without the old ones, with fixed or moved inducing points."""
 
 import copy
 import subprocess
@@ -60,7 +60,7 @@ def distance(a: Any, b: Any) -> float:
 
 
 def apart(a: AugmentedSVGP, b: AugmentedSVGP) -> float:
-    """The largest difference of their predictions of f."""
+    """The largest difference between the predictions of f by two models."""
     pairs = zip(a.predict_f(X_NEW), b.predict_f(X_NEW), strict=True)
     return max(distance(*pair) for pair in pairs)
 
@@ -69,7 +69,7 @@ def apart(a: AugmentedSVGP, b: AugmentedSVGP) -> float:
 
 
 def test_under_gaussian_noise_twenty_chunks_in_any_order_are_all_rows_at_once() -> None:
-    """As GPflow's SGPR and as one natural-gradient step; the bounds add up to SGPR's."""
+    """The result is GPflow's SGPR, and one natural-gradient step's; the bounds sum to SGPR's."""
     all_rows = waves()
     batch, model = make(), make()
     gpflow.optimizers.NaturalGradient(1.0).minimize(
@@ -100,7 +100,7 @@ def test_under_gaussian_noise_twenty_chunks_in_any_order_are_all_rows_at_once() 
 def test_nearly_noise_free_rows_on_an_ill_conditioned_kernel_are_added_to_1e_8() -> None:
     X, _ = waves(1000)
     all_rows = X, np.sin(X.sum(1, keepdims=True))
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=4.0)  # K_ZZ has condition 1e7
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=4.0)  # K_ZZ has condition number 1e7
     models = [make(likelihoods.Gaussian(1e-4), M=60, kernel=kernel) for _ in range(2)]
     assert np.linalg.cond(models[0].prior_covariance()[0]) > 1e7
     gpflow_aaci.AugmentedNaturalGradient().minimize(models[0], all_rows)
@@ -172,7 +172,7 @@ NOISES: dict[str, tuple[Callable[[], Any], Callable[[Data], Data]]] = {
 @pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("name", NOISES)
 def test_q_is_the_best_for_the_new_rows_and_a_kl_to_the_q_before(name: str) -> None:
-    """Against GPflow's expectations and TFP's KL, at q and beside it."""
+    """The objective is made of GPflow's expectations and TFP's KL, and is lower beside q."""
     make_noise, observe = NOISES[name]
     rows = observe(waves(120))
     model = make(make_noise(), M=10)
@@ -197,7 +197,7 @@ def test_q_is_the_best_for_the_new_rows_and_a_kl_to_the_q_before(name: str) -> N
 
 
 def test_the_first_update_of_a_new_model_is_a_polish() -> None:
-    """Also where q(u) begins as N(0, I), which is not the prior."""
+    """This holds even if q(u) is initially N(0, I), which is not the prior."""
     rows = labels(waves(100))
     model, polished = (make(likelihoods.Logistic(), M=10, whiten=False) for _ in range(2))
     result = update(model, rows)
@@ -207,7 +207,7 @@ def test_the_first_update_of_a_new_model_is_a_polish() -> None:
 
 @pytest.mark.slow
 def test_coupled_latent_gps_gain() -> None:
-    """Mixed latent GPs, which are stepped in turn where Newton steps fail."""
+    """A kernel mixes the latent GPs, which are updated in turn if joint Newton steps fail."""
     kernel = gpflow.kernels.LinearCoregionalization(
         [gpflow.kernels.Matern32(), gpflow.kernels.SquaredExponential()],
         W=np.array([[1.0, 0.4], [-0.6, 1.0]]),
@@ -286,7 +286,7 @@ def test_twenty_updates_predict_as_well_as_all_rows_in_any_order(name: str) -> N
 
 
 def test_what_is_known_may_be_no_density() -> None:
-    """An outlier of Student-t noise makes q wider than the prior: q/p has no integral."""
+    """An outlier of Student-t noise makes q wider than the prior, so that q/p is not integrable."""
     noise = likelihoods.StudentT(0.5, df=3.0)
     Z = np.linspace(-2.0, 2.0, 5)[:, None]
     model = AugmentedSVGP(gpflow.kernels.Matern32(), noise, Z)
@@ -307,7 +307,9 @@ def test_what_is_known_may_be_no_density() -> None:
 def paper(
     model: AugmentedSVGP, Z_new: AnyNDArray, rows: Data
 ) -> tuple[AnyNDArray, AnyNDArray, float]:
-    """Mean and covariance of q(b), and the bound: the closed form of the paper, by inverses."""
+    """
+    Mean and covariance of q(b), and the bound: the paper's closed form, with explicit inverses.
+    """
     K = [m.numpy() for m in (model.kernel(model.inducing_variable.Z), model.kernel(Z_new))]
     K_aa, K_bb = (k + gpflow.config.default_jitter() * np.eye(len(k)) for k in K)
     R = model.q_sqrt[0].numpy()
@@ -340,7 +342,7 @@ def paper(
 
 
 def test_moved_inducing_points_have_the_papers_posterior_and_bound() -> None:
-    gpflow.config.set_default_jitter(1e-4)  # for the inverses
+    gpflow.config.set_default_jitter(1e-4)  # explicit inverses need it
     first, second = chunks(waves(200), 2)
     model = make(M=12)
     update(model, first)
@@ -380,7 +382,7 @@ SPLIT: dict[str, Callable[[AnyNDArray], Any]] = {
 @pytest.mark.by_default("")
 @pytest.mark.parametrize("kind", SPLIT)
 def test_every_kind_of_inducing_points_moves(kind: str) -> None:
-    """Two latent GPs in one model, as each of them alone."""
+    """A model with two latent GPs gives the same as two models with one."""
     rows = waves(100, columns=2)
     Z = waves()[0][:15]
     options: dict[str, Any] = {"num_latent_gps": 2, "Z": SPLIT[kind](Z)}
@@ -403,7 +405,9 @@ def test_every_kind_of_inducing_points_moves(kind: str) -> None:
 @pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic"])
 def test_inputs_that_grow_rightwards_are_followed(name: str) -> None:
-    """Five stretches, with inducing points over all that has been seen; as all rows there."""
+    """
+    After five parts, with inducing points spread over all inputs so far, q is as good as a batch q.
+    """
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0.0, 10.0, size=(500, 1)), axis=0)
     rows = NOISES[name][1]((X, np.sin(1.5 * X) + 0.3 * rng.standard_t(4, size=X.shape)))
@@ -425,7 +429,7 @@ def test_inputs_that_grow_rightwards_are_followed(name: str) -> None:
 
 
 def test_what_is_known_survives_saving(tmp_path: Any) -> None:
-    """And copying."""
+    """It survives copying, too."""
     first, second = chunks(waves(), 2)
     model = make()
     update(model, first)
@@ -442,7 +446,7 @@ def test_num_data_is_the_number_of_rows_that_q_has_seen() -> None:
     rows = waves(90)
     first, second = chunks(rows, 2)
     for given in (90, tf.Variable(90.0, dtype=tf.float64, trainable=False)):
-        model = make(M=5, num_data=given)  # of all that will come, or anything else
+        model = make(M=5, num_data=given)  # a given number is overwritten
         update(model, first)
         assert float(model.num_data) == 45
         update(model, second)
@@ -467,7 +471,7 @@ def test_posteriors_that_were_handed_out_follow() -> None:
 
 
 def test_datasets_and_frames_are_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One pass over batches of any size, also one that is longer than a chunk, or than num_data."""
+    """A dataset needs one pass, and may be longer than a chunk, or than num_data."""
     rows = labels(waves(100))
     frames = pd.DataFrame(rows[0], columns=["a", "b"]), pd.Series(rows[1][:, 0])
     whole, framed, batched = (make(likelihoods.Logistic(), M=8, num_data=10) for _ in range(3))
@@ -501,7 +505,7 @@ def test_float32_is_close_to_float64() -> None:
 
 
 class Counted(likelihoods.Gaussian):
-    """Counts how often Python looks at a bound, which compiled code does not."""
+    """Counts how often Python evaluates the bound, which compiled code does not."""
 
     looks = 0
 
@@ -523,7 +527,7 @@ def test_updates_of_any_size_are_compiled_once_for_a_model() -> None:
 
 
 def test_hyperparameters_and_parts_that_change_are_seen() -> None:
-    """The first by the compiled code, the others by compiling it anew."""
+    """Compiled code reads new hyperparameters; after other changes it is compiled anew."""
     rows = waves(60)
     model = make(M=6)
     update(model, rows)
@@ -574,7 +578,7 @@ print((resident() - before), (tracemalloc.get_traced_memory()[0] - traced) / 1e6
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_is_flat() -> None:
-    """In MB, over 200 updates after 100."""
+    """The growth in MB over 200 updates, after the first 100, is small."""
     command = [sys.executable, "-c", LOOP]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     resident, traced = map(float, process.stdout.split()[-2:])
@@ -582,7 +586,7 @@ def test_memory_is_flat() -> None:
     assert traced < 1.0
 
 
-# ---- what is refused ----
+# ---- bad input ----
 
 
 def spoilt(rows: Data, bad: float) -> Data:
@@ -631,7 +635,7 @@ BAD: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], str]] = {
 
 @pytest.fixture(scope="module")
 def known() -> AugmentedSVGP:
-    """A model that knows something; tests leave it as it is."""
+    """A model that has been updated, which tests must not change."""
     model = make(Z=Z_OF_FIVE, num_data=60)
     gpflow_aaci.AugmentedNaturalGradient().minimize(model, waves(60))
     return model
@@ -680,7 +684,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
 def test_an_update_that_fails_half_way_leaves_the_model_as_it_was(
     known: AugmentedSVGP, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """Inducing points that had already moved are moved back."""
+    """Inducing points that have already moved are moved back."""
     before = state(known)
     monkeypatch.setattr("gpflow_aaci.inference.profile.Profile.maximise", failing(error))
     with pytest.raises(type(error)):
@@ -689,7 +693,7 @@ def test_an_update_that_fails_half_way_leaves_the_model_as_it_was(
 
 
 def test_where_no_finite_bound_is_found_the_model_is_as_it_was(known: AugmentedSVGP) -> None:
-    """Y whose squares overflow."""
+    """The squares of Y overflow."""
     before = state(known)
     with pytest.raises(ValueError, match="the bound on the new rows must be finite"):
         update(known, (ROWS[0], np.full_like(ROWS[1], 1e200)))

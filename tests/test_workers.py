@@ -1,4 +1,4 @@
-"""Several workers or devices end where one process does, or all with the same error."""
+"""Several workers or devices give one process's results, or all fail with the same error."""
 
 import functools
 import json
@@ -27,7 +27,7 @@ MOST_SECONDS = 300
 
 
 def started(workers: int, task: str, folder: Path, devices: int = 0) -> list[subprocess.Popen]:
-    """Processes: one without TF_CONFIG for 0 workers."""
+    """The processes of that many workers, or one process without TF_CONFIG if it is 0."""
     folder.mkdir(exist_ok=True)
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(workers)]}
     running = []
@@ -45,7 +45,7 @@ def started(workers: int, task: str, folder: Path, devices: int = 0) -> list[sub
 
 
 def ended(running: list[subprocess.Popen]) -> list[int]:
-    """Their exit codes. A worker that hangs fails the test."""
+    """The exit codes of the processes. A worker that hangs fails the test."""
     try:
         return [process.wait(MOST_SECONDS) for process in running]
     finally:
@@ -62,7 +62,7 @@ def said(folder: Path, index: int) -> str:
 
 
 def run(workers: int, task: str, folder: Path, devices: int = 0) -> list[dict[str, list[float]]]:
-    """What each worker has found."""
+    """The results of each worker."""
     codes = ended(started(workers, task, folder, devices))
     assert not any(codes), "\n".join(said(folder, index)[-3_000:] for index in range(len(codes)))
     return [found(folder, index) for index in range(len(codes))]
@@ -80,7 +80,7 @@ Alone = Callable[[str], dict[str, list[float]]]
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
-    """What one process finds of a task, run once."""
+    """A function that returns the results of a task in one process, which is run once."""
 
     @functools.cache
     def of_task(task: str) -> dict[str, list[float]]:
@@ -120,7 +120,7 @@ def test_ports_are_free_and_none_is_given_twice() -> None:
 
 
 def test_one_process_is_left_alone() -> None:
-    """What workers tell each other is, with one, the thing itself."""
+    """With one process, sums over workers and messages between them are no operations."""
     strategy, x = tf.distribute.get_strategy(), tf.constant([1.0, 2.0])
     assert sum_over_workers(strategy, [x])[0] is x
     assert is_chief(strategy)
@@ -129,7 +129,7 @@ def test_one_process_is_left_alone() -> None:
 
 
 def refused(network: Callable[[], AbstractContextManager]) -> str:
-    """What a machine says that has no such network; nothing where it has."""
+    """The message of a machine that cannot create such a network, or an empty string."""
     try:
         with network():
             return ""
@@ -148,7 +148,7 @@ with socket.socket() as here:
 
 
 def test_what_listens_on_all_addresses_in_a_launch_is_not_heard_outside() -> None:
-    """Where Linux does not give a network of one's own, a launch is refused."""
+    """If Linux does not let a user create a network, the launch is refused."""
     if message := refused(own_network):
         assert "--all-addresses" in message
         return
@@ -166,7 +166,7 @@ def test_what_listens_on_all_addresses_in_a_launch_is_not_heard_outside() -> Non
 
 @pytest.mark.slow
 def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
-    """Each with its own chief, whose table is of its own number of workers."""
+    """Each launch has its own chief, whose table has its own number of workers."""
     sizes = ["rows=[300]", "num_inducing=[5]", "repeats=1"]
     is_closed = not refused(own_network)
     running = []
@@ -195,7 +195,7 @@ def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
     ("task", "workers", "devices"),
     [
         *[("fit", *several) for several in [(1, 0), (2, 0), (4, 0), (0, 2), (0, 3)]],
-        # Streams, coupled latent GPs, q of u, other objectives.
+        # Streams, coupled latent GPs, an unwhitened q(u), and other objectives.
         *[("others", *several) for several in [(2, 0), (0, 2)]],
     ],
 )
@@ -250,7 +250,7 @@ def test_after_a_worker_is_killed_all_end_and_any_number_go_on(
     time.sleep(rng.uniform(0.0, 5.0))
     running[killed].kill()
     codes = ended(running)
-    if codes[1 - killed]:  # it had not finished before
+    if codes[1 - killed]:  # it had not finished when the other was killed
         other = said(folder, 1 - killed)
         assert f"RuntimeError: worker {killed} of 2 was lost" in other
     resumed = run(rng.choice([0, 2, 3]), "resume", folder)

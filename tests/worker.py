@@ -1,4 +1,4 @@
-"""One worker, for test_workers: ``worker.py TASK FOLDER``; its results go to FOLDER."""
+"""One worker for test_workers: ``worker.py TASK FOLDER`` writes its results to FOLDER."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def shard(index: int, workers: int) -> slice:
-    """Uneven: the first worker has 300 rows where there are several."""
+    """The rows of a worker. If there are several workers, the first has 300 rows."""
     cuts = [0, *np.linspace(300, N, workers).astype(int)] if workers > 1 else [0, N]
     return slice(cuts[index], cuts[index + 1])
 
@@ -69,7 +69,7 @@ def state(model: gpflow_aaci.AugmentedSVGP) -> dict[str, list]:
 
 
 def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: slice) -> dict:
-    """Coupled latent GPs of a stream, q(u) itself, the predictive objective, and ``fit``."""
+    """Coupled latent GPs of a stream, an unwhitened q(u), the predictive objective, and ``fit``."""
     found: dict[str, Any] = {}
 
     def stream() -> tf.data.Dataset:
@@ -79,7 +79,7 @@ def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: 
     objectives: list[float] = []
 
     def stop(progress: Any) -> None:
-        """Later on, rounding decides which of several good q a search finds."""
+        """Stop early, since later rounding decides which of several good q a search finds."""
         objectives.append(progress.objective)
         if progress.evaluations > 2:
             raise KeyboardInterrupt
@@ -105,7 +105,7 @@ def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: 
 
 
 def disagree(on: str, strategy: tf.distribute.Strategy, index: int, *data: np.ndarray) -> None:
-    """Worker 1 is given something else."""
+    """Give worker 1 something else than the others."""
     is_other = index == 1
     kernel = "Matern32" if is_other and on == "kernel" else "SquaredExponential"
     model = made(strategy, rows()[0], kernel=kernel)
@@ -118,7 +118,7 @@ def disagree(on: str, strategy: tf.distribute.Strategy, index: int, *data: np.nd
         adam = gpflow.keras.tf_keras.optimizers.Adam(0.03 if is_other else 0.01)
         optimizer = gpflow_aaci.AlternatingOptimizer(hyperparameter_optimizer=adam)
         optimizer.minimize(model, (X, Y))
-    elif on == "seed":  # of a model that has been trained before
+    elif on == "seed":  # the model has been trained before
         for seed in (0, index):
             gpflow_aaci.train(model, (X, Y), num_steps=2, seed=seed, progress=False)
     else:
@@ -134,7 +134,7 @@ def main(task: str, folder: Path) -> None:
         disagree(task.removeprefix("disagree "), strategy, index, X[own], Y[own])
     if task in ("fit", "resume"):
         keep = folder / "checkpoints" if task == "resume" else None
-        if keep is not None:  # many chunks, and so passes that are logged
+        if keep is not None:  # data of many chunks have logged passes
             gpflow_aaci.data.datasets.CHUNK = 500
         result = gpflow_aaci.fit_collapsed(model, data, progress=False, checkpoint_dir=keep)
         found["fit_collapsed"] = [result.objective, result.evaluations]
@@ -165,5 +165,5 @@ if __name__ == "__main__":
         main(sys.argv[1], Path(sys.argv[2]))
     except (RuntimeError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        time.sleep(3.0)  # or one that is still reading the same message finds this one lost
-        os._exit(3)  # without TensorFlow's own goodbye, which waits for the others
+        time.sleep(3.0)  # otherwise workers that still read the message lose this one
+        os._exit(3)  # TensorFlow's own exit waits for the others

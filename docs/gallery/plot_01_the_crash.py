@@ -4,7 +4,7 @@ The crash
 
 Natural gradients are how GPflow's notebooks train q(u). With a likelihood that is not conjugate
 the step size ``gamma`` must be found by trial: too large a step leaves the precision of q(u)
-indefinite. Here two words differ between the scripts, ``gpflow.models`` and ``gpflow_aaci``.
+indefinite. The two scripts here differ only in ``gpflow.models`` against ``gpflow_aaci``.
 """
 
 import gpflow
@@ -24,7 +24,7 @@ Z = np.linspace(-3.0, 3.0, 30)[:, None]
 
 
 def make(models):
-    """The same model of either package."""
+    """The same model from either package."""
     kernel = gpflow.kernels.Matern52(lengthscales=0.5)
     likelihood = gpflow.likelihoods.StudentT(scale=0.2, df=3.0)
     return models(kernel, likelihood, Z, num_data=len(X))
@@ -32,12 +32,12 @@ def make(models):
 
 # %%
 # The same loop for both: GPflow's own ``NaturalGradient`` on ``training_loss``. A model of
-# gpflow_aaci is trained on the augmented bound, on which a step of any size ``gamma`` ≤ 1 leaves q
-# a distribution: it is the closed-form update, averaged with where q was.
+# gpflow_aaci is trained on the augmented bound. There, any step size ``gamma`` ≤ 1 gives a valid
+# distribution q: the step averages the old q and the closed-form update.
 
 
 def train(model, gamma, steps=20):
-    """GPflow's ELBO before the first step and after each, and the message that ended it."""
+    """GPflow's ELBO before the first step and after each, and the message of a failed step."""
     optimizer = gpflow.optimizers.NaturalGradient(gamma)
     elbo = model.elbo
     elbos = [float(elbo((X, Y)))]
@@ -58,7 +58,7 @@ theirs = {gamma: train(make(gpflow.models.SVGP), gamma) for gamma in gammas}
 ours = {gamma: train(make(gpflow_aaci.AugmentedSVGP), gamma) for gamma in gammas}
 
 # %%
-# GPflow's lines end where its error is raised; what the error says is printed below.
+# A line of GPflow's ends where it raises an error. The messages are printed below.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
 for ax, title, runs in zip(
@@ -83,8 +83,8 @@ for gamma, (elbos, message) in theirs.items():
     print(f"gamma = {gamma}: {message or f'ELBO {elbos[-1]:.1f}'}\n")
 
 # %%
-# On full batches the closed form needs no step size: ``AugmentedNaturalGradient(1.0)``. And with q
-# maximised out, hyperparameters are fitted without one, too.
+# On full batches, closed-form steps need no step size: ``AugmentedNaturalGradient(1.0)``. ``fit``
+# maximises over q at every step, so that hyperparameters are fitted without a step size, too.
 
 model = make(gpflow_aaci.AugmentedSVGP)
 print(gpflow_aaci.fit(model, (X, Y), progress=False))

@@ -19,18 +19,18 @@ X_new = np.linspace(-0.1, 1.1, 200)[:, None]
 
 
 def kernel():
-    """The same for all of them."""
+    """The kernel of all models."""
     return gpflow.kernels.SquaredExponential(lengthscales=0.3)
 
 
 # %%
-# Gaussian noise, exactly.
+# Exact inference with Gaussian noise.
 
 gaussian = gpflow.models.GPR((X, Y), kernel(), noise_variance=0.01)
 gpflow.optimizers.Scipy().minimize(gaussian.training_loss, gaussian.trainable_variables)
 
 # %%
-# Student-t noise as GPflow's notebooks have it: everything by L-BFGS.
+# Student-t noise as in GPflow's notebooks: L-BFGS trains all parameters.
 
 theirs = gpflow.models.VGP((X, Y), kernel(), gpflow.likelihoods.StudentT(0.05, df=3.0))
 found = gpflow.optimizers.Scipy().minimize(
@@ -39,15 +39,15 @@ found = gpflow.optimizers.Scipy().minimize(
 print(f"{found.nfev} evaluations, ELBO {-found.fun:.3f}")
 
 # %%
-# The same with the class swapped, and one line.
+# The same model with another class is trained in one line.
 
 ours = gpflow_aaci.AugmentedVGP((X, Y), kernel(), gpflow.likelihoods.StudentT(0.05, df=3.0))
 print(gpflow_aaci.fit(ours, progress=False))
 
 # %%
-# ``predict_y`` has mean and variance of y. Quantiles of Student-t noise are not those of a normal
-# law with these: ``predict_y_quantile`` has the true ones, of stock models with our likelihoods,
-# too.
+# ``predict_y`` returns mean and variance of y. The quantiles of y under Student-t noise are not
+# those of a normal law with this mean and variance. ``predict_y_quantile`` returns the true ones,
+# also for GPflow's own models with our likelihoods.
 
 levels = [0.05, 0.5, 0.95]
 theirs.likelihood = gpflow_aaci.likelihoods.augmented(theirs.likelihood)

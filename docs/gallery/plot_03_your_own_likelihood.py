@@ -3,7 +3,7 @@ A likelihood of your own
 ========================
 
 The pseudo-Huber loss is quadratic for small residuals and straight for large ones. As a likelihood
-it is neither in GPflow nor here, and takes ten lines. The package then derives all the rest of it.
+it is neither in GPflow nor in this package, and takes ten lines. The package derives the rest.
 """
 
 import gpflow
@@ -18,8 +18,8 @@ from gpflow_aaci.likelihoods import ResidualLikelihood
 
 # %%
 # Noise that is added to f is written p(y|f) = C φ(r), r = (y − f)². The condition is that φ is
-# completely monotone: it falls, its slope rises, and so on, the signs of its derivatives
-# alternating for ever. Then φ is an average of Gaussian noise over precisions 2ω,
+# completely monotone: it decreases, its slope increases, and so on: the signs of all its
+# derivatives alternate. Then φ is an average of Gaussian noise over precisions 2ω,
 #
 #   φ(r) = ∫ exp(−r ω) p(ω) dω,
 #
@@ -44,15 +44,15 @@ class PseudoHuber(ResidualLikelihood):
 
 
 # %%
-# Is it right? ``check_likelihood`` tries the signs of four derivatives of φ, the normalisation, the
-# bound, the law of ω, and Bayes' rule. It is silent where nothing is wrong.
+# Is it right? ``check_likelihood`` checks the signs of four derivatives of φ, the normalisation,
+# the bound, the law of ω, and Bayes' rule. It prints nothing if all is right.
 
 Y_try = np.linspace(-3.0, 3.0, 7)[:, None]
 gpflow_aaci.check_likelihood(PseudoHuber(0.7), Y_try, progress=False)
 
 # %%
-# Two that are wrong. A loss that grows with the fourth power of the residual has tails lighter than
-# Gaussian ones, which no average of Gaussian noise has. The other has forgotten the scale in C.
+# Here are two wrong likelihoods. A loss that grows with the fourth power of the residual has
+# lighter tails than any average of Gaussian noise. The other likelihood lacks the scale in C.
 
 
 class FourthPower(PseudoHuber):
@@ -72,7 +72,7 @@ for wrong in FourthPower(0.7), ForgottenScale(0.7):
         print(*str(error).split(". "), sep=".\n", end="\n\n")
 
 # %%
-# Now it goes into any model, ours or GPflow's own. Its scale is learnt with the hyperparameters.
+# It can be used in any model, ours or GPflow's own. Its scale is learnt with the hyperparameters.
 
 rng = np.random.default_rng(5)
 X = np.sort(rng.uniform(0.0, 10.0, (120, 1)), 0)
@@ -92,9 +92,9 @@ gaussian = fitted(gpflow_aaci.likelihoods.Gaussian())
 gpflow.utilities.print_summary(ours.likelihood)
 
 # %%
-# Left, the three losses. In the middle the law of ω at r = 0 and at r = 4s², found by the package
-# from log φ alone (dots), and what it is known to be here, inverse Gaussian (lines): the larger the
-# residual, the smaller the precision 2ω. Right, both fits.
+# The left panel shows the three losses. The middle one shows the law of ω at r = 0 and at r = 4s²,
+# as the package computes it from log φ alone (dots) and in closed form, inverse Gaussian (lines):
+# the larger the residual, the smaller the precision 2ω. The right panel shows both fits.
 
 X_new = np.linspace(-0.3, 10.3, 200)[:, None]
 residual = np.linspace(-5.0, 5.0, 201)[:, None]

@@ -38,20 +38,20 @@ from gpflow_aaci.likelihoods import (
     warps,
 )
 
-plt.rcParams["axes.prop_cycle"] = plt.cycler(  # the colours of Okabe and Ito
+plt.rcParams["axes.prop_cycle"] = plt.cycler(  # Okabe and Ito's colours
     color=["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"]
 )
 
 
 def formulas(*classes):
-    """As the docstrings have them."""
+    """Print the formulas, which are in the docstrings."""
     for likelihood in classes:
         print(f"{likelihood.__name__}: {inspect.getdoc(likelihood)}\n")
 
 
 def draw(likelihoods):
-    """Three panels, f being 0 in all; where ω has one value or two, bars of their weights."""
-    y = np.linspace(-6.0, 6.0, 200)[:, None]  # even: no y is 0, where a weight may be infinite
+    """Draw three panels for f = 0; where ω has only one or two values, bars show their weights."""
+    y = np.linspace(-6.0, 6.0, 200)[:, None]  # avoids y = 0, where a weight may be infinite
     f, two = np.zeros_like(y), np.array([[2.0]])
     omega = np.geomspace(0.01, 5.0, 200)
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
@@ -82,7 +82,7 @@ def draw(likelihoods):
 # ------------------------
 #
 # Student's t is the one to begin with: an outlier weighs next to nothing. ``df``, the degrees of
-# freedom, is learnt; Cauchy noise is that of ``df`` = 1, and y then has no mean.
+# freedom, is learnt. Cauchy noise has ``df`` = 1, and y then has no mean.
 
 formulas(Gaussian, StudentT, Cauchy)
 draw({"Gaussian": Gaussian(), "StudentT, df = 3": StudentT(df=3.0), "Cauchy": Cauchy()})
@@ -102,8 +102,8 @@ draw({"Laplace": Laplace(), "AsymmetricLaplace, quantile 0.9": AsymmetricLaplace
 # Between Laplace's and the Gaussian law
 # --------------------------------------
 #
-# Tails that fall exponentially or a little faster, and a smooth or a sharp centre. (``Matern52`` is
-# between the two that are drawn.)
+# These have tails that fall exponentially or a little faster, and a smooth or a sharp centre.
+# (``Matern52`` is between two of those drawn.)
 
 formulas(Matern32, Matern52, Matern, GeneralizedGaussian, LogisticNoise)
 draw(
@@ -116,10 +116,10 @@ draw(
 )
 
 # %%
-# Made of others
-# --------------
+# Likelihoods made of others
+# --------------------------
 #
-# A mixture of clean data and outliers; a product; noise of the shape of a GPflow kernel.
+# These are a mixture of clean data and outliers, a product, and noise with the shape of a kernel.
 
 formulas(NoiseMixture, NoiseProduct, KernelNoise)
 draw(
@@ -136,7 +136,7 @@ draw(
 # Positive or skewed: a warped y
 # ------------------------------
 #
-# t(y) = f + noise of any of the above, for an increasing t. What is drawn is the density of y.
+# Here t(y) = f + noise, for an increasing t and any noise from above. The density is that of y.
 
 formulas(Warped)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
@@ -161,8 +161,8 @@ plt.show()
 # Noise that grows and shrinks with x
 # -----------------------------------
 #
-# Two latent GPs, f and g. It has two auxiliary variables, and a draw of them is a dictionary. The
-# precision of y given both lies between 0 and ``max_precision``, here 4.
+# There are two latent GPs, f and g, and two auxiliary variables, so a draw is a dictionary. The
+# precision of y given both latent GPs lies between 0 and ``max_precision``, here 4.
 
 formulas(HeteroscedasticGaussian)
 likelihood = HeteroscedasticGaussian(max_precision=4.0)
@@ -184,8 +184,8 @@ plt.show()
 # Several columns that are outliers together
 # ------------------------------------------
 #
-# One ω for a row of Y, not one for every column: a row that is far off in one column loses its
-# weight in all.
+# A row of Y has one ω, not one for every column: a row that is far off in one column loses weight
+# in all of them.
 
 formulas(MultivariateStudentT)
 grid = np.stack(np.meshgrid(*[np.linspace(-6.0, 6.0, 80)] * 2), -1).reshape(-1, 2)

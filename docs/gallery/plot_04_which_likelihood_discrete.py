@@ -2,8 +2,8 @@
 Which likelihood: classes and counts
 ====================================
 
-The likelihoods of a y that is a label or a count: what f means, and what a datum weighs given its
-auxiliary variables. As on the page before, given these every likelihood is Gaussian in f.
+This page shows the likelihoods of a label or a count y: what f means, and what a datum weighs given
+its auxiliary variables. As on the page before, every likelihood is Gaussian in f given these.
 """
 
 import inspect
@@ -22,11 +22,11 @@ from gpflow_aaci.likelihoods import (
     Probit,
 )
 
-COLOURS = ["#0072B2", "#D55E00", "#009E73"]  # of Okabe and Ito
+COLOURS = ["#0072B2", "#D55E00", "#009E73"]  # by Okabe and Ito
 
 
 def formulas(*classes):
-    """As the docstrings have them."""
+    """Print the formulas, which are in the docstrings."""
     for likelihood in classes:
         print(f"{likelihood.__name__}: {inspect.getdoc(likelihood)}\n")
 
@@ -67,8 +67,8 @@ plt.show()
 # Counts
 # ------
 #
-# :class:`~gpflow_aaci.likelihoods.NegativeBinomial` where the variance exceeds the mean, as mostly;
-# the mean is ``total_count`` times e^f. The rate of
+# :class:`~gpflow_aaci.likelihoods.NegativeBinomial` is for counts whose variance exceeds their
+# mean, as it mostly does; the mean is ``total_count`` times e^f. The rate of
 # :class:`~gpflow_aaci.likelihoods.Poisson` is ``max_rate`` times a sigmoid of f, not e^f: the
 # largest rate is given, or learnt. :class:`~gpflow_aaci.likelihoods.Binomial` counts successes.
 
@@ -94,8 +94,8 @@ axes[0].legend()
 plt.show()
 
 # %%
-# Their auxiliary variables are Pólya-Gamma: of the logistic likelihood's family, with a shape that
-# depends on the count. Poisson's has a second one, a count n, and a draw of both is a dictionary.
+# Their auxiliary variables are Pólya-Gamma, as the logistic likelihood's, with a shape that depends
+# on the count. Poisson has a second one, a count n, so that a draw is a dictionary.
 
 y = np.array([[0.0], [5.0], [20.0]])
 _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
@@ -122,9 +122,9 @@ plt.show()
 # More than two classes
 # ---------------------
 #
-# As many latent GPs as classes. A sigmoid of every f, normalised: where all of them are far below 0
-# it is the softmax, and near 0 or above it saturates. So begin below 0, with a constant mean
-# function of −log K.
+# There are as many latent GPs as classes, and probabilities are normalised sigmoids of f. Where all
+# f are far below 0 this is the softmax; where they are near 0 or above, it saturates. So begin
+# below 0, with a constant mean function of −log K.
 
 formulas(LogisticSoftmax)
 likelihood = LogisticSoftmax(3)

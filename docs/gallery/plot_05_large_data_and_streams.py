@@ -2,8 +2,8 @@
 Data in files, and data without end
 ===================================
 
-60,000 made-up taxi rides, in files. Exact full-batch inference reads them in passes, minibatches
-read them as they come, and neither has all of them in memory.
+The data are 60,000 simulated taxi rides in files. Exact full-batch inference makes passes over
+them, minibatches are read one after another, and neither holds all rows in memory.
 """
 
 import pathlib
@@ -20,8 +20,9 @@ import gpflow_aaci
 folder = pathlib.Path(tempfile.mkdtemp())
 
 # %%
-# Three Parquet files, one CSV file of the same rows, and one array on disk. A ride takes the longer
-# the further from the centre it starts; some start in a jam, and one in ten is held up.
+# There are three Parquet files, one CSV file with the same rows, and one array on disk. A ride
+# takes the longer the further from the centre it starts; some start in a jam, and one in ten is
+# held up.
 
 rng = np.random.default_rng(0)
 N = 60_000
@@ -37,8 +38,8 @@ rides.to_csv(folder / "rides.csv", index=False)
 np.save(folder / "rides.npy", rides.to_numpy())
 
 # %%
-# Any ``tf.data.Dataset`` of batches X [B, 2], Y [B, 1] will do. Parquet files have a function of
-# their own; the others take a generator.
+# Any ``tf.data.Dataset`` of batches X [B, 2], Y [B, 1] will do. There is a function for Parquet
+# files; the others are read by a generator.
 
 parquet = gpflow_aaci.data.from_parquet(
     sorted(folder.glob("*.parquet")), inputs=["east", "north"], outputs=["minutes"]
@@ -67,8 +68,8 @@ csv, memmap = (
 # Passes
 # ------
 #
-# A step of size 1 on a dataset is a pass over it. No pass stores more than a chunk of rows, and the
-# sums are those of all rows: the same from every file.
+# A step of size 1 on a dataset is a pass over it. No pass stores more than a chunk of rows, and its
+# sums are over all rows, so that every file gives the same result.
 
 
 def make():
@@ -125,8 +126,8 @@ gpflow.utilities.print_summary(model.likelihood)
 # Minibatches
 # -----------
 #
-# Where the data have no end, or a pass takes too long, ``train`` takes steps on minibatches. This
-# dataset shuffles 5,000 rows at a time, for ever. Step sizes are found on the way.
+# If the data have no end, or a pass takes too long, ``train`` takes steps on minibatches. This
+# dataset repeats without end and shuffles 5,000 rows at a time. Step sizes are adapted on the way.
 
 batches = parquet.unbatch().shuffle(5_000, seed=0).repeat().batch(200)
 by_batches = make()
@@ -135,8 +136,9 @@ print(f"ELBO on all rows {by_batches.elbo(parquet, progress=False):.0f} after 50
 print(f"ELBO of the fit  {model.elbo(parquet, progress=False):.0f}")
 
 # %%
-# Left, the ELBO of the fit at every iteration; every subset of rows has one of its own. Right, the
-# map. Rides are shortest near the centre, but for a jam to the north-east of it.
+# The left panel shows the ELBO of the fit at every iteration; every subset of rows has a curve of
+# its own. The right panel is the map: rides are shortest near the centre, except for a jam
+# north-east.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 rows = np.array([p.rows for p in seen])

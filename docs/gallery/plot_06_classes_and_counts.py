@@ -36,7 +36,7 @@ gpflow.set_trainable(classes.inducing_variable, False)
 print(gpflow_aaci.fit(classes, (X, Y), progress=False))
 
 # %%
-# ``predict_y`` has the probability of every class, [N, K]: an integral, without Monte Carlo.
+# ``predict_y`` returns the probability of every class, [N, K], by integration without Monte Carlo.
 
 probability = classes.predict_y(X)[0].numpy()
 print(f"{np.mean(probability.argmax(-1) == Y[:, 0]):.1%} of these flowers are put right")
@@ -70,7 +70,7 @@ plt.show()
 # Counts
 # ------
 #
-# Counts with more spread than a Poisson law has: their variance is several times their mean.
+# These counts have more spread than a Poisson law: their variance is several times their mean.
 
 rng = np.random.default_rng(2)
 x = np.sort(rng.uniform(0.0, 10.0, (150, 1)), 0)
@@ -97,9 +97,10 @@ poisson = fitted(Poisson(max_rate=30.0))
 gpflow.utilities.print_summary(negative_binomial.likelihood)
 
 # %%
-# The higher ELBO says which noise it is. Quantiles say what it means: nine in ten counts should be
-# between the 5 % and the 95 % one. They are counts themselves, of y and not of its mean. The
-# Poisson model takes spread for signal: its curve turns where the truth does not.
+# The higher ELBO says which noise it is. Quantiles say what it means: nine in ten counts should lie
+# between the 5 % and the 95 % quantile. These are quantiles of y, not of its mean, and so are
+# counts themselves. The Poisson model takes spread for signal: its curve turns where the truth does
+# not.
 
 x_new = np.linspace(0.0, 10.0, 200)[:, None]
 _, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")

@@ -2,8 +2,8 @@
 Exact sampling
 ==============
 
-The auxiliary variable that gives closed forms also gives a Gibbs sampler, with nothing to tune:
-f given ω is Gaussian, ω given f is drawn independently for every datum. It shows what q is worth.
+The auxiliary variable that gives closed forms also gives a Gibbs sampler, with nothing to tune: f
+given ω is Gaussian, ω given f is drawn independently for every datum. Its draws show how good q is.
 """
 
 import time
@@ -17,8 +17,8 @@ import tensorflow_probability as tfp
 import gpflow_aaci
 
 # %%
-# Forty points with Student-t noise, and a full GP. The hyperparameters are fitted, and have priors
-# for what comes last.
+# The data are forty points with Student-t noise, and the model is a full GP. The hyperparameters
+# are fitted, and have priors, which the last part of this page needs.
 
 rng = np.random.default_rng(0)
 X = np.sort(rng.uniform(-3.0, 3.0, (40, 1)), 0)
@@ -33,7 +33,7 @@ model = gpflow_aaci.AugmentedVGP((X, Y), kernel, likelihood)
 print(gpflow_aaci.fit(model, progress=False))
 
 # %%
-# ``sample_posterior`` returns what ArviZ takes. Good chains have ``r_hat`` below 1.01, and
+# ``sample_posterior`` returns an object of ArviZ's. Good chains have ``r_hat`` below 1.01, and
 # ``ess_bulk``, how many independent draws they are worth, in the hundreds.
 
 samples = gpflow_aaci.sample_posterior(model, num_samples=500, num_chains=4, seed=1, progress=False)
@@ -41,7 +41,7 @@ print(arviz.summary(samples, var_names="f", kind="diagnostics").describe().loc[[
 print(arviz.loo(samples))
 
 # %%
-# Rank plots of f at two data: the chains agree where all bars are about as high.
+# Rank plots of f at two data show that the chains agree: all bars are about equally high.
 
 _, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 arviz.plot_rank(
@@ -77,9 +77,10 @@ plt.show()
 # Over-relaxation
 # ---------------
 #
-# A plain Gibbs draw of f is independent of the last one given ω. An over-relaxed one is put on the
-# other side of the mean, which costs the same, is just as exact, and cancels errors: the default is
-# −0.4. Closer to −1 is better still for means of f, but on larger data worse for its spread, f².
+# Given ω, a plain Gibbs draw of f is independent of the last draw. An over-relaxed draw lies, on
+# average, on the other side of the mean, which costs the same, is just as exact, and lets errors
+# cancel. The default is −0.4. Closer to −1 is better still for means of f, but on larger data worse
+# for its spread, f².
 
 for relaxation in (0.0, -0.4, -0.8):
     start = time.perf_counter()
@@ -96,9 +97,9 @@ for relaxation in (0.0, -0.4, -0.8):
 # Hyperparameters, too
 # --------------------
 #
-# Another sampler draws the trainable ones that have priors as well, and predictions then average
-# over them. It draws the inducing points of an ``AugmentedSVGP`` too, if ``Z`` has a prior. The
-# first chain begins at the model's values, the others at draws from the priors.
+# Another sampler also draws the trainable hyperparameters, which need priors, and predictions then
+# average over them. It draws the inducing points of an ``AugmentedSVGP`` too, if ``Z`` has a prior.
+# The first chain begins at the model's values, the others at draws from the priors.
 #
 # Where a likelihood has no augmentation, as ``gpflow.likelihoods.Poisson()`` in GPflow's ``VGP``,
 # ``SVGP`` or ``GPMC``, ``contrib.HMC()`` and ``contrib.EllipticalSlices()`` draw f at fixed
@@ -116,8 +117,8 @@ names = [name for name in with_parameters.posterior if name != "f"]
 print(arviz.summary(with_parameters, var_names=names)[["mean", "sd", "hdi_3%", "hdi_97%"]])
 
 # %%
-# Left, f by q and by draws; in the middle y; right, what fixing the hyperparameters has cost. All
-# bands are central 90 % ones.
+# The left panel shows f by q and by draws, the middle one y, and the right one what fixing the
+# hyperparameters has cost. All bands are central 90 % intervals.
 
 X_new = np.linspace(-4.0, 4.0, 81)[:, None]
 some = samples.sel(draw=slice(None, None, 10))  # enough for quantiles of y

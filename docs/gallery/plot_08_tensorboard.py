@@ -2,8 +2,8 @@
 TensorBoard
 ===========
 
-``train`` hands every step to a ``gpflow.monitor.Monitor``. ``monitor.standard_tasks`` are the tasks
-for it: both bounds and their gap, held-out loss, step size, hyperparameters, the auxiliary
+``train`` calls a ``gpflow.monitor.Monitor`` at every step. ``monitor.standard_tasks`` makes its
+tasks: both bounds and their gap, held-out loss, step size, hyperparameters, the auxiliary
 variables, and a picture of the fit.
 
 .. image:: /tensorboard.png
@@ -22,7 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import gpflow_aaci
 
 # %%
-# Data with outliers, and a fifth of them held out.
+# The data have outliers, and a fifth of them are held out.
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-3.0, 3.0, (500, 1))
@@ -36,7 +36,7 @@ model = gpflow_aaci.AugmentedSVGP(
 )
 
 # %%
-# The tasks run at every 20th step, the image among them. They pass over all training data: where
+# The tasks, with the image among them, run at every 20th step. They pass over all training data: if
 # these are many, give them a part.
 
 log_dir = str(pathlib.Path(tempfile.mkdtemp()) / "run")
@@ -56,23 +56,23 @@ history = gpflow_aaci.train(
 print(history.round(3).to_string(index=False))
 
 # %%
-# Then, in a terminal, ``tensorboard --logdir`` and the folder: that is the picture above. Without a
-# browser, the file can be read in Python.
+# Then run ``tensorboard --logdir`` with the folder in a terminal, which shows the picture above.
+# Without a browser, the file can be read in Python.
 
-events = EventAccumulator(log_dir, size_guidance={"tensors": 0}).Reload()  # 0: all of them
+events = EventAccumulator(log_dir, size_guidance={"tensors": 0}).Reload()  # 0 keeps all of them
 tags = events.Tags()["tensors"]
 print(*tags, sep="\n")
 
 
 def curve(tag):
-    """Steps and values of a scalar."""
+    """The steps and values of a scalar."""
     found = events.Tensors(tag)
     return [e.step for e in found], [float(tf.make_ndarray(e.tensor_proto)) for e in found]
 
 
 # %%
-# The gap is what the augmented bound gives away: a few nats here, and the more of them the lower
-# ``likelihood.df`` has become, which is the heavier the tails of the noise.
+# The gap is what the augmented bound loses: a few nats here, and the more, the lower
+# ``likelihood.df`` has become, that is, the heavier the tails of the noise are.
 
 panels = {
     "bounds [nats]": ("elbo/augmented", "elbo/standard"),

@@ -2,7 +2,7 @@
 Saving and serving
 ==================
 
-A fitted model can be kept in three ways: as numbers to go on with, as a compiled function that
+A fitted model can be stored in three ways: as numbers to continue with, as a compiled function that
 needs neither GPflow nor this package, and as a small copy in single precision.
 """
 
@@ -24,8 +24,8 @@ from gpflow_aaci.likelihoods import Gaussian, Warped, warps
 folder = pathlib.Path(tempfile.mkdtemp())
 
 # %%
-# Progress of diabetes, a positive number, against body-mass index and blood pressure. The model is
-# of its logarithm, but all predictions are of y itself.
+# The data are the progress of diabetes, a positive number, against body-mass index and blood
+# pressure. The model is for its logarithm, but all predictions are for y itself.
 
 X, y = sklearn.datasets.load_diabetes(return_X_y=True)
 X, Y = X[:, [2, 3]] / X.std(), y[:, None]
@@ -47,11 +47,12 @@ model = make()
 print(gpflow_aaci.fit(model, (X, Y), progress=False))
 
 # %%
-# Numbers to go on with
-# ---------------------
+# Numbers to continue with
+# ------------------------
 #
-# ``tf.train.Checkpoint`` as for any GPflow model. Make the same model, restore, go on. (While a fit
-# runs, its own ``checkpoint_dir`` does more: the same call goes on where it was.)
+# ``tf.train.Checkpoint`` works as for any GPflow model: make the same model, restore it, and go on.
+# (A fit can write checkpoints to a ``checkpoint_dir`` while it runs; the same call then resumes
+# it.)
 
 path = tf.train.Checkpoint(model=model).save(str(folder / "checkpoint"))
 again = make()
@@ -62,12 +63,12 @@ print(f"{model.elbo((X, Y)):.6f} before, {again.elbo((X, Y)):.6f} after")
 # Functions to serve
 # ------------------
 #
-# What is to be served is compiled once, for any number of rows, and saved. Quantiles too: they are
-# not those of a normal law with the mean and variance of y.
+# A function to serve is compiled once, for any number of rows, and saved. It returns quantiles too,
+# since they are not those of a normal law with the mean and variance of y.
 
 rows = [tf.TensorSpec([None, 2], tf.float64)]
 serving = tf.Module()
-serving.parts = model  # whose variables are saved with it
+serving.parts = model  # its variables are saved, too
 serving.predict_f = tf.function(lambda X: model.predict_f(X), rows, autograph=False)
 serving.predict_y = tf.function(lambda X: model.predict_y(X), rows, autograph=False)
 serving.predict_y_quantile = tf.function(
@@ -114,13 +115,13 @@ for name, frozen, inputs in (
     ("float32", small, tf.constant(many, tf.float32)),
 ):
     predict = tf.function(frozen.predict_y)
-    predict(inputs)  # compiles it
+    predict(inputs)  # this compiles it
     start = time.perf_counter()
     mean, _ = predict(inputs)
     print(f"{name}: {1e3 * (time.perf_counter() - start):.0f} ms, first mean of y {mean[0, 0]:.5f}")
 
 # %%
-# What is served, against body-mass index at the mean blood pressure. The crosses are all patients.
+# The served predictions against body-mass index, at the mean blood pressure; crosses are patients.
 
 _, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 bmi = sklearn.datasets.load_diabetes(scaled=False).data[:, 2]

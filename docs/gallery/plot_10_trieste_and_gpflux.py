@@ -2,10 +2,10 @@
 Trieste and GPflux
 ==================
 
-Two libraries that are built on GPflow: Bayesian optimisation and deep Gaussian processes. Their
-introductory scripts, with one class swapped, and what the swap gives there.
+Trieste (Bayesian optimisation) and GPflux (deep Gaussian processes) are built on GPflow. This page
+runs their introductory scripts with one class swapped, and shows what the swap gives.
 
-(Trieste's releases want TensorFlow below 2.19. GPflux's have no such bound.)
+(Trieste's releases need TensorFlow below 2.19. GPflux's have no such limit.)
 """
 
 import gpflow
@@ -23,21 +23,21 @@ import gpflow_aaci
 # Trieste
 # -------
 #
-# A function is to be minimised; every seventh evaluation or so is off by much. The runs of one
-# script differ in the class of the model, and in what trains it. Trieste's default is L-BFGS on all
-# parameters of either class, so that the swap alone brings no closed form; an ``Optimizer`` of
-# Trieste's whose ``optimize`` is ours does.
+# A function is to be minimised, but about every seventh evaluation is far off. The runs of one
+# script differ in the class of the model, and in how it is trained. Trieste's default is L-BFGS on
+# all parameters of either class, so the swap alone brings no closed-form steps. A subclass of
+# Trieste's ``Optimizer`` whose ``optimize`` calls ``fit_collapsed`` does.
 
 
 class Collapsed(trieste.models.optimizer.Optimizer):
-    """In place of the default."""
+    """An optimizer in the place of Trieste's default."""
 
     def optimize(self, model, dataset):
         return gpflow_aaci.fit_collapsed(model, progress=False)
 
 
 def objective(x):
-    """Without noise."""
+    """The function to minimise, without noise."""
     return np.sin(12.0 * x) * x - 0.5 * x
 
 
@@ -102,11 +102,11 @@ plt.show()
 # GPflux
 # ------
 #
-# A deep GP of two layers, on a step with outliers. GPflux takes our likelihood as it is. Its loss
-# is that of deep GPs: the expectation of log p(y|f), ``variational_expectations``, and not the
-# augmented bound; q is trained by Adam, without closed-form steps, as given y only the last layer
-# would be Gaussian. What the swap gives is likelihoods that GPflow does not have, quantiles of y,
-# and, where the noise is narrow against q(f), a more exact expectation.
+# The model is a deep GP of two layers, and the data are a step with outliers. GPflux takes our
+# likelihood as it is. Its loss has the expectation of log p(y|f), ``variational_expectations``, not
+# the augmented bound. Adam trains q, without closed-form steps: these exist for the last layer at
+# most. The swap gives likelihoods that GPflow does not have, quantiles of y and, where the noise is
+# narrow compared with q(f), a more exact expectation.
 
 Fmu, Fvar = np.zeros((1, 1)), np.ones((1, 1))
 grid = np.linspace(-9.0, 9.0, 200_001)[:, None]
@@ -121,7 +121,7 @@ for scale in (1.0, 0.1, 0.01):
     print("scale {}: GPflow's is off by {:.1e} nats, ours by {:.1e}".format(scale, *errors))
 
 # %%
-# The script.
+# This is the script.
 
 rng = np.random.default_rng(0)
 N = 150
@@ -154,8 +154,8 @@ losses = training.fit({"inputs": X, "targets": Y}, batch_size=N, epochs=400, ver
 gpflow.utilities.print_summary(likelihood)
 
 # %%
-# A prediction is an average over draws of the first layer. ``predict_cdf`` has P(y' ≤ y) for each
-# of them; its contours are the quantiles of y, whose noise is Student's t.
+# A prediction is an average over draws of the first layer. ``predict_cdf`` returns P(y' ≤ y) for
+# each of them. The contours of the average are the quantiles of y, whose noise is Student's t.
 
 x = np.linspace(-1.0, 1.0, 101)[:, None]
 y = np.linspace(-2.0, 2.0, 161)

@@ -2,9 +2,9 @@
 Two modes
 =========
 
-Four observations that contradict each other, two at 3 and two at −3. Under Student-t noise either
-pair may be the outliers: the posterior has two modes, and a Gaussian q(f) can have one of them or
-the valley between. ``MixtureVGP`` has both (Nguyen and Bonilla, *Automated Variational Inference
+Four observations contradict each other: two are 3 and two are −3. Under Student-t noise, either
+pair may be the outliers: the posterior has two modes, and a Gaussian q(f) can cover one of them or
+the valley between. ``MixtureVGP`` covers both (Nguyen and Bonilla, *Automated Variational Inference
 for Gaussian Process Models*, NIPS 2014).
 """
 
@@ -20,13 +20,13 @@ X_new = np.linspace(-3.0, 3.3, 100)[:, None]
 
 
 def kernel():
-    """The same for all of them; f varies by 3, over 1."""
+    """The kernel of all models: f has a standard deviation of 3 and a lengthscale of 1."""
     return gpflow.kernels.SquaredExponential(9.0, lengthscales=1.0)
 
 
 # %%
-# One component and two, trained as any model of GPflow's; q alone, so that the bounds are on the
-# same log p(Y).
+# Models with one component and with two are trained like any model of GPflow's. Only q is trained,
+# so that the bounds are on the same log p(Y).
 
 likelihood = gpflow_aaci.likelihoods.StudentT(0.3, df=3.0)
 models = []
@@ -44,7 +44,7 @@ for num_components in (1, 2):
     models.append(model)
 
 # %%
-# The exact posterior, by Gibbs sampling: chains hardly change sides, so there are many of them.
+# Gibbs sampling gives the exact posterior. Chains hardly change modes, so there are many of them.
 
 exact = gpflow_aaci.AugmentedVGP((X, Y), kernel(), likelihood)
 samples = gpflow_aaci.sample_posterior(exact, num_samples=100, num_chains=50, progress=False)
@@ -52,7 +52,7 @@ f = samples.posterior["f"].values[..., 0, 0].ravel()
 print(f"Gibbs: {np.mean(f > 0):.0%} at {np.median(f[f > 0]):.2f}, else {np.median(f[f < 0]):.2f}")
 
 # %%
-# What both say of f at 0, and draws from the mixture.
+# The figure shows f at 0 under both models, and draws from the mixture.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
 grid = np.linspace(-6.0, 6.0, 400)

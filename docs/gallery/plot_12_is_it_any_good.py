@@ -2,9 +2,10 @@
 Is it any good?
 ===============
 
-Three models of the same data, one figure each, and what they say of data left out.
+This page compares three models of the same data: a figure for each, and how well each predicts data
+that are left out.
 
-The data are made up as many are: the noise grows with x, and some y are far off.
+The data are simulated with common defects: the noise grows with x, and some y are far off.
 """
 
 import arviz
@@ -23,8 +24,8 @@ train, test = (x[~is_test], y[~is_test]), (x[is_test], y[is_test])
 
 # %%
 # The models: Student-t noise of one size, Student-t noise of a size that is a function of x, and
-# Gaussian noise whose size is a GP of its own. Of ``gpflow_aaci.likelihoods.StudentT`` df is learnt
-# with all the rest, of ``gpflow.likelihoods.StudentT`` it stays where it is, as in GPflow.
+# Gaussian noise whose size is a GP of its own. ``gpflow_aaci.likelihoods.StudentT`` learns its df
+# with all other parameters; ``gpflow.likelihoods.StudentT`` keeps it fixed, as in GPflow.
 
 
 def model_of(likelihood, num_latent_gps=1):
@@ -48,7 +49,7 @@ models = {
 }
 
 # %%
-# Look at them: the data, the median, and the central 90 % of y, which are the default ``levels``.
+# The figures show the data, the median and the central 90 % of y, which are the default ``levels``.
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True, layout="constrained")
 for (name, model), ax in zip(models.items(), axes, strict=True):
@@ -59,10 +60,11 @@ for (name, model), ax in zip(models.items(), axes, strict=True):
 # Compare them
 # ------------
 #
-# ``loo`` has the density of every datum given all the others, without refits; ArviZ compares. All
-# models must be of the same y in the same units (``Warped`` counts its Jacobian). A difference
-# (``elpd_diff``) of less than twice its standard error (``dse``) is none. Where the largest
-# ``leverage`` is near 1, one datum has f for itself, and its density without it is a guess.
+# ``loo`` returns the density of every datum given all the others, without refits; ArviZ compares.
+# All models must predict the same y in the same units (``Warped`` includes its Jacobian). A
+# difference (``elpd_diff``) below twice its standard error (``dse``) does not count. Where the
+# largest ``leverage`` is near 1, one datum alone determines f, and its density given the others is
+# a guess.
 
 left_out = {name: gpflow_aaci.loo(model, train, progress=False) for name, model in models.items()}
 compared = arviz.compare(left_out)
@@ -75,13 +77,13 @@ print(
 # Are its intervals right?
 # ------------------------
 #
-# On data that the model has not seen. The histogram is flat, and the curve on the diagonal, where
-# as many y lie in every interval as it says. That is an average over x:
+# These plots use data that the model has not seen. If as many y lie in every interval as it says,
+# the histogram is flat and the curve is on the diagonal. Both average over x:
 
 gpflow_aaci.plots.plot_calibration(models["one size of noise"], test)
 
 # %%
-# One size of noise passes, though it is too wide on the left and too narrow on the right. So look
+# Noise of one size passes, though it is too wide on the left and too narrow on the right. So look
 # at parts of the data, too.
 
 

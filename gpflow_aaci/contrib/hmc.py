@@ -12,7 +12,7 @@ from ..sampling.latents import AnyModel
 from ..validation import check_count, check_positive
 from .whitened import State, WhitenedKernel
 
-_TUNED_PART = 0.8  # of the burn-in; its rest lets the chain forget the step sizes that were tried
+_TUNED_PART = 0.8  # the part of the burn-in that tunes the step size; the rest keeps it fixed
 _ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned for
 
 

@@ -17,7 +17,7 @@ def entropy_by_jensen(mean: TensorType, variance: TensorType) -> tf.Tensor:
     """
     H[q] ≥ −1/K Σ_k log 1/K Σ_l N(m_k | m_l, S_k + S_l).
 
-    As E_k log q ≤ log E_k q (Nguyen and Bonilla, NIPS 2014).
+    The bound uses E_k log q ≤ log E_k q (Nguyen and Bonilla, NIPS 2014).
     """
     quadratic, log_det = _of_pairs(mean, variance)
     log_2pi = tf.cast(mean.shape[1] * np.log(2.0 * np.pi), quadratic.dtype)

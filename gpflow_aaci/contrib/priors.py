@@ -117,5 +117,5 @@ class Strauss(_PointProcess):
         squares = tf.reduce_sum(tf.square(Z[:, None] - Z[None]), -1)
         closeness = 0.5 * (1.0 - squares / self._radius**2) / self._softness
         count = tf.reduce_sum(tf.linalg.band_part(tf.sigmoid(closeness), 0, -1))
-        own = tf.reduce_sum(tf.sigmoid(tf.linalg.diag_part(closeness)))  # each with itself
-        return float(np.log(self._gamma)) * (count - own)
+        diagonal = tf.reduce_sum(tf.sigmoid(tf.linalg.diag_part(closeness)))  # pairs (i, i)
+        return float(np.log(self._gamma)) * (count - diagonal)

@@ -43,7 +43,7 @@ from .starts import Starts, sampled_parameters
 Objective = Literal["predictive", "variational"]
 
 _DRAWS_AT_ONCE = 10  # between two updates of the progress bar
-_TUNED_PART = 0.8  # of the burn-in, in which the kernel's scale V is estimated
+_TUNED_PART = 0.8  # the part of the burn-in that estimates the kernel's scale V
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class _Chains:
         return {"u": to_u(chol, state[0])[None], **values}
 
     def chain(self, seed: tf.Tensor, dispersed: bool, total: int) -> Generator[Draws, None, None]:
-        """As :meth:`Starts.chain`."""
+        """See :meth:`Starts.chain`."""
         of_start, of_v, *others = tfp.random.split_seed(seed, n=2 + total)
 
         def first() -> tuple[list[tf.Tensor], SGHMCResults]:

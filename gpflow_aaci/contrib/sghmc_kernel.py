@@ -10,7 +10,7 @@ from ..sampling.chains import as_parts, like_state
 from ..sampling.conditionals import normal
 from ..validation import check_count, check_positive
 
-_FLOOR = 1e-16  # of a squared gradient
+_FLOOR = 1e-16  # added to a squared gradient
 
 
 class SGHMCResults(NamedTuple):
@@ -35,7 +35,7 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
     No step is rejected, so the law of the draws differs from the target by an error that shrinks
     with ε. States may have any shape, as a batch of chains has::
 
-        def target(x, seed):  # of a random tenth of the data
+        def target(x, seed):  # estimated from a random tenth of the data
             rows = tf.random.stateless_uniform([100], seed, 0, 1_000, tf.int32)
             log_p = tfp.distributions.Normal(x, 1.0).log_prob(tf.gather(data, rows))
             return 10.0 * tf.reduce_sum(log_p)
@@ -93,7 +93,7 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
         last = previous_kernel_results
         scales = [last.windows, last.gradients, last.squares]
         is_adapted = last.step < self._num_adapted
-        of_parts = []  # of every part: where it has moved, its momentum and its new scales
+        of_parts = []  # (value, momentum and scales) of every part
         for x, p, slope, own_seed, *scale in zip(
             parts, last.momenta, slopes, seeds[1:], *scales, strict=True
         ):

@@ -22,8 +22,8 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     Gneiting and Held 2009, Biometrics 65, Sec. 2.1).
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
-        ``tf.data.Dataset`` of such batches; none for those that an ``AugmentedVGP`` keeps.
-    :param seed: of the draws for a discrete y.
+        ``tf.data.Dataset`` of such batches; None means those that an ``AugmentedVGP`` keeps.
+    :param seed: the seed of the draws for a discrete y.
     :raises ValueError: for bad data.
     """
     check_model(model)
@@ -51,7 +51,7 @@ def binomial_band(num_data: int, probability: float | AnyNDArray) -> AnyNDArray:
     """
     The central 95 % interval [2, ...] of a binomial share.
 
-    That is the share of ``num_data`` independent events that happen, each with the probability.
+    The share is of ``num_data`` independent events that happen with the given probability each.
     """
     import scipy.stats  # here, as it is slow to import
 

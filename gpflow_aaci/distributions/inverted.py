@@ -31,7 +31,7 @@ class InvertedDistribution(PositiveDistribution):
     c: tf.Tensor
     log_phi: LogPhi
     _phi_parameters: Sequence[tf.Tensor] = ()  # what log φ depends on besides r
-    _names: Sequence[str] = ()  # of these parameters, for messages
+    _names: Sequence[str] = ()  # names of these parameters, for messages
 
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
         """r = c² and the other arguments of ``log_phi``, each to be broadcast, float64."""

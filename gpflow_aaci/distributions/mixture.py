@@ -35,7 +35,7 @@ class TiltedMixture(InvertedDistribution):
         name: str = "TiltedMixture",
     ) -> None:
         """
-        :param log_phi: of the mixture; its derivatives are the moments.
+        :param log_phi: log φ of the mixture, whose derivatives give the moments.
         :param c: [batch...], not negative.
         :param log_probabilities: [batch...] of every component, at c.
         :param components: the law of each ω_k, of batch shape [batch...], at √a_k c.
@@ -98,7 +98,7 @@ class TiltedSum(TiltedDistribution):
         name: str = "TiltedSum",
     ) -> None:
         """
-        :param log_phi: of the sum without the shift.
+        :param log_phi: log φ of the sum without the shift.
         :param c: [batch...], not negative.
         :param components: the law of each ω_k, of batch shape [batch...], at √a_k c.
         :param scales: a_k, [] each.
@@ -106,7 +106,7 @@ class TiltedSum(TiltedDistribution):
         """
         parameters = dict(locals())
         self._components, self._scales = list(components), list(scales)
-        self.shift = shift  # its smallest value
+        self.shift = shift  # the smallest ω
         super().__init__(log_phi, c, validate_args, allow_nan_stats, name)
         self._parameters = parameters
 
@@ -115,7 +115,7 @@ class TiltedSum(TiltedDistribution):
         return super()._parameter_properties(dtype, num_classes)
 
     def cumulant(self, order: int) -> tf.Tensor:
-        """As for ``TiltedDistribution``; the shift counts only in the first."""
+        """The cumulant of the given order; the shift changes only the first."""
         cumulant = super().cumulant(order)
         return cumulant + self.shift if order == 1 else cumulant
 

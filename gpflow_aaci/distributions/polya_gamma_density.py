@@ -30,7 +30,7 @@ class Saddle(NamedTuple):
     y: tf.Tensor  # v²
     sech2: tf.Tensor  # sech² v
     log_cosh: tf.Tensor  # log cosh v
-    variance: tf.Tensor  # of PG(1, 2v)
+    variance: tf.Tensor  # the variance of PG(1, 2v)
     a: tf.Tensor  # v coth 2v − log(2 cosh v), a concave function of T
     a1: tf.Tensor  # −½ log(16 variance/T³), between 0 and ½ log(1 + T)
 
@@ -47,7 +47,9 @@ def _moments(y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def saddle_at(T: tf.Tensor) -> Saddle:
-    """By two Newton steps for 1/T = v coth v in y = v², from a relative error of 5e-4 to 1e-11."""
+    """
+    The saddle by two Newton steps in y = v² for 1/T = v coth v, from an error of 5e-4 to 1e-11.
+    """
     inverse = 1.0 / T
     near = -(np.pi**2) / 4.0 + inverse * (2.0 + inverse * (0.4 + inverse / 15.0))
     far = tf.square(inverse * tf.tanh(inverse * tf.tanh(inverse)))
@@ -69,7 +71,7 @@ def saddle_at(T: tf.Tensor) -> Saddle:
 
 def bounds_of_log_A(b: tf.Tensor, saddle: Saddle) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Below and above log A(x) at x = bT/4.
+    Bounds below and above log A(x) at x = bT/4.
 
     By the saddlepoint method (Daniels 1954), log A = b a + a₁ + log R. At T = 0, where the law is
     inverse Gaussian, R is 1. As T → ∞ the law becomes a gamma law, and R falls to the error of

@@ -82,7 +82,7 @@ class PositiveNormal(PositiveDistribution):
 
 def _propose(seed: tf.Tensor, loc: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    For loc ≥ 0 a draw of N(loc, 1), accepted if it is positive, as at least half of them are.
+    For loc ≥ 0, a draw of N(loc, 1), accepted if it is positive; at least half of them are.
 
     For loc < 0 an exponential variable x of rate λ = (−loc + √(loc² + 4))/2, accepted with
     probability e^{−(x − 1/λ)²/2}; at least 0.76 are (Robert 1995, Prop. 2.3).
@@ -92,6 +92,6 @@ def _propose(seed: tf.Tensor, loc: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     a = tf.nn.relu(-loc)
     rate = (a + tf.sqrt(tf.square(a) + 4.0)) / 2.0
     exponential = -tf.math.log(u[0]) / rate
-    kept = u[1] <= tf.exp(-0.5 * tf.square(exponential - 1.0 / rate))
+    accepted = u[1] <= tf.exp(-0.5 * tf.square(exponential - 1.0 / rate))
     right = loc >= 0.0
-    return tf.where(right, normal, exponential), tf.where(right, normal > 0.0, kept)
+    return tf.where(right, normal, exponential), tf.where(right, normal > 0.0, accepted)

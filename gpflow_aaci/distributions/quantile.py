@@ -11,10 +11,10 @@ _LARGEST_ERROR = 1e-6
 """An inversion whose own estimate of its error is larger than this has failed."""
 
 _CLOSE = 2e-3
-"""From within this distance, in standard normal units, a third-order step lands within 1e-8."""
+"""A third-order step from within this distance, in standard normal units, has an error of 1e-8."""
 
 _RESOLUTION = 2e-9
-"""What the cdf can resolve: where it is closer than this to p, the quantile is found."""
+"""The resolution of the cdf: a quantile is found where the cdf is closer than this to p."""
 
 _MAX_STEPS = 100
 _INFINITY = float("inf")
@@ -48,7 +48,7 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
     """
     x with P(ω ≤ x) = p, row by row: [n], for p [n] in (0, 1).
 
-    By third-order (Halley) steps for probit P(ω ≤ e^y) = probit p in y = log x. A step that leaves
+    Third-order (Halley) steps in y = log x solve probit P(ω ≤ e^y) = probit p. A step that leaves
     the bracket is replaced by a bisection. Rows that are done leave the batch.
 
     :raises ValueError: with the offending c², where log φ could not be inverted.
@@ -62,15 +62,15 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
 
     def advance(step: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
         rows, y, lower, upper, result, ok = state
-        here = law.rows(rows)
-        inverse = invert(here.log_transform, tf.exp(y), here.mean, here.stddev)
+        active = law.rows(rows)
+        inverse = invert(active.log_transform, tf.exp(y), active.mean, active.stddev)
         residual, delta, done = _halley(
             inverse, tf.exp(y), tf.gather(p, rows), tf.gather(probit, rows)
         )
         lower = tf.where(residual < 0.0, y, lower)
         upper = tf.where(residual > 0.0, y, upper)
         # y is one end of the bracket, so where a step leaves the bracket both ends are finite.
-        limit = 4.0 * tf.minimum(here.stddev / here.mean, 0.5)
+        limit = 4.0 * tf.minimum(active.stddev / active.mean, 0.5)
         limit = tf.where(tf.math.is_finite(limit), limit, 2.0 * tf.ones_like(limit))
         delta = tf.clip_by_value(delta, -limit, limit)
         inside = (y + delta >= lower) & (y + delta <= upper)

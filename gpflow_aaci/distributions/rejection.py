@@ -27,14 +27,14 @@ def rejection_sample(
         return (tf.size(rows) > 0) & (step < _MAX_ROUNDS)
 
     def advance(
-        step: tf.Tensor, rows: tf.Tensor, draws: tf.Tensor, here: tuple[tf.Tensor, ...]
+        step: tf.Tensor, rows: tf.Tensor, draws: tf.Tensor, active: tuple[tf.Tensor, ...]
     ) -> tuple[tf.Tensor, ...]:
-        x, accepted = propose(tf.random.experimental.stateless_fold_in(seed, step), *here)
+        x, accepted = propose(tf.random.experimental.stateless_fold_in(seed, step), *active)
         into = tf.boolean_mask(rows, accepted)[:, None]
         draws = tf.tensor_scatter_nd_update(draws, into, tf.boolean_mask(x, accepted))
         rest = tf.where(~accepted)[:, 0]
-        here = tuple(tf.gather(parameter, rest) for parameter in here)
-        return step + 1, tf.gather(rows, rest), draws, here
+        active = tuple(tf.gather(parameter, rest) for parameter in active)
+        return step + 1, tf.gather(rows, rest), draws, active
 
     n = tf.size(parameters[0])
     state = (tf.constant(0), tf.range(n), tf.zeros([n], dtype), tuple(parameters))

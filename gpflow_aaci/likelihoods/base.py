@@ -51,8 +51,8 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     num_given: int = 0
     """
-    How many columns of Y, after those of y, say by which law y was observed: of the trials of a
-    binomial, or of the number of a part.
+    How many columns of Y, after those of y, say by which law y was observed: the trials of a
+    binomial, or the number of a part.
     """
 
     in_turn: bool = False
@@ -222,13 +222,13 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         A draw of p(y|f) for every f.
 
-        :param seed: as of ``tf.random.stateless_uniform``.
+        :param seed: as for ``tf.random.stateless_uniform``.
         :raises NotImplementedError: where the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "draw_y(F, seed)"))
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        """As :meth:`draw_y`, at data where X and part of Y (the trials of a binomial) are given."""
+        """Draws as by :meth:`draw_y`, given X and a part of Y (the trials of a binomial)."""
         return self.draw_y(F, seed)
 
     def outcomes(self) -> AnyNDArray | None:
@@ -273,7 +273,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     # ---- P(y' ≤ y): what a likelihood may know better ----
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """As :meth:`cdf`, for arguments of one dtype; derived from log p(y|f) alone."""
+        """The result of :meth:`cdf` for arguments of one dtype, derived from log p(y|f) alone."""
         log_density = partial(self.pointwise_log_prob, X, F)
         Y = Y + tf.zeros_like(F[..., : Y.shape[-1]])
         return cdf_from_density(log_density, self.outcomes(), Y, self.is_density)
@@ -281,7 +281,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """As :meth:`predict_cdf`, for arguments of one dtype."""
+        """The result of :meth:`predict_cdf` for arguments of one dtype."""
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_predict_cdf"))
 
     @check_shapes(

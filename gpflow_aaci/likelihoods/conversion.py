@@ -109,7 +109,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
 def _with(likelihood: T, **values: Any) -> T:
     """``likelihood`` with its Parameters replaced by these values of GPflow's own object."""
     for name, value in values.items():
-        delattr(likelihood, name)  # or checkpoints would still look for the old Parameter
+        delattr(likelihood, name)  # checkpoints must not look for the old Parameter
         setattr(likelihood, name, value)
     return likelihood
 
@@ -120,7 +120,9 @@ def _exact_probit(f: tf.Tensor) -> tf.Tensor:
 
 
 def _is_link(invlink: Any, link: Callable[[tf.Tensor], tf.Tensor]) -> bool:
-    """Whether both have the same values, so that a user's own lambda is recognised too."""
+    """
+    Whether both functions have the same values, so that a user's own lambda is recognised too.
+    """
     f = tf.constant(np.linspace(-8.0, 8.0, 33))
     try:
         return bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))

@@ -33,7 +33,7 @@ class Warp(gpflow.Module, abc.ABC):
         """t⁻¹(z)."""
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        """That t is defined at Y."""
+        """Checks that t is defined at Y."""
         return ()
 
 
@@ -131,7 +131,7 @@ class Tanh(Warp):
         return tf.math.log1p(tf.reduce_sum(slopes, -1))
 
     def inverse(self, Z: TensorType) -> tf.Tensor:
-        """By Newton's method, safeguarded by a bracket: t(y) − y lies between ±Σa."""
+        """t⁻¹(z) by Newton's method, safeguarded by a bracket: t(y) − y lies between ±Σa."""
         Z = tf.convert_to_tensor(Z)
         most = tf.reduce_sum(self.a)
         eps = np.finfo(Z.dtype.as_numpy_dtype).eps

@@ -243,8 +243,8 @@ def _in_pieces(
     variance = tf.broadcast_to(variance, mean.shape[1:])
     pieces = []
     for start in range(0, mean.shape[1], rows):
-        here = slice(start, start + rows)
-        lead = mean[:, here].shape[:2]
+        piece = slice(start, start + rows)
+        lead = mean[:, piece].shape[:2]
 
         # Draws are laid end to end as rows, as some of GPflow's likelihoods take no batches.
         def flat(values: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
@@ -254,8 +254,8 @@ def _in_pieces(
         def of_draws(part: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
             return tf.reshape(part, [*lead, *part.shape[1:]])
 
-        of_rows = (flat(values[here]) for values in (variance, *of_data))
-        parts = function(flat(X[here]), flat(mean[:, here]), *of_rows)
+        of_rows = (flat(values[piece]) for values in (variance, *of_data))
+        parts = function(flat(X[piece]), flat(mean[:, piece]), *of_rows)
         pieces.append(tf.nest.map_structure(of_draws, parts))
     return tf.nest.map_structure(lambda *parts: tf.concat(parts, 1), *pieces)
 

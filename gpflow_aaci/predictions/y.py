@@ -68,7 +68,7 @@ def predict_y_cdf(
     is normalised over its labels, as for ``predict_y``.
 
     :param Xnew: [N, D].
-    :param y: as training data: [N, P], with whatever other columns Y has.
+    :param y: [N, P] in the form of training data, with any other columns that Y has.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data; for samples of another kind of model.
@@ -113,7 +113,7 @@ def predict_y_quantile(
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
     predicted = _Predicted(model, Xnew, samples, progress)
-    levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # in which 1 − 1e-9 may be 1
+    levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # rounding may give 0 or 1
     outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
     message = "levels must be in (0, 1)."
     inside = Check(~tf.reduce_any(outside), message, lambda: some(levels, outside))
@@ -236,11 +236,11 @@ class _Predicted:
         parts, first = [], 0
         with closing(self._by_turns()) as blocks:
             for k, (_, Fmu, Fvar) in enumerate(blocks):
-                here = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
+                drawn = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
                 first += Fmu.shape[0]
-                mean = tf.gather(Fmu, here)
+                mean = tf.gather(Fmu, drawn)
                 noise = tf.random.stateless_normal(tf.shape(mean), seeds[2 * k], dtype=mean.dtype)
-                f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, here), full_cov)
+                f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, drawn), full_cov)
                 Y = self.likelihood.as_observed(f[..., : self._num_columns])
                 parts.append(self.likelihood.draw_y_like(self.X, f, Y, seeds[2 * k + 1]))
         return tf.concat(parts, 0)

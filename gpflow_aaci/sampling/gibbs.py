@@ -90,7 +90,7 @@ class _Sweep(LatentKernel):
     def one_step(
         self, current_state: Any, previous_kernel_results: GibbsResults, seed: Any = None
     ) -> tuple[Any, GibbsResults]:
-        """One sweep."""
+        """One sweep: ω given f, then the latents given ω."""
         parts, k = as_parts(current_state), self._seeds_of_turn
         turns = range(parts[-1].shape[-1]) if self._in_turn else [None]
         salt = f"{self._salt}_in_turn" if self._in_turn else self._salt
@@ -190,7 +190,7 @@ class SparseGibbsKernel(_Sweep):
     ) -> None:
         """
         :param data: X [N, D], Y [N, P], all of them.
-        :param over_relaxation: of v, as in :class:`GibbsKernel`.
+        :param over_relaxation: as in :class:`GibbsKernel`, for v.
         :raises ValueError: for another model, bad data or an ``over_relaxation`` outside (−1, 1).
         """
         if not isinstance(model, AugmentedSVGP):

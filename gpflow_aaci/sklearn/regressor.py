@@ -28,7 +28,7 @@ LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
 }
 
 _NOISE = 0.5  # the first scale of the noise, in spreads of y
-_NORMAL_IQR = 1.3489795  # from the lower to the upper quartile of N(0, 1)
+_NORMAL_IQR = 1.3489795  # the interquartile range of N(0, 1)
 
 
 class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
@@ -76,17 +76,17 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         progress: bool = False,
     ) -> None:
         """
-        :param likelihood: of "gaussian", "student-t", "laplace", "cauchy", "logistic-noise",
+        :param likelihood: one of "gaussian", "student-t", "laplace", "cauchy", "logistic-noise",
             "matern32" and "matern52"; or an object that ``AugmentedSVGP`` takes, for y in the units
             that ``normalize_y`` makes.
-        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
-            "matern52"; or a GPflow kernel.
+        :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
+            and "matern52"; or a GPflow kernel.
         :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
         :param normalize_y: whether the median is subtracted, and y is divided by its interquartile
             range over 1.349, which is the standard deviation of a normal y and which outliers leave
             alone. It must be False for counts and for likelihoods of y > 0. Predictions are in the
             units of y.
-        :param random_state: of inducing points and subsets of rows: an integer, a
+        :param random_state: the seed of inducing points and subsets of rows: an integer, a
             ``RandomState``, or None for another draw at every fit.
         :param progress: whether a bar shows the fit.
         """

@@ -31,7 +31,7 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "matern52": gpflow.kernels.Matern52,
 }
 
-_ROWS_AT_ONCE = 10_000  # in a prediction
+_ROWS_AT_ONCE = 10_000  # a prediction processes so many rows at a time
 
 
 class AugmentedGP(BaseEstimator):
@@ -49,10 +49,10 @@ class AugmentedGP(BaseEstimator):
         progress: bool = False,
     ) -> None:
         """
-        :param kernel: of "squared-exponential", "rational-quadratic", "matern12", "matern32" and
-            "matern52"; or a GPflow kernel.
+        :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
+            and "matern52"; or a GPflow kernel.
         :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
-        :param random_state: of inducing points and subsets of rows: an integer, a
+        :param random_state: the seed of inducing points and subsets of rows: an integer, a
             ``RandomState``, or None for another draw at every fit.
         :param progress: whether a bar shows the fit.
         """
@@ -114,7 +114,7 @@ def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
 
 def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
     """
-    What ``accepted`` has under the name ``value``; or a copy of an object.
+    The entry of ``accepted`` with the name ``value``; or a copy of an object.
 
     :raises ValueError: for anything else.
     """

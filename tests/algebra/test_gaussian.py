@@ -1,4 +1,4 @@
-"""q(v), the sites' optimum and the projection, against dense linear algebra in NumPy."""
+"""q(v), the optimum given the sites and the projection, against dense linear algebra in NumPy."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ N, M = 11, 6
 
 
 class Sites(NamedTuple):
-    """A q(v), a projection and sites, for P latent GPs that share A or do not."""
+    """A q(v), a projection and sites for P latent GPs, which share A or have one each."""
 
     q_mu: AnyNDArray
     q_sqrt: AnyNDArray
@@ -40,7 +40,9 @@ class Sites(NamedTuple):
         return Projection(*map(tf.constant, (self.L, self.A, nothing, np.zeros([N, 1]))))
 
     def optimum(self) -> tuple[AnyNDArray, AnyNDArray]:
-        """Of the sites, by their slopes at q: those of Σ potential·f − ½ precision·f²."""
+        """
+        The optimum given sites, whose slopes at q are those of Σ potential·f − ½ precision·f².
+        """
         Fmu, _ = marginals(self.projection(), self.q_mu, self.q_sqrt)
         sums = to_q(self.projection(), self.potential - self.precision * Fmu, -0.5 * self.precision)
         return optimal_naturals(self.q_mu, *sums)
@@ -53,7 +55,7 @@ class Sites(NamedTuple):
 
 
 def lower_triangular(rng: np.random.Generator, count: int) -> AnyNDArray:
-    """With a positive diagonal, reasonably conditioned."""
+    """A well-conditioned lower triangular matrix with a positive diagonal."""
     R = 0.4 * np.tril(rng.normal(size=(count, M, M)), -1)
     R[:, range(M), range(M)] = rng.uniform(0.3, 1.5, size=(count, M))
     return R
@@ -95,7 +97,7 @@ def test_q_to_naturals_are_precision_and_precision_times_mean(sites: Sites) -> N
 
 
 def test_naturals_to_q_inverts_the_precision(sites: Sites) -> None:
-    """q_sqrt q_sqrtᵀ = Lambda_2⁻¹, q_sqrt lower triangular with a positive diagonal."""
+    """q_sqrt q_sqrtᵀ = Lambda_2⁻¹, where q_sqrt is lower triangular with a positive diagonal."""
     lambda_1, Lambda_2 = sites.optimum()
     q_mu, q_sqrt = (value.numpy() for value in naturals_to_q(lambda_1, Lambda_2))
     S = np.linalg.inv(Lambda_2)
@@ -114,8 +116,8 @@ def test_optimum_of_the_sites_is_bayes_rule(sites: Sites) -> None:
     """
     The posterior of v ~ N(0, I) given the sites is that of a linear Gaussian model.
 
-    Its pseudo-observations potential/precision of noise 1/precision, by the formula of Gaussian
-    conditioning (in data space, where the package works in the space of v).
+    Its pseudo-observations potential/precision have noise 1/precision. The oracle is the formula of
+    Gaussian conditioning in data space, where the package works in the space of v.
     """
     sites = sites._replace(precision=sites.precision + 0.1)
     q_mu, q_sqrt = naturals_to_q(*sites.optimum())
@@ -159,7 +161,7 @@ def test_whiten_inverts_unwhiten(sites: Sites) -> None:
 
 @pytest.mark.parametrize("step_size", [0.25, 1.0])
 def test_a_damped_step_averages_naturals(sites: Sites, step_size: float) -> None:
-    """The precision is the average of precisions, the precision-weighted mean that of its kind."""
+    """The precision is an average of precisions, and the precision times the mean is one, too."""
     q_mu, q_sqrt = sites.damped(step_size)
     for p, S in enumerate(sites.covariance()):
         A, old = sites.A_of(p), np.linalg.inv(S)
@@ -175,7 +177,7 @@ def test_a_damped_step_averages_naturals(sites: Sites, step_size: float) -> None
 
 
 def test_a_damped_step_does_not_average_moments(sites: Sites) -> None:
-    """The paper's Algorithm 3 as printed would; harmonic and arithmetic means differ at once."""
+    """The paper's Algorithm 3 as printed would; harmonic and arithmetic means differ clearly."""
     half, full = sites.damped(0.5).sqrt, sites.damped(1.0).sqrt
     S_half, S_full = (R.numpy() @ R.numpy().swapaxes(-1, -2) for R in (half, full))
     variance_of = {

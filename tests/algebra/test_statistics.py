@@ -1,4 +1,4 @@
-"""(E, a, B): the gradients of the bound in q(v), and additive."""
+"""The statistics (E, a, B) are gradients of the bound in q(v), and add up over rows."""
 
 import gpflow
 import numpy as np
@@ -54,7 +54,7 @@ def observed(likelihood: likelihoods.AugmentedLikelihood) -> AnyNDArray:
 def test_they_are_the_gradients_of_the_sum_in_q(
     likelihood: likelihoods.AugmentedLikelihood, term: str
 ) -> None:
-    """By autodiff in the mean and in the covariance S itself."""
+    """Autodiff gives the gradients in the mean and in the covariance S."""
     model, labels, q = make(likelihood), observed(likelihood), some_q()
     projection, of = model.project(X), TERMS[term](likelihood)
     S = tf.matmul(q.sqrt, q.sqrt, transpose_b=True)

@@ -1,4 +1,4 @@
-"""Laws to hold the package's distributions against: SciPy's, and mpmath where SciPy has none."""
+"""Reference laws for the package's distributions, from SciPy or, where it has none, mpmath."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ CENTRAL = (P > 0.99e-3) & (P < 1.0 - 0.99e-3)
 
 def ks_pvalue(draws: AnyNDArray, cdf: Callable[[AnyNDArray], AnyNDArray]) -> float:
     """
-    Of the Kolmogorov-Smirnov test.
+    The p-value of the Kolmogorov-Smirnov test.
 
-    The cdf is computed at 300 of the draws and, monotonely, interpolated: to 1e-5, where that
-    matters as little as the statistic's own 1e-3 to 1e-2.
+    The cdf is computed at 300 of the draws and interpolated monotonely. The error of 1e-5 is small
+    compared with the statistic, 1e-3 to 1e-2.
     """
     knots = np.quantile(draws, 0.5 - 0.5 * np.cos(np.pi * np.linspace(0.0, 1.0, 300)))
     at_knots = np.asarray(cdf(knots))
@@ -33,8 +33,8 @@ class PolyaGammaLaw:
     """
     scale · PG(b, c) as an alternating mixture of inverse Gaussian laws (Polson et al. 2013, Eq. 5).
 
-    Weights 2^b cosh^b(c/2) (−1)^n Γ(n+b)/(n! Γ(b)) e^{−(2n+b)c/2}, means (2n+b)/2c, shapes
-    (2n+b)²/4. It cancels, so mpmath must have digits to lose.
+    The weights are 2^b cosh^b(c/2) (−1)^n Γ(n+b)/(n! Γ(b)) e^{−(2n+b)c/2}, the means (2n+b)/2c and
+    the shapes (2n+b)²/4. The sum cancels, so mpmath needs extra digits.
     """
 
     def __init__(self, b: float, c: float, scale: float = 1.0) -> None:
@@ -88,7 +88,7 @@ def matern_law(nu: float, scale: float, c: float) -> scipy.stats.rv_continuous:
 
 @dataclass(frozen=True)
 class Tilts:
-    """A built-in likelihood and π_φ(ω|c) of DESIGN's table, from outside the package."""
+    """A built-in likelihood and its π_φ(ω|c), computed without the package."""
 
     name: str
     likelihood: likelihoods.SuperGaussianLikelihood
@@ -161,5 +161,5 @@ TILTS = [
 
 
 def tilts_id(tilts: Tilts) -> str:
-    """For ``pytest.mark.parametrize``."""
+    """The id of a case for ``pytest.mark.parametrize``."""
     return tilts.name

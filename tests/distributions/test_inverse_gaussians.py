@@ -1,4 +1,6 @@
-"""GeneralizedInverseGaussian and InverseGaussian against SciPy and mpmath, corners included."""
+"""
+GeneralizedInverseGaussian and InverseGaussian against SciPy and mpmath, with extreme parameters.
+"""
 
 import itertools
 
@@ -11,7 +13,7 @@ from oracles import P, ks_pvalue
 
 from gpflow_aaci.distributions import GeneralizedInverseGaussian, InverseGaussian
 
-# (p, a, b): SciPy's own cdf is good at these
+# (p, a, b) for which SciPy's own cdf is accurate
 MODERATE = [
     (-1.5, 2.0, 0.6),
     (-2.5, 1e-2, 3.0),
@@ -23,7 +25,7 @@ MODERATE = [
     (-40.0, 2.0, 3.0),
 ]
 CORNERS = [(-1.5, 0.0, 0.6), (-0.2, 0.0, 3.0), (2.0, 3.0, 0.0), (0.05, 3.0, 0.0), (200.0, 1.0, 0.0)]
-# SciPy's cdf integrates the peak away, or overflows
+# For these, SciPy's cdf misses the peak or overflows
 EXTREME = [(0.05, 3.0, 1e-8), (0.0, 1e-12, 1e-12), (-0.05, 1e-9, 1.0), (200.0, 1.0, 1.0)]
 
 
@@ -46,14 +48,14 @@ def test_against_scipy(p: float, a: float, b: float) -> None:
 
 @pytest.mark.parametrize(("p", "a", "b"), EXTREME)
 def test_against_mpmath(p: float, a: float, b: float) -> None:
-    """The cdf by quadrature of the density in log x, in panels about its mode."""
+    """The oracle of the cdf is quadrature of the density in log x, in panels about its mode."""
     ours = GeneralizedInverseGaussian(p, a, b)
     x = np.quantile(ours.sample(2000, seed=[1, 2]).numpy(), [0.001, 0.1, 0.5, 0.9, 0.999])
     with mp.workdps(30):
         omega = mp.sqrt(mp.mpf(a) * mp.mpf(b))
         log_z = mp.log(2 * mp.besselk(p, omega)) + mp.mpf(p) / 2 * mp.log(mp.mpf(b) / mp.mpf(a))
 
-        def density(u: mp.mpf) -> mp.mpf:  # of log x
+        def density(u: mp.mpf) -> mp.mpf:  # the density of log x
             return mp.exp(p * u - (a * mp.exp(u) + b * mp.exp(-u)) / 2 - log_z)
 
         below = np.log(x[0]) - np.arange(0.0, 60.0, 0.5)[::-1]
@@ -83,7 +85,7 @@ def test_moments_against_bessel_functions(p: float, a: float, b: float) -> None:
 
 @pytest.mark.slow
 def test_moments_at_the_corners() -> None:
-    """Of Gamma and inverse gamma laws; infinite where they do not exist."""
+    """Gamma and inverse gamma laws; moments that do not exist are infinite."""
     for p, a, b in CORNERS:
         ours, exact = GeneralizedInverseGaussian(p, a, b), law(p, a, b)
         np.testing.assert_allclose(ours.mean(), exact.mean() if p > 0 or p < -1 else np.inf)
@@ -149,7 +151,7 @@ def test_batches_seeds_graphs_and_float32() -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, 1e-3, 1.0, 50.0, 1e3, 1e5])
 def test_inverse_gaussian_against_scipy(ratio: float) -> None:
-    """Shape over mean from 0 (Lévy) to where e^{2 shape/mean} overflows."""
+    """Shape over mean runs from 0 (Lévy) to where e^{2 shape/mean} overflows."""
     shape = 1.3
     mean = np.inf if ratio == 0.0 else shape / ratio
     ours = InverseGaussian(mean, tf.constant(shape, tf.float64))

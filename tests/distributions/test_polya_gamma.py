@@ -1,4 +1,4 @@
-"""PolyaGamma against mpmath and the known identities."""
+"""PolyaGamma against mpmath and known identities."""
 
 from functools import partial
 
@@ -37,11 +37,11 @@ def test_cdf_quantile_and_density_against_mpmath(b: float, c: float) -> None:
 
 def cdf_by_the_characteristic_function(b: float, c: float, x: AnyNDArray) -> AnyNDArray:
     """
-    P(ω ≤ x) for b ≥ 1 by the formula of Gil-Pelaez (1951), the plain trapezoidal rule.
+    P(ω ≤ x) for b ≥ 1 by the formula of Gil-Pelaez (1951) and the trapezoidal rule.
 
-    ½ − Σ_k Im[e^{−i t_k x} E e^{i t_k ω}]/(π (k + ½)) at t_k = (k + ½) h, far beyond where
-    |E e^{itω}| = cosh^b(c/2)/|cosh^b √(c²/4 − it/2)| is 1e-14. The period 2π/h is 40 standard
-    deviations and 20 means of PG(1, c), on which the tails die.
+    It is ½ − Σ_k Im[e^{−i t_k x} E e^{i t_k ω}]/(π (k + ½)) at t_k = (k + ½) h, up to where |E
+    e^{itω}| = cosh^b(c/2)/|cosh^b √(c²/4 − it/2)| is far below 1e-14. The period 2π/h is 40
+    standard deviations plus 20 means of PG(1, c), so that the tails vanish within it.
     """
     mean = np.tanh(c / 2) / (2 * c) if c else 0.25
     variance = (np.sinh(c) - c) / (4 * c**3 * np.cosh(c / 2) ** 2) if c else 1 / 24
@@ -65,7 +65,7 @@ def cdf_by_the_characteristic_function(b: float, c: float, x: AnyNDArray) -> Any
     ],
 )
 def test_draws_follow_the_law(b: float, c: float) -> None:
-    """Integer or not, small or large: the cdf is by mpmath or by the characteristic function."""
+    """b may be an integer or not, small or large. The cdf is mpmath's or the function above."""
     draws = PolyaGamma(b, c).sample(100_000, seed=[2, 9]).numpy()
     law, transform = PolyaGammaLaw(b, c).cdf, partial(cdf_by_the_characteristic_function, b, c)
     assert ks_pvalue(draws, law if b < 1.0 else transform) > 1e-3
@@ -77,7 +77,8 @@ def test_what_decides_on_acceptance(b: float) -> None:
     """
     A(x) = π(x|b, c)/((1 + e^{−c})^b × the inverse Gaussian density of mean b/2c, shape b²/4).
 
-    It lies between its bounds, and is computed to 1e-8, which is then how exact the draws are.
+    It lies between its bounds. It is computed with an error of 1e-8, which limits how exact draws
+    are.
     """
     T = np.array([0.05, 0.2, 0.4, 0.7, 0.999, 1.001, 1.4, 2.0, 3.0, 10.0 / b])
     c, x = 1.0, b * T / 4.0
@@ -91,7 +92,7 @@ def test_what_decides_on_acceptance(b: float) -> None:
 
 
 def test_proposals_lie_above_the_law_and_two_thirds_are_accepted() -> None:
-    """Of the envelope h + gT ≥ log A, for every b and c."""
+    """The envelope h + gT is above log A for every b and c."""
     b, c = np.meshgrid(np.geomspace(1e-3, 1e5, 17), [0.0, 0.1, 1.0, 3.0, 10.0, 1e3])
     z, height, slope = (v.numpy() for v in envelope(tf.constant(b), tf.constant(c)))
     T = np.geomspace(1e-3, 1e6, 200)[:, None, None] * np.ones_like(b)
@@ -105,7 +106,7 @@ def test_proposals_lie_above_the_law_and_two_thirds_are_accepted() -> None:
 @pytest.mark.by_default("0.0", "3.1", "40.0")
 @pytest.mark.parametrize("c", [0.0, 1.5, 3.1, 3.2, 40.0, 1e4])
 def test_exact_draws_on_both_sides_of_the_change_of_proposal(c: float) -> None:
-    """The proposal below t = 0.64 changes at |c| = 3.1; exactness does not."""
+    """Below t = 0.64 the proposal changes at |c| = 3.1; draws are exact on both sides."""
     draws = PolyaGamma(1.0, c).sample(100_000, seed=[4, 4]).numpy()
     inverted = PolyaGamma(1.0, c).quantile(
         tf.random.stateless_uniform([20_000], [1, 1], dtype="float64")
@@ -115,7 +116,7 @@ def test_exact_draws_on_both_sides_of_the_change_of_proposal(c: float) -> None:
 
 @pytest.mark.slow
 def test_sums_and_reflection() -> None:
-    """PG(b₁, c) + PG(b₂, c) = PG(b₁ + b₂, c), and c counts by its size alone."""
+    """PG(b₁, c) + PG(b₂, c) = PG(b₁ + b₂, c), and the sign of c has no effect."""
     summed = PolyaGamma([1.0, 0.4], 2.0).sample(10_000, seed=[1, 1]).numpy().sum(axis=1)
     assert ks_pvalue(summed, PolyaGamma(1.4, -2.0).cdf) > 1e-3
     x = np.array([0.05, 0.2, 1.0])
@@ -125,7 +126,9 @@ def test_sums_and_reflection() -> None:
 
 
 def test_moments() -> None:
-    """b tanh(c/2)/2c and b (sinh c − c)/(4c³ cosh²(c/2)), with their limits b/4, b/24 at c = 0."""
+    """
+    They are b tanh(c/2)/2c and b (sinh c − c)/(4c³ cosh²(c/2)), with limits b/4 and b/24 at c = 0.
+    """
     b, c = 2.5, np.array([0.3, -2.0, 11.0])
     distribution = PolyaGamma(b, c)
     np.testing.assert_allclose(distribution.mean(), b * np.tanh(c / 2) / (2 * c), rtol=1e-12)
@@ -136,7 +139,7 @@ def test_moments() -> None:
 
 
 def test_it_is_the_tilted_distribution_of_sech() -> None:
-    """Of scale 2 with φ(r) = 1/cosh √r, and of scale ½ with 1/cosh(√r/2) (DESIGN's warning)."""
+    """With scale 2 it belongs to φ(r) = 1/cosh √r, with scale ½ to 1/cosh(√r/2)."""
     c, p = np.array([0.0, 0.7, 30.0]), np.array([0.01, 0.5, 0.99])[:, None]
     for scale, factor, tilt in ((2.0, 1.0, 2.0), (0.5, 0.25, 1.0)):
         generic = TiltedDistribution(lambda r, factor=factor: log_sech_sqrt(factor * r), c)
@@ -158,7 +161,7 @@ def test_kl_divergence() -> None:
 
 
 def test_no_count_no_variable() -> None:
-    """PG(0, c) is the point 0, beside others in one batch too."""
+    """PG(0, c) is the point 0, also when a batch holds other laws too."""
     distribution = PolyaGamma([0.0, 2.5, 0.0], [1.0, 0.3, 0.0])
     draws = distribution.sample(4, seed=[1, 1]).numpy()
     assert np.all(draws[:, [0, 2]] == 0.0)
@@ -190,7 +193,9 @@ def test_gradients_beside_a_point() -> None:
 
 
 def test_each_its_own_shape() -> None:
-    """As counts have: 0, small and large, integer or not, in one call; and a seed repeats."""
+    """
+    One call takes b = 0, small and large, integer or not, as counts need; a seed repeats draws.
+    """
     b = np.array([0.0, 0.01, 0.5, 1.0, 3.0, 3.5, 5.0, 64.0, 100.0, 2000.7])[:, None]
     distribution = PolyaGamma(b, np.array([0.0, 1.0, -8.0]), 0.5)
     assert distribution.batch_shape == (10, 3)
@@ -201,13 +206,13 @@ def test_each_its_own_shape() -> None:
     for moment, exact in ((centred, 0.0), (centred**2, distribution.variance()[1:])):
         error = (np.mean(moment, axis=0) - exact) / np.std(moment, axis=0) * np.sqrt(len(draws))
         assert np.abs(error).max() < 4.5
-    # No two members share their random numbers.
+    # Members of the batch use different random numbers.
     correlations = np.corrcoef(np.log(draws[:, 1:].reshape(len(draws), -1)), rowvar=False)
     assert np.abs(correlations - np.eye(len(correlations))).max() < 5.0 / np.sqrt(len(draws))
 
 
 def test_draws_within_a_compiled_loop() -> None:
-    """As a sampler has them: shapes are unknown while it is traced."""
+    """A sampler traces such a loop with unknown shapes."""
 
     @tf.function(input_signature=[tf.TensorSpec(None, tf.float64)] * 2)
     def chain(b: tf.Tensor, c: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""PositiveNormal against mpmath and SciPy, from far below 0 to far above."""
+"""PositiveNormal against mpmath and SciPy, for loc from far below 0 to far above."""
 
 import mpmath as mp
 import numpy as np
@@ -9,7 +9,7 @@ from oracles import ks_pvalue
 from gpflow_aaci.distributions import PositiveNormal
 
 LOC = [-1e3, -40.0, -6.0, -1.0, -1e-9, 0.0, 0.7, 5.0, 60.0]
-# In units of its standard deviation, from 0 or from the mean whichever is closer
+# Distances in standard deviations from 0 or from the mean, whichever is closer
 STEPS = np.array([0.01, 0.3, 1.0, 2.5, 6.0])
 
 
@@ -19,7 +19,7 @@ def points(loc: float) -> np.ndarray:
 
 @pytest.mark.parametrize("loc", LOC)
 def test_against_mpmath(loc: float) -> None:
-    """Density, both tails and moments."""
+    """The density, both tails and the moments agree."""
     ours, x = PositiveNormal(np.float64(loc)), points(loc)
     with mp.workdps(30 + int(abs(loc))):  # Φ(−1000) is 1e-217150, and 1 − mean · N/Φ cancels
         a = mp.mpf(loc)
@@ -47,7 +47,7 @@ def test_draws_follow_the_cdf(loc: float) -> None:
 
 
 def test_float32_far_below_zero() -> None:
-    """Where loc + draw would keep no digit: TFP's TruncatedNormal has mean −1.5 there."""
+    """Adding loc to a draw would lose all digits: TFP's TruncatedNormal has mean −1.5 there."""
     single, double = (PositiveNormal(dtype(-1e3)) for dtype in (np.float32, np.float64))
     np.testing.assert_allclose(single.mean(), double.mean(), rtol=1e-6)
     np.testing.assert_allclose(single.variance(), double.variance(), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""TiltedDistribution, from log φ alone, against closed forms it does not know."""
+"""TiltedDistribution, which knows only log φ, against closed forms."""
 
 import mpmath as mp
 import numpy as np
@@ -25,10 +25,10 @@ def log_phi_laplace(r: tf.Tensor) -> tf.Tensor:
 @every_phi
 def test_against_the_closed_form(tilts: Tilts) -> None:
     """
-    At c = 0 and from 1e-3 to 1e3, and p from 1e-6 to 1 − 1e-6.
+    c is 0 or between 1e-3 and 1e3, and p between 1e-6 and 1 − 1e-6.
 
-    The cdf is held against the oracle's at the distribution's own quantiles, of which it is thus
-    a test too: F(q) = p up to F's error, and a relative error of q is one of F over q f(q).
+    The oracle's cdf is evaluated at the distribution's own quantiles q, which tests these as well:
+    F(q) = p up to the error of F, and a relative error of q becomes one of F over q f(q).
     """
     ours = TiltedDistribution(tilts.likelihood.log_phi, C[:, None])
     q = ours.quantile(P).numpy()
@@ -40,7 +40,7 @@ def test_against_the_closed_form(tilts: Tilts) -> None:
     log_density = np.stack([law.logpdf(x) for law, x in zip(laws, q, strict=True)])
     relative = (exact - P) / (q * np.exp(log_density))
     assert np.abs(relative[:, CENTRAL]).max() < 1e-6
-    # log_prob, of which the right tail has absolute accuracy only
+    # log_prob, whose right tail has absolute accuracy only
     error = np.abs(ours.log_prob(q).numpy() - log_density)
     assert error[:, CENTRAL].max() < 1e-6
     assert error.max() < 2e-4
@@ -48,7 +48,7 @@ def test_against_the_closed_form(tilts: Tilts) -> None:
 
 @every_phi
 def test_left_tail_of_the_density_is_relatively_exact(tilts: Tilts) -> None:
-    """Where the density is 1e-30 of its peak and an inversion at c itself would see noise."""
+    """The density is 1e-30 of its peak, where an inversion at c itself would give noise."""
     ours = TiltedDistribution(tilts.likelihood.log_phi, 1.0)
     x = ours.quantile(1e-6).numpy() * np.array([0.5, 0.25, 0.1])
     np.testing.assert_allclose(ours.log_prob(x), tilts.law(1.0).logpdf(x), rtol=0, atol=1e-6)
@@ -72,14 +72,16 @@ def test_cumulants_against_mpmath(tilts: Tilts) -> None:
 
 
 def test_moments_at_no_tilt() -> None:
-    """Laplace and SVM have none, Matérn-3/2 only a mean, b/2/(ν − 1) of an inverse gamma law."""
+    """
+    Laplace and SVM have no moments, Matérn-3/2 only a mean, b/2/(ν − 1) of an inverse gamma law.
+    """
     for likelihood in (likelihoods.Laplace(0.7), likelihoods.BayesianSVM()):
         tilted = TiltedDistribution(likelihood.log_phi, 0.0)
         assert [float(tilted.cumulant(k)) for k in (1, 2, 3, 4)] == [np.inf] * 4
     tilted = TiltedDistribution(likelihoods.Matern32(1.6).log_phi, 0.0)
     np.testing.assert_allclose(tilted.mean(), 1.5 / 1.6**2, rtol=1e-12)
     assert float(tilted.variance()) == np.inf
-    # Of PG(1, 0)/2: 1/8 and 1/96.
+    # PG(1, 0)/2 has mean 1/8 and variance 1/96.
     tilted = TiltedDistribution(likelihoods.Logistic().log_phi, 0.0)
     np.testing.assert_allclose([tilted.mean(), tilted.variance()], [1 / 8, 1 / 96], rtol=1e-12)
 
@@ -88,7 +90,7 @@ def test_moments_at_no_tilt() -> None:
 @every_phi
 @pytest.mark.parametrize("c", [0.0, 5.0])
 def test_draws_follow_the_closed_form(tilts: Tilts, c: float) -> None:
-    """Kolmogorov-Smirnov: against the oracle's cdf, its own, and the likelihood's sampler."""
+    """Kolmogorov-Smirnov tests use the oracle's cdf, its own, and the likelihood's sampler."""
     ours = TiltedDistribution(tilts.likelihood.log_phi, c)
     draws = ours.sample(NUM_DRAWS, seed=[11, 7]).numpy()
     closed = tilts.likelihood.tilted(c).sample(NUM_DRAWS, seed=[3, 5]).numpy()
@@ -99,7 +101,7 @@ def test_draws_follow_the_closed_form(tilts: Tilts, c: float) -> None:
 
 
 def test_a_batch_is_its_members() -> None:
-    """Narrow and wide laws share one batch; each is as if it were alone."""
+    """Narrow and wide laws in one batch give the same as each alone."""
     c = np.array([[0.0, 1e-3, 0.3], [2.0, 40.0, 1e3]])
     tilted = TiltedDistribution(log_phi_laplace, c)
     assert tilted.batch_shape == (2, 3)
@@ -162,7 +164,7 @@ def test_outside_the_support() -> None:
 
 
 def test_a_point_mass() -> None:
-    """The Gaussian's φ: ω is the constant 1/2σ²."""
+    """For the Gaussian's φ, ω is the constant 1/2σ²."""
     tilted = TiltedDistribution(likelihoods.Gaussian(0.25).log_phi, [0.0, 1.0, 50.0])
     np.testing.assert_array_equal(tilted.sample(4, seed=1), np.full((4, 3), 2.0))
     np.testing.assert_array_equal(tilted.cdf([[1.9], [2.1]]), [[0.0] * 3, [1.0] * 3])
@@ -173,7 +175,7 @@ def test_a_point_mass() -> None:
 @pytest.mark.by_default("Laplace", "Logistic")
 @every_phi
 def test_kl_divergence_against_quadrature(tilts: Tilts) -> None:
-    """∫ π(ω|c₁) log π(ω|c₁)/π(ω|c₂) dω, in probability: the mean over quantiles."""
+    """∫ π(ω|c₁) log π(ω|c₁)/π(ω|c₂) dω is computed as a mean over quantiles."""
     nodes, weights = np.polynomial.legendre.leggauss(40)
     z = 9.0 * nodes
     p, dp = scipy.stats.norm.cdf(z), 9.0 * weights * scipy.stats.norm.pdf(z)
@@ -195,7 +197,7 @@ def test_kl_divergence_of_gamma_laws_is_that_of_tfp() -> None:
 
 
 def test_gradients_of_log_prob() -> None:
-    """In the value, in c and in the likelihood's own parameter, against central differences."""
+    """Gradients in the value, in c and in the likelihood's parameter equal central differences."""
     likelihood = likelihoods.Laplace(0.7)
     x, c = tf.constant([0.2, 0.9, 4.0], tf.float64), tf.constant([0.1, 1.0, 30.0], tf.float64)
 
@@ -268,7 +270,7 @@ def test_not_completely_monotone(log_phi: object) -> None:
     ids=["abs", "real parameter", "softplus"],
 )
 def test_no_complex_support(log_phi: object) -> None:
-    """Moments need none of it; the error of the rest says how to mend it."""
+    """Moments do not need complex arguments; for all else, the error says what to change."""
     tilted = TiltedDistribution(log_phi, 1.0)
     assert float(tilted.mean()) > 0.0
     with pytest.raises(ValueError, match=r"must take complex128 .* tf.cast\(parameter, r.dtype\)"):
@@ -276,7 +278,7 @@ def test_no_complex_support(log_phi: object) -> None:
 
 
 def test_a_failed_inversion_says_so() -> None:
-    """A law of two atoms has no density: no draw is silently wrong, and c² is named."""
+    """A law of two atoms has no density: instead of wrong draws, there is an error with c²."""
 
     def log_phi(r: tf.Tensor) -> tf.Tensor:
         return tf.math.log(0.5 * tf.exp(-r) + 0.5 * tf.exp(-3.0 * r))
@@ -286,7 +288,7 @@ def test_a_failed_inversion_says_so() -> None:
 
 
 def test_a_negative_density_is_refused() -> None:
-    """1/(1 + (r + ½)^{3/2}), not completely monotone although φ decreases and is convex at c."""
+    """1/(1 + (r + ½)^{3/2}) is not completely monotone, though it decreases and is convex at c."""
 
     def log_phi(r: tf.Tensor) -> tf.Tensor:
         return -tf.math.log1p((r + 0.05) ** 1.5) + np.log1p(0.05**1.5)

@@ -1,7 +1,8 @@
-"""The built-in likelihoods beside their textbook definitions, and quadrature to hold against them.
+"""
+The built-in likelihoods with textbook definitions, and quadrature to compare them with.
 
-Nothing here comes from the package but the objects under test: φ is stated for mpmath, the
-densities come from SciPy or are normalised by quadrature.
+Only the objects under test come from the package: φ is stated for mpmath, and densities come from
+SciPy or are normalised by quadrature.
 """
 
 import itertools
@@ -25,14 +26,14 @@ LogDensity = Callable[[float, float], float]
 
 @dataclass(frozen=True)
 class Case:
-    """A built-in likelihood and what it is supposed to be."""
+    """A built-in likelihood and its textbook definition."""
 
     name: str
     make: Callable[[], likelihoods.AugmentedLikelihood]
-    phi: Callable[[mp.mpf], mp.mpf] | None  # φ(r), for real and complex r, if super-Gaussian
+    phi: Callable[[mp.mpf], mp.mpf] | None  # φ(r) for real and complex r, if super-Gaussian
     log_density: LogDensity
-    trained: int = 1  # parameters that learn; of a real y
-    slow: bool = False  # run by -m slow alone: what it is made of runs by default
+    trained: int = 1  # the number of trainable parameters, for a real y
+    slow: bool = False  # runs with -m slow only; its components run by default
 
     @property
     def is_binary(self) -> bool:
@@ -58,7 +59,7 @@ def laplace_log_density(scale: float) -> LogDensity:
 
 @cache
 def _matern_log_normaliser(nu: float) -> float:
-    """log ∫ k(x) dx of the Matérn kernel of unit length scale, by its Bessel function."""
+    """log ∫ k(x) dx for the Matérn kernel of lengthscale 1, as a Bessel function."""
 
     def kernel(x: mp.mpf) -> mp.mpf:
         s = mp.sqrt(2 * nu) * x
@@ -68,7 +69,7 @@ def _matern_log_normaliser(nu: float) -> float:
         return float(mp.log(2 * mp.quad(kernel, [0, 0.5, 1, 2, 4, 8, 16, 32, 64])))
 
 
-# The polynomial in s of half-integer orders, after its constant 1 (Rasmussen and Williams, 4.16).
+# Coefficients of s, s², … in the polynomial of half-integer orders (Rasmussen and Williams, 4.16).
 _MATERN_COEFFICIENTS = {
     0.5: [],
     1.5: [1],
@@ -90,7 +91,7 @@ def matern_log_density(scale: float, nu: float) -> LogDensity:
 
 
 def asymmetric_laplace_log_density(scale: float, quantile: float) -> LogDensity:
-    """The check function of Koenker and Bassett, normalised: rates τ/s above, (1−τ)/s below."""
+    """The normalised check function of Koenker and Bassett, with rates τ/s above, (1−τ)/s below."""
     log_c = math.log(quantile * (1 - quantile) / scale)
 
     def log_density(y: float, f: float) -> float:
@@ -106,7 +107,7 @@ def generalized_gaussian_log_density(scale: float, power: float) -> LogDensity:
 
 
 def mixture_log_density(y: float, f: float) -> float:
-    """0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
+    """The density 0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
     parts = logistic_noise_log_density(0.3)(y, f), student_t_log_density(1.2, 5.0)(y, f)
     return float(np.logaddexp(math.log(0.7) + parts[0], math.log(0.3) + parts[1]))
 
@@ -118,7 +119,7 @@ def _product_log_normaliser() -> float:
 
 
 def product_log_density(y: float, f: float) -> float:
-    """∝ Laplace(0.9) Student-t(1, 4)."""
+    """The density ∝ Laplace(0.9) Student-t(1, 4)."""
     r = (y - f) ** 2
     return -math.sqrt(r) / 0.9 - 2.5 * math.log1p(r / 4.0) - _product_log_normaliser()
 
@@ -131,7 +132,7 @@ def _kernel_log_normaliser() -> float:
 
 
 def kernel_log_density(y: float, f: float) -> float:
-    """Matern32(0.7) · RQ(1, α = 1) + 0.2 RQ(0.5, α = 2.5), rational quadratic, normalised."""
+    """The normalised kernel Matern32(0.7) · RQ(1, α = 1) + 0.2 RQ(0.5, α = 2.5)."""
     return math.log(float(_kernel_phi(mp.mpf((y - f) ** 2)))) - _kernel_log_normaliser()
 
 
@@ -164,7 +165,7 @@ def _student_t_phi(df: float) -> Callable[[mp.mpf], mp.mpf]:
 
 
 def _mixture_phi(r: mp.mpf) -> mp.mpf:
-    """Σ w_k C_k φ_k over Σ w_k C_k, of 0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
+    """Σ w_k C_k φ_k over Σ w_k C_k, for 0.7 logistic(0.3) + 0.3 Student-t(1.2, 5)."""
     logistic = mp.mpf(0.7) / (4 * mp.mpf(0.3))
     student = mp.mpf(0.3) * mp.gamma(3) / (mp.gamma(2.5) * mp.sqrt(5 * mp.pi) * mp.mpf(1.2))
     total = logistic * mp.sech(mp.sqrt(r) / (2 * mp.mpf(0.3))) ** 2
@@ -188,7 +189,7 @@ def _stretched_phi(scale: float, power: float) -> Callable[[mp.mpf], mp.mpf]:
 
 
 def _matern_phi(scale: float, nu: float) -> Callable[[mp.mpf], mp.mpf]:
-    """A polynomial of order ν − ½ in s (Rasmussen and Williams 2006, Eq. 4.16)."""
+    """e^{−s} times a polynomial of order ν − ½ in s (Rasmussen and Williams 2006, Eq. 4.16)."""
 
     def phi(r: mp.mpf) -> mp.mpf:
         order = int(nu - 0.5)
@@ -221,7 +222,7 @@ def _matern52_phi(scale: float) -> Callable[[mp.mpf], mp.mpf]:
     return phi
 
 
-# The super-Gaussian ones.
+# The super-Gaussian likelihoods.
 CASES = [
     Case(
         "Gaussian",
@@ -361,7 +362,7 @@ BINARY = [case for case in AUGMENTED if case.is_binary]
 
 
 def case_id(case: Case) -> str:
-    """For ``pytest.mark.parametrize``."""
+    """The id of a case for ``pytest.mark.parametrize``."""
     return case.name
 
 
@@ -369,7 +370,7 @@ def case_id(case: Case) -> str:
 
 
 def _edges(mean: float, sd: float, centres: Sequence[float], width: float) -> list[float]:
-    """Break points at the centres, about them on scale ``width``, and about the mean."""
+    """Break points at the centres, around them on scale ``width``, and around the mean."""
     steps = np.array([0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
     lower, upper = mean - 40.0 * sd, mean + 40.0 * sd
     edges = {lower, upper, mean}
@@ -381,7 +382,7 @@ def _edges(mean: float, sd: float, centres: Sequence[float], width: float) -> li
 
 
 def _integral(integrand: Callable[[float], float], edges: Sequence[float]) -> float:
-    """Adaptive Gauss-Kronrod between every two edges, which must itself claim 1e-9 relative."""
+    """Adaptive Gauss-Kronrod between edges, where its own error estimate must be 1e-9 relative."""
     parts = [
         scipy.integrate.quad(integrand, a, b, epsabs=1e-300, epsrel=1e-11, limit=200)
         for a, b in itertools.pairwise(edges)
@@ -399,7 +400,9 @@ def log_mean_exp(
     centres: Sequence[float] = (),
     width: float = 1.0,
 ) -> float:
-    """log E exp(log_g(f)) under f ~ N(mean, sd²); kinks or peaks of ``width`` at ``centres``."""
+    """
+    log E exp(log_g(f)) under f ~ N(mean, sd²), with kinks or peaks of ``width`` at ``centres``.
+    """
     edges = _edges(mean, sd, centres, width)
 
     def exponent(f: float) -> float:
@@ -417,7 +420,7 @@ def mean_of(
     centres: Sequence[float] = (),
     width: float = 1.0,
 ) -> float:
-    """E function(f) under f ~ N(mean, sd²); kinks or peaks of ``width`` at ``centres``."""
+    """E function(f) under f ~ N(mean, sd²), with kinks or peaks of ``width`` at ``centres``."""
 
     def integrand(f: float) -> float:
         z = (f - mean) / sd
@@ -427,5 +430,5 @@ def mean_of(
 
 
 def column(*values: float) -> tf.Tensor:
-    """[N, 1], float64."""
+    """The values as [N, 1], float64."""
     return tf.constant(np.array(values, dtype=np.float64)[:, None])

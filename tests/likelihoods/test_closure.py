@@ -1,4 +1,4 @@
-"""Mixtures and products of noise: one again, with the ω that theory says, and what is refused."""
+"""Mixtures and products of noise: their laws of ω, and components that are refused."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_a_contaminated_normal_is_the_density_it_says() -> None:
 
 
 def test_omega_of_a_contaminated_normal_is_one_of_two_precisions() -> None:
-    """P(narrow) = responsibility of the narrow component at the residual c, by Bayes' rule."""
+    """P(narrow) is the responsibility of the narrow component at the residual c, by Bayes' rule."""
     c = np.array([0.0, 0.5, 1.0, 5.0])
     likelihood = contaminated()
     law = likelihood.tilted(c)
@@ -92,7 +92,7 @@ def test_a_contaminated_normal_passes_every_check() -> None:
 
 
 def test_the_weights_stay_on_the_simplex_and_learn() -> None:
-    """Data of the wide component alone raise its weight, by any optimizer."""
+    """Data from the wide component alone raise its weight, with any optimizer."""
     likelihood, Y = contaminated(), column(*np.linspace(1.5, 4.0, 9))
     for part in likelihood.components:
         gpflow.set_trainable(part, False)
@@ -119,7 +119,7 @@ def test_parameters_of_components_are_shared() -> None:
 
 
 def test_a_product_of_normal_laws_is_normal() -> None:
-    """Precisions add; ω is their sum, halved."""
+    """Precisions add up; ω is half their sum."""
     product = NoiseProduct([Gaussian(0.5), Gaussian(scale=2.0)])
     normal = Gaussian(1.0 / (2.0 + 0.25))
     Y, F = column(0.0, 0.3, -4.0, 30.0), column(0.0, 0.0, 1.0, 0.0)
@@ -132,7 +132,7 @@ def test_a_product_of_normal_laws_is_normal() -> None:
 
 
 def test_omega_of_a_product_begins_where_its_normal_factors_leave_it() -> None:
-    """1/2σ² + the ω of the other factor, in every respect."""
+    """The law of ω is that of 1/2σ² + the ω of the other factor."""
     law = NoiseProduct([Gaussian(0.5), Laplace(0.7)]).tilted([0.3, 2.0])
     other = Laplace(0.7).tilted([0.3, 2.0])
     x = np.array([[0.2], [1.0], [4.0]])
@@ -148,7 +148,7 @@ def test_omega_of_a_product_begins_where_its_normal_factors_leave_it() -> None:
 
 
 def test_draws_of_a_product_sum_draws_of_its_factors() -> None:
-    """Laplace and Student-t: the law of the sum, from log φ alone, which does not know them."""
+    """For Laplace and Student-t, the oracle is the law of the sum from log φ alone."""
     product, c = NoiseProduct([Laplace(0.7), StudentT(0.5, 3.0)]), np.array([0.0, 0.4, 3.0])
     draws = product.tilted(c).sample(2000, seed=[1, 2])
     for p in np.transpose(TiltedDistribution(product.log_phi, c).cdf(draws)):
@@ -156,7 +156,9 @@ def test_draws_of_a_product_sum_draws_of_its_factors() -> None:
 
 
 def test_heavy_tails_multiply_to_lighter_ones() -> None:
-    """Two Cauchy laws: density ∝ (1 + r)⁻², a Student-t of 3 degrees of freedom, which has both."""
+    """
+    Two Cauchy laws have density ∝ (1 + r)⁻², a Student-t with df = 3, which has mean and variance.
+    """
     product, student = NoiseProduct([Cauchy(1.0), Cauchy(1.0)]), StudentT(1.0 / np.sqrt(3.0), 3.0)
     Y, zero = column(0.0, 2.0, -50.0), column(0.0, 0.0, 0.0)
     np.testing.assert_allclose(
@@ -183,7 +185,7 @@ OF_KNOWN_C: list[Any] = [
 
 @pytest.mark.parametrize("known", OF_KNOWN_C, ids=lambda likelihood: type(likelihood).__name__)
 def test_normaliser_and_variance_by_quadrature(known: Any) -> None:
-    """To 1e-12, whatever the scale, and differentiable in it."""
+    """They are right to 1e-12 for any scale, and differentiable in it."""
     zero = tf.zeros([], tf.float64)
 
     def log_phi(r: tf.Tensor) -> tf.Tensor:
@@ -197,12 +199,12 @@ def test_normaliser_and_variance_by_quadrature(known: Any) -> None:
         assert slopes[0] == pytest.approx(slopes[1], rel=1e-9)
     variance = np.exp(log_integral(log_phi, 2) - log_integral(log_phi, 0))
     np.testing.assert_allclose(variance, known.noise_variance(), rtol=1e-11)
-    # … and where φ has fallen to 1/e
+    # ``width_of`` is where φ has fallen to 1/e, up to a factor of 2
     r = width_of(log_phi) ** 2
     assert float(log_phi(r)) <= -1.0 < float(log_phi(r / 4.0))
 
 
-# ---- what is refused ----
+# ---- components that are refused ----
 
 
 class Skewed(Laplace):

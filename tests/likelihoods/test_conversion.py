@@ -1,4 +1,4 @@
-"""GPflow's own likelihood objects in place of ours, and what constructors refuse."""
+"""GPflow's own likelihoods converted into ours, and arguments that constructors refuse."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Stock = gpflow.likelihoods.Likelihood
 
 
 def exact_probit(f: tf.Tensor) -> tf.Tensor:
-    """Φ(f), which GPflow's ``inv_probit`` squeezes into [0.001, 0.999]."""
+    """Φ(f), which GPflow's ``inv_probit`` maps into [0.001, 0.999]."""
     return 0.5 * tf.math.erfc(-f / np.sqrt(2.0))
 
 
@@ -53,7 +53,7 @@ CONVERTIBLE = STOCK | OF_X | SWITCHED
 
 
 def data(likelihood: Stock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """X, F, Y."""
+    """X, F and Y."""
     F = column(0.3, -1.2, 2.0, 0.0)
     binary = isinstance(likelihood, gpflow.likelihoods.Bernoulli)
     return tf.zeros_like(F), F, column(0, 1, 0, 1) if binary else column(0.5, -3.0, 2.0, 7.0)
@@ -70,7 +70,7 @@ def test_an_augmented_likelihood_is_returned_itself(case: Case) -> None:
 
 @pytest.mark.parametrize("name", CONVERTIBLE)
 def test_converted_shares_the_parameters(name: str) -> None:
-    """The same Parameter objects at the same paths, and no others."""
+    """The converted likelihood has the same Parameter objects at the same paths, and no others."""
     stock = CONVERTIBLE[name]()
     parameters = gpflow.utilities.parameter_dict(stock)
     ours = gpflow.utilities.parameter_dict(augmented(stock))
@@ -80,7 +80,7 @@ def test_converted_shares_the_parameters(name: str) -> None:
 
 @every_stock
 def test_converted_has_the_same_log_prob(name: str) -> None:
-    """Before and after the user assigns to a parameter of the stock object."""
+    """This holds before and after the user assigns to a parameter of the stock object."""
     stock = STOCK[name]()
     converted = augmented(stock)
     X, F, Y = data(stock)
@@ -91,7 +91,7 @@ def test_converted_has_the_same_log_prob(name: str) -> None:
 
 
 def test_converted_student_t_keeps_df_fixed() -> None:
-    """As in GPflow; in ours it is learnable."""
+    """GPflow's df is fixed; in our own class it is learnt."""
     stock = gpflow.likelihoods.StudentT(scale=0.6, df=4.3)
     converted = augmented(stock)
     assert isinstance(converted, likelihoods.StudentT)
@@ -108,7 +108,7 @@ def test_converted_keeps_a_parameter_fixed() -> None:
 
 @every_stock
 def test_converted_keeps_the_quadrature(name: str) -> None:
-    """A user who asked for more nodes gets them."""
+    """A user who has asked for more nodes gets them."""
     stock = STOCK[name]()
     stock.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 77)
     assert augmented(stock).quadrature is stock.quadrature
@@ -120,7 +120,7 @@ def test_converted_keeps_the_quadrature(name: str) -> None:
     ids=["tf.sigmoid", "tf.nn.sigmoid", "lambda-exp", "lambda-sigmoid"],
 )
 def test_sigmoid_bernoulli_is_logistic(invlink: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """Recognised by value, so a user's own lambda will do."""
+    """The link is recognised by its values, so a user's own lambda works."""
     assert type(augmented(gpflow.likelihoods.Bernoulli(invlink=invlink))) is likelihoods.Logistic
 
 
@@ -135,12 +135,12 @@ def test_sigmoid_bernoulli_is_logistic(invlink: Callable[[tf.Tensor], tf.Tensor]
     ids=["GPflow's", "erfc", "Normal", "erf"],
 )
 def test_probit_bernoulli_is_probit(invlink: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """By value too, with GPflow's jitter or without it; ours has none."""
+    """The link is recognised by its values, with GPflow's jitter or without; ours has none."""
     assert type(augmented(gpflow.likelihoods.Bernoulli(invlink=invlink))) is likelihoods.Probit
 
 
 def test_the_jitter_of_gpflows_probit_is_dropped() -> None:
-    """What it costs: at most 0.001 of probability."""
+    """This changes probabilities by at most 0.001."""
     stock, F = gpflow.likelihoods.Bernoulli(), column(-9.0, -1.0, 0.3, 40.0)
     ours = augmented(stock)
     p = ours.conditional_mean(tf.zeros_like(F), F)
@@ -149,15 +149,15 @@ def test_the_jitter_of_gpflows_probit_is_dropped() -> None:
 
 
 class OwnStudentT(gpflow.likelihoods.StudentT):
-    """May have overridden anything."""
+    """A subclass may have overridden anything."""
 
 
 class OwnGaussian(gpflow.likelihoods.Gaussian):
-    """May have overridden anything."""
+    """A subclass may have overridden anything."""
 
 
 class OwnBernoulli(gpflow.likelihoods.Bernoulli):
-    """May have overridden anything."""
+    """A subclass may have overridden anything."""
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ class OwnBernoulli(gpflow.likelihoods.Bernoulli):
     ],
 )
 def test_what_has_no_augmentation_is_refused(stock: Stock) -> None:
-    """The message says what was given and lists what has an augmentation."""
+    """The message names the likelihood, and lists those that have an augmentation."""
     with pytest.raises(ValueError, match=type(stock).__name__) as refusal:
         augmented(stock)
     for name in ("StudentT", "Laplace", "Logistic", "Probit", "BayesianSVM", "sigmoid", "Gaussian"):
@@ -197,7 +197,7 @@ def test_what_has_no_augmentation_is_refused(stock: Stock) -> None:
 
 @pytest.mark.parametrize("name", OF_X)
 def test_noise_that_depends_on_x_is_gpflows(name: str) -> None:
-    """Densities and moments; its Parameters are the user's, and the only trainable ones."""
+    """Densities and moments agree, and only the user's own Parameters are trainable."""
     stock = OF_X[name]()
     converted = augmented(stock)
     F, Y = column(0.3, -1.2, 2.0, 0.0), column(0.5, -3.0, 2.0, 7.0)
@@ -215,7 +215,7 @@ def test_noise_that_depends_on_x_is_gpflows(name: str) -> None:
 
 
 def test_noise_that_depends_on_x_is_assigned_to_as_gpflows() -> None:
-    """Another Function for the scale, another number for df, after the conversion."""
+    """Another Function for the scale, or number for df, may be assigned after the conversion."""
     stock = OF_X["StudentT"]()
     converted = augmented(stock)
     assert converted.df == stock.df
@@ -229,7 +229,7 @@ def test_noise_that_depends_on_x_is_assigned_to_as_gpflows() -> None:
 
 @pytest.mark.parametrize("name", OF_X)
 def test_noise_that_depends_on_x_is_copied_and_restored(name: str, tmp_path: Path) -> None:
-    """By ``deepcopy``, which shares nothing, by a checkpoint, and frozen as float32."""
+    """It works with ``deepcopy``, which shares nothing, with checkpoints, and frozen as float32."""
     trained, restored = augmented(OF_X[name]()), augmented(OF_X[name]())
     for parameter in trained.trainable_parameters:
         parameter.assign(1.7 * parameter.numpy())
@@ -251,7 +251,7 @@ def test_noise_that_depends_on_x_is_copied_and_restored(name: str, tmp_path: Pat
 
 @pytest.mark.slow
 def test_the_slope_of_the_noise_is_fixed_and_freed_by_its_own_path() -> None:
-    """GPflow's notebook on varying noise, in two stages, and the end of its test_linear_noise."""
+    """GPflow's notebook on varying noise does so in two stages, as does its test_linear_noise."""
     rng = np.random.default_rng(20220630)
     X = rng.random((100, 1))
     Y = np.sin(5.0 * X) + (0.7 - 0.7 * X) * rng.standard_normal((100, 1))
@@ -348,7 +348,7 @@ def test_a_given_parameter_is_shared(name: str) -> None:
 @every_parameter
 @pytest.mark.parametrize("value", [2, 0.8, np.float32(0.5), tf.constant(0.5, tf.float64)])
 def test_a_given_number_becomes_the_value(name: str, value: Any) -> None:
-    """Integers too, in default_float()."""
+    """Integers are accepted, and become numbers of default_float()."""
     parameter = getattr(OF_PARAMETER[name](value), name.split(": ")[1])
     assert parameter.dtype == tf.float64
     np.testing.assert_allclose(parameter, float(value), rtol=1e-12)

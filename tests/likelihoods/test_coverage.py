@@ -1,4 +1,4 @@
-"""No likelihood of the package goes untested."""
+"""Every likelihood of the package is tested."""
 
 import inspect
 
@@ -10,7 +10,7 @@ from gpflow_aaci.likelihoods import AugmentedLikelihood
 
 
 def concrete_subclasses(base: type) -> set[type]:
-    """All that can be instantiated, at any depth, and are defined inside the package."""
+    """All subclasses, at any depth, that are not abstract and are defined in the package."""
     found: set[type] = set()
     for subclass in base.__subclasses__():
         found |= concrete_subclasses(subclass)
@@ -20,7 +20,9 @@ def concrete_subclasses(base: type) -> set[type]:
 
 
 def test_every_likelihood_is_a_case() -> None:
-    """A new likelihood must join ``cases.AUGMENTED`` or ``zoo.ZOO``, which tests here run over."""
+    """
+    A new likelihood must be added to ``cases.AUGMENTED`` or ``zoo.ZOO``, which tests run over.
+    """
     tested = {type(case.make()) for case in AUGMENTED} | {type(m.make()) for m in ZOO}
     assert concrete_subclasses(AugmentedLikelihood) == tested
 

@@ -1,4 +1,4 @@
-"""Draws of y from every likelihood have its law, and probabilities are GPflow's."""
+"""Draws of y from every likelihood follow its law, and probabilities are GPflow's."""
 
 import gpflow
 import numpy as np
@@ -15,15 +15,15 @@ DRAWS = 4_000
 
 @pytest.mark.parametrize("case", [c for c in AUGMENTED if not c.is_binary], ids=case_id)
 def test_draws_of_a_real_y_have_its_law(case: Case) -> None:
-    """Kolmogorov-Smirnov against the textbook density, integrated."""
+    """The Kolmogorov-Smirnov test uses the integrated textbook density."""
     F = tf.fill([DRAWS, 1], tf.constant(0.7, tf.float64))
     y = np.sort(case.make().draw_y(F, seed=[1, 2]).numpy().ravel())
-    # A grid fine about the centre and wide in the tails: y = f + sinh t
+    # The grid y = f + sinh t is fine at the centre and wide in the tails.
     t = np.linspace(-12.0, 12.0, 20_001)
     grid, jacobian = 0.7 + np.sinh(t), np.cosh(t)
     density = np.exp([case.log_density(value, 0.7) for value in grid]) * jacobian
     cdf = scipy.integrate.cumulative_trapezoid(density, t, initial=0.0)
-    assert abs(cdf[-1] - 1.0) < 1e-2  # the heaviest tail there is goes beyond the grid
+    assert abs(cdf[-1] - 1.0) < 1e-2  # the heaviest tail extends beyond the grid
     assert scipy.stats.kstest(y, lambda v: np.interp(v, grid, cdf)).pvalue > 1e-3
 
 
@@ -40,7 +40,7 @@ def test_draws_of_labels_have_their_probability(case: Case) -> None:
 
 
 def test_invlink_is_that_of_gpflows_bernoulli() -> None:
-    """Of lists and arrays too; GPflow's probit squeezes into [0.001, 0.999]."""
+    """It takes lists and arrays, too; GPflow's probit is limited to [0.001, 0.999]."""
     f = [-2.0, 0.0, 1.5]
     logistic = gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)
     theirs = logistic.invlink(tf.constant(f, tf.float64))
@@ -51,7 +51,7 @@ def test_invlink_is_that_of_gpflows_bernoulli() -> None:
 
 
 def test_df_that_is_learnt_leaves_y_a_mean() -> None:
-    """Where it begins above 1; one below is the user's choice, as a Parameter's transform is."""
+    """df stays above 1 if it begins there. A smaller df is the user's choice, as is a transform."""
     ours = likelihoods.StudentT(df=3.0).df
     ours.unconstrained_variable.assign(-1e3)
     assert ours.numpy() > 1.0

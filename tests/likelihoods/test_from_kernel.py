@@ -1,4 +1,4 @@
-"""Noise of the shape of a kernel: the likelihood that has that density, or a refusal."""
+"""Noise with the shape of a kernel: it is the likelihood with that density, or is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ Make = Callable[[], Any]
 
 
 class OwnMatern32(IsotropicStationary):
-    """By K_r."""
+    """A user's kernel that defines K_r."""
 
     def K_r(self, r: TensorType) -> tf.Tensor:
         s = np.sqrt(3.0) * r
@@ -38,7 +38,7 @@ class OwnMatern32(IsotropicStationary):
 
 
 class OwnSquaredExponential(SquaredExponential):
-    """By K_r2, and with a property and a method of its own that read Parameters."""
+    """A user's kernel with K_r2, and a property and a method that read Parameters."""
 
     @property
     def height(self) -> tf.Tensor:
@@ -52,7 +52,7 @@ class OwnSquaredExponential(SquaredExponential):
 
 
 def of_student_t(scale: float, df: float) -> RationalQuadratic:
-    """(1 + x²/2αℓ²)^−α with α = (ν+1)/2, 2αℓ² = νσ²."""
+    """The kernel (1 + x²/2αℓ²)^−α with α = (ν+1)/2 and 2αℓ² = νσ²."""
     return RationalQuadratic(
         lengthscales=scale * np.sqrt(df / (df + 1.0)), alpha=(df + 1.0) / 2.0, variance=3.0
     )
@@ -82,7 +82,7 @@ PAIRS: dict[str, tuple[Make, Make]] = {
         lambda: SquaredExponential(3.0, 0.5) + SquaredExponential(1.0, 2.0),
         lambda: likelihoods.NoiseMixture(
             [likelihoods.Gaussian(scale=0.5), likelihoods.Gaussian(scale=2.0)],
-            [1.5 / 3.5, 2.0 / 3.5],  # height times width
+            [1.5 / 3.5, 2.0 / 3.5],  # height times width of both terms
         ),
     ),
 }
@@ -103,7 +103,9 @@ def in_every_respect(noise: ResidualLikelihood) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_noise_of_a_kernel_is_the_likelihood_of_that_shape(name: str) -> None:
-    """To 1e-9; but the law of ω under a user's K_r begins at a tilt of 4e-8."""
+    """
+    They agree to 1e-9, except for laws of ω of a user's K_r, which need a tilt of at least 4e-8.
+    """
     make_kernel, make_likelihood = PAIRS[name]
     ours, theirs = map(in_every_respect, (KernelNoise(make_kernel()), make_likelihood()))
     for key, value in theirs.items():
@@ -113,7 +115,7 @@ def test_noise_of_a_kernel_is_the_likelihood_of_that_shape(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in PAIRS if n != "own-K_r2"])
 def test_omega_of_a_kernel_is_that_of_the_likelihood(name: str) -> None:
-    """Draws in the other's law, where that is not discrete."""
+    """Draws follow the likelihood's law; for a discrete law, their mean does."""
     noise, other = KernelNoise(PAIRS[name][0]()), PAIRS[name][1]()
     unit = other.gamma(tf.zeros([], tf.float64))
     c = 0.8
@@ -133,7 +135,9 @@ def test_complex_arguments_reach_the_users_own_function() -> None:
 
 
 def test_a_users_kernel_does_not_underflow() -> None:
-    """Where e^{−r/2} is 0, log φ goes on; where it is not a straight line, as its tangent."""
+    """
+    Where e^{−r/2} is 0, log φ is continued by its tangent, which is exact for a straight line.
+    """
     r = tf.constant([1e2, 1e4, 1e8, 1e12])
     r = tf.cast(r, tf.float64)
     own = KernelNoise(OwnSquaredExponential(lengthscales=0.7))
@@ -166,18 +170,18 @@ def test_every_check_passes(name: str) -> None:
     check_likelihood(KernelNoise(PAIRS[name][0]()), np.linspace(-3.0, 3.0, 7)[:, None])
 
 
-# ---- what is refused ----
+# ---- kernels that are refused ----
 
 
 class Triangle(IsotropicStationary):
-    """Positive definite in one dimension, and in no other."""
+    """Positive definite in one dimension only."""
 
     def K_r(self, r: TensorType) -> tf.Tensor:
         return self.variance * tf.nn.relu(1.0 - r)
 
 
 class Wendland(IsotropicStationary):
-    """Positive definite in up to three."""
+    """Positive definite in up to three dimensions."""
 
     def K_r(self, r: TensorType) -> tf.Tensor:
         return self.variance * tf.nn.relu(1.0 - r) ** 4 * (4.0 * r + 1.0)
@@ -194,7 +198,7 @@ class Quartic(IsotropicStationary):
 
 
 class Bump(IsotropicStationary):
-    """It falls slowly enough, but not at a falling rate."""
+    """The kernel decreases slowly enough, but not ever more slowly."""
 
     def K_r2(self, r2: TensorType) -> tf.Tensor:
         return self.variance * (1.0 + 0.5 * r2**2 / (1.0 + r2**2)) / (1.0 + r2)

@@ -1,13 +1,13 @@
 """
-Errors that published code of these augmentations has had, each held against an oracle.
+Errors that published code for these augmentations has had, each with an oracle.
 
-Every test shows twice: what is here agrees with the oracle, and the wrong formula does not. The
+Every test shows that the package agrees with the oracle and that the wrong formula does not. The
 oracles are finite differences of SciPy's densities, sums over all n, and quadrature.
 
-Two identities serve. The score of p(y|f) is the mean of its augmented counterpart's,
-    ∂ log p(y|f)/∂f = E_{aux|f,y} [potential − precision f]    (Fisher),
-and given the counts n alone log p(y, n|f) has a potential that does not depend on f: its score at
-f = 0. So precision = (score at 0 − score at f)/f.
+Two identities help. The score of p(y|f) is the mean of its augmented counterpart (Fisher): ∂ log
+p(y|f)/∂f = E_{aux|f,y} [potential − precision f]. And given only the counts n, log p(y, n|f) has a
+potential that does not depend on f, namely its score at f = 0, so that precision = (score at 0 −
+score at f)/f.
 """
 
 import itertools
@@ -49,7 +49,7 @@ STANDARD_ERRORS = 5.0
 
 
 class Estimate(NamedTuple):
-    """Means of draws and their standard errors, of one shape."""
+    """Means of draws and their standard errors, of the same shape."""
 
     mean: AnyNDArray
     error: AnyNDArray
@@ -58,24 +58,24 @@ class Estimate(NamedTuple):
         return bool(np.all(np.abs(self.mean - expected) < STANDARD_ERRORS * self.error))
 
     def rejects(self, expected: AnyNDArray) -> bool:
-        """By ten times as much as ``agrees_with`` tolerates, at every datum."""
+        """Whether every error is ten times as large as ``agrees_with`` tolerates."""
         return bool(np.all(np.abs(self.mean - expected) > 10.0 * STANDARD_ERRORS * self.error))
 
 
 def rejects(found: AnyNDArray, wrong: AnyNDArray) -> bool:
-    """Far beyond any tolerance here, at every datum."""
+    """Whether all values differ by far more than the tests' tolerances."""
     return bool(np.all(np.abs(np.subtract(found, wrong)) > 0.05))
 
 
 def estimate(draws: tf.Tensor) -> Estimate:
-    """Over the first axis."""
+    """Means and standard errors over the first axis."""
     return Estimate(np.mean(draws, 0), np.std(draws, 0) / np.sqrt(len(draws)))
 
 
 def gibbs_site(
     likelihood: AugmentedLikelihood, F: AnyNDArray, Y: AnyNDArray
 ) -> tuple[Estimate, Estimate]:
-    """Mean potential and precision [N, L] of what Gibbs sampling draws at f."""
+    """Mean potential and precision [N, L] of the sites that Gibbs sampling draws at f."""
     F, Y = tf.constant(F), tf.constant(Y)
     auxiliary = likelihood.full_conditional(None, F, Y).sample(DRAWS, seed=[1, 2])
     potential, precision = likelihood.site(None, auxiliary, Y)
@@ -85,7 +85,7 @@ def gibbs_site(
 def closed_form_site(
     likelihood: AugmentedLikelihood, Fmu: AnyNDArray, Fvar: AnyNDArray, Y: AnyNDArray
 ) -> tuple[AnyNDArray, AnyNDArray]:
-    """Potential and precision [N, L] that a closed-form step moves to."""
+    """Potential and precision [N, L] of the site that a closed-form step moves to."""
     Fmu, Fvar, Y = map(tf.constant, (Fmu, Fvar, Y))
     in_mean, in_variance = likelihood.bound_slopes(Y, Fmu, Fvar, Y)
     precision = -2.0 * in_variance
@@ -95,7 +95,9 @@ def closed_form_site(
 def slope(
     function: Callable[[AnyNDArray], AnyNDArray], f: AnyNDArray, along: AnyNDArray | float = 1.0
 ) -> AnyNDArray:
-    """That of an elementwise function, or along a direction, by differences of fourth order."""
+    """
+    The derivative of an elementwise function, or along a direction, by fourth-order differences.
+    """
     h = 1e-3
     near, far = (function(f + k * h * along) - function(f - k * h * along) for k in (1, 2))
     return (8.0 * near - far) / (12.0 * h)
@@ -104,7 +106,7 @@ def slope(
 def precision_by_scores(
     log_density: Callable[[AnyNDArray], AnyNDArray], f: AnyNDArray
 ) -> AnyNDArray:
-    """(score at 0 − score at f)/f, where the potential does not depend on f."""
+    """(score at 0 − score at f)/f, which is right if the potential does not depend on f."""
     return (slope(log_density, 0.0 * f) - slope(log_density, f)) / f
 
 
@@ -115,7 +117,9 @@ COUNTS = np.array([[2.0], [7.0], [4.0]])
 
 
 def test_the_precision_of_a_negative_binomial_is_not_off_by_2() -> None:
-    """ω ~ PG(y + r, f)/2 is of e^{−f²ω}: precision 2ω, (y + r) tanh(f/2)/2f on average."""
+    """
+    ω ~ PG(y + r, f)/2 enters as e^{−f²ω}: the precision is 2ω, on average (y + r) tanh(f/2)/2f.
+    """
     r, zero = 3.3, np.zeros_like(F)
     expected = precision_by_scores(lambda f: scipy.stats.nbinom.logpmf(COUNTS, r, expit(-f)), F)
     likelihood = NegativeBinomial(r)
@@ -132,7 +136,7 @@ def test_the_precision_of_a_negative_binomial_is_not_off_by_2() -> None:
 
 
 def test_the_precision_of_a_poisson_count_is_not_off_by_2() -> None:
-    """Of σ(f)^y σ(−f)^n given n, averaged over p(n|f, y) by summation."""
+    """The precision of σ(f)^y σ(−f)^n given n is averaged over p(n|f, y) by summation."""
     rate, n = 9.0, np.arange(80.0)[:, None, None]
 
     def log_joint(f: AnyNDArray) -> AnyNDArray:
@@ -141,7 +145,7 @@ def test_the_precision_of_a_poisson_count_is_not_off_by_2() -> None:
         of_counts = (COUNTS + n) * np.log(rate) - gammaln(COUNTS + 1) - gammaln(n + 1) - rate
         return of_counts + log_sigmoids
 
-    weights = np.exp(log_joint(F))  # the sum over n is p(y|f): the augmentation is the right one
+    weights = np.exp(log_joint(F))  # summed over n this is p(y|f), as it must be
     textbook = scipy.stats.poisson.pmf(COUNTS, rate * expit(F))
     np.testing.assert_allclose(weights.sum(0), textbook, rtol=1e-10)
     expected = np.sum(weights * precision_by_scores(log_joint, F), 0) / weights.sum(0)
@@ -168,28 +172,34 @@ def log_normal(f: AnyNDArray, g: AnyNDArray) -> AnyNDArray:
 
 
 def test_the_potential_of_f_under_a_precision_of_its_own_is_not_halved() -> None:
-    """log N(y | f, 1/λσ(g)) is a parabola in f: its slope at 0, and minus its second derivative."""
+    """
+    log N(y
+
+    f, 1/λσ(g)) is a parabola in f, with the potential as its slope at f = 0.
+    """
     f, g = FG[:, :1], FG[:, 1:]
     potential = slope(lambda f: log_normal(f, g), 0.0 * f)
     precision = precision_by_scores(lambda f: log_normal(f, g), f)
     likelihood = HeteroscedasticGaussian(MAX_PRECISION)
-    of_gibbs = [part.mean for part in gibbs_site(likelihood, FG, REAL)]  # f given g: no draws
+    of_gibbs = [part.mean for part in gibbs_site(likelihood, FG, REAL)]  # f given g needs no draws
     of_step = closed_form_site(likelihood, FG, np.zeros_like(FG), REAL)
     for found_potential, found_precision in (of_gibbs, of_step):
         np.testing.assert_allclose(found_potential[:, :1], potential, rtol=1e-7)
         np.testing.assert_allclose(found_precision[:, :1], precision, rtol=1e-7)
         assert rejects(found_potential[:, :1], potential / 2.0)
-        assert rejects(found_precision[:, :1], MAX_PRECISION * expit(-g))  # σ of the wrong sign
+        assert rejects(found_precision[:, :1], MAX_PRECISION * expit(-g))  # the wrong sign in σ
 
 
 def test_the_counts_of_a_precision_have_the_rate_of_minus_g() -> None:
-    """p(n|f, g, y) by Bayes' rule, n ~ Poisson(λR) and σ(−g)^n, R = (y − f)²/2, summed over n."""
+    """
+    p(n|f, g, y) by Bayes' rule from n ~ Poisson(λR) and σ(−g)^n, R = (y − f)²/2, with a sum over n.
+    """
     f, g = FG[:, :1], FG[:, 1:]
     largest = 0.5 * MAX_PRECISION * np.square(REAL - f)
     n = np.arange(120.0)[:, None, None]
     weights = scipy.stats.poisson.pmf(n, largest) * expit(-g) ** n
     mean_n = np.sum(n * weights, 0) / weights.sum(0)
-    # What remains of the normal density is √(λσ(g)/2π): the augmentation is the right one.
+    # The rest of the normal density is √(λσ(g)/2π), so this augmentation is right.
     normal = np.sqrt(MAX_PRECISION * expit(g) / (2.0 * np.pi)) * weights.sum(0)
     np.testing.assert_allclose(normal, np.exp(log_normal(f, g)), rtol=1e-10)
 
@@ -203,7 +213,7 @@ def test_the_counts_of_a_precision_have_the_rate_of_minus_g() -> None:
     potential = (0.5 - mean_n) / 2.0
     assert of_gibbs.agrees_with(potential)
     np.testing.assert_allclose(of_step, potential, rtol=1e-7)
-    # The score, by differences, gives the precision.
+    # Differences of the score give the precision.
     score = slope(lambda g: log_normal(f, g), g)
     assert precision.agrees_with((potential - score) / g)
     np.testing.assert_allclose(step_precision, (potential - score) / g, rtol=1e-7)
@@ -221,7 +231,9 @@ def test_the_counts_of_classes_have_the_rates_of_minus_f() -> None:
     """
     p(n|f, k) with the rate integrated out, summed over n in ℕ³.
 
-    ∫ Π_j Poisson(n_j | t) dt = (Σn)!/Π n_j! K^{−Σn−1}, which σ(f_k) Π_j σ(−f_j)^{n_j} multiplies.
+    ∫ Π_j Poisson(n_j
+
+    t) dt = (Σn)!/Π n_j! K^{−Σn−1}, multiplied by σ(f_k) Π_j σ(−f_j)^{n_j}.
     """
     K, f, label = 3, np.array([1.2, 0.7, 2.0]), 1
     n = np.array(list(itertools.product(range(40), repeat=K)), float)
@@ -256,7 +268,9 @@ def test_the_counts_of_classes_have_the_rates_of_minus_f() -> None:
 
 @pytest.mark.parametrize("name", ["StudentT", "Laplace"])
 def test_the_kl_of_omega_is_subtracted(name: str) -> None:
-    """∫ q log q/p dω by quadrature, and the bound is E log p(y|ω, f) less that, not with it."""
+    """
+    ∫ q log q/p dω is computed by quadrature; the bound is E log p(y|ω, f) minus it, not plus it.
+    """
     mean, variance, y = (tf.constant([[v]], tf.float64) for v in (0.4, 0.5, 1.9))
     c = tf.constant([[1.3]], tf.float64)
     likelihood, prior, posterior = {
@@ -268,7 +282,7 @@ def test_the_kl_of_omega_is_subtracted(name: str) -> None:
         "Laplace": (
             Laplace(0.7),
             scipy.stats.invgamma(0.5, scale=1 / (4 * 0.7**2)),
-            # of mean 1/(2βc) and shape 1/(2β²); SciPy's μ is mean/shape
+            # mean 1/(2βc) and shape 1/(2β²); SciPy's μ is mean/shape
             scipy.stats.invgauss(0.7 / 1.3, scale=1 / (2 * 0.7**2)),
         ),
     }[name]
@@ -284,7 +298,7 @@ def test_the_kl_of_omega_is_subtracted(name: str) -> None:
     )
     found = float(aux_kldivergence(likelihood, c)[0, 0])
     assert found == pytest.approx(kl, abs=1e-8)
-    assert kl > 0.05  # so that the other sign is another number
+    assert kl > 0.05  # so that the wrong sign gives another number
     expected_log = expected_logtilt(likelihood, c, mean, variance, y)
     bound = float(expected_aug_loglik(likelihood, c, mean, variance, y)[0, 0])
     assert bound == pytest.approx(float(expected_log[0, 0]) - kl, abs=1e-8)
@@ -292,7 +306,7 @@ def test_the_kl_of_omega_is_subtracted(name: str) -> None:
 
 
 def test_the_laplace_bound_with_the_kl_of_the_other_sign_is_no_bound() -> None:
-    """At the best c: ours lies below E log p(y|f), the other one above it."""
+    """At the best c, ours lies below E log p(y|f), and the wrong one above it."""
     likelihood = Laplace(0.7)
     mean, variance, y = (tf.constant([[v]], tf.float64) for v in (0.4, 0.5, 1.9))
     log_density = laplace_log_density(0.7)
@@ -304,7 +318,7 @@ def test_the_laplace_bound_with_the_kl_of_the_other_sign_is_no_bound() -> None:
 
 
 def test_the_kl_of_q_of_u_is_subtracted() -> None:
-    """At the exact posterior, Z = X, the ELBO of Gaussian noise is log p(y) by SciPy."""
+    """With Gaussian noise and Z = X, the ELBO of the exact posterior is SciPy's log p(y)."""
     rng = np.random.default_rng(0)
     X, Y = np.linspace(0.0, 3.0, 6)[:, None], rng.normal(size=(6, 1))
     kernel = gpflow.kernels.Matern32()
@@ -315,6 +329,6 @@ def test_the_kl_of_q_of_u_is_subtracted() -> None:
     model.q_sqrt.assign(np.linalg.cholesky(K - gain @ K)[None])
     evidence = scipy.stats.multivariate_normal.logpdf(Y[:, 0], np.zeros(6), K + 0.3 * np.eye(6))
     elbo, kl = float(model.augmented_elbo((X, Y))), float(model.prior_kl())
-    assert elbo == pytest.approx(evidence, abs=1e-4)  # GPflow's jitter
+    assert elbo == pytest.approx(evidence, abs=1e-4)  # because of GPflow's jitter
     assert kl > 0.5
     assert elbo + 2.0 * kl > evidence + 1.0

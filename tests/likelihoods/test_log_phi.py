@@ -12,7 +12,7 @@ from gpflow.base import AnyNDArray
 
 every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
 
-# Every third decade, and densely where formulas hand over to one another.
+# r at every third decade, and densely where formulas change.
 EXTREME = np.concatenate([np.logspace(-300, 12, 105), np.logspace(-3, 3, 121)])
 
 
@@ -23,7 +23,7 @@ def float32() -> Iterator[None]:
 
 
 def exact_derivatives(case: Case, r: AnyNDArray, order: int, dps: int) -> list[mp.mpf]:
-    """The derivative of log φ of that order, by mpmath."""
+    """The derivatives of log φ of the given order, by mpmath."""
     with mp.workdps(dps):
         return [
             mp.diff(lambda x: mp.log(case.phi(x)), mp.mpf(float(x)), order, relative=True)
@@ -37,7 +37,7 @@ def worst_relative_error(actual: AnyNDArray, exact: list[mp.mpf]) -> float:
 
 
 def log_phi_derivative(case: Case, r: AnyNDArray, order: int) -> AnyNDArray:
-    """By nested tapes; TF's None for the derivative of a constant is 0."""
+    """A derivative by nested tapes; TensorFlow's None for a constant becomes 0."""
     likelihood, x = case.make(), tf.constant(r)
 
     def derivative(k: int) -> tf.Tensor:
@@ -55,14 +55,14 @@ def log_phi_derivative(case: Case, r: AnyNDArray, order: int) -> AnyNDArray:
 @every_case
 def test_log_phi_is_exact_over_three_hundred_decades(case: Case) -> None:
     actual = case.make().log_phi(tf.constant(EXTREME)).numpy()
-    # 1 − φ is as small as 1e-300: that many digits and more.
+    # 1 − φ is as small as 1e-300, so more digits than that are needed.
     assert worst_relative_error(actual, exact_derivatives(case, EXTREME, 0, dps=700)) < 1e-12
 
 
 @pytest.mark.by_default("Laplace", "Matern52", "Logistic")
 @every_case
 def test_omega_mean_is_exact_over_three_hundred_decades(case: Case) -> None:
-    """ω̄ = −d log φ/dr, by automatic differentiation."""
+    """ω̄ = −d log φ/dr is computed by automatic differentiation."""
     actual = -case.make().omega_mean(tf.constant(EXTREME)).numpy()
     assert worst_relative_error(actual, exact_derivatives(case, EXTREME, 1, dps=700)) < 1e-12
 
@@ -70,7 +70,7 @@ def test_omega_mean_is_exact_over_three_hundred_decades(case: Case) -> None:
 @every_case
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_higher_derivatives_are_exact(case: Case, order: int) -> None:
-    """The cumulants of ω, by nested tapes."""
+    """The cumulants of ω are computed by nested tapes."""
     r = np.concatenate([np.logspace(-6, 6, 25), np.logspace(-1.5, 1.5, 31)])
     actual = log_phi_derivative(case, r, order)
     if case.name.startswith("Gaussian"):  # log φ is linear
@@ -81,7 +81,7 @@ def test_higher_derivatives_are_exact(case: Case, order: int) -> None:
 
 @every_case
 def test_the_same_in_float32(case: Case, float32: None) -> None:
-    """log φ and ω̄ to 1e-5, from r = 1e-30 to 1e12, and in that dtype."""
+    """log φ and ω̄ are right to 1e-5 for r from 1e-30 to 1e12, and have that dtype."""
     r = np.concatenate([np.logspace(-30, 12, 43), np.logspace(-2, 2, 41)]).astype(np.float32)
     likelihood = case.make()
     log_phi, omega_mean = likelihood.log_phi(tf.constant(r)), likelihood.omega_mean(r)
@@ -92,7 +92,7 @@ def test_the_same_in_float32(case: Case, float32: None) -> None:
 
 @every_case
 def test_complex_argument_with_positive_real_part(case: Case) -> None:
-    """exp(log φ(z)), which does not ask for the branch of the logarithm."""
+    """exp(log φ(z)) is compared, which does not depend on the branch of the logarithm."""
     z = [0.3 + 2j, 1e-3 + 1e-3j, 5 - 30j, 1e-8 + 10j, 40 + 300j, 2.0 + 0.9j, 1 + 1e-9j, 70 - 0.2j]
     log_phi = case.make().log_phi(tf.constant(z, tf.complex128)).numpy()
     for point, value in zip(z, log_phi, strict=True):
@@ -116,7 +116,7 @@ def test_phi_is_one_at_zero(case: Case) -> None:
 
 @every_case
 def test_autodiff_in_the_complex_plane(case: Case) -> None:
-    """TF's gradient of an analytic function is the conjugate of its derivative, for all alike."""
+    """TensorFlow's gradient of an analytic function is the conjugate of its derivative."""
     z = tf.constant([0.3 + 2j, 5 - 3j, 40 + 300j, 1e-3 + 1e-3j], tf.complex128)
     with tf.GradientTape() as tape:
         tape.watch(z)

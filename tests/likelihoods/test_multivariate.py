@@ -1,4 +1,4 @@
-"""MultivariateStudentT: its integrals, and StudentT at one output."""
+"""MultivariateStudentT: its integrals, and its equality with StudentT for one output."""
 
 import gpflow
 import numpy as np
@@ -12,7 +12,9 @@ from gpflow_aaci.likelihoods import MultivariateStudentT, StudentT
 
 
 def fine_rule(mean: float, sd: float, centre: float) -> tuple[AnyNDArray, AnyNDArray]:
-    """Nodes and weights under N(mean, sd²): Gauss-Legendre on panels that halve towards centre."""
+    """
+    Nodes and weights for N(mean, sd²): Gauss-Legendre on panels that halve towards ``centre``.
+    """
     halving = 2.0 ** np.arange(-20.0, 40.0) * 1e-3 * sd
     edges = np.concatenate([mean + sd * np.arange(-9, 10), centre - halving, centre + halving])
     edges = np.unique(np.clip(edges, mean - 9.0 * sd, mean + 9.0 * sd))
@@ -29,7 +31,7 @@ def fine_rule(mean: float, sd: float, centre: float) -> tuple[AnyNDArray, AnyNDA
 def test_integrals_against_nested_quadrature(
     df: float, distance: float, sds: tuple[float, float]
 ) -> None:
-    """E log p(y|f) and log E p(y|f) of two outputs, q(f) narrow or wide against the noise."""
+    """E log p(y|f) and log E p(y|f) for two outputs; q(f) may be narrow or wide."""
     scale, mean = 0.3, np.array([0.7, -0.2])
     y, sd = mean + scale * distance * np.array([1.0, -0.6]), scale * np.array(sds)
     (f_0, w_0), (f_1, w_1) = (fine_rule(*of_one) for of_one in zip(mean, sd, y, strict=True))
@@ -46,7 +48,7 @@ def test_integrals_against_nested_quadrature(
 
 
 def test_one_output_is_student_t() -> None:
-    """(Whose own E log p(y|f) is a rule that holds 1e-7.)"""
+    """StudentT's own E log p(y|f) comes from a rule with an error of 1e-7."""
     rng = np.random.default_rng(0)
     ours, plain = MultivariateStudentT(0.6, 4.3, 1), StudentT(0.6, 4.3)
     shape = (200, 1)
@@ -73,7 +75,7 @@ def test_one_output_is_student_t() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_where_f_is_known_nothing_is_lost(dtype: type) -> None:
-    """E log p(y|f) is the bound at Fvar = 0, with its slopes; y as far as it may be."""
+    """At Fvar = 0, E log p(y|f) equals the bound, with its slopes, even for a distant y."""
     Fmu, zero = tf.zeros([3, 2], dtype), tf.zeros([3, 2], dtype)
     Y = tf.constant([[0.0, 0.0], [0.3, -2.0], [1e6, 1e3]], dtype)
     with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
@@ -91,7 +93,7 @@ def test_where_f_is_known_nothing_is_lost(dtype: type) -> None:
 
 
 def test_one_outlier_among_the_columns_frees_the_whole_row() -> None:
-    """Its site is weak for every column; those of independent columns only for its own."""
+    """Its site is weak in every column; with independent columns it is weak only in its own."""
     Fmu, Y = np.zeros((1, 2)), np.array([[0.1, 30.0]])
     at = [tf.constant(part) for part in (Fmu, Fmu, np.ones((1, 2)), Y)]
     _, elliptical = MultivariateStudentT(0.5, 3.0, 2).bound_slopes(*at)
@@ -101,7 +103,7 @@ def test_one_outlier_among_the_columns_frees_the_whole_row() -> None:
 
 
 def test_moments_that_do_not_exist() -> None:
-    """No mean for ν ≤ 1, an infinite variance for ν ≤ 2; df that begins above 1 stays there."""
+    """For ν ≤ 1 there is no mean, for ν ≤ 2 the variance is infinite; df > 1 stays above 1."""
     F, Fvar = np.zeros((1, 2)), np.ones((1, 2))
     mean, variance = MultivariateStudentT(0.5, 0.8, 2).predict_mean_and_var(F, F, Fvar)
     assert np.all(np.isnan(mean))

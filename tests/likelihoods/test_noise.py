@@ -1,4 +1,6 @@
-"""Where two laws of noise are one, they must agree to rounding; and what constructors refuse."""
+"""
+Two likelihoods that describe the same noise must agree to rounding; bad arguments are refused.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +17,13 @@ from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import ResidualLikelihood
 from gpflow_aaci.likelihoods.integrals.powers import expected_power
 
-# residual and standard deviation of f, in the unit of y
+# residuals and standard deviations of f, in units of y
 RESIDUALS = np.array([0.0, 1e-3, 0.4, -1.7, 6.0, -80.0])
 DEVIATIONS = np.array([1e-3, 0.2, 1.0, 30.0])
 
 
 def everything(likelihood: ResidualLikelihood) -> dict[str, np.ndarray]:
-    """What a model or a prediction asks of it."""
+    """All quantities that a model or a prediction needs from the likelihood."""
     residual, sd = (a.ravel()[:, None] for a in np.meshgrid(RESIDUALS, DEVIATIONS))
     Fmu, Y = column(*(0.3 - residual[:, 0])), tf.fill(residual.shape, tf.constant(0.3, tf.float64))
     Fvar = tf.constant(sd**2)
@@ -60,7 +62,7 @@ PAIRS: dict[str, tuple[Callable[[], ResidualLikelihood], Callable[[], ResidualLi
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_special_case_is_the_other_likelihood(name: str) -> None:
-    """… to 1e-12; where it predicts by quadrature and the other does not, to 1e-10."""
+    """They agree to 1e-12, or to 1e-10 if only one of them predicts by quadrature."""
     ours, theirs = (everything(make()) for make in PAIRS[name])
     for key, value in theirs.items():
         tolerance = 1e-10 if key == "log_density" and name.startswith("Generalized") else 1e-12
@@ -76,7 +78,7 @@ def test_compiled_it_is_the_same(name: str) -> None:
 
 
 def test_matern_of_order_one_half_is_laplace() -> None:
-    """Of expectations, which Laplace has in closed form, to the accuracy of quadrature."""
+    """Expectations, which Laplace has in closed form, agree to the accuracy of quadrature."""
     ours, theirs = everything(likelihoods.Matern(0.5, 0.7)), everything(likelihoods.Laplace(0.7))
     for key, value in theirs.items():
         tolerance = 1e-6 if key in ("variational_expectations", "log_density") else 1e-12
@@ -87,7 +89,7 @@ def test_matern_of_order_one_half_is_laplace() -> None:
 
 
 class MaternHalf(likelihoods.Matern):
-    """By its scale alone; here, so that the package has no such class."""
+    """Matern of order ½ by its scale alone, which the package does not define."""
 
     def __init__(self, scale: float) -> None:
         super().__init__(0.5, scale)
@@ -95,7 +97,7 @@ class MaternHalf(likelihoods.Matern):
 
 @pytest.mark.parametrize("order", [20, 60])
 def test_matern_tends_to_the_normal_law(order: int) -> None:
-    """log φ(r) → −r/2ρ², at a rate of 1/ν."""
+    """log φ(r) → −r/2ρ² with an error of order 1/ν."""
     r = tf.constant(np.array([1e-6, 0.1, 1.0, 3.0]))
     matern = likelihoods.Matern(order + 0.5, 0.7)
     gaussian = likelihoods.Gaussian(scale=0.7)
@@ -115,7 +117,7 @@ def test_orders_that_are_not_half_integers_are_refused(nu: Any) -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1.0, 2.1, np.nan, [1.0, 1.5]])
 def test_powers_beyond_2_are_refused(value: Any) -> None:
-    """e^{−|u|³} is no mixture of normal laws."""
+    """e^{−|u|³} is not a mixture of normal laws."""
     with pytest.raises(ValueError, match=r"power must be one number in \(0, 2\]\. Found: "):
         likelihoods.GeneralizedGaussian(power=value)
     linear = gpflow.functions.Linear()
@@ -134,7 +136,7 @@ def test_the_power_is_learnt_within_0_and_2_and_held_fixed_at_2() -> None:
 
 
 def test_omega_of_power_1_is_inverse_gaussian() -> None:
-    """Draws are that law's own, eagerly and in a graph; all else is its up to 1e-7."""
+    """Draws are exactly that law's, eagerly and in a graph; all else agrees to 1e-7."""
     ours, laplace = likelihoods.GeneralizedGaussian(0.7, 1.0), likelihoods.Laplace(0.7)
     c = tf.constant([0.0, 0.3, 5.0], tf.float64)
     draws = laplace.tilted(c).sample(4, seed=[1, 2])
@@ -156,7 +158,7 @@ def test_omega_of_power_2_is_a_constant() -> None:
 
 @pytest.mark.parametrize("power", [0.3, 1.0, 1.6])
 def test_absolute_moments_are_kummers_function(power: float) -> None:
-    """E|x|^p and its derivatives, on both sides of where one method hands over to the other."""
+    """E|x|^p and its derivatives are right on both sides of the change of method."""
     means = np.array([0.0, 1e-4, 0.3, 1.0, 2.5, 3.99, 4.01, 6.0, 30.0])
 
     def exact(mean: mp.mpf, variance: mp.mpf) -> mp.mpf:
@@ -183,7 +185,7 @@ def test_absolute_moments_are_kummers_function(power: float) -> None:
 
 @pytest.mark.parametrize("quantile", [0.05, 0.3, 0.5, 0.9])
 def test_the_location_is_the_quantile(quantile: float) -> None:
-    """∫ p(y|f) dy over y < f is τ, to rounding: either side is an exponential law."""
+    """∫ p(y|f) dy over y < f is τ up to rounding, since either side is exponential."""
     likelihood = likelihoods.AsymmetricLaplace(0.6, quantile)
     nodes, weights = np.polynomial.laguerre.laggauss(20)
     scale = 0.6 / (1.0 - quantile)
@@ -211,7 +213,7 @@ def test_the_quantile_is_held_fixed_unless_the_user_brings_a_parameter() -> None
 
 
 def test_digits_are_kept_far_from_zero() -> None:
-    """The straight line of the check function is that of y − f, however large both are."""
+    """The straight line of the check function is taken of y − f, however large both are."""
     likelihood, F, Y = likelihoods.AsymmetricLaplace(0.6, 0.2), column(1.0), column(1.75)
     near, far = (likelihood.log_prob(F, F + a, Y + a) for a in (0.0, 2.0**40))
     np.testing.assert_allclose(near, far, rtol=1e-12)

@@ -37,7 +37,7 @@ from gpflow_aaci.likelihoods import SuperGaussianLikelihood
 every_case = pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
 every_binary_case = pytest.mark.parametrize("case", BINARY, ids=case_id)
 
-# name -> (likelihood of that scale, log p(y|f)); the other parameters are not 1 or 3.
+# By name, functions of the scale: the likelihood, and log p(y|f).
 OF_SCALE: dict[
     str,
     tuple[Callable[[float], SuperGaussianLikelihood], Callable[[float], LogDensity]],
@@ -73,11 +73,11 @@ OF_SCALE: dict[
 }
 every_scaled = pytest.mark.parametrize("name", OF_SCALE)
 
-HEAVY = {"StudentT-heavy", "Cauchy"}  # of which y has no mean
+HEAVY = {"StudentT-heavy", "Cauchy"}  # y has no mean
 
 
 def inputs(Y: tf.Tensor) -> tf.Tensor:
-    """X, which no likelihood here looks at."""
+    """X, which no likelihood in these tests uses."""
     return tf.zeros([tf.shape(Y)[0], 1], tf.float64)
 
 
@@ -123,7 +123,7 @@ def test_log_prob_is_the_density_of_scipy(
 
 @every_case
 def test_log_prob_at_zero_residual(case: Case) -> None:
-    """The floor on c² costs at most √eps over the scale, and never makes the density larger."""
+    """The floor on c² changes the density by at most √eps over the scale, and never raises it."""
     Y = column(1.0)
     actual = float(case.make().log_prob(inputs(Y), Y, Y)[0])
     expected = case.log_density(1.0, 1.0)
@@ -145,7 +145,9 @@ def test_log_prob_sums_over_outputs(case: Case) -> None:
 @every_scaled
 @pytest.mark.parametrize("ratio", [1e-3, 1e-2, 0.1, 1.0, 10.0, 1e3])
 def test_predict_log_density_at_every_scale_against_sd(name: str, ratio: float) -> None:
-    """log ∫ p(y|f) q(f) df to 1e-6, for scale/sd(f) from 1e-3 to 1e3, outliers or not."""
+    """
+    log ∫ p(y|f) q(f) df is right to 1e-6 for scale/sd(f) from 1e-3 to 1e3, with outliers, too.
+    """
     make, log_density_of = OF_SCALE[name]
     mean, sd = 0.37, 0.6
     scale = ratio * sd
@@ -166,7 +168,7 @@ def test_predict_log_density_at_every_scale_against_sd(name: str, ratio: float) 
 @every_binary_case
 @pytest.mark.parametrize("sd", [1e-3, 0.1, 1.0, 10.0, 1e3])
 def test_predict_log_density_of_a_class(case: Case, sd: float) -> None:
-    """log E P(y|f), P normalised over the labels inside the expectation."""
+    """It is log E P(y|f), where P is normalised over the labels inside the expectation."""
     means = [0.0, 0.5, -0.5, 1.0, 3.0 * sd, -3.0 * sd, 1.0 - 0.3 * sd, -2.0 - sd]
     pairs = [(y, mean) for y in (1.0, -1.0) for mean in means]
 
@@ -185,7 +187,7 @@ def test_predict_log_density_of_a_class(case: Case, sd: float) -> None:
 
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 1.0, 30.0])
 def test_cauchy_predictive_is_the_voigt_profile(ratio: float) -> None:
-    """StudentT of one degree of freedom, in closed form."""
+    """StudentT with one degree of freedom has this closed form."""
     Y = column(0.0, 0.7, 5.0, 200.0)
     actual = likelihoods.Cauchy(ratio).predict_log_density(
         inputs(Y), tf.zeros_like(Y), tf.ones_like(Y), Y
@@ -195,7 +197,7 @@ def test_cauchy_predictive_is_the_voigt_profile(ratio: float) -> None:
 
 
 def test_where_gauss_hermite_is_wrong() -> None:
-    """Laplace, scale/sd = 0.1: 20 nodes say −0.64 one sd out, where the truth is −1.42."""
+    """For Laplace with scale/sd = 0.1, 20 nodes give −0.64 one sd out, where −1.42 is right."""
     likelihood = likelihoods.Laplace(0.1)
     Y = column(0.0, 1.0, -2.7)
     Fmu, Fvar = tf.zeros_like(Y), tf.ones_like(Y)
@@ -215,7 +217,7 @@ def test_where_gauss_hermite_is_wrong() -> None:
 @every_case
 @pytest.mark.parametrize("variance", [0.0, 1e-12])
 def test_predict_log_density_without_uncertainty_is_log_prob(case: Case, variance: float) -> None:
-    """Of a class: the normalised log P(y|f)."""
+    """For a class it is the normalised log P(y|f)."""
     Y, F = column(1.0, -1.0, 1.0), column(0.2, 0.4, -7.0)
     Fvar = tf.fill(tf.shape(F), tf.constant(variance, tf.float64))
     actual = case.make().predict_log_density(inputs(Y), F, Fvar, Y)
@@ -234,7 +236,7 @@ def test_predict_log_density_without_uncertainty_is_log_prob(case: Case, varianc
     ("df", "noise_variance"), [(4.3, 0.36 * 4.3 / 2.3), (2.0, np.inf), (1.4, np.inf)]
 )
 def test_student_t_variance(df: float, noise_variance: float) -> None:
-    """σ²ν/(ν − 2) more than Var f, infinite for ν ≤ 2."""
+    """It exceeds Var f by σ²ν/(ν − 2), and is infinite for ν ≤ 2."""
     Fmu, Fvar = column(0.3, -4.0), column(0.5, 2.0)
     mean, variance = likelihoods.StudentT(0.6, df).predict_mean_and_var(inputs(Fmu), Fmu, Fvar)
     np.testing.assert_allclose(mean, Fmu)
@@ -251,7 +253,7 @@ def test_student_t_has_no_mean_below_one_degree_of_freedom(df: float) -> None:
 
 @pytest.mark.parametrize("case", [c for c in CONTINUOUS if c.name not in HEAVY], ids=case_id)
 def test_moments_of_y_are_those_of_the_density(case: Case) -> None:
-    """E[y|f] and Var[y|f] = ∫ (y − f)ᵏ p(y|f) dy, and the predictive variance adds Var f."""
+    """E[y|f] and Var[y|f] are integrals of p(y|f), and the predictive variance adds Var f."""
     edges = [0, 0.3, 1, 3, 10, 30, 100, 1e3, 1e4, 1e6, 1e9]
 
     def side(power: int, sign: float) -> mp.mpf:
@@ -278,7 +280,7 @@ def test_moments_of_y_are_those_of_the_density(case: Case) -> None:
 @every_binary_case
 @pytest.mark.parametrize("sd", [0.1, 1.0, 30.0])
 def test_binary_prediction_is_the_probability_of_plus_one(case: Case, sd: float) -> None:
-    """E P(y = 1|f), P normalised over both labels inside the expectation; variance p(1 − p)."""
+    """It is E P(y = 1|f), with P normalised inside the expectation; the variance is p(1 − p)."""
     means = [0.0, 0.5, -0.5, 3.0 * sd, -2.0]
     p = np.array(
         [
@@ -295,7 +297,7 @@ def test_binary_prediction_is_the_probability_of_plus_one(case: Case, sd: float)
 
 @every_binary_case
 def test_conditional_moments_of_a_class(case: Case) -> None:
-    """P(y = 1|f) and p(1 − p), the latter without rounding to 0 where p rounds to 1."""
+    """They are P(y = 1|f) and p(1 − p), which is not 0 where p rounds to 1."""
     F = column(-45.0, -1.0, 0.0, 0.3, 2.0, 45.0)
     likelihood = case.make()
     p = np.array([[p_of_plus_one(case, float(f))] for f in F[:, 0]])
@@ -342,7 +344,7 @@ CLOSED = ("Gaussian", "Gaussian-scale", "Laplace", "AsymmetricLaplace", "Bayesia
 )
 @pytest.mark.parametrize("sd", [1e-3, 0.1, 1.0, 50.0])
 def test_closed_form_variational_expectations(case: Case, sd: float) -> None:
-    """E log p(y|f) to 1e-10, on the kink and far from it."""
+    """E log p(y|f) is right to 1e-10, on the kink and far from it."""
     y = 1.0
     means = [y, y + 0.5 * sd, y - 3.0 * sd, y + 9.0 * sd, -2.0, 40.0]
     expected = [mean_of(lambda f: case.log_density(y, f), m, sd, centres=[y]) for m in means]
@@ -354,7 +356,7 @@ def test_closed_form_variational_expectations(case: Case, sd: float) -> None:
 
 @every_case
 def test_variational_expectations_where_log_p_is_smooth_against_q(case: Case) -> None:
-    """E log p(y|f), for q(f) well inside a side of the likelihood: 20 nodes are enough."""
+    """If q(f) is well inside one side of the likelihood, 20 nodes are enough."""
     y, sd = 1.0, 0.05
     means = [-0.4, 0.2, 2.5]
     expected = [mean_of(lambda f: case.log_density(y, f), m, sd, centres=[y]) for m in means]
@@ -372,7 +374,7 @@ def test_variational_expectations_where_log_p_is_smooth_against_q(case: Case) ->
 def test_no_nan_without_uncertainty_or_residual(
     case: Case, method: str, variance: float, residual: float
 ) -> None:
-    """Values and gradients in Fmu and Fvar are finite at y = f, and where Fvar = 0."""
+    """Values and gradients in Fmu and Fvar are finite at y = f and at Fvar = 0."""
     Fmu, Y = column(1.0 - residual), column(1.0)
     Fvar = tf.constant([[variance]], tf.float64)
     with tf.GradientTape() as tape:
@@ -395,9 +397,11 @@ def test_log_prob_has_a_finite_gradient_at_zero_residual(case: Case) -> None:
 @every_case
 @pytest.mark.parametrize("method", ["variational_expectations", "predict_log_density"])
 def test_gradients_are_those_of_the_value(case: Case, method: str) -> None:
-    """In Fmu and Fvar, by central differences: Newton steps on the ordinary ELBO need them."""
+    """
+    Newton steps on GPflow's ELBO need those in Fmu and Fvar; the oracle is central differences.
+    """
     likelihood, Y = case.make(), column(1.0, 1.0, -1.0)
-    # Quadrature of a mixture jumps by 1e-8 from one set of nodes to the next.
+    # A mixture's quadrature jumps by 1e-8 when its nodes change.
     rtol = 1e-3 if case.name in ("NoiseMixture", "KernelNoise") else 1e-6
 
     def value(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
@@ -416,7 +420,7 @@ def test_gradients_are_those_of_the_value(case: Case, method: str) -> None:
 
 @pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
 def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
-    """Each has a gradient through log p, and it is that of the value."""
+    """Each parameter has a gradient through log p, which is right."""
     likelihood, Y = case.make(), column(1.0, -2.0)
     parameters = likelihood.trainable_parameters
     assert len(parameters) == case.trained

@@ -1,4 +1,4 @@
-"""Probabilities, quantiles and draws of y, against integrals of the textbook densities."""
+"""Probabilities, quantiles and draws of y, against integrals of textbook densities."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ from gpflow_aaci.predictions import (
 )
 
 AnyCase = Case | Member
-ALL: list[AnyCase] = [*AUGMENTED, *ZOO]  # all there are, says test_coverage
+ALL: list[AnyCase] = [*AUGMENTED, *ZOO]  # test_coverage checks that these are all
 X = np.array([[-0.7], [0.1], [0.8]])
 
 
@@ -50,7 +50,7 @@ def observations(case: AnyCase, N: int) -> AnyNDArray:
 
 
 def log_density_of(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -> float:
-    """Of one datum, all of them vectors."""
+    """The log-density of one datum, with x, f and y as vectors."""
     if isinstance(case, Member):
         with np.errstate(all="ignore"):
             return float(np.nan_to_num(case.log_density(x, f, y), nan=-np.inf))
@@ -58,10 +58,10 @@ def log_density_of(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -
 
 
 def textbook_cdf(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -> float:
-    """Sums over smaller y; or the integral to the side on which less is left."""
+    """The sum over smaller y, or the integral over the less probable side."""
 
     def density(first: float) -> float:
-        if case.name == "MultivariateStudentT":  # whatever its other columns are
+        if case.name == "MultivariateStudentT":  # the marginal law of one column
             return float(scipy.stats.t.pdf(first, 9.0, f[0], 0.6))
         return float(np.exp(log_density_of(case, x, f, np.r_[first, y[1:]])))
 
@@ -90,7 +90,7 @@ def textbook_cdf(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -> 
 
 
 def random_model(case: AnyCase, likelihood: AugmentedLikelihood | None = None) -> AugmentedSVGP:
-    """With a q that is not the prior."""
+    """A model whose q is not the prior."""
     model = AugmentedSVGP(
         gpflow.kernels.SquaredExponential(lengthscales=0.5),
         likelihood or case.make(),
@@ -115,7 +115,7 @@ def test_the_cdf_given_f_is_the_integral_of_the_textbooks_density(case: AnyCase)
 
 
 class CauchyLaw(NamedTuple):
-    """SciPy's loses the digits of its lower tail in 1.13."""
+    """Cauchy's law; SciPy 1.13 loses digits in its lower tail."""
 
     loc: float
     scale: float
@@ -150,7 +150,7 @@ def test_cdfs_keep_the_digits_of_their_lower_tails(
 
 
 class OwnCauchy(SuperGaussianLikelihood):
-    """As the README's, of noise about 3f."""
+    """The README's likelihood, with its noise about ``factor`` · f."""
 
     def __init__(self, scale: float, factor: float = 1.0) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class OwnCauchy(SuperGaussianLikelihood):
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_a_likelihood_that_states_no_cdf_has_one(unit: float, factor: float) -> None:
-    """By quadrature of its density, in any unit, and wherever its mode is."""
+    """It comes from quadrature of the density, in any unit of y and for any mode."""
     likelihood = OwnCauchy(0.6 * unit, factor)
     law = CauchyLaw(0.3 * unit * factor, 0.6 * unit)
     y = law.ppf([1e-9, 1e-6, 1e-3, 0.1, 0.49, 0.5, 0.51, 0.9, 1.0 - 1e-6])[:, None]
@@ -192,7 +192,7 @@ def test_predictions_of_a_likelihood_that_states_no_cdf() -> None:
 
 
 class OwnLabels(OwnCauchy):
-    """Discrete, and not normalised."""
+    """A discrete likelihood that is not normalised."""
 
     is_density = False
 
@@ -216,7 +216,7 @@ def test_a_pseudo_likelihood_is_normalised_over_its_labels_or_refused() -> None:
 
 @pytest.mark.parametrize("sd", [pytest.param(0.3, marks=pytest.mark.slow), 40.0])
 def test_the_predictive_cdf_is_the_mean_over_f(case: AnyCase, sd: float) -> None:
-    """Also of noise that is narrow beside q(f), and of a y in the tail."""
+    """Noise may be narrow compared with q(f), and y may be in the tail."""
     if num_latents(case) > 1:
         pytest.skip("below")
     likelihood, Y = case.make(), observations(case, 3)
@@ -224,7 +224,7 @@ def test_the_predictive_cdf_is_the_mean_over_f(case: AnyCase, sd: float) -> None
     if case.make().outcomes() is None and case.name not in ("Switched", "Warped Gaussian, Log"):
         Y[0] = mean[0] - 4.0 * sd
     found = likelihood.predict_cdf(x, mean, np.full_like(mean, sd**2), Y).numpy()
-    z = np.linspace(-9.0, 9.0, 60_001)  # the trapezoidal rule, for which 40 sd are 2,500 steps a sd
+    z = np.linspace(-9.0, 9.0, 60_001)  # the trapezoidal rule
     weight = np.exp(-0.5 * z**2)
     for row in range(3):
         f = (mean[row] + sd * z)[:, None]
@@ -261,7 +261,7 @@ def test_the_predictive_cdf_of_classes_is_that_of_their_probabilities() -> None:
 
 
 def test_student_t_noise_against_a_normal_f_of_any_width() -> None:
-    """In closed form but for one sum: against a convolution."""
+    """The predictive cdf is a one-dimensional sum; the oracle is a convolution."""
     for df, scale, sd in [(0.4, 1.0, 1.0), (2.5, 1e-3, 1.0), (30.0, 0.5, 0.1), (1e5, 1.0, 2.0)]:
         likelihood = likelihoods.StudentT(scale, df)
         for y in (-6.0, 0.5):
@@ -291,7 +291,9 @@ LEVELS = [1e-6, 0.05, 0.5, 1.0 - 1e-6]
 
 
 def test_quantiles_are_where_the_cdf_has_their_levels(case: AnyCase) -> None:
-    """To 1e-8 of both tails; of a discrete y it is the smallest that has reached them."""
+    """
+    Both tails are right to 1e-8; a discrete quantile is the smallest y that reaches the level.
+    """
     model = random_model(case)
     if case.name == "Switched":
         with pytest.raises(ValueError, match="Found: Switched, of which a column of Y says so"):
@@ -315,7 +317,7 @@ def test_quantiles_are_where_the_cdf_has_their_levels(case: AnyCase) -> None:
 
 
 def test_quantiles_where_y_is_at_the_end_of_its_support_with_some_probability() -> None:
-    """√y of a Gaussian: below −2 no y has it, so that half of all y are 0."""
+    """2(√y − 1) has mean −2, below which there is no y, so half of all y are 0."""
     likelihood = likelihoods.Warped(likelihoods.Gaussian(scale=1e-3), likelihoods.warps.BoxCox(0.5))
     model = random_model(AUGMENTED[0], likelihood)
     model.mean_function = gpflow.functions.Constant(-2.0)
@@ -347,7 +349,7 @@ def test_a_cdf_of_other_columns_than_observed_is_refused(columns: int) -> None:
 
 
 def test_quantiles_of_large_counts() -> None:
-    """Where there are no ``outcomes`` any more."""
+    """They lie beyond the largest of the ``outcomes``."""
     likelihood = likelihoods.NegativeBinomial(2.0)
     model = random_model(AUGMENTED[0], likelihood)
     model.mean_function = gpflow.functions.Constant(9.0)
@@ -408,7 +410,7 @@ def test_gpflows_own_models_predict_as_ours() -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_inside_a_compiled_function_they_are_the_same(likelihood: AugmentedLikelihood) -> None:
-    """Which is traced for any number of rows."""
+    """The function is traced for any number of rows."""
     model = random_model(AUGMENTED[0], likelihood)
     has_draws = not isinstance(likelihood, OwnCauchy)
 
@@ -435,7 +437,7 @@ def test_inside_a_compiled_function_they_are_the_same(likelihood: AugmentedLikel
 def test_an_exported_model_has_quantiles_and_probabilities(
     likelihood: AugmentedLikelihood, tmp_path: Path
 ) -> None:
-    """Of any number of rows, in a process that need not know the model."""
+    """It takes any number of rows, in a process without this package."""
     model = random_model(AUGMENTED[0], likelihood)
     signature = [tf.TensorSpec([None, 1], tf.float64)]
 
@@ -496,13 +498,13 @@ def test_data_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(AUGMENTED[0], likelihoods.Gaussian(0.4))
     many = np.linspace(-1.0, 1.0, 7)[:, None]
     whole = predict_y_quantile(model, many, [0.1, 0.9])
-    monkeypatch.setattr(predictions_of_y, "VALUES_AT_ONCE", 6)  # 3 rows
+    monkeypatch.setattr(predictions_of_y, "VALUES_AT_ONCE", 6)  # three rows at a time
     np.testing.assert_allclose(predict_y_quantile(model, many, [0.1, 0.9]), whole, rtol=1e-10)
     y = whole[0]
     np.testing.assert_allclose(predict_y_cdf(model, many, y), 0.1, rtol=1e-10)
 
 
-# ---- what a user does with them ----
+# ---- use of predictions ----
 
 
 @pytest.mark.parametrize("name", ["StudentT", "NegativeBinomial"])
@@ -517,7 +519,7 @@ def test_a_million_draws_have_the_predicted_probabilities(name: str) -> None:
 
 
 def test_intervals_cover_what_two_standard_deviations_do_not() -> None:
-    """y of a Student-t law of 2.5 degrees of freedom: 90 % in one, far more in the other."""
+    """For Student-t noise with df = 2.5, quantiles cover 90 %, 1.645 standard deviations more."""
     rng = np.random.default_rng(4)
     many = np.linspace(-1.0, 1.0, 10_000)[:, None]
     model = random_model(AUGMENTED[0], likelihoods.StudentT(0.5, 2.5))
@@ -533,9 +535,9 @@ def test_intervals_cover_what_two_standard_deviations_do_not() -> None:
 
 
 def test_joint_draws_are_of_one_function() -> None:
-    """At two near inputs f is nearly the same, unless it is drawn independently."""
+    """At two close inputs, joint draws of f are nearly the same, independent ones are not."""
     model = random_model(AUGMENTED[0], likelihoods.Gaussian(scale=1e-3))
-    near = np.array([[3.0], [3.01]])  # far from the data, where f is of variance 1
+    near = np.array([[3.0], [3.01]])  # far from the data, where f has variance 1
     for full_cov in (True, False):
         draws = predict_y_samples(model, near, 2_000, full_cov=full_cov).numpy()[..., 0]
         assert np.var(draws) == pytest.approx(1.0, abs=0.15)
@@ -546,7 +548,7 @@ def test_joint_draws_are_of_one_function() -> None:
 
 
 def two_draws() -> tuple[AugmentedVGP, arviz.InferenceData, list[scipy.stats.rv_continuous]]:
-    """Of two scales of noise and two lengthscales, and the law of y at 0.15 of each."""
+    """Two draws of noise variance and lengthscale, and the law of y at x = 0.15 for each."""
     inputs = np.linspace(-1.5, 1.5, 9)[:, None]
     kernel = gpflow.kernels.Matern32(variance=1.2)
     model = AugmentedVGP((inputs, np.sin(inputs)), kernel, likelihoods.Gaussian(0.2))
@@ -582,7 +584,7 @@ def test_probabilities_are_averaged_over_draws_each_with_its_own_parameters() ->
 
 
 def test_draws_of_gibbs_are_those_of_q_where_q_is_exact() -> None:
-    """Gaussian noise, so that one natural-gradient step is the posterior."""
+    """The noise is Gaussian, so one natural-gradient step gives the posterior."""
     rng = np.random.default_rng(1)
     inputs = np.linspace(-1.0, 1.0, 8)[:, None]
     data = inputs, np.sin(3.0 * inputs) + 0.3 * rng.normal(size=inputs.shape)

@@ -1,4 +1,4 @@
-"""``Probit`` and the functions of Φ it is made of, far into both tails, against mpmath."""
+"""``Probit``, and functions of Φ that it needs, far into both tails, against mpmath."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ Z = np.concatenate([-np.logspace(8, -8, 97), [0.0], np.logspace(-8, 2, 61), [-6.
 
 
 def mills(z: mp.mpf) -> mp.mpf:
-    """N(z)/Φ(z); by Laplace's continued fraction where mpmath would take a million digits."""
+    """N(z)/Φ(z), by Laplace's continued fraction where mpmath would need a million digits."""
     if z > -100:
         return mp.npdf(z) / mp.ncdf(z)
     t = mp.mpf(0)
@@ -59,7 +59,7 @@ FUNCTIONS = {
 def test_value_and_derivative_far_into_both_tails(
     actual: Callable, exact: Callable, derivative: Callable, dtype: type
 ) -> None:
-    """To 1e-12 and 1e-5, relative; near 0 log E e^{zω} is of the order of z."""
+    """Relative errors are 1e-12 and 1e-5; near 0, log E e^{zω} is of the order of z."""
     z = Z.astype(dtype)
     x = tf.constant(z)
     with tf.GradientTape() as tape:
@@ -69,7 +69,7 @@ def test_value_and_derivative_far_into_both_tails(
     assert value.dtype == gradient.dtype == x.dtype
     tolerance, tiny = (1e-12, 1e-15) if dtype is np.float64 else (1e-5, 1e-6)
     np.testing.assert_allclose(value, exactly(exact, z), rtol=tolerance, atol=tiny)
-    scale = 1.0 if dtype is np.float64 else 50.0  # 1 − mean · N/Φ where it is 0.02
+    scale = 1.0 if dtype is np.float64 else 50.0  # 1 − mean · N/Φ cancels down to 0.02
     np.testing.assert_allclose(gradient, exactly(derivative, z), rtol=scale * tolerance, atol=1e-30)
 
 
@@ -88,7 +88,9 @@ def test_nan_stays_nan(function: Callable[[tf.Tensor], tf.Tensor]) -> None:
 
 @pytest.mark.parametrize(("dtype", "largest"), [(np.float64, 695.0), (np.float32, 86.0)])
 def test_c_is_positive_finite_and_back(dtype: type, largest: float) -> None:
-    """Whatever f is, and 1 at the prior; the tilt is cut off only where e^η would overflow."""
+    """
+    This holds for any f, with c = 1 at the prior; the tilt is limited where e^η would overflow.
+    """
     probit, tilt = likelihoods.Probit(), np.linspace(-largest, largest, 101).astype(dtype)
     certain = tf.constant([1.0], dtype)
     c = probit.aux_full_conditional_c(tf.constant(tilt), certain).numpy()
@@ -103,7 +105,7 @@ def test_c_is_positive_finite_and_back(dtype: type, largest: float) -> None:
 
 
 def test_beyond_the_largest_tilt_the_bound_stays_a_bound() -> None:
-    """At the c it is cut off to, where the mean of ω is not the best one any more."""
+    """At the limited c, the mean of ω is no longer optimal, but the bound is still valid."""
     Fmu, Fvar, Y = column(-1e4, 1e4), column(0.5, 0.5), column(1.0, 1.0)
     c = augmentation.aux_posterior_c(likelihoods.Probit(), Fmu, Fvar, Y)
     bound = augmentation.expected_aug_loglik(likelihoods.Probit(), c, Fmu, Fvar, Y)
@@ -114,7 +116,7 @@ def test_beyond_the_largest_tilt_the_bound_stays_a_bound() -> None:
 
 
 def test_mean_and_kl_of_omega_far_into_both_tails() -> None:
-    """KL = η ω̄ − log Z, from E f y = −600 to 600."""
+    """KL = η ω̄ − log Z for E f y from −600 to 600."""
     tilt = np.concatenate([-np.geomspace(600, 1e-2, 25), np.geomspace(1e-2, 600, 25)])
     c = tf.exp(tf.constant(tilt))[:, None]
     eta = tf.math.log(c).numpy()[:, 0]
@@ -128,7 +130,7 @@ def test_mean_and_kl_of_omega_far_into_both_tails() -> None:
 
 @pytest.mark.parametrize("label", [1.0, 0.0, -1.0])
 def test_bound_and_step_at_a_certain_mistake(label: float) -> None:
-    """f of the wrong sign by 500: the site pulls it back, all finite, and the bound is exact."""
+    """f is −500 y: the site pulls it back, everything is finite, and the bound is exact."""
     y = 1.0 if label > 0 else -1.0
     Fmu, Fvar, Y = column(-500.0 * y), column(0.5), column(label)
     with tf.GradientTape() as tape:
@@ -149,7 +151,7 @@ def test_bound_and_step_at_a_certain_mistake(label: float) -> None:
 
 
 def test_the_prediction_is_in_closed_form() -> None:
-    """Φ(m/√(1 + v)), also where 20 nodes would not do."""
+    """It is Φ(m/√(1 + v)), even where 20 nodes would be inaccurate."""
     Fmu, Fvar = column(0.3, -2.0, 50.0), column(0.7, 1e4, 1e3)
     p, variance_of_y = likelihoods.Probit().predict_mean_and_var(Fmu, Fmu, Fvar)
     expected = exactly(lambda z: mp.ncdf(z), (Fmu / np.sqrt(1.0 + Fvar)).numpy()[:, 0])[:, None]
@@ -159,6 +161,6 @@ def test_the_prediction_is_in_closed_form() -> None:
 
 @pytest.mark.parametrize("c", [0.0, -1.0, np.nan, np.inf])
 def test_bad_c(c: float) -> None:
-    """0 too, where ω would be 0."""
+    """0 is bad, too, since ω would be 0."""
     with pytest.raises(ValueError, match=r"c must be finite and positive\. Found: \["):
         likelihoods.Probit().tilted([1.0, c])

@@ -1,4 +1,4 @@
-"""``likelihood.tilted(c)``: which law, of which dtype and shape, equal to that of log φ alone."""
+"""``likelihood.tilted(c)``: its law, dtype and shape, compared with the law from log φ alone."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_bad_c(case: Case, c: object) -> None:
 
 
 def test_a_users_likelihood_has_one_too() -> None:
-    """φ(r) = (1 + r)^{−2}, of which ω ~ Gamma(2, 1 + c²), stated by log φ alone."""
+    """φ(r) = (1 + r)^{−2}, stated by log φ alone, has ω ~ Gamma(2, 1 + c²)."""
 
     class Mine(likelihoods.Laplace):
         def log_phi(self, r: tf.Tensor) -> tf.Tensor:

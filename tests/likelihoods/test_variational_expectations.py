@@ -1,4 +1,4 @@
-"""E log p(y|f) and its derivatives, at every width of the likelihood against q(f)."""
+"""E log p(y|f) and its derivatives, for every ratio of the likelihood's width to q(f)'s."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ DISTANCES = [0.0, 0.3, 2.0, 5.0, 20.0, 100.0]  # (y − m)/sd
 
 
 class Hinged(likelihoods.Laplace):
-    """A user's own Laplace, of which the package knows log φ and no closed form."""
+    """A user's own Laplace likelihood, which states log φ but no closed form."""
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -86,8 +86,8 @@ Setting = tuple[AugmentedLikelihood, LogDensity, float, float, list[float], floa
 
 
 def setting(name: str, ratio: float) -> Setting:
-    """Likelihood, log p(y|f), y, sd(f), the means of f and the width of the likelihood."""
-    if name in BINARY:  # of width 1, about f = 0
+    """The likelihood, log p(y|f), y, sd(f), the means of f and the width of the likelihood."""
+    if name in BINARY:  # they have width 1 about f = 0
         make_binary, log_density = BINARY[name]
         distances = [*DISTANCES, -0.3, -2.0, -5.0]
         return make_binary(), log_density, 1.0, 1.0 / ratio, [-d / ratio for d in distances], 1.0
@@ -101,7 +101,7 @@ Call = tuple[AugmentedLikelihood, tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 def call(name: str, ratio: float) -> Call:
-    """Likelihood, Fmu, Fvar and Y of the setting, [N, 1] of the default dtype."""
+    """The likelihood, and Fmu, Fvar and Y of the setting, all [N, 1] in the default dtype."""
     likelihood, _, y, sd, means, _ = setting(name, ratio)
     Fmu = to_default_float(np.array(means)[:, None])
     ones = tf.ones_like(Fmu)
@@ -121,8 +121,10 @@ def value_and_gradients(
 
 def oracle(log_density: LogDensity, y: float, sd: float, mean: float, width: float) -> np.ndarray:
     """
-    The same by adaptive quadrature of the density alone: ∂E/∂m = E[z ℓ]/sd,
-    ∂E/∂v = E[(z² − 1) ℓ]/2v, where ℓ may be taken less its value at the mean.
+    The same values by adaptive quadrature of the density alone.
+
+    It uses ∂E/∂m = E[z ℓ]/sd and ∂E/∂v = E[(z² − 1) ℓ]/2v, where the value of ℓ at the mean may be
+    subtracted from ℓ.
     """
     centre = [y if width != 1.0 else 0.0]
     at_mean = log_density(y, mean)
@@ -150,10 +152,10 @@ def oracle(log_density: LogDensity, y: float, sd: float, mean: float, width: flo
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
 def test_variational_expectations_at_every_width_against_q(name: str, ratio: float) -> None:
     """
-    Value to 1e-6 and derivatives to 1e-5, relative, from the centre to 100 sd away from it.
+    Relative errors are 1e-6 (value) and 1e-5 (derivatives), up to 100 sd from the centre.
 
-    Where ∂E/∂v is a small difference, as beyond a kink, it counts against (∂E/∂m)²; where a class
-    is all but certain, every derivative is 0 against the width of the likelihood or of q.
+    Where ∂E/∂v is a small difference, as beyond a kink, its error is relative to (∂E/∂m)². Where a
+    class is almost certain, derivatives are 0 relative to the width of the likelihood or of q.
     """
     _, log_density, y, sd, means, width = setting(name, ratio)
     actual = value_and_gradients(*call(name, ratio))
@@ -169,7 +171,7 @@ def test_variational_expectations_at_every_width_against_q(name: str, ratio: flo
 
 
 def test_gpflows_rule_is_wrong_there() -> None:
-    """Its 20 nodes miss E log p by a nat and more within the settings of the test above."""
+    """Its 20 nodes miss E log p by more than a nat in some of the settings above."""
     _, log_density, y, sd, means, width = setting("StudentT-4.3", 1e-2)
     likelihood, Fmu, Fvar, Y = call("StudentT-4.3", 1e-2)
     exact = [oracle(log_density, y, sd, m, width)[0] for m in means[:2]]
@@ -197,9 +199,9 @@ def test_gradients_in_the_parameters_are_those_of_the_value(name: str, ratio: fl
 
 def test_elbo_stays_below_the_evidence_of_nearly_noise_free_data() -> None:
     """
-    Student-t data of one latent value f ~ N(0, 1), at q = prior, where the KL is 0.
+    Student-t data share one latent value f ~ N(0, 1), and q is the prior, so the KL is 0.
 
-    With data where GPflow's nodes are, its ELBO is 4 nats above log p(y).
+    If the data lie at GPflow's nodes, its ELBO is 4 nats above log p(y).
     """
     scale, df = 1e-3, 3.0
     log_density = student_t_log_density(scale, df)
@@ -220,7 +222,7 @@ def test_elbo_stays_below_the_evidence_of_nearly_noise_free_data() -> None:
 
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
 def test_leading_dimensions_broadcast(name: str) -> None:
-    """Fmu [S, N, P], Fvar [N, P], Y [1, N, P] are as every combination on its own."""
+    """Fmu [S, N, P], Fvar [N, P] and Y [1, N, P] give the same as every combination alone."""
     likelihood = call(name, 0.1)[0]
     rng = np.random.default_rng(3)
     Fmu, Fvar = rng.normal(size=(4, 3, 2)), rng.uniform(0.5, 1.5, (3, 2))
@@ -239,7 +241,7 @@ def test_leading_dimensions_broadcast(name: str) -> None:
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
 @pytest.mark.parametrize("ratio", [1e-3, 1.0, 1e3])
 def test_in_single_precision(name: str, ratio: float) -> None:
-    """To 1e-4, and without a NaN in the derivatives."""
+    """The error is 1e-4, and no derivative is NaN."""
     in_double = value_and_gradients(*call(name, ratio))[0]
     gpflow.config.set_default_float(np.float32)
     in_single = value_and_gradients(*call(name, ratio))
@@ -250,7 +252,7 @@ def test_in_single_precision(name: str, ratio: float) -> None:
 
 @pytest.mark.parametrize("name", ["StudentT-4.3", "Matern52", "Logistic", "Probit"])
 def test_second_derivatives(name: str) -> None:
-    """A tape of tapes: Fmu twice is E ℓ'' = 2 ∂E/∂Fvar, by Price's theorem."""
+    """Nested tapes give E ℓ'' in Fmu, which is 2 ∂E/∂Fvar by Price's theorem."""
     likelihood, Fmu, Fvar, Y = call(name, 0.5)
     with tf.GradientTape() as outer:
         outer.watch(Fmu)
@@ -265,7 +267,7 @@ def test_second_derivatives(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["StudentT-4.3", "Matern52", "Logistic", "Probit"])
 def test_a_quadrature_of_the_users_own_is_used(name: str) -> None:
-    """… to the last digit; GPflow's default, though it is set on every likelihood, is not."""
+    """It is used exactly. GPflow's default, which is set on every likelihood, is not."""
     likelihood, Fmu, Fvar, Y = call(name, 0.1)
     args = Fmu, Fmu, Fvar, Y
     default = likelihood.variational_expectations(*args)
@@ -279,7 +281,7 @@ def test_a_quadrature_of_the_users_own_is_used(name: str) -> None:
 def by_seven_nodes(
     likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> np.ndarray:
-    """Σ w log p(y|Fmu + √Fvar z) over Gauss-Hermite nodes."""
+    """Σ w log p(y|Fmu + √Fvar z) over seven Gauss-Hermite nodes."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(7)
     X = np.zeros_like(Fmu[:, :1])
     log_p = [likelihood.log_prob(X, Fmu + np.sqrt(Fvar) * z, Y) for z in nodes]

@@ -1,4 +1,4 @@
-"""One suite for likelihoods of any number of latent GPs, auxiliary variables and columns of Y."""
+"""One suite for likelihoods with any number of latent GPs, auxiliary variables and columns of Y."""
 
 from collections.abc import Iterable, Iterator
 
@@ -53,7 +53,7 @@ def data_of(member: Member, num_data: int = N) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def marginals_of(member: Member, sd: float) -> tuple[AnyNDArray, AnyNDArray]:
-    """Means and variances [N, L], near ``sd``²."""
+    """Means and variances [N, L]; variances are near ``sd``²."""
     rng = np.random.default_rng(3)
     shape = (N, member.num_latents)
     return rng.normal(size=shape), (sd * rng.uniform(0.7, 1.3, size=shape)) ** 2
@@ -91,13 +91,13 @@ def test_log_prob_is_the_textbooks(member: Member) -> None:
 
 @pytest.mark.parametrize("sd", [0.3, 1.5])
 def test_bound_and_expectations_against_a_product_rule(member: Member, sd: float) -> None:
-    """bound ≤ E log p(y|f), which like log E p(y|f) is that of the textbook's density."""
+    """bound ≤ E log p(y|f); this and log E p(y|f) agree with the textbook density."""
     likelihood, (X, Y) = member.make(), data_of(member)
     Fmu, Fvar = marginals_of(member, sd)
     nodes, log_w = grid(Fmu, Fvar)
     log_p = member.log_density(X, nodes, Y)
     expected = np.sum(np.exp(log_w)[:, None] * log_p, 0)
-    tolerance = 1e-6 if sd < 1.0 else 2e-4  # of the product rule
+    tolerance = 1e-6 if sd < 1.0 else 2e-4  # the product rule's error
     found = likelihood.variational_expectations(X, Fmu, Fvar, Y).numpy()
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     log_density = logsumexp(log_p + log_w[:, None], axis=0)
@@ -115,7 +115,7 @@ def test_the_bound_is_log_prob_at_a_point(member: Member) -> None:
 
 
 def test_predicted_moments_are_those_of_the_predicted_density(member: Member) -> None:
-    """Where y is discrete: sums over all of its values."""
+    """For a discrete y they are sums over all its values."""
     if member.outcomes is None:
         pytest.skip("y is real, or not predicted alone")
     likelihood = member.make()
@@ -129,7 +129,7 @@ def test_predicted_moments_are_those_of_the_predicted_density(member: Member) ->
         mean, variance = (
             part.numpy()[0] for part in likelihood.predict_mean_and_var(X, *marginals)
         )
-        if member.num_latents > 1:  # classes: the probability of each
+        if member.num_latents > 1:  # for classes, the probability of each
             np.testing.assert_allclose(mean, p, rtol=1e-8)
             continue
         y = member.outcomes[:, 0]
@@ -149,7 +149,7 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
     if member.num_latents == 3:
         drawn = tf.one_hot(tf.cast(drawn[..., 0], tf.int32), 3, dtype=tf.float64)
     mean, variance = likelihood.conditional_mean(X, F), likelihood.conditional_variance(X, F)
-    if member.name == "Binomial with trials":  # moments are of one trial
+    if member.name == "Binomial with trials":  # the moments are for one trial
         mean, variance = Y[:, 1:] * mean, Y[:, 1:] * variance
     error = (np.mean(drawn, 0) - mean) / np.sqrt(variance / many)
     assert np.max(np.abs(error)) < 5.0
@@ -170,7 +170,7 @@ one_of_each_augmentation = pytest.mark.by_default(
 
 @one_of_each_augmentation
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
-    """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) whatever the auxiliary variables are."""
+    """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) for any auxiliary variables."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
     F = tf.constant(marginals_of(member, 1.0)[0])
     law = aux_full_conditional(likelihood, F, Y, X)
@@ -184,13 +184,13 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
 
 @one_of_each_augmentation
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
-    """log p(y, aux|f) as a function of each f is potential f − ½ precision f² + a constant."""
+    """log p(y, aux|f) is potential f − ½ precision f² + a constant in each f."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
     F = tf.constant(marginals_of(member, 1.0)[0])
     auxiliary = aux_sample(likelihood, F, Y, [5, 6], X)
     potential, precision = likelihood.site(X, auxiliary, Y)
     steps = tf.one_hot(tf.range(member.num_latents), member.num_latents, dtype=F.dtype)
-    first = 1 if member.name == "HeteroscedasticGaussian" else 0  # its f is not given n, but g
+    first = 1 if member.name == "HeteroscedasticGaussian" else 0  # f's site depends on g only
     for step in steps[first:]:
         values = []
         for distance in (0.0, 0.7, -1.1):
@@ -216,7 +216,7 @@ def step_as_gpflow(
     step_size: float,
     turns: Iterable[int | slice],
 ) -> None:
-    """GPflow's own step, of some latent GPs after others."""
+    """GPflow's own steps, on some latent GPs after others."""
     loss, q = model.training_loss_closure(data, compile=False), (model.q_mu, model.q_sqrt)
     for latents in turns:
         before = [part.numpy() for part in q]
@@ -229,7 +229,7 @@ def step_as_gpflow(
 
 @pytest.mark.parametrize("step_size", [1.0, 0.3])
 def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size: float) -> None:
-    """GPflow's, on the same bound; of one latent GP after the other where they are coupled."""
+    """GPflow's step is on the same bound; coupled latent GPs are stepped one after another."""
     data = data_of(member)
     ours, theirs = make_model(member), make_model(member)
     AugmentedNaturalGradient(step_size).minimize(ours, data)
@@ -253,7 +253,7 @@ def test_full_batch_steps_never_lower_the_bound(member: Member) -> None:
 
     bounds = np.array([step() for _ in range(50)])
     assert np.all(np.diff(bounds) >= -1e-9 * np.abs(bounds[1:]))
-    assert bounds[-1] - bounds[-2] < 1e-3  # and they converge
+    assert bounds[-1] - bounds[-2] < 1e-3  # the bounds converge
 
 
 def batches_of(
@@ -274,7 +274,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
 
 @pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "MultivariateStudentT")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
-    """Its ELBO, of fixed kernels, is that to which GPflow's own L-BFGS climbs in q."""
+    """With fixed kernels, its ELBO is as high as GPflow's L-BFGS reaches in q."""
     data, model = data_of(member, 20), make_model(member, 20)
     gpflow.set_trainable(model.kernel, False)
     gpflow.set_trainable(model.inducing_variable, False)
@@ -331,7 +331,7 @@ def test_the_closed_form_parameter_is_the_bounds_best(name: str) -> None:
 
 @pytest.mark.slow
 def test_negative_binomial_recovers_its_total_count() -> None:
-    """r = 3 ± 0.5 from 2,000 counts."""
+    """2,000 counts give r = 3 ± 0.5."""
     rng = np.random.default_rng(1)
     X = rng.uniform(-3.0, 3.0, size=(2000, 1))
     odds = np.exp(1.0 + np.sin(2.0 * X))
@@ -348,7 +348,7 @@ def test_negative_binomial_recovers_its_total_count() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
-    """As far as e^{1000}: they sum to 1, and so do the slopes to 0."""
+    """They sum to 1, and the slopes to 0, even for f of order 1,000."""
     likelihood, Fmu = LogisticSoftmax(3), tf.constant([[-900.0, -950.0, -800.0]], dtype)
     X, Y = tf.zeros([1, 1], dtype), tf.zeros([1, 1], dtype)
     for variance in (1e-2, 2e4):
@@ -377,7 +377,7 @@ def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
 def test_expectations_of_classes_whose_f_is_wide_or_far_below_zero(
     mean: float, sd: float, tolerance: float
 ) -> None:
-    """Of two, beside a sum over both; and the slope in the mean of both."""
+    """Two classes are compared with a sum over both f, as are the slopes in the means."""
     z = np.linspace(-8.5, 8.5, 2_001)
     weight = scipy.stats.norm.pdf(z) / np.sum(scipy.stats.norm.pdf(z))
     log_share = scipy.special.log_expit(mean + sd * z)
@@ -391,7 +391,7 @@ def test_expectations_of_classes_whose_f_is_wide_or_far_below_zero(
 
 
 def test_few_rows_are_not_padded_to_many() -> None:
-    """Where the number of rows is not known beforehand, either."""
+    """This holds even if the number of rows is unknown while tracing."""
     spec = tf.TensorSpec([None, 4], tf.float64)
 
     @tf.function(input_signature=[spec], autograph=False)
@@ -406,7 +406,7 @@ def test_few_rows_are_not_padded_to_many() -> None:
 
 
 class OptionalArgument(likelihoods.Laplace):
-    """Its second argument is not Y."""
+    """A likelihood whose log_phi has a second argument that is not Y."""
 
     def log_phi(self, r: tf.Tensor, power: float = 0.5) -> tf.Tensor:
         return -(r**power) / tf.cast(self.scale, r.dtype)
@@ -419,7 +419,7 @@ def test_an_argument_of_another_name_is_not_y() -> None:
 
 
 class OfCounts(likelihoods.SuperGaussianLikelihood):
-    """A user's own binomial of y successes in 4 trials, its φ with an argument Y and no default."""
+    """A user's own binomial with 4 trials, whose log_phi has an argument Y without a default."""
 
     def log_C(self, Y: tf.Tensor) -> tf.Tensor:
         return likelihoods.Binomial(4).log_C(Y)
@@ -523,7 +523,7 @@ def test_a_step_on_mixed_latents_is_a_natural_gradient_step_of_each() -> None:
 
 @pytest.mark.slow
 def test_fit_collapsed_learns_what_the_latents_are_mixed_by() -> None:
-    """Where GPflow's L-BFGS, begun there, gains next to nothing."""
+    """GPflow's L-BFGS, started at its end, gains next to nothing."""
     data, model = mixed_data(), make_mixed(AugmentedSVGP, StudentT(0.3))
     gpflow.set_trainable(model.inducing_variable, False)
     gpflow_aaci.fit_collapsed(model, data, progress=False)
@@ -550,9 +550,9 @@ def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
 @pytest.mark.slow
 def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> None:
     """
-    Simulation-based calibration (Talts et al. 2018), 500 replicates at once as one model's chains.
+    Simulation-based calibration (Talts et al. 2018), with 500 replicates as chains of one model.
 
-    f and y from the model; the rank of f_i among thinned draws from p(f|y) is uniform.
+    f and y are drawn from the model; the rank of f_i among thinned draws from p(f|y) is uniform.
     """
     replicates, num_data, thinned = 500, 15, 19
     model = make_full_model(member, num_data)
@@ -569,7 +569,7 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
     def run() -> tf.Tensor:
         return tfp.mcmc.sample_chain(
             thinned,
-            tf.constant(F),  # the truth is a draw from p(f|y): in equilibrium from the start
+            tf.constant(F),  # the truth is a draw from p(f|y), so no burn-in is needed
             kernel=kernel,
             num_burnin_steps=15,
             num_steps_between_results=14,
@@ -587,7 +587,7 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
 
 @pytest.mark.slow
 def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
-    """Within four standard errors of both, by their effective sample sizes."""
+    """They agree within four standard errors, computed from the effective sample sizes."""
     model = make_full_model(member, 6)
     gibbs = (
         sample_posterior(model, num_samples=2000, num_chains=4, num_burnin=100, progress=False)
@@ -628,7 +628,7 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
     "name", ["HeteroscedasticGaussian", "LogisticSoftmax", "MultivariateStudentT"]
 )
 def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
-    """Means of f and f², within their errors."""
+    """The means of f and f² agree within their errors."""
     (member,) = [member for member in ZOO if member.name == name]
     full = make_full_model(member, 6)
     X, Y = (part.numpy() for part in full.data)
@@ -639,7 +639,7 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
         .posterior["f"]
         .values
     )
-    # With Z = X, u is f at X less the mean function, here 0.
+    # With Z = X, u is f at X minus the mean function, which is 0.
     of_sparse = sample_posterior(
         sparse, (X, Y), num_samples=2000, num_chains=4, num_burnin=100, progress=False
     )
@@ -675,7 +675,7 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     named = {"n", "omega"} if member.name in several else set()
     assert named <= set(auxiliary)
     if member.name != "Switched":
-        one = ("HeteroscedasticGaussian", "MultivariateStudentT")  # ω for a row
+        one = ("HeteroscedasticGaussian", "MultivariateStudentT")  # they have one ω for a row
         width = 1 if member.name in one else L
         assert auxiliary["omega"].shape == (2, 5, width)
         assert np.all(auxiliary["omega"] >= 0.0)
@@ -691,7 +691,7 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
     X, Y = as_arrays(model.expected_data).rows
     expected = member.log_density(X.numpy(), samples.posterior["f"].values, Y.numpy())
     np.testing.assert_allclose(log_likelihood, expected, rtol=1e-8, atol=1e-10)
-    # with the auxiliary variables among the draws, too
+    # the auxiliary variables are drawn, too
     mean, variance = gpflow_aaci.predictions.predict_y(model, X, samples=samples, progress=False)
     assert np.all(np.isfinite(mean))
     assert np.all(variance >= 0.0)
@@ -740,7 +740,7 @@ def test_a_warp_is_inverted_and_has_its_slope(warp: warps.Warp) -> None:
 
 
 def test_a_tanh_warp_is_inverted_at_every_last_bit_of_z() -> None:
-    """Where a y that is exact but for rounding is an end of its bracket, it stays."""
+    """Where y is exact up to rounding, it is an end of its bracket, and must stay there."""
     warp = warps.Tanh(3, [2.0, 0.5, 8.0], [3.0, 0.2, 9.0], [-1.0, 0.3, -2.0])
     y = np.linspace(-6.0, 6.0, 20_000)[:, None]
     z = warp.forward(y).numpy()
@@ -769,7 +769,7 @@ def test_gaussian_noise_warped_by_the_identity_is_gaussian() -> None:
 
 
 def test_moments_of_a_log_normal_law() -> None:
-    """E y = e^{m + s²/2}, Var y = (e^{s²} − 1) (E y)², s² = v + σ²."""
+    """E y = e^{m + s²/2} and Var y = (e^{s²} − 1) (E y)², where s² = v + σ²."""
     Fmu, Fvar = np.array([[0.3], [-1.0]]), np.array([[0.2], [0.5]])
     likelihood = Warped(Gaussian(0.3), warps.Log())
     mean, variance = likelihood.predict_mean_and_var(Fmu, Fmu, Fvar)

@@ -1,6 +1,7 @@
-"""Likelihoods of several latent GPs, auxiliary variables or columns of Y, beside SciPy's densities.
+"""
+Likelihoods of several latent GPs, auxiliary variables or columns of Y, with densities by SciPy.
 
-What one ω per output and one y per f describe is in ``cases``.
+Those with one ω per output and one y per f are in ``cases``.
 """
 
 from collections.abc import Callable
@@ -21,14 +22,14 @@ Rows = AnyNDArray
 
 @dataclass(frozen=True)
 class Member:
-    """A likelihood, and what it is supposed to be."""
+    """A likelihood and its textbook definition."""
 
     name: str
     make: Callable[[], AugmentedLikelihood]
     num_latents: int
-    observe: Callable[[np.random.Generator, int], Rows]  # Y [N, P], N of them
-    log_density: Callable[[Rows, Rows, Rows], Rows]  # of x, f [..., L] and y [..., P]: [...]
-    outcomes: Rows | None = None  # all y that matter, where they are discrete
+    observe: Callable[[np.random.Generator, int], Rows]  # N rows of Y [N, P]
+    log_density: Callable[[Rows, Rows, Rows], Rows]  # (x, f [..., L], y [..., P]) → [...]
+    outcomes: Rows | None = None  # for a discrete y, all that matter
 
 
 def sigmoid(f: Rows) -> Rows:
@@ -45,7 +46,7 @@ def _scale_at(x: Rows) -> Rows:
 
 
 class ScaleOfX(gpflow.functions.Function):
-    """0.5 + 0.2 x, the first number a Parameter."""
+    """The function 0.5 + 0.2 x, whose first number is a Parameter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -165,8 +165,8 @@ def law_of_sum(
     """
     The law at c of Σ a_k ω_k of independent ω_k.
 
-    :param log_phis: of every ω_k.
-    :param laws: of every ω_k, at √a_k c.
+    :param log_phis: log φ_k for every ω_k.
+    :param laws: the laws of ω_k at √a_k c.
     :param scales: a_k.
     """
     shift, rest = tf.zeros_like(c), []

@@ -179,7 +179,7 @@ class Warped(TransformedLikelihood):
     def __init__(self, base: OutputwiseLikelihood, warp: Warp, **kwargs: Any) -> None:
         """
         :param base: a likelihood of a real y.
-        :param warp: of :mod:`~gpflow_aaci.likelihoods.warps`.
+        :param warp: one of :mod:`~gpflow_aaci.likelihoods.warps`.
         :raises ValueError: for another base or warp.
         """
         has_c = isinstance(base, OutputwiseLikelihood) and base.prior_c is not None

@@ -39,7 +39,7 @@ def log_integral(log_phi: LogPhi, power: int) -> tf.Tensor:
     log_terms = log_phi(tf.square(x)) + tf.constant(np.log(2.0 * _WEIGHTS)) + tf.math.log(width)
     value = tf.reduce_logsumexp(log_terms + power * tf.math.log(x))
     near, far = tf.unstack(tf.stop_gradient(log_phi(tf.square(width * tf.constant(_FAR)))))
-    decay = (near - far) / np.log(_FAR[1] / _FAR[0])  # of x^−decay
+    decay = (near - far) / np.log(_FAR[1] / _FAR[0])  # the tail is like x^−decay
     infinity = tf.constant(np.inf, value.dtype)
     return tf.where(decay > power + 1.0 + 1e-6, value, infinity)
 
@@ -58,7 +58,7 @@ def tail_share(log_phi: LogPhi, x: tf.Tensor) -> tf.Tensor:
     """
     edges = width_of(log_phi) * tf.constant(_EDGES)
     beyond = tf.cumsum(_integral(log_phi, edges[:-1], edges[1:]), reverse=True)
-    beyond = tf.concat([beyond, [tf.zeros([], edges.dtype)]], 0)  # of every edge
+    beyond = tf.concat([beyond, [tf.zeros([], edges.dtype)]], 0)  # the integral beyond every edge
     wide = tf.cast(x, edges.dtype)
     panel = tf.searchsorted(edges, tf.reshape(wide, [-1]), side="right") - 1
     panel = tf.reshape(tf.minimum(panel, len(_EDGES) - 2), tf.shape(wide))
@@ -125,7 +125,7 @@ def log_density_by_quadrature(
     variance = tf.stop_gradient(Fvar) + tf.zeros_like(distance)
 
     def halve(lower: tf.Tensor, upper: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Towards u in (0, distance) with −d log φ(u²)/du = (distance − u)/variance."""
+        """Bisect for the u in (0, distance) with −d log φ(u²)/du = (distance − u)/variance."""
         u = (lower + upper) / 2.0
         steep = 2.0 * u * omega_mean(tf.square(u)) * variance > distance - u
         return tf.where(steep, lower, u), tf.where(steep, u, upper)

@@ -23,8 +23,8 @@ def student_t_predictive_cdf(
     return total / tf.reduce_sum(weight)
 
 
-_NODES = 96  # of u = log t
-_LOWEST, _HIGHEST = -12.0, 36.0  # of u; below, the integrand is of order e^{2u}
+_NODES = 96  # nodes of u = log t
+_LOWEST, _HIGHEST = -12.0, 36.0  # the range of u; below, the integrand is of order e^{2u}
 _VANISHED = 3.6  # log t above which e^{−t} counts as 0
 
 

@@ -18,8 +18,8 @@ def half_line(
 
     x = e^{(π/2) sinh t} at equidistant t (Takahasi and Mori 1974).
 
-    :param step: of t; 1/8 gives 9 digits of a smooth integrand, 1/32 gives 12.
-    :param lowest, highest: of t; ±3 is x = 1.5e-7 and 6.8e6, ±4.5 is 2e-31 and 5e30.
+    :param step: the step of t; 1/8 gives 9 digits of a smooth integrand, 1/32 gives 12.
+    :param lowest, highest: the range of t; ±3 is x = 1.5e-7 and 6.8e6, ±4.5 is 2e-31 and 5e30.
     """
     t = np.arange(lowest, highest, step)
     x = np.exp(np.pi / 2.0 * np.sinh(t))

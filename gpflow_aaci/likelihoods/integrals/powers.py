@@ -8,7 +8,7 @@ from gpflow.base import TensorType
 
 from .quadrature import expectation, safe_sqrt
 
-_TERMS = 48  # of the series below; the rest is 1e-17 of it
+_TERMS = 48  # terms of the series below; the rest is 1e-17 of it
 _SERIES_BELOW = 4.0  # standard deviations
 
 

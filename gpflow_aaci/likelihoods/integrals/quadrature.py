@@ -34,7 +34,7 @@ def expectation(
     """
     E function(x) under x ~ N(mean, variance), for a function that may be kinked or narrow at 0.
 
-    By the trapezoidal rule in t, x = κ sd asinh(q sinh t). A log-likelihood is smooth in the
+    This is the trapezoidal rule in t, x = κ sd asinh(q sinh t). A log-likelihood is smooth in the
     logarithm of the distance from its centre, so that the same 56 nodes give an error of 1e-7
     whether it varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held
     fixed in z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
@@ -73,7 +73,7 @@ def log_expectation(
     :param Fmu: [...], mean of f.
     :param Fvar: [...], variance of f; rounding below zero is taken as zero.
     :param centres: where the integrand may be kinked or peaked, each broadcastable to [...].
-    :param halvings: of the panels towards a centre, from 1 sd; more for a cusp such as |f|^0.3.
+    :param halvings: how often panels halve towards a centre, from 1 sd; a cusp needs more.
     :return: [...].
     """
     f, z, weight = _panels(Fmu, Fvar, centres, halvings)

@@ -15,10 +15,10 @@ from ...special import log_ndtr
 from .quadrature import expectation, safe_sqrt
 from .tabulated import FAR, LOG_T_STEP, NEAR, Grid, expected_of_sigmoid, slopes_of_decays
 
-_NODES = 96  # of u = log t; the integrand is analytic in a strip of half-width π/2 about it
+_NODES = 96  # nodes of u = log t; the integrand is analytic in a strip of half-width π/2 about it
 _NODES_OF_WIDE = 256
-_LOWEST = -16.0  # of u; below, the integrand is linear in t
-_EVEN_TO, _GROWTH = 60.0, 8.0  # of u; beyond, the distance between nodes grows
+_LOWEST = -16.0  # the lowest u; below, the integrand is linear in t
+_EVEN_TO, _GROWTH = 60.0, 8.0  # beyond u = 60, the distance between nodes grows
 _NUMBERS_AT_ONCE = 4_000_000  # floats in memory
 _NUMBERS_OF_SUM = 400  # floats for one f
 _NUMBERS_OF_FAR = 3_000  # floats for one f that may be far below 0
@@ -39,7 +39,7 @@ def expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
     """u [..., T] and its weights, up to where every product has vanished."""
-    lowest_f = tf.reduce_max(Fmu - 7.0 * safe_sqrt(Fvar), -1)  # of the f_j that stay highest
+    lowest_f = tf.reduce_max(Fmu - 7.0 * safe_sqrt(Fvar), -1)  # of the highest f_j
     end = tf.stop_gradient(4.5 + tf.nn.relu(-lowest_f))[..., None]
     # u = w + e^{(w − 60)/8}: so far out the integrand is smooth, a mean over a wide law of f.
     end = tf.minimum(end, _EVEN_TO) + _GROWTH * tf.math.log1p(tf.nn.relu(end - _EVEN_TO))
@@ -52,7 +52,7 @@ def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.
 _OfRows = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 _OfGrid = Callable[[tf.Tensor, tf.Tensor, Grid], tf.Tensor]
 
-_LARGEST = 6.5  # of log tσ, where e^{−tσ} is negligible
+_LARGEST = 6.5  # the log tσ from which e^{−tσ} is negligible
 
 
 def _transforms(
@@ -193,13 +193,13 @@ def in_chunks_of_rows(
         values = function(*flat)
     else:
         chunks = tf.maximum(1, -(-number // most))
-        rows = tf.maximum(1, -(-number // chunks))  # of each chunk; fewer than chunks are padding
+        rows = tf.maximum(1, -(-number // chunks))  # rows per chunk; at most chunks − 1 are padding
         padding = chunks * rows - number
         padded = [
             tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])
             for part in flat
         ]
-        in_parts = tf.recompute_grad(function)  # or all chunks would be kept for the gradient
+        in_parts = tf.recompute_grad(function)  # not all chunks are stored for the gradient
         of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
         spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
         of_part = tf.autograph.experimental.do_not_convert(lambda part: in_parts(*part))

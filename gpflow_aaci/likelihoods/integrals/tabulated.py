@@ -16,12 +16,12 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 _LOWEST_LOG_T, LOG_T_STEP = -8.0, 0.6
-_HIGHEST_F = 20.0  # beyond it e^{−tσ} is e^{−t}
+_HIGHEST_F = 20.0  # above it, e^{−tσ} is e^{−t}
 _TAPS = 12  # grid points on either side that D depends on
 
 
 class Grid(NamedTuple):
-    """Of f, and how far t reaches with it."""
+    """A grid of f, and how far t reaches with it."""
 
     lowest: float  # the grid serves rows whose highest f is above this
     step: float
@@ -42,7 +42,7 @@ class Grid(NamedTuple):
         return np.arange(self.lowest - 11.0, _HIGHEST_F, self.step)
 
 
-NEAR, FAR = Grid(-35.0, 0.25), Grid(-200.0, 0.35)  # of errors 1e-7 and 1e-5
+NEAR, FAR = Grid(-35.0, 0.25), Grid(-200.0, 0.35)  # their errors are 1e-7 and 1e-5
 
 
 def expected_of_sigmoid(

@@ -73,7 +73,7 @@ class GeneralizedGaussian(ResidualLikelihood):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """By quadrature with more nodes than usual: for a small p there is a cusp at y = f."""
+        """Quadrature with more nodes than usual, as there is a cusp at y = f for a small p."""
         return log_density_by_quadrature(
             self.pointwise_log_prob, self.omega_mean, Fmu, Fvar, Y, halvings=22
         )

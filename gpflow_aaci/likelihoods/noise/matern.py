@@ -34,7 +34,7 @@ class Matern(ResidualLikelihood):
         order = np.asarray(nu, dtype=float) - 0.5
         if order.ndim > 0 or not (np.isfinite(order) and order >= 0.0 and order == np.round(order)):
             raise ValueError(f"{owner}: nu must be one of 1/2, 3/2, 5/2, … Found: {nu}.")
-        self.order = int(order)  # of the polynomial
+        self.order = int(order)  # the degree of the polynomial
         self.nu = self.order + 0.5
         self.scale = positive_parameter(owner, "scale", scale)
 
@@ -71,11 +71,11 @@ class Matern(ResidualLikelihood):
         return F + sign * s * self.scale / tf.cast(np.sqrt(2.0 * self.nu), dtype)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """From P(x > s) = e^{−s} Σ_{j ≤ i} sʲ/j! of x ~ Gamma(i + 1, 1)."""
+        """A sum of P(x > s) = e^{−s} Σ_{j ≤ i} sʲ/j! for x ~ Gamma(i + 1, 1)."""
         d = Y - F
         s = np.sqrt(2.0 * self.nu) * tf.abs(d) / self.scale
-        s = tf.minimum(s, 700.0)  # from where e^{−s} is 0, and sʲ might be infinite
-        weights = np.cumsum(_gamma_weights(self.order)[::-1])[::-1]  # of i ≥ j
+        s = tf.minimum(s, 700.0)  # beyond, e^{−s} is 0 and sʲ might be infinite
+        weights = np.cumsum(_gamma_weights(self.order)[::-1])[::-1]  # the sum of weights for i ≥ j
         coefficients = [w / math.factorial(j) for j, w in enumerate(weights)]
         polynomial = tf.math.polyval([tf.cast(c, s.dtype) for c in coefficients[::-1]], s)
         tail = 0.5 * tf.exp(-s) * polynomial
@@ -108,7 +108,7 @@ def _gamma_weights(order: int) -> np.ndarray:
     """The weights of Gamma(1, 1), …, Gamma(order + 1, 1) in the law of s, a mixture of them."""
     log_weights = [
         math.lgamma(2 * order - i + 1) - math.lgamma(order - i + 1) + i * math.log(2.0)
-        for i in range(order + 1)  # of sⁱ/i! in the polynomial, up to a factor
+        for i in range(order + 1)  # the coefficient of sⁱ/i!, up to a factor
     ]
     weights = np.exp(np.array(log_weights) - max(log_weights))
     return weights / weights.sum()
