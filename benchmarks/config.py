@@ -400,6 +400,18 @@ class Starts(Experiment):
     learning_rate: PositiveFloat = 0.05
 
 
+class LargeN(Experiment):
+    experiment: Literal["large_n"]
+    rows: list[PositiveInt] = Field(min_length=1)
+    all_up_to: int = 0  # rows up to which a fit to all rows is run, too
+    input_dim: PositiveInt = 8
+    num_inducing: PositiveInt = 200
+    test_rows: PositiveInt = 20_000
+    learning_rate: list[PositiveFloat] = Field([0.01, 0.03], min_length=1)
+    seconds: PositiveFloat = 120.0  # most seconds of Adam
+    likelihood: LikelihoodConfig
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -412,6 +424,7 @@ Single = (
     | Scaling
     | BSGP
     | Starts
+    | LargeN
 )
 
 

@@ -83,6 +83,7 @@ ORDER = [
     "data.passes",
     "data.summand",
     "data.batches",
+    "data.random_rows",
     "data.rows",
     "data.streams",
     "data.shards",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpflow_aaci.inference.quasi_newton import Curvature, Point, ascend
+from gpflow_aaci.inference.quasi_newton import LONGEST, Curvature, Point, ascend, measured
 
 
 class Quadratic:
@@ -25,7 +25,7 @@ def climb(function: Quadratic, curvature: Curvature, iterations: int) -> tuple[P
     point = function(np.zeros_like(function.top))
     for _ in range(iterations):
         here = point
-        point, curvature = ascend(function, here, curvature)
+        point, curvature, _ = ascend(function, here, curvature)
         assert point.value >= here.value
     return point, curvature
 
@@ -60,7 +60,7 @@ def test_a_step_into_nothing_is_shortened(bad: float) -> None:
     steep = Curvature.unknown(1)._replace(matrix=np.array([[50.0]]))
     point = function(np.array([-0.5]))
     for _ in range(20):
-        point, steep = ascend(function, point, steep)
+        point, steep, _ = ascend(function, point, steep)
     np.testing.assert_allclose(point.x, top, atol=1e-4)
 
 
@@ -72,6 +72,50 @@ def test_where_no_step_gains_it_stays_and_forgets() -> None:
 
     here = function(np.zeros(1))
     known = Curvature.unknown(1)._replace(matrix=np.eye(1))
-    point, curvature = ascend(function, here, known)
+    point, curvature, _ = ascend(function, here, known)
     assert point is here
     assert not len(curvature.matrix)
+
+
+def test_measured_curvature_finds_the_top_in_one_step_and_foretells_the_gain() -> None:
+    function = Quadratic(8, condition=1e3)
+    function.top = 0.1 * function.top
+    start = function(np.zeros(8))
+    curvature = measured(function, start, np.full(8, 0.02))
+    assert curvature is not None
+    end, _, expected = ascend(function, start, curvature)
+    np.testing.assert_allclose(end.x, function.top, atol=1e-8)
+    np.testing.assert_allclose(end.value - start.value, expected, rtol=1e-6)
+
+
+def test_at_a_saddle_the_step_climbs_though_the_gradient_is_tiny() -> None:
+    """f = −x² + y² − y⁴ / 2 has its tops at y = ±1, and a saddle at 0."""
+
+    def function(x: np.ndarray) -> Point:
+        value = -(x[0] ** 2) + x[1] ** 2 - 0.5 * x[1] ** 4
+        return Point(x, float(value), np.array([-2.0 * x[0], 2.0 * x[1] - 2.0 * x[1] ** 3]))
+
+    point = function(np.array([0.3, 1e-3]))
+    for _ in range(14):  # each of the first ten doubles the distance to the saddle
+        curvature = measured(function, point, np.full(2, 1e-4))
+        assert curvature is not None
+        point, _, _ = ascend(function, point, curvature)
+    np.testing.assert_allclose(point.x, [0.0, 1.0], atol=1e-3)
+
+
+def test_a_flat_direction_does_not_shorten_the_step_in_the_others() -> None:
+    """The quadratic model would go 1e6 far along the first axis, where it hardly curves."""
+    hessian, gradient = np.diag([1e-3, 4.0]), np.array([1e3, 2.0])
+    direction, expected = Curvature.measured(hessian).step(gradient)
+    np.testing.assert_allclose(direction, [LONGEST, 0.5])
+    gains = gradient @ direction - 0.5 * direction @ hessian @ direction
+    np.testing.assert_allclose(expected, gains, rtol=1e-6)
+
+
+def test_where_a_gradient_is_not_finite_on_either_side_nothing_is_measured() -> None:
+    def function(x: np.ndarray) -> Point:
+        is_finite = abs(x[1]) < 1e-3
+        return Point(x, 0.0, -x if is_finite else np.full(2, np.nan))
+
+    assert measured(function, function(np.zeros(2)), np.array([0.1, 0.1])) is None
+    assert measured(function, function(np.zeros(2)), np.array([0.1, 1e-4])) is not None

@@ -212,7 +212,7 @@ class HyperparameterSearch:
             waited = len(state.recent) == SETTINGS.last_iterations
             is_sure = waited and bool(state.recent.sum() < stretch.tolerance)
         reason = ""
-        if expected < stretch.tolerance and is_sure:
+        if SETTINGS.margin * expected < stretch.tolerance and is_sure:
             reason = _LITTLE_TO_GAIN
         elif is_at_end and state.measured != state.iteration:
             reason = _NO_STEP_GAINS
@@ -237,7 +237,7 @@ class HyperparameterSearch:
         is_slow = len(few) == SETTINGS.slow_iterations and bool(few.sum() < slow)
         return (
             is_at_end
-            or expected < stretch.tolerance
+            or SETTINGS.margin * expected < stretch.tolerance
             or (is_slow and (is_first or since >= SETTINGS.slow_iterations))
             or since >= max(self._size, SETTINGS.last_iterations)
         )

@@ -135,7 +135,8 @@ class Objective:
     def is_measurable(self, rows: int) -> bool:
         """Whether differences in every coordinate cost little enough."""
         M, L = self.model.q_mu.shape
-        work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * M * L
+        of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
+        work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * of_row
         return bool(work <= SETTINGS.curvature_work)
 
     def value(self, q: Gaussian, rows: int | None = None) -> float:

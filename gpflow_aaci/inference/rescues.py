@@ -126,7 +126,7 @@ def at_other_lengthscales(
     :return: None where no lengthscale is searched as a logarithm.
     """
     X, _ = next(objective.rows_of(stretch.rows).chunks())
-    values = _typical_lengthscales(objective.model.kernel, X.numpy())
+    values = typical_lengthscales(objective.model.kernel, X.numpy())
     logarithms = objective.coordinates.of_logarithms(values)
     which = objective.coordinates.of_logarithms([(parameter, 1.0) for parameter, _ in values])
     if not values or logarithms is None or which is None:
@@ -146,14 +146,14 @@ def at_other_lengthscales(
     return in_other_units(objective, stretch, *best)
 
 
-def _typical_lengthscales(
+def typical_lengthscales(
     kernel: Kernel, X: AnyNDArray
 ) -> list[tuple[gpflow.Parameter, AnyNDArray]]:
     """The logarithms of √D·sd(X), for every trainable lengthscale of the kernels in ``kernel``."""
     if parts := parts_of(kernel):
         if isinstance(kernel, gpflow.kernels.Periodic):  # lengthscales of an angle
             return []
-        return [pair for part in parts for pair in _typical_lengthscales(part, X)]
+        return [pair for part in parts for pair in typical_lengthscales(part, X)]
     lengthscales = getattr(kernel, "lengthscales", None)
     if not isinstance(lengthscales, gpflow.Parameter) or not lengthscales.trainable:
         return []

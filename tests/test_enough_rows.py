@@ -1,0 +1,200 @@
+"""Fits whose time does not grow with the rows: which they use, and what the others are worth."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_aaci
+from gpflow_aaci import AugmentedSVGP, likelihoods
+from gpflow_aaci.data import Arrays, random_rows
+from gpflow_aaci.data.random_rows import RandomRows, random_numbers
+
+N = 40_000
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3.0, 3.0, (N, 1))
+Y = np.sin(2.0 * X) + 0.3 * RNG.standard_t(4, X.shape)
+
+
+def make(num_data: int | None = N) -> AugmentedSVGP:
+    kernel = gpflow.kernels.SquaredExponential()
+    Z = np.linspace(-3.0, 3.0, 15)[:, None]
+    model = AugmentedSVGP(kernel, likelihoods.StudentT(1.0, 4.0), Z, num_data=num_data)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+# ---- random rows ----
+
+
+def test_random_rows_are_the_same_in_whatever_parts_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_once = random_numbers(N, 50, seed=3)
+    monkeypatch.setattr(random_rows, "_BLOCK", 17)
+    np.testing.assert_array_equal(random_numbers(N, 50, seed=3), at_once)
+    rows = RandomRows(50, seed=3)
+    for first in range(0, N, 999):
+        rows.add(first, X[first : first + 999], Y[first : first + 999])
+    np.testing.assert_array_equal(rows.parts[0], X[at_once])
+    np.testing.assert_array_equal(rows.parts[1], Y[at_once])
+
+
+def test_every_row_is_drawn_equally_often_and_seeds_are_independent() -> None:
+    """Over 4,000 seeds; counts of 10 of 40 rows are binomial, and pairs of rows as likely."""
+    seeds, size, rows = 4_000, 10, 40
+    drawn = np.zeros([seeds, rows])
+    for seed in range(seeds):
+        chosen = random_numbers(rows, size, seed)
+        assert len(np.unique(chosen)) == size
+        drawn[seed, chosen] = 1.0
+    share = size / rows
+    sd = np.sqrt(share * (1.0 - share) / seeds)
+    assert np.abs(drawn.mean(0) - share).max() < 4.5 * sd
+    pairs = (drawn.T @ drawn / seeds)[np.triu_indices(rows, 1)]
+    expected = share * (size - 1.0) / (rows - 1.0)
+    assert np.abs(pairs - expected).max() < 5.0 * np.sqrt(expected * (1.0 - expected) / seeds)
+
+
+def test_rows_that_are_skipped_and_rows_that_are_taken_make_up_the_subset() -> None:
+    rows = Arrays(X, Y)
+    few, more, rest = rows.subset(30, 1), rows.subset(80, 1), rows.subset(80, 1, skip=30)
+    np.testing.assert_array_equal(np.concatenate([few.rows[0], rest.rows[0]]), more.rows[0])
+
+
+def test_a_stream_draws_its_rows_in_the_first_pass() -> None:
+    reads: list[int] = []
+
+    def batches():  # type: ignore[no-untyped-def]
+        reads.append(1)
+        for first in range(0, N, 700):
+            yield X[first : first + 700], Y[first : first + 700]
+
+    spec = tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    rows = gpflow_aaci.data.as_data(make().expected_data, dataset)
+    rows.draw_ahead(500, seed=7)
+    assert rows.num_rows == N
+    for size, skip in ((20, 0), (500, 0), (300, 200)):
+        drawn, expected = rows.subset(size, 7, skip), Arrays(X, Y).subset(size, 7, skip)
+        np.testing.assert_array_equal(drawn.rows[0], expected.rows[0])
+        np.testing.assert_array_equal(drawn.rows[1], expected.rows[1])
+    assert len(reads) == 1
+    np.testing.assert_array_equal(rows.subset(501, 7).rows[0], Arrays(X, Y).subset(501, 7).rows[0])
+    assert len(reads) == 2  # more than were drawn
+
+
+# ---- fit ----
+
+
+def test_enough_rows_are_fewer_and_predict_as_well_as_all() -> None:
+    some, whole = make(), make()
+    enough = gpflow_aaci.fit(some, (X, Y), rows="enough", progress=False)
+    every = gpflow_aaci.fit(whole, (X, Y), rows="all", progress=False)
+    assert enough.converged
+    assert enough.reason == "four times more rows are worth too little"
+    assert (enough.rows, enough.num_data) == (16_000, N)
+    assert enough.worth < 1e-3
+    assert 0.0 < enough.worth_error < 2e-3
+    assert "fitted to 16,000 random rows of 40,000" in str(enough)
+    assert (every.rows, every.num_data) == (N, N)
+    assert np.isnan(every.worth)
+    assert "random rows" not in str(every)
+
+    rng = np.random.default_rng(1)
+    X_new = rng.uniform(-3.0, 3.0, (4_000, 1))
+    new = X_new, np.sin(2.0 * X_new) + 0.3 * rng.standard_t(4, X_new.shape)
+    densities = [tf.reduce_mean(model.predict_log_density(new)) for model in (some, whole)]
+    assert float(densities[0]) > float(densities[1]) - 2e-3
+
+
+def test_the_worth_of_more_rows_is_what_rows_that_neither_fit_has_seen_gain_by_them() -> None:
+    """The mean difference of their log p(y), between the ends on 4,000 and on 16,000 rows."""
+    after, before = make(), make()
+    result = gpflow_aaci.fit(after, (X, Y), rows="enough", progress=False)
+    assert result.rows == 16_000
+
+    class OnMoreRowsError(Exception):
+        pass
+
+    def interrupt(progress: gpflow_aaci.inference.FitProgress) -> None:
+        if progress.rows > 4_000:
+            raise OnMoreRowsError
+        at.append([variable.numpy() for variable in before.variables])
+
+    at: list[list[np.ndarray]] = []
+    with pytest.raises(OnMoreRowsError):
+        gpflow_aaci.fit_collapsed(before, (X, Y), rows="enough", callback=interrupt, progress=False)
+    for variable, value in zip(before.variables, at[-1], strict=True):
+        variable.assign(value)
+    unseen = Arrays(X, Y).subset(N, 0, skip=16_000).rows
+    unseen = tuple(part[:20_000] for part in unseen)
+    gains = after.predict_log_density(unseen) - before.predict_log_density(unseen)
+    np.testing.assert_allclose(result.worth, np.mean(gains), rtol=1e-3)
+    error = np.std(gains) / np.sqrt(len(gains))
+    np.testing.assert_allclose(result.worth_error, error, rtol=1e-3)
+
+
+def test_a_stream_uses_the_rows_that_arrays_would_use_and_is_read_once() -> None:
+    reads: list[int] = []
+
+    def batches():  # type: ignore[no-untyped-def]
+        reads.append(1)
+        for first in range(0, N, 700):
+            yield X[first : first + 700], Y[first : first + 700]
+
+    spec = tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    of_stream, of_arrays = make(None), make(None)
+    ours = gpflow_aaci.fit(of_stream, dataset, rows="enough", progress=False)
+    theirs = gpflow_aaci.fit(of_arrays, (X, Y), rows="enough", progress=False)
+    assert len(reads) == 1
+    assert ours.rows == theirs.rows
+    np.testing.assert_allclose(ours.elbo, theirs.elbo, rtol=1e-10)
+    np.testing.assert_allclose(of_stream.q_mu, of_arrays.q_mu, rtol=1e-8, atol=1e-10)
+
+
+def test_where_more_rows_are_worth_it_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpflow_aaci.inference import hyperparameter_search as search_module
+
+    strict = search_module.SETTINGS._replace(worth=-np.inf)
+    monkeypatch.setattr(search_module, "SETTINGS", strict)
+    model, other = make(), make()
+    result = gpflow_aaci.fit(model, (X, Y), rows="enough", progress=False)
+    expected = gpflow_aaci.fit(other, (X, Y), rows="all", progress=False)
+    assert result.rows == N
+    np.testing.assert_allclose(result.elbo, expected.elbo, rtol=1e-12)
+
+
+def test_many_rows_are_used_as_far_as_they_are_enough_unless_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from gpflow_aaci.inference import collapsed
+
+    monkeypatch.setattr(collapsed, "SETTINGS", collapsed.SETTINGS._replace(most_of_all=N - 1))
+    assert gpflow_aaci.fit(make(), (X, Y), progress=False).rows < N
+    monkeypatch.setattr(collapsed, "SETTINGS", collapsed.SETTINGS._replace(most_of_all=N))
+    assert gpflow_aaci.fit(make(), (X, Y), progress=False).rows == N
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": "some"}, r'rows must be one of "enough", "all"\. Found: \'some\''),
+        ({"tolerance": 0.0}, r"tolerance must be a positive number of nats\. Found: 0\.0"),
+        ({"tolerance": np.nan}, r"tolerance must be a positive number of nats\. Found: nan"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused_before_anything_changes(
+    options: dict[str, Any], message: str
+) -> None:
+    model = make()
+    before = [variable.numpy() for variable in model.variables]
+    for call in (gpflow_aaci.fit, gpflow_aaci.fit_collapsed):
+        with pytest.raises(ValueError, match=message):
+            call(model, (X, Y), progress=False, **options)
+    for value, variable in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable.numpy())
