@@ -3,7 +3,8 @@ The coordinates in which hyperparameters are searched: the logarithm of each tha
 
 GPflow stores softplus⁻¹ of a positive parameter. In that variable the value 1,000 is far away from
 1, and 10⁸ is out of reach; in logarithms all scales of data and parameters are alike. The model
-keeps its transforms: this is a change of variables within a fit.
+keeps its transforms: this is a change of variables within a fit. The elements of a matrix, as Z, are
+in units of the spread of their column when the fit begins.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ class Coordinates:
         flags = [np.full(n, id(v) in softplus) for n, v in zip(self._sizes, variables, strict=True)]
         self.in_logarithms = np.concatenate([np.zeros(0, bool), *flags])
         self.size = len(self.in_logarithms)
+        spread = np.concatenate([np.ones(0), *map(_spread, variables)])
+        self._unit = np.where(self.in_logarithms, 1.0, spread)
 
     def pack(self) -> AnyNDArray:
         """The coordinates x of the variables' present values."""
@@ -37,13 +40,13 @@ class Coordinates:
         # log softplus(u), which is u where e^u is small
         small = u < -30.0
         log = np.where(small, u, np.log(np.logaddexp(0.0, np.where(small, 0.0, u))))
-        return np.where(self.in_logarithms, log, u)
+        return np.where(self.in_logarithms, log, u / self._unit)
 
     def unpack(self, x: AnyNDArray) -> None:
         """Set the variables to x."""
         excess, small = self._excess(x)
         inverse = excess + np.log(-np.expm1(-excess))  # softplus⁻¹
-        u = np.where(self.in_logarithms, np.where(small, x, inverse), x)
+        u = np.where(self.in_logarithms, np.where(small, x, inverse), x * self._unit)
         at = 0
         for variable, size in zip(self.variables, self._sizes, strict=True):
             value = u[at : at + size].reshape(variable.shape)
@@ -53,7 +56,7 @@ class Coordinates:
     def gradient(self, x: AnyNDArray, in_variables: AnyNDArray) -> AnyNDArray:
         """The gradient in x, given that in the variables: du/dx = y/(1 − e^−y) at y = e^x."""
         excess, small = self._excess(x)
-        return in_variables * np.where(small, 1.0, excess / -np.expm1(-excess))
+        return in_variables * np.where(small, self._unit, excess / -np.expm1(-excess))
 
     def of_logarithms(self, values: Sequence[tuple[Parameter, Any]]) -> AnyNDArray | None:
         """
@@ -77,6 +80,15 @@ class Coordinates:
         small = ~self.in_logarithms | (x < -30.0)
         with np.errstate(over="ignore"):  # a value that overflows is refused by what it is for
             return np.exp(np.where(small, 0.0, x)), small
+
+
+def _spread(variable: tf.Variable) -> AnyNDArray:
+    """The standard deviation of each column of a matrix, for its elements; 1 if it is 0."""
+    value = variable.numpy()
+    if value.ndim != 2:
+        return np.ones(value.size)
+    spread = value.std(0)
+    return np.tile(np.where(spread > 0.0, spread, 1.0), len(value))
 
 
 def _is_softplus(transform: tfp.bijectors.Bijector | None) -> bool:

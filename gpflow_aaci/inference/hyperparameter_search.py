@@ -187,7 +187,7 @@ class HyperparameterSearch:
             iteration=state.iteration + 1,
         )
         moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
-        if (moved.reason and not stretch.is_last) or moved.reason in CONVERGED:
+        if moved.reason:
             moved = self._off_plateau(stretch, moved)
         return moved._replace(evaluations=self.objective.evaluations)
 
@@ -207,12 +207,12 @@ class HyperparameterSearch:
                 state = state._replace(
                     curvature=curvature, is_trusted=True, measured=state.iteration
                 )
-        is_sure = state.is_trusted
+        is_little, is_sure = SETTINGS.margin * expected < stretch.tolerance, state.is_trusted
         if not self.objective.is_measurable(stretch.rows):
             waited = len(state.recent) == SETTINGS.last_iterations
-            is_sure = waited and bool(state.recent.sum() < stretch.tolerance)
+            is_sure = waited and bool(2.0 * state.recent.sum() < stretch.tolerance)
         reason = ""
-        if SETTINGS.margin * expected < stretch.tolerance and is_sure:
+        if is_little and is_sure:
             reason = _LITTLE_TO_GAIN
         elif is_at_end and state.measured != state.iteration:
             reason = _NO_STEP_GAINS
@@ -228,7 +228,7 @@ class HyperparameterSearch:
             return False
         since = state.iteration - max(state.measured, 0)
         if state.is_trusted:
-            return since >= 2 * max(self._size, SETTINGS.last_iterations)
+            return since >= 2 * max(self._size, SETTINGS.least_between)
         is_first = state.measured < 0
         if is_at_end and not is_first and not np.any(state.recent[-since:] > 0.0):
             return False  # it was measured at this very point
@@ -239,7 +239,7 @@ class HyperparameterSearch:
             is_at_end
             or SETTINGS.margin * expected < stretch.tolerance
             or (is_slow and (is_first or since >= SETTINGS.slow_iterations))
-            or since >= max(self._size, SETTINGS.last_iterations)
+            or since >= max(self._size, SETTINGS.least_between)
         )
 
     def _off_plateau(self, stretch: Stretch, state: State) -> State:

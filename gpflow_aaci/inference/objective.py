@@ -121,8 +121,8 @@ class Objective:
         :return: None where it cannot be measured.
         """
         few = min(rows, SETTINGS.curvature_rows)
-        precise = SETTINGS.difference_precision
-        point, q = self.evaluate(few, at.x, q, precise)
+        steps = SETTINGS.difference_steps
+        point, q = self.evaluate(few, at.x, q, 1e-3)
         if not np.all(np.isfinite(point.gradient)):
             return None
         spread = np.ones(len(at.x))
@@ -130,14 +130,15 @@ class Objective:
             spread = np.sqrt(np.maximum(np.diag(known.matrix), 1e-12))
         spread = np.where(self.coordinates.in_logarithms, 1.0, np.maximum(spread, np.abs(at.x)))
         lengths = SETTINGS.difference * spread
-        return measured(lambda x: self.evaluate(few, x, q, precise)[0], point, lengths)
+        return measured(lambda x: self.evaluate(few, x, q, 1.0, steps)[0], point, lengths)
 
     def is_measurable(self, rows: int) -> bool:
         """Whether differences in every coordinate cost little enough."""
         M, L = self.model.q_mu.shape
         of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
         work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * of_row
-        return bool(work <= SETTINGS.curvature_work)
+        is_small = self.coordinates.size <= SETTINGS.most_coordinates
+        return bool(is_small and work <= SETTINGS.curvature_work)
 
     def value(self, q: Gaussian, rows: int | None = None) -> float:
         """

@@ -31,16 +31,18 @@ class FitSettings(NamedTuple):
     # ---- the end ----
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
-    margin: float = 3.0  # by which the expected gain must be below the tolerance; starts
-    last_iterations: int = 10  # that gain less than that, where nothing is measured; starts
+    margin: float = 5.0  # by which the expected gain must be below the tolerance; starts
+    last_iterations: int = 30  # that gain less than half of it, where nothing is measured; starts
     most_iterations: int = 1_000  # on the same rows; chosen
 
     # ---- the curvature in the hyperparameters ----
     curvature_rows: int = 4_000  # on which it is measured, at most; time_to_nll
     curvature_work: float = 2e7  # coordinates · rows · M · L up to which it is; fig3_covtype10k
+    most_coordinates: int = 64  # beyond which it is estimated from the steps alone; starts
     dear_row_work: float = 1_000.0  # what a row_cost of one counts in that; chosen
     difference: float = 0.02  # length of the differences, in logarithms; starts
-    difference_precision: float = 1e-3  # of the tolerance for q at their ends; starts
+    difference_steps: int = 2  # Newton steps on q at their ends, which err by a part in h²; starts
+    least_between: int = 10  # iterations between two measurements where none is due; small_data
     slow_iterations: int = 3  # that are slow together; time_to_nll
     slow_gain: float = 3e-4  # nats a datum below which they are; time_to_nll
 
