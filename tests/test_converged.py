@@ -97,7 +97,7 @@ def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> N
     assert result.elbo > other.elbo - 5.0  # a hundred rows have several modes of fifty lengthscales
     assert result.restart_gain > 20.0
     assert "began a second time, at lengthscales of √D·sd(X)" in str(result)
-    assert not other.restart_gain > 0.0
+    assert not other.restart_gain
 
 
 @pytest.mark.parametrize("unit", [1e3, 1e-3])
@@ -116,13 +116,13 @@ def test_lengthscales_that_the_user_fixed_stay() -> None:
     before = model.kernel.lengthscales.numpy()
     result = gpflow_aaci.fit(model, data, progress=False)
     np.testing.assert_array_equal(model.kernel.lengthscales, before)
-    assert not result.restart_gain > 0.0
+    assert not result.restart_gain
 
 
 def test_a_start_that_explains_the_data_is_the_only_one() -> None:
     data = draw(5, 120, 1)
     result = gpflow_aaci.fit(make(data, likelihoods.StudentT()), data, progress=False)
-    assert np.isnan(result.restart_gain)
+    assert result.restart_gain is None
     assert "a second time" not in str(result)
 
 

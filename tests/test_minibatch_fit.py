@@ -155,13 +155,13 @@ def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
         return model, gpflow_aaci.fit(model, data, progress=False, **how)
 
     whole, expected = fitted()
-    assert expected.converged
+    assert not expected.converged  # a fixed number of steps says nothing of what more would gain
     for part in ("augmented", "standard"):
         _, stopped = fitted(part, checkpoint_dir=tmp_path)
         assert not stopped.converged
         assert stopped.reason == "it was interrupted"
     resumed, found = fitted(checkpoint_dir=tmp_path)
-    assert found.converged
+    assert found.reason == expected.reason
     assert found.elbo == pytest.approx(expected.elbo, rel=1e-12)
     for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
@@ -177,7 +177,7 @@ def test_minibatches_find_what_the_profile_of_all_rows_finds(
     full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
     with_settings(monkeypatch, most_cost=1_000.0)
     parts = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
-    assert parts.fit_result_.converged
+    assert not parts.fit_result_.converged
     assert parts.fit_result_.evaluations == 1_500  # steps
     assert parts.fit_result_.start == pytest.approx(full.fit_result_.start)
     assert parts.fit_result_.objective > full.fit_result_.objective - 0.03 * len(X)

@@ -43,12 +43,14 @@ class FitResult(NamedTuple):
     reason: str = ""  # why it ended
     tracing_seconds: float = 0.0
     fitting_seconds: float = 0.0  # all the time except tracing
-    tolerance: float = np.nan  # nats that further iterations may be expected to gain
-    expected_gain: float = np.nan  # nats that further iterations are expected to gain
+    tolerance: float | None = None  # nats that further iterations may be expected to gain
+    expected_gain: float | None = None  # nats that further iterations are expected to gain
     rows: int = 0  # that q and the hyperparameters were fitted to
-    worth: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
-    worth_error: float = np.nan  # the standard error of that
-    restart_gain: float = np.nan  # nats by which other lengthscales were better to begin from
+    worth: float | None = (
+        None  # nats a datum that unseen rows gained by the last growth of the subset
+    )
+    worth_error: float | None = None  # the standard error of that
+    restart_gain: float | None = None  # nats by which other lengthscales were better to begin from
 
 
 class PolishResult(NamedTuple):
@@ -78,12 +80,18 @@ def fit_collapsed(
     """
     Fit q(u) and every trainable hyperparameter of ``model``: the profile of GPflow's ELBO.
 
-    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and a quasi-Newton method climbs in
-    the hyperparameters, in the logarithms of the positive ones. The fit runs in stretches. The
-    first is on a random subset of 1,000 rows (or a hundred rows for every hyperparameter, if that
-    is more); each further subset has four times as many rows, and the last stretch is on all rows.
-    A stretch ends when its last three iterations together gain too little, and begins with the
-    curvature that the stretch before it has estimated.
+    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and a Newton method climbs in the
+    hyperparameters, in the logarithms of the positive ones. It begins as a quasi-Newton method;
+    where that is slow, or is about to end, the curvature is measured by a difference of the
+    gradient along every hyperparameter, on at most 4,000 rows, so that a plateau is not taken for
+    the top. Of more than 64 hyperparameters the curvature is estimated from the steps alone.
+
+    The fit runs in stretches. The first is on a random subset of 1,000 rows (or a hundred rows for
+    every hyperparameter, if that is more); each further subset has four times as many rows, and the
+    last stretch is on all rows. A stretch ends when the gain still to be expected is below its
+    tolerance, and hands its curvature on. Where f explains little of the data at the end of the
+    first stretch, the search begins a second time, at lengthscales of √D·sd(X), and the better end
+    is taken.
 
     All trainable parameters of kernel, mean function, likelihood and inducing points are fitted,
     and their priors count. ``q_mu`` and ``q_sqrt`` are fitted whether they are trainable or not,
@@ -96,7 +104,10 @@ def fit_collapsed(
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows, of any length; none for ``AugmentedVGP``.
-    :param tolerance: nats per datum that the last three iterations on all rows must gain.
+    :param tolerance: nats that further iterations may be expected to gain where the fit counts as
+        converged. The larger of 1e-3 nats and 1e-5 nats a datum unless given.
+    :param rows: ``"all"``, or ``"enough"``: the fit ends on a subset where four times more rows
+        were last worth less than 1e-3 nats a datum of log p(y) to rows that no subset has.
     :param callback: called once after compiling, and after every iteration with the model up to
         date. An exception that it raises ends the fit, as Ctrl-C does; the model keeps what it has
         learnt.
@@ -164,9 +175,7 @@ def fit_rows(
             stretches[-1].tolerance,
             end.expected,
             stretches[min(end.stretch, len(stretches) - 1)].rows,
-            end.worth,
-            end.worth_error,
-            end.restart_gain,
+            *(None if np.isnan(x) else x for x in (end.worth, end.worth_error, end.restart_gain)),
         )
 
 

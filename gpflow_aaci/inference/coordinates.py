@@ -3,8 +3,8 @@ The coordinates in which hyperparameters are searched: the logarithm of each tha
 
 GPflow stores softplus⁻¹ of a positive parameter. In that variable the value 1,000 is far away from
 1, and 10⁸ is out of reach; in logarithms all scales of data and parameters are alike. The model
-keeps its transforms: this is a change of variables within a fit. The elements of a matrix, as Z, are
-in units of the spread of their column when the fit begins.
+keeps its transforms: this is a change of variables within a fit. The elements of a matrix, such as
+Z, are in units of the spread of their column when the fit begins.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
@@ -48,13 +47,13 @@ class Fit(NamedTuple):
     fitting_seconds: float  # all the other time
     history: "pd.DataFrame"  # step, seconds, rows, objective
     warnings: tuple[str, ...]  # why the fit may be worse than it could be
-    tolerance: float = math.nan  # nats; NaN for "train", which has none
-    expected_gain: float = math.nan  # nats that further iterations are expected to gain
+    tolerance: float | None = None  # nats; "train" has none
+    expected_gain: float | None = None  # nats that further iterations are expected to gain
     rows: int = 0  # that were used
     num_data: int = 0  # that there are, where that is known
-    worth: float = math.nan  # nats a datum that rows not used gained by the last four times more
-    worth_error: float = math.nan  # the standard error of that
-    restart_gain: float = math.nan  # nats by which other lengthscales were better to begin from
+    worth: float | None = None  # nats a datum that rows not used gained by the last four times more
+    worth_error: float | None = None  # the standard error of that
+    restart_gain: float | None = None  # nats by which other lengthscales were better to begin from
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
@@ -62,19 +61,19 @@ class Fit(NamedTuple):
         if self.tracing_seconds:
             seconds += f" and {self.tracing_seconds:.1f} s of compiling"
         lines = [f"{self.route} {verdict} after {seconds}: {self.reason}."]
-        if np.isfinite(self.expected_gain):
+        if self.expected_gain is not None and self.tolerance is not None:
             lines.append(
                 f"Further iterations are expected to gain {self.expected_gain:.1g} nats; the "
                 f"tolerance is {self.tolerance:.1g}."
             )
-        if self.rows < self.num_data:
+        if self.worth is not None and self.rows < self.num_data:
             lines.append(
                 f"q and the hyperparameters were fitted to {self.rows:,} random rows of "
                 f"{self.num_data:,}. Four times more rows were last worth {self.worth:.1g} nats a "
                 f"datum to rows not used (standard error {self.worth_error:.1g}); the ELBO is "
                 'scaled from the rows used. rows="all" uses all of them.'
             )
-        if self.restart_gain > 0.0:
+        if self.restart_gain:
             lines.append(
                 "The search began a second time, at lengthscales of √D·sd(X), as f explained "
                 f"little from the model's own; this gained {self.restart_gain:.3g} nats."

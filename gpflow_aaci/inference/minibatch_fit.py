@@ -30,7 +30,7 @@ from .training import Objective, train
 if TYPE_CHECKING:
     import pandas as pd
 
-_ALL_STEPS = "all steps were made, the last ones the smallest"
+_ALL_STEPS = "all steps were made; what more of them would gain is not known"
 _MOST_STEPS = "the most steps were made"
 
 
@@ -176,7 +176,9 @@ def in_parts(
             reason = _no_longer_rises() if has_waited else _MOST_STEPS
         else:
             reason = _ALL_STEPS if is_complete else reason
-    return Trained(is_complete, reason, steps, _renamed(history, parts[-1].objective))
+    # Steps of a fixed number end somewhere, whether or not more would gain.
+    converged = is_complete and any(part.waits for part in parts)
+    return Trained(converged, reason, steps, _renamed(history, parts[-1].objective))
 
 
 def _no_longer_rises() -> str:
