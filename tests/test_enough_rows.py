@@ -26,6 +26,19 @@ def make(num_data: int | None = N) -> AugmentedSVGP:
     return model
 
 
+def counted_stream() -> tuple[tf.data.Dataset, list[int]]:
+    """The rows in batches of 700, and a list that grows by one with every pass over them."""
+    reads: list[int] = []
+
+    def batches():  # type: ignore[no-untyped-def]
+        reads.append(1)
+        for first in range(0, N, 700):
+            yield X[first : first + 700], Y[first : first + 700]
+
+    spec = tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64)
+    return tf.data.Dataset.from_generator(batches, output_signature=spec), reads
+
+
 # ---- random rows ----
 
 
@@ -65,15 +78,7 @@ def test_rows_that_are_skipped_and_rows_that_are_taken_make_up_the_subset() -> N
 
 
 def test_a_stream_draws_its_rows_in_the_first_pass() -> None:
-    reads: list[int] = []
-
-    def batches():  # type: ignore[no-untyped-def]
-        reads.append(1)
-        for first in range(0, N, 700):
-            yield X[first : first + 700], Y[first : first + 700]
-
-    spec = tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    dataset, reads = counted_stream()
     rows = gpflow_aaci.data.as_data(make().expected_data, dataset)
     rows.draw_ahead(500, seed=7)
     assert rows.num_rows == N
@@ -138,15 +143,7 @@ def test_the_worth_of_more_rows_is_what_rows_that_neither_fit_has_seen_gain_by_t
 
 
 def test_a_stream_uses_the_rows_that_arrays_would_use_and_is_read_once() -> None:
-    reads: list[int] = []
-
-    def batches():  # type: ignore[no-untyped-def]
-        reads.append(1)
-        for first in range(0, N, 700):
-            yield X[first : first + 700], Y[first : first + 700]
-
-    spec = tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    dataset, reads = counted_stream()
     of_stream, of_arrays = make(None), make(None)
     ours = gpflow_aaci.fit(of_stream, dataset, rows="enough", progress=False)
     theirs = gpflow_aaci.fit(of_arrays, (X, Y), rows="enough", progress=False)

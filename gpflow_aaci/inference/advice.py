@@ -69,7 +69,7 @@ def _of_signal(model: AugmentedModel) -> Iterator[str]:
             "f explains next to nothing of Y: its standard deviation is "
             f"{signal:.2g} beside noise of {noise:.2g}. Either X says nothing of Y, or another "
             "start would find more: kernel variance and noise of the size of Y's variance, "
-            "lengthscales of the size of X's standard deviations."
+            "lengthscales of √D times the standard deviations of the D columns of X."
         )
 
 

@@ -96,20 +96,23 @@ def explains_little(model: AugmentedModel, data: Data, q: Gaussian) -> bool:
     noise, signal = noise_and_signal(model)
     if noise > SETTINGS.no_signal * signal > 0.0:
         return True
-    X, _ = next(data.chunks())
-    return left_by_others(model, X[: SETTINGS.first_subset]) > SETTINGS.short_lengthscales
+    return left_by_others(model, data) > SETTINGS.short_lengthscales
 
 
-def left_by_others(model: AugmentedModel, X: tf.Tensor) -> float:
+def left_by_others(model: AugmentedModel, data: Data) -> float:
     """
-    The mean share of the prior variance of f at X [N, D] that the inducing variables leave.
+    The mean share of the prior variance of f at the rows that the inducing variables leave.
 
     For ``AugmentedVGP``, whose inducing points are the rows: that the nearest other row leaves.
     """
     if not isinstance(model, AugmentedVGP):
-        projection = model.project(X)
-        return float(tf.reduce_mean(projection.unexplained / model.cross_covariance(X)[1]))
-    prior = model.prior(X)
+
+        def shares(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+            left = model.project(X).unexplained / model.cross_covariance(X)[1]
+            return tf.reduce_sum(tf.reduce_mean(left, 0))
+
+        return float(data.mean(shares))
+    prior = model.prior(data.rows[0])
     variances = tf.linalg.diag_part(prior.K_ZZ)
     correlation = prior.K_ZZ / tf.sqrt(variances[..., None, :] * variances[..., None])
     others = tf.linalg.set_diag(correlation, tf.zeros_like(variances))
@@ -125,8 +128,8 @@ def at_other_lengthscales(
     :param x: the coordinates of the fit's start.
     :return: None where no lengthscale is searched as a logarithm.
     """
-    X, _ = next(objective.rows_of(stretch.rows).chunks())
-    values = typical_lengthscales(objective.model.kernel, X.numpy())
+    spread = spread_of_columns(objective.rows_of(stretch.rows))
+    values = typical_lengthscales(objective.model.kernel, spread)
     logarithms = objective.coordinates.of_logarithms(values)
     which = objective.coordinates.of_logarithms([(parameter, 1.0) for parameter, _ in values])
     if not values or logarithms is None or which is None:
@@ -146,23 +149,33 @@ def at_other_lengthscales(
     return in_other_units(objective, stretch, *best)
 
 
+def spread_of_columns(data: Data) -> AnyNDArray:
+    """The standard deviation [D] of each column of X, 1 for a constant one."""
+    mean = data.mean(lambda X, Y: tf.reduce_sum(X, 0))
+    variance = data.mean(lambda X, Y: tf.reduce_sum(tf.square(X - mean), 0)).numpy()
+    return np.sqrt(np.where(variance > 0.0, variance, 1.0))
+
+
 def typical_lengthscales(
-    kernel: Kernel, X: AnyNDArray
+    kernel: Kernel, spread: AnyNDArray
 ) -> list[tuple[gpflow.Parameter, AnyNDArray]]:
-    """The logarithms of √D·sd(X), for every trainable lengthscale of the kernels in ``kernel``."""
+    """
+    The logarithms of √D·sd(X), for every trainable lengthscale of the kernels in ``kernel``.
+
+    :param spread: sd(X) [D] of each column; a kernel has the columns of its ``active_dims``.
+    """
     if parts := parts_of(kernel):
         if isinstance(kernel, gpflow.kernels.Periodic):  # lengthscales of an angle
             return []
-        return [pair for part in parts for pair in typical_lengthscales(part, X)]
+        return [pair for part in parts for pair in typical_lengthscales(part, spread)]
     lengthscales = getattr(kernel, "lengthscales", None)
     if not isinstance(lengthscales, gpflow.Parameter) or not lengthscales.trainable:
         return []
-    X = X[:, kernel.active_dims]
-    spread = X.std(0)
-    spread = np.where(spread > 0.0, spread, 1.0)
+    of_active = spread[kernel.active_dims]
+    size = len(of_active)
     if lengthscales.shape.rank == 0:
-        spread = np.sqrt(np.mean(np.square(spread)))
-    return [(lengthscales, np.log(np.sqrt(X.shape[1]) * spread))]
+        of_active = np.sqrt(np.mean(np.square(of_active)))
+    return [(lengthscales, np.log(np.sqrt(size) * of_active))]
 
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
