@@ -14,9 +14,10 @@ from ..data import Data, as_data, check_batches, is_endless
 from ..models import AugmentedModel, check_model
 from ..validation import check_one_of
 from .advice import advice
-from .collapsed import FitProgress, by_number, check_tolerance, fit_rows
+from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows
 from .minibatch_fit import (
     Part,
+    Trained,
     for_dear_rows,
     for_endless_data,
     for_predictions,
@@ -139,11 +140,7 @@ def fit(
     given = _some_rows(model, data) if has_no_end else data
     checked = as_data(model.expected_data, given, progress)
     parts = _parts(model, data, objective, has_no_end)
-    began, points = time.perf_counter(), []
-
-    def record(at: FitProgress) -> None:
-        points.append((at.evaluations, time.perf_counter() - began, at.rows, at.objective))
-
+    began = time.perf_counter()
     if parts:
         # Without it ``train`` refuses a dataset without end.
         known = model.expected_data.known_num_data
@@ -153,38 +150,66 @@ def fit(
         except RuntimeError as error:
             _check_start(model, checked, error)
             raise
-        converged, reason, tracing_seconds = trained.converged, trained.reason, 0.0
         history = trained.history.assign(rows=num_data)[_COLUMNS]
-        details, used = {}, checked
-    else:
-        found = fit_rows(
-            model,
-            checked,
-            tolerance,
-            rows or by_number(checked, seed),
-            seed=seed,
-            callback=record,
-            checkpoint_dir=checkpoint_dir,
-            progress=progress,
-        )
-        converged, reason, tracing_seconds = found.converged, found.reason, found.tracing_seconds
+        return _result(model, checked, began, "train", trained, history=history)
+    history = _History(began)
+    found = fit_rows(
+        model,
+        checked,
+        tolerance,
+        rows or by_number(checked, seed),
+        seed=seed,
+        callback=history.record,
+        checkpoint_dir=checkpoint_dir,
+        progress=progress,
+    )
+    used = checked if found.rows == checked.num_rows else checked.subset(found.rows, seed)
+    details: dict[str, Any] = {name: getattr(found, name) for name in _DETAILS}
+    details |= {"history": history.table(), "num_data": checked.num_rows}
+    return _result(model, used, began, "fit_collapsed", found, **details)
+
+
+class _History:
+    """The iterations of ``fit_collapsed``."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._points: list[tuple[int, float, int, float]] = []
+
+    def record(self, at: FitProgress) -> None:
+        seconds = time.perf_counter() - self._began
+        self._points.append((at.evaluations, seconds, at.rows, at.objective))
+
+    def table(self) -> "pd.DataFrame":
         import pandas as pd  # imported late, as a fit does without it
 
-        history = pd.DataFrame(points, columns=_COLUMNS)
-        used = checked if found.rows == checked.num_rows else checked.subset(found.rows, seed)
-        details = {name: getattr(found, name) for name in _DETAILS}
-        details["num_data"] = checked.num_rows
+        return pd.DataFrame(self._points, columns=_COLUMNS)
+
+
+def _result(
+    model: AugmentedModel,
+    used: Data,
+    began: float,
+    route: str,
+    found: Trained | FitResult,
+    **details: Any,
+) -> Fit:
+    """
+    The result of a fit that has just ended.
+
+    :param used: the rows that the model was fitted to.
+    """
+    tracing_seconds = found.tracing_seconds if isinstance(found, FitResult) else 0.0
     fitting_seconds = time.perf_counter() - began - tracing_seconds
     elbo, bound, said = _at_the_end(model, used)
     return Fit(
-        route="train" if parts else "fit_collapsed",
-        converged=converged,
-        reason=reason,
+        route=route,
+        converged=found.converged,
+        reason=found.reason,
         elbo=elbo,
         gap=elbo - bound,
         tracing_seconds=tracing_seconds,
         fitting_seconds=fitting_seconds,
-        history=history,
         warnings=tuple(said),
         **details,
     )
