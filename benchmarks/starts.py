@@ -22,7 +22,7 @@ from .config import LikelihoodConfig, Starts, StartSize
 from .datasets import Array
 from .report import Report, fixed, one_legend, style, subplots
 
-_OURS, _SCIPY, _ADAM = "AACI, fit", "Scipy L-BFGS", "Adam"
+_METHODS = _OURS, _SCIPY, _ADAM = "AACI, fit", "Scipy L-BFGS", "Adam"
 _MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending lower
 _KEYS = ["problem", "rows"]
 
@@ -34,7 +34,7 @@ def run(config: Starts, folder: Path, quiet: bool = False) -> pd.DataFrame:
     with progress_bar(not quiet, total=3 * len(problems), unit="run") as progress:
         for number, (size, columns, likelihood) in enumerate(problems):
             title = f"{likelihood}, {size.rows} x {size.input_dim}, {columns}"
-            for method in (_OURS, _SCIPY, _ADAM):
+            for method in _METHODS:
                 progress.set_description(f"{title}: {method}")
                 of_run = {"problem": title, "rows": size.rows, "method": method}
                 key = {"size": size.model_dump(), "columns": columns, "likelihood": likelihood}
@@ -48,8 +48,11 @@ def run(config: Starts, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 def report(metrics: pd.DataFrame) -> Report:
     """On how many problems fit ends lower, and on which; seconds; what a second fit gains."""
-    elbo = metrics.pivot(index=_KEYS, columns="method", values="elbo")
-    seconds = metrics.pivot(index=_KEYS, columns="method", values="seconds")
+    problems = metrics[_KEYS].drop_duplicates().set_index(_KEYS).index  # in their order
+    elbo, seconds = (
+        metrics.pivot(index=_KEYS, columns="method", values=value).loc[problems]
+        for value in ("elbo", "seconds")
+    )
     ours = metrics[metrics.method == _OURS].set_index(_KEYS)
     peers = elbo[[_SCIPY, _ADAM]].max(axis=1)
     short = peers - elbo[_OURS]
@@ -64,14 +67,14 @@ def report(metrics: pd.DataFrame) -> Report:
             "a second fit gains more than its tolerance": [
                 int((ours.again > ours.tolerance)[converged].sum())
             ],
-            "median seconds": [fixed(seconds.median(), 2).to_dict()],
+            **{f"{method}, median [s]": [seconds[method].median()] for method in _METHODS},
         }
     )
     each = pd.DataFrame(
         {
-            **{method: fixed(elbo[method], 2) for method in (_OURS, _SCIPY, _ADAM)},
+            **{method: fixed(elbo[method], 2) for method in _METHODS},
             "short of the best": fixed(short, 2),
-            **{f"{method} [s]": fixed(seconds[method], 1) for method in (_OURS, _SCIPY, _ADAM)},
+            **{f"{method} [s]": fixed(seconds[method], 1) for method in _METHODS},
             "a second fit gains": fixed(ours.again, 4),
             "end": ours.status,
             "restart": fixed(ours.restart_gain, 1),
