@@ -1,5 +1,6 @@
 """Fits whose time does not grow with the rows: which they use, and what the others are worth."""
 
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -151,6 +152,28 @@ def test_a_stream_uses_the_rows_that_arrays_would_use_and_is_read_once() -> None
     assert ours.rows == theirs.rows
     np.testing.assert_allclose(ours.elbo, theirs.elbo, rtol=1e-10)
     np.testing.assert_allclose(of_stream.q_mu, of_arrays.q_mu, rtol=1e-8, atol=1e-10)
+
+
+def test_a_fit_to_enough_rows_goes_on_from_its_checkpoint_to_the_same_end(tmp_path: Path) -> None:
+    """Interrupted on the second subset; and called once more when it has ended."""
+    calls: list[int] = []
+
+    def interrupt(progress: gpflow_aaci.inference.FitProgress) -> None:
+        calls.append(progress.rows)
+        if calls.count(4_000) == 1:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"rows": "enough", "progress": False, "checkpoint_dir": tmp_path}
+    whole, stopped, resumed, ended = (make() for _ in range(4))
+    expected = gpflow_aaci.fit_collapsed(whole, (X, Y), rows="enough", progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        gpflow_aaci.fit_collapsed(stopped, (X, Y), callback=interrupt, **options)
+    for model in (resumed, ended):
+        found = gpflow_aaci.fit_collapsed(model, (X, Y), **options)
+        assert (found.rows, found.reason) == (expected.rows, expected.reason)
+        assert (found.worth, found.worth_error) == (expected.worth, expected.worth_error)
+        np.testing.assert_array_equal(model.q_mu, whole.q_mu)
+        np.testing.assert_array_equal(model.kernel.lengthscales, whole.kernel.lengthscales)
 
 
 def test_where_more_rows_are_worth_it_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
