@@ -150,7 +150,8 @@ class Data(abc.ABC):
 
         :raises ValueError: for bad rows; at the end, where the pass has other rows than the first.
         """
-        with progress_bar(self.progress, unit="row", desc="pass", leave=False) as bar:
+        shown = self.progress and self.only_chunk is None
+        with progress_bar(shown, unit="row", desc="pass", leave=False) as bar:
             for X, Y in self._chunks():
                 yield X, Y
                 bar.update(len(X) if tf.executing_eagerly() else 0)
