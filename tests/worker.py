@@ -81,7 +81,7 @@ def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: 
     def stop(progress: Any) -> None:
         """Stop early, since later rounding decides which of several good q a search finds."""
         objectives.append(progress.objective)
-        if progress.evaluations > 2:
+        if progress.evaluations >= 2:
             raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
