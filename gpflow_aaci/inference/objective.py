@@ -63,7 +63,8 @@ class Objective:
         stretches = []
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
-        while rows < num_rows / 2 and not isinstance(self.model, AugmentedVGP):
+        largest = min(num_rows / 2, SETTINGS.largest_subset)
+        while rows < largest and not isinstance(self.model, AugmentedVGP):
             missed = 0.5 * size * float(self.data.num_data) / rows
             subset_tolerance = max(tolerance, SETTINGS.subset_share * missed)
             stretches.append(Stretch(rows, False, subset_tolerance))

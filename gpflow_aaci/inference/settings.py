@@ -24,7 +24,7 @@ class FitSettings(NamedTuple):
 
     # ---- as many rows as are enough ----
     most_of_all: int = 100_000  # rows up to which all are used unless told; chosen
-    drawn_rows: int = 300_000  # that the first pass over a stream puts aside; chosen
+    largest_subset: int = 300_000  # rows that are copied into memory; chosen
     unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; chosen
     worth: float = 1e-3  # nats a datum below which four times more rows are not worth it; chosen
 
