@@ -431,3 +431,16 @@ def test_update_vgp_data_does_to_both_the_same(rng: np.random.Generator) -> None
         compiled_step()
         optimizer.minimize(fresh)
     assert_same_predictions(ours, fresh, atol=1e-6)
+
+
+def test_a_model_of_growing_data_is_fitted_as_one_of_fixed_data(
+    data: tuple[AnyNDArray, AnyNDArray],
+) -> None:
+    """A loop of Bayesian optimisation keeps data and q in variables of unknown length."""
+    variables = [tf.Variable(d, shape=[None, d.shape[1]], trainable=False) for d in data]
+    growing = AugmentedVGP((variables[0], variables[1]), Matern32(), gpflow.likelihoods.StudentT())
+    gpflow.models.vgp.update_vgp_data(growing, data)
+    fixed = AugmentedVGP(data, Matern32(), gpflow.likelihoods.StudentT())
+    results = [gpflow_aaci.fit_collapsed(model, progress=False) for model in (growing, fixed)]
+    assert results[0].converged
+    np.testing.assert_allclose(results[0].objective, results[1].objective, atol=2e-3)

@@ -135,7 +135,7 @@ class Objective:
 
     def is_measurable(self, rows: int) -> bool:
         """Whether differences in every coordinate cost little enough."""
-        M, L = self.model.q_mu.shape
+        M, L = tf.shape(self.model.q_mu).numpy()  # its static shape may be unknown
         of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
         work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * of_row
         is_small = self.coordinates.size <= SETTINGS.most_coordinates
