@@ -182,29 +182,29 @@ def of_each_worker(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> 
 
 
 def over_devices(
-    strategy: tf.distribute.Strategy, of_rows: Callable[[tf.Tensor, tf.Tensor], Any]
-) -> Callable[[tf.Tensor, tf.Tensor], Any]:
+    strategy: tf.distribute.Strategy, of_rows: Callable[..., Any]
+) -> Callable[..., Any]:
     """
     Return a function that computes ``of_rows`` on all devices of this worker, each on some rows.
 
-    :param of_rows: a function of X [N, D], Y [N, P] that returns any structure of tensors, each a
-        sum over the rows.
+    :param of_rows: a function of X [N, D], Y [N, P], and of further arguments which every device
+        gets whole, that returns any structure of tensors, each a sum over the rows.
     """
     devices = strategy.num_replicas_in_sync // num_workers(strategy)
     if devices == 1:
         return of_rows
 
-    def of_part(X: tf.Tensor, Y: tf.Tensor) -> Any:
+    def of_part(X: tf.Tensor, Y: tf.Tensor, *args: Any) -> Any:
         at = replica_here(strategy)
         N = tf.shape(X)[0]
         rows = slice(N * at // devices, N * (at + 1) // devices)
         # Copies, as ``strategy.run`` returns an object that all devices share only once.
-        return tf.nest.map_structure(tf.identity, of_rows(X[rows], Y[rows]))
+        return tf.nest.map_structure(tf.identity, of_rows(X[rows], Y[rows], *args))
 
-    def shared(X: tf.Tensor, Y: tf.Tensor) -> Any:
+    def shared(X: tf.Tensor, Y: tf.Tensor, *args: Any) -> Any:
         return tf.nest.map_structure(
             lambda part: tf.add_n(strategy.experimental_local_results(part)),
-            strategy.run(of_part, (X, Y)),
+            strategy.run(of_part, (X, Y, *args)),
         )
 
     return shared

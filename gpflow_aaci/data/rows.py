@@ -79,11 +79,11 @@ class Data(abc.ABC):
         :raises RuntimeError: where data cannot be read, or a worker is lost.
         """
         if not isinstance(function, Summand):
-            total = self._pass(over_devices(self.strategy, lambda X, Y: function(X, Y, *args)))
+            total = self._pass(over_devices(self.strategy, function), args)
         elif self.log.stores or num_workers(self.strategy) > 1:
             total = self._logged(function, args)
         else:
-            total = self._pass(lambda X, Y: function.function(X, Y, *args))
+            total = self._pass(function.function, args)
         scale = self.scale  # known only now, if this was the first pass over a stream
         return tf.nest.map_structure(lambda part: scale * part, total)
 
@@ -109,15 +109,15 @@ class Data(abc.ABC):
         mark = 1 + int(digest(identity)[:12], 16)
 
         def a_pass() -> list[tf.Tensor]:
-            return tf.nest.flatten(self._pass(lambda X, Y: summand.function(X, Y, *args), mark))
+            return tf.nest.flatten(self._pass(summand.function, args, mark))
 
         return summand.packed(self.log(identity, a_pass))
 
-    def _pass(self, of_chunk: Callable[[tf.Tensor, tf.Tensor], Any], mark: int = 1) -> Any:
+    def _pass(self, of_chunk: Callable[..., Any], args: Sequence[Any], mark: int = 1) -> Any:
         """Return the sum over all rows of all workers, before it is scaled."""
 
         def over_own_rows() -> Any:
-            return functools.reduce(_added, (of_chunk(X, Y) for X, Y in self.chunks()))
+            return functools.reduce(_added, (of_chunk(*rows, *args) for rows in self.chunks()))
 
         eager = tf.executing_eagerly()
         total = together(self.strategy, over_own_rows, mark) if eager else over_own_rows()

@@ -130,12 +130,7 @@ def _of_chunk(model: AugmentedModel, q: Gaussian) -> Summand:
 
 
 def _over_devices(model: AugmentedModel, variables: Sequence[tf.Variable]) -> Callable[..., Any]:
-    of_rows = _of_rows(model)
-
-    def shared(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> Any:
-        return over_devices(model.strategy, lambda X, Y: of_rows(X, Y, q))(X, Y)
-
-    return shared
+    return over_devices(model.strategy, _of_rows(model))
 
 
 def check_step_size(step_size: tf.Tensor) -> Check:

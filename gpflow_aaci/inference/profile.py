@@ -161,12 +161,7 @@ def _of_chunk(
     model: AugmentedModel, variables: Sequence[tf.Variable], name: str, *settings: Any
 ) -> Callable[..., Any]:
     """The method ``name``, a sum over the rows of a chunk, computed by all devices together."""
-    function = _of_model(model, variables, name, *settings)
-
-    def shared(X: tf.Tensor, Y: tf.Tensor, *args: Any) -> Any:
-        return over_devices(model.strategy, lambda X, Y: function(X, Y, *args))(X, Y)
-
-    return shared
+    return over_devices(model.strategy, _of_model(model, variables, name, *settings))
 
 
 class _Functions(NamedTuple):
