@@ -141,7 +141,13 @@ class _Rules(NamedTuple):
             gain=tf.where(is_first, search.gain, elbo - search.elbo),
             start=tf.where(is_first, elbo, search.start),
         )
-        refused = search._replace(kind=search.kind + 1)
+        # A whole Newton step that changes so little was taken at the maximum: what it loses is
+        # rounding, which safer steps would only spend passes on.
+        is_level = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
+        is_level &= tf.abs(elbo - search.elbo) < self.least_gain
+        refused = search._replace(
+            kind=search.kind + 1, gain=tf.where(is_level, tf.zeros_like(elbo), search.gain)
+        )
         return tf.nest.map_structure(
             lambda a, b: a if a is b else tf.where(is_accepted, a, b), accepted, refused
         )
