@@ -228,6 +228,8 @@ class Convergence(Experiment):
     # A method that steps has converged where its last 200 steps gain less ELBO, in nats per datum.
     # Unless given, it goes on to its limits.
     tolerance: PositiveFloat | None = None
+    # What a peer must have as good as fit_collapsed at its return: test NLL, or ELBO.
+    yardstick: Literal["nll", "elbo"] = "nll"
     repeats: PositiveInt = 1  # of every run, with models made anew
     test_fraction: Fraction = 0.1
     max_test: PositiveInt = 10_000  # most test rows, as in the paper's scripts
@@ -398,6 +400,7 @@ class Starts(Experiment):
     adam_steps: PositiveInt = 3_000
     adam_seconds: PositiveFloat = 15.0  # most seconds of Adam
     learning_rate: PositiveFloat = 0.05
+    first_number: int = 0  # of the problems, which seeds their data
 
 
 class LargeN(Experiment):

@@ -32,7 +32,7 @@ def run(config: Starts, folder: Path, quiet: bool = False) -> pd.DataFrame:
     problems = list(itertools.product(config.size, config.columns, config.likelihoods))
     tables = []
     with progress_bar(not quiet, total=3 * len(problems), unit="run") as progress:
-        for number, (size, columns, likelihood) in enumerate(problems):
+        for number, (size, columns, likelihood) in enumerate(problems, config.first_number):
             title = f"{likelihood}, {size.rows} x {size.input_dim}, {columns}"
             for method in _METHODS:
                 progress.set_description(f"{title}: {method}")

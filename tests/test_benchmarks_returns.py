@@ -123,26 +123,38 @@ def test_returns_are_told_with_and_without_tracing() -> None:
     assert (ours["times"], ours["above"], scipy["above"]) == ("1.00", "0.00", "-2.00")
 
 
-def test_a_return_stands_beside_the_soonest_of_gpflow() -> None:
-    lower = [3.0, 2.0, 1.0, 0.9, 0.9, 0.9]
-    runs = [
-        curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0),
-        curve(LABELS["adam"], lower, 6.0, 1.0, -12.0),
-        curve(LABELS["natgrad"], FALLING, 9.0, 1.0, -12.0),
-    ]
-    row = convergence.beside_gpflow_table(pd.concat(runs)).iloc[0]
-    assert (row["returned [s]"], row["with tracing [s]"], row["its NLL"]) == (
-        "3.00",
-        "5.00",
-        "1.0000",
-    )
-    assert row["above the best"] == "0.1000"
-    assert row["GPflow near its NLL [s]"] == "18.00"  # the third evaluation of Adam
-    assert row["GPflow near the best [s]"] == "24.00"
-    assert (row["returned sooner"], row["near sooner"]) == ("6.0", "12.0")
-    slow = [runs[0], curve(LABELS["adam"], [3.0, 2.9, 2.8, 2.7], 6.0, 1.0, -12.0)]
-    row = convergence.beside_gpflow_table(pd.concat(slow)).iloc[0]
-    assert (row["GPflow near its NLL [s]"], row["returned sooner"]) == ("not reached", "> 8.0")
+def test_a_return_stands_beside_the_soonest_of_gpflow_that_is_as_good() -> None:
+    ours = curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0)
+    natgrad = curve(LABELS["natgrad"], FALLING, 9.0, 1.0, -12.0)
+    lower = curve(LABELS["adam"], [3.0, 2.0, 1.0, 0.9, 0.9, 0.9], 6.0, 1.0, -12.0)
+    slow = curve(LABELS["adam"], [3.0, 2.9, 2.8, 2.7], 6.0, 1.0, -12.0)
+
+    def row(*peers: pd.DataFrame) -> pd.Series:
+        return convergence.yardstick_table(pd.concat([ours, *peers])).iloc[0]
+
+    found = row(natgrad, slow)
+    assert (found["returned [s]"], found["its end"]) == ("5.00", "NLL 1.0000")
+    assert found["GPflow as good [s]"] == "28.00"  # the third evaluation, and tracing
+    assert found["by"] == LABELS["natgrad"]
+    assert found["returned sooner, times"] == "5.6"
+    found = row(natgrad, lower)  # whose end is better, so that no ratio stands
+    assert (found["GPflow as good [s]"], found["GPflow's best end"]) == ("19.00", "0.9000")
+    assert found["returned sooner, times"] == ""
+    found = row(slow)
+    assert found["GPflow as good [s]"] == "not reached"
+    assert found["returned sooner, times"] == "> 5.0"
+
+
+def test_a_peer_is_as_good_on_small_data_where_its_elbo_is() -> None:
+    ours = curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0).assign(yardstick="elbo")
+    scipy = curve(LABELS["scipy"], FALLING, 2.0, 1.0, -12.0).assign(yardstick="elbo")
+    elbo = np.array([-40.0, -12.0, -10.2, -10.05, -10.0, -10.0])
+    found = convergence.yardstick_table(pd.concat([ours, scipy.assign(elbo=elbo)])).iloc[0]
+    assert (found["its end"], found["GPflow as good [s]"]) == ("ELBO -10.0000", "9.00")
+    assert found["returned sooner, times"] == "1.8"
+    higher = scipy.assign(elbo=elbo + 0.5)
+    found = convergence.yardstick_table(pd.concat([ours, higher])).iloc[0]
+    assert (found["GPflow as good [s]"], found["returned sooner, times"]) == ("7.00", "")
 
 
 def test_what_is_known_at_start_and_return_alone_is_there_at_its_return() -> None:
