@@ -8,7 +8,12 @@ import tensorflow as tf
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
 from gpflow_aaci.data import Arrays, as_data
-from gpflow_aaci.inference.rescues import left_by_others, spread_of_columns, typical_lengthscales
+from gpflow_aaci.inference.rescues import (
+    has_long_lengthscales,
+    left_by_others,
+    spread_of_columns,
+    typical_lengthscales,
+)
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -50,6 +55,29 @@ def test_a_second_fit_of_a_converged_model_gains_less_than_the_tolerance(
     second = gpflow_aaci.fit(model, data, progress=False)
     assert 0.0 <= second.elbo - first.elbo < first.tolerance
     assert f"the tolerance is {first.tolerance:.1g}" in str(first)
+
+
+def test_a_second_fit_does_not_leave_the_optimum_on_all_rows_for_that_on_a_subset() -> None:
+    """It is where the first one ended, and says so after few evaluations."""
+    data = draw(7, 2_500, 3)
+    model = make(data, likelihoods.StudentT())
+    first = gpflow_aaci.fit(model, data, progress=False)
+    assert 1_000 in set(first.history.rows)
+    rows: list[int] = []
+    second = gpflow_aaci.fit_collapsed(
+        model, data, callback=lambda at: rows.append(at.rows), progress=False
+    )
+    assert second.converged
+    assert set(rows) == {0, 2_500}
+    assert 0.0 <= second.objective - first.elbo < first.tolerance
+
+
+def test_a_model_that_is_not_at_its_optimum_begins_on_a_subset() -> None:
+    data = draw(7, 2_500, 3)
+    model = make(data, likelihoods.StudentT())
+    gpflow_aaci.polish(model, data, progress=False)  # the optimal q, at the first hyperparameters
+    result = gpflow_aaci.fit(model, data, progress=False)
+    assert 1_000 in set(result.history.rows)
 
 
 def test_gpflows_optimizer_finds_no_more_than_the_tolerance_at_the_end() -> None:
@@ -108,6 +136,18 @@ def test_columns_in_another_unit_end_where_they_do_in_their_own(unit: float) -> 
     result = gpflow_aaci.fit(model, (unit * X, Y), progress=False)
     expected = gpflow_aaci.fit(other, (X, Y), progress=False)
     assert abs(result.elbo - expected.elbo) < 0.1
+
+
+@pytest.mark.parametrize(("lengthscales", "are_long"), [((40.0, 0.4), True), ((40.0, 0.2), False)])
+def test_lengthscales_are_long_where_each_is_more_than_twice_the_typical_one(
+    lengthscales: tuple[float, float], are_long: bool
+) -> None:
+    """√D·sd(X) is 14.1 and 0.141."""
+    X, Y = draw(8, 50, 2)
+    X = (X - X.mean(0)) / X.std(0) * [10.0, 0.1]
+    model = make((X, Y), likelihoods.StudentT())
+    model.kernel.lengthscales.assign(lengthscales)
+    assert has_long_lengthscales(model, Arrays(X, Y)) == are_long
 
 
 def test_lengthscales_that_the_user_fixed_stay() -> None:

@@ -15,6 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 import gpflow_aaci
+from gpflow_aaci.inference import hyperparameter_search
+from gpflow_aaci.inference import objective as of_fit
+from gpflow_aaci.inference.settings import SETTINGS
 
 N = 2_500
 
@@ -101,7 +104,26 @@ def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: 
     model = made(strategy, X, "Laplace")
     result = gpflow_aaci.fit(model, (X[own], Y[own]), progress=False)
     found["fit"] = [result.elbo, float(result.converged)]
-    return {**found, "gap": [result.gap]}
+    return {**found, "gap": [result.gap], **searches(strategy, X, Y, own)}
+
+
+def searches(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: slice) -> dict:
+    """A fit that begins again at other lengthscales, and one that ends on a part of the rows."""
+    few = SETTINGS._replace(first_subset=100, rows_per_coordinate=20, worth=1.0)
+    of_fit.SETTINGS = hyperparameter_search.SETTINGS = few
+    short, enough = made(strategy, X), made(strategy, X)
+    for model in (short, enough):
+        gpflow.set_trainable(model.likelihood, False)
+    short.kernel.lengthscales.assign([1e-3, 1e-3])
+    data = X[own], Y[own]
+    restarted = gpflow_aaci.fit_collapsed(short, data, progress=False)
+    ended = gpflow_aaci.fit_collapsed(enough, data, rows="enough", progress=False)
+    assert ended.rows == 400
+    assert restarted.restart_gain > 100.0
+    return {
+        "restarted": [restarted.objective, restarted.restart_gain],
+        "enough": [ended.objective, ended.worth, ended.worth_error],
+    }
 
 
 def disagree(on: str, strategy: tf.distribute.Strategy, index: int, *data: np.ndarray) -> None:

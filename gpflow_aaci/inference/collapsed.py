@@ -46,9 +46,7 @@ class FitResult(NamedTuple):
     tolerance: float | None = None  # nats that further iterations may be expected to gain
     expected_gain: float | None = None  # nats that further iterations are expected to gain
     rows: int = 0  # that q and the hyperparameters were fitted to
-    worth: float | None = (
-        None  # nats a datum that unseen rows gained by the last growth of the subset
-    )
+    worth: float | None = None  # nats a datum that four times more rows are expected to gain
     worth_error: float | None = None  # the standard error of that
     restart_gain: float | None = None  # nats by which other lengthscales were better to begin from
 
@@ -90,8 +88,9 @@ def fit_collapsed(
     every hyperparameter, if that is more); each further subset has four times as many rows, and the
     last stretch is on all rows. A stretch ends when the gain still to be expected is below its
     tolerance, and hands its curvature on. Where f explains little of the data at the end of the
-    first stretch, the search begins a second time, at lengthscales of √D·sd(X), and the better end
-    is taken.
+    first stretch, or is nearly a polynomial at the end of the second (every lengthscale is more
+    than twice √D·sd(X)), the search begins a second time, at lengthscales of √D·sd(X), and the
+    better end is taken. A model that begins at an optimum on all rows stays on all rows.
 
     All trainable parameters of kernel, mean function, likelihood and inducing points are fitted,
     and their priors count. ``q_mu`` and ``q_sqrt`` are fitted whether they are trainable or not,
@@ -107,7 +106,8 @@ def fit_collapsed(
     :param tolerance: nats that further iterations may be expected to gain where the fit counts as
         converged. The larger of 1e-3 nats and 1e-5 nats a datum unless given.
     :param rows: ``"all"``, or ``"enough"``: the fit ends on a subset where four times more rows
-        were last worth less than 1e-3 nats a datum of log p(y) to rows that no subset has.
+        are expected to be worth less than 1e-3 nats a datum of log p(y) to rows that no subset has,
+        by what the last growths of the subset were worth to such rows.
     :param callback: called once after compiling, and after every iteration with the model up to
         date. An exception that it raises ends the fit, as Ctrl-C does; the model keeps what it has
         learnt.
@@ -157,6 +157,7 @@ def fit_rows(
         try:
             search.move_to(state)
             climb.report(0)
+            climb.skip_subsets(stretches)
             climb.over(stretches)
         finally:  # also where the user interrupts: never in the middle of a line search
             search.move_to(climb.state)
@@ -209,6 +210,11 @@ class _Climb:
         self.state = state
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
         self._callback = callback
+
+    def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
+        """Begin with all rows where the model is at an optimum there."""
+        if not self.state.stretch and not self.state.iteration and not self.state.reason:
+            self.state = self._search.skip_subsets(stretches, self.state)
 
     def over(self, stretches: Sequence[Stretch]) -> None:
         """Iterate on the rows of one stretch after the other, until the fit ends."""

@@ -52,7 +52,7 @@ class Fit(NamedTuple):
     expected_gain: float | None = None  # nats that further iterations are expected to gain
     rows: int = 0  # that were used
     num_data: int = 0  # that there are, where that is known
-    worth: float | None = None  # nats a datum that rows not used gained by the last four times more
+    worth: float | None = None  # nats a datum that four times more rows are expected to gain
     worth_error: float | None = None  # the standard error of that
     restart_gain: float | None = None  # nats by which other lengthscales were better to begin from
 
@@ -70,14 +70,15 @@ class Fit(NamedTuple):
         if self.worth is not None and self.rows < self.num_data:
             lines.append(
                 f"q and the hyperparameters were fitted to {self.rows:,} random rows of "
-                f"{self.num_data:,}. Four times more rows were last worth {self.worth:.1g} nats a "
-                f"datum to rows not used (standard error {self.worth_error:.1g}); the ELBO is "
-                'scaled from the rows used. rows="all" uses all of them.'
+                f"{self.num_data:,}. Four times more rows are expected to be worth "
+                f"{self.worth:.1g} nats a datum to rows not used (standard error "
+                f"{self.worth_error:.1g}); the ELBO is scaled "
+                'from the rows used. rows="all" uses all of them.'
             )
         if self.restart_gain:
             lines.append(
                 "The search began a second time, at lengthscales of √D·sd(X), as f explained "
-                f"little from the model's own; this gained {self.restart_gain:.3g} nats."
+                f"little, or was nearly a polynomial, from the model's own; this gained {self.restart_gain:.3g} nats."
             )
         lines.append(f"ELBO {self.elbo:.6g}, {self.gap:.2g} nats above the augmented bound.")
         return "\n".join([*lines, *self.warnings])

@@ -13,7 +13,13 @@ from ..checkpoints import check_objective
 from ..models.variables import undone_on_failure
 from .objective import Objective, RowsUsed, Stretch
 from .quasi_newton import Curvature, Point, ascend
-from .rescues import at_other_lengthscales, explains_little, in_other_units, with_more_signal
+from .rescues import (
+    at_other_lengthscales,
+    explains_little,
+    has_long_lengthscales,
+    in_other_units,
+    with_more_signal,
+)
 from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
 
@@ -43,7 +49,8 @@ class State(NamedTuple):
     first: float  # the objective there; NaN where no other lengthscales were tried
     x_before: AnyNDArray  # the end of the stretch before
     q_before: Gaussian
-    worth: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
+    gained: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
+    worth: float = np.nan  # nats a datum that they are expected to gain by the next growth
     worth_error: float = np.nan  # the standard error of that
     expected: float = np.inf  # nats that the curvature expects of further steps
     is_trusted: bool = False  # whether the curvature has foretold the gains since it was measured
@@ -119,6 +126,31 @@ class HyperparameterSearch:
                 if not np.isfinite(best.value):
                     raise not_finite_at_start(objective.model, objective.data, value)
         return State.begin(x, *q, value)
+
+    def skip_subsets(self, stretches: Sequence[Stretch], state: State) -> State:
+        """
+        The state before the last stretch, where the model is at an optimum on all rows, or near.
+
+        The optimum on a subset is another one, from which the way back may end elsewhere.
+        """
+        objective, last = self.objective, stretches[-1]
+        if len(stretches) == 1 or not self._uses_all or not objective.is_measurable(last.rows):
+            return state
+        if not self._size or not np.any(state.q.mu):  # q is as the constructor makes it
+            return state
+        point, q = objective.evaluate(last.rows, state.point.x, state.q, max_steps=1)
+        if not abs(point.value - state.start) < last.tolerance:
+            return state
+        curvature = objective.curvature(last.rows, point, q, state.curvature)
+        if curvature is None:
+            return state
+        expected = curvature.step(point.gradient)[1]
+        if expected >= SETTINGS.margin * last.tolerance:  # else a few steps on all rows will do
+            return state
+        objective.coordinates.unpack(state.point.x)
+        if explains_little(objective.model, objective.rows_of(stretches[0].rows), q):
+            return state
+        return state._replace(curvature=curvature, is_trusted=True, stretch=len(stretches) - 1)
 
     def resume(self, path: Path, stretches: Sequence[Stretch]) -> State:
         """
@@ -246,54 +278,68 @@ class HyperparameterSearch:
         """
         The state from which to go on where the search has ended, and may have ended on a plateau.
 
-        Nothing but a plateau is left by raising the signal. Where f explains little in the first
-        stretch, the search begins again, once, at other lengthscales; the better end is taken.
+        Nothing but a plateau is left by raising the signal. Where the end may not be the best, the
+        search begins again, once, at other lengthscales; the better end is taken.
         """
         objective = self.objective
         better = with_more_signal(objective, stretch, state.point, state.q, stretch.tolerance)
         if better is not None:
             return _restarted(state, *better)
-        if state.stretch:
-            return state
         if not state.tried_others:
-            objective.coordinates.unpack(state.point.x)
-            if not explains_little(objective.model, objective.rows_of(stretch.rows), state.q):
+            if not self._may_be_elsewhere(stretch, state):
                 return state
             better = at_other_lengthscales(objective, stretch, state.x_begin, state.q_begin)
             if better is None:
                 return state
             first = {"x_first": state.point.x, "q_first": state.q, "first": state.point.value}
             return _restarted(state._replace(**first), *better)
+        if not np.isnan(state.restart_gain):  # in this stretch, or in one before
+            return state
         gain = state.point.value - state.first
         if gain < 0.0:
             point, q = objective.evaluate(stretch.rows, state.x_first, state.q_first)
             state = state._replace(point=point, q=q, curvature=Curvature.unknown(self._size))
         return state._replace(restart_gain=max(gain, 0.0))
 
+    def _may_be_elsewhere(self, stretch: Stretch, state: State) -> bool:
+        """Whether the end of one of the first two stretches is one to compare with another end."""
+        objective = self.objective
+        rows = objective.rows_of(stretch.rows)
+        objective.coordinates.unpack(state.point.x)
+        if not state.stretch:
+            return explains_little(objective.model, rows, state.q)
+        return state.stretch == 1 and has_long_lengthscales(objective.model, rows)
+
     def end(self, stretch: Stretch, state: State) -> State:
         """The state for the next stretch, or at the end of the fit."""
         if stretch.is_last:
             return self._ended(stretch, state)
         if not self._uses_all and state.stretch:
-            worth, error = self._worth(stretch, state)
-            state = state._replace(worth=worth, worth_error=error)
-            if worth < SETTINGS.worth:
+            state = self._with_worth(stretch, state)
+            if state.worth < SETTINGS.worth:
                 return self._ended(stretch, state._replace(reason=_ENOUGH))
         before = {"x_before": state.point.x, "q_before": state.q}
         return state._replace(stretch=state.stretch + 1, iteration=0, reason="", **before)
 
-    def _worth(self, stretch: Stretch, state: State) -> tuple[float, float]:
+    def _with_worth(self, stretch: Stretch, state: State) -> State:
         """
-        What the last growth of the subset was worth to rows that neither subset has.
+        The state with what four times more rows are expected to be worth.
 
-        :return: the mean gain in log p(y) [nats a datum], and its standard error.
+        That is the mean gain of log p(y) by the last growth, at rows that neither subset has, times
+        the ratio to the gain by the growth before. The ratio is a quarter where the gains still to
+        come are in proportion to 1/rows; it is taken to be 1 where it is larger or not known.
         """
         unseen = self.objective.unseen(stretch.rows)
         before = self.objective.log_densities(unseen, state.x_before, state.q_before)
         gains = self.objective.log_densities(unseen, state.point.x, state.q) - before
         total, squares = unseen.total([tf.reduce_sum(gains), tf.reduce_sum(tf.square(gains))])
         mean, square = float(total / unseen.num_data), float(squares / unseen.num_data)
-        return mean, float(np.sqrt(max(square - mean**2, 0.0) / float(unseen.num_rows)))
+        error = float(np.sqrt(max(square - mean**2, 0.0) / float(unseen.num_rows)))
+        falls = state.gained > mean  # False where it is not known
+        ratio = max(mean, 0.0) / state.gained if falls else 1.0
+        # The mean is in the product twice where it is in the ratio.
+        error *= 2.0 * ratio if falls else 1.0
+        return state._replace(gained=mean, worth=ratio * mean, worth_error=error)
 
     def _ended(self, stretch: Stretch, state: State) -> State:
         """The state at the end of the fit, no worse than its start on the rows in use."""

@@ -99,6 +99,17 @@ def explains_little(model: AugmentedModel, data: Data, q: Gaussian) -> bool:
     return left_by_others(model, data) > SETTINGS.short_lengthscales
 
 
+def has_long_lengthscales(model: AugmentedModel, data: Data) -> bool:
+    """
+    Whether every lengthscale is long for its column, so that f is nearly a polynomial.
+
+    On few rows such an f often has the best bound, even where on more rows another f is better.
+    """
+    values = typical_lengthscales(model.kernel, spread_of_columns(data))
+    least = [np.min(np.log(parameter.numpy()) - typical) for parameter, typical in values]
+    return bool(least) and bool(min(least) > np.log(SETTINGS.long_lengthscales))
+
+
 def left_by_others(model: AugmentedModel, data: Data) -> float:
     """
     The mean share of the prior variance of f at the rows that the inducing variables leave.

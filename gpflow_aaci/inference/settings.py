@@ -52,6 +52,7 @@ class FitSettings(NamedTuple):
     no_signal: float = 10.0  # noise over signal beyond which f explains next to nothing; small_data
     little_information: float = 2.0  # nats of KL[q ‖ p] below which f explains little; starts
     short_lengthscales: float = 0.5  # share of f's variance that Z or other rows leave; starts
+    long_lengthscales: float = 2.0  # over √D·sd(X), beyond which f is nearly a polynomial; large_n
     lengthscale_factors: tuple[float, ...] = (1.0, 0.25)  # of √D·sd(X) that are tried; starts
     least_jitter_ratio: float = 100.0  # kernel variance over jitter below which it warns; chosen
 
