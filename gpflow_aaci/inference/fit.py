@@ -78,7 +78,8 @@ class Fit(NamedTuple):
         if self.restart_gain:
             lines.append(
                 "The search began a second time, at lengthscales of √D·sd(X), as f explained "
-                f"little, or was nearly a polynomial, from the model's own; this gained {self.restart_gain:.3g} nats."
+                "little, or was nearly a polynomial, from the model's own; this gained "
+                f"{self.restart_gain:.3g} nats."
             )
         lines.append(f"ELBO {self.elbo:.6g}, {self.gap:.2g} nats above the augmented bound.")
         return "\n".join([*lines, *self.warnings])
