@@ -129,6 +129,20 @@ def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> N
     assert not other.restart_gain
 
 
+def test_a_column_that_matters_comes_back_where_the_first_rows_had_lost_it() -> None:
+    """On the first 1,000 rows the third of eight columns is better left out, on 5,000 it is not."""
+    rng = np.random.default_rng(1050)
+    X = rng.normal(size=(5_000, 8))
+    f = np.sin(2.0 * X[:, :3]) @ [1.0, 0.7, 0.4]
+    data = X, (f + 0.3 * rng.normal(size=len(X)))[:, None]
+    model = make(data, likelihoods.Gaussian(), 60)
+    result = gpflow_aaci.fit(model, data, progress=False)
+    assert result.converged
+    lengthscales = model.kernel.lengthscales.numpy()
+    assert lengthscales[:3].max() < 3.0
+    assert lengthscales[3:].min() > 30.0
+
+
 @pytest.mark.parametrize("unit", [1e3, 1e-3])
 def test_columns_in_another_unit_end_where_they_do_in_their_own(unit: float) -> None:
     X, Y = draw(3, 120, 2)

@@ -90,7 +90,9 @@ def fit_collapsed(
     tolerance, and hands its curvature on. Where f explains little of the data at the end of the
     first stretch, or is nearly a polynomial at the end of the second (every lengthscale is more
     than twice √D·sd(X)), the search begins a second time, at lengthscales of √D·sd(X), and the
-    better end is taken. A model that begins at an optimum on all rows stays on all rows.
+    better end is taken. At the end of a stretch of few rows each long lengthscale is tried at
+    √D·sd(X), in case that its column matters after all. A model that begins at an optimum on all
+    rows stays on all rows.
 
     All trainable parameters of kernel, mean function, likelihood and inducing points are fitted,
     and their priors count. ``q_mu`` and ``q_sqrt`` are fitted whether they are trainable or not,

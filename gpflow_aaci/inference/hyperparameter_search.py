@@ -18,6 +18,7 @@ from .rescues import (
     explains_little,
     has_long_lengthscales,
     in_other_units,
+    with_a_shorter_lengthscale,
     with_more_signal,
 )
 from .settings import SETTINGS
@@ -278,11 +279,17 @@ class HyperparameterSearch:
         """
         The state from which to go on where the search has ended, and may have ended on a plateau.
 
-        Nothing but a plateau is left by raising the signal. Where the end may not be the best, the
-        search begins again, once, at other lengthscales; the better end is taken.
+        Nothing but a plateau is left by raising the signal, or by shortening one long lengthscale.
+        Where the end may not be the best, the search begins again, once, at other lengthscales; the
+        better end is taken.
         """
         objective = self.objective
         better = with_more_signal(objective, stretch, state.point, state.q, stretch.tolerance)
+        is_cheap = objective.is_measurable(stretch.rows)
+        if better is None and is_cheap and stretch.rows <= 2 * SETTINGS.curvature_rows:
+            better = with_a_shorter_lengthscale(
+                objective, stretch, state.point, state.q, stretch.tolerance
+            )
         if better is not None:
             return _restarted(state, *better)
         if not state.tried_others:

@@ -11,6 +11,7 @@ nothing between the rows; where they are far too long, it is constant. The bound
 too. Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correlation of order 1.
 """
 
+import itertools
 from typing import NamedTuple
 
 import gpflow
@@ -97,6 +98,37 @@ def explains_little(model: AugmentedModel, data: Data, q: Gaussian) -> bool:
     if noise > SETTINGS.no_signal * signal > 0.0:
         return True
     return left_by_others(model, data) > SETTINGS.short_lengthscales
+
+
+def with_a_shorter_lengthscale(
+    objective: Objective, stretch: Stretch, point: Point, q: Gaussian, least_gain: float
+) -> tuple[Point, Gaussian] | None:
+    """
+    A better point at which one long lengthscale is of the size of √D·sd(X), if there is one.
+
+    On few rows the lengthscale of a column that matters may grow until f no longer depends on it.
+    The objective is then flat in it, so that more rows do not bring it back.
+
+    :param least_gain: nats by which the objective must rise.
+    """
+    rows = objective.rows_of(stretch.rows)
+    values = typical_lengthscales(objective.model.kernel, spread_of_columns(rows))
+    logarithms = objective.coordinates.of_logarithms(values)
+    which = objective.coordinates.of_logarithms([(parameter, 1.0) for parameter, _ in values])
+    if not values or logarithms is None or which is None:
+        return None
+    is_long = (which > 0.0) & (point.x > logarithms + np.log(SETTINGS.long_lengthscales))
+    found = []
+    for at, factor in itertools.product(np.flatnonzero(is_long), SETTINGS.lengthscale_factors):
+        x = point.x.copy()
+        x[at] = logarithms[at] + np.log(factor)
+        found.append(objective.evaluate(stretch.rows, x, q))
+    better = [
+        pair
+        for pair in found
+        if pair[0].value > point.value + least_gain and np.all(np.isfinite(pair[0].gradient))
+    ]
+    return max(better, key=lambda pair: pair[0].value) if better else None
 
 
 def has_long_lengthscales(model: AugmentedModel, data: Data) -> bool:
