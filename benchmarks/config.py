@@ -57,7 +57,12 @@ OfTheFirstPaper = Literal[
     "Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit", "BayesianSVM"
 ]
 LikelihoodName = Literal[
-    OfTheFirstPaper, "AsymmetricLaplace", "NegativeBinomial", "Poisson", "LogisticSoftmax"
+    OfTheFirstPaper,
+    "AsymmetricLaplace",
+    "NegativeBinomial",
+    "Poisson",
+    "LogisticSoftmax",
+    "LogisticTree",
 ]
 GPFlowsName = Literal["MultiClass", "Softmax", "Poisson"]
 
@@ -69,6 +74,7 @@ _KINDS: dict[str, KindOfY] = {
     "Probit": "binary",
     "BayesianSVM": "binary",
     "LogisticSoftmax": "classes",
+    "LogisticTree": "classes",
     "MultiClass": "classes",
     "Softmax": "classes",
     "NegativeBinomial": "counts",
@@ -91,7 +97,7 @@ class LikelihoodConfig(_Strict):
     def _has_these_parameters(self) -> "LikelihoodConfig":
         # The number of classes is that of the data.
         arguments = inspect.signature(getattr(likelihoods, self.name)).parameters
-        accepted = [name for name in arguments if name not in ("kwargs", "num_classes")]
+        accepted = [name for name in arguments if name not in ("kwargs", "num_classes", "tree")]
         unknown = set(self.parameters) - set(accepted)
         if unknown:
             raise ValueError(
@@ -102,9 +108,12 @@ class LikelihoodConfig(_Strict):
             raise ValueError(f"warp: must be of a real y, which {self.name} is not of")
         return self
 
-    def make(self, num_classes: int | None = None) -> likelihoods.AugmentedLikelihood:
+    def make(
+        self, num_classes: int | None = None, tree: Any = None
+    ) -> likelihoods.AugmentedLikelihood:
         """The likelihood itself."""
         own = {"num_classes": num_classes} if self.kind == "classes" else self.parameters
+        own = own | ({"tree": tree} if self.name == "LogisticTree" else {})
         likelihood = getattr(likelihoods, self.name)(**own)
         if self.warp is not None:
             likelihood = likelihoods.Warped(likelihood, getattr(likelihoods.warps, self.warp)())

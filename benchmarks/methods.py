@@ -144,11 +144,13 @@ def make_model(start: Start, is_augmented: bool, gpflows: GPFlowsName | None = N
     make_kernel = getattr(gpflow.kernels, start.kernel.name)
     kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
     K = start.split.num_classes
-    likelihood = start.problem.likelihood.make(K)
+    is_tree = start.problem.likelihood.name == "LogisticTree" and gpflows is None
+    tree = gpflow_aaci.likelihoods.ward_tree(X, Y) if is_tree else None
+    likelihood = start.problem.likelihood.make(K, tree)
     if gpflows is not None:
         likelihood = getattr(gpflow.likelihoods, gpflows)(*([K] if K else []))
-    options: dict[str, Any] = {"num_latent_gps": max(K, 1)}
-    if start.split.kind in ("classes", "counts"):
+    options: dict[str, Any] = {"num_latent_gps": max(K - is_tree, 1)}
+    if start.split.kind in ("classes", "counts") and not is_tree:
         # Where every σ(f) is ½ no class has more than 2/(K + 1).
         options["mean_function"] = gpflow.functions.Constant(-np.log(max(K, 1)))
     if start.Z is None:

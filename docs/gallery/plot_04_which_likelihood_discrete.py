@@ -17,6 +17,7 @@ from gpflow_aaci.likelihoods import (
     Binomial,
     Logistic,
     LogisticSoftmax,
+    LogisticTree,
     NegativeBinomial,
     Poisson,
     Probit,
@@ -141,4 +142,19 @@ axes[0].set_ylabel("p(y = k|f)")
 axes[0].legend(fontsize="small")
 draws = augmentation.aux_sample(likelihood, F[:1], np.zeros((1, 1)), seed=1)
 print({name: value.numpy().tolist() for name, value in draws.items()})
+plt.show()
+
+# %%
+# A tree of binary splits has one latent GP less than classes, each with an ω of its own: it is
+# several times faster, and which classes are parted last is for you to say, or for ``ward_tree``,
+# which parts those last whose mean inputs are nearest.
+
+formulas(LogisticTree)
+tree = LogisticTree(3, ((0, 1), 2))
+p = np.exp([tree.log_prob(f, np.hstack([f, 0.0 * f]), np.full_like(f, k)) for k in range(3)])
+_, ax = plt.subplots(figsize=(4.5, 3.0), layout="constrained")
+for k, colour in enumerate(COLOURS[:3]):
+    ax.plot(f, p[k], color=colour, label=f"class {k}", linestyle=("-", "--", "-")[k])
+ax.set(xlabel="f₀, which parts {0, 1} from {2}; f₁ = 0", ylabel="p(y = k|f)")
+ax.legend(fontsize="small")
 plt.show()

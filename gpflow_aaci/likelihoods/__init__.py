@@ -4,6 +4,7 @@ from . import warps
 from .base import AugmentedLikelihood
 from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .classes.softmax import LogisticSoftmax
+from .classes.tree import LogisticTree, ward_tree
 from .composed.kernel_noise import KernelNoise
 from .composed.mixtures import NoiseMixture, NoiseProduct
 from .composed.switched import Switched
@@ -33,6 +34,7 @@ __all__ = [
     "Logistic",
     "LogisticNoise",
     "LogisticSoftmax",
+    "LogisticTree",
     "Matern",
     "Matern32",
     "Matern52",
@@ -50,5 +52,6 @@ __all__ = [
     "TransformedLikelihood",
     "Warped",
     "augmented",
+    "ward_tree",
     "warps",
 ]

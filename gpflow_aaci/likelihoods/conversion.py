@@ -25,12 +25,12 @@ _AUGMENTED = (
     "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
     "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, "
     "KernelNoise, Logistic, Probit, BayesianSVM, NegativeBinomial, Binomial, Poisson, "
-    "LogisticSoftmax, HeteroscedasticGaussian, MultivariateStudentT, Warped} or your own "
-    "SuperGaussianLikelihood, and "
+    "LogisticSoftmax, LogisticTree, HeteroscedasticGaussian, MultivariateStudentT, Warped} or your "
+    "own SuperGaussianLikelihood, and "
     "GPflow's StudentT, Gaussian, Bernoulli(), Bernoulli(invlink=tf.sigmoid) and "
     "SwitchedLikelihood of these"
 )
-_OF_CLASSES = "LogisticSoftmax(num_classes)"
+_OF_CLASSES = "LogisticSoftmax(num_classes), or LogisticTree(num_classes)"
 _OF_COUNTS = "Poisson(max_rate), of rate max_rate·σ(f), or NegativeBinomial(total_count)"
 _OF_POSITIVE = "Warped(base, warps.Log()), a noise model of log y"
 _NEAREST = {

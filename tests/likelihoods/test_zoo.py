@@ -36,6 +36,7 @@ from gpflow_aaci.likelihoods import (
     Warped,
     warps,
 )
+from gpflow_aaci.likelihoods.classes.labels import LabelLikelihood
 from gpflow_aaci.likelihoods.integrals import sums_of_sigmoids
 from gpflow_aaci.sampling import GibbsKernel
 
@@ -146,8 +147,10 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
     )
     if member.name == "Switched":
         pytest.skip("its parts' draws are tested")
-    if member.num_latents == 3:
-        drawn = tf.one_hot(tf.cast(drawn[..., 0], tf.int32), 3, dtype=tf.float64)
+    if isinstance(likelihood, LabelLikelihood):
+        drawn = tf.one_hot(
+            tf.cast(drawn[..., 0], tf.int32), likelihood.num_classes, dtype=tf.float64
+        )
     mean, variance = likelihood.conditional_mean(X, F), likelihood.conditional_variance(X, F)
     if member.name == "Binomial with trials":  # the moments are for one trial
         mean, variance = Y[:, 1:] * mean, Y[:, 1:] * variance

@@ -41,6 +41,14 @@ def _softmax(x: Rows, f: Rows, y: Rows) -> Rows:
     return scipy.special.log_expit(own) - np.log(np.sum(sigmoid(f), -1))
 
 
+def _tree(x: Rows, f: Rows, y: Rows) -> Rows:
+    """Labels 0 and 2 against 1 and 3 by the first f, 0 against 2 and 1 against 3 by the others."""
+    label = y[..., 0].astype(int)
+    first = scipy.special.log_expit(np.where(label % 2 == 0, f[..., 0], -f[..., 0]))
+    second = np.where(label % 2 == 0, f[..., 1], f[..., 2])
+    return first + scipy.special.log_expit(np.where(label < 2, second, -second))
+
+
 def _scale_at(x: Rows) -> Rows:
     return 0.5 + 0.2 * x[..., 0]
 
@@ -156,6 +164,14 @@ ZOO = [
         lambda rng, N: rng.integers(3, size=(N, 1)).astype(float),
         _softmax,
         np.arange(3.0)[:, None],
+    ),
+    Member(
+        "LogisticTree",
+        lambda: likelihoods.LogisticTree(4, ((0, 2), (1, 3))),
+        3,
+        lambda rng, N: rng.integers(4, size=(N, 1)).astype(float),
+        _tree,
+        np.arange(4.0)[:, None],
     ),
     Member(
         "HeteroscedasticGaussian",

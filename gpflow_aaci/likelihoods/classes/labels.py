@@ -1,0 +1,103 @@
+"""Labels 0 … K − 1: what follows from the probabilities of K classes."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+
+from ...validation import Check, check_count, some
+from ..base import AugmentedLikelihood
+
+
+class LabelLikelihood(AugmentedLikelihood, abc.ABC):
+    """
+    p(y = k|f) of labels 0 … K − 1 in Y [N, 1], a function of all latent GPs of a row.
+
+    A subclass states the logarithms of the probabilities, given f and with f integrated out.
+    """
+
+    fewer: int = 0
+    """By how many the latent GPs are fewer than the classes."""
+
+    def __init__(self, num_classes: int, **kwargs: Any) -> None:
+        """
+        :param num_classes: K ≥ 2.
+        :raises ValueError: for anything else.
+        """
+        check_count(f"{type(self).__name__}: num_classes", num_classes, 2)
+        self.num_classes = int(num_classes)
+        num_latent_gps = self.num_classes - self.fewer
+        super().__init__(input_dim=None, latent_dim=num_latent_gps, observation_dim=None, **kwargs)
+        self.labels = np.arange(float(num_classes))
+
+    @abc.abstractmethod
+    def log_shares(self, F: TensorType) -> tf.Tensor:
+        """log p(y = k|f) of every class, [..., N, K]."""
+
+    @abc.abstractmethod
+    def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        """log E p(y = k|f) of every class under f ~ N(Fmu, Fvar), [..., N, K]."""
+
+    def num_observed(self, num_outputs: int) -> int:
+        return 1
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._of_label(self.log_shares(F), Y)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._of_label(self.log_expected_shares(Fmu, Fvar), Y)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.exp(self.log_shares(F))
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        p = self.conditional_mean(X, F)
+        return p - tf.square(p)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        """P(y = k) of every class, and p − p²."""
+        p = tf.exp(self.log_expected_shares(Fmu, Fvar))
+        return p, p - tf.square(p)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._up_to(self._conditional_mean(X, F), Y)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._up_to(tf.exp(self.log_expected_shares(Fmu, Fvar)), Y)
+
+    def _up_to(self, p: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """P(y' ≤ y) in the order of the labels' numbers, [..., N, 1]."""
+        is_below = tf.range(self.num_classes, dtype=p.dtype) <= Y
+        return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """A label, [..., N, 1]."""
+        log_p = self.log_shares(F)
+        uniform = tf.random.stateless_uniform(tf.shape(log_p), seed, dtype=log_p.dtype)
+        gumbel = -tf.math.log(-tf.math.log(uniform + np.finfo(log_p.dtype.as_numpy_dtype).tiny))
+        return tf.cast(tf.argmax(log_p + gumbel, -1), log_p.dtype)[..., None]
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        highest = float(self.num_classes - 1)
+        wrong = ~((Y >= 0.0) & tf.less_equal(Y, highest) & tf.equal(Y, tf.round(Y)))
+        message = f"Y must hold labels from 0 to num_classes - 1 = {self.num_classes - 1}."
+        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+
+    def _of_label(self, of_classes: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """The value of y's class, [..., N, 1], from one for every class [..., N, K]."""
+        own = tf.where(self._one_hot(Y) > 0.0, of_classes, tf.zeros_like(of_classes))
+        return tf.reduce_sum(own, -1, keepdims=True)
+
+    def _one_hot(self, Y: TensorType) -> tf.Tensor:
+        """[..., N, K]."""
+        Y = tf.convert_to_tensor(Y)
+        return tf.one_hot(tf.cast(Y[..., 0], tf.int32), self.num_classes, dtype=Y.dtype)

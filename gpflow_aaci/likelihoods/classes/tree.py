@@ -1,0 +1,175 @@
+"""Classification into K classes by a tree of binary splits."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, TensorType
+from scipy.cluster.hierarchy import linkage
+
+from ...validation import as_default_float, check_finite, require
+from ..base import Site
+from ..integrals.quadrature import expectation, log_expectation
+from ..sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
+from .labels import LabelLikelihood
+
+Tree = Any
+"""A label, or a pair of trees."""
+
+
+class LogisticTree(LabelLikelihood):
+    r"""
+    p(y = k|f) = Π_j σ(±f_j) over the splits on the path to k; labels 0 … K − 1 in Y [N, 1].
+
+    Each of the K − 1 splits of a binary tree of the classes has a latent GP of its own, which says
+    on which side y is. A split that is not on the path to y says nothing of y. Given one
+    ω_j ~ PG(1, f_j)/2 for every split on the path, the latent GPs are independent and Gaussian, and
+    predicted probabilities are products of one-dimensional integrals. Under a prior of mean 0 both
+    sides of every split are equally probable::
+
+        tree = ward_tree(X, Y)
+        model = AugmentedSVGP(
+            kernel, LogisticTree(K, tree), Z, num_latent_gps=K - 1, num_data=N
+        )
+
+    Which classes a split parts decides how smooth its f can be: similar classes should be parted
+    last, as by :func:`ward_tree`.
+    """
+
+    fewer = 1
+
+    def __init__(self, num_classes: int, tree: Tree = None, **kwargs: Any) -> None:
+        """
+        :param num_classes: K ≥ 2; the model has ``num_latent_gps`` K − 1.
+        :param tree: nested pairs of the labels, such as ((0, 1), 2), in which each label is once.
+            Unless given, the labels are halved in their order, again and again.
+        :raises ValueError: for anything else.
+        """
+        super().__init__(num_classes, **kwargs)
+        tree = _halved(range(self.num_classes)) if tree is None else tree
+        labels = list(_labels(tree))
+        are_numbers = all(isinstance(label, int | np.integer) for label in labels)
+        if not are_numbers or sorted(labels) != list(range(self.num_classes)):
+            raise ValueError(
+                "LogisticTree: tree must be nested pairs of the labels from 0 to num_classes - 1 = "
+                f"{self.num_classes - 1}, each of them once, such as ((0, 1), 2). Found: {tree!r}."
+            )
+        self.left, self.right = _sides(tree, self.num_classes)
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """Σ ±m_j/2 − lc_j over the splits on the path."""
+        plus, minus = self._splits(Y)
+        lc, _ = log_cosh_and_one_minus_s(Fmu, Fvar)
+        return tf.reduce_sum((plus - minus) * Fmu / 2.0 - (plus + minus) * lc, -1)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """omega_j ~ PG(1, f_j)/2 on the path and 0 elsewhere, [..., N, K − 1]."""
+        F = tf.convert_to_tensor(F)
+        plus, minus = self._splits(Y)
+        on_path = plus + minus + tf.zeros_like(F)
+        return tfp.distributions.Independent(half_polya_gamma(on_path, F), 1)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log p(y, omega|f), [..., N]."""
+        plus, minus = (side + tf.zeros_like(F) for side in self._splits(Y))
+        return tf.reduce_sum(log_powers_of_sigmoid(plus, minus, auxiliary, F), -1)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """Potential ±½ on the path and 0 elsewhere, precision 2ω_j."""
+        plus, minus = self._splits(Y)
+        return (plus - minus) / 2.0 + tf.zeros_like(auxiliary), 2.0 * auxiliary
+
+    def log_shares(self, F: TensorType) -> tf.Tensor:
+        return self._over_paths(tf.math.log_sigmoid(F), tf.math.log_sigmoid(-F))
+
+    def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        kink = [tf.zeros_like(Fmu)]  # where σ bends: it is narrow where Fvar is large
+        sides = (log_expectation(tf.math.log_sigmoid, m, Fvar, kink) for m in (Fmu, -Fmu))
+        return self._over_paths(*sides)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_plus = expectation(tf.math.log_sigmoid, Fmu, Fvar)
+        log_minus = log_plus - Fmu  # log σ(−f) = log σ(f) − f
+        plus, minus = self._splits(Y)
+        return tf.reduce_sum(plus * log_plus + minus * log_minus, -1, keepdims=True)
+
+    def _splits(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Which splits have y on their left and on their right side, [..., N, K − 1]; 1 or 0."""
+        one_hot = self._one_hot(Y)
+        left, right = (tf.constant(side, one_hot.dtype) for side in (self.left, self.right))
+        return tf.matmul(one_hot, left), tf.matmul(one_hot, right)
+
+    def _over_paths(self, of_left: tf.Tensor, of_right: tf.Tensor) -> tf.Tensor:
+        """Sums over the path to each class, [..., N, K], of a value for each side of a split."""
+        left, right = (tf.constant(side.T, of_left.dtype) for side in (self.left, self.right))
+        return tf.matmul(of_left, left) + tf.matmul(of_right, right)
+
+
+def ward_tree(X: TensorType, Y: TensorType) -> Tree:
+    """
+    The tree of classes for :class:`LogisticTree` in which similar classes are parted last.
+
+    Classes are joined by Ward's method on their mean inputs, each column of X in units of its
+    standard deviation within classes (Ward 1963).
+
+    :param X: [N, D].
+    :param Y: labels 0 … K − 1, [N, 1], each of them at least once.
+    :raises ValueError: for bad data, and where a label is missing.
+    """
+    X, Y = as_default_float(X, "X"), as_default_float(Y, "Y")
+    require([check_finite("X", X), check_finite("Y", Y)])
+    X, labels, at = X.numpy(), *np.unique(Y.numpy(), return_inverse=True)
+    if len(labels) < 2 or not np.array_equal(labels, np.arange(len(labels))):
+        raise ValueError(
+            f"Y must hold each of the labels 0 … K − 1. Found the labels {labels.tolist()}."
+        )
+    at = at.ravel()
+    means = np.stack([X[at == k].mean(0) for k in range(len(labels))])
+    spread = (X - means[at]).std(0)
+    means = means / np.where(spread > 0.0, spread, 1.0)
+    trees: list[Tree] = list(range(len(labels)))
+    for first, second, *_ in linkage(means, method="ward"):
+        trees.append((trees[int(first)], trees[int(second)]))
+    return trees[-1]
+
+
+def _halved(labels: Sequence[int]) -> Tree:
+    """The tree whose splits part their labels in two halves."""
+    middle = (len(labels) + 1) // 2
+    if len(labels) == 1:
+        return labels[0]
+    return _halved(labels[:middle]), _halved(labels[middle:])
+
+
+def _labels(tree: Tree) -> Iterator[Any]:
+    """The leaves of a tree; what is no pair is a leaf."""
+    if isinstance(tree, tuple | list) and len(tree) == 2:
+        for part in tree:
+            yield from _labels(part)
+    else:
+        yield tree
+
+
+def _sides(tree: Tree, num_classes: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Which classes are on the left and on the right side of each split, [K, K − 1]; 1 or 0."""
+    splits: list[tuple[list[int], list[int]]] = []
+
+    def visit(part: Tree) -> None:
+        if isinstance(part, tuple | list):
+            splits.append((list(map(int, _labels(part[0]))), list(map(int, _labels(part[1])))))
+            visit(part[0])
+            visit(part[1])
+
+    visit(tree)
+    left, right = np.zeros([2, num_classes, num_classes - 1])
+    for j, (of_left, of_right) in enumerate(splits):
+        left[of_left, j] = right[of_right, j] = 1.0
+    return left, right
