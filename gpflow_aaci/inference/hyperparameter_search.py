@@ -243,7 +243,7 @@ class HyperparameterSearch:
         is_little, is_sure = SETTINGS.margin * expected < stretch.tolerance, state.is_trusted
         if not self.objective.is_measurable(stretch.rows):
             waited = len(state.recent) == SETTINGS.last_iterations
-            is_sure = waited and bool(2.0 * state.recent.sum() < stretch.tolerance)
+            is_sure = waited and bool(SETTINGS.margin * state.recent.sum() < stretch.tolerance)
         reason = ""
         if is_little and is_sure:
             reason = _LITTLE_TO_GAIN
@@ -260,9 +260,11 @@ class HyperparameterSearch:
         if not self.objective.is_measurable(stretch.rows):
             return False
         since = state.iteration - max(state.measured, 0)
+        is_first, is_little = state.measured < 0, SETTINGS.margin * expected < stretch.tolerance
+        if state.is_trusted and stretch.is_last and is_first and is_little:
+            return True  # what was measured on a subset is no word for the end on all rows
         if state.is_trusted:
             return since >= 2 * max(self._size, SETTINGS.least_between)
-        is_first = state.measured < 0
         if is_at_end and not is_first and not np.any(state.recent[-since:] > 0.0):
             return False  # it was measured at this very point
         few = state.recent[-SETTINGS.slow_iterations :]
@@ -270,7 +272,7 @@ class HyperparameterSearch:
         is_slow = len(few) == SETTINGS.slow_iterations and bool(few.sum() < slow)
         return (
             is_at_end
-            or SETTINGS.margin * expected < stretch.tolerance
+            or is_little
             or (is_slow and (is_first or since >= SETTINGS.slow_iterations))
             or since >= max(self._size, SETTINGS.least_between)
         )
