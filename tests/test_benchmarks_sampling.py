@@ -195,6 +195,7 @@ NEVER_TIMED = {
     "HeteroscedasticGaussian",
     "LogisticNoise",
     "LogisticSoftmax",
+    "LogisticTree",
     "MultivariateStudentT",
     "NegativeBinomial",
     "Poisson",
