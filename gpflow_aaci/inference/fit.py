@@ -105,7 +105,8 @@ def fit(
     - to a dataset without end: closed-form steps until the augmented bound has not risen for 2,000
       of them, then 2,000 steps of Adam on GPflow's ELBO;
     - to arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``: 1,000 closed-form
-      steps, then 500 of Adam;
+      steps, then 500 of Adam. The fit does not count as converged after that;
+      ``fit_collapsed`` goes on for as long as that takes, and ``LogisticTree`` needs neither;
     - of the predictive objective: Adam until the objective has not risen for 2,000 steps.
 
     The result can be printed::
@@ -121,9 +122,9 @@ def fit(
         converged. The larger of 1e-3 nats and 1e-5 nats a datum unless given. ``train`` takes
         none.
     :param rows: ``"all"`` ends with q and hyperparameters fitted to all rows. ``"enough"`` fits
-        random subsets, each four times larger, until the last growth gained less than 1e-3 nats a
-        datum of log p(y) on rows not used, so that its time does not grow with their number. Unless
-        given, ``"all"`` up to 100,000 rows and ``"enough"`` beyond.
+        random subsets, each four times larger, until four times more rows are expected to be worth
+        less than 1e-3 nats a datum of log p(y) to rows not used, so that its time does not grow
+        with their number. Unless given, ``"all"`` up to 100,000 rows and ``"enough"`` beyond.
     :param seed: the seed of random subsets and minibatches.
     :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
         resumes after a crash.
