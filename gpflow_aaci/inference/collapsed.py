@@ -144,7 +144,7 @@ def fit_rows(
     check_tolerance(tolerance)
     options: dict[str, Any] = {"tolerance": tolerance, "rows": rows, "seed": seed}
     check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
-    data.draw_ahead(SETTINGS.largest_subset + SETTINGS.unseen_rows, seed)
+    data.draw_ahead(SETTINGS.drawn_rows, seed)
     run = {"model": describe(model), "data": data.identity, **options}
     checkpoints = Checkpoints(checkpoint_dir, run, data.strategy)
     resumed = checkpoints.latest()
@@ -184,9 +184,7 @@ def fit_rows(
 
 def by_number(data: Data, seed: int) -> RowsUsed:
     """Which rows are used where nobody says: all of them, or enough where they are many."""
-    data.draw_ahead(
-        SETTINGS.largest_subset + SETTINGS.unseen_rows, seed
-    )  # as it may take a pass to count them
+    data.draw_ahead(SETTINGS.drawn_rows, seed)  # as it may take a pass to count them
     return "all" if data.num_rows <= SETTINGS.most_of_all else "enough"
 
 

@@ -12,6 +12,7 @@ too. Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a c
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import gpflow
@@ -111,24 +112,18 @@ def with_a_shorter_lengthscale(
 
     :param least_gain: nats by which the objective must rise.
     """
-    rows = objective.rows_of(stretch.rows)
-    values = typical_lengthscales(objective.model.kernel, spread_of_columns(rows))
-    logarithms = objective.coordinates.of_logarithms(values)
-    which = objective.coordinates.of_logarithms([(parameter, 1.0) for parameter, _ in values])
-    if not values or logarithms is None or which is None:
+    typical = _typical_coordinates(objective, stretch)
+    if typical is None:
         return None
-    is_long = (which > 0.0) & (point.x > logarithms + np.log(SETTINGS.long_lengthscales))
-    found = []
+    logarithms, are_lengthscales = typical
+    is_long = are_lengthscales & (point.x > logarithms + np.log(SETTINGS.long_lengthscales))
+    tried = []
     for at, factor in itertools.product(np.flatnonzero(is_long), SETTINGS.lengthscale_factors):
         x = point.x.copy()
         x[at] = logarithms[at] + np.log(factor)
-        found.append(objective.evaluate(stretch.rows, x, q))
-    better = [
-        pair
-        for pair in found
-        if pair[0].value > point.value + least_gain and np.all(np.isfinite(pair[0].gradient))
-    ]
-    return max(better, key=lambda pair: pair[0].value) if better else None
+        tried.append(x)
+    best = _best_of(objective, stretch, tried, q)
+    return best if best is not None and best[0].value > point.value + least_gain else None
 
 
 def has_long_lengthscales(model: AugmentedModel, data: Data) -> bool:
@@ -171,25 +166,43 @@ def at_other_lengthscales(
     :param x: the coordinates of the fit's start.
     :return: None where no lengthscale is searched as a logarithm.
     """
+    typical = _typical_coordinates(objective, stretch)
+    if typical is None:
+        return None
+    logarithms, are_lengthscales = typical
+    factors = SETTINGS.lengthscale_factors
+    tried = [np.where(are_lengthscales, logarithms + np.log(factor), x) for factor in factors]
+    best = _best_of(objective, stretch, tried, q)
+    return None if best is None else in_other_units(objective, stretch, *best)
+
+
+def _typical_coordinates(
+    objective: Objective, stretch: Stretch
+) -> tuple[AnyNDArray, AnyNDArray] | None:
+    """
+    The logarithms of √D·sd(X) at the coordinates of lengthscales, and which coordinates these are.
+
+    :return: None where no lengthscale is searched as a logarithm.
+    """
     spread = spread_of_columns(objective.rows_of(stretch.rows))
     values = typical_lengthscales(objective.model.kernel, spread)
     logarithms = objective.coordinates.of_logarithms(values)
     which = objective.coordinates.of_logarithms([(parameter, 1.0) for parameter, _ in values])
     if not values or logarithms is None or which is None:
         return None
-    found = []
-    for factor in SETTINGS.lengthscale_factors:
-        at = np.where(which > 0.0, logarithms + np.log(factor), x)
-        found.append(objective.evaluate(stretch.rows, at, q))
+    return logarithms, which > 0.0
+
+
+def _best_of(
+    objective: Objective, stretch: Stretch, tried: Sequence[AnyNDArray], q: Gaussian
+) -> tuple[Point, Gaussian] | None:
+    """The highest of some points, and its optimal q; None where none of them is finite."""
     finite = [
         (point, q_there)
-        for point, q_there in found
+        for point, q_there in (objective.evaluate(stretch.rows, x, q) for x in tried)
         if np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
     ]
-    if not finite:
-        return None
-    best = max(finite, key=lambda pair: pair[0].value)
-    return in_other_units(objective, stretch, *best)
+    return max(finite, key=lambda pair: pair[0].value) if finite else None
 
 
 def spread_of_columns(data: Data) -> AnyNDArray:

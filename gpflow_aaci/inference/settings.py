@@ -73,5 +73,10 @@ class FitSettings(NamedTuple):
     checkpoint_iterations: int = 10  # between two checkpoints; streaming
     checkpoint_seconds: float = 10.0  # after which one is due; chosen
 
+    @property
+    def drawn_rows(self) -> int:
+        """How many rows the first pass over a stream puts aside."""
+        return self.largest_subset + self.unseen_rows
+
 
 SETTINGS = FitSettings()
