@@ -145,9 +145,9 @@ print({name: value.numpy().tolist() for name, value in draws.items()})
 plt.show()
 
 # %%
-# A tree of binary splits has one latent GP less than classes, each with an ω of its own: it is
-# several times faster, and which classes are parted last is for you to say, or for ``ward_tree``,
-# which parts those last whose mean inputs are nearest.
+# A tree of binary splits has one latent GP less than classes, each with an ω of its own, and no
+# integral over several of them. Which classes are parted last is for you to say, or for
+# ``ward_tree``, which parts those last whose mean inputs are nearest.
 
 formulas(LogisticTree)
 tree = LogisticTree(3, ((0, 1), 2))
