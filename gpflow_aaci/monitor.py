@@ -32,7 +32,7 @@ from .algebra.terms import augmented, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
 from .graphs import compiled
-from .models import AugmentedModel, check_model
+from .models import AugmentedModel, as_augmented
 from .plots import inducing_inputs, limits, plot_fit
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class BoundsToTensorBoard(ToTensorBoard):
         :param data: X [N, D], Y [N, P]; None for ``AugmentedVGP``.
         :raises ValueError: for another model, or bad data.
         """
-        self.model, self.data = model, _checked(model, data)
+        self.model = as_augmented(model)
+        self.data = _checked(self.model, data)
         self._compiled = compiled(self._bounds)
         super().__init__(log_dir)
 
@@ -113,7 +114,8 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
         :raises ValueError: for another model, a likelihood of more than one ω per output, or bad
             data.
         """
-        self.model, self.data = model, _checked(model, data)
+        self.model = as_augmented(model)
+        self.data = _checked(self.model, data)
         if model.likelihood.prior_c is None:
             raise ValueError(
                 "model must have a likelihood of one ω per output. Found: "
@@ -141,7 +143,7 @@ class HeldOutToTensorBoard(ScalarToTensorBoard):
         :param test_data: X [N*, D], Y [N*, P]; also for ``AugmentedVGP``.
         :raises ValueError: for another model, or bad data.
         """
-        check_model(model)
+        model = as_augmented(model)
         check_pair("test_data", test_data)
         rows = checked_rows(model.expected_data, test_data)
         nll = compiled(lambda: -tf.reduce_mean(model.predict_log_density(rows)))
@@ -164,7 +166,8 @@ class FitToTensorBoard(ImageToTensorBoard):
         :param data: X [N, D], Y [N, P], D being 1 or 2; None for ``AugmentedVGP``.
         :raises ValueError: for another model, bad data or another D.
         """
-        self.model, self.data = model, _checked(model, data)
+        self.model = as_augmented(model)
+        self.data = _checked(self.model, data)
         D, P = _num_inputs(model, self.data), model.num_outputs
         if D not in (1, 2):
             raise ValueError(
@@ -238,6 +241,7 @@ def standard_tasks(
     :param period: run at every ``period``-th step.
     :raises ValueError: for bad arguments.
     """
+    model = as_augmented(model)
     data = _checked(model, data)
     tasks: list[MonitorTask] = [
         ModelToTensorBoard(log_dir, model),
@@ -264,8 +268,7 @@ def _is_thunk(value: Any) -> bool:
 
 
 def _checked(model: AugmentedModel, data: RegressionData | None) -> RegressionData | None:
-    """Check the model and its data; return (X, Y) as tensors, or None if the model keeps them."""
-    check_model(model)
+    """Check the data; return (X, Y) as tensors, or None if the model keeps them."""
     rows = as_arrays(model.expected_data, data).rows
     return None if data is None else rows
 

@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray, TensorType
 
 from .criticism.calibration import AnyData, binomial_band, coverage, pit
 from .data import as_data
-from .models import AugmentedModel, check_model
+from .models import AugmentedModel, of_any_model
 from .predictions import predict_y_cdf, predict_y_quantile
 from .predictions.f import checked_inputs
 from .validation import check_count
@@ -30,6 +30,7 @@ _MOST_DOTS = 2_000  # a larger data set is subsampled, as its dots would cover e
 _POINTS = 300  # inputs along the slice at which y is predicted
 
 
+@of_any_model
 def plot_fit(
     model: AugmentedModel,
     data: AnyData = None,
@@ -64,7 +65,6 @@ def plot_fit(
     :raises ValueError: for bad arguments or data, and for a likelihood such as ``Switched``, of
         which a column of Y chooses the part that applies to a row.
     """
-    check_model(model)
     _check_index("output", output, model.num_observed - model.likelihood.num_given)
     rows: Any = None
     if X is None or data is not None or model.own_data is not None:

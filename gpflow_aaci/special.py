@@ -209,6 +209,23 @@ def log_ndtr(z: TensorType) -> tf.Tensor:
     return tf.where(tail, log_normal - tf.math.log(x) + series, plain)
 
 
+def log_ndtr_between(low: TensorType, high: TensorType) -> tf.Tensor:
+    """
+    log(Φ(high) − Φ(low)) for low < high, with a small relative error in either tail.
+
+    Where an end is infinite, derivatives in it are 0.
+    """
+    # An interval above 0 is mirrored: Φ(high) − Φ(low) = Φ(−low) − Φ(−high).
+    is_above = low > 0.0
+    a, b = tf.where(is_above, -high, low), tf.where(is_above, -low, high)
+    has_a, has_b = tf.math.is_finite(a), tf.math.is_finite(b)
+    a, b = tf.where(has_a, a, tf.zeros_like(a)), tf.where(has_b, b, tf.zeros_like(b))
+    log_b = tf.where(has_b, log_ndtr(b), tf.zeros_like(b))
+    ratio = log_b - log_ndtr(a)
+    ratio = tf.where(has_a, ratio, tf.ones_like(a))
+    return log_b + tf.where(has_a, tfp.math.log1mexp(ratio), tf.zeros_like(a))
+
+
 # ---- distribution functions, with small relative errors where they are close to 0 ----
 
 

@@ -39,16 +39,16 @@ class Term(NamedTuple):
 
 def standard(likelihood: AugmentedLikelihood) -> Term:
     """The term E log p(y|f) of GPflow's ELBO."""
-    term = _by_tape(likelihood.variational_expectations)
+    term = by_tape(likelihood.variational_expectations)
     return term._replace(coupling=likelihood.coupling) if likelihood.couples else term
 
 
 def predictive(likelihood: AugmentedLikelihood) -> Term:
     """The term log E p(y|f), the log density of y with f integrated out."""
-    return _by_tape(likelihood.predict_log_density)
+    return by_tape(likelihood.predict_log_density)
 
 
-def _by_tape(worth: Worth) -> Term:
+def by_tape(worth: Worth) -> Term:
     """The term whose slopes are taken by automatic differentiation."""
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:

@@ -7,12 +7,13 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_data
-from ..models import AugmentedModel, check_model
+from ..models import AugmentedModel, of_any_model
 from ..predictions import predict_y_cdf
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
 
+@of_any_model
 def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
     """
     The probability integral transform P(y' ≤ y) of every y, [N, columns of y].
@@ -26,7 +27,6 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     :param seed: the seed of the draws for a discrete y.
     :raises ValueError: for bad data.
     """
-    check_model(model)
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:

@@ -20,7 +20,7 @@ from ..algebra.statistics import Statistics, statistics
 from ..algebra.terms import Term, augmented, predictive, standard
 from ..data import Data, as_data
 from ..likelihoods import AugmentedLikelihood
-from ..models import AugmentedModel, check_model
+from ..models import AugmentedModel, of_any_model
 
 if TYPE_CHECKING:
     import arviz
@@ -31,6 +31,7 @@ _BOUNDS: dict[str, Bound] = {"standard": standard, "augmented": augmented}
 _TOLERANCE = 1e-4  # the largest move of q by a step of size 1, in nats per datum
 
 
+@of_any_model
 def loo(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
@@ -68,7 +69,6 @@ def loo(
         a warning counts such data.
     :raises ValueError: for bad data, and for fewer or more rows than ``num_data``.
     """
-    check_model(model)
     rows = as_data(model.expected_data, data, progress)
     if float(rows.num_data) != rows.num_rows:
         raise ValueError(

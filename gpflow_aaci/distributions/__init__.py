@@ -1,6 +1,7 @@
 """Distributions of the auxiliary variable ω."""
 
 from .generalized_inverse_gaussian import GeneralizedInverseGaussian
+from .interval_normal import IntervalNormal
 from .inverse_gaussian import InverseGaussian
 from .polya_gamma import PolyaGamma
 from .positive_normal import PositiveNormal
@@ -8,6 +9,7 @@ from .tilted import TiltedDistribution
 
 __all__ = [
     "GeneralizedInverseGaussian",
+    "IntervalNormal",
     "InverseGaussian",
     "PolyaGamma",
     "PositiveNormal",

@@ -15,7 +15,7 @@ from ..algebra.gaussian import (
 )
 from ..algebra.projection import Projection, marginals, to_q
 from ..algebra.statistics import stepped_in_turn
-from ..algebra.terms import Term, augmented
+from ..algebra.terms import Term, augmented, by_tape
 from ..data import Data
 from ..mirrored import local
 from ..models import AugmentedModel
@@ -152,7 +152,7 @@ def _through_whitening(
 ) -> list[tf.Tensor]:
     """The gradient of the objective through q(v), which moves with K_ZZ while q(u) stays."""
     X, Y = data.rows
-    slopes = term.slopes(X, *marginals(at.projection, *q_v), Y)
+    slopes = by_tape(term.worth).slopes(X, *marginals(at.projection, *q_v), Y)
     a, B = data.total(to_q(at.projection, *slopes[1:]))
     R_inverse = lower_triangular_inverse(q_v.sqrt)
     of_kl = q_v.sqrt - tf.linalg.matrix_transpose(R_inverse)

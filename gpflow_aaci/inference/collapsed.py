@@ -13,7 +13,7 @@ from gpflow.config import default_jitter
 
 from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
-from ..models import AugmentedModel, refresh_posteriors
+from ..models import AugmentedModel, of_any_model, refresh_posteriors
 from ..progress import progress_bar
 from ..validation import check_one_of
 from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
@@ -64,6 +64,7 @@ class PolishResult(NamedTuple):
         return self.elbo - self.start
 
 
+@of_any_model
 def fit_collapsed(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
@@ -267,6 +268,7 @@ def _check_jitter(model: AugmentedModel) -> None:
         )
 
 
+@of_any_model
 def polish(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,

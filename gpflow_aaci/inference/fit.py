@@ -11,7 +11,7 @@ from gpflow.base import RegressionData
 from ..algebra.terms import augmented, standard
 from ..checkpoints import check_same_program
 from ..data import Data, as_data, check_batches, is_endless
-from ..models import AugmentedModel, check_model
+from ..models import AugmentedModel, of_any_model
 from ..validation import check_one_of
 from .advice import advice
 from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows
@@ -43,7 +43,7 @@ class Fit(NamedTuple):
     converged: bool
     reason: str  # why it ended
     elbo: float  # GPflow's, after the fit; NaN, with a warning, where it cannot be computed
-    gap: float  # nats by which the augmented bound is below it
+    gap: float  # nats by which the augmented bound is below it; 0 without augmentation
     tracing_seconds: float  # spent on compiling; 0 for "train", which does not measure it
     fitting_seconds: float  # all the other time
     history: "pd.DataFrame"  # step, seconds, rows, objective
@@ -81,10 +81,12 @@ class Fit(NamedTuple):
                 "little, or was nearly a polynomial, from the model's own; this gained "
                 f"{self.restart_gain:.3g} nats."
             )
-        lines.append(f"ELBO {self.elbo:.6g}, {self.gap:.2g} nats above the augmented bound.")
+        above = f", {self.gap:.2g} nats above the augmented bound" if self.gap else ""
+        lines.append(f"ELBO {self.elbo:.6g}{above}.")
         return "\n".join([*lines, *self.warnings])
 
 
+@of_any_model
 def fit(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
@@ -133,7 +135,6 @@ def fit(
         bad data, for ``"predictive"`` with a dataset that ends, and where the objective is not
         finite at the start. For other errors see :func:`~gpflow_aaci.fit_collapsed`.
     """
-    check_model(model)
     check_one_of("objective", objective, get_args(_Objective))
     if rows is not None:
         check_one_of("rows", rows, get_args(RowsUsed))
@@ -210,7 +211,7 @@ def _result(
         converged=found.converged,
         reason=found.reason,
         elbo=elbo,
-        gap=elbo - bound,
+        gap=elbo - bound if model.likelihood.is_augmented else 0.0,
         tracing_seconds=tracing_seconds,
         fitting_seconds=fitting_seconds,
         warnings=tuple(said),

@@ -14,7 +14,7 @@ from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
 from ..checkpoints import check_same_program_once
 from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
-from ..models import AugmentedModel, check_model, refresh_posteriors
+from ..models import AugmentedModel, as_augmented, refresh_posteriors
 from ..validation import Check, check_finite, require
 from .compiled import Compiled
 
@@ -59,7 +59,7 @@ class AugmentedNaturalGradient:
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
         """
-        check_model(model)
+        model = as_augmented(model)
         check_same_program_once(model, "AugmentedNaturalGradient.minimize", self._settings)
         if not isinstance(data, tf.data.Dataset):
             check_step_data(model.expected_data, data)

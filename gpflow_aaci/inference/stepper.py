@@ -11,7 +11,7 @@ from gpflow.keras import tf_keras
 from ..checkpoints import check_same_program_once
 from ..data import Data, StepData, as_data, check_step_data, next_batch
 from ..mirrored import ascend, build
-from ..models import AugmentedModel, check_model, hyperparameters, refresh_posteriors
+from ..models import AugmentedModel, as_augmented, hyperparameters, refresh_posteriors
 from ..validation import Check, check_finite, require
 
 # The variables that an optimizer has slots for: tf_keras' own ``build`` ignores all but the first.
@@ -107,7 +107,7 @@ class Stepper(tf.Module, abc.ABC):
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q or
             a gradient is not finite; the model and the optimizer are then as they were.
         """
-        check_model(model)
+        model = as_augmented(model)
         check_step_data(model.expected_data, data, num_data)
         call = f"{type(self).__name__}.minimize"
         check_same_program_once(model, call, lambda: self.settings)

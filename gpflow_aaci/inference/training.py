@@ -25,7 +25,7 @@ from ..checkpoints import (
 )
 from ..data import Batches, Expected, Rows, as_data, check_pair, checked_rows
 from ..graphs import compiled
-from ..models import AugmentedModel, check_model
+from ..models import AugmentedModel, of_any_model
 from ..models.variables import undone_on_failure
 from ..progress import progress_bar
 from ..structure import facts
@@ -82,6 +82,7 @@ _DEFAULTS = TrainOptions(
 )
 
 
+@of_any_model
 def train(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
@@ -128,7 +129,6 @@ def train(
     chosen = _checked(objective, options, num_steps=num_steps, batch_size=batch_size)
     early_stopping, monitor = chosen["early_stopping"], chosen["monitor"]
     test_data, checkpoint_dir = chosen["test_data"], chosen["checkpoint_dir"]
-    check_model(model)
     stepper = _as_stepper(objective, optimizer)
     check_same_program(
         model,

@@ -19,7 +19,7 @@ from gpflow.utilities import parameter_dict
 
 from ..algebra.gaussian import Gaussian, unwhiten
 from ..data import as_data, refuse_if_distributed
-from ..models import AugmentedSVGP, check_model, refresh_posteriors
+from ..models import AugmentedSVGP, as_augmented, refresh_posteriors
 from ..models.shared import prior_q
 from ..models.variables import undone_on_failure
 from ..structure import facts
@@ -122,7 +122,7 @@ def update(
 
 
 def _check_model(model: Any) -> None:
-    check_model(model)
+    as_augmented(model)  # which raises for what is no such model at all
     if not isinstance(model, AugmentedSVGP):
         raise ValueError(
             "model must be an AugmentedSVGP: its inducing variables are what old rows leave "

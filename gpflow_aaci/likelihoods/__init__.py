@@ -3,6 +3,7 @@
 from . import warps
 from .base import AugmentedLikelihood
 from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
+from .classes.ordinal import Ordinal
 from .classes.softmax import LogisticSoftmax
 from .classes.tree import LogisticTree, ward_tree
 from .composed.kernel_noise import KernelNoise
@@ -18,6 +19,7 @@ from .noise.matern import Matern, Matern32, Matern52
 from .noise.residual import Gaussian, LogisticNoise, ResidualLikelihood
 from .noise.student_t import Cauchy, MultivariateStudentT, StudentT
 from .super_gaussian import SuperGaussianLikelihood
+from .unaugmented import Unaugmented
 
 __all__ = [
     "AsymmetricLaplace",
@@ -42,6 +44,7 @@ __all__ = [
     "NegativeBinomial",
     "NoiseMixture",
     "NoiseProduct",
+    "Ordinal",
     "Poisson",
     "Probit",
     "ResidualLikelihood",
@@ -50,6 +53,7 @@ __all__ = [
     "SuperGaussianLikelihood",
     "Switched",
     "TransformedLikelihood",
+    "Unaugmented",
     "Warped",
     "augmented",
     "ward_tree",

@@ -43,6 +43,9 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     Shapes: X [..., N, D], f [..., N, L], Y [..., N, P].
     """
 
+    is_augmented: bool = True
+    """False for a likelihood of GPflow's as it is, whose bound is E log p(y|f)."""
+
     is_density: bool = True
     """Whether ∫ p(y|f) dy = 1; False for a pseudo-likelihood."""
 

@@ -1,48 +1,29 @@
 """GPflow's own likelihood objects as augmented ones that share the user's Parameters."""
 
+import copy
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.functions import Function
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, MonteCarloLikelihood
 from gpflow.likelihoods.utils import inv_probit
+from gpflow.utilities import set_trainable
 
 from ..special import log_ndtr
 from .base import AugmentedLikelihood
 from .classes.binary import Logistic, Probit
+from .classes.ordinal import Ordinal
 from .composed.switched import Switched
 from .composed.transformed import Scaled
 from .noise.residual import Gaussian
 from .noise.student_t import StudentT
 from .outputwise import OutputwiseLikelihood
+from .stock import unaugmented_class
 
 T = TypeVar("T", bound=AugmentedLikelihood)
-
-_AUGMENTED = (
-    "gpflow_aaci.likelihoods.{Gaussian, StudentT, Cauchy, Laplace, AsymmetricLaplace, Matern32, "
-    "Matern52, Matern, GeneralizedGaussian, LogisticNoise, NoiseMixture, NoiseProduct, "
-    "KernelNoise, Logistic, Probit, BayesianSVM, NegativeBinomial, Binomial, Poisson, "
-    "LogisticSoftmax, LogisticTree, HeteroscedasticGaussian, MultivariateStudentT, Warped} or your "
-    "own SuperGaussianLikelihood, and "
-    "GPflow's StudentT, Gaussian, Bernoulli(), Bernoulli(invlink=tf.sigmoid) and "
-    "SwitchedLikelihood of these"
-)
-_OF_CLASSES = "LogisticSoftmax(num_classes), or LogisticTree(num_classes)"
-_OF_COUNTS = "Poisson(max_rate), of rate max_rate·σ(f), or NegativeBinomial(total_count)"
-_OF_POSITIVE = "Warped(base, warps.Log()), a noise model of log y"
-_NEAREST = {
-    "MultiClass": _OF_CLASSES,
-    "Softmax": _OF_CLASSES,
-    "Poisson": _OF_COUNTS,
-    "Exponential": _OF_POSITIVE,
-    "Gamma": _OF_POSITIVE,
-    "Beta": "Binomial(total_count), where y is a share of so many trials",
-    "Ordinal": f"{_OF_CLASSES}, without the order",
-    "HeteroskedasticTFPConditional": "HeteroscedasticGaussian(max_precision)",
-}
 
 
 def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
@@ -51,11 +32,16 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
 
     Parameters are shared, and have the names they had: ``likelihood.scale`` is the user's own
     object. GPflow's ``StudentT`` keeps its ``df`` fixed, as there. Its ``Bernoulli()`` becomes
-    ``Probit``, whose probabilities are Φ(±f): GPflow's ``inv_probit`` squeezes them into
+    ``Probit``, whose probabilities are Φ(±f), and its ``Ordinal`` ``Ordinal``, whose edges are then
+    Parameters that are not trainable; there GPflow's ``inv_probit`` squeezes probabilities into
     [0.001, 0.999]. A ``StudentT`` or ``Gaussian`` whose scale is a ``Function`` of X becomes
     ``Scaled``, a ``SwitchedLikelihood`` ``Switched``.
 
-    :raises ValueError: where there is no augmentation; the message lists what has one.
+    Any other likelihood of GPflow's or your own is returned as an
+    :class:`~gpflow_aaci.likelihoods.Unaugmented` one, which is an object of its own class, too.
+
+    :raises ValueError: for what is no likelihood, and for one that draws samples to integrate over
+        f: with random values no search for an optimum ends.
     """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood
@@ -77,11 +63,10 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
             return Logistic(quadrature=quadrature)
         if any(_is_link(likelihood.invlink, probit) for probit in (inv_probit, _exact_probit)):
             return Probit(quadrature=quadrature)
-        raise ValueError(
-            "likelihood must have an augmentation. Found: Bernoulli with an invlink that is "
-            "neither GPflow's default, the probit link, nor the logistic sigmoid. "
-            f"Accepted: {_AUGMENTED}."
-        )
+    if type(likelihood) is gpflow.likelihoods.Ordinal:
+        edges = _with(Ordinal(likelihood.bin_edges, quadrature=quadrature), sigma=likelihood.sigma)
+        set_trainable(edges.bin_edges, False)  # as they are there
+        return edges
     if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
         parts = [augmented(part) for part in likelihood.likelihoods]
         usable = [
@@ -91,19 +76,23 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
             and part.prior_c is not None
             and part.num_observed(1) == 1
         ]
-        if len(usable) < len(parts):
-            raise ValueError(
-                "likelihood: the parts of a SwitchedLikelihood must have one ω and one column of Y "
-                "per output, and no scale that is a Function of X. "
-                f"Found: {', '.join(type(part).__name__ for part in likelihood.likelihoods)}."
-            )
-        return Switched(usable)
-    nearest = _NEAREST.get(type(likelihood).__name__)
-    hint = f" The nearest here is gpflow_aaci.likelihoods.{nearest}." if nearest else ""
-    raise ValueError(
-        f"likelihood must have an augmentation. Found: {type(likelihood).__name__}.{hint} "
-        f"Accepted: {_AUGMENTED}."
-    )
+        if len(usable) == len(parts):
+            return Switched(usable)
+    return _as_it_is(likelihood)
+
+
+def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:
+    """The same object, of a class that states its bound; all attributes are shared."""
+    if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MonteCarloLikelihood):
+        raise ValueError(
+            "likelihood must be a gpflow.likelihoods.Likelihood whose E log p(y|f) is no Monte "
+            "Carlo estimate: derive your own from ScalarLikelihood or QuadratureLikelihood. "
+            f"Found: {type(likelihood).__name__}."
+        )
+    found = copy.copy(likelihood)
+    kind: type[Likelihood] = type(likelihood)
+    found.__class__ = unaugmented_class(kind)
+    return cast(AugmentedLikelihood, found)
 
 
 def _with(likelihood: T, **values: Any) -> T:

@@ -1,7 +1,7 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
 from .posteriors import refresh_posteriors
-from .shared import check_model
+from .stock import Model, as_augmented, of_any_model
 from .svgp import AugmentedSVGP
 from .variables import hyperparameters
 from .vgp import AugmentedVGP
@@ -12,7 +12,9 @@ __all__ = [
     "AugmentedModel",
     "AugmentedSVGP",
     "AugmentedVGP",
-    "check_model",
+    "Model",
+    "as_augmented",
     "hyperparameters",
+    "of_any_model",
     "refresh_posteriors",
 ]

@@ -151,16 +151,6 @@ class Augmented(gpflow.models.GPModel):
         return posterior
 
 
-def check_model(model: gpflow.models.GPModel) -> None:
-    """
-    :raises ValueError: unless ``model`` is an augmented model.
-    """
-    if not isinstance(model, Augmented):
-        raise ValueError(
-            f"model must be an AugmentedSVGP or AugmentedVGP. Found: {type(model).__name__}."
-        )
-
-
 def check_single_output(kernel: Kernel, model: str) -> None:
     """
     :raises ValueError: for a multi-output kernel.

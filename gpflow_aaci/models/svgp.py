@@ -90,6 +90,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             )
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
         inducing_variable = _shared_points(kernel, inducing_variable)
+        check_inducing_variable(kernel, inducing_variable)
         super().__init__(
             kernel,
             likelihood,
@@ -136,10 +137,16 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
 
 
 def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> InducingVariables:
-    """
-    The inducing variables of latent GPs that are independent a priori: K_ZZ is [L, M, M].
+    """Under a multi-output kernel, plain points are shared by the latent GPs."""
+    is_plain = type(inducing_variable) is InducingPoints
+    if is_plain and isinstance(kernel, MultioutputKernel):
+        return SharedIndependentInducingVariables(inducing_variable)
+    return inducing_variable
 
-    Under a multi-output kernel, plain points are shared by the latent GPs.
+
+def check_inducing_variable(kernel: Kernel, inducing_variable: InducingVariables) -> None:
+    """
+    The inducing variables must be of latent GPs that are independent a priori, K_ZZ [L, M, M].
 
     :raises ValueError: for another multi-output kernel, and other inducing variables under one.
     """
@@ -149,14 +156,12 @@ def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> Indu
                 "inducing_variable must be points or patches with a single-output kernel, such as "
                 f"{type(kernel).__name__}. Found: {type(inducing_variable).__name__}."
             )
-        return inducing_variable
+        return
     if not isinstance(kernel, SharedIndependent | SeparateIndependent | LinearCoregionalization):
         raise ValueError(
             "kernel must be a single-output kernel, SharedIndependent, SeparateIndependent or "
             f"LinearCoregionalization. Found: {type(kernel).__name__}."
         )
-    if type(inducing_variable) is InducingPoints:
-        return SharedIndependentInducingVariables(inducing_variable)
     if not isinstance(
         inducing_variable,
         SharedIndependentInducingVariables | SeparateIndependentInducingVariables,
@@ -166,7 +171,6 @@ def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> Indu
             f"SeparateIndependentInducingVariables with a {type(kernel).__name__} kernel. "
             f"Found: {type(inducing_variable).__name__}."
         )
-    return inducing_variable
 
 
 def _input_dim(inducing_variable: InducingVariables) -> int | None:

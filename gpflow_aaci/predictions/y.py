@@ -1,7 +1,7 @@
 """
 Probabilities, quantiles and draws of y at new inputs.
 
-They are for any GPflow model with a likelihood of this package, and come from its q. They may come
+They are for any model of GPflow's, and come from its q. They may come
 from draws of the posterior instead, over which probabilities are averaged.
 
 Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
@@ -18,9 +18,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..likelihoods import AugmentedLikelihood
+from ..likelihoods import augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
-from ..models import check_model
+from ..models import as_augmented
 from ..validation import (
     Check,
     as_default_float,
@@ -174,19 +174,14 @@ class _Predicted:
         :raises ValueError: for bad Xnew, a model with another likelihood, and samples of another
             kind of model.
         """
-        if not isinstance(model.likelihood, AugmentedLikelihood):
-            raise ValueError(
-                "model must have a likelihood of gpflow_aaci.likelihoods. "
-                f"Found: {type(model.likelihood).__name__}."
-            )
-        self.likelihood = model.likelihood
+        self.likelihood = augmented(model.likelihood)
         self.X = checked_inputs(model, Xnew)
         self._moving: list[tf.Variable] = []  # the variables that blocks have values for
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:
-            check_model(model)
-            self._moving = [each.unconstrained_variable for each in model.likelihood.parameters]
+            as_augmented(model)
+            self._moving = [each.unconstrained_variable for each in self.likelihood.parameters]
             draws = conditionals(model, samples, self.X, full_cov, progress)
             self._blocks = self._of_draws(draws, full_cov)
         self.num_draws = sum(block.Fmu.shape[0] for block in self._blocks)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -19,7 +20,7 @@ from gpflow.base import RegressionData
 from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection, at_latent
-from ..models import AugmentedSVGP, AugmentedVGP
+from ..models import AugmentedSVGP, AugmentedVGP, as_augmented
 from .chains import BatchedSampler, LatentKernel, as_parts, like_state
 from .conditionals import (
     Observed,
@@ -252,6 +253,8 @@ def gibbs_kernel(
 
     :raises ValueError: for a model without augmentation, and where the kernel raises one.
     """
+    if type(model) in (gpflow.models.VGP, gpflow.models.SVGP):
+        model = as_augmented(model)
     if isinstance(model, AugmentedVGP):
         return GibbsKernel(model, over_relaxation)
     if isinstance(model, AugmentedSVGP):

@@ -30,6 +30,15 @@ def signs(Y: TensorType) -> tf.Tensor:
     return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
 
 
+def are_signs(Y: tf.Tensor, owner: str) -> Check:
+    """Y must hold labels of either coding."""
+    is_zero, is_minus = tf.equal(Y, 0.0), tf.equal(Y, -1.0)
+    known = tf.reduce_all(is_zero | is_minus | tf.equal(Y, 1.0))
+    mixed = tf.reduce_any(is_zero) & tf.reduce_any(is_minus)
+    message = f"Y must hold labels of {owner}: {{0, 1}} or {{-1, 1}}, not both."
+    return Check(known & ~mixed, message, lambda: tf.unique(tf.reshape(Y, [-1]))[0][:10])
+
+
 class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
@@ -86,16 +95,7 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         return p, p * (1.0 - p)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        is_zero, is_minus = tf.equal(Y, 0.0), tf.equal(Y, -1.0)
-        known = tf.reduce_all(is_zero | is_minus | tf.equal(Y, 1.0))
-        mixed = tf.reduce_any(is_zero) & tf.reduce_any(is_minus)
-        return [
-            Check(
-                known & ~mixed,
-                f"Y must hold labels of {type(self).__name__}: {{0, 1}} or {{-1, 1}}, not both.",
-                lambda: tf.unique(tf.reshape(Y, [-1]))[0][:10],
-            )
-        ]
+        return [are_signs(Y, type(self).__name__)]
 
 
 class Logistic(BinaryLikelihood, PowerOfCosh):

@@ -87,10 +87,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return tf.cast(tf.argmax(log_p + gumbel, -1), log_p.dtype)[..., None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        highest = float(self.num_classes - 1)
-        wrong = ~((Y >= 0.0) & tf.less_equal(Y, highest) & tf.equal(Y, tf.round(Y)))
-        message = f"Y must hold labels from 0 to num_classes - 1 = {self.num_classes - 1}."
-        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+        return [are_labels(Y, self.num_classes, "num_classes - 1")]
 
     def _of_label(self, of_classes: tf.Tensor, Y: TensorType) -> tf.Tensor:
         """The value of y's class, [..., N, 1], from one for every class [..., N, K]."""
@@ -101,3 +98,14 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         """[..., N, K]."""
         Y = tf.convert_to_tensor(Y)
         return tf.one_hot(tf.cast(Y[..., 0], tf.int32), self.num_classes, dtype=Y.dtype)
+
+
+def are_labels(Y: tf.Tensor, number: int, highest: str) -> Check:
+    """
+    Y must hold labels from 0 to ``number`` − 1.
+
+    :param highest: what the highest label is, in words.
+    """
+    wrong = ~((Y >= 0.0) & (float(number - 1) >= Y) & tf.equal(Y, tf.round(Y)))
+    message = f"Y must hold labels from 0 to {highest} = {number - 1}."
+    return Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))

@@ -1,0 +1,178 @@
+"""GPflow's likelihoods that have no augmentation, with what else predictions need of them."""
+
+import abc
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
+
+from ..validation import Check, some
+from .classes.binary import are_signs
+from .classes.labels import LabelLikelihood
+from .sigmoid_powers import are_counts
+from .unaugmented import Unaugmented, by_rows
+
+tfd = tfp.distributions
+
+
+class _WithLaw(Unaugmented, abc.ABC):
+    """A likelihood whose p(y|f) is one of TFP's distributions, with its cdf and its draws."""
+
+    @abc.abstractmethod
+    def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
+        """p(y|f), of batch shape [..., N, P]."""
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self.law(X, F).cdf(Y)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """A draw at X = 0, for a likelihood that does not depend on X."""
+        return self.law(tf.zeros_like(F[..., :1]), F).sample(seed=seed)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        return self.law(X, F).sample(seed=seed)
+
+
+class _Positive(_WithLaw):
+    """A likelihood of positive y."""
+
+    def in_support(self, z: TensorType) -> tf.Tensor:
+        return tf.math.softplus(z)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        wrong = Y <= 0.0
+        message = f"Y must be positive for {type(self).__name__}."
+        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+
+
+class Exponential(_Positive, gpflow.likelihoods.Exponential):
+    """GPflow's ``Exponential``: of mean ``invlink(f)``."""
+
+    def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
+        return tfd.Exponential(1.0 / self.invlink(F))
+
+
+class Gamma(_Positive, gpflow.likelihoods.Gamma):
+    """GPflow's ``Gamma``: of scale ``invlink(f)``."""
+
+    def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
+        scale = self.invlink(F)
+        return tfd.Gamma(self._shape(X) + tf.zeros_like(scale), 1.0 / scale)
+
+
+class Beta(_WithLaw, gpflow.likelihoods.Beta):
+    """GPflow's ``Beta``: of mean ``invlink(f)``."""
+
+    def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
+        mean, scale = self.invlink(F), self._scale(X)
+        return tfd.Beta(mean * scale, (1.0 - mean) * scale)
+
+    def in_support(self, z: TensorType) -> tf.Tensor:
+        return tf.sigmoid(z)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        wrong = ~((Y > 0.0) & (Y < 1.0))
+        message = "Y must be above 0 and below 1 for Beta."
+        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+
+
+class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
+    """GPflow's ``Poisson``: of rate ``invlink(f)`` times ``binsize``."""
+
+    def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
+        return tfd.Poisson(self._conditional_mean(X, F))
+
+    def outcomes(self) -> AnyNDArray:
+        """Enough counts for every rate up to 200."""
+        return np.arange(400.0)[:, None]
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return [are_counts(Y, "Poisson")]
+
+
+class Bernoulli(Unaugmented, gpflow.likelihoods.Bernoulli):
+    """GPflow's ``Bernoulli`` with an ``invlink`` that has no augmentation."""
+
+    labels = (-1.0, 1.0)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """0 or 1."""
+        uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
+        return tf.cast(uniform < self.invlink(F), F.dtype)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return [are_signs(Y, "Bernoulli")]
+
+
+class MultiClass(LabelLikelihood, Unaugmented, gpflow.likelihoods.MultiClass):
+    """GPflow's ``MultiClass``, the robust maximum."""
+
+    couples = True
+
+    @property
+    def labels(self) -> AnyNDArray:  # type: ignore[override]
+        return np.arange(float(self.num_classes))
+
+    def log_shares(self, F: TensorType) -> tf.Tensor:
+        return by_rows(lambda F, X, Y: tf.math.log(self.invlink(F)), F, F, F)
+
+    def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        Fmu, Fvar = Fmu + tf.zeros_like(Fvar), Fvar + tf.zeros_like(Fmu)
+        of_gpflow = gpflow.likelihoods.MultiClass._predict_mean_and_var
+        return by_rows(lambda m, v, _: tf.math.log(of_gpflow(self, m, m, v)[0]), Fmu, Fvar, Fmu)
+
+
+class HeteroskedasticTFPConditional(_WithLaw, gpflow.likelihoods.HeteroskedasticTFPConditional):
+    """GPflow's ``HeteroskedasticTFPConditional``."""
+
+    couples = True
+
+    def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
+        return self.conditional_distribution(F)
+
+
+class SwitchedLikelihood(Unaugmented, gpflow.likelihoods.SwitchedLikelihood):
+    """GPflow's ``SwitchedLikelihood`` of parts that are not all augmented."""
+
+    num_given = 1
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        index, number = Y[..., -1:], len(self.likelihoods)
+        wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
+        message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
+        return [Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))]
+
+
+_CLASSES: dict[type[Likelihood], type[Unaugmented]] = {
+    known.__bases__[-1]: known
+    for known in (
+        Bernoulli,
+        Beta,
+        Exponential,
+        Gamma,
+        HeteroskedasticTFPConditional,
+        MultiClass,
+        Poisson,
+        SwitchedLikelihood,
+    )
+}
+
+
+def unaugmented_class(kind: type[Likelihood]) -> type[Unaugmented]:
+    """The class of objects of ``kind`` with the methods of :class:`Unaugmented` before its own."""
+    if kind in _CLASSES:
+        return _CLASSES[kind]
+    facts = {
+        "couples": not issubclass(kind, ScalarLikelihood),
+        "__doc__": kind.__doc__,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+    }
+    made = types.new_class(kind.__name__, (Unaugmented, kind), {}, lambda own: own.update(facts))
+    return _CLASSES.setdefault(kind, made)

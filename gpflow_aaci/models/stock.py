@@ -1,0 +1,95 @@
+"""GPflow's own SVGP and VGP, taken as augmented models that share their Parameters."""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
+
+import gpflow
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import MultioutputKernel
+
+from ..likelihoods import augmented
+from ..validation import checked_data
+from .posteriors import handed_out
+from .shared import Augmented, check_latents, check_single_output
+from .svgp import AugmentedSVGP, check_inducing_variable
+from .vgp import AugmentedVGP
+
+Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
+"""GPflow's own models, and the augmented ones, which are subclasses."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_EXACT = (gpflow.models.GPR, gpflow.models.SGPR)
+
+
+def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
+    """
+    ``model`` itself; or, of GPflow's ``SVGP`` or ``VGP``, an augmented model of its Parameters.
+
+    What is assigned to a Parameter of the one, ``q_mu`` and ``q_sqrt`` among them, is assigned to
+    the other. The likelihood is as :func:`~gpflow_aaci.likelihoods.augmented` returns it.
+
+    :raises ValueError: for any other model, and for one that the augmented class would refuse.
+    """
+    if isinstance(model, Augmented):
+        return cast(AugmentedSVGP | AugmentedVGP, model)
+    if type(model) is gpflow.models.SVGP:
+        twin = _twin(model, AugmentedSVGP)
+        is_joint = isinstance(model.kernel, MultioutputKernel)
+        if is_joint and type(model.inducing_variable) is InducingPoints:
+            raise ValueError(
+                "inducing_variable must be a SharedIndependentInducingVariables or a "
+                f"SeparateIndependentInducingVariables with a {type(model.kernel).__name__} "
+                "kernel. Found: InducingPoints."
+            )
+        check_inducing_variable(model.kernel, model.inducing_variable)
+        if len(model.q_sqrt.shape) == 2:
+            raise ValueError("q_diag must be False here. Found: True.")
+    elif type(model) is gpflow.models.VGP:
+        twin = _twin(model, AugmentedVGP)
+        check_single_output(model.kernel, "VGP")
+        likelihood = twin.likelihood
+        checked_data(
+            *model.data,
+            num_observed=likelihood.num_observed(model.num_latent_gps),
+            num_outputs=model.num_latent_gps,
+            check_labels=likelihood.check_observations,
+        )
+    else:
+        hint = ""
+        if isinstance(model, _EXACT):
+            hint = (
+                " Its posterior is known in closed form, so that "
+                "gpflow.optimizers.Scipy().minimize(model.training_loss, "
+                "model.trainable_variables) fits it."
+            )
+        raise ValueError(
+            "model must be an AugmentedSVGP or AugmentedVGP, or GPflow's own SVGP or VGP. "
+            f"Found: {type(model).__name__}.{hint}"
+        )
+    check_latents(twin.kernel, twin.likelihood, twin.num_latent_gps)
+    return twin
+
+
+def _twin(
+    model: gpflow.models.GPModel, kind: type[AugmentedSVGP | AugmentedVGP]
+) -> AugmentedSVGP | AugmentedVGP:
+    twin = copy.copy(model)
+    twin.__class__ = kind
+    twin.likelihood = augmented(model.likelihood)
+    handed_out(twin)
+    return cast(AugmentedSVGP | AugmentedVGP, twin)
+
+
+def of_any_model(
+    function: Callable[Concatenate[AugmentedSVGP | AugmentedVGP, P], R],
+) -> Callable[Concatenate[Model, P], R]:
+    """``function`` of an augmented model, as one that also takes GPflow's ``SVGP`` and ``VGP``."""
+
+    @functools.wraps(function)
+    def called(model: Model, *args: Any, **kwargs: Any) -> R:
+        return function(as_augmented(model), *args, **kwargs)
+
+    return cast(Callable[Concatenate[Model, P], R], called)
