@@ -4,7 +4,7 @@ from . import warps
 from .base import AugmentedLikelihood
 from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .classes.ordinal import Ordinal
-from .classes.softmax import LogisticSoftmax
+from .classes.softmax import LogisticSoftmax, Softmax
 from .classes.tree import LogisticTree, ward_tree
 from .composed.kernel_noise import KernelNoise
 from .composed.mixtures import NoiseMixture, NoiseProduct
@@ -49,6 +49,7 @@ __all__ = [
     "Probit",
     "ResidualLikelihood",
     "Scaled",
+    "Softmax",
     "StudentT",
     "SuperGaussianLikelihood",
     "Switched",

@@ -16,6 +16,7 @@ from ..special import log_ndtr
 from .base import AugmentedLikelihood
 from .classes.binary import Logistic, Probit
 from .classes.ordinal import Ordinal
+from .classes.softmax import Softmax
 from .composed.switched import Switched
 from .composed.transformed import Scaled
 from .noise.residual import Gaussian
@@ -35,7 +36,8 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
     ``Probit``, whose probabilities are Φ(±f), and its ``Ordinal`` ``Ordinal``, whose edges are then
     Parameters that are not trainable; there GPflow's ``inv_probit`` squeezes probabilities into
     [0.001, 0.999]. A ``StudentT`` or ``Gaussian`` whose scale is a ``Function`` of X becomes
-    ``Scaled``, a ``SwitchedLikelihood`` ``Switched``.
+    ``Scaled``, a ``SwitchedLikelihood`` ``Switched``. ``Softmax`` and ``GaussianMC``, which draw
+    samples there, become ones that integrate.
 
     Any other likelihood of GPflow's or your own is returned as an
     :class:`~gpflow_aaci.likelihoods.Unaugmented` one, which is an object of its own class, too.
@@ -67,6 +69,10 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         edges = _with(Ordinal(likelihood.bin_edges, quadrature=quadrature), sigma=likelihood.sigma)
         set_trainable(edges.bin_edges, False)  # as they are there
         return edges
+    if type(likelihood) is gpflow.likelihoods.Softmax:
+        return Softmax(likelihood.num_classes)
+    if type(likelihood) is gpflow.likelihoods.GaussianMC:
+        return Gaussian(likelihood.variance, scale=likelihood.scale)
     if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
         parts = [augmented(part) for part in likelihood.likelihoods]
         usable = [

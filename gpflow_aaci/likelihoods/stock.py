@@ -16,12 +16,12 @@ from ..validation import Check, some
 from .classes.binary import are_signs
 from .classes.labels import LabelLikelihood
 from .sigmoid_powers import are_counts
-from .unaugmented import Unaugmented, by_rows
+from .unaugmented import StockLikelihood, by_rows
 
 tfd = tfp.distributions
 
 
-class _WithLaw(Unaugmented, abc.ABC):
+class _WithLaw(StockLikelihood, abc.ABC):
     """A likelihood whose p(y|f) is one of TFP's distributions, with its cdf and its draws."""
 
     @abc.abstractmethod
@@ -96,7 +96,7 @@ class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
         return [are_counts(Y, "Poisson")]
 
 
-class Bernoulli(Unaugmented, gpflow.likelihoods.Bernoulli):
+class Bernoulli(StockLikelihood, gpflow.likelihoods.Bernoulli):
     """GPflow's ``Bernoulli`` with an ``invlink`` that has no augmentation."""
 
     labels = (-1.0, 1.0)
@@ -110,7 +110,7 @@ class Bernoulli(Unaugmented, gpflow.likelihoods.Bernoulli):
         return [are_signs(Y, "Bernoulli")]
 
 
-class MultiClass(LabelLikelihood, Unaugmented, gpflow.likelihoods.MultiClass):
+class MultiClass(LabelLikelihood, StockLikelihood, gpflow.likelihoods.MultiClass):
     """GPflow's ``MultiClass``, the robust maximum."""
 
     couples = True
@@ -137,7 +137,7 @@ class HeteroskedasticTFPConditional(_WithLaw, gpflow.likelihoods.Heteroskedastic
         return self.conditional_distribution(F)
 
 
-class SwitchedLikelihood(Unaugmented, gpflow.likelihoods.SwitchedLikelihood):
+class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood):
     """GPflow's ``SwitchedLikelihood`` of parts that are not all augmented."""
 
     num_given = 1
@@ -149,7 +149,7 @@ class SwitchedLikelihood(Unaugmented, gpflow.likelihoods.SwitchedLikelihood):
         return [Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))]
 
 
-_CLASSES: dict[type[Likelihood], type[Unaugmented]] = {
+_CLASSES: dict[type[Likelihood], type[StockLikelihood]] = {
     known.__bases__[-1]: known
     for known in (
         Bernoulli,
@@ -164,8 +164,8 @@ _CLASSES: dict[type[Likelihood], type[Unaugmented]] = {
 }
 
 
-def unaugmented_class(kind: type[Likelihood]) -> type[Unaugmented]:
-    """The class of objects of ``kind`` with the methods of :class:`Unaugmented` before its own."""
+def unaugmented_class(kind: type[Likelihood]) -> type[StockLikelihood]:
+    """The class of ``kind`` with the methods of ``StockLikelihood`` before its own."""
     if kind in _CLASSES:
         return _CLASSES[kind]
     facts = {
@@ -174,5 +174,7 @@ def unaugmented_class(kind: type[Likelihood]) -> type[Unaugmented]:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
     }
-    made = types.new_class(kind.__name__, (Unaugmented, kind), {}, lambda own: own.update(facts))
+    made = types.new_class(
+        kind.__name__, (StockLikelihood, kind), {}, lambda own: own.update(facts)
+    )
     return _CLASSES.setdefault(kind, made)

@@ -1,4 +1,4 @@
-"""Any likelihood of GPflow's or a user's own, without auxiliary variables."""
+"""Likelihoods without auxiliary variables: those of GPflow's or a user's own as they are."""
 
 from typing import Any
 
@@ -20,32 +20,16 @@ _NO_GIBBS = (
 
 class Unaugmented(AugmentedLikelihood):
     r"""
-    A likelihood as GPflow has it, whose bound is E log p(y|f) itself.
+    A likelihood whose bound is E log p(y|f) itself, for want of auxiliary variables.
 
     All that closed-form steps and fits need of a likelihood is a bound and its two slopes. Here the
     gap of the bound is 0, and a step is a natural gradient on GPflow's ELBO. Where log p(y|f) is
     not concave in f, a datum's site would have a negative precision. For such a datum a step takes
     the larger of the precision's absolute value and (∂E log p/∂Fmu)² in its place, so that the
     datum by itself asks for no change of f from which more than a nat is expected.
-
-    The classes that are made of this one and of a class of GPflow's, or of a user's, are those of
-    the objects that :func:`~gpflow_aaci.likelihoods.augmented` returns for them.
     """
 
     is_augmented = False
-
-    @property
-    def _own(self) -> Any:
-        """The methods of the class that GPflow or the user wrote."""
-        return super(AugmentedLikelihood, self)
-
-    # ---- shapes ----
-
-    def num_observed(self, num_outputs: int) -> int:
-        """A likelihood of several latent GPs that does not state its ``observation_dim`` has 1."""
-        if self.observation_dim is None and self.latent_dim is not None:
-            return 1 + self.num_given
-        return super().num_observed(num_outputs)
 
     # ---- the bound and its slopes ----
 
@@ -75,18 +59,56 @@ class Unaugmented(AugmentedLikelihood):
         rows = [of_slopes.gradient(slope, Fmu, unconnected_gradients="zero") for slope in slopes]
         return tf.linalg.set_diag(tf.stack(rows, -2), tf.zeros_like(Fmu))
 
-    # ---- GPflow's own quantities ----
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self.expected_log_prob(X, Fmu, Fvar, Y)
+
+    # ---- what there is not ----
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """:raises NotImplementedError: always; the message names other samplers."""
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """:raises NotImplementedError: always; the message names other samplers."""
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
+
+    def site(
+        self, X: TensorType | None, auxiliary: Any, Y: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:raises NotImplementedError: always; the message names other samplers."""
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
+
+
+class StockLikelihood(Unaugmented):
+    """
+    A likelihood as GPflow or a user wrote it.
+
+    The classes that are made of this one and of another are those of the objects that
+    :func:`~gpflow_aaci.likelihoods.augmented` returns for objects of the other.
+    """
+
+    @property
+    def _own(self) -> Any:
+        """The methods of the class that GPflow or the user wrote."""
+        return super(AugmentedLikelihood, self)
+
+    def num_observed(self, num_outputs: int) -> int:
+        """A likelihood of several latent GPs that does not state its ``observation_dim`` has 1."""
+        if self.observation_dim is None and self.latent_dim is not None:
+            return 1 + self.num_given
+        return super().num_observed(num_outputs)
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """[..., N, P] where p(y|f) is a product over outputs, else [..., N, 1]."""
         if isinstance(self, ScalarLikelihood):
             return by_rows(self._scalar_log_prob, F, X, Y)
         return by_rows(lambda F, X, Y: self._own._log_prob(X, F, Y)[..., None], F, X, Y)
-
-    def pointwise_bound(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self.expected_log_prob(X, Fmu, Fvar, Y)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -113,26 +135,6 @@ class Unaugmented(AugmentedLikelihood):
         if isinstance(self, QuadratureLikelihood):
             return self.quadrature(lambda F, Y: self._cdf(X, F, Y), Fmu, Fvar, Y=Y)
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_predict_cdf"))
-
-    # ---- what there is not ----
-
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
-    ) -> tfp.distributions.Distribution:
-        """:raises NotImplementedError: always; the message names other samplers."""
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
-
-    def log_joint(
-        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """:raises NotImplementedError: always; the message names other samplers."""
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
-
-    def site(
-        self, X: TensorType | None, auxiliary: Any, Y: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:raises NotImplementedError: always; the message names other samplers."""
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
 
 def by_rows(function: Any, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

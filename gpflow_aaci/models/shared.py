@@ -33,7 +33,7 @@ class Augmented(gpflow.models.GPModel):
     """An augmented model; ``bounds`` adds its objectives and ``predictions`` its predictions."""
 
     likelihood: AugmentedLikelihood
-    num_data: Any = None
+    num_data: Any
 
     # ---- what each model defines ----
 

@@ -1,4 +1,4 @@
-"""Classification into K classes by sigmoids that are normalised."""
+"""Classification into K classes by sigmoids, or exponentials, that are normalised."""
 
 from typing import Any
 
@@ -8,8 +8,14 @@ from gpflow.base import TensorType
 
 from ..base import Site
 from ..integrals.quadrature import expectation
+from ..integrals.sums_of_exponentials import (
+    coupling_of_log_sum_exp,
+    expected_log_sum_exp,
+    expected_softmax,
+)
 from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
 from ..sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
+from ..unaugmented import Unaugmented
 from .labels import LabelLikelihood
 
 tfd = tfp.distributions
@@ -93,3 +99,40 @@ class LogisticSoftmax(LabelLikelihood):
     ) -> tf.Tensor:
         log_share = expectation(tf.math.log_sigmoid, Fmu, Fvar)
         return self._of_label(log_share, Y) - expected_log_sum(Fmu, Fvar)[..., None]
+
+
+class Softmax(Unaugmented, LabelLikelihood):
+    r"""
+    p(y = k|f) = e^{f_k} / Σ_j e^{f_j}, labels 0 … K − 1 in Y [N, 1].
+
+    GPflow's ``Softmax`` estimates E log p(y|f) by random draws. Here E log Σ e^{f_j} is an integral
+    of products of one-dimensional expectations, so that all is deterministic. No auxiliary
+    variables make it Gaussian in f: it has no Gibbs sampler. log p(y|f) is concave.
+    """
+
+    couples = True
+
+    def __init__(self, num_classes: int, **kwargs: Any) -> None:
+        """
+        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
+        :raises ValueError: for anything else.
+        """
+        super().__init__(num_classes, **kwargs)
+        self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
+
+    def log_shares(self, F: TensorType) -> tf.Tensor:
+        return tf.nn.log_softmax(F)
+
+    def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        return tf.math.log(expected_softmax(Fmu, Fvar))
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self._of_label(Fmu, Y) - expected_log_sum_exp(Fmu, Fvar)[..., None]
+
+    def coupling(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """∂²(−E log Σe^{f_i})/∂Fmu_j∂Fmu_k."""
+        return coupling_of_log_sum_exp(Fmu, Fvar)

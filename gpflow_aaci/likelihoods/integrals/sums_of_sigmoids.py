@@ -104,18 +104,32 @@ def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRo
     Such rows occur only where the variance of f is large.
     """
 
-    def of_rows(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    def is_below(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
         z = (tf.constant(grid.lowest, Fmu.dtype) - Fmu) / safe_sqrt(Fvar)
-        is_below = tf.stop_gradient(tf.reduce_sum(log_ndtr(z), -1)) > _LOG_NEVER
-        found = by_table(Fmu, Fvar, grid)
+        return tf.stop_gradient(tf.reduce_sum(log_ndtr(z), -1)) > _LOG_NEVER
+
+    def of_most(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+        return by_table(Fmu, Fvar, grid)
+
+    return with_other_rows(of_most, is_below, otherwise)
+
+
+def with_other_rows(
+    of_most: _OfRows, is_other: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], of_others: _OfRows
+) -> _OfRows:
+    """``of_most`` of all rows [..., K], replaced by ``of_others`` in those rows that are others."""
+
+    def of_rows(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+        is_far = is_other(Fmu, Fvar)
+        found = of_most(Fmu, Fvar)
 
         def with_others() -> tf.Tensor:
-            at = tf.where(is_below)
+            at = tf.where(is_far)
             # The product with 1 has a dense gradient: tf.cond takes no sparse one of a gather.
             mean, variance = (tf.gather_nd(1.0 * part, at) for part in (Fmu, Fvar))
-            return tf.tensor_scatter_nd_update(found, at, otherwise(mean, variance))
+            return tf.tensor_scatter_nd_update(found, at, of_others(mean, variance))
 
-        return tf.cond(tf.reduce_any(is_below), with_others, lambda: found)
+        return tf.cond(tf.reduce_any(is_far), with_others, lambda: found)
 
     return of_rows
 
@@ -147,13 +161,22 @@ def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
-    """∫ D_j' D_k' Π_l D_l du over l other than j and k, D_j = E e^{−tσ(f_j)}."""
+    """With D_j = E e^{−tσ(f_j)}."""
     decays, _, _ = expected_of_sigmoid(Fmu, Fvar, grid)
-    decays = tf.maximum(decays, tf.constant(1e-10, Fmu.dtype))  # what it does to products cancels
+    return LOG_T_STEP * coupling_of_product(decays, slopes_of_decays(Fmu, Fvar, grid))
+
+
+def coupling_of_product(decays: tf.Tensor, slopes: tf.Tensor) -> tf.Tensor:
+    """
+    Σ_t D_j' D_k' Π_l D_l over l other than j and k, for j ≠ k, and 0 for j = k: [..., K, K].
+
+    :param decays, slopes: D_j and D_j', [..., K, T].
+    """
+    decays = tf.maximum(decays, tf.constant(1e-10, decays.dtype))  # this cancels in products
     root = tf.exp(0.5 * tf.reduce_sum(tf.math.log(decays), -2, keepdims=True))
-    ratios = slopes_of_decays(Fmu, Fvar, grid) / decays * root
-    found = LOG_T_STEP * tf.matmul(ratios, ratios, transpose_b=True)
-    return tf.linalg.set_diag(found, tf.zeros_like(Fmu))
+    ratios = slopes / decays * root
+    found = tf.matmul(ratios, ratios, transpose_b=True)
+    return tf.linalg.set_diag(found, tf.zeros_like(found[..., 0]))
 
 
 def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:

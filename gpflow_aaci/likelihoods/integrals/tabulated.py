@@ -17,7 +17,8 @@ from gpflow.base import AnyNDArray
 
 _LOWEST_LOG_T, LOG_T_STEP = -8.0, 0.6
 _HIGHEST_F = 20.0  # above it, e^{−tσ} is e^{−t}
-_TAPS = 12  # grid points on either side that D depends on
+TAPS = 12  # grid points on either side that D depends on
+SMOOTHING = 0.88  # s, in steps of the grid
 
 
 class Grid(NamedTuple):
@@ -29,7 +30,7 @@ class Grid(NamedTuple):
     @property
     def smoothing(self) -> float:
         """s."""
-        return 0.88 * self.step
+        return SMOOTHING * self.step
 
     @property
     def log_t(self) -> AnyNDArray:
@@ -54,20 +55,10 @@ def expected_of_sigmoid(
     :param mean: [...].
     :param variance: [...], at least 0.
     """
-    grid, _, low, high = _table(of)
+    grid, inner, low, high = _table(of)
     mean, variance = mean + tf.zeros_like(variance), variance + tf.zeros_like(mean)
     smoothed = variance + tf.constant(of.smoothing**2, mean.dtype)
-    inner = _over_grid(of)(mean, smoothed)
-    total, sd = inner[..., -1:], tf.sqrt(2.0 * smoothed)[..., None]
-
-    def beyond(distance: tf.Tensor) -> tf.Tensor:
-        return 0.5 * tf.math.erfc((distance[..., None] + of.step / 2.0) / sd)
-
-    below, above = beyond(mean - grid[0]), beyond(grid[-1] - mean)
-    rest = 1.0 - below - above - total  # what the ends of the grid leave of 1
-    is_low = tf.cast(mean < (grid[0] + grid[-1]) / 2.0, mean.dtype)[..., None]
-    below, above = below + is_low * rest, above + (1.0 - is_low) * rest
-    values = inner[..., :-1] + below * tf.cast(low, mean.dtype) + above * tf.cast(high, mean.dtype)
+    values = over_grid(grid, inner, low, high)(mean, smoothed)
     return values[..., :-2], values[..., -2], values[..., -1]
 
 
@@ -80,14 +71,42 @@ def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor, of: Grid = NEAR) -> t
     return height[..., None] * tf.tensordot(tf.exp(exponent), table, 1)
 
 
-def _over_grid(of: Grid) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """(mean, variance) → Σ_i h N(g_i | ·) D(g_i), [..., T + 3]; the last value is for D = 1."""
-    grid, inner, _, _ = _table(of)
+def over_grid(
+    grid: AnyNDArray, inner: AnyNDArray, low: AnyNDArray, high: AnyNDArray
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """
+    E F(f) [..., T] of several F, as a function of the mean [...] and the smoothed variance of f.
+
+    :param grid: evenly spaced f [G].
+    :param inner: D of every F there, [G, T].
+    :param low, high: the limits of every F below and above the grid, [T].
+    """
+    sum_over = _sum_over(grid, np.concatenate([inner, np.ones([len(grid), 1])], 1))
+    half_step = (grid[1] - grid[0]) / 2.0
+
+    def expected(mean: tf.Tensor, smoothed: tf.Tensor) -> tf.Tensor:
+        values, total = tf.split(sum_over(mean, smoothed), [inner.shape[1], 1], -1)
+        sd = tf.sqrt(2.0 * smoothed)[..., None]
+
+        def beyond(distance: tf.Tensor) -> tf.Tensor:
+            return 0.5 * tf.math.erfc((distance[..., None] + half_step) / sd)
+
+        below, above = beyond(mean - grid[0]), beyond(grid[-1] - mean)
+        rest = 1.0 - below - above - total  # what the ends of the grid leave of 1
+        is_low = tf.cast(mean < (grid[0] + grid[-1]) / 2.0, mean.dtype)[..., None]
+        below, above = below + is_low * rest, above + (1.0 - is_low) * rest
+        return values + below * tf.cast(low, mean.dtype) + above * tf.cast(high, mean.dtype)
+
+    return expected
+
+
+def _sum_over(grid: AnyNDArray, values: AnyNDArray) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """(mean, variance) → Σ_i h N(g_i | ·) values_i, [..., T]."""
 
     @tf.custom_gradient  # with half of the passes over all grid points, and none kept in memory
     def over(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        g, table = (tf.constant(values, mean.dtype) for values in (grid, inner))
-        height = of.step / tf.sqrt(2.0 * np.pi * variance)
+        g, table = (tf.constant(part, mean.dtype) for part in (grid, values))
+        height = (grid[1] - grid[0]) / tf.sqrt(2.0 * np.pi * variance)
 
         def weights() -> tuple[tf.Tensor, tf.Tensor]:
             distance = g - mean[..., None]
@@ -108,13 +127,13 @@ def _over_grid(of: Grid) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
 
 @functools.cache
 def _table(of: Grid) -> tuple[AnyNDArray, ...]:
-    """The grid [G], D on it [G, T + 3] of e^{−tσ}, σ, σ² and 1, and their limits at both ends."""
+    """The grid [G], D on it [G, T + 2] of e^{−tσ}, σ and σ², and their limits at both ends."""
     grid, wider, exponent = _exponents(of)
     share = scipy.special.expit(wider)[:, None]
-    inner = _unsmoothed(np.concatenate([np.exp(-exponent), share, share**2], 1), of)
+    inner = unsmoothed(np.concatenate([np.exp(-exponent), share, share**2], 1), of.step)
     below = np.concatenate([np.ones_like(of.log_t), [0.0, 0.0]])
     above = np.concatenate([np.exp(-np.exp(of.log_t)), [1.0, 1.0]])
-    return grid, np.concatenate([inner, np.ones([len(grid), 1])], 1), below, above
+    return grid, inner, below, above
 
 
 @functools.cache
@@ -122,34 +141,35 @@ def _table_of_slopes(of: Grid) -> tuple[AnyNDArray, AnyNDArray]:
     """The grid [G], and D on it [G, T] of ∂e^{−tσ}/∂f, which vanishes at both ends."""
     grid, wider, exponent = _exponents(of)
     slopes = -exponent * scipy.special.expit(-wider)[:, None] * np.exp(-exponent)
-    return grid, _unsmoothed(slopes, of)
+    return grid, unsmoothed(slopes, of.step)
 
 
 def _exponents(of: Grid) -> tuple[AnyNDArray, ...]:
     """The grid [G], the grid extended by the taps of the filter, and tσ(f) on the latter."""
     grid = of.f
-    wider = grid[0] + of.step * np.arange(-_TAPS, len(grid) + _TAPS)
+    wider = grid[0] + of.step * np.arange(-TAPS, len(grid) + TAPS)
     log_exponent = of.log_t + scipy.special.log_expit(wider)[:, None]
     return grid, wider, np.exp(np.minimum(log_exponent, 6.5))
 
 
-def _unsmoothed(values: AnyNDArray, of: Grid) -> AnyNDArray:
-    number = len(values) - 2 * _TAPS
-    return sum(tap * values[k : k + number] for k, tap in enumerate(_unsmoothing(of)))
+def unsmoothed(values: AnyNDArray, step: float, smoothing: float = SMOOTHING) -> AnyNDArray:
+    """D [G, T] on a grid, from F [G + 2·TAPS, T] there and at ``TAPS`` more at each end."""
+    number = len(values) - 2 * TAPS
+    return sum(tap * values[k : k + number] for k, tap in enumerate(_unsmoothing(step, smoothing)))
 
 
-def _unsmoothing(of: Grid) -> AnyNDArray:
+def _unsmoothing(step: float, smoothing: float) -> AnyNDArray:
     """
     The filter of response e^{s²ξ²/2} at |ξ| ≤ π/step, by weighted least squares.
 
     The weights e^{−π|ξ|/2} are the decay of the spectrum of a function that is analytic within iπ/2
     of the real line.
     """
-    frequency = np.linspace(0.0, np.pi / of.step, 5_001)
+    frequency = np.linspace(0.0, np.pi / step, 5_001)
     weight = np.exp(-np.pi / 2.0 * frequency) + 1e-9
-    cosines = 2.0 * np.cos(np.outer(frequency, np.arange(_TAPS + 1) * of.step))
+    cosines = 2.0 * np.cos(np.outer(frequency, np.arange(TAPS + 1) * step))
     cosines[:, 0] = 1.0
-    response = np.exp(of.smoothing**2 * frequency**2 / 2.0)
+    response = np.exp((smoothing * step) ** 2 * frequency**2 / 2.0)
     half, *_ = np.linalg.lstsq(cosines * weight[:, None], response * weight, rcond=None)
     taps = np.concatenate([half[:0:-1], half])
     return taps / np.sum(taps)  # exact where e^{−tσ} is 1: there errors would add up over t
