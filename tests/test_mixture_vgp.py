@@ -458,7 +458,7 @@ def test_all_is_right_in_float32(expectations: Any) -> None:
         ),
         (
             {"likelihood": gpflow.likelihoods.Poisson(), "expectations": "augmented"},
-            "must have an augmentation. Found: Poisson",
+            'expectations must be "quadrature" or "score" .* Found: "augmented", Poisson',
         ),
         (
             {"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)},

@@ -221,23 +221,6 @@ def test_converted_student_t_keeps_its_df_fixed(build: Build) -> None:
     assert trainable_scalars(likelihoods.StudentT(df=4.0)) == 2
 
 
-@pytest.mark.parametrize(
-    "likelihood",
-    [
-        gpflow.likelihoods.Poisson(),
-        gpflow.likelihoods.Bernoulli(invlink=tf.exp),
-        gpflow.likelihoods.Softmax(3),
-    ],
-    ids=["Poisson", "log-link Bernoulli", "Softmax"],
-)
-def test_likelihood_without_augmentation_is_refused(build: Build, likelihood: Any) -> None:
-    """The message names the likelihood that was given, and those that are accepted."""
-    with pytest.raises(ValueError, match=type(likelihood).__name__) as error:
-        build(likelihood)
-    for accepted in ("StudentT", "Laplace", "Bernoulli(invlink=tf.sigmoid)"):
-        assert accepted in str(error.value)
-
-
 # ---- GPflow's contract ----
 
 

@@ -8,9 +8,12 @@ a = ∂Σe/∂q_mu and B = ∂Σe/∂S: naturals ← (1 − s)·naturals + s·(a
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+
+_LEAST_SHARE = 1e-6  # of a step, to which it is shortened
 
 Naturals = tuple[tf.Tensor, tf.Tensor]
 """lambda_1 = S⁻¹m [M, L] and Lambda_2 = S⁻¹ [L, M, M]."""
@@ -90,6 +93,35 @@ def damped(
     Naturals are averaged, never moments.
     """
     return averaged(q_to_naturals(q_mu, q_sqrt), (target_1, Target_2), step_size)
+
+
+def safeguarded(
+    step: Callable[[tf.Tensor], Gaussian],
+    value: Callable[[Gaussian], tf.Tensor],
+    before: tf.Tensor,
+    step_size: tf.Tensor,
+) -> tuple[Gaussian, tf.Tensor]:
+    """
+    ``step(step_size)`` or, where that lowers the value, of the size halved until it does not.
+
+    A step on an augmented bound cannot lower it. Others may go too far.
+
+    :param before: the value before the step.
+    :return: q after the step, and its size.
+    """
+
+    rounding = np.finfo(before.dtype.as_numpy_dtype).eps ** 0.6 * (1.0 + tf.abs(before))
+
+    def is_worse(size: tf.Tensor, q: Gaussian, after: tf.Tensor) -> tf.Tensor:
+        return ~(after >= before - rounding) & (size > _LEAST_SHARE * step_size)
+
+    def halved(size: tf.Tensor, *_: Any) -> tuple[tf.Tensor, Gaussian, tf.Tensor]:
+        q = step(0.5 * size)
+        return 0.5 * size, q, value(q)
+
+    q = step(step_size)
+    size, q, _ = tf.while_loop(is_worse, halved, (step_size, q, value(q)))
+    return q, size
 
 
 def averaged(naturals: Naturals, target: Naturals, step_size: TensorType) -> Gaussian:

@@ -107,7 +107,13 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
                 f"and {num_components} components."
             )
         # This check is first, since another likelihood may ask for other arguments as well.
-        likelihood = augmented(likelihood) if expectations == "augmented" else likelihood
+        if expectations == "augmented":
+            likelihood = augmented(likelihood)
+            if not likelihood.is_augmented:
+                raise ValueError(
+                    'expectations must be "quadrature" or "score" for a likelihood without '
+                    f'augmentation. Found: "augmented", {type(likelihood).__name__}.'
+                )
         check_single_output(kernel, "MixtureVGP")
         X, Y, num_latent_gps = _checked(kernel, likelihood, data, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, num_latent_gps)

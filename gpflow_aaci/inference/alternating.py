@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
+from gpflow.kullback_leiblers import gauss_kl
 
 from ..algebra.gaussian import (
     Gaussian,
@@ -11,6 +12,7 @@ from ..algebra.gaussian import (
     lower_triangular_inverse,
     optimal_naturals,
     q_to_naturals,
+    safeguarded,
     whiten,
 )
 from ..algebra.projection import Projection, marginals, to_q
@@ -86,7 +88,7 @@ class AlternatingOptimizer(Stepper):
         X, Y = data.rows
         at = recorded(model.prior, X, persistent=not model.whiten)
         term, q = model.term(augmented), model.whitened_q(at.projection.chol)
-        q, step_size = self._moved(term, at.projection, q, data, model.in_turn)
+        q, step_size = self._moved(model, at.projection, q, data)
         stored = model.stored_q(q, at.projection.chol)
         gradients = []
         if variables:
@@ -107,12 +109,13 @@ class AlternatingOptimizer(Stepper):
         )
 
     def _moved(
-        self, term: Term, projection: Projection, q: Gaussian, data: Data, in_turn: bool
+        self, model: AugmentedModel, projection: Projection, q: Gaussian, data: Data
     ) -> tuple[Gaussian, tf.Tensor]:
         """The q(v) that a step from ``q`` leads to, and the size of this step."""
         X, Y = data.rows
+        term = model.term(augmented)
         Fmu, Fvar = marginals(projection, *q)
-        _, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
+        before, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
         potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
         squares = tf.square(tf.transpose(potential)) * tf.reduce_sum(tf.square(projection.A), -2)
         a, B, of_squares = data.total(
@@ -125,10 +128,21 @@ class AlternatingOptimizer(Stepper):
         checks = [check_finite("the natural gradient", part) for part in gradient]
         with tf.control_dependencies([require(checks)]):
             step_size = self.schedule(self.step, gradient)
-        if in_turn:
-            moved = stepped_in_turn(projection, term, q, X, Y, data.total, step_size)
-            return moved, step_size
-        return averaged(naturals, target, step_size), step_size
+
+        def step(size: tf.Tensor) -> Gaussian:
+            if model.in_turn:
+                return stepped_in_turn(projection, term, q, X, Y, data.total, size)
+            return averaged(naturals, target, size)
+
+        def bound(value: tf.Tensor, q: Gaussian) -> tf.Tensor:
+            return data.total([value])[0] - gauss_kl(*q)
+
+        def value(q: Gaussian) -> tf.Tensor:
+            return bound(tf.reduce_sum(term.worth(X, *marginals(projection, *q), Y)), q)
+
+        if model.likelihood.is_augmented:
+            return step(step_size), step_size
+        return safeguarded(step, value, bound(before, q), step_size)
 
 
 def _noise(squares: tf.Tensor, target_1: tf.Tensor, data: Data) -> tf.Tensor:

@@ -106,12 +106,12 @@ def fit(
 
     - to a dataset without end: closed-form steps until the augmented bound has not risen for 2,000
       of them, then 2,000 steps of Adam on GPflow's ELBO;
-    - to arrays of more than 30,000 rows times classes, for ``LogisticSoftmax``: 1,000 closed-form
-      steps, then 500 of Adam. The fit does not count as converged after that;
+    - to arrays of more than 30,000 rows times classes, for ``LogisticSoftmax`` and ``Softmax``:
+      1,000 closed-form steps, then 500 of Adam. The fit does not count as converged after that;
       ``fit_collapsed`` goes on for as long as that takes, and ``LogisticTree`` needs neither;
     - of the predictive objective: Adam until the objective has not risen for 2,000 steps.
 
-    The result can be printed::
+    GPflow's own ``SVGP`` and ``VGP`` are fitted as they are. The result can be printed::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
@@ -131,7 +131,7 @@ def fit(
     :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
         resumes after a crash.
     :param progress: whether progress bars are shown.
-    :raises ValueError: before anything is changed: for a model that is not an augmented one, for
+    :raises ValueError: before anything is changed: for a model of another class, for
         bad data, for ``"predictive"`` with a dataset that ends, and where the objective is not
         finite at the start. For other errors see :func:`~gpflow_aaci.fit_collapsed`.
     """

@@ -7,9 +7,11 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
-from ..algebra.gaussian import Gaussian, damped, optimal_naturals, with_latent
+from ..algebra.gaussian import Gaussian, damped, optimal_naturals, safeguarded, with_latent
+from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
 from ..checkpoints import check_same_program_once
@@ -91,6 +93,21 @@ def natural_gradient_step(model: AugmentedModel, data: Data, step_size: TensorTy
 
 
 def _stepped(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tensor) -> Gaussian:
+    """q(v) after a step, which is shortened where it would lower a bound that is not augmented."""
+    if model.likelihood.is_augmented:
+        return _plain_step(model, data, q, step_size)
+    term = model.term(augmented)
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+        return tf.reduce_sum(term.worth(X, *marginals(model.project(X), *q), Y))
+
+    def value(q: Gaussian) -> tf.Tensor:
+        return data.sum(of_rows, q) - gauss_kl(*q)
+
+    return safeguarded(lambda s: _plain_step(model, data, q, s), value, value(q), step_size)[0]
+
+
+def _plain_step(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tensor) -> Gaussian:
     """q(v) after a step, on all latent GPs at once or on one after the other."""
     if data.only_chunk is not None and model.in_turn:  # projected once
         X, Y = data.only_chunk

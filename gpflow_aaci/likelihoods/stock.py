@@ -120,12 +120,11 @@ class MultiClass(LabelLikelihood, StockLikelihood, gpflow.likelihoods.MultiClass
         return np.arange(float(self.num_classes))
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
-        return by_rows(lambda F, X, Y: tf.math.log(self.invlink(F)), F, F, F)
+        return by_rows(lambda F: tf.math.log(self.invlink(F)), F)
 
     def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        Fmu, Fvar = Fmu + tf.zeros_like(Fvar), Fvar + tf.zeros_like(Fmu)
         of_gpflow = gpflow.likelihoods.MultiClass._predict_mean_and_var
-        return by_rows(lambda m, v, _: tf.math.log(of_gpflow(self, m, m, v)[0]), Fmu, Fvar, Fmu)
+        return by_rows(lambda m, v: tf.math.log(of_gpflow(self, m, m, v)[0]), Fmu, Fvar)
 
 
 class HeteroskedasticTFPConditional(_WithLaw, gpflow.likelihoods.HeteroskedasticTFPConditional):

@@ -1,5 +1,7 @@
 """Likelihoods without auxiliary variables: those of GPflow's or a user's own as they are."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -107,8 +109,8 @@ class StockLikelihood(Unaugmented):
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """[..., N, P] where p(y|f) is a product over outputs, else [..., N, 1]."""
         if isinstance(self, ScalarLikelihood):
-            return by_rows(self._scalar_log_prob, F, X, Y)
-        return by_rows(lambda F, X, Y: self._own._log_prob(X, F, Y)[..., None], F, X, Y)
+            return by_rows(self._scalar_log_prob, X, F, Y)
+        return by_rows(lambda *row: self._own._log_prob(*row)[..., None], X, F, Y)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -137,17 +139,17 @@ class StockLikelihood(Unaugmented):
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "_predict_cdf"))
 
 
-def by_rows(function: Any, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """``function(F, X, Y)`` [..., N, Q] of one that takes no other shapes than [N, ·]."""
-    if F.shape.rank == 2 and X.shape.rank == 2 and Y.shape.rank == 2:
-        return function(F, X, Y)
-    batch = tf.shape(F[..., 0] + Y[..., 0])  # X is as Y is, or a stand-in for it
+def by_rows(function: Callable[..., tf.Tensor], *parts: TensorType) -> tf.Tensor:
+    """``function`` [N, Q] of parts [N, ·], as one of parts [..., N, ·] that are broadcast."""
+    if all(len(part.shape) == 2 for part in parts):
+        return function(*parts)
+    batch = functools.reduce(tf.broadcast_dynamic_shape, (tf.shape(p)[:-1] for p in parts))
     flat = [
         tf.reshape(
             tf.broadcast_to(part, tf.concat([batch, tf.shape(part)[-1:]], 0)),
             [-1, part.shape[-1]],
         )
-        for part in (F, X, Y)
+        for part in parts
     ]
     found = function(*flat)
     return tf.reshape(found, tf.concat([batch, tf.shape(found)[-1:]], 0))

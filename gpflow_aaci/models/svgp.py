@@ -74,13 +74,11 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         """
         Arguments as ``gpflow.models.SVGP``.
 
-        :param likelihood: one of :mod:`gpflow_aaci.likelihoods` or your own
-            ``SuperGaussianLikelihood``, or GPflow's ``StudentT``, ``Gaussian``, ``Bernoulli()``,
-            ``Bernoulli(invlink=tf.sigmoid)`` or a ``SwitchedLikelihood`` of these, whose
-            Parameters are shared.
-        :raises ValueError: for a likelihood without augmentation, ``q_diag=True`` (the optimal
-            q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps`` that is not
-            the likelihood's or the kernel's.
+        :param likelihood: one of :mod:`gpflow_aaci.likelihoods`, GPflow's, or your own; see
+            :func:`~gpflow_aaci.likelihoods.augmented`. Parameters are shared.
+        :raises ValueError: for a likelihood whose E log p(y|f) is random, ``q_diag=True`` (the
+            optimal q(u) is not diagonal), other multi-output kernels, and a ``num_latent_gps``
+            that is not the likelihood's or the kernel's.
         """
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)

@@ -43,7 +43,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         """
         Arguments as ``gpflow.models.VGP``; ``likelihood`` as in :class:`AugmentedSVGP`.
 
-        :raises ValueError: for a likelihood without augmentation, multi-output kernels (use
+        :raises ValueError: for a likelihood whose E log p(y|f) is random, multi-output kernels (use
             :class:`AugmentedSVGP`) and bad data.
         """
         # Checked first: a user who must change the likelihood may have to change the rest as well.

@@ -1,13 +1,16 @@
 """Checks that a likelihood has a valid augmentation, for your own likelihoods and built-in ones."""
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood
 
 from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
+from ..likelihoods import augmented as converted
 from ..likelihoods.outputwise import OutputwiseLikelihood
 from ..progress import progress_bar
 from ..validation import as_default_float, check_finite, require
@@ -29,13 +32,16 @@ from .phi import (
     starts_at_one,
 )
 
+Kind = Literal["super-Gaussian", "augmented", "without augmentation"]
+
 
 @check_shapes("Y: [N, P]")
-def check_likelihood(
-    likelihood: AugmentedLikelihood, Y: TensorType, *, progress: bool = True
-) -> None:
+def check_likelihood(likelihood: Likelihood, Y: TensorType, *, progress: bool = True) -> Kind:
     """
     Check that a likelihood has the augmentation it states, so that inference with it is right.
+
+    A likelihood of GPflow's is checked as the one that the models take in its place. Where it has
+    no augmentation, its log p(y|f) and E log p(y|f) are checked as below.
 
     For a likelihood with a single ω per output, the checks are that ∫ p(y|f) dy = 1 and that
     ``predictive_log_density`` is log E p(y|f), both only where ``is_density`` is true; that E[ω]
@@ -55,21 +61,19 @@ def check_likelihood(
 
     :param Y: observations that suit the likelihood, e.g. some training data.
     :param progress: whether a bar shows how many checks have been made.
+    :return: which kind of likelihood it is. One ``"without augmentation"`` has closed-form steps,
+        on GPflow's ELBO, and no Gibbs sampler.
     :raises ValueError: where a check fails; the message says which one, at which values, and what
         the values are. Also for bad arguments, and where ``default_float`` is not float64.
     """
-    if not isinstance(likelihood, AugmentedLikelihood):
-        raise ValueError(
-            "likelihood must be an AugmentedLikelihood, e.g. your own SuperGaussianLikelihood. "
-            f"Found: {type(likelihood).__name__}."
-        )
+    likelihood = converted(likelihood)
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = as_default_float(Y)
     require([check_finite("Y", Y), *likelihood.check_observations(Y)])
     if likelihood.prior_c is None or not isinstance(likelihood, OutputwiseLikelihood):
         _run(likelihood, [check(likelihood, Y) for check in _OF_SEVERAL], progress)
-        return
+        return "augmented" if likelihood.is_augmented else "without augmentation"
     checks = [
         finite_law(likelihood, Y),
         pieces_agree(likelihood, Y),
@@ -86,6 +90,7 @@ def check_likelihood(
         ]
         checks = [*of_phi, h_squared_non_negative(likelihood, Y), *checks[1:]]
     _run(likelihood, checks, progress)
+    return "super-Gaussian" if isinstance(likelihood, SuperGaussianLikelihood) else "augmented"
 
 
 _OF_SEVERAL = (

@@ -51,6 +51,8 @@ def bound_touches(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str
 
 def slopes_are_the_bounds(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """``bound_slopes`` are the derivatives of the bound in Fmu and Fvar."""
+    if not likelihood.is_augmented:
+        return  # they are taken by automatic differentiation, and made safe where not concave
     X, Fmu, Fvar = _marginals(likelihood, Y, 1.0)
     with tf.GradientTape() as tape:
         tape.watch([Fmu, Fvar])

@@ -49,6 +49,14 @@ def _tree(x: Rows, f: Rows, y: Rows) -> Rows:
     return first + scipy.special.log_expit(np.where(label < 2, second, -second))
 
 
+def _ordinal(x: Rows, f: Rows, y: Rows) -> Rows:
+    edges = np.array([-np.inf, -0.7, 0.4, 1.1, np.inf])
+    label = y[..., 0].astype(int)
+    low, high = ((edges[k] - f[..., 0]) / 0.6 for k in (label, label + 1))
+    low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)  # the lower tail
+    return np.log(scipy.special.ndtr(high) - scipy.special.ndtr(low))
+
+
 def _scale_at(x: Rows) -> Rows:
     return 0.5 + 0.2 * x[..., 0]
 
@@ -171,6 +179,14 @@ ZOO = [
         3,
         lambda rng, N: rng.integers(4, size=(N, 1)).astype(float),
         _tree,
+        np.arange(4.0)[:, None],
+    ),
+    Member(
+        "Ordinal",
+        lambda: likelihoods.Ordinal([-0.7, 0.4, 1.1], 0.6),
+        1,
+        lambda rng, N: rng.integers(4, size=(N, 1)).astype(float),
+        _ordinal,
         np.arange(4.0)[:, None],
     ),
     Member(
