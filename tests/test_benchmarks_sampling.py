@@ -187,6 +187,8 @@ def test_omega_is_drawn_faster_in_closed_form(tmp_path: Path) -> None:
 
 # These are not timed, as their laws of ω are similar to those of likelihoods that are.
 NEVER_TIMED = {
+    "Softmax",
+    "Unaugmented",
     "AsymmetricLaplace",
     "Binomial",
     "Cauchy",
@@ -198,6 +200,7 @@ NEVER_TIMED = {
     "LogisticTree",
     "MultivariateStudentT",
     "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "Scaled",
     "Switched",

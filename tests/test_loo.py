@@ -377,6 +377,6 @@ def test_bad_data_are_named(student_t: AugmentedVGP) -> None:
         loo(sparse, (X[:20], Y[:20]))
     with pytest.raises(ValueError, match="Y must be finite"):
         loo(sparse, (X, np.full_like(Y, np.nan)))
-    stock: Any = gpflow.models.SVGP(kernel(), likelihoods.Gaussian(), X[:3].copy())
-    with pytest.raises(ValueError, match=r"AugmentedSVGP or AugmentedVGP.*Found: SVGP"):
-        loo(stock, (X, Y))
+    other: Any = gpflow.models.SGPR((X, Y), kernel(), X[:3].copy())
+    with pytest.raises(ValueError, match=r"AugmentedSVGP or AugmentedVGP.*Found: SGPR"):
+        loo(other, (X, Y))

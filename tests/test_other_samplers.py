@@ -204,7 +204,7 @@ def test_bad_input_is_named() -> None:
     svgp = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(), X, num_data=9)
     ours = AugmentedVGP((X, Y), kernel, likelihoods.StudentT())
     wrong: list[tuple[Any, dict[str, Any], str]] = [
-        (vgp, {}, r"sampler must be contrib.EllipticalSlices\(\).*Found: Gibbs sampling, VGP"),
+        (vgp, {}, r"sampler must be contrib.EllipticalSlices\(\).*Found: Gibbs sampling, Expon"),
         (vgp, {"sampler": HMC(), "data": (X, Y)}, "data must be given for models with inducing"),
         (svgp, {"sampler": HMC()}, "Found: SVGP, data not given"),
         (svgp, {"sampler": SGHMC()}, "Found: SVGP, data not given"),

@@ -23,7 +23,7 @@ from gpflow.base import RegressionData
 
 from ..data import as_arrays
 from ..graphs import compiled
-from ..models import AugmentedModel, AugmentedVGP
+from ..models import AugmentedModel, AugmentedVGP, as_augmented
 from ..sampling.chains import DRAWS_AT_ONCE, Draws, of_y
 from ..sampling.conditionals import (
     Observed,
@@ -111,6 +111,7 @@ class HyperparameterSweep:
             parameters that the likelihood shares with the prior of f, and for latent GPs that ω
             couples.
         """
+        model = as_augmented(model)
         gibbs_kernel(model, data, 0.0)  # raises for what Gibbs sampling cannot take
         if model.in_turn:
             raise ValueError(

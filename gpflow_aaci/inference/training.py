@@ -1,5 +1,6 @@
 """``train``: minibatches, progress, callbacks, early stopping, checkpoints that resume."""
 
+import inspect
 import json
 import time
 import warnings
@@ -182,7 +183,9 @@ def _checked(objective: Objective, options: TrainOptions, **counts: int) -> Trai
     """
     unknown = [name for name in options if name not in _DEFAULTS]
     if unknown:
-        accepted = ", ".join([*(train.__kwdefaults__ or {}), *_DEFAULTS])
+        named = inspect.signature(train).parameters.values()
+        own = [each.name for each in named if each.kind is each.KEYWORD_ONLY]
+        accepted = ", ".join([*own, *_DEFAULTS])
         raise TypeError(f"train has no option {', '.join(unknown)}. Accepted: {accepted}.")
     chosen: TrainOptions = {**_DEFAULTS, **options}
     check_one_of("objective", objective, get_args(Objective))

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -251,19 +250,19 @@ def gibbs_kernel(
     """
     The kernel for that kind of model.
 
-    :raises ValueError: for a model without augmentation, and where the kernel raises one.
+    :raises ValueError: for a likelihood without augmentation, another model, and where the kernel
+        raises one.
     """
-    if type(model) in (gpflow.models.VGP, gpflow.models.SVGP):
-        model = as_augmented(model)
-    if isinstance(model, AugmentedVGP):
-        return GibbsKernel(model, over_relaxation)
-    if isinstance(model, AugmentedSVGP):
-        return SparseGibbsKernel(model, data, over_relaxation)
-    raise ValueError(
-        "sampler must be contrib.EllipticalSlices(), contrib.HMC() or contrib.SGHMC() for a model "
-        "without augmentation: Gibbs sampling takes AugmentedVGP and AugmentedSVGP. "
-        f"Found: Gibbs sampling, {type(model).__name__}."
-    )
+    own = as_augmented(model)
+    if not own.likelihood.is_augmented:
+        raise ValueError(
+            "sampler must be contrib.EllipticalSlices(), contrib.HMC() or contrib.SGHMC() for a "
+            "likelihood without augmentation, which has no Gibbs sampler. "
+            f"Found: Gibbs sampling, {type(own.likelihood).__name__}."
+        )
+    if isinstance(own, AugmentedVGP):
+        return GibbsKernel(own, over_relaxation)
+    return SparseGibbsKernel(own, data, over_relaxation)
 
 
 def _checked_relaxation(over_relaxation: float) -> float:

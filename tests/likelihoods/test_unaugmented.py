@@ -342,7 +342,7 @@ def test_there_is_no_gibbs_sampler_and_the_message_names_others(case: Case) -> N
         likelihood,
         num_latent_gps=case.num_latents,
     )
-    with pytest.raises(NotImplementedError, match=r"no Gibbs sampler.*contrib\.HMC"):
+    with pytest.raises(ValueError, match=r"contrib\.HMC.* no Gibbs sampler"):
         sample_posterior(model, num_samples=2, progress=False)
 
 
