@@ -379,9 +379,9 @@ def test_the_likelihood_is_named_before_what_else_is_wrong(data: Batch) -> None:
             make()
 
 
-def test_diagonal_q(data: Batch) -> None:
-    with pytest.raises(ValueError, match="q_diag must be False"):
-        sparse(data, q_diag=True)
+def test_diagonal_q_that_is_not_whitened(data: Batch) -> None:
+    with pytest.raises(ValueError, match=r"whiten must be True where q_diag is"):
+        sparse(data, q_diag=True, whiten=False)
 
 
 def test_diagonal_q_sqrt(data: Batch) -> None:

@@ -157,6 +157,18 @@ def coupled_step(
     return tf.transpose(tf.reshape(step, [L, M]))
 
 
+@check_shapes("q_mu: [M, L]", "q_sqrt: [L, M, M]", "return[0]: [M, L]", "return[1]: [L, M, M]")
+def diagonal(q_mu: TensorType, q_sqrt: TensorType) -> Gaussian:
+    """
+    The q(v) of diagonal covariance that is nearest to q: of the same mean, S = 1/diag(S⁻¹).
+
+    Where q is the optimum for some a and B, this is the optimum among the diagonal ones: given
+    these, the bound is a sum of a term in the mean and of one in S.
+    """
+    precision = tf.reduce_sum(tf.square(lower_triangular_inverse(q_sqrt)), -2)
+    return Gaussian(tf.identity(q_mu), tf.linalg.diag(1.0 / tf.sqrt(precision)))
+
+
 def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
     """``q`` with one latent GP as in ``moved``."""
     is_moved = tf.equal(tf.range(tf.shape(q.mu)[1]), latent)

@@ -50,6 +50,7 @@ def stepped_in_turn(
     Y: TensorType,
     total: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
     step_size: TensorType,
+    within: Callable[[Gaussian], Gaussian] = lambda q: q,
 ) -> Gaussian:
     """
     Natural-gradient steps on one latent GP after the other, each at the marginals after the last.
@@ -59,6 +60,7 @@ def stepped_in_turn(
     one step on all.
 
     :param total: turns sums over the rows X, Y into the scaled sums over all rows.
+    :param within: maps a q(v) to the one that the model can have.
     """
     Fmu, Fvar = (tf.unstack(part, axis=1) for part in marginals(projection, *q))
     mu, sqrt = tf.split(q.mu, q.mu.shape[1], 1), tf.split(q.sqrt, q.mu.shape[1], 0)
@@ -67,7 +69,7 @@ def stepped_in_turn(
         _, *slopes = term.slopes(X, tf.stack(Fmu, 1), tf.stack(Fvar, 1), Y)
         a, B = total(to_q(of_latent, *(slope[:, latent : latent + 1] for slope in slopes)))
         target = optimal_naturals(mu[latent], a, B)
-        moved = damped(mu[latent], sqrt[latent], *target, step_size)
+        moved = within(damped(mu[latent], sqrt[latent], *target, step_size))
         mu[latent], sqrt[latent] = moved
         Fmu[latent], Fvar[latent] = (part[:, 0] for part in marginals(of_latent, *moved))
     return Gaussian(tf.concat(mu, 1), tf.concat(sqrt, 0))

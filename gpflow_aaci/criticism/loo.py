@@ -67,8 +67,11 @@ def loo(
         At a leverage of 1 or more the cavity is improper, which happens only if q is far from its
         optimum or sites have negative precision. The prior then takes the place of the cavity, and
         a warning counts such data.
-    :raises ValueError: for bad data, and for fewer or more rows than ``num_data``.
+    :raises ValueError: for bad data, for fewer or more rows than ``num_data``, and for a q of
+        diagonal covariance.
     """
+    if model.is_diagonal:
+        raise ValueError("q_diag must be False for loo, as a cavity needs all of S. Found: True.")
     rows = as_data(model.expected_data, data, progress)
     if float(rows.num_data) != rows.num_rows:
         raise ValueError(

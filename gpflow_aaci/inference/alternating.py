@@ -131,8 +131,10 @@ class AlternatingOptimizer(Stepper):
 
         def step(size: tf.Tensor) -> Gaussian:
             if model.in_turn:
-                return stepped_in_turn(projection, term, q, X, Y, data.total, size)
-            return averaged(naturals, target, size)
+                return stepped_in_turn(
+                    projection, term, q, X, Y, data.total, size, within=model.within
+                )
+            return model.within(averaged(naturals, target, size))
 
         def bound(value: tf.Tensor, q: Gaussian) -> tf.Tensor:
             return data.total([value])[0] - gauss_kl(*q)

@@ -65,6 +65,7 @@ def maximise(
     least_gain: TensorType,
     max_steps: TensorType,
     in_turn: bool,
+    within: Callable[[Gaussian], Gaussian] = lambda q: q,
 ) -> Maximum:
     """
     Step from ``q``; a step is accepted only if it raises the ELBO, else a safer one replaces it.
@@ -73,11 +74,12 @@ def maximise(
     evaluates the ELBO at ``q``.
 
     :param in_turn: whether a closed-form step moves one latent GP only.
+    :param within: maps a q(v) to the one that the model can have.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     num_closed = q.mu.shape[1] if in_turn else 1
     parts = tf.constant([1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS], zero.dtype)
-    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn)
+    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn, within)
     start = _Search(
         best=q,
         sums=Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt)),
@@ -118,6 +120,7 @@ class _Rules(NamedTuple):
     least_gain: TensorType
     max_steps: TensorType
     in_turn: bool
+    within: Callable[[Gaussian], Gaussian]
 
     def is_unfinished(self, search: _Search) -> tf.Tensor:
         may_gain = (search.kind < self.parts.shape[0]) & (search.gain >= self.least_gain)
@@ -165,6 +168,7 @@ class _Rules(NamedTuple):
             lambda: damped(*best, *target, part),
             lambda: naturals_to_q(*target),
         )
+        candidate = self.within(candidate)
         if self.in_turn:
             of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
             is_of_one = (kind >= _CLOSED_FORM) & ~is_newton

@@ -77,7 +77,7 @@ class AugmentedNaturalGradient:
         return {"step_size": float(self.step_size) if is_number else "a tensor"}
 
 
-@check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [L, M, M]")
+@check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [...]")
 def natural_gradient_step(model: AugmentedModel, data: Data, step_size: TensorType) -> Gaussian:
     """
     The (q_mu, q_sqrt) that a step of size ``step_size`` leads to. It is an error if not finite.
@@ -112,15 +112,18 @@ def _plain_step(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Te
     if data.only_chunk is not None and model.in_turn:  # projected once
         X, Y = data.only_chunk
         term = model.term(augmented)
-        return stepped_in_turn(model.project(X), term, q, X, Y, data.total, step_size)
+        projection = model.project(X)
+        return stepped_in_turn(
+            projection, term, q, X, Y, data.total, step_size, within=model.within
+        )
     is_one_function = data.only_chunk is not None or not tf.executing_eagerly()
     of_rows: Any = _of_rows(model) if is_one_function else _of_chunk(model, q)
     if not model.in_turn:
         sums = data.sum(of_rows, q)
-        return damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size)
+        return model.within(damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size))
     for latent in range(model.num_latent_gps):
         sums = data.sum(of_rows, q)
-        moved = damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size)
+        moved = model.within(damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size))
         q = with_latent(q, latent, moved)
     return q
 

@@ -55,6 +55,7 @@ class Profile:
             for q(w), with v = q_mu + q_sqrt w, and only ``maximise`` may be called.
         """
         self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
+        self._within = model.within
         M, L = model.q_mu.shape
         expected = model.expected_data
         X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
@@ -119,7 +120,7 @@ class Profile:
             None if coupling is None else lambda q: data.sum(coupling, q),
         )
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        return maximise(sums, q, *limits, self._in_turn)
+        return maximise(sums, q, *limits, self._in_turn, self._within)
 
     def log_densities(self, data: Data, q: Gaussian) -> tf.Tensor:
         """log p(y) of every row [N] of this worker, with f integrated out."""
@@ -209,8 +210,8 @@ class _Functions(NamedTuple):
             lambda q, kind: Statistics(*data.total(own.safer(q, kind))),
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
         )
-        in_turn = self.model.in_turn
-        return maximise(sums, whole.q, whole.least_gain, whole.max_steps, in_turn)
+        limits = whole.least_gain, whole.max_steps
+        return maximise(sums, whole.q, *limits, self.model.in_turn, self.model.within)
 
     # ---- a chunk of the rows ----
 

@@ -132,9 +132,9 @@ def _check_model(model: Any) -> None:
 
 def _is_untouched(model: AugmentedSVGP) -> bool:
     """Whether q is as the constructor makes it unless told otherwise."""
-    M = model.q_mu.shape[0]
+    root = 1.0 if model.is_diagonal else np.eye(model.q_mu.shape[0])
     return not model.q_mu.numpy().any() and np.array_equal(
-        model.q_sqrt.numpy(), np.broadcast_to(np.eye(M), model.q_sqrt.shape)
+        model.q_sqrt.numpy(), np.broadcast_to(root, model.q_sqrt.shape)
     )
 
 

@@ -18,7 +18,7 @@ from gpflow.kernels import (
 )
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
-from ..algebra.gaussian import Gaussian, unwhiten, whiten
+from ..algebra.gaussian import Gaussian, diagonal, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
 from ..data import Expected
@@ -129,10 +129,25 @@ class Augmented(gpflow.models.GPModel):
     def whitened_q(self, chol: tf.Tensor | None) -> Gaussian:
         """q(v) with u = chol v, whether the model's q is whitened or not."""
         q = Gaussian(tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
+        if self.is_diagonal:
+            q = q._replace(sqrt=tf.linalg.diag(tf.transpose(q.sqrt)))
         return q if self.whiten else whiten(*q, chol)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the covariance of q(v) is diagonal, GPflow's ``q_diag``; ``q_sqrt`` is [M, L]."""
+        return len(self.q_sqrt.shape) == 2
+
+    @property
+    def within(self) -> Callable[[Gaussian], Gaussian]:
+        """Maps the q(v) that a step leads to, to the one that the model can have."""
+        return _diagonal if self.is_diagonal else _unchanged
 
     def stored_q(self, q: Gaussian, chol: tf.Tensor | None) -> Gaussian:
         """The ``q_mu`` and ``q_sqrt`` of a q(v): the inverse of :meth:`whitened_q`."""
+        if self.is_diagonal:  # and whitened
+            of_v = diagonal(*q)
+            return of_v._replace(sqrt=tf.transpose(tf.linalg.diag_part(of_v.sqrt)))
         return q if self.whiten else unwhiten(*q, chol)
 
     def assign_whitened_q(self, q: Gaussian) -> None:
@@ -149,6 +164,14 @@ class Augmented(gpflow.models.GPModel):
         if posterior.cache is not None:
             handed_out(self).add(posterior)
         return posterior
+
+
+def _diagonal(q: Gaussian) -> Gaussian:
+    return diagonal(*q)
+
+
+def _unchanged(q: Gaussian) -> Gaussian:
+    return q
 
 
 def check_single_output(kernel: Kernel, model: str) -> None:

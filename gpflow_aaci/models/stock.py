@@ -13,7 +13,7 @@ from ..likelihoods import augmented
 from ..validation import checked_data
 from .posteriors import handed_out
 from .shared import Augmented, check_latents, check_single_output
-from .svgp import AugmentedSVGP, check_inducing_variable
+from .svgp import AugmentedSVGP, check_diagonal, check_inducing_variable
 from .vgp import AugmentedVGP
 
 Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
@@ -45,8 +45,7 @@ def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
                 "kernel. Found: InducingPoints."
             )
         check_inducing_variable(model.kernel, model.inducing_variable)
-        if len(model.q_sqrt.shape) == 2:
-            raise ValueError("q_diag must be False here. Found: True.")
+        check_diagonal(twin.is_diagonal, model.whiten)
     elif type(model) is gpflow.models.VGP:
         twin = _twin(model, AugmentedVGP)
         check_single_output(model.kernel, "VGP")

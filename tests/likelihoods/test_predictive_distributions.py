@@ -639,6 +639,6 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="Y must hold whole numbers from 0 up for Poisson"):
         predict_y_cdf(counts, X, X)
     _, samples, _ = two_draws()
+    other = gpflow.models.SGPR((X, X), model.kernel, model.inducing_variable)
     with pytest.raises(ValueError, match="model must be an AugmentedSVGP or AugmentedVGP"):
-        other = gpflow.models.SGPR((X, X), model.kernel, model.inducing_variable)
         predict_y_cdf(other, X, X, samples=samples)
