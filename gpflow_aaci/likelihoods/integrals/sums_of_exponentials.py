@@ -14,7 +14,12 @@ from gpflow.base import AnyNDArray
 
 from .nodes import before_axes_of
 from .quadrature import expectation, safe_sqrt
-from .sums_of_sigmoids import coupling_of_product, in_chunks_of_rows, with_other_rows
+from .sums_of_sigmoids import (
+    compiled_once,
+    coupling_of_product,
+    in_chunks_of_rows,
+    with_other_rows,
+)
 from .tabulated import TAPS, over_grid, unsmoothed
 
 _REACH = 6.5  # standard deviations
@@ -44,7 +49,7 @@ _NEAR, _FAR = _Tier(3.0, 0.25, 0.5), _Tier(12.0, 0.3, 0.55)  # of errors 2e-7 an
 _Rule = Callable[[Callable[[tf.Tensor], tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-@tf.function(autograph=False)  # compiled once, however often it is called
+@compiled_once
 def expected_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log S, [...]."""
     Fmu, Fvar, highest = _lowered(Fmu, Fvar)
@@ -61,7 +66,7 @@ def expected_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     return with_other_rows(near, _is_beyond(_NEAR), others)(Fmu, Fvar) + highest[..., 0]
 
 
-@tf.function(autograph=False)  # compiled once, however often it is called
+@compiled_once
 def coupling_of_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """
     −∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K].
@@ -71,7 +76,10 @@ def coupling_of_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     Fmu, Fvar, _ = _lowered(Fmu, Fvar)
     near, far = (
         functools.partial(
-            in_chunks_of_rows, functools.partial(_coupling, tier=tier), numbers=_NUMBERS_OF_TABLE
+            in_chunks_of_rows,
+            functools.partial(_coupling, tier=tier),
+            numbers=_NUMBERS_OF_TABLE,
+            rank=2,
         )
         for tier in (_NEAR, _FAR)
     )
@@ -83,7 +91,10 @@ def expected_softmax(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     Fmu, Fvar, _ = _lowered(Fmu, Fvar)
     near, wide = (
         functools.partial(
-            in_chunks_of_rows, functools.partial(_shares, rule=rule), numbers=_NUMBERS_OF_WIDE
+            in_chunks_of_rows,
+            functools.partial(_shares, rule=rule),
+            numbers=_NUMBERS_OF_WIDE,
+            rank=1,
         )
         for rule in (_by_even_nodes, expectation)
     )

@@ -25,8 +25,12 @@ _NUMBERS_OF_FAR = 3_000  # floats for one f that may be far below 0
 _NUMBERS_OF_NODE = 60  # floats for one f and one t
 _LOG_NEVER = -20.0  # the logarithm of a negligible probability
 
+# Compiled once, however often it is called. TensorFlow would insert its graph at every call of a
+# larger graph, and take seconds to prepare each of them.
+compiled_once = tf.function(autograph=False, experimental_attributes={"_noinline": True})
 
-@tf.function(autograph=False)  # compiled once, however often it is called
+
+@compiled_once
 def expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log S, [...]."""
     return in_chunks_of_rows(_log_sum, Fmu, Fvar, _NUMBERS_OF_SUM)
@@ -34,7 +38,7 @@ def expected_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 def expected_shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E σ(f_k)/S, [..., K]."""
-    return in_chunks_of_rows(_shares, Fmu, Fvar, _NODES * _NUMBERS_OF_NODE)
+    return in_chunks_of_rows(_shares, Fmu, Fvar, _NODES * _NUMBERS_OF_NODE, rank=1)
 
 
 def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -80,9 +84,9 @@ def _log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     return _near_or(far, _log_sum_by_table)(Fmu, Fvar) - shift[..., 0]
 
 
-def _near_or(far: _OfRows, by_table: _OfGrid) -> _OfRows:
+def _near_or(far: _OfRows, by_table: _OfGrid, rank: int = 0) -> _OfRows:
     """``by_table`` of the grid of small errors, but ``far`` of rows that reach below it."""
-    in_chunks = functools.partial(in_chunks_of_rows, far, numbers=_NUMBERS_OF_FAR)
+    in_chunks = functools.partial(in_chunks_of_rows, far, numbers=_NUMBERS_OF_FAR, rank=rank)
     return _with_rows_below(by_table, NEAR, in_chunks)
 
 
@@ -151,13 +155,13 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
     return LOG_T_STEP * (body + below)
 
 
-@tf.function(autograph=False)  # compiled once, however often it is called
+@compiled_once
 def coupling_of_log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """−∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K]."""
     Fmu, _ = _lifted_mean(Fmu, Fvar)
     far = functools.partial(_coupling_by_table, grid=FAR)
-    of_rows = _near_or(far, _coupling_by_table)
-    return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS_OF_SUM)
+    of_rows = _near_or(far, _coupling_by_table, rank=2)
+    return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS_OF_SUM, rank=2)
 
 
 def _coupling_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, grid: Grid) -> tf.Tensor:
@@ -200,12 +204,13 @@ def _shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def in_chunks_of_rows(
-    function: _OfRows, Fmu: tf.Tensor, Fvar: tf.Tensor, numbers: int
+    function: _OfRows, Fmu: tf.Tensor, Fvar: tf.Tensor, numbers: int, rank: int = 0
 ) -> tf.Tensor:
     """
     ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
 
     :param numbers: how many floats it needs in memory for one f.
+    :param rank: of what it returns for one row: [], [K] or [K, K].
     """
     K = Fmu.shape[-1]
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
@@ -223,8 +228,7 @@ def in_chunks_of_rows(
             for part in flat
         ]
         in_parts = tf.recompute_grad(function)  # not all chunks are stored for the gradient
-        of_one = function(*[tf.ones([1, K], Fmu.dtype)] * 2)
-        spec = tf.TensorSpec([None, *of_one.shape[1:]], Fmu.dtype)
+        spec = tf.TensorSpec([None, *[K] * rank], Fmu.dtype)
         of_part = tf.autograph.experimental.do_not_convert(lambda part: in_parts(*part))
         values = tf.map_fn(of_part, tuple(padded), fn_output_signature=spec)
         values = tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))[:number]
