@@ -65,6 +65,7 @@ LikelihoodName = Literal[
     "LogisticTree",
 ]
 GPFlowsName = Literal["MultiClass", "Softmax", "Poisson"]
+OtherName = Literal[GPFlowsName, "LogisticTree"]
 
 KindOfY = Literal["real", "quantile", "binary", "classes", "counts"]
 """What y is, or is asked of it: which metrics there are."""
@@ -218,6 +219,7 @@ class Collapsed(_Strict):
 
 class Fit(_Strict):
     kind: Literal["fit"]  # to its end, however long; compiling counted
+    likelihood: OtherName | None = None  # in the place of the problem's
 
 
 Method = Annotated[
@@ -249,11 +251,11 @@ class Convergence(Experiment):
     @model_validator(mode="after")
     def _likelihoods_are_of_one_kind(self) -> "Convergence":
         for i, method in enumerate(self.method):
-            own = method.likelihood if isinstance(method, _GPflows) else None
+            own = method.likelihood if isinstance(method, _GPflows | Fit) else None
             for problem in self.problem:
                 if own is not None and _KINDS[own] != problem.likelihood.kind:
                     raise ValueError(
-                        f"method.{i}.likelihood: GPflow's {own} is of another y than "
+                        f"method.{i}.likelihood: {own} is of another y than "
                         f"{problem.likelihood.name}"
                     )
         return self

@@ -38,7 +38,7 @@ class Setting:
     learning_rate: float | None = None
     gamma: float | Literal["adaptive", "robbins-monro"] | None = None  # the step size of q(u)
     ramp: bool = False
-    likelihood: GPFlowsName | None = None  # in the place of the problem's
+    likelihood: OtherName | None = None  # in the place of the problem's
 
     @property
     def method(self) -> str:
@@ -129,13 +129,13 @@ def synthetic_start(num_data: int, input_dim: int, num_inducing: int) -> Start:
 Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
 
 
-def make_model(start: Start, is_augmented: bool, gpflows: GPFlowsName | None = None) -> Model:
+def make_model(start: Start, is_augmented: bool, other: OtherName | None = None) -> Model:
     """
     Ours or GPflow's at the start: a full GP or an SVGP, its Z fixed as in the paper.
 
     Classes have a latent GP each, of a mean that is learnt; so have counts, whose unit is unknown.
 
-    :param gpflows: a likelihood of GPflow's own in the place of the problem's.
+    :param other: a likelihood in the place of the problem's.
     """
     X, Y = start.split.X, start.split.Y
     # Unless given, the root mean square of the distance of two inputs: E‖x − x'‖² = 2 Σ_d Var x_d.
@@ -144,11 +144,14 @@ def make_model(start: Start, is_augmented: bool, gpflows: GPFlowsName | None = N
     make_kernel = getattr(gpflow.kernels, start.kernel.name)
     kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
     K = start.split.num_classes
-    is_tree = start.problem.likelihood.name == "LogisticTree" and gpflows is None
+    is_tree = (other or start.problem.likelihood.name) == "LogisticTree"
     tree = gpflow_aaci.likelihoods.ward_tree(X, Y) if is_tree else None
-    likelihood = start.problem.likelihood.make(K, tree)
-    if gpflows is not None:
-        likelihood = getattr(gpflow.likelihoods, gpflows)(*([K] if K else []))
+    if other is None:
+        likelihood = start.problem.likelihood.make(K, tree)
+    elif is_tree:
+        likelihood = gpflow_aaci.likelihoods.LogisticTree(K, tree)
+    else:
+        likelihood = getattr(gpflow.likelihoods, other)(*([K] if K else []))
     options: dict[str, Any] = {"num_latent_gps": max(K - is_tree, 1)}
     if start.split.kind in ("classes", "counts") and not is_tree:
         # Where every σ(f) is ½ no class has more than 2/(K + 1).

@@ -19,6 +19,10 @@ _ENVIRONMENT = "environment.json"
 STYLES: dict[str, tuple[str, Any, str]] = {
     "AACI, collapsed": ("#D55E00", "-", "o"),
     "AACI, fit": ("#117733", (0, (2, 3)), ">"),
+    "AACI, fit (LogisticTree)": ("#D55E00", (0, (4, 2)), "<"),
+    "AACI, fit (MultiClass)": ("#882255", (0, (1, 1)), "8"),
+    "AACI, fit (Softmax)": ("#E69F00", (0, (1, 2)), "H"),
+    "AACI, fit (Poisson)": ("#0072B2", (0, (1, 2)), "H"),
     "AACI": ("#CC79A7", (0, (5, 1)), "D"),
     "NatGrad + Adam": ("#0072B2", "--", "^"),
     "Adam": ("#009E73", "-.", "v"),
