@@ -17,7 +17,15 @@ from gpflow.keras import tf_keras
 
 import gpflow_aaci
 
-from .config import ConfigError, GPFlowsName, KernelConfig, LikelihoodConfig, Method, Problem
+from .config import (
+    ConfigError,
+    GPFlowsName,
+    KernelConfig,
+    LikelihoodConfig,
+    Method,
+    OtherName,
+    Problem,
+)
 from .datasets import Array, Dataset, Split, made_up
 
 LABELS = {
