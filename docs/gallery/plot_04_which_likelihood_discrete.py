@@ -8,10 +8,11 @@ its auxiliary variables. As on the page before, every likelihood is Gaussian in 
 
 import inspect
 
+import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
 
-from gpflow_aaci import augmentation
+from gpflow_aaci import AugmentedVGP, augmentation, fit, plots
 from gpflow_aaci.likelihoods import (
     BayesianSVM,
     Binomial,
@@ -19,8 +20,10 @@ from gpflow_aaci.likelihoods import (
     LogisticSoftmax,
     LogisticTree,
     NegativeBinomial,
+    Ordinal,
     Poisson,
     Probit,
+    augmented,
 )
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73"]  # by Okabe and Ito
@@ -157,4 +160,42 @@ for k, colour in enumerate(COLOURS[:3]):
     ax.plot(f, p[k], color=colour, label=f"class {k}", linestyle=("-", "--", "-")[k])
 ax.set(xlabel="f₀, which parts {0, 1} from {2}; f₁ = 0", ylabel="p(y = k|f)")
 ax.legend(fontsize="small")
+plt.show()
+
+# %%
+# Classes in an order
+# -------------------
+#
+# Grades, stages, answers on a scale: one f, and edges that part the labels. The auxiliary variable
+# z is what f plus normal noise would be; y says between which edges it lies.
+
+formulas(Ordinal)
+grades = Ordinal([-2.0, 0.0, 1.5])
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
+for k, colour in enumerate([*COLOURS, "#000000"]):
+    p = np.exp(grades.log_prob(f, f, np.full_like(f, k)))
+    left.plot(f, p, color=colour, label=f"y = {k}")
+    law = augmentation.aux_full_conditional(grades, np.zeros((1, 1)), np.full((1, 1), k))
+    right.plot(f, law.prob(f[:, None])[:, 0, 0], color=colour)
+left.set(xlabel="f", ylabel="P(y|f)")
+left.legend(fontsize="small")
+right.set(xlabel="z", ylabel="density of z at f = 0", ylim=(0.0, 2.0))
+plt.show()
+
+# %%
+# Without augmentation
+# --------------------
+#
+# GPflow's other likelihoods, and your own, are taken as they are. Steps and fits are natural
+# gradients on GPflow's ELBO; only Gibbs sampling needs auxiliary variables. Here are counts with a
+# rate of e^f.
+
+counts = augmented(gpflow.likelihoods.Poisson())
+print(type(counts).__name__, "has an augmentation:", counts.is_augmented)
+rng = np.random.default_rng(0)
+X = rng.uniform(0.0, 6.0, size=(80, 1))
+Y = rng.poisson(np.exp(1.0 + np.sin(X))).astype(float)
+model = AugmentedVGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
+print(fit(model, progress=False))
+plots.plot_fit(model)
 plt.show()

@@ -278,6 +278,42 @@ def test_the_slope_of_the_noise_is_fixed_and_freed_by_its_own_path() -> None:
     np.testing.assert_allclose(noise.b, 0.7, atol=0.1)
 
 
+def test_ordinal_shares_sigma_and_its_edges_can_be_freed() -> None:
+    """Its probabilities are GPflow's but for the squeeze, at labels whose edges are finite."""
+    stock = gpflow.likelihoods.Ordinal(np.array([-1.0, 0.2, 1.5]))
+    found = augmented(stock)
+    assert type(found) is likelihoods.Ordinal
+    assert found.sigma is stock.sigma
+    assert [id(p) for p in found.trainable_parameters] == [id(stock.sigma)]
+    gpflow.set_trainable(found.bin_edges, True)
+    assert len(found.trainable_parameters) == 2
+    stock.sigma.assign(0.7)
+    F, Y = column(0.3, -1.2, 0.9, 0.0), column(1.0, 1.0, 2.0, 2.0)
+    log_p = stock.log_prob(F, F, Y)  # under TensorFlow 2.21 NaN at the others, as erf(∞) is
+    np.testing.assert_allclose(np.exp(found.log_prob(F, F, Y)), np.exp(log_p), atol=2e-3)
+
+
+@pytest.mark.slow
+def test_the_edges_of_ordinal_are_learnt() -> None:
+    """From edges that are far off; ten thousand labels of known edges, f nearly constant."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(10_000, 1))
+    Y = np.digitize(rng.normal(size=X.shape), [-1.0, 0.3, 0.9]).astype(float)
+    likelihood = likelihoods.Ordinal([-0.1, 0.0, 0.1])
+    model = AugmentedSVGP(gpflow.kernels.SquaredExponential(), likelihood, X[:3].copy())
+    gpflow.set_trainable(model.inducing_variable, False)
+    gpflow.set_trainable(model.kernel, False)
+    model.kernel.variance.assign(1e-3)
+    assert fit(model, (X, Y), progress=False).converged
+    np.testing.assert_allclose(likelihood.bin_edges, [-1.0, 0.3, 0.9], atol=0.06)
+
+
+@pytest.mark.parametrize("edges", [[], [1.0, 1.0], [0.0, np.inf], [[0.0]]])
+def test_edges_that_do_not_increase_are_refused(edges: list[float]) -> None:
+    with pytest.raises(ValueError, match="bin_edges must be one or more finite numbers that incre"):
+        likelihoods.Ordinal(edges)
+
+
 def test_parts_of_a_switched_likelihood_share_their_parameters() -> None:
     parts = [STOCK["StudentT"](), STOCK["Gaussian-scale"]()]
     converted = augmented(gpflow.likelihoods.SwitchedLikelihood(parts))

@@ -157,9 +157,9 @@ class Ordinal(OutputwiseLikelihood):
 
     def _edges_about(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """The edge below and the edge above the label, either may be infinite."""
-        Y = tf.convert_to_tensor(Y)
-        infinity = tf.constant([np.inf], Y.dtype)
-        edges = tf.concat([-infinity, tf.cast(self.bin_edges, Y.dtype), infinity], 0)
+        edges = tf.convert_to_tensor(self.bin_edges)
+        infinity = tf.constant([np.inf], edges.dtype)
+        edges = tf.concat([-infinity, edges, infinity], 0)
         label = tf.cast(Y, tf.int32)
         return tf.gather(edges, label), tf.gather(edges, label + 1)
 
