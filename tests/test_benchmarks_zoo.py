@@ -184,7 +184,8 @@ def test_the_config_is_valid(name: str) -> None:
     [
         ("counts", 'method.5.likelihood="Softmax"', "Softmax is of another y than Negative"),
         ("quantiles", 'problem.0.likelihood.warp="Log"', "warp: must be of a real y"),
-        ("classes", "method.0.likelihood='Softmax'", "unknown: likelihood"),
+        ("quantiles", "method.0.likelihood='Softmax'", "unknown: likelihood"),
+        ("classes", "method.0.likelihood='Poisson'", "Poisson is of another y than LogisticSoftm"),
         (
             "table2_sampling",
             'problem.0.likelihood={name="Poisson"}',

@@ -15,6 +15,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from ..validation import Check, some
 from .classes.binary import are_signs
 from .classes.labels import LabelLikelihood
+from .composed.switched import ends_in_an_index
 from .sigmoid_powers import are_counts
 from .unaugmented import StockLikelihood, by_rows
 
@@ -142,10 +143,7 @@ class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood)
     num_given = 1
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        index, number = Y[..., -1:], len(self.likelihoods)
-        wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
-        message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
-        return [Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))]
+        return [ends_in_an_index(Y, len(self.likelihoods))]
 
 
 _CLASSES: dict[type[Likelihood], type[StockLikelihood]] = {

@@ -54,7 +54,8 @@ def _ordinal(x: Rows, f: Rows, y: Rows) -> Rows:
     label = y[..., 0].astype(int)
     low, high = ((edges[k] - f[..., 0]) / 0.6 for k in (label, label + 1))
     low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)  # the lower tail
-    return np.log(scipy.special.ndtr(high) - scipy.special.ndtr(low))
+    log_low, log_high = scipy.special.log_ndtr(low), scipy.special.log_ndtr(high)
+    return log_high + np.log1p(-np.exp(log_low - log_high))
 
 
 def _scale_at(x: Rows) -> Rows:

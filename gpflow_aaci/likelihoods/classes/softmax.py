@@ -1,5 +1,6 @@
 """Classification into K classes by sigmoids, or exponentials, that are normalised."""
 
+import abc
 from typing import Any
 
 import tensorflow as tf
@@ -21,7 +22,21 @@ from .labels import LabelLikelihood
 tfd = tfp.distributions
 
 
-class LogisticSoftmax(LabelLikelihood):
+class _Normalised(LabelLikelihood, abc.ABC):
+    """Probabilities that all latent GPs of a row share: one of each class, normalised."""
+
+    couples = True
+
+    def __init__(self, num_classes: int, **kwargs: Any) -> None:
+        """
+        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
+        :raises ValueError: for anything else.
+        """
+        super().__init__(num_classes, **kwargs)
+        self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
+
+
+class LogisticSoftmax(_Normalised):
     r"""
     p(y = k|f) = σ(f_k) / Σ_j σ(f_j), labels 0 … K − 1 in Y [N, 1] (Galy-Fajou et al., UAI 2019).
 
@@ -33,16 +48,6 @@ class LogisticSoftmax(LabelLikelihood):
     other f_j fall far below 0. Begin therefore from a constant mean of −log K, or from a large
     kernel variance.
     """
-
-    couples = True
-
-    def __init__(self, num_classes: int, **kwargs: Any) -> None:
-        """
-        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
-        :raises ValueError: for anything else.
-        """
-        super().__init__(num_classes, **kwargs)
-        self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """m_k/2 − lc_k − log Σ_j (1 − s_j)."""
@@ -101,7 +106,7 @@ class LogisticSoftmax(LabelLikelihood):
         return self._of_label(log_share, Y) - expected_log_sum(Fmu, Fvar)[..., None]
 
 
-class Softmax(Unaugmented, LabelLikelihood):
+class Softmax(Unaugmented, _Normalised):
     r"""
     p(y = k|f) = e^{f_k} / Σ_j e^{f_j}, labels 0 … K − 1 in Y [N, 1].
 
@@ -109,16 +114,6 @@ class Softmax(Unaugmented, LabelLikelihood):
     of products of one-dimensional expectations, so that all is deterministic. No auxiliary
     variables make it Gaussian in f: it has no Gibbs sampler. log p(y|f) is concave.
     """
-
-    couples = True
-
-    def __init__(self, num_classes: int, **kwargs: Any) -> None:
-        """
-        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
-        :raises ValueError: for anything else.
-        """
-        super().__init__(num_classes, **kwargs)
-        self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
         return tf.nn.log_softmax(F)

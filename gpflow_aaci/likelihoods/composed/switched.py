@@ -26,6 +26,14 @@ def _of_own_part(name: str) -> Any:
     return method
 
 
+def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
+    """The last column of Y must hold the index of one of so many parts."""
+    index = Y[..., -1:]
+    wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
+    message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
+    return Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))
+
+
 class Switched(OutputwiseLikelihood):
     """
     GPflow's ``SwitchedLikelihood`` of parts that have an augmentation.
@@ -127,10 +135,7 @@ class Switched(OutputwiseLikelihood):
         )
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        index, number = Y[..., -1:], len(self.likelihoods)
-        wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
-        message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
-        checks = [Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))]
+        checks = [ends_in_an_index(Y, len(self.likelihoods))]
         for k, part in enumerate(self.likelihoods):
             checks += part.check_observations(self._own(k, Y)[1])
         return checks

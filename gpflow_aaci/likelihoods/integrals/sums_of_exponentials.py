@@ -46,6 +46,7 @@ class _Tier(NamedTuple):
 
 _NEAR, _FAR = _Tier(3.0, 0.25, 0.5), _Tier(12.0, 0.3, 0.55)  # of errors 2e-7 and 1e-6
 
+_OfRows = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 _Rule = Callable[[Callable[[tf.Tensor], tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -54,14 +55,10 @@ def expected_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log S, [...]."""
     Fmu, Fvar, highest = _lowered(Fmu, Fvar)
     near, far = (
-        functools.partial(
-            in_chunks_of_rows,
-            functools.partial(_log_sum_by_table, tier=tier),
-            numbers=_NUMBERS_OF_TABLE,
-        )
+        _in_chunks(functools.partial(_log_sum_by_table, tier=tier), _NUMBERS_OF_TABLE)
         for tier in (_NEAR, _FAR)
     )
-    wide = functools.partial(in_chunks_of_rows, _log_sum_of_wide, numbers=_NUMBERS_OF_WIDE)
+    wide = _in_chunks(_log_sum_of_wide, _NUMBERS_OF_WIDE)
     others = with_other_rows(far, _is_beyond(_FAR), wide)
     return with_other_rows(near, _is_beyond(_NEAR), others)(Fmu, Fvar) + highest[..., 0]
 
@@ -75,12 +72,7 @@ def coupling_of_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """
     Fmu, Fvar, _ = _lowered(Fmu, Fvar)
     near, far = (
-        functools.partial(
-            in_chunks_of_rows,
-            functools.partial(_coupling, tier=tier),
-            numbers=_NUMBERS_OF_TABLE,
-            rank=2,
-        )
+        _in_chunks(functools.partial(_coupling, tier=tier), _NUMBERS_OF_TABLE, rank=2)
         for tier in (_NEAR, _FAR)
     )
     return with_other_rows(near, _is_beyond(_NEAR), far)(Fmu, Fvar)
@@ -90,15 +82,14 @@ def expected_softmax(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E e^{f_k}/S, [..., K]; also where it is small, as all terms of the sum are positive."""
     Fmu, Fvar, _ = _lowered(Fmu, Fvar)
     near, wide = (
-        functools.partial(
-            in_chunks_of_rows,
-            functools.partial(_shares, rule=rule),
-            numbers=_NUMBERS_OF_WIDE,
-            rank=1,
-        )
+        _in_chunks(functools.partial(_shares, rule=rule), _NUMBERS_OF_WIDE, rank=1)
         for rule in (_by_even_nodes, expectation)
     )
     return with_other_rows(near, _is_beyond(_NEAR), wide)(Fmu, Fvar)
+
+
+def _in_chunks(function: _OfRows, numbers: int, rank: int = 0) -> _OfRows:
+    return functools.partial(in_chunks_of_rows, function, numbers=numbers, rank=rank)
 
 
 def _lowered(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
