@@ -52,11 +52,12 @@ def binary() -> Fitted:
     return Fitted(AugmentedGPClassifier(num_inducing=20, random_state=0).fit(X, y), X, y)
 
 
-@pytest.fixture(scope="module")
-def three_classes() -> Fitted:
+@pytest.fixture(scope="module", params=["tree", pytest.param("softmax", marks=pytest.mark.slow)])
+def three_classes(request: pytest.FixtureRequest) -> Fitted:
     X, labels = sklearn.datasets.load_iris(return_X_y=True)
     y = np.array(["setosa", "versicolor", "virginica"])[labels]
-    return Fitted(AugmentedGPClassifier(num_inducing=20, random_state=0).fit(X, y), X, y)
+    estimator = AugmentedGPClassifier(num_inducing=20, multiclass=request.param, random_state=0)
+    return Fitted(estimator.fit(X, y), X, y)
 
 
 # ---- scikit-learn's own checks ----
@@ -65,7 +66,7 @@ def three_classes() -> Fitted:
 @pytest.fixture
 def _few_steps_for_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Replace the fit for three or more classes, which takes 15 seconds to compile, by a few steps.
+    Replace the fit for three or more classes by a few steps.
 
     Two dozen checks fit several classes, and none of them tests how well the data are fitted.
     """
@@ -115,7 +116,6 @@ def test_probabilities_of_two_classes_are_the_model_s(binary: Fitted) -> None:
     assert np.mean(of_yes[binary.y == "yes"]) > 0.5 > np.mean(of_yes[binary.y == "no"])
 
 
-@pytest.mark.slow
 def test_probabilities_of_three_classes_are_the_model_s(three_classes: Fitted) -> None:
     estimator, X, y = three_classes
     p = estimator.predict_proba(X)
@@ -123,6 +123,18 @@ def test_probabilities_of_three_classes_are_the_model_s(three_classes: Fitted) -
     np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-12)
     assert estimator.score(X, y) > 0.95  # the labels are names
     assert set(estimator.predict(X)) == set(y)
+
+
+def test_the_tree_parts_similar_classes_last() -> None:
+    """In iris, versicolor and virginica."""
+    X, y = sklearn.datasets.load_iris(return_X_y=True)
+    classifier = AugmentedGPClassifier(num_inducing=10, random_state=0).fit(X[::3], y[::3])
+    likelihood = classifier.model_.likelihood
+    assert isinstance(likelihood, likelihoods.LogisticTree)
+    np.testing.assert_array_equal(likelihood.left[:, 0] + likelihood.right[:, 0], 1.0)
+    assert likelihood.left[1, 0] == likelihood.left[2, 0] != likelihood.left[0, 0]
+    with pytest.raises(ValueError, match=r'multiclass must be one of "tree", "softmax"'):
+        AugmentedGPClassifier(multiclass="oak").fit(X, y)
 
 
 def test_calibration_display_takes_the_classifier(binary: Fitted) -> None:

@@ -1,4 +1,4 @@
-"""Classification: the logistic likelihood for two classes, the logistic-softmax one for more."""
+"""Classification: the logistic likelihood for two classes, a tree of them or a softmax for more."""
 
 from typing import Any
 
@@ -6,11 +6,13 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
+from gpflow.kernels import Kernel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from ..likelihoods import Logistic, LogisticSoftmax
+from ..likelihoods import Logistic, LogisticSoftmax, LogisticTree, ward_tree
+from ..validation import check_one_of
 from .shared import AugmentedGP, in_batches
 
 _UNIT = 2.0  # the first standard deviation of f: most classes are neither sure nor a toss-up
@@ -20,9 +22,11 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     """
     Gaussian process classification for scikit-learn.
 
-    For two classes P(y = 1) = σ(f). For K classes P(y = k) = σ(f_k)/Σσ(f_j), where the K latent GPs
-    share a kernel and a constant mean that begins at −log K. They are sparse GPs on
-    ``num_inducing`` points, and all is fitted by ``fit_collapsed``::
+    For two classes P(y = 1) = σ(f). For K classes P(y = k) is a product of the σ(±f_j) of the
+    splits of a binary tree of the classes, in which similar classes are parted last
+    (:func:`~gpflow_aaci.likelihoods.ward_tree`); or, with ``multiclass="softmax"``,
+    σ(f_k)/Σσ(f_j). The latent GPs share a kernel. They are sparse GPs on ``num_inducing`` points,
+    and all is fitted by ``fit_collapsed``::
 
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
@@ -38,10 +42,10 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         probabilities = pipeline.predict_proba(X_test)
         accuracy = pipeline.score(X_test, y_test)
 
-    With three classes or more, a fit takes a quarter of a minute to compile on one core. Above
-    30,000 rows times classes ``fit_collapsed`` would take many minutes (its expectations are
-    integrals over all latent GPs at once), so that all is trained on minibatches: by 1,000
-    closed-form steps on the augmented bound, and 500 steps of Adam on GPflow's ELBO.
+    A softmax costs more, as its expectations are integrals over all latent GPs at once. Above
+    30,000 rows times classes ``fit_collapsed`` would take many minutes, so that it is trained on
+    minibatches: by 1,000 closed-form steps on the augmented bound, and 500 steps of Adam on
+    GPflow's ELBO.
 
     A kernel given by name begins with a lengthscale of √D standard deviations for each column, so
     that the units of X do not matter. (But centre a column whose mean is 10⁵ standard deviations or
@@ -55,6 +59,23 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
     classes_: AnyNDArray
 
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "squared-exponential",
+        num_inducing: int = 100,
+        multiclass: str = "tree",
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        """
+        :param multiclass: "tree" or "softmax", for three classes or more.
+        """
+        super().__init__(
+            kernel=kernel, num_inducing=num_inducing, random_state=random_state, progress=progress
+        )
+        self.multiclass = multiclass
+
     def fit(self, X: Any, y: Any) -> "AugmentedGPClassifier":
         """
         :param X: [N, D].
@@ -67,9 +88,15 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         K = len(classes)
         if K < 2:
             raise ValueError(f"y must have more than one class. Found: {classes.tolist()}.")
-        likelihood = Logistic() if K == 2 else LogisticSoftmax(K)
-        mean_function = None if K == 2 else gpflow.functions.Constant(-np.log(K))
-        self._fit(X, labels, likelihood, _UNIT, mean_function)
+        check_one_of("multiclass", self.multiclass, ["tree", "softmax"])
+        if K == 2:
+            self._fit(X, labels, Logistic(), _UNIT)
+        elif self.multiclass == "tree":
+            tree = ward_tree(X, labels[:, None])
+            self._fit(X, labels, LogisticTree(K, tree), _UNIT)
+        else:
+            mean_function = gpflow.functions.Constant(-np.log(K))  # see LogisticSoftmax
+            self._fit(X, labels, LogisticSoftmax(K), _UNIT, mean_function)
         self.classes_ = classes
         return self
 
