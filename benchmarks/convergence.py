@@ -31,6 +31,7 @@ _FIRST_EVALUATION, _EVALUATION_RATIO = 0.01, 1.1  # training seconds, and from o
 _WINDOW = 200  # steps that must gain together
 TOLERANCES = (0.05, 0.005)  # nats: the first seconds, and the end
 _NEAR_ELBO = 0.1  # nats that do not count on small data
+_MANY_SEEDS = 4  # from which means have standard errors
 _OURS = LABELS["collapsed"]
 _TURN = ["problem", "seed", "repeat"]
 _RUN = [*_TURN, "method", "setting"]
@@ -94,6 +95,9 @@ def report(metrics: pd.DataFrame) -> Report:
             "better by more."
         )
         tables = {caption: yardstick_table(metrics)} | tables
+    if metrics.seed.nunique() >= _MANY_SEEDS:
+        caption = "The same, means over splits and their standard errors; medians of seconds."
+        tables[caption] = means_table(metrics)
     failed = _ends(metrics)[_have_failed]
     if len(failed):
         columns = ["problem", "method", "setting", "seed", "step", "status"]
@@ -489,6 +493,19 @@ def summary_table(metrics: pd.DataFrame) -> pd.DataFrame:
         "runs failed": failed.agg(lambda runs: f"{runs.sum()} of {len(runs)}"),
     }
     return pd.DataFrame(table, index=median.index).reset_index()
+
+
+def means_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The end of each method's best grid point: means over seeds, with their standard errors."""
+    groups = _ends(best_runs(metrics)).groupby(_KEYS, sort=False)
+    mean, error = groups.mean(numeric_only=True), groups.sem(numeric_only=True)
+    table = {
+        "test NLL": fixed(mean.nll, 4) + " ± " + fixed(error.nll, 4),
+        "error or RMSE": fixed(mean.error, 3) + " ± " + fixed(error.error, 3),
+        "with tracing [s]": fixed(groups.median(numeric_only=True).total, 1),
+        "splits": groups.seed.nunique(),
+    }
+    return pd.DataFrame(table).reset_index()
 
 
 def returns_table(metrics: pd.DataFrame) -> pd.DataFrame:

@@ -123,6 +123,20 @@ def test_returns_are_told_with_and_without_tracing() -> None:
     assert (ours["times"], ours["above"], scipy["above"]) == ("1.00", "0.00", "-2.00")
 
 
+def test_means_over_splits_have_their_standard_errors() -> None:
+    """The sample standard deviation over √splits."""
+    ends = [1.0, 1.2, 1.7, 0.9]
+    runs = [
+        curve(LABELS["fit"], [2.0, end], 1.0, 0.0, -10.0).assign(seed=seed)
+        for seed, end in enumerate(ends)
+    ]
+    (row,) = convergence.means_table(pd.concat(runs)).to_dict("records")
+    error = np.std(ends, ddof=1) / np.sqrt(4)
+    assert row["test NLL"] == f"{np.mean(ends):.4f} ± {error:.4f}"
+    assert row["error or RMSE"] == "0.500 ± 0.000"
+    assert row["splits"] == 4
+
+
 def test_a_return_stands_beside_the_soonest_of_gpflow_that_is_as_good() -> None:
     ours = curve(LABELS["collapsed"], FALLING, 0.5, 2.0, -10.0)
     natgrad = curve(LABELS["natgrad"], FALLING, 9.0, 1.0, -12.0)
