@@ -18,6 +18,7 @@ from .rescues import (
     explains_little,
     has_long_lengthscales,
     in_other_units,
+    off_a_saddle,
     with_a_shorter_lengthscale,
     with_more_signal,
 )
@@ -185,6 +186,7 @@ class HyperparameterSearch:
             return state._replace(point=best[0], q=best[1], expected=0.0, reason=_NOTHING_ELSE)
         point, q = self.objective.evaluate(stretch.rows, state.point.x, state.q)
         if not state.stretch:
+            point, q = off_a_saddle(self.objective, stretch, point, q)
             point, q = in_other_units(self.objective, stretch, point, q)
         is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
         return state._replace(

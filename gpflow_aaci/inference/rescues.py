@@ -23,13 +23,15 @@ from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 
-from ..algebra.gaussian import Gaussian
+from ..algebra.gaussian import Gaussian, columns
 from ..data import Data
 from ..models import AugmentedModel, AugmentedVGP
 from .coordinates import Coordinates
 from .objective import Objective, Stretch
 from .quasi_newton import Point
 from .settings import SETTINGS
+
+_NO_MEAN = 1e-6  # standard deviations of f under the prior, below which a mean counts as 0
 
 _Powers = list[tuple[gpflow.Parameter, float]]
 
@@ -40,6 +42,27 @@ class Lines(NamedTuple):
     both: AnyNDArray  # noise and signal
     noise: AnyNDArray  # noise alone
     signal: AnyNDArray  # signal alone
+
+
+def off_a_saddle(
+    objective: Objective, stretch: Stretch, point: Point, q: Gaussian
+) -> tuple[Point, Gaussian]:
+    """
+    The point and q where the ascent begins: the given ones, or a better q whose mean is not 0.
+
+    Where p(y|f) is even in f, as of a rate f², the gradient in the mean of f vanishes at 0, though
+    that is no maximum. A search for q that begins there remains there.
+    """
+    model = objective.model
+    if model.likelihood.is_augmented or np.max(np.abs(q.mu)) > _NO_MEAN:
+        return point, q
+    objective.coordinates.unpack(point.x)
+    chol = tf.linalg.cholesky(model.prior_covariance())
+    sd = tf.sqrt(tf.transpose(model.prior_variance())) * tf.ones_like(q.mu)  # [M, L]
+    chol = tf.broadcast_to(chol, [q.mu.shape[1], *chol.shape[1:]])
+    aside = q._replace(mu=columns(tf.linalg.triangular_solve, chol, sd))
+    there, q_there = objective.evaluate(stretch.rows, point.x, aside)
+    return (there, q_there) if there.value > point.value + stretch.tolerance else (point, q)
 
 
 def in_other_units(

@@ -316,6 +316,25 @@ def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
     assert "augmented" not in str(result)
 
 
+@pytest.mark.parametrize("kind", [AugmentedSVGP, AugmentedVGP])
+def test_a_rate_of_f_squared_does_not_remain_at_its_saddle(kind: type) -> None:
+    """By symmetry the gradient in the mean of f is 0 at 0, where L-BFGS remains."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(0.0, 6.0, N)[:, None]
+    Y = rng.poisson((2.0 + np.sin(X)) ** 2).astype(float)
+    likelihood, kernel = gpflow.likelihoods.Poisson(tf.square), gpflow.kernels.SquaredExponential()
+    if kind is AugmentedVGP:
+        model, data = AugmentedVGP((X, Y), kernel, likelihood), None
+    else:
+        model, data = AugmentedSVGP(kernel, likelihood, X[::6].copy()), (X, Y)
+    result = fit(model, data, progress=False)
+    assert result.converged, result.reason
+    mean = model.predict_y(X)[0].numpy()
+    assert np.mean((mean - (2.0 + np.sin(X)) ** 2) ** 2) < 0.5  # noise has a variance of 4.5
+    sure = scipy.stats.poisson.logpmf(Y, (2.0 + np.sin(X)) ** 2).sum()
+    assert result.elbo > sure - 15.0
+
+
 def test_the_users_class_and_parameters_remain(case: Case) -> None:
     stock = case.make()
     found = augmented(stock)
