@@ -330,7 +330,7 @@ def test_a_rate_of_f_squared_does_not_remain_at_its_saddle(kind: type) -> None:
     result = fit(model, data, progress=False)
     assert result.converged, result.reason
     mean = model.predict_y(X)[0].numpy()
-    assert np.mean((mean - (2.0 + np.sin(X)) ** 2) ** 2) < 0.5  # noise has a variance of 4.5
+    assert np.mean((mean - (2.0 + np.sin(X)) ** 2) ** 2) < 1.5  # at f = 0 it is 9
     sure = scipy.stats.poisson.logpmf(Y, (2.0 + np.sin(X)) ** 2).sum()
     assert result.elbo > sure - 15.0
 
