@@ -74,6 +74,7 @@ def test_polish_ends_where_gpflows_gradient_vanishes(name: str) -> None:
         assert np.max(np.abs(gradient)) < 2e-2  # GPflow's quadrature differs
 
 
+@pytest.mark.by_default("StudentT")
 def test_fit_ends_no_lower_than_l_bfgs_and_below_the_full_q(name: str) -> None:
     data = data_of(name)
     ours, theirs, full = make(name), make(name, gpflow.models.SVGP), make(name, q_diag=False)
@@ -90,6 +91,7 @@ def test_fit_ends_no_lower_than_l_bfgs_and_below_the_full_q(name: str) -> None:
     assert second.elbo - result.elbo < second.tolerance
 
 
+@pytest.mark.by_default("Poisson")
 def test_gpflows_own_ends_there_too(name: str) -> None:
     ours, stock = make(name), make(name, gpflow.models.SVGP)
     results = [fit(model, data_of(name), progress=False) for model in (ours, stock)]
@@ -98,6 +100,7 @@ def test_gpflows_own_ends_there_too(name: str) -> None:
     np.testing.assert_allclose(stock.q_sqrt, ours.q_sqrt, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.by_default("logistic")
 def test_both_optimizers_make_the_same_step_and_train_ascends(name: str) -> None:
     data = data_of(name)
     ours, alternating = make(name), make(name)

@@ -228,6 +228,7 @@ VGPS = {
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("multiclass", "coregionalisation", "natural gradients")
 @pytest.mark.parametrize("name", [*SVGPS, *VGPS])
 def test_the_class_swapped_and_fit_for_the_loop(name: str) -> None:
     script = (SVGPS | VGPS)[name]()

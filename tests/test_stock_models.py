@@ -93,6 +93,7 @@ def kinds(make: Callable) -> tuple[type, type]:
     return gpflow.models.SVGP, AugmentedSVGP
 
 
+@pytest.mark.by_default("SVGP StudentT", "SVGP MultiClass", "VGP Poisson")
 def test_fit_ends_where_the_swapped_class_ends(case: Case) -> None:
     """Every Parameter of the user's object is where that of the swapped class is."""
     make, data = case
@@ -116,6 +117,7 @@ def test_fit_ends_where_the_swapped_class_ends(case: Case) -> None:
             np.testing.assert_allclose(parameter, expected[short], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.by_default("SVGP StudentT", "VGP Poisson")
 def test_a_second_fit_changes_nothing(case: Case) -> None:
     make, data = case
     model = make(kinds(make)[0])

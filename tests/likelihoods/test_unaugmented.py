@@ -161,16 +161,8 @@ def case(request: pytest.FixtureRequest) -> Case:
     return request.param
 
 
-_BY_DEFAULT = ("Poisson", "MultiClass", "Cubic")
-
-long = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[] if case.name in _BY_DEFAULT else pytest.mark.slow)
-        for case in CASES
-    ],
-)
-"""The cases of a test that takes long; most of them are marked slow."""
+long = pytest.mark.by_default("Poisson", "MultiClass", "Cubic")
+"""Of a test that takes long: the cases that do not run with ``-m replicate`` alone."""
 
 
 def data_of(case: Case, num_data: int = N) -> tuple[AnyNDArray, AnyNDArray]:
