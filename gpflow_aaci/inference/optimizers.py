@@ -94,8 +94,15 @@ def natural_gradient_step(model: AugmentedModel, data: Data, step_size: TensorTy
 
 def _stepped(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tensor) -> Gaussian:
     """q(v) after a step, which is shortened where it would lower a bound that is not augmented."""
+    sums = None if model.in_turn else data.sum(_summand(model, data, q), q)
+
+    def step(size: tf.Tensor) -> Gaussian:
+        if sums is None:
+            return _stepped_in_turn(model, data, q, size)
+        return model.within(damped(*q, *optimal_naturals(q.mu, *sums[1:]), size))
+
     if model.likelihood.is_augmented:
-        return _plain_step(model, data, q, step_size)
+        return step(step_size)
     term = model.term(augmented)
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
@@ -104,28 +111,32 @@ def _stepped(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tenso
     def value(q: Gaussian) -> tf.Tensor:
         return data.sum(of_rows, q) - gauss_kl(*q)
 
-    return safeguarded(lambda s: _plain_step(model, data, q, s), value, value(q), step_size)[0]
+    before = value(q) if sums is None else sums.value - gauss_kl(*q)
+    return safeguarded(step, value, before, step_size)[0]
 
 
-def _plain_step(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tensor) -> Gaussian:
-    """q(v) after a step, on all latent GPs at once or on one after the other."""
-    if data.only_chunk is not None and model.in_turn:  # projected once
+def _stepped_in_turn(
+    model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tensor
+) -> Gaussian:
+    """q(v) after a step on one latent GP after the other."""
+    if data.only_chunk is not None:  # projected once
         X, Y = data.only_chunk
-        term = model.term(augmented)
-        projection = model.project(X)
+        term, projection = model.term(augmented), model.project(X)
         return stepped_in_turn(
             projection, term, q, X, Y, data.total, step_size, within=model.within
         )
-    is_one_function = data.only_chunk is not None or not tf.executing_eagerly()
-    of_rows: Any = _of_rows(model) if is_one_function else _of_chunk(model, q)
-    if not model.in_turn:
-        sums = data.sum(of_rows, q)
-        return model.within(damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size))
+    of_rows = _summand(model, data, q)
     for latent in range(model.num_latent_gps):
         sums = data.sum(of_rows, q)
         moved = model.within(damped(*q, *optimal_naturals(q.mu, *sums[1:]), step_size))
         q = with_latent(q, latent, moved)
     return q
+
+
+def _summand(model: AugmentedModel, data: Data, q: Gaussian) -> Any:
+    """The statistics of the augmented bound; compiled, unless it is part of a larger function."""
+    is_one_function = data.only_chunk is not None or not tf.executing_eagerly()
+    return _of_rows(model) if is_one_function else _of_chunk(model, q)
 
 
 def _of_rows(model: AugmentedModel) -> Callable[[tf.Tensor, tf.Tensor, Gaussian], Statistics]:
