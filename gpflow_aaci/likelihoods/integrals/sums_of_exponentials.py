@@ -20,7 +20,7 @@ from .sums_of_sigmoids import (
     in_chunks_of_rows,
     with_other_rows,
 )
-from .tabulated import TAPS, over_grid, unsmoothed
+from .tabulated import TAPS, over_grid, sum_over_grid, unsmoothed
 
 _REACH = 6.5  # standard deviations
 _SMOOTHING = 1.0  # in steps of the grid of f
@@ -41,7 +41,8 @@ class _Tier(NamedTuple):
 
     @property
     def smoothing(self) -> float:
-        return (_SMOOTHING * self.step) ** 2
+        """s."""
+        return _SMOOTHING * self.step
 
 
 _NEAR, _FAR = _Tier(3.0, 0.25, 0.5), _Tier(12.0, 0.3, 0.55)  # of errors 2e-7 and 1e-6
@@ -118,7 +119,7 @@ def _decays_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor:
     """E e^{−x}, [..., K, T]."""
     u, f, decay, _ = _table(tier)
     above = np.exp(-np.exp(np.minimum(f[-1] + u, _LARGEST_LOG)))
-    return over_grid(f, decay, np.ones_like(u), above)(Fmu, Fvar + tier.smoothing)
+    return over_grid(f, decay, np.ones_like(u), above)(Fmu, Fvar + tier.smoothing**2)
 
 
 def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor:
@@ -129,9 +130,8 @@ def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor
 
 
 def _coupling(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor:
-    u, f, _, slope = _table(tier)
-    zero = np.zeros_like(u)  # which the slopes are beyond the grid
-    slopes = over_grid(f, slope, zero, zero)(Fmu, Fvar + tier.smoothing)
+    _, f, _, slope = _table(tier)
+    slopes = sum_over_grid(f, slope)(Fmu, Fvar + tier.smoothing**2)  # 0 beyond the grid
     return tier.u_step * coupling_of_product(_decays_by_table(Fmu, Fvar, tier), slopes)
 
 

@@ -65,10 +65,7 @@ def expected_of_sigmoid(
 def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor, of: Grid = NEAR) -> tf.Tensor:
     """∂E e^{−tσ(f)}/∂mean [..., T] for every t; of the shapes of :func:`expected_of_sigmoid`."""
     smoothed = variance + tf.constant(of.smoothing**2, mean.dtype)
-    grid, table = (tf.constant(values, mean.dtype) for values in _table_of_slopes(of))
-    exponent = -0.5 * tf.square(grid - mean[..., None]) / smoothed[..., None]
-    height = of.step / tf.sqrt(2.0 * np.pi * smoothed)
-    return height[..., None] * tf.tensordot(tf.exp(exponent), table, 1)
+    return sum_over_grid(*_table_of_slopes(of))(mean, smoothed)
 
 
 def over_grid(
@@ -81,7 +78,7 @@ def over_grid(
     :param inner: D of every F there, [G, T].
     :param low, high: the limits of every F below and above the grid, [T].
     """
-    sum_over = _sum_over(grid, np.concatenate([inner, np.ones([len(grid), 1])], 1))
+    sum_over = sum_over_grid(grid, np.concatenate([inner, np.ones([len(grid), 1])], 1))
     half_step = (grid[1] - grid[0]) / 2.0
 
     def expected(mean: tf.Tensor, smoothed: tf.Tensor) -> tf.Tensor:
@@ -100,7 +97,9 @@ def over_grid(
     return expected
 
 
-def _sum_over(grid: AnyNDArray, values: AnyNDArray) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+def sum_over_grid(
+    grid: AnyNDArray, values: AnyNDArray
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """(mean, variance) → Σ_i h N(g_i | ·) values_i, [..., T]."""
 
     @tf.custom_gradient  # with half of the passes over all grid points, and none kept in memory
