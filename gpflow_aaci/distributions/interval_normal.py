@@ -7,12 +7,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..special import log_ndtr, log_ndtr_between
-from .parameters import CheckedSampling, flat, parameters_of_one_dtype
+from .parameters import NumberDistribution, flat
 
 _NEWTON_STEPS = 4  # from the asymptotic inverse of log Φ to its last digits
 
 
-class IntervalNormal(CheckedSampling, tfp.distributions.Distribution):
+class IntervalNormal(NumberDistribution):
     """
     z ~ N(loc, scale²) given low < z < high; both ends may be infinite.
 
@@ -34,29 +34,12 @@ class IntervalNormal(CheckedSampling, tfp.distributions.Distribution):
         """
         :param loc, scale, low, high: [batch...] or broadcast to it, scale > 0 and low < high.
         """
-        arguments = dict(locals())
-        with tf.name_scope(name):
-            given = parameters_of_one_dtype(loc=loc, scale=scale, low=low, high=high)
-            self.loc, self.scale, self.low, self.high = given.values()
-            super().__init__(
-                dtype=self.loc.dtype,
-                reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
-                validate_args=validate_args,
-                allow_nan_stats=allow_nan_stats,
-                parameters=arguments,
-                name=name,
-            )
+        super().__init__(locals(), loc=loc, scale=scale, low=low, high=high)
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         names = ("loc", "scale", "low", "high")
         return {name: tfp.util.ParameterProperties() for name in names}
-
-    def _event_shape_tensor(self) -> tf.Tensor:
-        return tf.constant([], tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _ends(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The ends in standard deviations from loc."""

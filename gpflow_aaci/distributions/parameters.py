@@ -1,4 +1,4 @@
-"""What the distributions of a positive ω share: parameters, their checks, and a base class."""
+"""What the distributions share: parameters, their checks, and two base classes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -86,8 +86,8 @@ def flat(values: Sequence[tf.Tensor], shape: tf.Tensor) -> list[tf.Tensor]:
     return [tf.reshape(tf.broadcast_to(tf.cast(v, tf.float64), shape), [-1]) for v in values]
 
 
-class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
-    """A distribution of a positive number. Subclasses define ``_tails`` in place of the cdf."""
+class NumberDistribution(CheckedSampling, tfp.distributions.Distribution):
+    """A distribution of a number."""
 
     def __init__(self, arguments: dict[str, Any], **parameters: Any) -> None:
         """
@@ -122,6 +122,16 @@ class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
         checks = self._checks() if is_init else []
         return as_dependencies(checks) if checks else []
 
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return tf.constant([], tf.int32)
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])
+
+
+class PositiveDistribution(NumberDistribution):
+    """A distribution of a positive number. Subclasses define ``_tails`` in place of the cdf."""
+
     def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """P(ω ≤ value) and P(ω > value)."""
         raise NotImplementedError
@@ -136,12 +146,6 @@ class PositiveDistribution(CheckedSampling, tfp.distributions.Distribution):
         # Each side keeps its digits: log P(above) near 0 as log1p(−P(below)).
         below, above = self._tails(value)
         return tf.where(above > 0.5, tf.math.log1p(-tf.minimum(below, 0.5)), tf.math.log(above))
-
-    def _event_shape_tensor(self) -> tf.Tensor:
-        return tf.constant([], tf.int32)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return tf.TensorShape([])
 
     def _default_event_space_bijector(self) -> tfp.bijectors.Bijector:
         return tfp.bijectors.Exp()

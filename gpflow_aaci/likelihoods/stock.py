@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
 from ..validation import Check, some
-from .classes.binary import are_signs
+from .classes.binary import are_signs, drawn_label
 from .classes.labels import LabelLikelihood
 from .composed.switched import ends_in_an_index
 from .sigmoid_powers import are_counts
@@ -104,8 +104,7 @@ class Bernoulli(StockLikelihood, gpflow.likelihoods.Bernoulli):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """0 or 1."""
-        uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
-        return tf.cast(uniform < self.invlink(F), F.dtype)
+        return drawn_label(self.invlink(F), seed)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         return [are_signs(Y, "Bernoulli")]

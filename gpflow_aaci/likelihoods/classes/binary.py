@@ -39,6 +39,11 @@ def are_signs(Y: tf.Tensor, owner: str) -> Check:
     return Check(known & ~mixed, message, lambda: tf.unique(tf.reshape(Y, [-1]))[0][:10])
 
 
+def drawn_label(p: tf.Tensor, seed: Any) -> tf.Tensor:
+    """1 with probability p, else 0."""
+    return tf.cast(tf.random.stateless_uniform(tf.shape(p), seed, dtype=p.dtype) < p, p.dtype)
+
+
 class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
@@ -57,9 +62,7 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """0 or 1."""
-        F = tf.convert_to_tensor(F)
-        uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
-        return tf.cast(uniform < self.invlink(F), F.dtype)
+        return drawn_label(self.invlink(F), seed)
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
