@@ -174,9 +174,9 @@ def test_minibatches_find_what_the_profile_of_all_rows_finds(
     """The ELBO and predictions are about as good, and q is almost optimal for its parameters."""
     X, y = three_classes(400, seed=0)
     X_new, y_new = three_classes(2_000, seed=1)
-    full = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
+    full = AugmentedGPClassifier(num_inducing=30, multiclass="softmax", random_state=0).fit(X, y)
     with_settings(monkeypatch, most_cost=1_000.0)
-    parts = AugmentedGPClassifier(num_inducing=30, random_state=0).fit(X, y)
+    parts = AugmentedGPClassifier(num_inducing=30, multiclass="softmax", random_state=0).fit(X, y)
     assert not parts.fit_result_.converged
     assert parts.fit_result_.evaluations == 1_500  # steps
     assert parts.fit_result_.start == pytest.approx(full.fit_result_.start)
