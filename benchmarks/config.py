@@ -405,7 +405,19 @@ class Starts(Experiment):
     size: list[StartSize] = Field(min_length=1)
     columns: list[Literal["standardised", "raw"]] = Field(min_length=1)
     likelihoods: list[
-        Literal["Gaussian", "StudentT", "Laplace", "Logistic", "NegativeBinomial"]
+        Literal[
+            "Gaussian",
+            "StudentT",
+            "Laplace",
+            "Logistic",
+            "NegativeBinomial",
+            "Ordinal",
+            "gpflow.Poisson",
+            "gpflow.Exponential",
+            "gpflow.Gamma",
+            "gpflow.Beta",
+            "gpflow.MultiClass",
+        ]
     ] = Field(min_length=1)
     seconds: PositiveFloat = 30.0  # most seconds of Scipy()
     adam_steps: PositiveInt = 3_000

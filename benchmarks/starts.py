@@ -12,6 +12,7 @@ import pandas as pd
 import tensorflow as tf
 from gpflow.keras import tf_keras
 from matplotlib.figure import Figure
+from scipy.special import ndtr
 
 import gpflow_aaci
 from gpflow_aaci.inference.compiled import forget_compiled
@@ -25,6 +26,23 @@ from .report import Report, fixed, one_legend, style, subplots
 _METHODS = _OURS, _SCIPY, _ADAM = "AACI, fit", "Scipy L-BFGS", "Adam"
 _MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending lower
 _KEYS = ["problem", "rows"]
+_NUM_CLASSES = 3
+_EDGES = [-0.5, 0.5]
+_UNAUGMENTED = {  # GPflow's likelihoods without an augmentation, and a draw of y given f
+    "gpflow.Poisson": (gpflow.likelihoods.Poisson, lambda f, rng: rng.poisson(np.exp(f))),
+    "gpflow.Exponential": (
+        gpflow.likelihoods.Exponential,
+        lambda f, rng: rng.exponential(np.exp(f)),
+    ),
+    "gpflow.Gamma": (gpflow.likelihoods.Gamma, lambda f, rng: rng.gamma(2.0, np.exp(f))),
+    "gpflow.Beta": (gpflow.likelihoods.Beta, lambda f, rng: _beta(ndtr(f), rng)),
+    "gpflow.MultiClass": (
+        partial(gpflow.likelihoods.MultiClass, _NUM_CLASSES),
+        lambda f, rng: _ordered(2.0 * f, rng),
+    ),
+    # An augmented one: GPflow's own Ordinal is NaN under some versions of TensorFlow.
+    "Ordinal": (partial(gpflow_aaci.likelihoods.Ordinal, _EDGES), lambda f, rng: _ordered(f, rng)),
+}
 
 
 def run(config: Starts, folder: Path, quiet: bool = False) -> pd.DataFrame:
@@ -99,7 +117,9 @@ def make_data(size: StartSize, columns: str, likelihood: str, number: int) -> tu
     if columns == "raw":
         X = X * 10.0 ** rng.uniform(-1.0, 3.0, D)
         unit = 10.0 ** rng.uniform(-1.0, 2.0)
-    if likelihood == "Logistic":
+    if likelihood in _UNAUGMENTED:
+        Y = np.asarray(_UNAUGMENTED[likelihood][1](f, rng), dtype=float)
+    elif likelihood == "Logistic":
         Y = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-3.0 * f))) * 1.0
     elif likelihood == "NegativeBinomial":
         Y = rng.poisson(rng.gamma(3.0, np.exp(f) / 3.0)).astype(float)
@@ -109,6 +129,16 @@ def make_data(size: StartSize, columns: str, likelihood: str, number: int) -> tu
     return X, Y[:, None]
 
 
+def _ordered(f: Array, rng: np.random.Generator) -> Array:
+    """How many edges lie below f and standard normal noise."""
+    return np.searchsorted(_EDGES, f + rng.normal(size=f.shape))
+
+
+def _beta(mean: Array, rng: np.random.Generator) -> Array:
+    """Draws of that mean, of the scale 4, away from 0 and 1, where GPflow's density has poles."""
+    return np.clip(rng.beta(4.0 * mean, 4.0 * (1.0 - mean)), 1e-3, 1.0 - 1e-3)
+
+
 def make_model(
     size: StartSize, X: Array, likelihood: str, is_augmented: bool
 ) -> gpflow.models.SVGP:
@@ -116,8 +146,11 @@ def make_model(
     D = size.input_dim
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(D) if D > 1 else 1.0)
     cls = gpflow_aaci.AugmentedSVGP if is_augmented else gpflow.models.SVGP
-    noise = LikelihoodConfig(name=likelihood).make()
-    model = cls(kernel, noise, X[: size.num_inducing].copy(), num_data=len(X))
+    known = _UNAUGMENTED.get(likelihood)
+    noise = known[0]() if known else LikelihoodConfig(name=likelihood).make()
+    latents = _NUM_CLASSES if likelihood == "gpflow.MultiClass" else 1
+    Z = X[: size.num_inducing].copy()
+    model = cls(kernel, noise, Z, num_latent_gps=latents, num_data=len(X))
     gpflow.set_trainable(model.inducing_variable, size.train_inducing)
     return model
 
