@@ -8,7 +8,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
+from gpflow.inducing_variables import (
+    FallbackSeparateIndependentInducingVariables,
+    InducingPoints,
+    SharedIndependentInducingVariables,
+)
 
 from gpflow_aaci import (
     AugmentedSVGP,
@@ -31,6 +35,7 @@ F = np.sin(1.3 * X)
 REAL = F + 0.2 * RNG.standard_t(3.0, size=F.shape)
 LABELS = (RNG.uniform(size=F.shape) < 1.0 / (1.0 + np.exp(-3.0 * F))).astype(float)
 COUNTS = RNG.poisson(np.exp(F)).astype(float)
+TWO = X, np.hstack([REAL, REAL[::-1]])
 CLASSES = np.digitize(F, [-0.4, 0.5]).astype(float)
 Z = np.linspace(0.0, 6.0, 8)[:, None]
 
@@ -57,13 +62,17 @@ def vgp(likelihood: gpflow.likelihoods.Likelihood, Y: AnyNDArray) -> Callable:
     return make
 
 
-def coregionalised(kind: type[gpflow.models.SVGP]) -> gpflow.models.SVGP:
-    mixed = gpflow.kernels.LinearCoregionalization(
-        [gpflow.kernels.Matern52(), gpflow.kernels.Matern52(lengthscales=2.0)],
-        W=np.array([[1.0, 0.2], [-0.5, 0.8]]),
-    )
-    points = SharedIndependentInducingVariables(InducingPoints(Z.copy()))
-    return kind(mixed, gpflow.likelihoods.StudentT(0.3), points, num_latent_gps=2)
+def coregionalised(
+    points: Callable[[], gpflow.inducing_variables.MultioutputInducingVariables],
+) -> Callable:
+    def make(kind: type[gpflow.models.SVGP]) -> gpflow.models.SVGP:
+        mixed = gpflow.kernels.LinearCoregionalization(
+            [gpflow.kernels.Matern52(), gpflow.kernels.Matern52(lengthscales=2.0)],
+            W=np.array([[1.0, 0.2], [-0.5, 0.8]]),
+        )
+        return kind(mixed, gpflow.likelihoods.StudentT(0.3), points(), num_latent_gps=2)
+
+    return make
 
 
 Case = tuple[Callable, RegressionData | None]
@@ -72,7 +81,18 @@ CASES: dict[str, Case] = {
     "SVGP unwhitened Bernoulli": (svgp(gpflow.likelihoods.Bernoulli(), whiten=False), (X, LABELS)),
     "SVGP Poisson": (svgp(gpflow.likelihoods.Poisson()), (X, COUNTS)),
     "SVGP MultiClass": (svgp(gpflow.likelihoods.MultiClass(3), num_latent_gps=3), (X, CLASSES)),
-    "SVGP mixed": (coregionalised, (X, np.hstack([REAL, REAL[::-1]]))),
+    "SVGP mixed": (
+        coregionalised(lambda: SharedIndependentInducingVariables(InducingPoints(Z.copy()))),
+        TWO,
+    ),
+    "SVGP mixed, fallback": (
+        coregionalised(
+            lambda: FallbackSeparateIndependentInducingVariables(
+                [InducingPoints(Z.copy()), InducingPoints(Z + 0.1)]
+            )
+        ),
+        TWO,
+    ),
     "SVGP Laplace of ours": (svgp(likelihoods.Laplace(0.3)), (X, REAL)),
     "VGP StudentT": (vgp(gpflow.likelihoods.StudentT(0.3), REAL), None),
     "VGP logistic": (vgp(gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid), LABELS), None),
@@ -93,7 +113,7 @@ def kinds(make: Callable) -> tuple[type, type]:
     return gpflow.models.SVGP, AugmentedSVGP
 
 
-@pytest.mark.by_default("SVGP StudentT", "SVGP MultiClass", "VGP Poisson")
+@pytest.mark.by_default("SVGP StudentT", "SVGP MultiClass", "SVGP mixed, fallback", "VGP Poisson")
 def test_fit_ends_where_the_swapped_class_ends(case: Case) -> None:
     """Every Parameter of the user's object is where that of the swapped class is."""
     make, data = case

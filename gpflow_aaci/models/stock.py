@@ -13,7 +13,7 @@ from ..likelihoods import augmented
 from ..validation import checked_data
 from .posteriors import handed_out
 from .shared import Augmented, check_latents, check_single_output
-from .svgp import AugmentedSVGP, check_diagonal, check_inducing_variable
+from .svgp import AugmentedSVGP, check_diagonal, check_inducing_variable, of_independent_gps
 from .vgp import AugmentedVGP
 
 Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
@@ -44,7 +44,8 @@ def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
                 f"SeparateIndependentInducingVariables with a {type(model.kernel).__name__} "
                 "kernel. Found: InducingPoints."
             )
-        check_inducing_variable(model.kernel, model.inducing_variable)
+        twin.inducing_variable = of_independent_gps(model.inducing_variable)
+        check_inducing_variable(model.kernel, twin.inducing_variable)
         check_diagonal(twin.is_diagonal, model.whiten)
     elif type(model) is gpflow.models.VGP:
         twin = _twin(model, AugmentedVGP)

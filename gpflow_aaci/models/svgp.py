@@ -10,6 +10,8 @@ from gpflow import covariances
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import (
+    FallbackSeparateIndependentInducingVariables,
+    FallbackSharedIndependentInducingVariables,
     InducingPoints,
     InducingVariables,
     SeparateIndependentInducingVariables,
@@ -49,10 +51,11 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
 
     The kernel may be a single-output one; or ``SharedIndependent``, ``SeparateIndependent`` or
     ``LinearCoregionalization`` with plain points, which the latent GPs then share,
-    ``SharedIndependentInducingVariables`` or ``SeparateIndependentInducingVariables``. Latent GPs
-    that ``LinearCoregionalization`` mixes or the likelihood couples are stepped in turn. (In
-    GPflow's SVGP, plain points under a multi-output kernel mean one q(u) for all outputs jointly,
-    with a ``q_mu`` [M P, 1] that must be given; this model does not offer that.)
+    ``SharedIndependentInducingVariables`` or ``SeparateIndependentInducingVariables``, or one of
+    GPflow's ``Fallback`` classes of these, which have the same q. Latent GPs that
+    ``LinearCoregionalization`` mixes or the likelihood couples are stepped in turn. (In GPflow's
+    SVGP, plain points under a multi-output kernel mean one q(u) for all outputs jointly, with a
+    ``q_mu`` [M P, 1] that must be given; this model does not offer that.)
     """
 
     likelihood: AugmentedLikelihood
@@ -87,7 +90,9 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         likelihood = augmented(likelihood)
         check_diagonal(q_diag, whiten)
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
-        inducing_variable = _shared_points(kernel, inducing_variable)
+        if isinstance(kernel, MultioutputKernel) and type(inducing_variable) is InducingPoints:
+            inducing_variable = SharedIndependentInducingVariables(inducing_variable)
+        inducing_variable = of_independent_gps(inducing_variable)
         check_inducing_variable(kernel, inducing_variable)
         super().__init__(
             kernel,
@@ -134,11 +139,16 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         return (K if len(K.shape) == 3 else K[None]), k_diag(self.kernel, X)
 
 
-def _shared_points(kernel: Kernel, inducing_variable: InducingVariables) -> InducingVariables:
-    """Under a multi-output kernel, plain points are shared by the latent GPs."""
-    is_plain = type(inducing_variable) is InducingPoints
-    if is_plain and isinstance(kernel, MultioutputKernel):
-        return SharedIndependentInducingVariables(inducing_variable)
+def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:
+    """
+    GPflow's ``Fallback...InducingVariables`` as the class that says the same of the prior.
+
+    They mean the same q, and only choose a slower conditional.
+    """
+    if type(inducing_variable) is FallbackSharedIndependentInducingVariables:
+        return SharedIndependentInducingVariables(inducing_variable.inducing_variable)
+    if type(inducing_variable) is FallbackSeparateIndependentInducingVariables:
+        return SeparateIndependentInducingVariables(inducing_variable.inducing_variable_list)
     return inducing_variable
 
 
