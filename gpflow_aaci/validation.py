@@ -248,7 +248,8 @@ def checked_data(
     num_observed: int,
     num_outputs: int,
     input_dim: int | None = None,
-    check_labels: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: (),
+    given: Sequence[str] = (),
+    checks_of_Y: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: [check_finite("Y", Y)],
     may_be_empty: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
@@ -259,20 +260,22 @@ def checked_data(
 
     :param num_observed, num_outputs: the numbers of columns of Y and of f.
     :param input_dim: the number of columns of X; None where any number is accepted.
-    :param check_labels: returns the likelihood's checks of Y.
+    :param given: the names of the columns of Y after those of y.
+    :param checks_of_Y: returns the likelihood's checks of Y.
     :param may_be_empty: whether data without rows are accepted.
     :raises ValueError: for values that are not real numbers, non-finite or empty data, dimensions
-        that disagree, or labels that ``check_labels`` refuses. A compiled function checks values
+        that disagree, or labels that ``checks_of_Y`` refuses. A compiled function checks values
         when it runs, and raises ``tf.errors.InvalidArgumentError`` with the same message.
     """
     X, Y = as_default_float(X, "X"), as_default_float(Y, "Y")
     check_rank("X", X.shape.rank)
     check_rank("Y", Y.shape.rank)
     N = tf.shape(X)[0]
-    of_latents = num_observed == num_outputs
+    of_latents = num_observed == num_outputs and not given
     wording = (
         "as many columns as latent GPs" if of_latents else "the likelihood's number of columns"
     )
+    names = f" ({', '.join(['y', *given])})" if given else ""
     checks = [
         Check(
             _has_shape(X, None, input_dim),
@@ -281,13 +284,12 @@ def checked_data(
         ),
         Check(
             _has_shape(Y, N, num_observed),
-            f"Y must have as many rows as X, and {wording}, {num_observed}.",
+            f"Y must have as many rows as X, and {wording}, {num_observed}{names}.",
             lambda: tf.shape(Y),
         ),
         Check((N > 0) | may_be_empty, "X must have at least one row.", lambda: tf.shape(X)),
         check_finite("X", X),
-        check_finite("Y", Y),
-        *check_labels(Y),
+        *checks_of_Y(Y),
     ]
     with tf.control_dependencies([require(checks)]):
         # The checks hold from here on, so that these shapes may be used while tracing.

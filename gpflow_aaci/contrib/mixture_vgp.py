@@ -302,7 +302,7 @@ def _checked(
     labels: dict[str, Any] = {}
     if is_ours:
         observed = likelihood.num_observed(num_latent_gps)
-        labels["check_labels"] = likelihood.check_observations
+        labels["checks_of_Y"] = likelihood.checks
     else:
         observed = num_observed_columns(likelihood, Y, num_latent_gps)
     X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **labels)

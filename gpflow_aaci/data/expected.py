@@ -20,7 +20,8 @@ class Expected(NamedTuple):
     input_dim: int | None  # columns of X, or None where any number is accepted
     num_observed: int  # columns of Y
     num_outputs: int  # columns of f
-    check_labels: Callable[[tf.Tensor], Sequence[Check]]  # the likelihood's checks of Y
+    given: Sequence[str]  # the names of the columns of Y after those of y
+    checks_of_Y: Callable[[tf.Tensor], Sequence[Check]]  # the likelihood's
     num_data: Any  # the number of all rows: an integer, a variable, or None where it is not known
     own: RegressionData | None  # the data that the model keeps, if it does
     strategy: tf.distribute.Strategy  # the model was made in its scope
@@ -52,7 +53,8 @@ def checked_rows(expected: Expected, data: RegressionData) -> Rows:
         num_observed=expected.num_observed,
         num_outputs=expected.num_outputs,
         input_dim=expected.input_dim,
-        check_labels=expected.check_labels,
+        given=expected.given,
+        checks_of_Y=expected.checks_of_Y,
         may_be_empty=num_workers(expected.strategy) > 1,  # the other workers have rows
     )
 

@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
-from ..validation import Check, as_default_float
+from ..validation import Check, as_default_float, check_finite
 from .integrals.cumulative import cdf_from_density
 
 UNDEFINED = "{} must define {}."
@@ -52,10 +52,11 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     labels: Sequence[float] | AnyNDArray | None = None
     """The values that y takes, or None where y is real or a count."""
 
-    num_given: int = 0
+    given: Sequence[str] = ()
     """
-    How many columns of Y, after those of y, say by which law y was observed: the trials of a
-    binomial, or the number of a part.
+    The names of the columns of Y after those of y, which say by which law y was observed: the
+    trials of a binomial, or the part of a ``Switched`` one. A predicted y has those that
+    :meth:`as_observed` gives it.
     """
 
     in_turn: bool = False
@@ -165,6 +166,11 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} couples no latent GPs.")
 
+    @property
+    def num_given(self) -> int:
+        """How many columns of Y are not y."""
+        return len(self.given)
+
     def num_observed(self, num_outputs: int) -> int:
         """How many columns of Y go with so many columns of f."""
         num_y = num_outputs if self.observation_dim is None else self.observation_dim
@@ -269,9 +275,17 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """Map any real z, by an increasing function, to a y that may occur; for a real y only."""
         return z
 
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        """The part of Y that must be finite: all of it, unless stated otherwise."""
+        return Y
+
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         """What Y must satisfy beyond being finite."""
         return ()
+
+    def checks(self, Y: tf.Tensor) -> Sequence[Check]:
+        """All that Y must satisfy."""
+        return [check_finite("Y", self.must_be_finite(Y)), *self.check_observations(Y)]
 
     # ---- P(y' ≤ y): what a likelihood may know better ----
 

@@ -110,7 +110,7 @@ class Binomial(PowerOfCosh):
             )
         self.total_count = None if total_count is None else int(total_count)
         if total_count is None:
-            self.latent_dim = self.num_given = 1
+            self.latent_dim, self.given = 1, ("trials",)
 
     def successes(self, Y: TensorType) -> tf.Tensor:
         """y, [..., L]."""

@@ -139,7 +139,7 @@ class HeteroskedasticTFPConditional(_WithLaw, gpflow.likelihoods.Heteroskedastic
 class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood):
     """GPflow's ``SwitchedLikelihood`` of parts that are not all augmented."""
 
-    num_given = 1
+    given = ("part",)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         return [ends_in_an_index(Y, len(self.likelihoods))]

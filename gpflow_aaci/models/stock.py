@@ -55,7 +55,8 @@ def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
             *model.data,
             num_observed=likelihood.num_observed(model.num_latent_gps),
             num_outputs=model.num_latent_gps,
-            check_labels=likelihood.check_observations,
+            given=likelihood.given,
+            checks_of_Y=likelihood.checks,
         )
     else:
         hint = ""

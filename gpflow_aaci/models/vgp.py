@@ -58,7 +58,8 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
             Y,
             num_observed=likelihood.num_observed(num_latent_gps),
             num_outputs=num_latent_gps,
-            check_labels=likelihood.check_observations,
+            given=likelihood.given,
+            checks_of_Y=likelihood.checks,
         )
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
         stored = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)

@@ -25,7 +25,6 @@ from ..validation import (
     Check,
     as_default_float,
     check_count,
-    check_finite,
     require,
     some,
 )
@@ -78,7 +77,7 @@ def predict_y_cdf(
     num_rows, observed = predicted.X.shape[0], predicted.num_observed
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
         raise ValueError(f"y must be [{num_rows}, {observed}]. Found: shape {list(y.shape)}.")
-    checks = [check_finite("y", y), *predicted.likelihood.check_observations(y)]
+    checks = predicted.likelihood.checks(y)
     with tf.control_dependencies([require(checks)]):
         y = tf.ensure_shape(y, [num_rows, observed])
     return predicted.by_rows(lambda rows: predicted.cdf(rows, y[None, rows])[0], 1)

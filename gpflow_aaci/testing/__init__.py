@@ -13,7 +13,7 @@ from ..likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
 from ..likelihoods import augmented as converted
 from ..likelihoods.outputwise import OutputwiseLikelihood
 from ..progress import progress_bar
-from ..validation import as_default_float, check_finite, require
+from ..validation import as_default_float, require
 from . import several
 from .augmented import (
     bound_is_below,
@@ -70,7 +70,7 @@ def check_likelihood(likelihood: Likelihood, Y: TensorType, *, progress: bool = 
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = as_default_float(Y)
-    require([check_finite("Y", Y), *likelihood.check_observations(Y)])
+    require(likelihood.checks(Y))
     if likelihood.prior_c is None or not isinstance(likelihood, OutputwiseLikelihood):
         _run(likelihood, [check(likelihood, Y) for check in _OF_SEVERAL], progress)
         return "augmented" if likelihood.is_augmented else "without augmentation"

@@ -43,7 +43,7 @@ class Switched(OutputwiseLikelihood):
     right part is taken.
     """
 
-    num_given = 1
+    given = ("part",)
 
     def __init__(self, likelihoods: Sequence[OutputwiseLikelihood], **kwargs: Any) -> None:
         """
