@@ -283,9 +283,9 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """What Y must satisfy beyond being finite."""
         return ()
 
-    def checks(self, Y: tf.Tensor) -> Sequence[Check]:
-        """All that Y must satisfy."""
-        return [check_finite("Y", self.must_be_finite(Y)), *self.check_observations(Y)]
+    def checks(self, Y: tf.Tensor, name: str = "Y") -> Sequence[Check]:
+        """All that Y, an argument of that name, must satisfy."""
+        return [check_finite(name, self.must_be_finite(Y)), *self.check_observations(Y)]
 
     # ---- P(y' ≤ y): what a likelihood may know better ----
 

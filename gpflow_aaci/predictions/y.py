@@ -77,7 +77,7 @@ def predict_y_cdf(
     num_rows, observed = predicted.X.shape[0], predicted.num_observed
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
         raise ValueError(f"y must be [{num_rows}, {observed}]. Found: shape {list(y.shape)}.")
-    checks = predicted.likelihood.checks(y)
+    checks = predicted.likelihood.checks(y, "y")
     with tf.control_dependencies([require(checks)]):
         y = tf.ensure_shape(y, [num_rows, observed])
     return predicted.by_rows(lambda rows: predicted.cdf(rows, y[None, rows])[0], 1)
