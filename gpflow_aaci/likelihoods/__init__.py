@@ -8,6 +8,7 @@ from .classes.softmax import LogisticSoftmax, Softmax
 from .classes.tree import LogisticTree, ward_tree
 from .composed.kernel_noise import KernelNoise
 from .composed.mixtures import NoiseMixture, NoiseProduct
+from .composed.per_datum import Missing, Weighted
 from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
 from .conversion import augmented
@@ -40,6 +41,7 @@ __all__ = [
     "Matern",
     "Matern32",
     "Matern52",
+    "Missing",
     "MultivariateStudentT",
     "NegativeBinomial",
     "NoiseMixture",
@@ -56,6 +58,7 @@ __all__ = [
     "TransformedLikelihood",
     "Unaugmented",
     "Warped",
+    "Weighted",
     "augmented",
     "ward_tree",
     "warps",

@@ -171,6 +171,10 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """How many columns of Y are not y."""
         return len(self.given)
 
+    def response(self, Y: TensorType) -> tf.Tensor:
+        """The columns of y in Y."""
+        return Y[..., : -self.num_given] if self.num_given else Y
+
     def num_observed(self, num_outputs: int) -> int:
         """How many columns of Y go with so many columns of f."""
         num_y = num_outputs if self.observation_dim is None else self.observation_dim

@@ -63,7 +63,7 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
 
     def g(self, Y: TensorType) -> tf.Tensor:
         """g(y), the coefficient of the linear term exp(g f)."""
-        return tf.zeros_like(Y)
+        return tf.zeros_like(self.response(Y))
 
     @abc.abstractmethod
     def alpha(self, Y: TensorType) -> tf.Tensor:

@@ -145,7 +145,10 @@ def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
     t = np.linspace(-6.5, 6.5, 4001)
     distance = np.exp(np.pi / 2.0 * np.sinh(t))
     jacobian = distance * np.pi / 2.0 * np.cosh(t)
-    both = density((f + distance)[:, None]) + density((f - distance)[:, None])
+    both = sum(
+        density(likelihood.as_observed(tf.constant(y[:, None])).numpy())
+        for y in (f + distance, f - distance)
+    )
     return float(np.sum(np.where(both > 0, both * jacobian, 0.0)) * (t[1] - t[0]))
 
 

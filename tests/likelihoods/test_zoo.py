@@ -152,6 +152,8 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
             tf.cast(drawn[..., 0], tf.int32), likelihood.num_classes, dtype=tf.float64
         )
     mean, variance = likelihood.conditional_mean(X, F), likelihood.conditional_variance(X, F)
+    if member.name == "Gaussian of known variances":  # the moments are those of a new y
+        variance = variance + Y[:, 1:]
     if member.name == "Binomial with trials":  # the moments are for one trial
         mean, variance = Y[:, 1:] * mean, Y[:, 1:] * variance
     error = (np.mean(drawn, 0) - mean) / np.sqrt(variance / many)

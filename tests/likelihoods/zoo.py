@@ -130,6 +130,13 @@ def _with_trials(rng: np.random.Generator, N: int) -> Rows:
     return np.hstack([rng.binomial(trials, 0.6), trials]).astype(float)
 
 
+def _with_missing(rng: np.random.Generator, N: int) -> Rows:
+    """Every third row has one output only."""
+    Y = rng.normal(size=(N, 2))
+    Y[::3, 0] = Y[1::6, 1] = np.nan
+    return Y
+
+
 def _real(rng: np.random.Generator, N: int) -> Rows:
     return rng.normal(size=(N, 1))
 
@@ -233,6 +240,20 @@ ZOO = [
         1,
         lambda rng, N: np.exp(rng.normal(size=(N, 1))),
         lambda x, f, y: scipy.stats.lognorm.logpdf(y, 0.5, scale=np.exp(f))[..., 0],
+    ),
+    Member(
+        "Gaussian of known variances",
+        lambda: likelihoods.Gaussian(0.3, with_noise_variance=True),
+        1,
+        lambda rng, N: np.hstack([rng.normal(size=(N, 1)), rng.uniform(0.0, 1.0, size=(N, 1))]),
+        lambda x, f, y: scipy.stats.norm.logpdf(y[..., 0], f[..., 0], np.sqrt(0.3 + y[..., 1])),
+    ),
+    Member(
+        "Missing StudentT",
+        lambda: likelihoods.Missing(likelihoods.StudentT(0.9, df=4.0)),
+        2,
+        _with_missing,
+        lambda x, f, y: np.nansum(scipy.stats.t.logpdf(y, 4.0, f, 0.9), -1),
     ),
     Member("Switched", _make_switched, 1, _observe_switched, _switched),
 ]

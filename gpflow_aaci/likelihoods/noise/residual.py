@@ -1,6 +1,7 @@
 """Noise that is added to f: what all such likelihoods share, and the two with light tails."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from gpflow.config import default_float
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_sech_sqrt, ndtr
+from ...validation import Check, some
 from ..base import AugmentedLikelihood
 from ..integrals.quadrature import expectation
 from ..parameters import positive_parameter
@@ -46,26 +48,38 @@ class ResidualLikelihood(AdditiveNoise, SuperGaussianLikelihood, abc.ABC):
     """p(y|f) = C φ((y − f)²): additive noise, of each output by itself."""
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.square(Y)
+        return tf.square(self.response(Y))
 
     def beta(self, Y: TensorType) -> tf.Tensor:
-        return 2.0 * Y
+        return 2.0 * self.response(Y)
 
     def gamma(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(Y)
+        return tf.ones_like(self.response(Y))
 
 
 class Gaussian(ResidualLikelihood):
     """
     N(y | f, variance); φ(r) = exp(−r/2σ²).
 
-    ω is the constant 1/2σ²: exact conjugacy, so one step of size 1 is exact inference.
+    ω is the constant 1/2σ²: exact conjugacy, so one step of size 1 is exact inference. Noise of a
+    known variance may be added that differs from datum to datum, as for measurements with error
+    bars.
     """
 
-    def __init__(self, variance: Any = None, *, scale: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        variance: Any = None,
+        *,
+        scale: Any = None,
+        with_noise_variance: bool = False,
+        **kwargs: Any,
+    ) -> None:
         """
         :param variance: σ², positive; 1 unless given. Exclusive with ``scale``.
         :param scale: σ, positive. Exclusive with ``variance``.
+        :param with_noise_variance: whether Y [N, 2] has the known variance s² ≥ 0 of every datum
+            in its last column, in units of y²: then σ² + s² is in the place of σ², and s² is 0 for
+            a predicted y.
         :raises ValueError: for values that are not positive and finite, or both given.
         """
         super().__init__(**kwargs)
@@ -79,48 +93,73 @@ class Gaussian(ResidualLikelihood):
             )
         else:
             self.scale = positive_parameter("Gaussian", "scale", scale)
+        if with_noise_variance:
+            self.latent_dim, self.given = 1, ("noise_variance",)
 
     def noise_variance(self) -> tf.Tensor:
         if self.variance is None:
             return tf.square(self.scale)
         return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
 
-    def _variance(self, dtype: tf.DType) -> tf.Tensor:
+    def _variance(self, dtype: tf.DType, Y: TensorType | None) -> tf.Tensor:
         # The variance is a plain number where this is the base of a ``Scaled``.
-        return tf.cast(self.noise_variance(), dtype)
+        variance = tf.cast(self.noise_variance(), dtype)
+        if not self.given:
+            return variance
+        if Y is None:
+            raise ValueError("Y must be given, as a column of it is a noise variance. Found: None.")
+        return variance + tf.cast(Y[..., 1:], dtype)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        return tf.concat([y, tf.zeros_like(y)], -1) if self.given else y
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        if not self.given:
+            return ()
+        wrong = Y[..., 1:] < 0.0
+        message = "Y must end in a column of noise variances that are not negative."
+        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y[..., 1:], wrong))]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tfp.distributions.Normal(F, tf.sqrt(self._variance(F.dtype))).sample(seed=seed)
+        return self.draw_y_like(None, F, self.as_observed(F), seed)
+
+    def draw_y_like(
+        self, X: TensorType | None, F: TensorType, Y: TensorType, seed: Any
+    ) -> tf.Tensor:
+        scale = tf.sqrt(self._variance(F.dtype, Y))
+        return tfp.distributions.Normal(F, scale).sample(seed=seed)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
-        return -0.5 * tf.math.log(2.0 * np.pi * self._variance(Y.dtype)) + tf.zeros_like(Y)
+        log_variance = tf.math.log(2.0 * np.pi * self._variance(Y.dtype, Y))
+        return -0.5 * log_variance + tf.zeros_like(self.response(Y))
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        return -r / (2.0 * self._variance(r.dtype))
+        return -r / (2.0 * self._variance(r.dtype, Y))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """The constant 1/2σ²."""
-        return Deterministic(0.5 / self._variance(c.dtype) + tf.zeros_like(c))
+        return Deterministic(0.5 / self._variance(c.dtype, Y) + tf.zeros_like(c))
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        variance = Fvar + self._variance(Fvar.dtype)
-        return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - Fmu) / variance)
+        variance = Fvar + self._variance(Fvar.dtype, Y)
+        residual = self.response(Y) - Fmu
+        return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(residual) / variance)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return ndtr((Y - F) / tf.sqrt(self._variance(F.dtype)))
+        return self._predict_cdf(X, F, tf.zeros_like(F), Y)
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return ndtr((Y - Fmu) / tf.sqrt(Fvar + self._variance(Fvar.dtype)))
+        return ndtr((self.response(Y) - Fmu) / tf.sqrt(Fvar + self._variance(Fvar.dtype, Y)))
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log p at E(y − f)²: log p is quadratic in f."""
-        return self.log_C(Y) + self.log_phi(self.expected_h_squared(Fmu, Fvar, Y))
+        return self.log_C(Y) + self.log_phi(self.expected_h_squared(Fmu, Fvar, Y), Y)
 
 
 class LogisticNoise(ResidualLikelihood):

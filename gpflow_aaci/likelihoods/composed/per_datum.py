@@ -1,0 +1,293 @@
+"""What a single datum brings along: a weight, or outputs that were not observed."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+
+from ...validation import Check, require, some
+from ..base import AugmentedLikelihood, Site
+from ..outputwise import OutputwiseLikelihood
+
+_STAND_IN = 1.0  # a y that every likelihood accepts, for outputs that are missing
+
+
+class OfBase(AugmentedLikelihood, abc.ABC):
+    """A likelihood whose y, moments and draws are those of a base, at another Y."""
+
+    base: AugmentedLikelihood
+
+    def _take(self, base: AugmentedLikelihood) -> None:
+        self.base = base
+        for name in ("is_augmented", "is_density", "labels", "in_turn", "row_cost", "couples"):
+            setattr(self, name, getattr(base, name))
+
+    @abc.abstractmethod
+    def _of_base(self, Y: TensorType) -> tf.Tensor:
+        """The base's Y."""
+
+    def in_support(self, z: TensorType) -> tf.Tensor:
+        return self.base.in_support(z)
+
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        return self.base.must_be_finite(self._of_base(Y))
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return self.base.draw_y(F, seed)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        """Draws of y, of missing outputs, too."""
+        return self.base.draw_y_like(X, F, self._of_base(Y), seed)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.base._conditional_mean(X, F)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.base._conditional_variance(X, F)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        return self.base._predict_mean_and_var(X, Fmu, Fvar)
+
+
+def _weighted(name: str, num_axes: int) -> Any:
+    """w times the base's ``name(X, *marginals, Y)``, of so many axes after those of the batch."""
+
+    def method(self: "Weighted", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
+        *marginals, Y = marginals_and_Y
+        y, weight = self._parts(Y)
+        weight = tf.reshape(weight, tf.concat([tf.shape(weight)[:-1], [1] * (num_axes - 1)], 0))
+        value = getattr(self.base, name)(X, *marginals, y)
+        return tf.nest.map_structure(lambda part: weight * part, value)
+
+    return method
+
+
+def _unweighted(name: str) -> Any:
+    """The base's ``name(X, *marginals, Y)`` without the weight."""
+
+    def method(self: "Weighted", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
+        *marginals, Y = marginals_and_Y
+        return getattr(self.base, name)(X, *marginals, self._parts(Y)[0])
+
+    return method
+
+
+class Weighted(OfBase):
+    r"""
+    p(y|f)^w, the weight w being the last column of Y: a datum that counts w times.
+
+    The bound, its site and E log p(y|f) are w times those of the base, so that a weight of 2 is a
+    row given twice. Log densities are weighted as well. Draws, quantiles and moments are those of
+    y. A predicted y has weight 1::
+
+        likelihood = Weighted(StudentT(scale=0.5))  # Y [N, 2]: y, and w ≥ 0
+
+    Gibbs sampling draws auxiliary variables w times, and refuses weights that are no whole numbers.
+    """
+
+    def __init__(self, base: AugmentedLikelihood, **kwargs: Any) -> None:
+        """
+        :param base: any augmented likelihood, or one of GPflow's as
+            :func:`~gpflow_aaci.likelihoods.augmented` returns it.
+        :raises ValueError: for anything else.
+        """
+        if not isinstance(base, AugmentedLikelihood):
+            raise ValueError(
+                "Weighted: base must be a likelihood of gpflow_aaci.likelihoods, or what "
+                f"likelihoods.augmented returns. Found: {type(base).__name__}."
+            )
+        super().__init__(base.input_dim, base.latent_dim, base.observation_dim, **kwargs)
+        self._take(base)
+        self.given = (*base.given, "weight")
+
+    def _of_base(self, Y: TensorType) -> tf.Tensor:
+        return Y[..., :-1]
+
+    def _parts(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """The base's Y, and the weights [..., N, 1]."""
+        return Y[..., :-1], Y[..., -1:]
+
+    def num_observed(self, num_outputs: int) -> int:
+        return self.base.num_observed(num_outputs) + 1
+
+    def num_outputs(self, num_observed: int) -> int:
+        return self.base.num_outputs(num_observed - 1)
+
+    bound = _weighted("bound", 1)
+    bound_slopes = _weighted("bound_slopes", 2)
+    coupling = _weighted("coupling", 3)
+    pointwise_bound = _weighted("pointwise_bound", 2)
+    pointwise_log_prob = _weighted("pointwise_log_prob", 2)
+    expected_log_prob = _weighted("expected_log_prob", 2)
+    predictive_log_density = _weighted("predictive_log_density", 2)
+    _variational_expectations = _weighted("_variational_expectations", 1)
+    _cdf = _unweighted("_cdf")
+    _predict_cdf = _unweighted("_predict_cdf")
+
+    # ---- Gibbs: every datum as often as it counts ----
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """
+        The base's, of batch shape [W, ...], where W is the largest weight.
+
+        Draws beyond the weight of a datum have no effect on it, and are those at f = 0.
+
+        :raises ValueError: for weights that are no whole numbers.
+        """
+        y, weight = self._parts(Y)
+        wrong = ~tf.equal(weight, tf.round(weight))
+        message = "Y must hold weights that are whole numbers for Gibbs sampling."
+        whole = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
+        with tf.control_dependencies([require([whole])]):
+            most = tf.cast(tf.reduce_max(weight), tf.int32)
+        F = tf.convert_to_tensor(F)
+        return self.base.full_conditional(
+            X, tf.where(_counts(most, weight, F.shape.rank), F, tf.zeros_like(F)), y
+        )
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        y, weight = self._parts(Y)
+        joint = self.base.log_joint(X, auxiliary, F, y)
+        counts = _counts(tf.shape(joint)[0], weight, joint.shape.rank - 1)
+        alone = self.full_conditional(X, F, Y).log_prob(auxiliary)
+        return tf.reduce_sum(tf.where(counts, joint, alone), 0)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        y, weight = self._parts(Y)
+        potential, precision = self.base.site(X, auxiliary, y)
+        counts = _counts(tf.shape(precision)[0], weight, precision.shape.rank - 1)
+        return tuple(
+            tf.reduce_sum(tf.where(counts, part, tf.zeros_like(part)), 0)
+            for part in (potential + tf.zeros_like(precision), precision)
+        )
+
+    # ---- y, which has no weight ----
+
+    def outcomes(self) -> AnyNDArray | None:
+        of_base = self.base.outcomes()
+        return None if of_base is None else np.hstack([of_base, np.ones((len(of_base), 1))])
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        below, is_least = self.base.next_below(Y[..., :-1])
+        return np.concatenate([below, Y[..., -1:]], -1), is_least
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        of_base = self.base.as_observed(y)
+        return tf.concat([of_base, tf.ones_like(of_base[..., :1])], -1)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        y, weight = self._parts(Y)
+        wrong = ~((weight >= 0.0) & tf.math.is_finite(weight))
+        message = "Y must end in a column of weights that are finite and not negative."
+        of_weight = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
+        return [of_weight, *self.base.check_observations(y)]
+
+
+def _counts(most: tf.Tensor, weight: tf.Tensor, rank: int) -> tf.Tensor:
+    """Whether the k-th of W = ``most`` copies counts, [W, ..., N, 1] of 1 + ``rank`` axes."""
+    shape = tf.concat([[-1], tf.ones([rank], tf.int32)], 0)
+    return tf.reshape(tf.range(most, dtype=weight.dtype), shape) < weight
+
+
+def _where_observed(name: str, otherwise: float = 0.0) -> Any:
+    """The base's ``name(X, *marginals, Y)`` of the observed outputs, and a number at the others."""
+
+    def method(self: "Missing", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
+        *marginals, Y = marginals_and_Y
+        is_observed, y = _filled(Y)
+        value = getattr(self.base, name)(X, *marginals, y)
+        return tf.nest.map_structure(
+            lambda part: tf.where(is_observed, part, tf.cast(otherwise, part.dtype)), value
+        )
+
+    return method
+
+
+class Missing(OfBase, OutputwiseLikelihood):
+    r"""
+    A product over outputs some of which were not observed: NaN in Y [N, P].
+
+    A missing output adds nothing to the bound, and its site is 0. Under a kernel that mixes latent
+    GPs the other outputs of the row predict it::
+
+        model = AugmentedSVGP(kernel, Missing(StudentT()), Z, num_latent_gps=2)
+        fit(model, (X, Y))  # Y [N, 2], NaN where missing
+    """
+
+    def __init__(
+        self, base: OutputwiseLikelihood, *, empty_rows: bool = False, **kwargs: Any
+    ) -> None:
+        """
+        :param base: a likelihood that is a product over outputs, with no further columns of Y.
+        :param empty_rows: whether a row may have no output at all. It changes nothing but the
+            number of rows.
+        :raises ValueError: for another base.
+        """
+        if not isinstance(base, OutputwiseLikelihood) or base.given:
+            raise ValueError(
+                "Missing: base must be a product over outputs, each of one f and of one y, such "
+                f"as gpflow_aaci.likelihoods.StudentT. Found: {type(base).__name__}."
+            )
+        super().__init__(**kwargs)
+        self._take(base)
+        self.empty_rows = empty_rows
+
+    def _of_base(self, Y: TensorType) -> tf.Tensor:
+        return _filled(Y)[1]
+
+    pointwise_bound = _where_observed("pointwise_bound")
+    bound_slopes = _where_observed("bound_slopes")
+    pointwise_log_prob = _where_observed("pointwise_log_prob")
+    expected_log_prob = _where_observed("expected_log_prob")
+    predictive_log_density = _where_observed("predictive_log_density")
+    _cdf = _where_observed("_cdf", np.nan)
+    _predict_cdf = _where_observed("_predict_cdf", np.nan)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """The base's; the auxiliary variables of a missing output have no effect."""
+        is_observed, y = _filled(Y)
+        return self.base.full_conditional(X, tf.where(is_observed, F, tf.zeros_like(F)), y)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        is_observed, y = _filled(Y)
+        alone = self.full_conditional(X, F, Y).log_prob(auxiliary)
+        return tf.where(is_observed, self.base.log_joint(X, auxiliary, F, y), alone)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        is_observed, y = _filled(Y)
+        return tuple(
+            tf.where(is_observed, part, tf.zeros_like(part))
+            for part in self.base.site(X, auxiliary, y)
+        )
+
+    def outcomes(self) -> AnyNDArray | None:
+        return self.base.outcomes()
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        is_observed, y = _filled(Y)
+        is_empty = ~tf.reduce_any(is_observed, -1)
+        message = "Y must have an output in every row, unless empty_rows=True."
+        empty = Check(
+            ~tf.reduce_any(is_empty) | self.empty_rows, message, lambda: tf.where(is_empty)[:10, 0]
+        )
+        return [empty, *self.base.check_observations(y)]
+
+
+def _filled(Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which outputs were observed, and Y with a stand-in for the others."""
+    is_observed = ~tf.math.is_nan(Y)
+    return is_observed, tf.where(is_observed, Y, tf.cast(_STAND_IN, Y.dtype))
