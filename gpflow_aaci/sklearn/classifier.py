@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..likelihoods import Logistic, LogisticSoftmax, LogisticTree, ward_tree
 from ..validation import check_one_of
-from .shared import AugmentedGP, in_batches
+from .shared import AugmentedGP, in_batches, weighted_rows
 
 _UNIT = 2.0  # the first standard deviation of f: most classes are neither sure nor a toss-up
 
@@ -76,27 +76,30 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         )
         self.multiclass = multiclass
 
-    def fit(self, X: Any, y: Any) -> "AugmentedGPClassifier":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPClassifier":
         """
         :param X: [N, D].
         :param y: labels of any kind [N].
+        :param sample_weight: [N], not negative: how many times each datum counts; once unless
+            given. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters, and a single class.
         """
         X, y = validate_data(self, X, y, dtype=default_float())
         check_classification_targets(y)
+        X, y, weight = weighted_rows(sample_weight, X, y)
         classes, labels = np.unique(y, return_inverse=True)
         K = len(classes)
         if K < 2:
             raise ValueError(f"y must have more than one class. Found: {classes.tolist()}.")
         check_one_of("multiclass", self.multiclass, ["tree", "softmax"])
         if K == 2:
-            self._fit(X, labels, Logistic(), _UNIT)
+            self._fit(X, labels, Logistic(), _UNIT, weight)
         elif self.multiclass == "tree":
             tree = ward_tree(X, labels[:, None])
-            self._fit(X, labels, LogisticTree(K, tree), _UNIT)
+            self._fit(X, labels, LogisticTree(K, tree), _UNIT, weight)
         else:
             mean_function = gpflow.functions.Constant(-np.log(K))  # see LogisticSoftmax
-            self._fit(X, labels, LogisticSoftmax(K), _UNIT, mean_function)
+            self._fit(X, labels, LogisticSoftmax(K), _UNIT, weight, mean_function)
         self.classes_ = classes
         return self
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from .. import likelihoods
 from ..predictions import predict_y_quantile, predict_y_samples
-from .shared import AugmentedGP, chosen, in_batches
+from .shared import AugmentedGP, chosen, in_batches, weighted_rows
 
 LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
     "gaussian": likelihoods.Gaussian,
@@ -96,14 +96,17 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         self.likelihood = likelihood
         self.normalize_y = normalize_y
 
-    def fit(self, X: Any, y: Any) -> "AugmentedGPRegressor":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPRegressor":
         """
         :param X: [N, D].
         :param y: [N].
+        :param sample_weight: [N], not negative: how many times each datum counts; once unless
+            given. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters.
         """
         X, y = validate_data(self, X, y, dtype=default_float(), y_numeric=True)
-        center, spread = _center_and_spread(y)
+        X, y, weight = weighted_rows(sample_weight, X, y)
+        center, spread = _center_and_spread(y, weight)
         scale = spread
         if not self.normalize_y:
             center, scale = 0.0, 1.0
@@ -111,7 +114,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         likelihood = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
         if not isinstance(likelihood, Likelihood):
             likelihood = likelihood(scale=_NOISE * unit)
-        self._fit(X, (y - center) / scale, likelihood, unit)
+        self._fit(X, (y - center) / scale, likelihood, unit, weight)
         self.y_center_, self.y_scale_ = center, scale
         return self
 
@@ -162,8 +165,14 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         return self.y_center_ + self.y_scale_ * draws.numpy()[..., 0].T
 
 
-def _center_and_spread(y: AnyNDArray) -> tuple[float, float]:
+def _center_and_spread(y: AnyNDArray, weight: AnyNDArray | None) -> tuple[float, float]:
     """The median, and the standard deviation if y is normal; 1 in its place if y is constant."""
-    lower, median, upper = np.quantile(y, [0.25, 0.5, 0.75])
+    levels = np.array([0.25, 0.5, 0.75])
+    if weight is None:
+        lower, median, upper = np.quantile(y, levels)
+    else:
+        order = np.argsort(y)
+        share = np.cumsum(weight[order]) / weight.sum()
+        lower, median, upper = y[order][np.searchsorted(share, levels)]
     spread = (upper - lower) / _NORMAL_IQR
     return float(median), float(spread or np.std(y) or 1.0)

@@ -15,12 +15,12 @@ from gpflow.mean_functions import MeanFunction
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..inducing import kmeans_plusplus
 from ..inference.collapsed import FitResult, fit_collapsed
 from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
-from ..likelihoods import augmented
+from ..likelihoods import Weighted, augmented
 from ..models import AugmentedSVGP
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
@@ -67,6 +67,7 @@ class AugmentedGP(BaseEstimator):
         y: AnyNDArray,
         likelihood: Likelihood,
         unit: float,
+        sample_weight: Any = None,
         mean_function: MeanFunction | None = None,
     ) -> None:
         """
@@ -74,11 +75,16 @@ class AugmentedGP(BaseEstimator):
 
         :param likelihood: becomes the model's own.
         :param unit: a standard deviation of f that is about right.
+        :param sample_weight: [N], how many times each datum counts; once unless given.
         """
-        data = X, y[:, None].astype(default_float())
+        Y = y[:, None].astype(default_float())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        scaler = StandardScaler().fit(X)
+        scaler = StandardScaler().fit(X, sample_weight=sample_weight)
         likelihood = augmented(likelihood)
+        if sample_weight is not None:
+            likelihood = Weighted(likelihood)
+            Y = np.hstack([Y, sample_weight[:, None]])
+        data = X, Y
         model = AugmentedSVGP(
             _kernel(self.kernel, scaler.scale_, unit),
             likelihood,
@@ -104,6 +110,21 @@ class AugmentedGP(BaseEstimator):
         """
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=default_float())
+
+
+def weighted_rows(
+    sample_weight: Any, X: AnyNDArray, y: AnyNDArray
+) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray | None]:
+    """
+    X, y and the weights [N], of the rows whose weight is not 0; None where no weights are given.
+
+    :raises ValueError: for weights that are negative, not finite, or not one for each row.
+    """
+    if sample_weight is None:
+        return X, y, None
+    weight = _check_sample_weight(sample_weight, X, dtype=default_float(), ensure_non_negative=True)
+    counts = weight > 0.0
+    return X[counts], y[counts], weight[counts]
 
 
 def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
