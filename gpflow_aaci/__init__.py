@@ -13,6 +13,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
+``kernels``                           differences f(x) − f(x′), for preferences
 ``augmentation``                      functions of the auxiliary variables, one line each
 ``data``                              arrays, frames, datasets: in passes and in minibatches
 ``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
@@ -44,6 +45,7 @@ from . import data as data
 from . import diagnostics as diagnostics
 from . import distributions as distributions
 from . import inference as inference
+from . import kernels as kernels
 from . import plots as plots
 from . import sampling as sampling
 from .criticism.loo import loo

@@ -9,6 +9,7 @@ from gpflow.base import AnyNDArray
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
+from ..kernels import columns_of_f
 from ..models import AugmentedModel, AugmentedVGP
 from .rescues import noise_and_signal, parts_of
 from .settings import SETTINGS
@@ -74,6 +75,7 @@ def _of_signal(model: AugmentedModel) -> Iterator[str]:
 
 
 def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
+    X = X[:, : columns_of_f(kernel, X.shape[1])]
     for part in _parts(kernel):
         lengthscales = getattr(part, "lengthscales", None)
         if lengthscales is None:

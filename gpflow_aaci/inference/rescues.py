@@ -25,6 +25,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..algebra.gaussian import Gaussian, columns
 from ..data import Data
+from ..kernels import columns_of_f
 from ..models import AugmentedModel, AugmentedVGP
 from .coordinates import Coordinates
 from .objective import Objective, Stretch
@@ -243,6 +244,7 @@ def typical_lengthscales(
 
     :param spread: sd(X) [D] of each column; a kernel has the columns of its ``active_dims``.
     """
+    spread = spread[: columns_of_f(kernel, len(spread))]
     if parts := parts_of(kernel):
         if isinstance(kernel, gpflow.kernels.Periodic):  # lengthscales of an angle
             return []

@@ -89,6 +89,24 @@ class Log(BoxCox):
         super().__init__(power=0.0)
 
 
+class Logit(Warp):
+    """t(y) = log(y/(1 − y)) for y in (0, 1): Gaussian noise of it is the logit-normal law."""
+
+    def forward(self, Y: TensorType) -> tf.Tensor:
+        return tf.math.log(Y) - tf.math.log1p(-Y)
+
+    def log_slope(self, Y: TensorType) -> tf.Tensor:
+        return -tf.math.log(Y) - tf.math.log1p(-Y)
+
+    def inverse(self, Z: TensorType) -> tf.Tensor:
+        return tf.sigmoid(Z)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        wrong = ~((Y > 0.0) & (Y < 1.0))
+        message = "Y must be between 0 and 1, and neither of them, for the warp Logit."
+        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+
+
 class Tanh(Warp):
     """
     t(y) = y + Σ_k a_k tanh(b_k (y + c_k)), a_k, b_k > 0, all learnable (Snelson et al. 2004).

@@ -31,6 +31,7 @@ from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
 from ..data import checked_rows
+from ..kernels import columns_of_x
 from ..likelihoods import AugmentedLikelihood, augmented
 from .bounds import WithBounds
 from .posteriors import handed_out
@@ -125,7 +126,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
     @property
     def input_dim(self) -> int | None:
         """Columns of X, or None where the inducing variable does not tell."""
-        return _input_dim(self.inducing_variable)
+        return columns_of_x(self.kernel, _input_dim(self.inducing_variable))
 
     def prior_covariance(self) -> tf.Tensor:
         """K_ZZ + jitter I, [L, M, M]; L = 1 where the latent GPs share it."""

@@ -242,11 +242,27 @@ ZOO = [
         lambda x, f, y: scipy.stats.lognorm.logpdf(y, 0.5, scale=np.exp(f))[..., 0],
     ),
     Member(
+        "Warped Gaussian, Logit",
+        lambda: likelihoods.Warped(likelihoods.Gaussian(scale=0.7), warps.Logit()),
+        1,
+        lambda rng, N: rng.beta(2.0, 3.0, size=(N, 1)),
+        lambda x, f, y: (
+            scipy.stats.norm.logpdf(scipy.special.logit(y), f, 0.7) - np.log(y * (1.0 - y))
+        )[..., 0],
+    ),
+    Member(
         "Gaussian of known variances",
         lambda: likelihoods.Gaussian(0.3, with_noise_variance=True),
         1,
         lambda rng, N: np.hstack([rng.normal(size=(N, 1)), rng.uniform(0.0, 1.0, size=(N, 1))]),
         lambda x, f, y: scipy.stats.norm.logpdf(y[..., 0], f[..., 0], np.sqrt(0.3 + y[..., 1])),
+    ),
+    Member(
+        "Weighted StudentT",  # weights of 0 and 1: E p(y|f)^w is then (E p(y|f))^w
+        lambda: likelihoods.Weighted(likelihoods.StudentT(0.5, df=4.0)),
+        1,
+        lambda rng, N: np.stack([rng.normal(size=N), np.arange(N) % 3 > 0], -1).astype(float),
+        lambda x, f, y: y[..., 1] * scipy.stats.t.logpdf(y[..., 0], 4.0, f[..., 0], 0.5),
     ),
     Member(
         "Missing StudentT",
