@@ -128,3 +128,19 @@ def test_bad_input_is_named() -> None:
     model = AugmentedSVGP(Difference(base(), D), likelihoods.Probit(), FIRST[:5], num_data=N)
     with pytest.raises(ValueError, match="X must have as many columns"):
         model.elbo((FIRST, PREFERRED))
+
+
+def test_a_pair_of_equal_inputs_says_nothing() -> None:
+    """Its difference is 0: a constant is added to the ELBO, and q stays."""
+    X = np.vstack([PAIRS, np.hstack([FIRST[:1], FIRST[:1]])])
+    y = np.vstack([PREFERRED, [[1.0]]])
+    elbos, means = [], []
+    for data in [(PAIRS, PREFERRED), (X, y)]:
+        model = AugmentedSVGP(
+            Difference(base(), D), likelihoods.Logistic(), FIRST[:9], num_data=len(data[0])
+        )
+        AugmentedNaturalGradient(1.0).minimize(model, data)
+        elbos.append(float(model.elbo(data)))
+        means.append(model.q_mu.numpy())
+    np.testing.assert_allclose(means[0], means[1], atol=1e-8)
+    assert elbos[1] - elbos[0] == pytest.approx(np.log(0.5), abs=1e-6)

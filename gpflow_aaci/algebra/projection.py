@@ -47,10 +47,11 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
     unexplained = prior.k_diag - tf.reduce_sum(tf.square(A), -2)
     # This is a variance. If rounding takes it below zero, it is zero; if it is further below, K_ZX
     # is not the kernel's (in ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7), and what is
-    # computed from it would not be a bound.
+    # computed from it would not be a bound. Rounding is relative to the largest variance: of the
+    # difference of f at two inputs that are close together, the variance itself is all rounding.
     tolerance = np.finfo(unexplained.dtype.as_numpy_dtype).eps ** 0.25
     unexplained = tf.where(
-        unexplained < -tolerance * prior.k_diag,
+        unexplained < -tolerance * tf.reduce_max(prior.k_diag, -1, keepdims=True),
         tf.constant(np.nan, unexplained.dtype),
         tf.maximum(unexplained, tf.zeros_like(unexplained)),
     )
