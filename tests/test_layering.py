@@ -145,6 +145,7 @@ ORDER = [
     "predictions.f",
     "predictions.quantiles",
     "predictions.y",
+    "predictions.of_f",
     "predictions",
     "criticism",
     "criticism.elpd",

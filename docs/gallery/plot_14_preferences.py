@@ -51,7 +51,9 @@ for number in range(21):
         draw = model.predict_f_samples(grid, full_cov=True).numpy()[:, 0]
         pairs = np.vstack([pairs, [best, grid[np.argmax(draw), 0]]])
         answers = np.vstack([answers, answer(pairs[-1:], rng)])
-print(f"The highest utility is {utility(grid).max():.2f}, at {grid[np.argmax(utility(grid)), 0]:.2f}")
+print(
+    f"The highest utility is {utility(grid).max():.2f}, at {grid[np.argmax(utility(grid)), 0]:.2f}"
+)
 
 # %%
 # The utility is known up to a constant: both curves are shifted to a mean of 0. Where no pair has

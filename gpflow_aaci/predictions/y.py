@@ -72,7 +72,7 @@ def predict_y_cdf(
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data; for samples of another kind of model.
     """
-    predicted = _Predicted(model, Xnew, samples, progress)
+    predicted = Predicted(model, Xnew, samples, progress)
     y = as_default_float(y, "y")
     num_rows, observed = predicted.X.shape[0], predicted.num_observed
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
@@ -111,7 +111,7 @@ def predict_y_quantile(
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
-    predicted = _Predicted(model, Xnew, samples, progress)
+    predicted = Predicted(model, Xnew, samples, progress)
     levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # rounding may give 0 or 1
     outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
     message = "levels must be in (0, 1)."
@@ -147,11 +147,11 @@ def predict_y_samples(
     check_count("num_samples", num_samples, 1)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
-    predicted = _Predicted(model, Xnew, samples, progress, full_cov)
+    predicted = Predicted(model, Xnew, samples, progress, full_cov)
     return predicted.draw(int(num_samples), seed, full_cov)
 
 
-class _Predicted:
+class Predicted:
     """
     The predictive distribution of y at Xnew.
 
@@ -224,6 +224,21 @@ class _Predicted:
 
     def draw(self, num_samples: int, seed: int, full_cov: bool) -> tf.Tensor:
         """Draws of y, [num_samples, N, P]."""
+
+        def of_y(f: tf.Tensor, seed: Any) -> tf.Tensor:
+            Y = self.likelihood.as_observed(f[..., : self._num_columns])
+            return self.likelihood.draw_y_like(self.X, f, Y, seed)
+
+        return self.over_draws(of_y, num_samples, seed, full_cov)
+
+    def over_draws(
+        self,
+        function: Callable[[tf.Tensor, Any], tf.Tensor],
+        num_samples: int,
+        seed: int,
+        full_cov: bool,
+    ) -> tf.Tensor:
+        """``function(f, seed)`` of draws of f [S, N, L], joined to [num_samples, N, ...]."""
         order = np.random.default_rng(seed).permutation(self.num_draws)
         chosen = np.sort(np.resize(order, num_samples))
         seeds = tfp.random.split_seed(tf.constant([seed, 2]), n=2 * len(self._blocks))
@@ -235,8 +250,7 @@ class _Predicted:
                 mean = tf.gather(Fmu, drawn)
                 noise = tf.random.stateless_normal(tf.shape(mean), seeds[2 * k], dtype=mean.dtype)
                 f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, drawn), full_cov)
-                Y = self.likelihood.as_observed(f[..., : self._num_columns])
-                parts.append(self.likelihood.draw_y_like(self.X, f, Y, seeds[2 * k + 1]))
+                parts.append(function(f, seeds[2 * k + 1]))
         return tf.concat(parts, 0)
 
     def by_rows(self, function: Callable[[slice], tf.Tensor], num_levels: int) -> tf.Tensor:

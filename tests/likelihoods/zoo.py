@@ -131,9 +131,10 @@ def _with_trials(rng: np.random.Generator, N: int) -> Rows:
 
 
 def _with_missing(rng: np.random.Generator, N: int) -> Rows:
-    """Every third row has one output only."""
+    """Of many rows, five in twelve have one output only."""
     Y = rng.normal(size=(N, 2))
-    Y[::3, 0] = Y[1::6, 1] = np.nan
+    Y[3::4, 0] = Y[5::6, 1] = np.nan
+    Y[11::12, 1] = 0.3
     return Y
 
 
@@ -261,7 +262,7 @@ ZOO = [
         "Weighted StudentT",  # weights of 0 and 1: E p(y|f)^w is then (E p(y|f))^w
         lambda: likelihoods.Weighted(likelihoods.StudentT(0.5, df=4.0)),
         1,
-        lambda rng, N: np.stack([rng.normal(size=N), np.arange(N) % 3 > 0], -1).astype(float),
+        lambda rng, N: np.stack([rng.normal(size=N), np.arange(N) % 5 < 4], -1).astype(float),
         lambda x, f, y: y[..., 1] * scipy.stats.t.logpdf(y[..., 0], 4.0, f[..., 0], 0.5),
     ),
     Member(

@@ -1,0 +1,110 @@
+"""
+What the law of y is at new inputs, and how well it is known.
+
+P(y > t|f), a hazard, an expected count or the probability of a grade is a function of f. Its
+quantiles over the posterior of f say how well the data determine it.
+
+Shapes: [S] draws, [N] new data, [L] columns of f, [Q] levels, [R] results of the function.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import gpflow
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+from ..likelihoods import AugmentedLikelihood
+from ..validation import Check, check_count, require
+from .y import Predicted
+
+if TYPE_CHECKING:
+    import arviz
+
+OfF = Callable[[AugmentedLikelihood, tf.Tensor, tf.Tensor], tf.Tensor]
+"""(likelihood, X [N, D], F [S, N, L]) → [S, N, R]."""
+
+
+def predict_of_f(
+    model: gpflow.models.GPModel,
+    Xnew: TensorType,
+    function: OfF,
+    levels: TensorType = (0.05, 0.5, 0.95),
+    *,
+    num_samples: int = 1_000,
+    seed: int = 0,
+    samples: "arviz.InferenceData | None" = None,
+    progress: bool = True,
+) -> tf.Tensor:
+    """
+    Quantiles [Q, N, R], over draws from the posterior of f, of a function of f.
+
+    The functions of this module are what one may want of y::
+
+        survival = predict_of_f(model, Xnew, survival_at([12.0, 24.0]))  # [3, N, 2]
+        grades = predict_of_f(model, Xnew, probabilities)  # [3, N, K]
+        counts = predict_of_f(model, Xnew, mean_of_y)  # [3, N, P], at an exposure of 1
+
+    :param function: :func:`survival_at`, :func:`hazard_at`, :func:`probabilities`,
+        :func:`mean_of_y`, or your own ``function(likelihood, X, F)``.
+    :param levels: [Q], in (0, 1).
+    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
+    :param progress: whether a bar shows how many draws of ``samples`` have been used.
+    :raises ValueError: for bad Xnew or levels, and samples of another kind of model.
+    """
+    check_count("num_samples", num_samples, 1)
+    levels = tf.convert_to_tensor(levels, default_float())
+    inside = tf.reduce_all((levels > 0.0) & (levels < 1.0))
+    require([Check(inside, "levels must be between 0 and 1.", lambda: levels)])
+    predicted = Predicted(model, Xnew, samples, progress)
+    values = predicted.over_draws(
+        lambda F, _: function(predicted.likelihood, predicted.X, F), num_samples, seed, False
+    )
+    return tfp.stats.percentile(values, 100.0 * levels, axis=0, interpolation="linear")
+
+
+def survival_at(times: Sequence[float]) -> OfF:
+    """P(y > t|f) at every time t, of a likelihood of one y: R is the number of times."""
+
+    def function(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+        at = [1.0 - likelihood.cdf(X, F, _observed(likelihood, F, t)) for t in times]
+        return tf.concat(at, -1)
+
+    return function
+
+
+def hazard_at(times: Sequence[float]) -> OfF:
+    """p(t|f)/P(y > t|f) at every time t: the rate of an event that has not happened before."""
+
+    def function(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+        log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, t))[..., None] for t in times]
+        return tf.exp(tf.concat(log_p, -1)) / survival_at(times)(likelihood, X, F)
+
+    return function
+
+
+def probabilities(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+    """
+    P(y = k|f) of every label or grade, in their order: R = K.
+
+    :raises ValueError: where y is no label.
+    """
+    if likelihood.labels is None:
+        raise ValueError(
+            "model must be of labels for probabilities of each. "
+            f"Found: {type(likelihood).__name__}."
+        )
+    log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, k)) for k in likelihood.labels]
+    return tf.exp(tf.stack(log_p, -1))
+
+
+def mean_of_y(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+    """E[y|f], as ``likelihood.conditional_mean``: a rate or an expected count, for counts."""
+    return likelihood.conditional_mean(X, F)
+
+
+def _observed(likelihood: AugmentedLikelihood, F: tf.Tensor, y: float) -> tf.Tensor:
+    """Rows of Y that all hold y."""
+    return likelihood.as_observed(tf.fill(tf.shape(F[..., :1]), tf.cast(y, F.dtype)))
