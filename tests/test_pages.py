@@ -22,6 +22,7 @@ def blocks(page: str) -> list[str]:
 
 def test_every_page_with_python_is_run_here() -> None:
     assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {
+        "likelihoods.md",
         "new_data.md",
         "scikit_learn.md",
         "training.md",
@@ -44,6 +45,18 @@ def test_training_loops() -> None:
         before = float(model.augmented_elbo(rows))
         exec(block, names)
         assert float(model.augmented_elbo(rows)) > before + 100.0
+
+
+@pytest.mark.slow
+def test_times_until_an_event() -> None:
+    """The truth is a log-logistic law whose median is e^{1 + sin x}."""
+    names: dict[str, Any] = {}
+    (block,) = blocks("likelihoods.md")
+    exec(block, names)
+    at = (np.log([2.0, 5.0]) - 1.0 - np.sin([[-1.5], [1.5]])) / 0.4
+    truth = 1.0 / (1.0 + np.exp(at))
+    assert np.mean((names["low"] < truth) & (truth < names["high"])) >= 0.75
+    np.testing.assert_allclose(names["median"], truth, atol=0.15)
 
 
 @pytest.mark.slow
