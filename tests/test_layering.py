@@ -68,6 +68,7 @@ ORDER = [
     "likelihoods.classes.softmax",
     "likelihoods.classes.tree",
     "likelihoods.counts",
+    "likelihoods.rates",
     "likelihoods.heteroscedastic",
     "likelihoods.warps",
     "likelihoods.composed",

@@ -12,13 +12,14 @@ from .composed.per_datum import Missing, Weighted
 from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
 from .conversion import augmented
-from .counts import Binomial, NegativeBinomial, Poisson
+from .counts import Binomial, NegativeBinomial
 from .heteroscedastic import HeteroscedasticGaussian
 from .noise.generalized_gaussian import GeneralizedGaussian
 from .noise.laplace import AsymmetricLaplace, Laplace
 from .noise.matern import Matern, Matern32, Matern52
 from .noise.residual import Gaussian, LogisticNoise, ResidualLikelihood
 from .noise.student_t import Cauchy, MultivariateStudentT, StudentT
+from .rates import CoxProcess, Exponential, Gamma, Poisson, Rate, Weibull
 from .super_gaussian import SuperGaussianLikelihood
 from .unaugmented import Unaugmented
 
@@ -29,6 +30,9 @@ __all__ = [
     "BinaryLikelihood",
     "Binomial",
     "Cauchy",
+    "CoxProcess",
+    "Exponential",
+    "Gamma",
     "Gaussian",
     "GeneralizedGaussian",
     "HeteroscedasticGaussian",
@@ -49,6 +53,7 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Probit",
+    "Rate",
     "ResidualLikelihood",
     "Scaled",
     "Softmax",
@@ -58,6 +63,7 @@ __all__ = [
     "TransformedLikelihood",
     "Unaugmented",
     "Warped",
+    "Weibull",
     "Weighted",
     "augmented",
     "ward_tree",

@@ -1,4 +1,4 @@
-"""Counts: negative binomial and binomial, whose ω is Pólya-Gamma, and Poisson's."""
+"""Counts: negative binomial and binomial, whose ω is Pólya-Gamma."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,22 +6,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..special import betainc
 from ..validation import Check
-from .base import Site
 from .integrals.quadrature import expectation
-from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import (
-    PowerOfCosh,
-    are_counts,
-    half_polya_gamma,
-    log_cosh_and_one_minus_s,
-    log_powers_of_sigmoid,
-)
+from .sigmoid_powers import PowerOfCosh, are_counts
 
 
 class NegativeBinomial(PowerOfCosh):
@@ -187,103 +178,3 @@ class Binomial(PowerOfCosh):
         mean = expectation(tf.sigmoid, Fmu, Fvar)
         spread = expectation(lambda F: tf.square(tf.sigmoid(F) - mean), Fmu, Fvar)
         return n * mean, n * (mean - tf.square(mean) - spread) + n**2 * spread
-
-
-class Poisson(OutputwiseLikelihood):
-    r"""
-    Poisson counts of rate λσ(f), λ the largest possible (Donner and Opper 2018).
-
-    e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of σ(−f)^n, and the powers of σ
-    are Pólya-Gamma mixtures in turn: given n and ω ~ PG(y + n, ·)/2 the likelihood is Gaussian.
-    λ is learnable; at given marginals of f the bound is largest at :meth:`optimal_max_rate`.
-    """
-
-    def __init__(self, max_rate: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param max_rate: λ, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.max_rate: Parameter = positive_parameter("Poisson", "max_rate", max_rate)
-
-    def pointwise_bound(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """y log λ − log y! + y (m/2 − log 2cosh(c/2)) − λ (1 − s), c² = m² + v."""
-        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
-        shared = Y * tf.math.log(self.max_rate) - tf.math.lgamma(Y + 1.0)
-        return shared + Y * (Fmu / 2.0 - lc) - self.max_rate * one_minus_s
-
-    def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """The λ [] at which Σ bound is largest: Σ y / Σ (1 − s)."""
-        _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
-        return tf.reduce_sum(Y) / tf.reduce_sum(one_minus_s)
-
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
-    ) -> tfp.distributions.Distribution:
-        """n ~ Poisson(λσ(−f)), and given it omega ~ PG(y + n, f)/2; both [..., N, P]."""
-        F = tf.convert_to_tensor(F)
-        return tfp.distributions.JointDistributionNamed(
-            {
-                "n": tfp.distributions.Poisson(self.max_rate * tf.sigmoid(-F)),
-                "omega": lambda n: half_polya_gamma(Y + n, F),
-            }
-        )
-
-    def log_joint(
-        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        n, omega = auxiliary["n"], auxiliary["omega"]
-        log_n = tfp.distributions.Poisson(self.max_rate).log_prob(n)
-        of_y = Y * tf.math.log(self.max_rate) - tf.math.lgamma(Y + 1.0)
-        return of_y + log_n + log_powers_of_sigmoid(Y, n, omega, F)
-
-    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        """Potential (y − n)/2, precision 2ω."""
-        return (Y - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_rate = tf.math.log(self.max_rate) + tf.math.log_sigmoid(F)
-        return Y * log_rate - self.max_rate * tf.sigmoid(F) - tf.math.lgamma(Y + 1.0)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        log_rate = tf.math.log(self.max_rate) + expectation(tf.math.log_sigmoid, Fmu, Fvar)
-        rate = self.max_rate * expectation(tf.sigmoid, Fmu, Fvar)
-        return Y * log_rate - rate - tf.math.lgamma(Y + 1.0)
-
-    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """λσ(f) = y, or thereabouts where y is 0 or beyond λ."""
-        share = tf.clip_by_value((Y + 0.5) / self.max_rate, 1e-6, 1.0 - 1e-6)
-        return [tf.math.log(share) - tf.math.log1p(-share)]
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """Γ(y + 1, λσ(f))/y!."""
-        return tf.math.igammac(Y + 1.0, self.max_rate * tf.sigmoid(F))
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.max_rate * tf.sigmoid(F)
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.max_rate * tf.sigmoid(F)
-
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        share = expectation(tf.sigmoid, Fmu, Fvar)
-        spread = expectation(lambda F: tf.square(tf.sigmoid(F) - share), Fmu, Fvar)
-        mean = self.max_rate * share
-        return mean, mean + tf.square(self.max_rate) * spread
-
-    def outcomes(self) -> AnyNDArray:
-        rate = float(tf.convert_to_tensor(self.max_rate))
-        return np.arange(np.ceil(rate + 12.0 * np.sqrt(rate) + 60.0))[:, None]
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_counts(Y, type(self).__name__)]
-
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        rate = self.max_rate * tf.sigmoid(F)
-        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)

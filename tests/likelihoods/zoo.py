@@ -30,6 +30,7 @@ class Member:
     observe: Callable[[np.random.Generator, int], Rows]  # N rows of Y [N, P]
     log_density: Callable[[Rows, Rows, Rows], Rows]  # (x, f [..., L], y [..., P]) → [...]
     outcomes: Rows | None = None  # for a discrete y, all that matter
+    has_law: bool = True  # whether it is a law of y, given x, f and the other columns of Y
 
 
 def sigmoid(f: Rows) -> Rows:
@@ -138,6 +139,35 @@ def _with_missing(rng: np.random.Generator, N: int) -> Rows:
     return Y
 
 
+def _poisson_with_exposure(x: Rows, f: Rows, y: Rows) -> Rows:
+    return scipy.stats.poisson.logpmf(y[..., 0], 9.0 * sigmoid(f[..., 0]) * y[..., 1])
+
+
+def _observe_with_exposure(rng: np.random.Generator, N: int) -> Rows:
+    exposure = rng.uniform(0.2, 3.0, size=(N, 1))
+    return np.hstack([rng.poisson(4.0 * exposure), exposure])
+
+
+def _weibull(x: Rows, f: Rows, y: Rows) -> Rows:
+    law = scipy.stats.weibull_min(1.7, scale=(3.0 * sigmoid(f[..., 0])) ** (-1.0 / 1.7))
+    return np.where(y[..., 1] == 1.0, law.logpdf(y[..., 0]), law.logsf(y[..., 0]))
+
+
+def _observe_with_censoring(rng: np.random.Generator, N: int) -> Rows:
+    time, end = rng.exponential(size=(N, 1)), rng.uniform(0.5, 2.0, size=(N, 1))
+    return np.hstack([np.minimum(time, end), time < end]).astype(float)
+
+
+def _cox(x: Rows, f: Rows, y: Rows) -> Rows:
+    rate = 9.0 * sigmoid(f[..., 0])
+    return np.where(y[..., 0] == 1.0, np.log(rate), -rate * y[..., 1])
+
+
+def _observe_points(rng: np.random.Generator, N: int) -> Rows:
+    is_point = np.arange(N) % 3 == 0
+    return np.stack([is_point, np.where(is_point, 0.0, 0.3)], -1).astype(float)
+
+
 def _real(rng: np.random.Generator, N: int) -> Rows:
     return rng.normal(size=(N, 1))
 
@@ -173,6 +203,43 @@ ZOO = [
         _counts(4.0),
         lambda x, f, y: scipy.stats.poisson.logpmf(y, 9.0 * sigmoid(f))[..., 0],
         np.arange(200.0)[:, None],
+    ),
+    Member(
+        "Poisson with exposure",
+        lambda: likelihoods.Poisson(9.0, with_exposure=True),
+        1,
+        _observe_with_exposure,
+        _poisson_with_exposure,
+    ),
+    Member(
+        "CoxProcess",
+        lambda: likelihoods.CoxProcess(9.0),
+        1,
+        _observe_points,
+        _cox,
+        has_law=False,
+    ),
+    Member(
+        "Exponential",
+        lambda: likelihoods.Exponential(3.0),
+        1,
+        lambda rng, N: rng.exponential(size=(N, 1)),
+        lambda x, f, y: scipy.stats.expon.logpdf(y, scale=1.0 / (3.0 * sigmoid(f)))[..., 0],
+    ),
+    Member(
+        "Weibull with censoring",
+        lambda: likelihoods.Weibull(3.0, 1.7, with_censoring=True),
+        1,
+        _observe_with_censoring,
+        _weibull,
+        has_law=False,
+    ),
+    Member(
+        "Gamma",
+        lambda: likelihoods.Gamma(2.5, 4.0),
+        1,
+        lambda rng, N: rng.gamma(2.0, size=(N, 1)),
+        lambda x, f, y: scipy.stats.gamma.logpdf(y, 2.5, scale=1.0 / (4.0 * sigmoid(f)))[..., 0],
     ),
     Member(
         "LogisticSoftmax",

@@ -1,0 +1,417 @@
+"""Events of a bounded rate λσ(f): counts, waiting times, gamma noise and point processes."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+
+from ..validation import Check, some
+from .base import Site
+from .integrals.quadrature import expectation
+from .outputwise import OutputwiseLikelihood
+from .parameters import positive_parameter
+from .sigmoid_powers import (
+    are_counts,
+    log_cosh_and_one_minus_s,
+    rate_bound,
+    rate_expectation,
+    rate_law,
+    rate_log_joint,
+    rate_site,
+)
+
+
+class Rate(OutputwiseLikelihood, abc.ABC):
+    r"""
+    C(y) (λσ(f))^a(y) e^{−λσ(f) e(y)}, a and e ≥ 0: a events in an exposure e to the rate λσ(f).
+
+    λ is the largest possible rate (Donner and Opper 2018). e^{−λeσ(f)} = e^{−λe} e^{λeσ(−f)} is a
+    mixture over n ~ Poisson(λe) of σ(−f)^n, and powers of σ are Pólya-Gamma mixtures in turn: given
+    n and ω ~ PG(a + n, ·)/2 the likelihood is Gaussian. λ is learnable; at given marginals of f
+    the bound is largest at :meth:`optimal_max_rate`. A member states log C, a, e and predictions.
+    """
+
+    def __init__(self, max_rate: Any = 1.0, given: Sequence[str] = (), **kwargs: Any) -> None:
+        """
+        :param max_rate: λ, positive.
+        :param given: the name of a second column of Y, whose value is 1 for a predicted y.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(**kwargs)
+        self.max_rate: Parameter = positive_parameter(type(self).__name__, "max_rate", max_rate)
+        if given:
+            self.latent_dim, self.given = 1, tuple(given)
+
+    @abc.abstractmethod
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        """log C(y), [..., N, L]."""
+
+    @abc.abstractmethod
+    def power(self, Y: TensorType) -> tf.Tensor:
+        """a(y), [..., N, L]."""
+
+    @abc.abstractmethod
+    def exposure(self, Y: TensorType) -> tf.Tensor:
+        """e(y), [..., N, L], in units of 1/λ."""
+
+    def given_column(self, Y: TensorType) -> tf.Tensor:
+        """The column of Y after y, [..., N, 1], or ones [..., N, L] where it has none."""
+        return Y[..., 1:] if self.given else tf.ones_like(Y)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        return tf.concat([y, *[tf.ones_like(y)] * self.num_given], -1)
+
+    def rate(self, F: TensorType) -> tf.Tensor:
+        """λσ(f)."""
+        return self.max_rate * tf.sigmoid(F)
+
+    def _parts(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """log C + a log λ, a and λe."""
+        a = self.power(Y)
+        log_C = self.log_C(Y) + a * tf.math.log(self.max_rate)
+        return log_C, a, self.max_rate * self.exposure(Y)
+
+    def pointwise_bound(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log C + a log λ + a (m/2 − log 2cosh(c/2)) − λe (1 − s), c² = m² + v."""
+        log_C, a, b = self._parts(Y)
+        return log_C + rate_bound(a, b, Fmu, Fvar)
+
+    def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """The λ [] at which Σ bound is largest: Σ a / Σ e (1 − s)."""
+        _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+        return tf.reduce_sum(self.power(Y)) / tf.reduce_sum(self.exposure(Y) * one_minus_s)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """n ~ Poisson(λeσ(−f)), and given it omega ~ PG(a + n, f)/2; both [..., N, L]."""
+        _, a, b = self._parts(Y)
+        return rate_law(a, b, F)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_C, a, b = self._parts(Y)
+        return log_C + rate_log_joint(a, b, auxiliary, F)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """Potential (a − n)/2, precision 2ω."""
+        return rate_site(self.power(Y), auxiliary)
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        log_C, a, b = self._parts(Y)
+        return log_C + a * tf.math.log_sigmoid(F) - b * tf.sigmoid(F)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_C, a, b = self._parts(Y)
+        return log_C + rate_expectation(a, b, Fmu, Fvar)
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """λeσ(f) = a, or thereabouts where a is 0 or beyond λe."""
+        _, a, b = self._parts(Y)
+        share = tf.minimum((a + 0.5) / tf.maximum(b, a + 0.5), 1.0 - 1e-6)
+        return [tf.math.log(share) - tf.math.log1p(-share)]
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        mean = expectation(lambda F: self._conditional_mean(X, F), Fmu, Fvar)
+        spread = expectation(lambda F: tf.square(self._conditional_mean(X, F) - mean), Fmu, Fvar)
+        return mean, spread + expectation(lambda F: self._conditional_variance(X, F), Fmu, Fvar)
+
+
+class Poisson(Rate):
+    """
+    Counts of rate λσ(f), or λσ(f) E; the rate of GPflow's ``Poisson`` is e^f, without a bound.
+
+    A datum's exposure E, as the time or the population in which it was counted, makes λ a rate for
+    each unit of it. a = y, e = E.
+    """
+
+    def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
+        """
+        :param max_rate: λ, positive, in counts a unit of exposure.
+        :param with_exposure: whether the columns of Y [N, 2] are counts and exposures; f then has
+            one column, and a predicted y has the exposure 1.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(max_rate, ("exposure",) if with_exposure else (), **kwargs)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        y = self.response(Y)
+        return y * tf.math.log(self.given_column(Y)) - tf.math.lgamma(y + 1.0)
+
+    def power(self, Y: TensorType) -> tf.Tensor:
+        return self.response(Y)
+
+    def exposure(self, Y: TensorType) -> tf.Tensor:
+        return self.given_column(Y)
+
+    def outcomes(self) -> AnyNDArray:
+        """Enough counts for any f at exposure 1."""
+        rate = float(tf.convert_to_tensor(self.max_rate))
+        y = np.arange(np.ceil(rate + 12.0 * np.sqrt(rate) + 60.0))[:, None]
+        return np.hstack([y, np.ones([len(y), self.num_given])])
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        exposure = self.given_column(Y)
+        return [
+            are_counts(self.response(Y), "Poisson" + (", column 1" if self.given else "")),
+            _are("the exposure, column 2 of Y,", "positive", exposure, exposure > 0.0),
+        ]
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return tf.random.stateless_poisson(tf.shape(F), seed, self.rate(F), F.dtype)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        rate = self.rate(F) * self.exposure(Y)
+        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """Γ(y + 1, λeσ(f))/y!."""
+        return tf.math.igammac(self.response(Y) + 1.0, self.rate(F) * self.exposure(Y))
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.rate(F)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.rate(F)
+
+
+class CoxProcess(Rate):
+    """
+    Points of a Poisson process of intensity λσ(f), in bins of no width (Adams et al. 2009).
+
+    log p is Σ log λσ(f) over the points less ∫ λσ(f), which is a sum over a grid with weights. Each
+    row is a point or a node of the grid. The columns of Y [N, 2] are 1 and 0 for a point, 0 and the
+    weight for a node. The weights sum to the length, area or volume that was observed::
+
+        X = np.vstack([points, nodes])
+        is_point = np.arange(len(X)) < len(points)
+        weight = np.where(is_point, 0.0, volume / len(nodes))
+        Y = np.stack([is_point, weight], -1).astype(float)
+        model = AugmentedSVGP(kernel, CoxProcess(max_rate=3.0 * len(points) / volume), Z)
+
+    What is predicted is the intensity λσ(f), its mean and variance: there is no y to draw. The
+    lengthscale must be wider than the grid, or the intensity rises at points between its nodes.
+    """
+
+    is_density = False
+
+    def __init__(self, max_rate: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param max_rate: λ, positive, in points a unit of weight.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(max_rate, ("weight",), **kwargs)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(self.response(Y))
+
+    def power(self, Y: TensorType) -> tf.Tensor:
+        return self.response(Y)
+
+    def exposure(self, Y: TensorType) -> tf.Tensor:
+        return self.given_column(Y)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        is_point, weight = self.response(Y), self.given_column(Y)
+        right = (weight >= 0.0) & ((weight == 0.0) | (is_point == 0.0))
+        accepted = "0 for a point and at least 0 for a node"
+        return [
+            _are_flags("whether a row is a point, column 1 of Y,", is_point),
+            _are("the weight, column 2 of Y,", accepted, weight, right),
+        ]
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """
+        :raises NotImplementedError: always.
+        """
+        raise NotImplementedError("CoxProcess: a row is a point or a node, and has no y to draw.")
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        raise NotImplementedError("CoxProcess: a row is a point or a node, and has no cdf.")
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.rate(F)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.zeros_like(F)
+
+
+class PositiveRate(Rate):
+    """
+    y = (G/λσ(f))^{1/k}, G ~ Gamma(α, 1): waiting times, and other y > 0.
+
+    The density is k y^{kα−1} (λσ(f))^α e^{−λσ(f) y^k}/Γ(α): a = α, e = y^k. Its tail is heavy where
+    f is uncertain, for λσ(f) may then be near 0: the predicted moments grow as e^{Var f}.
+    """
+
+    @abc.abstractmethod
+    def alpha_and_k(self) -> tuple[TensorType, TensorType]:
+        """α and k, each a ``Parameter`` or a number; α is 1 where y may be censored."""
+
+    def _shapes(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        alpha, k = self.alpha_and_k()
+        return tf.cast(alpha, dtype), tf.cast(k, dtype)
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        """That of the density, and 0 for a survival probability e^{−λσ(f) y^k}."""
+        alpha, k = self._shapes(Y.dtype)
+        of_y = (k * alpha - 1.0) * tf.math.log(self.response(Y))
+        return self.given_column(Y) * (tf.math.log(k) + of_y - tf.math.lgamma(alpha))
+
+    def power(self, Y: TensorType) -> tf.Tensor:
+        return self._shapes(Y.dtype)[0] * self.given_column(Y)
+
+    def exposure(self, Y: TensorType) -> tf.Tensor:
+        return self.response(Y) ** self._shapes(Y.dtype)[1]
+
+    def in_support(self, z: TensorType) -> tf.Tensor:
+        return tf.math.softplus(z)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        y, is_observed = self.response(Y), self.given_column(Y)
+        name = "the time, column 1 of Y," if self.given else "Y"
+        return [
+            _are(name, f"positive for {type(self).__name__}", y, y > 0.0),
+            _are_flags("whether it is observed, column 2 of Y,", is_observed),
+        ]
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """A y that is not censored."""
+        alpha, k = self._shapes(F.dtype)
+        G = tf.random.stateless_gamma(tf.shape(F), seed, alpha, dtype=F.dtype)
+        return tf.exp((tf.math.log(G) - tf.math.log(self.max_rate) - tf.math.log_sigmoid(F)) / k)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """P(G ≤ λσ(f) y^k), of a y that is not censored."""
+        alpha, _ = self._shapes(F.dtype)
+        return tf.math.igamma(alpha, self.rate(F) * self.exposure(Y))
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        """E y^j = Γ(α + j/k)/Γ(α) E (λσ(f))^{−j/k}; infinite where that overflows."""
+        alpha, k = self._shapes(Fmu.dtype)
+
+        def moment(j: float) -> tf.Tensor:
+            log_unit = tf.math.lgamma(alpha + j / k) - tf.math.lgamma(alpha)
+            log_unit -= tf.math.log(self.max_rate) * j / k
+            return tf.exp(log_unit) * _expected_inverse_power(j / k, Fmu, Fvar)
+
+        mean = moment(1.0)
+        return mean, moment(2.0) - tf.minimum(tf.square(mean), mean.dtype.max)
+
+
+class Weibull(PositiveRate):
+    """
+    Waiting times of hazard k y^{k−1} λσ(f), observed or right-censored.
+
+    k > 1 if the hazard grows with the time waited, k < 1 if it falls. Of a right-censored y it is
+    known only that the event came later. a = 1, or 0 if censored, e = y^k. λσ(f) is in units of
+    1/y^k, so that y is best in a unit in which it is about 1::
+
+        likelihood = Weibull(max_rate=5.0, with_censoring=True)
+        Y = np.stack([time, is_observed], -1)  # is_observed: 1, or 0 where censored
+    """
+
+    def __init__(
+        self,
+        max_rate: Any = 1.0,
+        shape: Any = 1.0,
+        with_censoring: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """
+        :param max_rate: λ, positive.
+        :param shape: k, positive.
+        :param with_censoring: whether the columns of Y [N, 2] are times, and 1 where the event was
+            observed, 0 where it had not come by that time; f then has one column. A predicted y is
+            the time of the event, and so is a draw, whether or not the datum was censored.
+        :raises ValueError: for values that are not positive and finite.
+        """
+        super().__init__(max_rate, ("is_observed",) if with_censoring else (), **kwargs)
+        self.shape: Parameter = positive_parameter("Weibull", "shape", shape)
+
+    def alpha_and_k(self) -> tuple[TensorType, TensorType]:
+        return 1.0, self.shape
+
+
+class Exponential(PositiveRate):
+    """
+    Waiting times of hazard λσ(f), observed or right-censored: ``Weibull`` of shape 1.
+
+    The mean of GPflow's ``Exponential`` is e^f, and its hazard e^{−f} without a bound.
+    """
+
+    def __init__(self, max_rate: Any = 1.0, with_censoring: bool = False, **kwargs: Any) -> None:
+        """
+        :param max_rate: λ, positive, in units of 1/y.
+        :param with_censoring: whether Y [N, 2] has a second column, as for ``Weibull``.
+        :raises ValueError: for a value that is not positive and finite.
+        """
+        super().__init__(max_rate, ("is_observed",) if with_censoring else (), **kwargs)
+
+    def alpha_and_k(self) -> tuple[TensorType, TensorType]:
+        return 1.0, 1.0
+
+
+class Gamma(PositiveRate):
+    """
+    y ~ Gamma(shape α, rate λσ(f)), of mean α/λσ(f); a = α, e = y.
+
+    In GPflow's ``Gamma`` the rate is e^{−f}, without a bound.
+    """
+
+    def __init__(self, shape: Any = 1.0, max_rate: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param shape: α, positive.
+        :param max_rate: λ, positive, in units of 1/y.
+        :raises ValueError: for values that are not positive and finite.
+        """
+        super().__init__(max_rate, **kwargs)
+        self.shape: Parameter = positive_parameter("Gamma", "shape", shape)
+
+    def alpha_and_k(self) -> tuple[TensorType, TensorType]:
+        return self.shape, 1.0
+
+
+def _expected_inverse_power(p: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+    """
+    E σ(f)^{−p} under f ~ N(Fmu, Fvar), p > 0.
+
+    σ(f)^{−p} = h(f) + e^{−pf} h(−f) with the bounded h(f) = σ(pf) σ(f)^{−p}, which is 1 for p = 1,
+    and e^{−pf} turns N(m, v) into e^{−pm + p²v/2} N(m − pv, v): quadrature is exact in the tails.
+    """
+
+    def h(f: tf.Tensor) -> tf.Tensor:
+        return tf.exp(tf.math.log_sigmoid(p * f) - p * tf.math.log_sigmoid(f))
+
+    tilted = tf.exp(-p * Fmu + tf.square(p) * Fvar / 2.0)
+    return expectation(h, Fmu, Fvar) + tilted * expectation(h, p * Fvar - Fmu, Fvar)
+
+
+def _are(name: str, accepted: str, values: tf.Tensor, right: tf.Tensor) -> Check:
+    """Check that ``values`` are as ``accepted`` says, which they are where ``right``."""
+    message = f"{name[0].upper()}{name[1:]} must be {accepted}."
+    return Check(tf.reduce_all(right), message, lambda: some(values, ~right))
+
+
+def _are_flags(name: str, values: tf.Tensor) -> Check:
+    return _are(name, "0 or 1", values, (values == 0.0) | (values == 1.0))
