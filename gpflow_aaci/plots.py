@@ -215,7 +215,7 @@ def _draw_data(
     """Draw data at y; of two labels at 0 or 1; of more labels at 1, in the colours of the lines."""
     y = Y[:, output]
     colour: Any = "black"
-    if model.likelihood.num_given:
+    if "trials" in model.likelihood.given:
         y = y / Y[:, 1]
     elif labels is not None and len(labels) == 2:
         y = (y > 0.0).astype(float)
@@ -238,7 +238,7 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
     """The labels whose probabilities are drawn, sorted; None where quantiles are drawn."""
     labels = model.likelihood.labels
-    if model.likelihood.num_given:  # the outcomes of a single trial
+    if "trials" in model.likelihood.given:  # the outcomes of a single trial
         labels = (0.0, 1.0)
     return None if labels is None else np.sort(np.asarray(labels, float))
 

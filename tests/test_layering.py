@@ -57,6 +57,7 @@ ORDER = [
     "likelihoods.sigmoid_powers",
     "likelihoods.noise",
     "likelihoods.noise.residual",
+    "likelihoods.interval",
     "likelihoods.noise.laplace",
     "likelihoods.noise.student_t",
     "likelihoods.noise.matern",

@@ -14,7 +14,9 @@ _NEWTON_STEPS = 4  # from the asymptotic inverse of log Φ to its last digits
 
 class IntervalNormal(NumberDistribution):
     """
-    z ~ N(loc, scale²) given low < z < high; both ends may be infinite.
+    z ~ N(loc, scale²) given low < z < high, or the point z where they are equal.
+
+    Both ends may be infinite.
 
     ``tfd.TruncatedNormal`` loses all digits where the interval is many standard deviations from
     loc. Here the distribution function is inverted in logarithms, in the tail that the interval is
@@ -32,7 +34,7 @@ class IntervalNormal(NumberDistribution):
         name: str = "IntervalNormal",
     ) -> None:
         """
-        :param loc, scale, low, high: [batch...] or broadcast to it, scale > 0 and low < high.
+        :param loc, scale, low, high: [batch...] or broadcast to it, scale > 0 and low ≤ high.
         """
         super().__init__(locals(), loc=loc, scale=scale, low=low, high=high)
 
@@ -41,20 +43,22 @@ class IntervalNormal(NumberDistribution):
         names = ("loc", "scale", "low", "high")
         return {name: tfp.util.ParameterProperties() for name in names}
 
-    def _ends(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The ends in standard deviations from loc."""
-        return (self.low - self.loc) / self.scale, (self.high - self.loc) / self.scale
-
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
+        """At a point it is with respect to a unit mass there."""
+        is_point = tf.equal(self.low, self.high)
+        high = tf.where(is_point, self.low + self.scale, self.high)
+        ends = ((end - self.loc) / self.scale for end in (self.low, high))
         log_normal = -0.5 * tf.square((value - self.loc) / self.scale) - tf.math.log(self.scale)
-        log_p = log_normal - 0.5 * np.log(2.0 * np.pi) - log_ndtr_between(*self._ends())
-        inside = (value > self.low) & (value < self.high)
+        log_p = log_normal - 0.5 * np.log(2.0 * np.pi) - log_ndtr_between(*ends)
+        log_p = tf.where(is_point, tf.zeros_like(log_p), log_p)
+        inside = (value >= self.low) & (value <= self.high)
         return tf.where(inside, log_p, tf.constant(-np.inf, log_p.dtype))
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="IntervalNormal")
         shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
-        low, high = flat(list(self._ends()), shape)
+        loc, scale, lowest, highest = flat([self.loc, self.scale, self.low, self.high], shape)
+        low, high = (lowest - loc) / scale, (highest - loc) / scale
         uniform = tf.random.stateless_uniform(tf.shape(low), seed, dtype=low.dtype)
         # An interval above 0 is mirrored, as the lower tail is the one with all digits.
         is_above = low > 0.0
@@ -63,10 +67,8 @@ class IntervalNormal(NumberDistribution):
         # Φ(z) = Φ(low) + u (Φ(high) − Φ(low)), as a multiple of Φ(high).
         ratio = tf.math.expm1(log_ndtr(low) - log_high)
         z = _inverse_log_ndtr(log_high + tf.math.log1p((1.0 - uniform) * ratio))
-        z = tf.clip_by_value(z, low, high)
-        z = tf.where(is_above, -z, z)
-        loc, scale = flat([self.loc, self.scale], shape)
-        return tf.cast(tf.reshape(loc + scale * z, shape), self.dtype)
+        z = loc + scale * tf.where(is_above, -z, z)
+        return tf.cast(tf.reshape(tf.clip_by_value(z, lowest, highest), shape), self.dtype)
 
 
 def _inverse_log_ndtr(log_p: tf.Tensor) -> tf.Tensor:

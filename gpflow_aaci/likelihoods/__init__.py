@@ -14,6 +14,7 @@ from .composed.transformed import Scaled, TransformedLikelihood, Warped
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial
 from .heteroscedastic import HeteroscedasticGaussian
+from .interval import Interval
 from .noise.generalized_gaussian import GeneralizedGaussian
 from .noise.laplace import AsymmetricLaplace, Laplace
 from .noise.matern import Matern, Matern32, Matern52
@@ -36,6 +37,7 @@ __all__ = [
     "Gaussian",
     "GeneralizedGaussian",
     "HeteroscedasticGaussian",
+    "Interval",
     "KernelNoise",
     "Laplace",
     "Logistic",

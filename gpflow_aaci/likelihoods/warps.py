@@ -20,6 +20,9 @@ class Warp(gpflow.Module, abc.ABC):
     is_onto: bool = True
     """Whether t reaches every real z, so that t′(y) p(t(y)) integrates to 1."""
 
+    lowest: float = -np.inf
+    """t is defined for y above it."""
+
     @abc.abstractmethod
     def forward(self, Y: TensorType) -> tf.Tensor:
         """t(y)."""
@@ -52,6 +55,8 @@ class Identity(Warp):
 
 class BoxCox(Warp):
     """t(y) = (y^power − 1)/power for y > 0, log y where power is 0 (Box and Cox 1964); fixed."""
+
+    lowest = 0.0
 
     def __init__(self, power: float) -> None:
         """

@@ -71,3 +71,13 @@ def test_density_integrates_to_one_and_is_zero_outside() -> None:
     z = np.linspace(-0.3, 0.9, 20_001)[1:-1]
     assert np.sum(law.prob(z)) * (z[1] - z[0]) == pytest.approx(1.0, rel=1e-3)
     np.testing.assert_array_equal(law.prob([-0.31, 0.95]), 0.0)
+
+
+def test_an_interval_of_equal_ends_is_a_point() -> None:
+    """Draws are that number to the last bit, and have mass 1 there."""
+    ends = tf.constant([0.1, -37.3, 1e5 + 0.1], tf.float64)
+    law = IntervalNormal(tf.constant([0.3, 60.0, -2.0], tf.float64), 0.7, ends, ends)
+    draws = law.sample(3, seed=[1, 2])
+    np.testing.assert_array_equal(draws, np.tile(ends, (3, 1)))
+    np.testing.assert_array_equal(law.log_prob(draws), 0.0)
+    np.testing.assert_array_equal(law.log_prob(ends + 0.5), -np.inf)

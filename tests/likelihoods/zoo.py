@@ -31,6 +31,7 @@ class Member:
     log_density: Callable[[Rows, Rows, Rows], Rows]  # (x, f [..., L], y [..., P]) → [...]
     outcomes: Rows | None = None  # for a discrete y, all that matter
     has_law: bool = True  # whether it is a law of y, given x, f and the other columns of Y
+    coarsened: Callable[[Rows], Rows] | None = None  # the rows of Y that are observed of y
 
 
 def sigmoid(f: Rows) -> Rows:
@@ -50,13 +51,41 @@ def _tree(x: Rows, f: Rows, y: Rows) -> Rows:
     return first + scipy.special.log_expit(np.where(label < 2, second, -second))
 
 
-def _ordinal(x: Rows, f: Rows, y: Rows) -> Rows:
-    edges = np.array([-np.inf, -0.7, 0.4, 1.1, np.inf])
-    label = y[..., 0].astype(int)
-    low, high = ((edges[k] - f[..., 0]) / 0.6 for k in (label, label + 1))
+def coarsened(low: float, middle: float, high: float, least: float) -> Callable[[Rows], Rows]:
+    """Left-censored below ``low``, exact up to ``middle``, an interval, then right-censored."""
+
+    def rows(y: Rows) -> Rows:
+        kinds = [y < low, y < middle, y < high]
+        lower = np.select(kinds, [least, y, middle], high)
+        return np.concatenate([lower, np.select(kinds, [low, y, high], np.inf)], -1)
+
+    return rows
+
+
+def log_between(law: scipy.stats.rv_continuous, f: Rows, scale: float, y: Rows) -> Rows:
+    """log P(lower < f + scale e < upper), or the log density where both ends are equal."""
+    low, high = ((y[..., k] - f[..., 0]) / scale for k in (0, 1))
+    exact = law.logpdf(low) - np.log(scale)
+    is_exact = y[..., 0] == y[..., 1]
     low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)  # the lower tail
-    log_low, log_high = scipy.special.log_ndtr(low), scipy.special.log_ndtr(high)
-    return log_high + np.log1p(-np.exp(log_low - log_high))
+    high = np.where(is_exact, low + 1.0, high)
+    ratio = law.logcdf(low) - law.logcdf(high)
+    return np.where(is_exact, exact, law.logcdf(high) + np.log1p(-np.exp(ratio)))
+
+
+def _edges(label: Rows) -> Rows:
+    edges = np.array([-np.inf, -0.7, 0.4, 1.1, np.inf])
+    return np.stack([edges[label.astype(int)], edges[label.astype(int) + 1]], -1)
+
+
+def _warped_interval(x: Rows, f: Rows, y: Rows) -> Rows:
+    log_y = np.log(np.maximum(y, 1e-300))
+    log_y = np.where(y > 0, log_y, -np.inf)
+    is_exact = y[..., 0] == y[..., 1]
+    return log_between(scipy.stats.norm, f, 0.5, log_y) - np.where(is_exact, log_y[..., 0], 0.0)
+
+
+COARSENED, COARSENED_POSITIVE = coarsened(-0.6, 0.5, 1.0, -np.inf), coarsened(0.6, 1.6, 2.7, 0.0)
 
 
 def _scale_at(x: Rows) -> Rows:
@@ -262,8 +291,40 @@ ZOO = [
         lambda: likelihoods.Ordinal([-0.7, 0.4, 1.1], 0.6),
         1,
         lambda rng, N: rng.integers(4, size=(N, 1)).astype(float),
-        _ordinal,
+        lambda x, f, y: log_between(scipy.stats.norm, f, 0.6, _edges(y[..., 0])),
         np.arange(4.0)[:, None],
+    ),
+    Member(
+        "Ordinal, logit",
+        lambda: likelihoods.Ordinal([-0.7, 0.4, 1.1], 0.4, "logit"),
+        1,
+        lambda rng, N: rng.integers(4, size=(N, 1)).astype(float),
+        lambda x, f, y: log_between(scipy.stats.logistic, f, 0.4, _edges(y[..., 0])),
+        np.arange(4.0)[:, None],
+    ),
+    Member(
+        "Interval, probit",
+        lambda: likelihoods.Interval("probit", 0.6),
+        1,
+        lambda rng, N: COARSENED(rng.normal(size=(N, 1))),
+        lambda x, f, y: log_between(scipy.stats.norm, f, 0.6, y),
+        coarsened=COARSENED,
+    ),
+    Member(
+        "Interval, logit",
+        lambda: likelihoods.Interval("logit", 0.4),
+        1,
+        lambda rng, N: COARSENED(rng.normal(size=(N, 1))),
+        lambda x, f, y: log_between(scipy.stats.logistic, f, 0.4, y),
+        coarsened=COARSENED,
+    ),
+    Member(
+        "Warped Interval, Log",
+        lambda: likelihoods.Warped(likelihoods.Interval("probit", 0.5), warps.Log()),
+        1,
+        lambda rng, N: COARSENED_POSITIVE(np.exp(rng.normal(size=(N, 1)))),
+        _warped_interval,
+        coarsened=COARSENED_POSITIVE,
     ),
     Member(
         "HeteroscedasticGaussian",

@@ -12,9 +12,10 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
-from ...validation import Check
+from ...validation import Check, some
 from ..base import AugmentedLikelihood, Site
 from ..integrals.nodes import before_axes_of, whole_line
+from ..interval import Interval
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
@@ -174,38 +175,77 @@ class Warped(TransformedLikelihood):
     in units of t(y). Densities are densities of y: they include the Jacobian::
 
         likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
+
+    Of an ``Interval`` both ends are warped, and only an exact y has the Jacobian. Where t is
+    defined above 0 only, the lower end of a left-censored y is 0.
     """
 
     def __init__(self, base: OutputwiseLikelihood, warp: Warp, **kwargs: Any) -> None:
         """
-        :param base: a likelihood of a real y.
+        :param base: a likelihood of a real y, or an ``Interval``.
         :param warp: one of :mod:`~gpflow_aaci.likelihoods.warps`.
         :raises ValueError: for another base or warp.
         """
         has_c = isinstance(base, OutputwiseLikelihood) and base.prior_c is not None
-        if not has_c or base.outcomes() is not None:
+        if not (has_c or isinstance(base, Interval)) or base.outcomes() is not None:
             found = f"{type(base).__module__.split('.')[0]}'s {type(base).__name__}"
             raise ValueError(
-                "Warped: base must be a likelihood of a real y with one ω per output, such as "
-                f"gpflow_aaci.likelihoods.StudentT. Found: {found}."
+                "Warped: base must be an Interval, or a likelihood of a real y with one ω per "
+                f"output, such as gpflow_aaci.likelihoods.StudentT. Found: {found}."
             )
         if not isinstance(warp, Warp):
             raise ValueError(f"Warped: warp must be a Warp. Found: {type(warp).__name__}.")
         super().__init__(base, **kwargs)
         self.warp = warp
         self.is_density = base.is_density and warp.is_onto
+        self.given, self.latent_dim = base.given, base.latent_dim
 
     def unit(self, X: TensorType | None) -> float:
         return 1.0
 
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
-        return self.warp.forward(Y)
+        """t(y); an end of an interval that is infinite, or the lowest y, has an infinite t."""
+        is_least, is_infinite = self.warp.lowest >= Y, tf.equal(Y, np.inf)
+        z = self.warp.forward(tf.where(is_least | is_infinite, self._inside(Y), Y))
+        z = tf.where(is_infinite, Y, tf.where(is_least, tf.constant(-np.inf, z.dtype), z))
+        if not self.given:
+            return z
+        # Equal ends must stay equal to the last bit, which vectorised code does not promise.
+        is_exact, _ = self._exact(Y)
+        return tf.concat([z[..., :1], tf.where(is_exact, z[..., :1], z[..., 1:])], -1)
 
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
-        return self.warp.log_slope(Y)
+        """log t′(y) of an exact y; 0 for other intervals."""
+        is_exact, y = self._exact(Y)
+        slope = self.warp.log_slope(y)
+        return tf.where(is_exact, slope, tf.zeros_like(slope))
+
+    def _exact(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Whether y is exact, [..., N, P], and that y, or one that t is defined at."""
+        if not self.given:
+            return tf.ones_like(Y, tf.bool), Y
+        is_exact = tf.equal(Y[..., :1], Y[..., 1:])
+        return is_exact, tf.where(is_exact, Y[..., :1], self._inside(Y))
+
+    def _inside(self, Y: tf.Tensor) -> tf.Tensor:
+        """A y that t is defined at."""
+        return tf.constant(max(self.warp.lowest, 0.0) + 1.0, Y.dtype)
+
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        return self.base.must_be_finite(Y)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        return self.base.as_observed(y)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return self.warp.check_observations(Y)
+        _, y = self._exact(Y)
+        checks = [*self.base.check_observations(Y), *self.warp.check_observations(y)]
+        if self.given:
+            lower, lowest, name = Y[..., :1], self.warp.lowest, type(self.warp).__name__
+            message = f"Y must have lower ≥ {lowest:g} in every row for the warp {name}."
+            is_right = tf.reduce_all(lower >= lowest)
+            checks.append(Check(is_right, message, lambda: some(lower, lower < lowest)))
+        return checks
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return self.warp.inverse(self.base.draw_y(F, seed))
@@ -214,17 +254,21 @@ class Warped(TransformedLikelihood):
         return self.warp.inverse(z)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, functools.partial(self.base.pointwise_log_prob, X, F))[0]
+        return self._conditional_moments(X, F)[0]
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F, functools.partial(self.base.pointwise_log_prob, X, F))[1]
+        return self._conditional_moments(X, F)[1]
+
+    def _conditional_moments(self, X: TensorType, F: TensorType) -> MeanAndVariance:
+        as_observed = self.base.as_observed
+        return self._moments(F, lambda z: self.base.pointwise_log_prob(X, F, as_observed(z)))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         def log_density(z: tf.Tensor) -> tf.Tensor:
-            at = z + tf.zeros_like(Fmu)
-            none = tf.zeros_like(at)
+            none = tf.zeros_like(z + Fmu)
+            at = self.base.as_observed(z + none)
             return self.base.predictive_log_density(X, Fmu + none, Fvar + none, at)
 
         return self._moments(Fmu + tf.zeros_like(Fvar), log_density)

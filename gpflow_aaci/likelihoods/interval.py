@@ -1,0 +1,307 @@
+"""The interval that a normal or logistic variable about f lies in: censored and ordered y."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import TensorType
+
+from ..distributions import IntervalNormal
+from ..special import log_2cosh_half_sqrt, log_ndtr_between, ndtr
+from ..validation import Check, check_one_of
+from .base import Site
+from .integrals.quadrature import expectation, mean_over_panels
+from .noise.residual import AdditiveNoise
+from .outputwise import OutputwiseLikelihood
+from .parameters import positive_parameter
+from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid
+
+
+class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
+    r"""
+    P(low < z < high|f) of z = f + s e; where low = high, the density of z there.
+
+    With the link ``"probit"`` e is standard normal. Given z, which is N(f, s²) cut off at both
+    ends, f is Gaussian (Albert and Chib 1993). With ``"logit"`` e is standard logistic. Then, with
+    a = (f − low)/s and b = (high − f)/s, the probability is σ(a) σ(b) (1 − e^{−(high − low)/s}):
+    two logistic likelihoods, each with its own ω ~ PG(1, ·)/2 (Polson, Scott and Windle 2013). The
+    factor of an infinite end is 1. As high → low the last factor is (high − low)/s, and the density
+    σ(a) σ(b)/s.
+    """
+
+    def __init__(self, link: str, **kwargs: Any) -> None:
+        """
+        :param link: ``"probit"`` or ``"logit"``.
+        :raises ValueError: for another link.
+        """
+        check_one_of(f"{type(self).__name__}: link", link, ("probit", "logit"))
+        super().__init__(**kwargs)
+        self.link = link
+        self._is_probit = link == "probit"
+
+    @property
+    @abc.abstractmethod
+    def noise_scale(self) -> Parameter:
+        """The scale s of z − f."""
+
+    @abc.abstractmethod
+    def ends(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """The low and high end that y stands for, [..., N, P]; one of them may be infinite."""
+
+    # ---- the augmentation ----
+
+    def pointwise_bound(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        Probit: log p(y|Fmu) − ½ Fvar/s², as log p(y|f) + ½ f²/s² is convex in f.
+
+        Logit: x/2 − log 2cosh(c/2) in the place of log σ(x), at the means of a and b; c² = E x².
+        """
+        variance = Fvar / tf.square(self._scale(Fmu))
+        if self._is_probit:
+            return self.pointwise_log_prob(X, Fmu, Y) - 0.5 * variance
+        x, _ = self._distances(Fmu, Y)
+        c_squared = tf.square(x) + variance[..., None]
+        return self._sum(x / 2.0 - log_2cosh_half_sqrt(c_squared), Y)
+
+    def pointwise_log_prob(self, X: TensorType | None, F: TensorType, Y: TensorType) -> tf.Tensor:
+        if self._is_probit:
+            return self._log_normal(F, self._scale(F), Y)
+        return self._sum(tf.math.log_sigmoid(self._distances(F, Y)[0]), Y)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """
+        Probit: z ~ N(f, s²) between the ends, of batch shape [..., N, P].
+
+        Logit: ω ~ PG(1, a)/2 and PG(1, b)/2, a draw [..., N, P, 2]; of an infinite end it is 0.
+        """
+        if self._is_probit:
+            return IntervalNormal(F, self.noise_scale, *self.ends(Y))
+        x, is_finite = self._distances(F, Y)
+        return tfp.distributions.Independent(half_polya_gamma(is_finite, x), 1)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """Probit: log N(z | f, s²) between the ends; logit: log p(y, ω|f)."""
+        if self._is_probit:
+            low, high = self.ends(Y)
+            log_p = self._law(F).log_prob(auxiliary)
+            is_inside = (auxiliary >= low) & (auxiliary <= high)
+            return tf.where(is_inside, log_p, tf.constant(-np.inf, log_p.dtype))
+        x, is_finite = self._distances(F, Y)
+        return self._sum(log_powers_of_sigmoid(is_finite, 0.0 * is_finite, auxiliary, x), Y)
+
+    def site(self, X: TensorType | None, auxiliary: TensorType, Y: TensorType) -> Site:
+        """
+        Probit: potential z/s², precision 1/s².
+
+        Logit: the sum over finite ends of 2ω end/s² ± 1/2s, + at the low one; precision Σ 2ω/s².
+        """
+        precision = 1.0 / tf.square(self._scale(auxiliary))
+        if self._is_probit:
+            return auxiliary * precision, precision * tf.ones_like(auxiliary)
+        x, is_finite = self._distances(tf.zeros_like(auxiliary[..., 0]), Y)
+        slopes = (0.5 * is_finite - 2.0 * auxiliary * x) / self._scale(auxiliary)
+        return slopes[..., 0] - slopes[..., 1], 2.0 * precision * tf.reduce_sum(auxiliary, -1)
+
+    # ---- expectations ----
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        By quadrature.
+
+        Probit: about the middle of the interval, or its only finite end; for an exact y it is the
+        bound. Logit: E log σ(a) and E log σ(b), each about its own end.
+        """
+        if self._is_probit:
+            centre = 0.5 * tf.add_n(self.peaks(Y)) + tf.zeros_like(Fmu)
+            expected = expectation(
+                lambda x: self.pointwise_log_prob(X, x + centre, Y), Fmu - centre, Fvar
+            )
+            is_exact = tf.equal(*self.ends(Y))
+            return tf.where(is_exact, self.pointwise_bound(X, Fmu, Fvar, Y), expected)
+        x, _ = self._distances(Fmu, Y)
+        variance = (Fvar / tf.square(self._scale(Fvar)))[..., None]
+        return self._sum(expectation(tf.math.log_sigmoid, x, variance), Y)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """Probit: as for a certain f, with s² + Fvar in the place of s². Logit: by quadrature."""
+        if self._is_probit:
+            return self._log_normal(Fmu, self._spread(Fvar), Y)
+        return super().predictive_log_density(X, Fmu, Fvar, Y)
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        """Both ends; in the place of an infinite one, the other."""
+        low, high = self.ends(Y)
+        return [tf.where(tf.math.is_finite(e), e, o) for e, o in ((low, high), (high, low))]
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._predict_cdf(X, F, tf.zeros_like(F), Y)
+
+    def below(self, end: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        """P(z ≤ end) under f ~ N(Fmu, Fvar), [...]; the end may be infinite."""
+        is_finite = tf.math.is_finite(end + tf.zeros_like(Fmu))
+        at = tf.where(is_finite, end, tf.zeros_like(end))
+        if self._is_probit:
+            p = ndtr((at - Fmu) / self._spread(Fvar))
+        else:
+            s, Fmu, Fvar = self._scale(Fmu), Fmu + tf.zeros_like(at), Fvar + tf.zeros_like(at)
+            p = mean_over_panels(lambda F: tf.sigmoid((at - F) / s), Fmu, Fvar, [at])
+        return tf.where(is_finite, p, tf.cast(end > 0.0, p.dtype))
+
+    def draw_z(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """A draw of z for every f."""
+        return self._law(F).sample(seed=seed)
+
+    def _law(self, F: TensorType) -> tfp.distributions.Distribution:
+        """The law of z given f."""
+        kind = tfp.distributions.Normal if self._is_probit else tfp.distributions.Logistic
+        return kind(F, self._scale(F))
+
+    def _scale(self, like: tf.Tensor) -> tf.Tensor:
+        """The scale s, of the dtype of another tensor."""
+        return tf.cast(self.noise_scale, like.dtype)
+
+    # ---- probit ----
+
+    def _spread(self, Fvar: TensorType) -> tf.Tensor:
+        return tf.sqrt(tf.square(self._scale(Fvar)) + Fvar)
+
+    def _log_normal(self, F: TensorType, spread: TensorType, Y: TensorType) -> tf.Tensor:
+        """The log probability of the interval, or log density, under N(F, spread²)."""
+        low, high = self.ends(Y)
+        is_exact = tf.equal(low, high)
+        y = tf.where(is_exact, low, tf.zeros_like(low))
+        log_density = tfp.distributions.Normal(F, spread).log_prob(y)
+        high = tf.where(is_exact, low + 1.0, high)
+        log_p = log_ndtr_between(*(_scaled(end, F, spread) for end in (low, high)))
+        return tf.where(is_exact, log_density, log_p)
+
+    # ---- logit ----
+
+    def _distances(self, F: TensorType, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        The pairs (a, b) [..., N, P, 2], where an end is infinite with 0 in its place.
+
+        :return: them, and 1 where the end is finite, 0 elsewhere.
+        """
+        low, high = self.ends(Y)
+        outwards = tf.stack([-low, high], -1)
+        is_finite = tf.math.is_finite(outwards)
+        x = tf.stack([F, -F], -1) + tf.where(is_finite, outwards, tf.zeros_like(outwards))
+        x = tf.where(is_finite, x, tf.zeros_like(x)) / self._scale(x)
+        return x, tf.cast(is_finite, x.dtype)
+
+    def _sum(self, of_ends: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """The terms [..., N, P, 2] of finite ends summed, plus the log of the factor without f."""
+        low, high = self.ends(Y)
+        is_finite = tf.math.is_finite(tf.stack([low, high], -1))
+        s, width = self._scale(of_ends), high - low
+        is_between = (width > 0.0) & tf.math.is_finite(width)
+        log_factor = tfp.math.log1mexp(tf.where(is_between, width, tf.ones_like(width)) / s)
+        of_others = tf.where(width > 0.0, tf.zeros_like(width), -tf.math.log(s))
+        terms = tf.where(is_finite, of_ends, tf.zeros_like(of_ends))
+        return tf.reduce_sum(terms, -1) + tf.where(is_between, log_factor, of_others)
+
+
+class Interval(AdditiveNoise, IntervalLikelihood):
+    r"""
+    A real y of which only an interval may be known: right-, left- or interval-censored, or exact.
+
+    y = f + s e, e standard normal (``"probit"``) or standard logistic (``"logit"``). The columns of
+    Y [N, 2] are the lower and the upper end of the interval that y lies in; f has one column. An
+    end may be infinite, and equal ends are an exact y. So (y, y) is an exact observation, (c, ∞)
+    one that is right-censored at c, and (−∞, c) one that is left-censored. Exact rows are those of
+    ``Gaussian`` or ``LogisticNoise``; one-sided ones of ``"logit"`` are those of ``Logistic``. The
+    auxiliary variable is y itself for ``"probit"`` (Albert and Chib 1993), and for ``"logit"`` a
+    Pólya-Gamma ω for each finite end (Polson, Scott and Windle 2013).
+
+    Times of survival are positive: ``Warped(Interval(...), warps.Log())`` is a log-normal or a
+    log-logistic accelerated failure time model, whose ends are in units of time and may begin at
+    0::
+
+        Y = np.stack([time, np.where(died, time, np.inf)], axis=1)
+        likelihood = Warped(Interval("logit"), warps.Log())
+        survives = 1.0 - predictions.predict_y_cdf(model, Xnew, np.tile(t, (len(Xnew), 2)))
+
+    Predictions are of the exact y. P(y' ≤ y) is at the lower end of a row of Y, so that PIT values
+    are uniform for exact rows only.
+    """
+
+    given = ("upper",)
+
+    def __init__(self, link: str = "probit", scale: Any = 1.0, **kwargs: Any) -> None:
+        """
+        :param link: ``"probit"`` for normal or ``"logit"`` for logistic noise.
+        :param scale: s, positive, in units of y; a ``Parameter`` is shared.
+        :raises ValueError: for another link, and a scale that is not positive and finite.
+        """
+        super().__init__(link, **kwargs)
+        self.latent_dim = 1
+        self.scale = positive_parameter("Interval", "scale", scale)
+
+    @property
+    def noise_scale(self) -> Parameter:
+        return self.scale
+
+    def noise_variance(self) -> tf.Tensor:
+        """s², or π²s²/3."""
+        return self._law(tf.zeros([], self.scale.dtype)).variance()
+
+    def ends(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        return Y[..., :1], Y[..., 1:]
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self.below(Y[..., :1], Fmu, Fvar)
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """An exact y, [..., N, 1]."""
+        return self.draw_z(F, seed)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        """Equal ends."""
+        return tf.concat([y, y], -1)
+
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        """Infinite ends may be; NaN may not."""
+        return tf.where(tf.math.is_inf(Y), tf.zeros_like(Y), Y)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        lower, upper = self.ends(Y)
+        return [
+            _check_rows(Y, lower > upper, "have lower ≤ upper in every row"),
+            _check_rows(
+                Y,
+                tf.math.is_inf(lower) & tf.math.is_inf(upper),
+                "have a finite end in every row: a row without one says nothing",
+            ),
+        ]
+
+
+def _check_rows(Y: tf.Tensor, is_wrong: tf.Tensor, accepted: str) -> Check:
+    return Check(
+        ~tf.reduce_any(is_wrong),
+        f"Y, of columns lower and upper, must {accepted}.",
+        lambda: tf.boolean_mask(Y, is_wrong[..., 0])[:10],
+    )
+
+
+def _scaled(end: tf.Tensor, F: TensorType, spread: TensorType) -> tf.Tensor:
+    """(end − F)/spread, whose derivatives are 0, and not NaN, where the end is infinite."""
+    is_finite = tf.math.is_finite(end) & tf.ones_like(F, tf.bool)
+    distance = (tf.where(is_finite, end, tf.zeros_like(F)) - F) / spread
+    return tf.where(is_finite, distance, end)
