@@ -66,11 +66,15 @@ def textbook_cdf(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -> 
             return float(scipy.stats.t.pdf(first, 9.0, f[0], 0.6))
         if case.name == "Missing StudentT":
             return float(scipy.stats.t.pdf(first, 4.0, f[0], 0.9))
-        return float(np.exp(log_density_of(case, x, f, np.r_[first, y[1:]])))
+        # An exact y is an interval of equal ends.
+        row = np.r_[first, first] if "Interval" in case.name else np.r_[first, y[1:]]
+        return float(np.exp(log_density_of(case, x, f, row)))
 
     def is_part(name: str) -> bool:
         return case.name == "Switched" and name == ("noise", "label", "noise")[int(y[1])]
 
+    if y[0] == (0.0 if case.name == "Warped Interval, Log" else -np.inf):
+        return 0.0
     is_binary = is_part("label") or getattr(case, "is_binary", False)
     if is_binary:
         below, above = density(-1.0), density(1.0)
