@@ -7,6 +7,7 @@ augmented in this way.
 """
 
 import abc
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +17,8 @@ from gpflow.base import TensorType
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt, log_sech_sqrt
 from ..validation import Check, some
+from .base import Site
+from .integrals.quadrature import expectation
 from .super_gaussian import SuperGaussianLikelihood
 
 
@@ -72,6 +75,46 @@ def log_powers_of_sigmoid(
     b = plus + minus
     log_law = half_polya_gamma(b, tf.zeros_like(b)).log_prob(omega)
     return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
+
+
+# ---- the rate core a log σ(f) − b σ(f), a, b ≥ 0 of the shape of f or broadcast to it ----
+
+
+def rate_bound(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+    """a (m/2 − lc) − b (1 − s) ≤ E [a log σ(f) − b σ(f)], equal where Fvar = 0."""
+    lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+    return a * (Fmu / 2.0 - lc) - b * one_minus_s
+
+
+def rate_expectation(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+    """E [a log σ(f) − b σ(f)]."""
+    log_share = expectation(tf.math.log_sigmoid, Fmu, Fvar)
+    return a * log_share - b * expectation(tf.sigmoid, Fmu, Fvar)
+
+
+def rate_law(
+    a: TensorType, b: TensorType, F: TensorType
+) -> tfp.distributions.JointDistributionNamed:
+    """n ~ Poisson(b σ(−f)), and given it omega ~ PG(a + n, f)/2: the point 0 where a = n = 0."""
+    F = tf.convert_to_tensor(F)
+    return tfp.distributions.JointDistributionNamed(
+        {
+            "n": tfp.distributions.Poisson(b * tf.sigmoid(-F)),
+            "omega": lambda n: half_polya_gamma(a + n, F),
+        }
+    )
+
+
+def rate_log_joint(a: TensorType, b: TensorType, auxiliary: Any, F: TensorType) -> tf.Tensor:
+    """The logarithm of the integrand in σ(f)^a e^{−b σ(f)} = Σ_n ∫ … dω."""
+    n, omega = auxiliary["n"], auxiliary["omega"]
+    log_n = tf.math.xlogy(n, b) - b - tf.math.lgamma(n + 1.0)  # its slope at n = b = 0 is finite
+    return log_n + log_powers_of_sigmoid(a, n, omega, F)
+
+
+def rate_site(a: TensorType, auxiliary: Any) -> Site:
+    """Potential (a − n)/2, precision 2ω."""
+    return (a - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
 
 
 def are_counts(Y: tf.Tensor, owner: str) -> Check:
