@@ -12,7 +12,7 @@ from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial, Poisson
-from .heteroscedastic import HeteroscedasticGaussian
+from .heteroscedastic import Heteroscedastic
 from .noise.generalized_gaussian import GeneralizedGaussian
 from .noise.laplace import AsymmetricLaplace, Laplace
 from .noise.matern import Matern, Matern32, Matern52
@@ -30,7 +30,7 @@ __all__ = [
     "Cauchy",
     "Gaussian",
     "GeneralizedGaussian",
-    "HeteroscedasticGaussian",
+    "Heteroscedastic",
     "KernelNoise",
     "Laplace",
     "Logistic",
