@@ -16,7 +16,7 @@ a given f, and Z(−c²) = φ(c²)); ``Probit`` has η = log c. If π depends on
 functions of c need Y; otherwise Y may be left out.
 
 For likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``, ``LogisticTree``,
-``HeteroscedasticGaussian``, and ``MultivariateStudentT`` with its ω [N, 1] per row), only the
+``Heteroscedastic``, and ``MultivariateStudentT`` with its ω [N, 1] per row), only the
 functions without c are defined: the full conditional and its draws (dictionaries, if there are
 several variables), the potential, the precision, the joint likelihood and the optimal bound.
 

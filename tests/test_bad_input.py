@@ -401,7 +401,7 @@ def test_kernel_of_another_number_of_latent_gps(data: Batch) -> None:
 def test_likelihood_of_another_number_of_latent_gps(data: Batch, num_latent_gps: int) -> None:
     for likelihood, right in (
         (likelihoods.LogisticSoftmax(3), 3),
-        (likelihoods.HeteroscedasticGaussian(), 2),
+        (likelihoods.Heteroscedastic(likelihoods.Gaussian()), 2),
         (likelihoods.Binomial(), 1),
         (likelihoods.MultivariateStudentT(1.0, 3.0, 2), 2),
     ):
@@ -444,7 +444,9 @@ def test_observations_that_a_likelihood_does_not_know(
         lambda: likelihoods.LogisticSoftmax(1),
         lambda: likelihoods.NegativeBinomial(-1.0),
         lambda: likelihoods.Poisson(0.0),
-        lambda: likelihoods.HeteroscedasticGaussian(np.nan),
+        lambda: likelihoods.Heteroscedastic(likelihoods.Gaussian(), np.nan),
+        lambda: likelihoods.Heteroscedastic(likelihoods.AsymmetricLaplace()),
+        lambda: likelihoods.Heteroscedastic(gpflow.likelihoods.Gaussian()),
         lambda: likelihoods.MultivariateStudentT(-1.0, 3.0, 2),
         lambda: likelihoods.MultivariateStudentT(1.0, np.inf, 2),
         lambda: likelihoods.MultivariateStudentT(1.0, 3.0, 0),

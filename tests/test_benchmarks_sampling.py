@@ -194,7 +194,7 @@ NEVER_TIMED = {
     "Cauchy",
     "GeneralizedGaussian",
     "KernelNoise",
-    "HeteroscedasticGaussian",
+    "Heteroscedastic",
     "LogisticNoise",
     "LogisticSoftmax",
     "LogisticTree",

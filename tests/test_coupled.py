@@ -23,7 +23,7 @@ def classes() -> Term:
 
 
 def noise() -> Term:
-    return standard(likelihoods.HeteroscedasticGaussian(3.0))
+    return standard(likelihoods.Heteroscedastic(likelihoods.Gaussian(), 3.0))
 
 
 def mix(term: Term, size: int) -> Term:
@@ -93,7 +93,7 @@ def make_noise() -> gpflow_aaci.AugmentedSVGP:
     X, _ = wave()
     return gpflow_aaci.AugmentedSVGP(
         gpflow.kernels.SquaredExponential(4.0),
-        likelihoods.HeteroscedasticGaussian(50.0),
+        likelihoods.Heteroscedastic(likelihoods.Gaussian(), 50.0),
         X[::6].copy(),
         num_latent_gps=2,
         num_data=len(X),

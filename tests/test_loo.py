@@ -186,7 +186,7 @@ def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
 def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
     rng = np.random.default_rng(3)
     Y = np.sin(2.0 * X) + np.exp(0.5 * X - 1.5) * rng.normal(size=X.shape)
-    likelihood = likelihoods.HeteroscedasticGaussian(max_precision=20.0)
+    likelihood = likelihoods.Heteroscedastic(likelihoods.Gaussian(), max_precision=20.0)
     model = AugmentedSVGP(kernel(), likelihood, X.copy(), num_latent_gps=2)
     polish(model, (X, Y), progress=False)
     error = np.abs(loo(model, (X, Y)).loo_i.values - refitted(model, X, Y))

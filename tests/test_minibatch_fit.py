@@ -57,7 +57,7 @@ def test_many_are_rows_times_classes_in_memory() -> None:
     assert is_for_minibatches(made(ten, Z), rows(MANY // 10 + 1))
     assert not is_for_minibatches(made(ten, Z), rows(1_797))
     assert not is_for_minibatches(made(two, Z), rows(10 * MANY))
-    noise = likelihoods.HeteroscedasticGaussian()
+    noise = likelihoods.Heteroscedastic(likelihoods.Gaussian())
     assert not is_for_minibatches(made(noise, Z), rows(10 * MANY))
     stream = tf.data.Dataset.from_tensor_slices(rows(MANY)).batch(100)
     assert not is_for_minibatches(made(ten, Z), stream)

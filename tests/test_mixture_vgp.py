@@ -176,7 +176,11 @@ def test_equal_components_are_worth_what_one_is_less_what_the_bound_loses() -> N
 CASES = {
     "Poisson": (gpflow.likelihoods.Poisson(), 1, [[3.0], [0.0]]),
     "StudentT": (student_t(), 1, [[0.4], [-3.0]]),
-    "HeteroscedasticGaussian": (likelihoods.HeteroscedasticGaussian(5.0), 2, [[0.4], [-1.0]]),
+    "Heteroscedastic": (
+        likelihoods.Heteroscedastic(likelihoods.Gaussian(), 5.0),
+        2,
+        [[0.4], [-1.0]],
+    ),
 }
 
 

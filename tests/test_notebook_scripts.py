@@ -27,7 +27,7 @@ from gpflow.kernels import Linear, LinearCoregionalization, SeparateIndependent,
 from gpflow.likelihoods import Likelihood
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, fit_collapsed
-from gpflow_aaci.likelihoods import HeteroscedasticGaussian
+from gpflow_aaci.likelihoods import Gaussian, Heteroscedastic
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 
@@ -64,7 +64,7 @@ def stock_noise() -> Likelihood:
 
 def our_noise() -> Likelihood:
     """The likelihood, with max_precision as the data suggest: where noise is least, e² = 7."""
-    return HeteroscedasticGaussian(max_precision=10.0)
+    return Heteroscedastic(Gaussian(), max_precision=10.0)
 
 
 def separate(Z: AnyNDArray) -> InducingVariables:

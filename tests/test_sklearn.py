@@ -331,9 +331,10 @@ def test_noise_that_is_another_gp() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(300, 1))
     sd = np.where(X[:, 0] > 0.0, 0.5, 0.05)
-    regressor = AugmentedGPRegressor(
-        likelihood=likelihoods.HeteroscedasticGaussian(1_000.0), num_inducing=15, random_state=0
-    ).fit(X, np.sin(2.0 * X[:, 0]) + sd * rng.normal(size=300))
+    noise = likelihoods.Heteroscedastic(likelihoods.Gaussian(), 1_000.0)
+    regressor = AugmentedGPRegressor(likelihood=noise, num_inducing=15, random_state=0).fit(
+        X, np.sin(2.0 * X[:, 0]) + sd * rng.normal(size=300)
+    )
     _, found = regressor.predict(np.array([[-1.0], [1.0]]), return_std=True)
     np.testing.assert_allclose(found, [0.05, 0.5], rtol=0.5)
 

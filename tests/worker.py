@@ -58,6 +58,7 @@ def made(
 ) -> gpflow_aaci.AugmentedSVGP:
     parameters = {"StudentT": {"scale": 0.3, "df": 4.0}, "Laplace": {"scale": 0.3}}
     with strategy.scope():
+        parameters["Heteroscedastic"] = {"base": gpflow_aaci.likelihoods.Gaussian()}
         covariance = getattr(gpflow.kernels, kernel)(lengthscales=[1.0, 1.0])
         noise = getattr(gpflow_aaci.likelihoods, likelihood)(**parameters.get(likelihood, {}))
         parts = covariance, noise, X[:20].copy()
@@ -78,7 +79,7 @@ def others(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: 
     def stream() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices((X[own], Y[own])).batch(700)
 
-    coupled = made(strategy, X, "HeteroscedasticGaussian", num_latent_gps=2)
+    coupled = made(strategy, X, "Heteroscedastic", num_latent_gps=2)
     objectives: list[float] = []
 
     def stop(progress: Any) -> None:

@@ -23,7 +23,7 @@ from gpflow_aaci.likelihoods import (
     Cauchy,
     Gaussian,
     GeneralizedGaussian,
-    HeteroscedasticGaussian,
+    Heteroscedastic,
     KernelNoise,
     Laplace,
     LogisticNoise,
@@ -161,11 +161,12 @@ plt.show()
 # Noise that grows and shrinks with x
 # -----------------------------------
 #
-# There are two latent GPs, f and g, and two auxiliary variables, so a draw is a dictionary. The
-# precision of y given both latent GPs lies between 0 and ``max_precision``, here 4.
+# There are two latent GPs, f and g, and several auxiliary variables, so a draw is a dictionary. The
+# noise may be of any of the laws above. Here it is Gaussian, and the precision of y given both
+# latent GPs lies between 0 and ``max_precision``, which is 4.
 
-formulas(HeteroscedasticGaussian)
-likelihood = HeteroscedasticGaussian(max_precision=4.0)
+formulas(Heteroscedastic)
+likelihood = Heteroscedastic(Gaussian(), max_precision=4.0)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
 y = np.linspace(-4.0, 4.0, 200)[:, None]
 for g in (-3.0, -1.0, 3.0):

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import gpflow_aaci
-from gpflow_aaci.likelihoods import HeteroscedasticGaussian, StudentT
+from gpflow_aaci.likelihoods import Gaussian, Heteroscedastic, StudentT
 
 rng = np.random.default_rng(1)
 x = np.sort(rng.uniform(0.0, 3.0, size=(300, 1)), 0)
@@ -42,10 +42,12 @@ def model_of(likelihood, num_latent_gps=1):
 
 
 scale_of_x = gpflow.functions.Linear(A=0.1 * np.ones((1, 1)), b=0.1 * np.ones(1))
+unit_noise = Gaussian(variance=1.0)
+gpflow.set_trainable(unit_noise, False)  # its size is that of max_precision
 models = {
     "one size of noise": model_of(StudentT()),
     "size linear in x": model_of(gpflow.likelihoods.StudentT(scale=scale_of_x, df=4.0)),
-    "a GP of its own": model_of(HeteroscedasticGaussian(max_precision=100.0), 2),
+    "a GP of its own": model_of(Heteroscedastic(unit_noise, max_precision=100.0), 2),
 }
 
 # %%

@@ -74,7 +74,7 @@ for kind, name in enumerate(names):
     error = np.abs([low[kind] - median[kind], high[kind] - median[kind]])
     top_right.bar(bars, median[kind], 0.18, yerr=error, label=name, error_kw={"lw": 0.8})
 top_right.set(xlabel="grade", ylabel="probability", title="Grades")
-top_right.legend()
+top_right.legend(fontsize=8)
 
 # %%
 # **Exposure.** Damage by waves to ships, in months of service from 45 to 44,882: a count of a rate.
@@ -84,7 +84,7 @@ one_hot = np.stack([ships["type"] == kind for kind in "ABCDE"], -1).astype(float
 X = np.column_stack([one_hot, (ships["year"] - 67.5) / 7.5, (ships["period"] - 67.5) / 7.5])
 Y = np.stack([ships["incidents"], ships["service"] / 1000.0], -1).astype(float)
 model = fitted(likelihoods.Poisson(max_rate=20.0, with_exposure=True), X, Y)
-new = np.column_stack([np.eye(5), np.zeros((5, 2)) + [0.33, 1.0]])  # built in 1970, years 1975-79
+new = np.column_stack([np.eye(5), np.tile([0.33, 1.0], (5, 1))])  # built in 1970, seen 1975-79
 low, median, high = predict_of_f(model, new, mean_of_y).numpy()[..., 0]
 left.errorbar(list("ABCDE"), median, [median - low, high - median], fmt="o", color=BLUE)
 left.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Exposure")
@@ -107,9 +107,7 @@ model = fitted(likelihoods.NegativeBinomial(2.0), X, articles)
 
 mentors = np.arange(0, 60)
 for kids, colour in ((0, BLUE), (2, RED)):
-    new = np.column_stack(
-        [np.zeros(60), np.full(60, kids), np.zeros(60), np.log1p(mentors) - 1.8]
-    )
+    new = np.column_stack([np.zeros(60), np.full(60, kids), np.zeros(60), np.log1p(mentors) - 1.8])
     low, median, high = predict_of_f(model, new, mean_of_y).numpy()[..., 0]
     right.plot(mentors, median, color=colour, label=f"men, {kids} children under 6")
     right.fill_between(mentors, low, high, color=colour, alpha=0.2)

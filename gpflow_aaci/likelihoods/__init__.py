@@ -13,7 +13,7 @@ from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial
-from .heteroscedastic import HeteroscedasticGaussian
+from .heteroscedastic import Heteroscedastic
 from .interval import Interval
 from .noise.generalized_gaussian import GeneralizedGaussian
 from .noise.laplace import AsymmetricLaplace, Laplace
@@ -36,7 +36,7 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "GeneralizedGaussian",
-    "HeteroscedasticGaussian",
+    "Heteroscedastic",
     "Interval",
     "KernelNoise",
     "Laplace",

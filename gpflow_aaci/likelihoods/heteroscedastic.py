@@ -1,83 +1,107 @@
-"""Gaussian noise whose precision is a second latent GP."""
+"""Noise of any of the package's laws, whose precision is a second latent GP."""
 
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
-from ..special import ndtr
 from .base import AugmentedLikelihood, Site
+from .composed.mixtures import why_no_even_noise
 from .integrals.quadrature import expectation, log_expectation, mean_over_panels
+from .integrals.sums_of_sigmoids import in_chunks_of_rows
+from .noise.laplace import Laplace
+from .noise.residual import Gaussian
 from .parameters import positive_parameter
-from .sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
+from .sigmoid_powers import (
+    half_polya_gamma,
+    log_cosh_and_one_minus_s,
+    rate_log_joint,
+    rate_site,
+)
+from .super_gaussian import SuperGaussianLikelihood
+
+# Floats for one row: the nodes of g, times those of f where the base needs any.
+_NUMBERS_OF_MEAN, _NUMBERS_OF_PANELS = 56 * 56, 400 * 500
+_HALVINGS = 3  # as a function of g, p(y|g) varies over a distance of 1 at least
 
 
-class HeteroscedasticGaussian(AugmentedLikelihood):
+class Heteroscedastic(AugmentedLikelihood):
     r"""
-    N(y | f, 1/(λσ(g))) of two latent GPs, f and g in this order; Y is [N, 1].
+    y = f + ε/√(λσ(g)), ε ~ ``base``, of two latent GPs, f and g in this order; Y is [N, 1].
 
-    e^{−λσ(g)R} = e^{−λR} e^{λσ(−g)R}, R = (y − f)²/2, is a mixture over n ~ Poisson(λR) of σ(−g)^n,
-    so that given n and ω ~ PG(½ + n, ·)/2 it is Gaussian in g; given g it is Gaussian in f. The two
-    are stepped in turn. λ, the largest precision, is learnable. For given marginals of f and g the
-    bound is largest at the λ that :meth:`optimal_max_precision` returns::
+    The precision of the noise is at most λ in units of the base. This λ and the base's own scale
+    say the same thing: let the base have the scale 1, and hold it fixed::
 
-        model = AugmentedSVGP(
-            kernel, HeteroscedasticGaussian(max_precision=100.0), Z, num_latent_gps=2, num_data=N
-        )
+        noise = StudentT(scale=1.0, df=4.0)
+        gpflow.set_trainable(noise.scale, False)
+        likelihood = Heteroscedastic(noise, max_precision=100.0)
+        model = AugmentedSVGP(kernel, likelihood, Z, num_latent_gps=2, num_data=N)
+
+    p(y|f, g) = √(λσ(g)) C φ(λσ(g) h²), h² ∝ (y − f)². Given the ω of ε, e^{−ωλσ(g)h²} is Gaussian
+    in f, and it is a mixture over n ~ Poisson(ωλh²) of σ(−g)^n, so that given n and ω_g ~
+    PG(½ + n, ·)/2 it is Gaussian in g. f and g are stepped in turn. The bound replaces E σ(g) by
+    1 − s ≥ E σ(g) within the convex and decreasing log φ. Where the base is ``Gaussian`` or
+    ``Laplace``, E log p(y|f, g) is an integral over g, elsewhere over both.
     """
 
     in_turn = True
     couples = True
 
-    def __init__(self, max_precision: Any = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self, base: SuperGaussianLikelihood, max_precision: Any = 1.0, **kwargs: Any
+    ) -> None:
         """
-        :param max_precision: λ, positive, in units of 1/y².
-        :raises ValueError: for a value that is not positive and finite.
+        :param base: a density of y − f that is symmetric about 0, of this package (``Gaussian``,
+            ``StudentT``, ``Laplace``, ``LogisticNoise``, ``Matern``, ``GeneralizedGaussian``,
+            ``NoiseMixture``, …) or your own; it is shared, with its Parameters.
+        :param max_precision: λ, positive, in units of 1/y² where the base has the scale 1.
+        :raises ValueError: for another base, or a λ that is not positive and finite.
         """
         super().__init__(input_dim=None, latent_dim=2, observation_dim=1, **kwargs)
+        reason = why_no_even_noise(base)
+        if reason:
+            raise ValueError(
+                "Heteroscedastic: base must be a likelihood of y − f, with h² ∝ (y − f)² and g = "
+                f"0, such as Gaussian or StudentT. Found: {type(base).__name__}, {reason}."
+            )
+        self.base = base
+        # Over f and g, an integral costs as much as one over ten latent GPs.
+        self.row_cost = 0.0 if isinstance(base, Gaussian | Laplace) else 10.0
         self.max_precision: Parameter = positive_parameter(
-            "HeteroscedasticGaussian", "max_precision", max_precision
+            "Heteroscedastic", "max_precision", max_precision
         )
 
+    # ---- the augmentation ----
+
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """½ log(λ/2π) + ½ (m_g/2 − lc_g) − ½ λ E(y − f)² (1 − s_g)."""
-        mean = Fmu[..., 1]
-        lc, one_minus_s = log_cosh_and_one_minus_s(mean, Fvar[..., 1])
-        expected = self._half_residual(Fmu, Fvar, Y) * one_minus_s
-        return self._log_C() + 0.5 * (mean / 2.0 - lc) - expected
-
-    def coupling(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """λ (y − m_f) E σ'(g)."""
-        slope = expectation(lambda g: tf.sigmoid(g) * tf.sigmoid(-g), Fmu[..., 1], Fvar[..., 1])
-        between = self.max_precision * (Y[..., 0] - Fmu[..., 0]) * slope
-        none = tf.zeros_like(between)
-        return tf.stack([tf.stack([none, between], -1), tf.stack([between, none], -1)], -1)
-
-    def optimal_max_precision(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """The λ [] at which Σ bound is largest: N / Σ E(y − f)² (1 − s_g)."""
-        _, one_minus_s = log_cosh_and_one_minus_s(Fmu[..., 1], Fvar[..., 1])
-        expected = 2.0 * self._half_residual(Fmu, Fvar, Y) / self.max_precision
-        return 1.0 / tf.reduce_mean(expected * one_minus_s)
+        """½ log λ + log C + ½ (m_g/2 − lc_g) + log φ(λ E h² (1 − s_g))."""
+        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu[..., 1:], Fvar[..., 1:])
+        log_share = Fmu[..., 1:] / 2.0 - lc  # at most E log σ(g)
+        r = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y) * one_minus_s
+        log_height = 0.5 * (tf.math.log(self.max_precision) + log_share) + self.base.log_C(Y)
+        return (log_height + self.base.floored_log_phi(r))[..., 0]
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        n ~ Poisson(λσ(−g)(y − f)²/2) and given it omega ~ PG(½ + n, g)/2, both [..., N, 1].
+        The law of four variables, all [..., N, 1].
 
-        ``precision`` is λσ(g), on which alone the site of f depends; n and ω are for g.
+        ``noise`` is the ω of ε, and ``precision`` is that of y given it, 2ωλσ(g) where h² is
+        (y − f)²: the site of f depends on it alone. For g there are ``n``, of the law
+        Poisson(ωλσ(−g)h²), and ``omega``, given it of the law PG(½ + n, g)/2.
         """
         f, g = F[..., :1], F[..., 1:]
-        half_residual = 0.5 * self.max_precision * tf.square(Y - f)
+        largest = self._largest_r(f, tf.zeros_like(f), Y)
+        precision = 2.0 * self.base.gamma(Y) * self._precision(g)
         return tfp.distributions.JointDistributionNamed(
             {
-                "precision": tfp.distributions.Deterministic(self.max_precision * tf.sigmoid(g)),
-                "n": tfp.distributions.Poisson(tf.sigmoid(-g) * half_residual),
+                "noise": self.base.tilted(tf.sqrt(largest * tf.sigmoid(g))),
+                "precision": lambda noise: tfp.distributions.Deterministic(precision * noise),
+                "n": lambda noise: tfp.distributions.Poisson(noise * largest * tf.sigmoid(-g)),
                 "omega": lambda n: half_polya_gamma(0.5 + n, g),
             }
         )
@@ -85,67 +109,132 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, n, omega|f, g), [..., N, 1]."""
-        f, g = F[..., :1], F[..., 1:]
-        n = auxiliary["n"]
-        log_n = tfp.distributions.Poisson(0.5 * self.max_precision * tf.square(Y - f)).log_prob(n)
-        plus = 0.5 + tf.zeros_like(n)
-        return self._log_C() + log_n + log_powers_of_sigmoid(plus, n, auxiliary["omega"], g)
+        """log p(y, noise, n, omega|f, g), [..., N, 1]."""
+        f, g, noise = F[..., :1], F[..., 1:], auxiliary["noise"]
+        at_centre = self.base.log_joint(X, noise, Y, Y)  # log C and the law of ω at c = 0
+        largest = self._largest_r(f, tf.zeros_like(f), Y)
+        half = 0.5 + tf.zeros_like(noise)
+        of_g = rate_log_joint(half, noise * largest, auxiliary, g)
+        return 0.5 * tf.math.log(self.max_precision) + at_centre + of_g
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        """Potential and precision: λσ(g) y and λσ(g) for f, (½ − n)/2 and 2ω for g."""
-        precision, n = auxiliary["precision"], auxiliary["n"]
-        potential = tf.concat([precision * Y, (0.5 - n) / 2.0], -1)
-        return potential, tf.concat([precision, 2.0 * auxiliary["omega"]], -1)
+        """Potential and precision: ``precision`` y and ``precision`` for f, (½ − n)/2 and 2ω_g."""
+        of_f = auxiliary["precision"] * Y, auxiliary["precision"]
+        of_g = rate_site(0.5, auxiliary)
+        return tuple(tf.concat(parts, -1) for parts in zip(of_f, of_g, strict=True))
+
+    def _largest_r(self, f: TensorType, variance: TensorType, Y: TensorType) -> tf.Tensor:
+        """λ E h², [..., N, 1]."""
+        return self.max_precision * self.base.expected_h_squared(f, variance, Y)
+
+    # ---- expectations: the base's at a given g, in units of 1/√(λσ(g)), integrated over g ----
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_share, share = tf.math.log_sigmoid(F[..., 1]), tf.sigmoid(F[..., 1])
-        residual = self._half_residual(F, tf.zeros_like(F), Y)
-        return (self._log_C() + 0.5 * log_share - residual * share)[..., None]
+        return self._log_scaled("pointwise_log_prob", F[..., 1:], Y - F[..., :1])
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        mean, variance = Fmu[..., 1], Fvar[..., 1]
-        log_share = expectation(tf.math.log_sigmoid, mean, variance)
-        share = expectation(tf.sigmoid, mean, variance)
-        log_p = self._log_C() + 0.5 * log_share - self._half_residual(Fmu, Fvar, Y) * share
-        return log_p[..., None]
+        return self._over_rows(self._expected, Fmu, Fvar, Y, _NUMBERS_OF_MEAN)
+
+    def coupling(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """By two automatic differentiations of E log p(y|f, g)."""
+
+        def of_rows(d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as in_g:
+                in_g.watch(m_g)
+                with tf.GradientTape() as in_d:
+                    in_d.watch(d)
+                    expected = self._expected(d, v, m_g, v_g)
+                slope = in_d.gradient(expected, d)
+            return -in_g.gradient(slope, m_g)
+
+        between = self._over_rows(of_rows, Fmu, Fvar, Y, _NUMBERS_OF_MEAN)[..., None]
+        is_other = tf.constant([[0.0, 1.0], [1.0, 0.0]], between.dtype)
+        return between * is_other
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """N(y | m_f, v_f + (1 + e^{−g})/λ), averaged over g."""
-        residual = tf.square(Y[..., 0] - Fmu[..., 0])
+        def of_rows(d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
+            return log_expectation(
+                lambda g: self._log_scaled("predictive_log_density", g, d, v),
+                m_g,
+                v_g,
+                [self._peak(d)],
+                _HALVINGS,
+            )
 
-        def log_normal(g: tf.Tensor) -> tf.Tensor:
-            variance = Fvar[..., 0] + self.noise_variance(g)
-            return -0.5 * (tf.math.log(2.0 * np.pi * variance) + residual / variance)
-
-        log_p = log_expectation(log_normal, Fmu[..., 1], Fvar[..., 1], [self._peak(residual)])
-        return log_p[..., None]
-
-    def _peak(self, squared_residual: tf.Tensor) -> tf.Tensor:
-        """The g at which the noise variance equals the squared residual."""
-        return -tf.math.log(tf.maximum(self.max_precision * squared_residual - 1.0, 1e-6))
+        return self._over_rows(of_rows, Fmu, Fvar, Y, _NUMBERS_OF_PANELS)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return ndtr((Y - F[..., :1]) / tf.sqrt(self.noise_variance(F[..., 1:])))
+        return self._scaled("_cdf", F[..., 1:], Y - F[..., :1])
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """Φ((y − m_f)/√(v_f + (1 + e^{−g})/λ)), averaged over g."""
-        residual = Y - Fmu[..., :1]
+        def of_rows(d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
+            return mean_over_panels(
+                lambda g: self._scaled("_predict_cdf", g, d, v), m_g, v_g, [self._peak(d)]
+            )
 
-        def of_normal(g: tf.Tensor) -> tf.Tensor:
-            return ndtr(residual / tf.sqrt(Fvar[..., :1] + self.noise_variance(g)))
+        return self._over_rows(of_rows, Fmu, Fvar, Y, _NUMBERS_OF_PANELS)
 
-        mean, variance = (part[..., 1:] + tf.zeros_like(residual) for part in (Fmu, Fvar))
-        return mean_over_panels(of_normal, mean, variance, [self._peak(tf.square(residual))])
+    def _expected(self, d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
+        return expectation(lambda g: self._log_scaled("expected_log_prob", g, d, v), m_g, v_g)
+
+    def _scaled(self, name: str, g: tf.Tensor, d: tf.Tensor, *variance: tf.Tensor) -> tf.Tensor:
+        """The base's method ``name``, where f has the mean 0 and y is d, in units of the noise."""
+        root = tf.exp(0.5 * self._log_precision(g))
+        y = root * d
+        return getattr(self.base, name)(
+            None, tf.zeros_like(y), *(tf.square(root) * v for v in variance), y
+        )
+
+    def _log_scaled(self, name: str, g: tf.Tensor, *moments: tf.Tensor) -> tf.Tensor:
+        return 0.5 * self._log_precision(g) + self._scaled(name, g, *moments)
+
+    def _over_rows(
+        self,
+        function: Callable[..., tf.Tensor],
+        Fmu: TensorType,
+        Fvar: TensorType,
+        Y: TensorType,
+        numbers: int,
+    ) -> tf.Tensor:
+        """``function(y − m_f, v_f, m_g, v_g)`` of every row, [..., N, 1]."""
+
+        def of_rows(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+            (d, m_g), (v, v_g) = (tf.unstack(part, axis=-1) for part in (mean, variance))
+            return function(d, v, m_g, v_g)
+
+        mean = tf.concat([Y - Fmu[..., :1], Fmu[..., 1:] + tf.zeros_like(Y)], -1)
+        variance = Fvar + tf.zeros_like(mean)
+        mean += tf.zeros_like(variance)
+        if not self.row_cost:
+            return of_rows(mean, variance)[..., None]
+        return in_chunks_of_rows(of_rows, mean, variance, numbers, recompute=False)[..., None]
+
+    def _peak(self, d: tf.Tensor) -> tf.Tensor:
+        """The g at which λσ(g) d² = 1."""
+        return -tf.math.log(tf.maximum(self.max_precision * tf.square(d) - 1.0, 1e-6))
+
+    def _log_precision(self, g: TensorType) -> tf.Tensor:
+        return tf.math.log(self.max_precision) + tf.math.log_sigmoid(g)
+
+    def _precision(self, g: TensorType) -> tf.Tensor:
+        return self.max_precision * tf.sigmoid(g)
+
+    # ---- moments and draws ----
+
+    def noise_variance(self, g: TensorType) -> tf.Tensor:
+        """Var[y|f, g] = Var[ε] (1 + e^{−g})/λ; its expectation is its value at E g − ½ Var g."""
+        return self.base.noise_variance() * (1.0 + tf.exp(-g)) / self.max_precision
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.identity(F[..., :1])
+        return self.base._conditional_mean(X, F[..., :1])
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.noise_variance(F[..., 1:])
@@ -154,20 +243,8 @@ class HeteroscedasticGaussian(AugmentedLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         expected_noise = self.noise_variance(Fmu[..., 1:] - Fvar[..., 1:] / 2.0)
-        return tf.identity(Fmu[..., :1]), Fvar[..., :1] + expected_noise
-
-    def noise_variance(self, g: TensorType) -> tf.Tensor:
-        """1/(λσ(g)) = (1 + e^{−g})/λ; its expectation is its value at E g − ½ Var g."""
-        return (1.0 + tf.exp(-g)) / self.max_precision
+        return self._conditional_mean(X, Fmu), Fvar[..., :1] + expected_noise
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        noise = tfp.distributions.Normal(F[..., :1], tf.sqrt(self.noise_variance(F[..., 1:])))
-        return noise.sample(seed=seed)
-
-    def _log_C(self) -> tf.Tensor:
-        return 0.5 * tf.math.log(self.max_precision / (2.0 * np.pi))
-
-    def _half_residual(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """½ λ E(y − f)², [..., N]."""
-        expected = tf.square(Y[..., 0] - Fmu[..., 0]) + Fvar[..., 0]
-        return 0.5 * self.max_precision * expected
+        f = F[..., :1]
+        return f + self.base.draw_y(tf.zeros_like(f), seed) / tf.sqrt(self._precision(F[..., 1:]))

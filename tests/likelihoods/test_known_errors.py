@@ -36,7 +36,7 @@ from gpflow_aaci.augmentation import (
 from gpflow_aaci.likelihoods import (
     AugmentedLikelihood,
     Gaussian,
-    HeteroscedasticGaussian,
+    Heteroscedastic,
     Laplace,
     LogisticSoftmax,
     NegativeBinomial,
@@ -180,7 +180,7 @@ def test_the_potential_of_f_under_a_precision_of_its_own_is_not_halved() -> None
     f, g = FG[:, :1], FG[:, 1:]
     potential = slope(lambda f: log_normal(f, g), 0.0 * f)
     precision = precision_by_scores(lambda f: log_normal(f, g), f)
-    likelihood = HeteroscedasticGaussian(MAX_PRECISION)
+    likelihood = Heteroscedastic(Gaussian(), MAX_PRECISION)
     of_gibbs = [part.mean for part in gibbs_site(likelihood, FG, REAL)]  # f given g needs no draws
     of_step = closed_form_site(likelihood, FG, np.zeros_like(FG), REAL)
     for found_potential, found_precision in (of_gibbs, of_step):
@@ -203,7 +203,7 @@ def test_the_counts_of_a_precision_have_the_rate_of_minus_g() -> None:
     normal = np.sqrt(MAX_PRECISION * expit(g) / (2.0 * np.pi)) * weights.sum(0)
     np.testing.assert_allclose(normal, np.exp(log_normal(f, g)), rtol=1e-10)
 
-    likelihood = HeteroscedasticGaussian(MAX_PRECISION)
+    likelihood = Heteroscedastic(Gaussian(), MAX_PRECISION)
     of_gibbs, precision = (
         Estimate(part.mean[:, 1:], part.error[:, 1:]) for part in gibbs_site(likelihood, FG, REAL)
     )

@@ -248,6 +248,11 @@ def test_one_step_is_exact_regression_with_a_diagonal_of_noise() -> None:
             r"noise variances that are not negative. Found: \[-0.1",
         ),
         (lambda: Weighted(gpflow.likelihoods.Poisson()), [[1.0, 1.0]], "base must be a likelihood"),
+        (
+            lambda: likelihoods.Heteroscedastic(likelihoods.Gaussian(with_noise_variance=True)),
+            [[1.0]],
+            r"further columns of Y \(noise_variance\)",
+        ),
         (lambda: Missing(likelihoods.LogisticTree(3)), [[1.0]], "base must be a product"),
         (lambda: Missing(likelihoods.Binomial()), [[1.0]], "base must be a product"),
     ],

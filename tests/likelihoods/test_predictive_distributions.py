@@ -249,7 +249,7 @@ def test_the_predictive_cdf_is_the_mean_over_f(case: AnyCase, sd: float) -> None
 
 
 def test_the_predictive_cdf_of_two_gps_is_the_mean_over_both() -> None:
-    likelihood = likelihoods.HeteroscedasticGaussian(5.0)
+    likelihood = likelihoods.Heteroscedastic(likelihoods.Gaussian(), 5.0)
     z, w = np.polynomial.hermite_e.hermegauss(120)
     f, g = np.meshgrid(0.3 + 0.8 * z, -0.5 + 1.1 * z, indexing="ij")
     F, weight = np.stack([f.ravel(), g.ravel()], -1), np.outer(w, w).ravel() / w.sum() ** 2

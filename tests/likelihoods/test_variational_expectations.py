@@ -327,7 +327,7 @@ def test_what_is_warped_or_switched_keeps_the_quadrature_that_it_was_given() -> 
     "make",
     [
         partial(likelihoods.LogisticSoftmax, 3),
-        likelihoods.HeteroscedasticGaussian,
+        partial(likelihoods.Heteroscedastic, likelihoods.Gaussian()),
         partial(likelihoods.MultivariateStudentT, 1.0, 3.0, 2),
     ],
 )

@@ -31,7 +31,6 @@ from gpflow_aaci.likelihoods import (
     Laplace,
     LogisticSoftmax,
     NegativeBinomial,
-    Rate,
     StudentT,
     Warped,
     warps,
@@ -74,7 +73,10 @@ def make_model(member: Member, num_data: int = N, **options: object) -> Augmente
 def grid(mean: AnyNDArray, variance: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     """Nodes [K, N, L] and log weights [K] of a product rule for f ~ N(mean, variance)."""
     num_latents = mean.shape[-1]
-    x, w = np.polynomial.hermite_e.hermegauss({1: 200, 2: 90, 3: 40}[num_latents])
+    x = np.linspace(-9.0, 9.0, 301)  # the trapezoidal rule, as log p may be kinked or have poles
+    w = np.exp(-0.5 * np.square(x))
+    if num_latents != 2:
+        x, w = np.polynomial.hermite_e.hermegauss({1: 200, 3: 40}[num_latents])
     axes = np.meshgrid(*[x] * num_latents, indexing="ij")
     z = np.stack([axis.ravel() for axis in axes], -1)
     weights = np.meshgrid(*[np.log(w / w.sum())] * num_latents, indexing="ij")
@@ -99,6 +101,8 @@ def test_bound_and_expectations_against_a_product_rule(member: Member, sd: float
     log_p = member.log_density(X, nodes, Y)
     expected = np.sum(np.exp(log_w)[:, None] * log_p, 0)
     tolerance = 1e-6 if sd < 1.0 else 2e-4  # the product rule's error
+    if "Laplace" in member.name:
+        tolerance = 2e-3  # its error at a kink; ``test_heteroscedastic`` has a finer rule
     found = likelihood.variational_expectations(X, Fmu, Fvar, Y).numpy()
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     log_density = logsumexp(log_p + log_w[:, None], axis=0)
@@ -170,7 +174,7 @@ one_of_each_augmentation = pytest.mark.by_default(
     "Poisson",
     "NegativeBinomial",
     "LogisticSoftmax",
-    "HeteroscedasticGaussian",
+    "Heteroscedastic Gaussian",
     "MultivariateStudentT",
     "Scaled Gaussian",
 )
@@ -198,7 +202,7 @@ def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member
     auxiliary = aux_sample(likelihood, F, Y, [5, 6], X)
     potential, precision = likelihood.site(X, auxiliary, Y)
     steps = tf.one_hot(tf.range(member.num_latents), member.num_latents, dtype=F.dtype)
-    first = 1 if member.name == "HeteroscedasticGaussian" else 0  # f's site depends on g only
+    first = 1 if member.name.startswith("Heteroscedastic") else 0  # f's site is without n
     for step in steps[first:]:
         values = []
         for distance in (0.0, 0.7, -1.1):
@@ -212,7 +216,7 @@ def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member
 
 
 @pytest.mark.by_default(
-    "Poisson", "HeteroscedasticGaussian", "MultivariateStudentT", "Warped Gaussian, Log"
+    "Poisson", "Heteroscedastic Gaussian", "MultivariateStudentT", "Warped Gaussian, Log"
 )
 def test_it_passes_its_own_checks(member: Member) -> None:
     check_likelihood(member.make(), data_of(member)[1], progress=False)
@@ -248,7 +252,7 @@ def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size
 
 
 @pytest.mark.by_default(
-    "LogisticSoftmax", "HeteroscedasticGaussian", "MultivariateStudentT", "Poisson"
+    "LogisticSoftmax", "Heteroscedastic Gaussian", "MultivariateStudentT", "Poisson"
 )
 def test_full_batch_steps_never_lower_the_bound(member: Member) -> None:
     data, model = data_of(member, 30), make_model(member, 30)
@@ -280,7 +284,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
     assert bound == pytest.approx(float(whole.augmented_elbo(data)), rel=1e-10)
 
 
-@pytest.mark.by_default("Poisson", "HeteroscedasticGaussian", "MultivariateStudentT")
+@pytest.mark.by_default("Poisson", "Heteroscedastic Gaussian", "MultivariateStudentT")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
     """With fixed kernels, its ELBO is as high as GPflow's L-BFGS reaches in q."""
     data, model = data_of(member, 20), make_model(member, 20)
@@ -318,16 +322,13 @@ def test_vgp_is_svgp_at_all_inputs(member: Member) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["Poisson", "Weibull with censoring", "HeteroscedasticGaussian"])
+@pytest.mark.parametrize("name", ["Poisson", "Weibull with censoring"])
 def test_the_closed_form_parameter_is_the_bounds_best(name: str) -> None:
     (member,) = [member for member in ZOO if member.name == name]
     likelihood, data = member.make(), data_of(member)
     X, Fmu, Fvar, Y = map(tf.constant, (data[0], *marginals_of(member, 0.8), data[1]))
-    if isinstance(likelihood, Rate):
-        parameter, optimal = likelihood.max_rate, likelihood.optimal_max_rate
-    else:
-        parameter, optimal = likelihood.max_precision, likelihood.optimal_max_precision
-    parameter.assign(optimal(Fmu, Fvar, Y))
+    parameter = likelihood.max_rate
+    parameter.assign(likelihood.optimal_max_rate(Fmu, Fvar, Y))
     with tf.GradientTape() as tape:
         bound = tf.reduce_sum(likelihood.bound(X, Fmu, Fvar, Y))
     slope = tape.gradient(bound, parameter.unconstrained_variable)
@@ -638,7 +639,7 @@ def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["HeteroscedasticGaussian", "LogisticSoftmax", "MultivariateStudentT"]
+    "name", ["Heteroscedastic Gaussian", "LogisticSoftmax", "MultivariateStudentT"]
 )
 def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
     """The means of f and f² agree within their errors."""
@@ -681,19 +682,20 @@ def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> Non
         num_burnin=1,
         progress=False,
     )
-    L, several = member.num_latents, ("Poisson", "LogisticSoftmax", "HeteroscedasticGaussian")
+    L, several = member.num_latents, ("Poisson", "LogisticSoftmax")
     assert samples.posterior["f"].shape == (2, 3, 5, L)
     kernel = GibbsKernel(model)
     state = kernel.initial_state(2, seed=[0, 1])
     _, results = kernel.one_step(state, kernel.bootstrap_results(state), seed=[0, 2])
     auxiliary = results.omega if isinstance(results.omega, dict) else {"omega": results.omega}
     named = {"n", "omega"} if member.name in several else set()
+    named |= {"noise", "n", "omega"} if "Heteroscedastic" in member.name else set()
     assert named <= set(auxiliary)
     if "Interval" in member.name or "Ordinal" in member.name:  # z of any sign, or two ω
         assert auxiliary["omega"].shape == ((2, 5, 1, 2) if "logit" in member.name else (2, 5, 1))
     elif member.name != "Switched":
-        one = ("HeteroscedasticGaussian", "MultivariateStudentT")  # they have one ω for a row
-        width = 1 if member.name in one else L
+        one = ("Heteroscedastic", "MultivariateStudentT")  # they have one ω for a row
+        width = 1 if member.name.startswith(one) else L
         assert auxiliary["omega"].shape == (2, 5, width)
         assert np.all(auxiliary["omega"] >= 0.0)
     log_likelihood, drawn = samples.log_likelihood["y"], samples.posterior_predictive["y"]

@@ -92,6 +92,10 @@ def _scale_at(x: Rows) -> Rows:
     return 0.5 + 0.2 * x[..., 0]
 
 
+def _scale_by_gp(f: Rows) -> Rows:
+    return (5.0 * sigmoid(f[..., 1])) ** -0.5
+
+
 class ScaleOfX(gpflow.functions.Function):
     """The function 0.5 + 0.2 x, whose first number is a Parameter."""
 
@@ -327,13 +331,25 @@ ZOO = [
         coarsened=COARSENED_POSITIVE,
     ),
     Member(
-        "HeteroscedasticGaussian",
-        lambda: likelihoods.HeteroscedasticGaussian(5.0),
+        "Heteroscedastic Gaussian",
+        lambda: likelihoods.Heteroscedastic(likelihoods.Gaussian(), 5.0),
         2,
         _real,
-        lambda x, f, y: scipy.stats.norm.logpdf(
-            y[..., 0], f[..., 0], (5.0 * sigmoid(f[..., 1])) ** -0.5
-        ),
+        lambda x, f, y: scipy.stats.norm.logpdf(y[..., 0], f[..., 0], _scale_by_gp(f)),
+    ),
+    Member(
+        "Heteroscedastic StudentT",
+        lambda: likelihoods.Heteroscedastic(likelihoods.StudentT(0.8, 4.0), 5.0),
+        2,
+        _real,
+        lambda x, f, y: scipy.stats.t.logpdf(y[..., 0], 4.0, f[..., 0], 0.8 * _scale_by_gp(f)),
+    ),
+    Member(
+        "Heteroscedastic Laplace",
+        lambda: likelihoods.Heteroscedastic(likelihoods.Laplace(), 5.0),
+        2,
+        _real,
+        lambda x, f, y: scipy.stats.laplace.logpdf(y[..., 0], f[..., 0], _scale_by_gp(f)),
     ),
     Member(
         "MultivariateStudentT",

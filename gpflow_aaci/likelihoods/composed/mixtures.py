@@ -198,7 +198,7 @@ def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[
     if not isinstance(components, list | tuple) or len(components) < 2:
         raise ValueError(f"{owner}: components must be {accepted}. Found: {components!r}.")
     for component in components:
-        reason = _why_not(component)
+        reason = why_no_even_noise(component)
         if reason:
             raise ValueError(
                 f"{owner}: components must be {accepted}. Found: {type(component).__name__}, "
@@ -207,12 +207,14 @@ def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[
     return list(components)
 
 
-def _why_not(component: Any) -> str:
+def why_no_even_noise(component: Any) -> str:
     """What is wrong with the component, or the empty string."""
     if not isinstance(component, SuperGaussianLikelihood):
         return "which is no SuperGaussianLikelihood"
     if not component.is_density or component.labels is not None:
         return "which is no density of a real y"
+    if component.given:
+        return f"which takes further columns of Y ({', '.join(component.given)})"
     Y = tf.constant([-3.0, 0.0, 0.7, 20.0], default_float())
     if np.any(component.g(Y) != 0.0):
         return "whose g is not 0"

@@ -204,13 +204,20 @@ def _shares(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def in_chunks_of_rows(
-    function: _OfRows, Fmu: tf.Tensor, Fvar: tf.Tensor, numbers: int, rank: int = 0
+    function: _OfRows,
+    Fmu: tf.Tensor,
+    Fvar: tf.Tensor,
+    numbers: int,
+    rank: int = 0,
+    recompute: bool = True,
 ) -> tf.Tensor:
     """
     ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
 
     :param numbers: how many floats it needs in memory for one f.
     :param rank: of what it returns for one row: [], [K] or [K, K].
+    :param recompute: whether a gradient computes it again, so that not all chunks are stored;
+        False for a function of Parameters, whose gradient would be lost.
     """
     K = Fmu.shape[-1]
     flat = [tf.reshape(tf.broadcast_to(part, tf.shape(Fmu)), [-1, K]) for part in (Fmu, Fvar)]
@@ -227,7 +234,7 @@ def in_chunks_of_rows(
             tf.reshape(tf.concat([part, tf.ones([padding, K], part.dtype)], 0), [chunks, rows, K])
             for part in flat
         ]
-        in_parts = tf.recompute_grad(function)  # not all chunks are stored for the gradient
+        in_parts = tf.recompute_grad(function) if recompute else function
         spec = tf.TensorSpec([None, *[K] * rank], Fmu.dtype)
         of_part = tf.autograph.experimental.do_not_convert(lambda part: in_parts(*part))
         values = tf.map_fn(of_part, tuple(padded), fn_output_signature=spec)
