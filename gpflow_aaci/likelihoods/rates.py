@@ -33,7 +33,8 @@ class Rate(OutputwiseLikelihood, abc.ABC):
     λ is the largest possible rate (Donner and Opper 2018). e^{−λeσ(f)} = e^{−λe} e^{λeσ(−f)} is a
     mixture over n ~ Poisson(λe) of σ(−f)^n, and powers of σ are Pólya-Gamma mixtures in turn: given
     n and ω ~ PG(a + n, ·)/2 the likelihood is Gaussian. λ is learnable; at given marginals of f
-    the bound is largest at :meth:`optimal_max_rate`. A member states log C, a, e and predictions.
+    the bound is largest at :meth:`optimal_max_rate`. A member states log C, and a, e and what it
+    predicts where they are not y, 1 or the column of Y after y, and the rate.
     """
 
     def __init__(self, max_rate: Any = 1.0, given: Sequence[str] = (), **kwargs: Any) -> None:
@@ -51,13 +52,13 @@ class Rate(OutputwiseLikelihood, abc.ABC):
     def log_C(self, Y: TensorType) -> tf.Tensor:
         """log C(y), [..., N, L]."""
 
-    @abc.abstractmethod
     def power(self, Y: TensorType) -> tf.Tensor:
-        """a(y), [..., N, L]."""
+        """a(y), [..., N, L]: y, unless stated otherwise."""
+        return self.response(Y)
 
-    @abc.abstractmethod
     def exposure(self, Y: TensorType) -> tf.Tensor:
-        """e(y), [..., N, L], in units of 1/λ."""
+        """e(y), [..., N, L], in units of 1/λ: the column after y or 1, unless stated otherwise."""
+        return self.given_column(Y)
 
     def given_column(self, Y: TensorType) -> tf.Tensor:
         """The column of Y after y, [..., N, 1], or ones [..., N, L] where it has none."""
@@ -121,6 +122,9 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         share = tf.minimum((a + 0.5) / tf.maximum(b, a + 0.5), 1.0 - 1e-6)
         return [tf.math.log(share) - tf.math.log1p(-share)]
 
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.rate(F)
+
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -150,12 +154,6 @@ class Poisson(Rate):
         y = self.response(Y)
         return y * tf.math.log(self.given_column(Y)) - tf.math.lgamma(y + 1.0)
 
-    def power(self, Y: TensorType) -> tf.Tensor:
-        return self.response(Y)
-
-    def exposure(self, Y: TensorType) -> tf.Tensor:
-        return self.given_column(Y)
-
     def outcomes(self) -> AnyNDArray:
         """Enough counts for any f at exposure 1."""
         rate = float(tf.convert_to_tensor(self.max_rate))
@@ -180,16 +178,13 @@ class Poisson(Rate):
         """Γ(y + 1, λeσ(f))/y!."""
         return tf.math.igammac(self.response(Y) + 1.0, self.rate(F) * self.exposure(Y))
 
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.rate(F)
-
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.rate(F)
 
 
 class CoxProcess(Rate):
     """
-    Points of a Poisson process of intensity λσ(f), in bins of no width (Adams et al. 2009).
+    Points of a Poisson process of intensity λσ(f), not binned (Adams, Murray and MacKay 2009).
 
     log p is Σ log λσ(f) over the points less ∫ λσ(f), which is a sum over a grid with weights. Each
     row is a point or a node of the grid. The columns of Y [N, 2] are 1 and 0 for a point, 0 and the
@@ -202,7 +197,7 @@ class CoxProcess(Rate):
         model = AugmentedSVGP(kernel, CoxProcess(max_rate=3.0 * len(points) / volume), Z)
 
     What is predicted is the intensity λσ(f), its mean and variance: there is no y to draw. The
-    lengthscale must be wider than the grid, or the intensity rises at points between its nodes.
+    nodes must be denser than a lengthscale, or the intensity may rise at points between them.
     """
 
     is_density = False
@@ -216,12 +211,6 @@ class CoxProcess(Rate):
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(self.response(Y))
-
-    def power(self, Y: TensorType) -> tf.Tensor:
-        return self.response(Y)
-
-    def exposure(self, Y: TensorType) -> tf.Tensor:
-        return self.given_column(Y)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         is_point, weight = self.response(Y), self.given_column(Y)
@@ -240,9 +229,6 @@ class CoxProcess(Rate):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         raise NotImplementedError("CoxProcess: a row is a point or a node, and has no cdf.")
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.rate(F)
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.zeros_like(F)
@@ -379,10 +365,10 @@ class Gamma(PositiveRate):
     In GPflow's ``Gamma`` the rate is e^{−f}, without a bound.
     """
 
-    def __init__(self, shape: Any = 1.0, max_rate: Any = 1.0, **kwargs: Any) -> None:
+    def __init__(self, max_rate: Any = 1.0, shape: Any = 1.0, **kwargs: Any) -> None:
         """
-        :param shape: α, positive.
         :param max_rate: λ, positive, in units of 1/y.
+        :param shape: α, positive.
         :raises ValueError: for values that are not positive and finite.
         """
         super().__init__(max_rate, **kwargs)

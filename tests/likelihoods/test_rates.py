@@ -64,7 +64,7 @@ def test_an_exponential_law_is_weibulls_of_shape_1() -> None:
     [
         (lambda rate: Exponential(rate), 1.0, TIME),
         (lambda rate: Weibull(rate, 1.7, with_censoring=True), 1.7, CENSORED),
-        (lambda rate: Gamma(2.5, rate), 1.0, TIME),
+        (lambda rate: Gamma(rate, 2.5), 1.0, TIME),
     ],
     ids=["Exponential", "Weibull", "Gamma"],
 )
@@ -124,7 +124,7 @@ def test_predicted_moments_of_heavy_tails(
 
 def test_moments_that_overflow_are_infinite() -> None:
     one = np.ones((1, 1))
-    mean, variance = Gamma(2.0, 3.0).predict_mean_and_var(one, one, 3000.0 * one)
+    mean, variance = Gamma(3.0, 2.0).predict_mean_and_var(one, one, 3000.0 * one)
     assert np.isposinf(mean)
     assert np.isposinf(variance)
 
@@ -236,7 +236,7 @@ def test_a_cox_process_finds_the_intensity_of_its_points() -> None:
             lambda: Weibull(9.0, 1.7, with_censoring=True),
             [[1e-6, 0.0], [1e-6, 1.0], [1e3, 0.0]],
         ),
-        (lambda: Gamma(0.3, 9.0), [[1e-6], [1.0], [1e4]]),
+        (lambda: Gamma(9.0, 0.3), [[1e-6], [1.0], [1e4]]),
     ],
     ids=["CoxProcess", "Poisson", "Weibull", "Gamma"],
 )

@@ -269,7 +269,7 @@ ZOO = [
     ),
     Member(
         "Gamma",
-        lambda: likelihoods.Gamma(2.5, 4.0),
+        lambda: likelihoods.Gamma(4.0, 2.5),
         1,
         lambda rng, N: rng.gamma(2.0, size=(N, 1)),
         lambda x, f, y: scipy.stats.gamma.logpdf(y, 2.5, scale=1.0 / (4.0 * sigmoid(f)))[..., 0],
