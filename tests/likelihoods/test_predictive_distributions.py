@@ -43,6 +43,9 @@ def num_latents(case: AnyCase) -> int:
 
 
 def observations(case: AnyCase, N: int) -> AnyNDArray:
+    if isinstance(case, Member) and case.coarsened:  # exact y, of equal ends
+        y = np.random.default_rng(N).normal(size=(N, 1))
+        return case.make().as_observed(np.exp(y) if "Log" in case.name else y).numpy()
     if isinstance(case, Member):
         return case.observe(np.random.default_rng(N), N)
     y = np.random.default_rng(N).normal(size=(N, 1)) * 3.0
@@ -63,7 +66,8 @@ def textbook_cdf(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -> 
     def density(first: float) -> float:
         if case.name == "MultivariateStudentT":  # the marginal law of one column
             return float(scipy.stats.t.pdf(first, 9.0, f[0], 0.6))
-        return float(np.exp(log_density_of(case, x, f, np.r_[first, y[1:]])))
+        rest = [first] if getattr(case, "coarsened", None) else y[1:]
+        return float(np.exp(log_density_of(case, x, f, np.r_[first, rest])))
 
     def is_part(name: str) -> bool:
         return case.name == "Switched" and name == ("noise", "label", "noise")[int(y[1])]
