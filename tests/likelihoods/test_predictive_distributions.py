@@ -44,6 +44,9 @@ def num_latents(case: AnyCase) -> int:
 
 
 def observations(case: AnyCase, N: int) -> AnyNDArray:
+    if isinstance(case, Member) and case.coarsened:  # exact y, of equal ends
+        y = np.random.default_rng(N).normal(size=(N, 1))
+        return case.make().as_observed(np.exp(y) if "Log" in case.name else y).numpy()
     if isinstance(case, Member):
         return case.observe(np.random.default_rng(N), N)
     y = np.random.default_rng(N).normal(size=(N, 1)) * 3.0
@@ -66,15 +69,12 @@ def textbook_cdf(case: AnyCase, x: AnyNDArray, f: AnyNDArray, y: AnyNDArray) -> 
             return float(scipy.stats.t.pdf(first, 9.0, f[0], 0.6))
         if case.name == "Missing StudentT":
             return float(scipy.stats.t.pdf(first, 4.0, f[0], 0.9))
-        # An exact y is an interval of equal ends.
-        row = np.r_[first, first] if "Interval" in case.name else np.r_[first, y[1:]]
-        return float(np.exp(log_density_of(case, x, f, row)))
+        rest = [first] if getattr(case, "coarsened", None) else y[1:]
+        return float(np.exp(log_density_of(case, x, f, np.r_[first, rest])))
 
     def is_part(name: str) -> bool:
         return case.name == "Switched" and name == ("noise", "label", "noise")[int(y[1])]
 
-    if y[0] == (0.0 if case.name == "Warped Interval, Log" else -np.inf):
-        return 0.0
     is_binary = is_part("label") or getattr(case, "is_binary", False)
     if is_binary:
         below, above = density(-1.0), density(1.0)
