@@ -10,6 +10,7 @@ from .composed.kernel_noise import KernelNoise
 from .composed.mixtures import NoiseMixture, NoiseProduct
 from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
+from .composed.zeros import Hurdle, ZeroInflated, ZeroTruncated
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial, Poisson
 from .heteroscedastic import HeteroscedasticGaussian
@@ -31,6 +32,7 @@ __all__ = [
     "Gaussian",
     "GeneralizedGaussian",
     "HeteroscedasticGaussian",
+    "Hurdle",
     "KernelNoise",
     "Laplace",
     "Logistic",
@@ -56,6 +58,8 @@ __all__ = [
     "TransformedLikelihood",
     "Unaugmented",
     "Warped",
+    "ZeroInflated",
+    "ZeroTruncated",
     "augmented",
     "ward_tree",
     "warps",
