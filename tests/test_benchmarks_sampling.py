@@ -195,6 +195,7 @@ NEVER_TIMED = {
     "GeneralizedGaussian",
     "KernelNoise",
     "Heteroscedastic",
+    "Hurdle",
     "LogisticNoise",
     "LogisticSoftmax",
     "LogisticTree",
@@ -208,6 +209,8 @@ NEVER_TIMED = {
     "Matern",
     "NoiseMixture",
     "NoiseProduct",
+    "ZeroInflated",
+    "ZeroTruncated",
 }
 
 

@@ -26,6 +26,10 @@ def noise() -> Term:
     return standard(likelihoods.Heteroscedastic(likelihoods.Gaussian(), 3.0))
 
 
+def zeros() -> Term:
+    return standard(likelihoods.ZeroInflated(likelihoods.NegativeBinomial(2.0), "gp"))
+
+
 def mix(term: Term, size: int) -> Term:
     return mixed(term, tf.constant(_W[:size, :size]), lambda X: tf.zeros_like(X[:, :1]))
 
@@ -33,13 +37,14 @@ def mix(term: Term, size: int) -> Term:
 TERMS = {
     "classes": (classes, 3),
     "noise": (noise, 2),
+    "zeros": (zeros, 2),
     "mixed": (lambda: mix(standard(likelihoods.StudentT(0.5, 4.0)), 2), 2),
     "mixed classes": (lambda: mix(classes(), 3), 3),
     "mixed noise": (lambda: mix(noise(), 2), 2),
 }
 
 
-@pytest.mark.by_default("mixed noise")
+@pytest.mark.by_default("mixed noise", "zeros")
 @pytest.mark.parametrize("name", TERMS)
 def test_coupling_is_the_finite_difference_of_the_slopes(name: str) -> None:
     """It holds ∂²e/∂m_j∂m_k for j ≠ k, and the diagonal is 2 ∂e/∂v."""

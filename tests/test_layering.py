@@ -80,6 +80,7 @@ ORDER = [
     "likelihoods.composed.kernel_noise",
     "likelihoods.composed.transformed",
     "likelihoods.composed.switched",
+    "likelihoods.composed.zeros",
     "likelihoods.stock",
     "likelihoods.conversion",
     "likelihoods",

@@ -11,6 +11,7 @@ from .composed.mixtures import NoiseMixture, NoiseProduct
 from .composed.per_datum import Missing, Weighted
 from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
+from .composed.zeros import Hurdle, ZeroInflated, ZeroTruncated
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial
 from .heteroscedastic import Heteroscedastic
@@ -37,6 +38,7 @@ __all__ = [
     "Gaussian",
     "GeneralizedGaussian",
     "Heteroscedastic",
+    "Hurdle",
     "Interval",
     "KernelNoise",
     "Laplace",
@@ -67,6 +69,8 @@ __all__ = [
     "Warped",
     "Weibull",
     "Weighted",
+    "ZeroInflated",
+    "ZeroTruncated",
     "augmented",
     "ward_tree",
     "warps",

@@ -52,10 +52,19 @@ class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
         return self.exponent(Y)
 
 
+def log_s(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+    """log s = −Fmu/2 − log 2cosh(c/2) ≤ E log σ(−f), c² = E f²; also where it is nearly 0."""
+    far = Fmu < -1.0  # where the terms cancel, −(Fmu + c)/2 = −Fvar/2(c − Fmu)
+    near_mean = tf.where(far, tf.zeros_like(Fmu), Fmu)
+    near = -near_mean / 2.0 - log_2cosh_half_sqrt(tf.square(near_mean) + Fvar)
+    far_mean = tf.where(far, Fmu, -tf.ones_like(Fmu))
+    c = tf.sqrt(tf.square(far_mean) + Fvar)
+    return tf.where(far, -0.5 * Fvar / (c - far_mean) - tf.math.log1p(tf.exp(-c)), near)
+
+
 def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
     """lc = log 2cosh(c/2), where c² = E f², and 1 − s, where s = e^{−Fmu/2 − lc} ≤ E σ(−f)."""
-    lc = log_2cosh_half_sqrt(tf.square(Fmu) + Fvar)
-    return lc, -tf.math.expm1(-Fmu / 2.0 - lc)
+    return log_2cosh_half_sqrt(tf.square(Fmu) + Fvar), -tf.math.expm1(log_s(Fmu, Fvar))
 
 
 def half_polya_gamma(b: TensorType, c: TensorType) -> PolyaGamma:

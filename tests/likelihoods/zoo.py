@@ -18,6 +18,7 @@ from gpflow_aaci import likelihoods
 from gpflow_aaci.likelihoods import AugmentedLikelihood, augmented, warps
 
 Rows = AnyNDArray
+Observe = Callable[[np.random.Generator, int], Rows]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Member:
     name: str
     make: Callable[[], AugmentedLikelihood]
     num_latents: int
-    observe: Callable[[np.random.Generator, int], Rows]  # N rows of Y [N, P]
+    observe: Observe  # N rows of Y [N, P]
     log_density: Callable[[Rows, Rows, Rows], Rows]  # (x, f [..., L], y [..., P]) → [...]
     outcomes: Rows | None = None  # for a discrete y, all that matter
     has_law: bool = True  # whether it is a law of y, given x, f and the other columns of Y
@@ -201,6 +202,50 @@ def _observe_points(rng: np.random.Generator, N: int) -> Rows:
     return np.stack([is_point, np.where(is_point, 0.0, 0.3)], -1).astype(float)
 
 
+def _nbinom(f: Rows, y: Rows) -> Rows:
+    return scipy.stats.nbinom.logpmf(y, 2.5, sigmoid(-f))
+
+
+def _inflated(log_p: Rows, log_pi: Rows, log_rest: Rows, y: Rows) -> Rows:
+    return np.where(y == 0, np.logaddexp(log_pi, log_rest + log_p), log_rest + log_p)
+
+
+def _inflated_poisson(x: Rows, f: Rows, y: Rows) -> Rows:
+    log_p = scipy.stats.poisson.logpmf(y[..., 0], 9.0 * sigmoid(f[..., 0]))
+    gates = (scipy.special.log_expit(sign * f[..., 1]) for sign in (1, -1))
+    return _inflated(log_p, *gates, y[..., 0])
+
+
+def _truncated(log_p: Rows, log_zero: Rows) -> Rows:
+    return log_p - np.log(-np.expm1(log_zero))
+
+
+def _hurdle(x: Rows, f: Rows, y: Rows) -> Rows:
+    positive = np.log(0.7) + _truncated(_nbinom(f, y), _nbinom(f, 0.0))
+    return np.where(y == 0, np.log(0.3), positive)[..., 0]
+
+
+def _truncated_poisson(x: Rows, f: Rows, y: Rows) -> Rows:
+    rate = 9.0 * sigmoid(f[..., 0])
+    return _truncated(scipy.stats.poisson.logpmf(y[..., 0], rate), -rate)
+
+
+def _hurdle_poisson(x: Rows, f: Rows, y: Rows) -> Rows:
+    log_pi, log_rest = (scipy.special.log_expit(sign * f[..., 1]) for sign in (1, -1))
+    return np.where(y[..., 0] == 0, log_pi, log_rest + _truncated_poisson(x, f, y))
+
+
+def _with_zeros(observe: Observe) -> Observe:
+    """Every third count is set to 0."""
+
+    def observe_with_zeros(rng: np.random.Generator, N: int) -> Rows:
+        Y = observe(rng, N)
+        Y[::3, 0] = 0.0
+        return Y
+
+    return observe_with_zeros
+
+
 def _real(rng: np.random.Generator, N: int) -> Rows:
     return rng.normal(size=(N, 1))
 
@@ -273,6 +318,44 @@ ZOO = [
         1,
         lambda rng, N: rng.gamma(2.0, size=(N, 1)),
         lambda x, f, y: scipy.stats.gamma.logpdf(y, 2.5, scale=1.0 / (4.0 * sigmoid(f)))[..., 0],
+        "ZeroInflated NegativeBinomial",
+        lambda: likelihoods.ZeroInflated(likelihoods.NegativeBinomial(2.5), 0.3),
+        1,
+        _with_zeros(_counts(4.0)),
+        lambda x, f, y: _inflated(_nbinom(f, y), np.log(0.3), np.log(0.7), y)[..., 0],
+        np.arange(3000.0)[:, None],
+    ),
+    Member(
+        "ZeroInflated Poisson, gate GP",
+        lambda: likelihoods.ZeroInflated(likelihoods.Poisson(9.0), "gp"),
+        2,
+        _with_zeros(_counts(4.0)),
+        _inflated_poisson,
+        np.arange(200.0)[:, None],
+    ),
+    Member(
+        "Hurdle NegativeBinomial",
+        lambda: likelihoods.Hurdle(likelihoods.NegativeBinomial(2.5), 0.3),
+        1,
+        _with_zeros(_counts(4.0)),
+        _hurdle,
+        np.arange(3000.0)[:, None],
+    ),
+    Member(
+        "Hurdle Poisson, gate GP",
+        lambda: likelihoods.Hurdle(likelihoods.Poisson(9.0), "gp"),
+        2,
+        _with_zeros(_counts(4.0)),
+        _hurdle_poisson,
+        np.arange(200.0)[:, None],
+    ),
+    Member(
+        "ZeroTruncated Poisson",
+        lambda: likelihoods.ZeroTruncated(likelihoods.Poisson(9.0)),
+        1,
+        lambda rng, N: 1.0 + rng.poisson(2.0, size=(N, 1)),
+        _truncated_poisson,
+        np.arange(1.0, 200.0)[:, None],
     ),
     Member(
         "LogisticSoftmax",

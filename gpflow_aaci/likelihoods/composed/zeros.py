@@ -1,0 +1,530 @@
+"""Counts with more or fewer zeros than their law has: zero-inflated, hurdle, zero-truncated."""
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+
+from ...special import log_2cosh_half_sqrt
+from ...validation import Check, some
+from ..base import AugmentedLikelihood, Site
+from ..counts import Binomial, NegativeBinomial
+from ..integrals.quadrature import expectation, log_expectation
+from ..outputwise import OutputwiseLikelihood
+from ..parameters import open_interval_parameter
+from ..rates import Poisson
+from ..sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, log_s
+
+Gate: TypeAlias = float | Parameter | Literal["gp"]
+
+
+class ZeroTruncated(OutputwiseLikelihood):
+    r"""
+    p(y|f)/(1 − p(0|f)) of counts y = 1, 2, …, where a zero cannot be observed.
+
+    1/(1 − p(0|f)) = Σ p(0|f)^k, a mixture over k ≥ 0 unobserved zeros. Of a ``NegativeBinomial``
+    p(0|f)^k = σ(−f)^{rk}, so that given k and ω ~ PG(y + r(1 + k), ·)/2 it is Gaussian in f; of a
+    ``Poisson`` it is e^{−λkσ(f)}, so that given k it is augmented as one of rate λ(1 + k).
+    """
+
+    def __init__(self, base: NegativeBinomial | Poisson, **kwargs: Any) -> None:
+        """
+        :param base: the law of counts that include zeros; shared, with its Parameters.
+        :raises ValueError: for any other likelihood.
+        """
+        super().__init__(**kwargs)
+        _check_base("ZeroTruncated", base, NegativeBinomial, Poisson)
+        if base.given:
+            raise ValueError(
+                "ZeroTruncated: base must have no exposures. Found: with_exposure=True."
+            )
+        self.base = base
+
+    def _log_zero(self, Fmu: TensorType, Fvar: TensorType | None = None) -> tf.Tensor:
+        """The bound of E log p(0|f), r log s or −λ(1 − s); log p(0|f) where Fvar is None."""
+        log_share = log_s(Fmu, tf.zeros_like(Fmu) if Fvar is None else Fvar)
+        if isinstance(self.base, Poisson):
+            return tf.cast(self.base.max_rate, log_share.dtype) * tf.math.expm1(log_share)
+        return tf.cast(self.base.total_count, log_share.dtype) * log_share
+
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """b(y) − log(1 − e^{b(0)}), b being the bound of the base."""
+        positive = _one_minus_exp(self._log_zero(Fmu, Fvar))
+        return self.base.pointwise_bound(X, Fmu, Fvar, Y) - tf.math.log(positive)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """k, n given k, and given n omega ~ PG(y + n, f)/2; all [..., N, P]."""
+        F = tf.convert_to_tensor(F)
+
+        def law_of_n(k: tf.Tensor) -> tfp.distributions.Distribution:
+            if isinstance(self.base, Poisson):
+                return tfp.distributions.Poisson(self.base.max_rate * (1.0 + k) * tf.sigmoid(-F))
+            return tfp.distributions.Deterministic(self.base.total_count * (1.0 + k))
+
+        return tfp.distributions.JointDistributionNamed(
+            {
+                "k": tfp.distributions.Geometric(probs=_one_minus_exp(self._log_zero(F))),
+                "n": law_of_n,
+                "omega": lambda n: half_polya_gamma(Y + n, F),
+            }
+        )
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        k, n = auxiliary["k"], auxiliary["n"]
+        if isinstance(self.base, Poisson):
+            of_n = tfp.distributions.Poisson(self.base.max_rate * (1.0 + k)).log_prob(n)
+            of_y = Y * tf.math.log(self.base.max_rate) - tf.math.lgamma(Y + 1.0) + of_n
+        else:
+            of_y = self.base.log_C(Y) + np.log(2.0) * self.base.exponent(Y)
+        return of_y + log_powers_of_sigmoid(Y, n, auxiliary["omega"], F)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """Potential (y − n)/2, precision 2ω."""
+        return (Y - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        positive = _one_minus_exp(self._log_zero(F))
+        return self.base.pointwise_log_prob(X, F, Y) - tf.math.log(positive)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """The base's less E log(1 − p(0|f)), by quadrature about where this levels off."""
+        centre = self.base.peaks(tf.zeros_like(Y))[0]
+        log_positive = expectation(
+            lambda x: tf.math.log(_one_minus_exp(self._log_zero(x + centre))), Fmu - centre, Fvar
+        )
+        return self.base.expected_log_prob(X, Fmu, Fvar, Y) - log_positive
+
+    def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
+        return self.base.peaks(Y)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """1 − P(y' > y)/(1 − p(0|f)); where the latter is all rounding error, y' is 1."""
+        rounding = np.sqrt(np.finfo(F.dtype.as_numpy_dtype).eps)
+        positive = tf.maximum(_one_minus_exp(self._log_zero(F)), rounding)
+        p = 1.0 - (1.0 - self.base._cdf(X, F, Y)) / positive
+        return tf.where(Y < 1.0, tf.zeros_like(p), p)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.base._conditional_mean(X, F) / _one_minus_exp(self._log_zero(F))
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        mean = self.base._conditional_mean(X, F)
+        square = self.base._conditional_variance(X, F) + tf.square(mean)
+        positive = _one_minus_exp(self._log_zero(F))
+        return tf.nn.relu(square / positive - tf.square(mean / positive))
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        """The base's E y and E y², plus those of a y whose weight is p(0|f)/(1 − p(0|f))."""
+        mean, variance = self.base._predict_mean_and_var(X, Fmu, Fvar)
+
+        def odds(F: tf.Tensor) -> tf.Tensor:
+            return tf.exp(self._log_zero(F)) / _one_minus_exp(self._log_zero(F))
+
+        def of_square(F: tf.Tensor) -> tf.Tensor:
+            mean = self.base._conditional_mean(X, F)
+            return odds(F) * (self.base._conditional_variance(X, F) + tf.square(mean))
+
+        square = variance + tf.square(mean) + expectation(of_square, Fmu, Fvar)
+        mean += expectation(lambda F: odds(F) * self.base._conditional_mean(X, F), Fmu, Fvar)
+        return mean, tf.nn.relu(square - tf.square(mean))
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        """
+        1 + a draw of the events after the first one, which is in (0, 1).
+
+        Counts are the events in (0, 1) of a Poisson process, whose rate is λσ(f), or e^f times a
+        Gamma(r) draw: no event until t has the probability e^{−λσ(f)t}, or (1 + t e^f)^{−r}.
+        """
+        seeds = tfp.random.split_seed(seed, n=3, salt="zero_truncated")
+        shape = tf.shape(F)
+        u = tf.random.stateless_uniform(shape, seeds[0], dtype=F.dtype)
+        until = -tf.math.log1p(u * tf.math.expm1(self._log_zero(F)))  # −log P(none until t)
+        if isinstance(self.base, Poisson):
+            rate = self.base.max_rate * tf.sigmoid(F) - until
+        else:
+            r = tf.cast(self.base.total_count, F.dtype)
+            gamma = tf.random.stateless_gamma(shape, seeds[1], r + 1.0, dtype=F.dtype)
+            rate = gamma * (tf.exp(F) - tf.math.expm1(until / r)) * tf.exp(-until / r)
+        return 1.0 + tf.random.stateless_poisson(shape, seeds[2], tf.nn.relu(rate), F.dtype)
+
+    def outcomes(self) -> AnyNDArray:
+        return self.base.outcomes()[1:]
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        zero = tf.equal(Y, 0.0)
+        message = f"Y must be at least 1 for {type(self).__name__}."
+        none = Check(~tf.reduce_any(zero), message, lambda: some(Y, zero))
+        return [*self.base.check_observations(Y), none]
+
+
+class _Gated(AugmentedLikelihood, abc.ABC):
+    """
+    A zero of probability π, and otherwise a count: ``count`` says by which law.
+
+    π = σ(g) of a second latent GP g, or one number for all data. Sums over the two origins of a y
+    are bounded term by term; given the origin f and g are independent.
+    """
+
+    def __init__(self, count: OutputwiseLikelihood, gate: Gate, **kwargs: Any) -> None:
+        name = type(self).__name__
+        self._has_gp = isinstance(gate, str)
+        if self._has_gp and gate != "gp":
+            raise ValueError(
+                f'{name}: gate must be "gp", or one number in (0, 1). Found: {gate!r}.'
+            )
+        dims = (2, 1) if self._has_gp else (count.latent_dim, count.observation_dim)
+        super().__init__(input_dim=None, latent_dim=dims[0], observation_dim=dims[1], **kwargs)
+        self.count = count
+        self.gate = None if self._has_gp else open_interval_parameter(name, "gate", gate, 1.0)
+        self.given = count.given
+
+    def _f(self, F: TensorType) -> tf.Tensor:
+        """The columns of f, without that of g."""
+        return F[..., :1] if self._has_gp else F
+
+    def _log_gates(
+        self, of_sigmoid: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], *marginals: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """log π and log(1 − π), which ``of_sigmoid`` returns for the marginals of g and of −g."""
+        if self._has_gp:
+            mean, variance = (part[..., 1:] for part in marginals)
+            return of_sigmoid(mean, variance), of_sigmoid(-mean, variance)
+        pi = tf.cast(self.gate, marginals[0].dtype)
+        return tf.math.log(pi), tf.math.log1p(-pi)
+
+    def _gates_at(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._log_gates(_bound_of_sigmoid, F, tf.zeros_like(F))
+
+    def _is_zero(self, Y: TensorType) -> tf.Tensor:
+        return tf.equal(Y[..., : Y.shape[-1] - self.num_given], 0.0)
+
+    def _value(
+        self, gates: tuple[tf.Tensor, tf.Tensor], of_count: tf.Tensor, Y: TensorType
+    ) -> tf.Tensor:
+        """log p(y), or a bound, made of those of the gate and of the count."""
+        value = gates[1] + of_count
+        return tf.where(self._is_zero(Y), self._of_zero(gates[0], value), value)
+
+    @property
+    @abc.abstractmethod
+    def _base(self) -> OutputwiseLikelihood:
+        """The law that the user gave."""
+
+    @abc.abstractmethod
+    def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
+        """log p(0) of log π and of the logarithm of the probability of a zero that is a count."""
+
+    def _expected_of_zero(
+        self,
+        log_pi: tf.Tensor,
+        log_counted: tf.Tensor,
+        X: TensorType,
+        Fmu: TensorType,
+        Fvar: TensorType,
+        Y: TensorType,
+    ) -> tf.Tensor:
+        """E log p(0), of the expectations of both."""
+        return self._of_zero(log_pi, log_counted)
+
+    # ---- the augmentation ----
+
+    def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.reduce_sum(self.pointwise_bound(X, Fmu, Fvar, Y), -1)
+
+    def pointwise_bound(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        of_count = self.count.pointwise_bound(X, self._f(Fmu), self._f(Fvar), Y)
+        return self._value(self._log_gates(_bound_of_sigmoid, Fmu, Fvar), of_count, Y)
+
+    def full_conditional(
+        self, X: TensorType | None, F: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """
+        ``gated`` ~ Bernoulli, whether y is a zero of probability π; ``count``, the auxiliary
+        variables of the count, of no effect if it is; and for a gate GP ``omega`` ~ PG(1, g)/2.
+        """
+        F = tf.convert_to_tensor(F)
+        f = self._f(F)
+        p = tf.exp(tf.minimum(self._gates_at(F)[0] - self.pointwise_log_prob(X, F, Y), 0.0))
+        p = tf.where(self._is_zero(Y), p, tf.zeros_like(p))
+        laws = {
+            "gated": tfp.distributions.Bernoulli(probs=p, dtype=F.dtype),
+            "count": lambda gated: self.count.full_conditional(X, (1.0 - gated) * f, Y),
+        }
+        if self._has_gp:
+            laws["omega"] = half_polya_gamma(tf.ones_like(f), F[..., 1:])
+        return tfp.distributions.JointDistributionNamed(laws)
+
+    def log_joint(
+        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        gated, of_count = auxiliary["gated"], auxiliary["count"]
+        f = self._f(F)
+        if self._has_gp:
+            of_gate = log_powers_of_sigmoid(gated, 1.0 - gated, auxiliary["omega"], F[..., 1:])
+        else:
+            log_pi, log_rest = self._gates_at(F)
+            of_gate = gated * log_pi + (1.0 - gated) * log_rest
+        law = self.count.full_conditional(X, tf.zeros_like(f), Y)  # of no effect on y
+        joint = self.count.log_joint(X, of_count, f, Y)
+        of_gated = tf.where(self._is_zero(Y), law.log_prob(of_count), -np.inf)
+        return of_gate + tf.where(gated > 0.0, of_gated, joint)
+
+    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
+        """The count's times 1 − gated; for g potential gated − ½ and precision 2ω."""
+        gated = auxiliary["gated"]
+        of_count = self.count.site(X, auxiliary["count"], Y)
+        sites = tuple((1.0 - gated) * part for part in of_count)
+        if not self._has_gp:
+            return sites
+        of_gate = gated - 0.5, 2.0 * auxiliary["omega"]
+        return tuple(tf.concat(parts, -1) for parts in zip(sites, of_gate, strict=True))
+
+    # ---- expectations ----
+
+    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        of_count = self.count.pointwise_log_prob(X, self._f(F), Y)
+        return self._value(self._gates_at(F), of_count, Y)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_pi, log_rest = self._log_gates(_expected_log_sigmoid, Fmu, Fvar)
+        value = log_rest + self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
+        of_zero = self._expected_of_zero(log_pi, value, X, Fmu, Fvar, Y)
+        return tf.where(self._is_zero(Y), of_zero, value)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """As for certain f and g, with expectations in the place of π and p(y|f)."""
+        of_count = self.count.predictive_log_density(X, self._f(Fmu), self._f(Fvar), Y)
+        return self._value(self._log_gates(_log_expected_sigmoid, Fmu, Fvar), of_count, Y)
+
+    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._mean(self._gates_at(F), self.count._cdf(X, self._f(F), Y), 1.0)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        of_count = self.count._predict_cdf(X, self._f(Fmu), self._f(Fvar), Y)
+        return self._mean(self._log_gates(_log_expected_sigmoid, Fmu, Fvar), of_count, 1.0)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._mean(self._gates_at(F), self.count._conditional_mean(X, self._f(F)))
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        f = self._f(F)
+        moments = self.count._conditional_mean(X, f), self.count._conditional_variance(X, f)
+        return self._variance(self._gates_at(F), *moments)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        gates = self._log_gates(_log_expected_sigmoid, Fmu, Fvar)
+        moments = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
+        return self._mean(gates, moments[0]), self._variance(gates, *moments)
+
+    @staticmethod
+    def _mean(
+        gates: tuple[tf.Tensor, tf.Tensor], of_count: tf.Tensor, of_gated: float = 0.0
+    ) -> tf.Tensor:
+        pi, rest = map(tf.exp, gates)
+        return pi * of_gated + rest * of_count
+
+    @staticmethod
+    def _variance(
+        gates: tuple[tf.Tensor, tf.Tensor], mean: tf.Tensor, variance: tf.Tensor
+    ) -> tf.Tensor:
+        """That within origins, plus that of the mean between them."""
+        pi, rest = map(tf.exp, gates)
+        return rest * (variance + pi * tf.square(mean))
+
+    # ---- what y may be, and draws of it ----
+
+    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
+        return self._drawn(F, seed, self.count.draw_y)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        return self._drawn(F, seed, lambda f, seed: self.count.draw_y_like(X, f, Y, seed))
+
+    def _drawn(
+        self, F: TensorType, seed: Any, of_count: Callable[[tf.Tensor, Any], tf.Tensor]
+    ) -> tf.Tensor:
+        seeds = tfp.random.split_seed(seed, n=2, salt="gated")
+        counts = of_count(self._f(F), seeds[0])
+        u = tf.random.stateless_uniform(tf.shape(counts), seeds[1], dtype=F.dtype)
+        return tf.where(u < tf.exp(self._gates_at(F)[0]), tf.zeros_like(counts), counts)
+
+    def outcomes(self) -> AnyNDArray:
+        return self._base.outcomes()
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        return self._base.as_observed(y)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return self._base.check_observations(Y)
+
+
+class ZeroInflated(_Gated):
+    r"""
+    A count that is replaced by 0 with probability π: P(0|f) = π + (1 − π) p(0|f) (Lambert 1992).
+
+    π = σ(g) of a second latent GP, or one learnable number. The origin of a zero, π or the count,
+    is an auxiliary variable; given it the augmentation is that of the count::
+
+        AugmentedSVGP(
+            kernel, ZeroInflated(NegativeBinomial(), gate="gp"), Z, num_latent_gps=2, num_data=N
+        )
+    """
+
+    count: Any
+
+    def __init__(
+        self, base: NegativeBinomial | Binomial | Poisson, gate: Gate = 0.5, **kwargs: Any
+    ) -> None:
+        """
+        :param base: the law of the count; shared, with its Parameters. A Y of trials remains one.
+        :param gate: π in (0, 1), where it begins, or a ``Parameter`` to share; or ``"gp"``: then f
+            has two columns, that of the count and g, and Y one column of counts.
+        :raises ValueError: for another likelihood or gate.
+        """
+        _check_base("ZeroInflated", base, NegativeBinomial, Binomial, Poisson)
+        super().__init__(base, gate, **kwargs)
+        self.couples = self._has_gp
+        self.row_cost = 5.0 if self._has_gp else 0.0  # E log p(0) is a double integral
+
+    @property
+    def _base(self) -> OutputwiseLikelihood:
+        return self.count
+
+    def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
+        return tfp.math.log_add_exp(log_pi, log_counted)
+
+    def _expected_of_zero(
+        self,
+        log_pi: tf.Tensor,
+        log_counted: tf.Tensor,
+        X: TensorType,
+        Fmu: TensorType,
+        Fvar: TensorType,
+        Y: TensorType,
+    ) -> tf.Tensor:
+        """log(a + b) is log a + softplus(log b − log a): a is the one that is not negligible."""
+        gated = self._logit(Fmu) > 0.0
+        sign = tf.where(gated, 1.0, -tf.ones_like(log_pi))
+        rest = self._expected_of_log_odds(lambda x: tf.math.softplus(sign * x), X, Fmu, Fvar, Y)
+        return tf.where(gated, log_pi, log_counted) + rest
+
+    def _logit(self, Fmu: TensorType) -> tf.Tensor:
+        """logit π, or of a gate GP its mean."""
+        return Fmu[..., 1:] if self._has_gp else tf.subtract(*self._gates_at(Fmu))
+
+    def _expected_of_log_odds(
+        self,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        X: TensorType,
+        Fmu: TensorType,
+        Fvar: TensorType,
+        Y: TensorType,
+    ) -> tf.Tensor:
+        """
+        E function(log p(0|f) − logit π), [..., N, P], for a function that bends at 0.
+
+        The nodes of f are dense about where its argument is 0, at the mean of g.
+        """
+        logit = self._logit(Fmu)
+        level = tf.stop_gradient(tf.maximum(-logit, tf.cast(0.5, Fmu.dtype)))  # −log p(0|f)
+        if isinstance(self.count, Poisson):
+            share = tf.clip_by_value(level / self.count.max_rate, 1e-6, 0.9)
+            centre = tf.math.log(share) - tf.math.log1p(-share)
+        else:
+            centre = tfp.math.softplus_inverse(level / self.count.exponent(Y))
+
+        def of_f(x: tf.Tensor) -> tf.Tensor:
+            log_zero = self.count.pointwise_log_prob(X, x + centre, Y)
+            if not self._has_gp:
+                return function(log_zero - logit)
+            return expectation(lambda d: function(-d), logit - log_zero, Fvar[..., 1:])
+
+        return expectation(of_f, self._f(Fmu) - centre, self._f(Fvar))
+
+    def coupling(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """At y = 0 −∂E σ(log p(0|f) − g)/∂m_f, and 0 elsewhere."""
+        with tf.GradientTape() as tape:
+            tape.watch(Fmu)
+            counted = self._expected_of_log_odds(tf.sigmoid, X, Fmu, Fvar, Y)
+        slope = -tape.gradient(counted, Fmu)[..., :1]
+        between = tf.where(self._is_zero(Y), slope, tf.zeros_like(slope))
+        return between[..., None] * tf.constant([[0.0, 1.0], [1.0, 0.0]], slope.dtype)
+
+
+class Hurdle(_Gated):
+    r"""
+    A zero of probability π, and otherwise a count of at least 1, as ``ZeroTruncated`` (Cragg 1971).
+
+    π = σ(g) of a second latent GP, or one learnable number. Unlike in :class:`ZeroInflated` there
+    may also be fewer zeros than in the law of the count, and g, which says whether y is 0, is
+    independent of f, which says how large the others are.
+    """
+
+    count: Any
+
+    def __init__(self, base: NegativeBinomial | Poisson, gate: Gate = 0.5, **kwargs: Any) -> None:
+        """
+        :param base: the law of which the positive counts are; shared, with its Parameters.
+        :param gate: as in :class:`ZeroInflated`.
+        :raises ValueError: for another likelihood or gate.
+        """
+        _check_base("Hurdle", base, NegativeBinomial, Poisson)
+        super().__init__(ZeroTruncated(base), gate, **kwargs)
+
+    @property
+    def _base(self) -> OutputwiseLikelihood:
+        return self.count.base
+
+    def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
+        return log_pi + tf.zeros_like(log_counted)
+
+
+def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
+    """1 − p(0|f), at least the smallest positive number."""
+    tiny = tf.constant(np.finfo(log_zero.dtype.as_numpy_dtype).tiny, log_zero.dtype)
+    return tf.maximum(-tf.math.expm1(log_zero), tiny)
+
+
+def _bound_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """m/2 − log 2cosh(c/2) ≤ E log σ(x), equal to it where the variance is 0."""
+    return mean / 2.0 - log_2cosh_half_sqrt(tf.square(mean) + variance)
+
+
+def _expected_log_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    return expectation(tf.math.log_sigmoid, mean, variance)
+
+
+def _log_expected_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    return log_expectation(tf.math.log_sigmoid, mean, variance, [tf.zeros_like(mean)])
+
+
+def _check_base(owner: str, base: Any, *accepted: type) -> None:
+    if not isinstance(base, accepted):
+        names = ", ".join(kind.__name__ for kind in accepted)
+        raise ValueError(f"{owner}: base must be one of {names}. Found: {base!r}.")
