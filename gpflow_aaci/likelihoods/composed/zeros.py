@@ -10,7 +10,6 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...special import log_2cosh_half_sqrt
 from ...validation import Check, some
 from ..base import AugmentedLikelihood, Site
 from ..counts import Binomial, NegativeBinomial
@@ -41,7 +40,8 @@ class ZeroTruncated(OutputwiseLikelihood):
         _check_base("ZeroTruncated", base, NegativeBinomial, Poisson)
         if base.given:
             raise ValueError(
-                "ZeroTruncated: base must have no exposures. Found: with_exposure=True."
+                "ZeroTruncated: base must be of one column of Y. "
+                f"Found: {type(base).__name__} with {', '.join(base.given)}."
             )
         self.base = base
 
@@ -512,8 +512,8 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
 
 
 def _bound_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """m/2 − log 2cosh(c/2) ≤ E log σ(x), equal to it where the variance is 0."""
-    return mean / 2.0 - log_2cosh_half_sqrt(tf.square(mean) + variance)
+    """At most E log σ(x), and equal to it where the variance is 0."""
+    return log_s(-mean, variance)
 
 
 def _expected_log_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
