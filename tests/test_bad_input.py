@@ -445,7 +445,6 @@ def test_observations_that_a_likelihood_does_not_know(
         lambda: likelihoods.NegativeBinomial(-1.0),
         lambda: likelihoods.Poisson(0.0),
         lambda: likelihoods.Heteroscedastic(likelihoods.Gaussian(), np.nan),
-        lambda: likelihoods.Heteroscedastic(likelihoods.AsymmetricLaplace()),
         lambda: likelihoods.Heteroscedastic(gpflow.likelihoods.Gaussian()),
         lambda: likelihoods.MultivariateStudentT(-1.0, 3.0, 2),
         lambda: likelihoods.MultivariateStudentT(1.0, np.inf, 2),
