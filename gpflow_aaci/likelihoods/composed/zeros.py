@@ -283,7 +283,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
             of_gate = gated * log_pi + (1.0 - gated) * log_rest
         law = self.count.full_conditional(X, tf.zeros_like(f), Y)  # of no effect on y
         joint = self.count.log_joint(X, of_count, f, Y)
-        of_gated = tf.where(self._is_zero(Y), law.log_prob(of_count), -np.inf)
+        impossible = tf.constant(-np.inf, joint.dtype)
+        of_gated = tf.where(self._is_zero(Y), law.log_prob(of_count), impossible)
         return of_gate + tf.where(gated > 0.0, of_gated, joint)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
@@ -428,7 +429,7 @@ class ZeroInflated(_Gated):
     ) -> tf.Tensor:
         """log(a + b) is log a + softplus(log b − log a): a is the one that is not negligible."""
         gated = self._logit(Fmu) > 0.0
-        sign = tf.where(gated, 1.0, -tf.ones_like(log_pi))
+        sign = tf.where(gated, tf.ones_like(log_pi), -tf.ones_like(log_pi))
         rest = self._expected_of_log_odds(lambda x: tf.math.softplus(sign * x), X, Fmu, Fvar, Y)
         return tf.where(gated, log_pi, log_counted) + rest
 
