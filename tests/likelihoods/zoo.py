@@ -156,7 +156,8 @@ def _hurdle(x: Rows, f: Rows, y: Rows) -> Rows:
 
 def _truncated_poisson(x: Rows, f: Rows, y: Rows) -> Rows:
     rate = 9.0 * sigmoid(f[..., 0])
-    return _truncated(scipy.stats.poisson.logpmf(y[..., 0], rate), -rate)
+    log_p = _truncated(scipy.stats.poisson.logpmf(y[..., 0], rate), -rate)
+    return np.where(y[..., 0] == 0, -np.inf, log_p)
 
 
 def _hurdle_poisson(x: Rows, f: Rows, y: Rows) -> Rows:

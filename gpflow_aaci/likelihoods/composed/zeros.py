@@ -423,7 +423,7 @@ class ZeroInflated(_Gated):
     ) -> tf.Tensor:
         """log(a + b) is log a + softplus(log b − log a): a is the one that is not negligible."""
         gated = self._logit(Fmu) > 0.0
-        sign = tf.where(gated, 1.0, -tf.ones_like(log_pi))
+        sign = tf.where(gated, tf.ones_like(log_pi), -tf.ones_like(log_pi))
         rest = self._expected_of_log_odds(lambda x: tf.math.softplus(sign * x), X, Fmu, Fvar, Y)
         return tf.where(gated, log_pi, log_counted) + rest
 
