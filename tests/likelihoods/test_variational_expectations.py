@@ -290,7 +290,11 @@ def by_seven_nodes(
 
 MEMBERS = {
     **{case.name: (case.make, 1.0) for case in AUGMENTED},
-    **{m.name: (m.make, m.observe(np.random.default_rng(0), 6)) for m in ZOO if m.num_latents == 1},
+    **{
+        m.name: (m.make, m.observe(np.random.default_rng(0), 6))
+        for m in ZOO
+        if isinstance(m.make(), gpflow.likelihoods.ScalarLikelihood)
+    },
 }
 
 
