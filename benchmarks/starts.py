@@ -3,6 +3,7 @@
 import itertools
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 import gpflow_aaci
+from gpflow_aaci import likelihoods
 from gpflow_aaci.inference.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
 
@@ -28,7 +30,7 @@ _MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending
 _KEYS = ["problem", "rows"]
 _NUM_CLASSES = 3
 _EDGES = [-0.5, 0.5]
-_UNAUGMENTED = {  # GPflow's likelihoods without an augmentation, and a draw of y given f
+_OTHERS: dict[str, tuple[Callable, Callable]] = {  # a likelihood, and a draw of Y given f
     "gpflow.Poisson": (gpflow.likelihoods.Poisson, lambda f, rng: rng.poisson(np.exp(f))),
     "gpflow.Exponential": (
         gpflow.likelihoods.Exponential,
@@ -40,8 +42,32 @@ _UNAUGMENTED = {  # GPflow's likelihoods without an augmentation, and a draw of 
         partial(gpflow.likelihoods.MultiClass, _NUM_CLASSES),
         lambda f, rng: _ordered(2.0 * f, rng),
     ),
-    # An augmented one: GPflow's own Ordinal is NaN under some versions of TensorFlow.
-    "Ordinal": (partial(gpflow_aaci.likelihoods.Ordinal, _EDGES), lambda f, rng: _ordered(f, rng)),
+    # GPflow's own Ordinal is NaN under some versions of TensorFlow.
+    "Ordinal": (partial(likelihoods.Ordinal, _EDGES), lambda f, rng: _ordered(f, rng)),
+    "Interval": (
+        partial(likelihoods.Interval, "logit", 0.5),
+        lambda f, rng: _censored(f + 0.3 * rng.logistic(size=f.shape), rng, np.inf),
+    ),
+    "Weibull": (
+        partial(likelihoods.Weibull, 5.0, with_censoring=True),
+        lambda f, rng: _censored(rng.exponential(np.exp(-f)), rng),
+    ),
+    "Poisson": (
+        partial(likelihoods.Poisson, 10.0, with_exposure=True),
+        lambda f, rng: _exposed(np.exp(f), rng),
+    ),
+    "ZeroInflated": (
+        lambda: likelihoods.ZeroInflated(likelihoods.NegativeBinomial(), 0.2),
+        lambda f, rng: rng.poisson(np.exp(f + 1.0)) * (rng.uniform(size=f.shape) < 0.7),
+    ),
+    "Hurdle": (
+        lambda: likelihoods.Hurdle(likelihoods.NegativeBinomial(), 0.2),
+        lambda f, rng: (1 + rng.poisson(np.exp(f))) * (rng.uniform(size=f.shape) < 0.7),
+    ),
+    "Heteroscedastic": (
+        lambda: likelihoods.Heteroscedastic(likelihoods.Gaussian(), 10.0),
+        lambda f, rng: f + 0.4 * np.exp(0.5 * f) * rng.normal(size=f.shape),
+    ),
 }
 
 
@@ -117,8 +143,8 @@ def make_data(size: StartSize, columns: str, likelihood: str, number: int) -> tu
     if columns == "raw":
         X = X * 10.0 ** rng.uniform(-1.0, 3.0, D)
         unit = 10.0 ** rng.uniform(-1.0, 2.0)
-    if likelihood in _UNAUGMENTED:
-        Y = np.asarray(_UNAUGMENTED[likelihood][1](f, rng), dtype=float)
+    if likelihood in _OTHERS:
+        Y = np.asarray(_OTHERS[likelihood][1](f, rng), dtype=float)
     elif likelihood == "Logistic":
         Y = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-3.0 * f))) * 1.0
     elif likelihood == "NegativeBinomial":
@@ -126,12 +152,26 @@ def make_data(size: StartSize, columns: str, likelihood: str, number: int) -> tu
     else:
         noise = {"Gaussian": rng.normal, "Laplace": rng.laplace}.get(likelihood)
         Y = unit * (f + 0.3 * (noise(size=N) if noise else rng.standard_t(3.0, size=N)))
-    return X, Y[:, None]
+    return X, Y.reshape(N, -1)
 
 
 def _ordered(f: Array, rng: np.random.Generator) -> Array:
     """How many edges lie below f and standard normal noise."""
     return np.searchsorted(_EDGES, f + rng.normal(size=f.shape))
+
+
+def _censored(time: Array, rng: np.random.Generator, upper: float | None = None) -> Array:
+    """Right-censored at random: the second column is 1 or 0, or the time or ``upper``."""
+    end = time + rng.normal(0.5, 1.0, size=time.shape) if upper else rng.exponential(2.0, len(time))
+    seen = time < end
+    return np.stack(
+        [np.minimum(time, end), seen if upper is None else np.where(seen, time, upper)], 1
+    )
+
+
+def _exposed(rate: Array, rng: np.random.Generator) -> Array:
+    exposure = rng.uniform(0.2, 3.0, size=rate.shape)
+    return np.stack([rng.poisson(rate * exposure), exposure], 1)
 
 
 def _beta(mean: Array, rng: np.random.Generator) -> Array:
@@ -146,9 +186,9 @@ def make_model(
     D = size.input_dim
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(D) if D > 1 else 1.0)
     cls = gpflow_aaci.AugmentedSVGP if is_augmented else gpflow.models.SVGP
-    known = _UNAUGMENTED.get(likelihood)
+    known = _OTHERS.get(likelihood)
     noise = known[0]() if known else LikelihoodConfig(name=likelihood).make()
-    latents = _NUM_CLASSES if likelihood == "gpflow.MultiClass" else 1
+    latents = _NUM_CLASSES if likelihood == "gpflow.MultiClass" else noise.latent_dim or 1
     Z = X[: size.num_inducing].copy()
     model = cls(kernel, noise, Z, num_latent_gps=latents, num_data=len(X))
     gpflow.set_trainable(model.inducing_variable, size.train_inducing)
