@@ -56,7 +56,7 @@ def test_an_exponential_law_is_weibulls_of_shape_1() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     found, expected = (each.predict_mean_and_var(X, FMU, FVAR) for each in pair)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(values_of(Exponential(3.0), TIME), values_of(Gamma(1.0, 3.0), TIME))
+    np.testing.assert_allclose(values_of(Exponential(3.0), TIME), values_of(Gamma(3.0), TIME))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_probabilities_of_waiting_times_are_scipys() -> None:
         (Exponential(3.0), 1.0, 1.0),
         (Weibull(3.0, 2.2), 1.0, 2.2),
         (Weibull(3.0, 0.6), 1.0, 0.6),
-        (Gamma(2.5, 3.0), 2.5, 1.0),
+        (Gamma(3.0, 2.5), 2.5, 1.0),
     ],
     ids=["Exponential", "Weibull", "Weibull, 0.6", "Gamma"],
 )

@@ -304,8 +304,10 @@ def test_every_product_over_outputs_uses_the_quadrature_it_is_given(
 ) -> None:
     likelihood = make()
     likelihood.quadrature = NDiagGHQuadrature(1, 7)
-    Fmu, Fvar = np.linspace(-1.0, 2.0, 6)[:, None], np.linspace(0.1, 2.0, 6)[:, None]
     Y = np.broadcast_to(y, [6, np.shape(y)[-1] if np.ndim(y) else 1]).astype(float)
+    columns = likelihood.num_outputs(Y.shape[-1])
+    Fmu = np.linspace(-1.0, 2.0, 6 * columns).reshape(6, columns)
+    Fvar = np.linspace(0.1, 2.0, 6 * columns).reshape(6, columns)
     found = likelihood.variational_expectations(np.zeros([6, 1]), Fmu, Fvar, Y)
     np.testing.assert_allclose(found, by_seven_nodes(likelihood, Fmu, Fvar, Y), rtol=1e-9)
 
