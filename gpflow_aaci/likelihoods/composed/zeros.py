@@ -14,10 +14,13 @@ from ...validation import Check, some
 from ..base import AugmentedLikelihood, Site
 from ..counts import Binomial, NegativeBinomial
 from ..integrals.quadrature import expectation, log_expectation
+from ..integrals.sums_of_sigmoids import in_chunks_of_rows
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
 from ..rates import Poisson
 from ..sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, log_s
+
+_NUMBERS = 56 * 56  # floats for one f: the nodes of f times those of g
 
 Gate: TypeAlias = float | Parameter | Literal["gp"]
 
@@ -233,7 +236,6 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         self,
         log_pi: tf.Tensor,
         log_counted: tf.Tensor,
-        X: TensorType,
         Fmu: TensorType,
         Fvar: TensorType,
         Y: TensorType,
@@ -308,7 +310,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     ) -> tf.Tensor:
         log_pi, log_rest = self._log_gates(_expected_log_sigmoid, Fmu, Fvar)
         value = log_rest + self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
-        of_zero = self._expected_of_zero(log_pi, value, X, Fmu, Fvar, Y)
+        of_zero = self._expected_of_zero(log_pi, value, Fmu, Fvar, Y)
         return tf.where(self._is_zero(Y), of_zero, value)
 
     def predictive_log_density(
@@ -422,16 +424,17 @@ class ZeroInflated(_Gated):
         self,
         log_pi: tf.Tensor,
         log_counted: tf.Tensor,
-        X: TensorType,
         Fmu: TensorType,
         Fvar: TensorType,
         Y: TensorType,
     ) -> tf.Tensor:
         """log(a + b) is log a + softplus(log b − log a): a is the one that is not negligible."""
-        gated = self._logit(Fmu) > 0.0
-        sign = tf.where(gated, tf.ones_like(log_pi), -tf.ones_like(log_pi))
-        rest = self._expected_of_log_odds(lambda x: tf.math.softplus(sign * x), X, Fmu, Fvar, Y)
-        return tf.where(gated, log_pi, log_counted) + rest
+
+        def of_rest(x: tf.Tensor, logit: tf.Tensor) -> tf.Tensor:
+            return tf.math.softplus(tf.where(logit > 0.0, x, -x))
+
+        rest = self._expected_of_log_odds(of_rest, Fmu, Fvar, Y)
+        return tf.where(self._logit(Fmu) > 0.0, log_pi, log_counted) + rest
 
     def _logit(self, Fmu: TensorType) -> tf.Tensor:
         """logit π, or of a gate GP its mean."""
@@ -439,17 +442,34 @@ class ZeroInflated(_Gated):
 
     def _expected_of_log_odds(
         self,
-        function: Callable[[tf.Tensor], tf.Tensor],
-        X: TensorType,
+        function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
         Fmu: TensorType,
         Fvar: TensorType,
         Y: TensorType,
     ) -> tf.Tensor:
         """
-        E function(log p(0|f) − logit π), [..., N, P], for a function that bends at 0.
+        E function(log p(0|f) − logit π, E logit π), [..., N, P], of rows where y = 0.
 
-        The nodes of f are dense about where its argument is 0, at the mean of g.
+        The function bends where its first argument is 0, at the mean of g; the nodes of f are dense
+        there. The double sum of a gate GP is taken of some rows at a time.
         """
+        if not self._has_gp:
+            return self._of_log_odds(function, Fmu, Fvar, Y)
+
+        def of_rows(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+            zero = tf.zeros_like(mean[..., :1])
+            return self._of_log_odds(function, mean, variance, zero)[..., 0]
+
+        Fmu, Fvar = Fmu + tf.zeros_like(Fvar), Fvar + tf.zeros_like(Fmu)
+        return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS, recompute=False)[..., None]
+
+    def _of_log_odds(
+        self,
+        function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        Fmu: tf.Tensor,
+        Fvar: tf.Tensor,
+        Y: tf.Tensor,
+    ) -> tf.Tensor:
         logit = self._logit(Fmu)
         level = tf.stop_gradient(tf.maximum(-logit, tf.cast(0.5, Fmu.dtype)))  # −log p(0|f)
         if isinstance(self.count, Poisson):
@@ -459,10 +479,11 @@ class ZeroInflated(_Gated):
             centre = tfp.math.softplus_inverse(level / self.count.exponent(Y))
 
         def of_f(x: tf.Tensor) -> tf.Tensor:
-            log_zero = self.count.pointwise_log_prob(X, x + centre, Y)
+            log_zero = self.count.pointwise_log_prob(None, x + centre, Y)
             if not self._has_gp:
-                return function(log_zero - logit)
-            return expectation(lambda d: function(-d), logit - log_zero, Fvar[..., 1:])
+                return function(log_zero - logit, logit)
+            of_g = logit - log_zero
+            return expectation(lambda d: function(-d, logit), of_g, Fvar[..., 1:])
 
         return expectation(of_f, self._f(Fmu) - centre, self._f(Fvar))
 
@@ -472,7 +493,7 @@ class ZeroInflated(_Gated):
         """At y = 0 −∂E σ(log p(0|f) − g)/∂m_f, and 0 elsewhere."""
         with tf.GradientTape() as tape:
             tape.watch(Fmu)
-            counted = self._expected_of_log_odds(tf.sigmoid, X, Fmu, Fvar, Y)
+            counted = self._expected_of_log_odds(lambda x, _: tf.sigmoid(x), Fmu, Fvar, Y)
         slope = -tape.gradient(counted, Fmu)[..., :1]
         between = tf.where(self._is_zero(Y), slope, tf.zeros_like(slope))
         return between[..., None] * tf.constant([[0.0, 1.0], [1.0, 0.0]], slope.dtype)
