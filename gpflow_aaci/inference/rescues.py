@@ -26,6 +26,7 @@ from gpflow.likelihoods import Likelihood
 from ..algebra.gaussian import Gaussian, columns
 from ..data import Data
 from ..kernels import columns_of_f
+from ..likelihoods.composed.per_datum import OfBase
 from ..models import AugmentedModel, AugmentedVGP
 from .coordinates import Coordinates
 from .objective import Objective, Stretch
@@ -281,6 +282,8 @@ def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
 
 def _of_noise(likelihood: Likelihood) -> _Powers:
     """The parameters of the noise's scale, and the power of the scale that each one is."""
+    if isinstance(likelihood, OfBase):
+        likelihood = likelihood.base
     return [
         (parameter, power)
         for name, power in (("scale", 1.0), ("variance", 2.0))

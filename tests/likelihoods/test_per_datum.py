@@ -19,6 +19,7 @@ from gpflow_aaci import (
     loo,
     sample_posterior,
 )
+from gpflow_aaci.inference.rescues import noise_and_signal
 from gpflow_aaci.likelihoods import Missing, Weighted, augmented
 from gpflow_aaci.predictions import predict_y_quantile
 
@@ -260,3 +261,10 @@ def test_one_step_is_exact_regression_with_a_diagonal_of_noise() -> None:
 def test_bad_input_is_named(make: Callable, Y: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         svgp(make(), 1, 1).elbo((X[:1], np.array(Y)))
+
+
+@pytest.mark.parametrize("wrap", [Weighted, Missing])
+def test_the_search_knows_the_scale_of_the_noise(wrap: Callable) -> None:
+    """By it a fit sees that f explains nothing, and finds the unit of y."""
+    noise, _ = noise_and_signal(svgp(wrap(likelihoods.StudentT(0.37)), 1, N))
+    assert noise == pytest.approx(0.37)
