@@ -17,8 +17,9 @@ functions of c need Y; otherwise Y may be left out.
 
 For likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``, ``LogisticTree``,
 ``Heteroscedastic``, and ``MultivariateStudentT`` with its ω [N, 1] per row), only the
-functions without c are defined: the full conditional and its draws (dictionaries, if there are
-several variables), the potential, the precision, the joint likelihood and the optimal bound.
+functions without c are defined: the full conditional, the optimal q and their draws (dictionaries,
+if there are several variables), the potential, the precision, the joint likelihood and the optimal
+bound.
 
 Every function calls one method of the likelihood, or combines several.
 
@@ -100,9 +101,15 @@ def aux_posterior_c(
 
 @check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]")
 def aux_posterior(
-    likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood,
+    Fmu: TensorType,
+    Fvar: TensorType,
+    Y: TensorType,
+    X: TensorType | None = None,
 ) -> tfp.distributions.Distribution:
-    """The optimal q(ω), of batch shape [N, L]."""
+    """The optimal q(ω), of batch shape [N, L] where there is one ω per output."""
+    if likelihood.prior_c is None:
+        return likelihood.auxiliary_law(X, *map(tf.convert_to_tensor, (Fmu, Fvar, Y)))
     return with_one_omega(likelihood).tilted(aux_posterior_c(likelihood, Fmu, Fvar, Y), Y)
 
 

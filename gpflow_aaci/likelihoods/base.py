@@ -105,13 +105,23 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
+        """p(auxiliary|f, y): :meth:`auxiliary_law` of an f that is certain."""
+        F = tf.convert_to_tensor(F)
+        return self.auxiliary_law(X, F, tf.zeros_like(F), Y)
+
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
         """
-        p(auxiliary|f, y), whose draws are a tensor or a dictionary of tensors.
+        The q of the auxiliary variables at which the bound is largest, under f ~ N(Fmu, Fvar).
+
+        Draws are a tensor or a dictionary of tensors. Sites are affine in the auxiliary variables,
+        and the expected one is the site of ``bound_slopes``.
 
         :param X: needed only by likelihoods whose parameters are functions of it.
         :raises NotImplementedError: where the likelihood does not define it.
         """
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "full_conditional"))
+        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "auxiliary_law"))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType

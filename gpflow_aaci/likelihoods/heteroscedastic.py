@@ -18,8 +18,10 @@ from .parameters import positive_parameter
 from .sigmoid_powers import (
     half_polya_gamma,
     log_cosh_and_one_minus_s,
+    log_s,
     rate_log_joint,
     rate_site,
+    root_mean_square,
 )
 from .super_gaussian import SuperGaussianLikelihood
 
@@ -84,25 +86,28 @@ class Heteroscedastic(AugmentedLikelihood):
         log_height = 0.5 * (tf.math.log(self.max_precision) + log_share) + self.base.log_C(Y)
         return (log_height + self.base.floored_log_phi(r))[..., 0]
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
         The law of four variables, all [..., N, 1].
 
         ``noise`` is the ω of ε, and ``precision`` is that of y given it, 2ωλσ(g) where h² is
         (y − f)²: the site of f depends on it alone. For g there are ``n``, of the law
-        Poisson(ωλσ(−g)h²), and ``omega``, given it of the law PG(½ + n, g)/2.
+        Poisson(ωλs E h²), and ``omega``, given it of the law PG(½ + n, c)/2. Under an uncertain g
+        1 − s is in the place of σ(g).
         """
-        f, g = F[..., :1], F[..., 1:]
-        largest = self._largest_r(f, tf.zeros_like(f), Y)
-        precision = 2.0 * self.base.gamma(Y) * self._precision(g)
+        marginals = Fmu[..., 1:], Fvar[..., 1:]
+        log_share = log_s(*marginals)
+        largest, share = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y), -tf.math.expm1(log_share)
+        precision = 2.0 * self.base.gamma(Y) * self.max_precision * share
+        c = root_mean_square(*marginals)
         return tfp.distributions.JointDistributionNamed(
             {
-                "noise": self.base.tilted(tf.sqrt(largest * tf.sigmoid(g))),
+                "noise": self.base.tilted(tf.sqrt(largest * share)),
                 "precision": lambda noise: tfp.distributions.Deterministic(precision * noise),
-                "n": lambda noise: tfp.distributions.Poisson(noise * largest * tf.sigmoid(-g)),
-                "omega": lambda n: half_polya_gamma(0.5 + n, g),
+                "n": lambda noise: tfp.distributions.Poisson(noise * largest * tf.exp(log_share)),
+                "omega": lambda n: half_polya_gamma(0.5 + n, c),
             }
         )
 

@@ -18,7 +18,7 @@ from .integrals.quadrature import expectation, mean_over_panels
 from .noise.residual import AdditiveNoise
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid
+from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, root_mean_square
 
 
 class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -74,8 +74,8 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
             return self._log_normal(F, self._scale(F), Y)
         return self._sum(tf.math.log_sigmoid(self._distances(F, Y)[0]), Y)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
         Probit: z ~ N(f, s²) between the ends, of batch shape [..., N, P].
@@ -83,9 +83,10 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         Logit: ω ~ PG(1, a)/2 and PG(1, b)/2, a draw [..., N, P, 2]; of an infinite end it is 0.
         """
         if self._is_probit:
-            return IntervalNormal(F, self.noise_scale, *self.ends(Y))
-        x, is_finite = self._distances(F, Y)
-        return tfp.distributions.Independent(half_polya_gamma(is_finite, x), 1)
+            return IntervalNormal(Fmu, self.noise_scale, *self.ends(Y))
+        x, is_finite = self._distances(Fmu, Y)
+        c = root_mean_square(x, (Fvar / tf.square(self._scale(Fvar)))[..., None])
+        return tfp.distributions.Independent(half_polya_gamma(is_finite, c), 1)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType

@@ -89,12 +89,12 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
         return tf.reduce_sum(self.power(Y)) / tf.reduce_sum(self.exposure(Y) * one_minus_s)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """n ~ Poisson(λeσ(−f)), and given it omega ~ PG(a + n, f)/2; both [..., N, L]."""
+        """n ~ Poisson(λes), and given it omega ~ PG(a + n, c)/2; both [..., N, L]."""
         _, a, b = self._parts(Y)
-        return rate_law(a, b, F)
+        return rate_law(a, b, Fmu, Fvar)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType

@@ -67,6 +67,11 @@ def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tens
     return log_2cosh_half_sqrt(tf.square(Fmu) + Fvar), -tf.math.expm1(log_s(Fmu, Fvar))
 
 
+def root_mean_square(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+    """c = √E f², without a slope: a law's parameter."""
+    return tf.sqrt(tf.square(Fmu) + Fvar)
+
+
 def half_polya_gamma(b: TensorType, c: TensorType) -> PolyaGamma:
     """The law of ω ~ PG(b, c)/2."""
     return PolyaGamma(b, c, tf.constant(0.5, c.dtype))
@@ -102,14 +107,14 @@ def rate_expectation(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: Tensor
 
 
 def rate_law(
-    a: TensorType, b: TensorType, F: TensorType
+    a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType
 ) -> tfp.distributions.JointDistributionNamed:
-    """n ~ Poisson(b σ(−f)), and given it omega ~ PG(a + n, f)/2: the point 0 where a = n = 0."""
-    F = tf.convert_to_tensor(F)
+    """n ~ Poisson(b s), and given it omega ~ PG(a + n, c)/2: the point 0 where a = n = 0."""
+    c = root_mean_square(Fmu, Fvar)
     return tfp.distributions.JointDistributionNamed(
         {
-            "n": tfp.distributions.Poisson(b * tf.sigmoid(-F)),
-            "omega": lambda n: half_polya_gamma(a + n, F),
+            "n": tfp.distributions.Poisson(b * tf.exp(log_s(Fmu, Fvar))),
+            "omega": lambda n: half_polya_gamma(a + n, c),
         }
     )
 

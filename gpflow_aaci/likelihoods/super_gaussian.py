@@ -170,6 +170,12 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         """π_φ(ω| |h|), of batch shape [..., N, P] (AACI Thm 2)."""
         return self.tilted(self.aux_full_conditional_c(F, Y), Y)
 
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tfp.distributions.Distribution:
+        """π_φ(ω|c) at c² = E h², of batch shape [..., N, P] (AACI Alg. 1)."""
+        return self.tilted(tf.sqrt(self.expected_h_squared(Fmu, Fvar, Y)), Y)
+
     def log_joint(
         self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType
     ) -> tf.Tensor:

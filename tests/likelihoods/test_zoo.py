@@ -23,7 +23,7 @@ from gpflow_aaci import (
     likelihoods,
     sample_posterior,
 )
-from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_sample
+from gpflow_aaci.augmentation import aug_loglik, aux_full_conditional, aux_posterior, aux_sample
 from gpflow_aaci.data import as_arrays
 from gpflow_aaci.likelihoods import (
     AugmentedLikelihood,
@@ -195,6 +195,22 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
 
 
 @one_of_each_augmentation
+def test_the_expected_site_at_the_optimal_q_is_the_bounds(member: Member) -> None:
+    """E potential = ∂b/∂m + precision m and E precision = −2 ∂b/∂v, from 4,000 draws."""
+    likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
+    Fmu, Fvar = map(tf.constant, marginals_of(member, 0.8))
+    in_mean, in_variance = likelihood.bound_slopes(X, Fmu, Fvar, Y)
+    expected = in_mean - 2.0 * in_variance * Fmu, -2.0 * in_variance
+    drawn = aux_posterior(likelihood, Fmu, Fvar, Y, X).sample(4_000, seed=[3, 4])
+    if member.name == "Weighted StudentT":  # copies are the first axis, draws the second
+        drawn = tf.transpose(drawn, [1, 0, 2, 3])
+    sites = likelihood.site(X, drawn, Y)
+    for found, value in zip(sites, expected, strict=True):
+        found = np.broadcast_to(found, [4_000, *value.shape])
+        error = np.std(found, 0) / np.sqrt(4_000) + 1e-9 * (1.0 + np.abs(value))
+        assert np.max(np.abs(np.mean(found, 0) - value) / error) < 5.5
+
+
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) is potential f − ½ precision f² + a constant in each f."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))

@@ -196,11 +196,11 @@ class Probit(BinaryLikelihood):
         """log Φ(y Fmu) − ½ Fvar."""
         return log_ndtr(signs(Y) * Fmu) - 0.5 * Fvar
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """N(y f, 1) cut off at 0, of batch shape [..., N, P]."""
-        return self.tilted(self.aux_full_conditional_c(F, Y))
+        """N(y Fmu, 1) cut off at 0, of batch shape [..., N, P]."""
+        return self.tilted(self.aux_posterior_c(Fmu, Fvar, Y))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType

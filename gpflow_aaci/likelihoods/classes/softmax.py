@@ -15,7 +15,13 @@ from ..integrals.sums_of_exponentials import (
     expected_softmax,
 )
 from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
-from ..sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
+from ..sigmoid_powers import (
+    half_polya_gamma,
+    log_cosh_and_one_minus_s,
+    log_powers_of_sigmoid,
+    log_s,
+    root_mean_square,
+)
 from ..unaugmented import Unaugmented
 from .labels import LabelLikelihood
 
@@ -61,22 +67,22 @@ class LogisticSoftmax(_Normalised):
         """∂²(−E log Σσ(f_i))/∂Fmu_j∂Fmu_k, accurate to about 1e-4."""
         return coupling_of_log_sum(Fmu, Fvar)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        rate [..., N, 1] ~ Exponential(Σσ(f_j)), n [..., N, K] ~ Poisson(rate σ(−f)), and omega.
+        rate [..., N, 1] ~ Exponential(Σ(1 − s_j)), n [..., N, K] ~ Poisson(rate s), and omega.
 
-        omega ~ PG([j = k] + n_j, f_j)/2, [..., N, K]; of batch shape [..., N].
+        omega ~ PG([j = k] + n_j, c_j)/2, [..., N, K]; of batch shape [..., N].
         """
-        F = tf.convert_to_tensor(F)
+        c, log_share = root_mean_square(Fmu, Fvar), log_s(Fmu, Fvar)
         label = self._one_hot(Y)
-        total = tf.reduce_sum(tf.sigmoid(F), -1, keepdims=True)
+        total = tf.reduce_sum(-tf.math.expm1(log_share), -1, keepdims=True)
         return tfd.JointDistributionNamed(
             {
                 "rate": tfd.Independent(tfd.Exponential(total), 1),
-                "n": lambda rate: tfd.Independent(tfd.Poisson(rate * tf.sigmoid(-F)), 1),
-                "omega": lambda n: tfd.Independent(half_polya_gamma(label + n, F), 1),
+                "n": lambda rate: tfd.Independent(tfd.Poisson(rate * tf.exp(log_share)), 1),
+                "omega": lambda n: tfd.Independent(half_polya_gamma(label + n, c), 1),
             }
         )
 

@@ -12,7 +12,12 @@ from scipy.cluster.hierarchy import linkage
 from ...validation import as_default_float, check_finite, require
 from ..base import Site
 from ..integrals.quadrature import expectation, log_expectation
-from ..sigmoid_powers import half_polya_gamma, log_cosh_and_one_minus_s, log_powers_of_sigmoid
+from ..sigmoid_powers import (
+    half_polya_gamma,
+    log_cosh_and_one_minus_s,
+    log_powers_of_sigmoid,
+    root_mean_square,
+)
 from .labels import LabelLikelihood
 
 Tree = Any
@@ -64,14 +69,14 @@ class LogisticTree(LabelLikelihood):
         lc, _ = log_cosh_and_one_minus_s(Fmu, Fvar)
         return tf.reduce_sum((plus - minus) * Fmu / 2.0 - (plus + minus) * lc, -1)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """omega_j ~ PG(1, f_j)/2 on the path and 0 elsewhere, [..., N, K − 1]."""
-        F = tf.convert_to_tensor(F)
+        """omega_j ~ PG(1, c_j)/2 on the path and 0 elsewhere, [..., N, K − 1]."""
+        c = root_mean_square(Fmu, Fvar)
         plus, minus = self._splits(Y)
-        on_path = plus + minus + tf.zeros_like(F)
-        return tfp.distributions.Independent(half_polya_gamma(on_path, F), 1)
+        on_path = plus + minus + tf.zeros_like(c)
+        return tfp.distributions.Independent(half_polya_gamma(on_path, c), 1)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType

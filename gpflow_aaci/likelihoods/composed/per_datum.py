@@ -132,8 +132,8 @@ class Weighted(OfBase):
 
     # ---- Gibbs: every datum as often as it counts ----
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
         The base's, of batch shape [W, ...], where W is the largest weight.
@@ -148,10 +148,9 @@ class Weighted(OfBase):
         whole = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
         with tf.control_dependencies([require([whole])]):
             most = tf.cast(tf.reduce_max(weight), tf.int32)
-        F = tf.convert_to_tensor(F)
-        return self.base.full_conditional(
-            X, tf.where(_counts(most, weight, F.shape.rank), F, tf.zeros_like(F)), y
-        )
+        counts = _counts(most, weight, Fmu.shape.rank)
+        Fmu, Fvar = (tf.where(counts, part, tf.zeros_like(part)) for part in (Fmu, Fvar))
+        return self.base.auxiliary_law(X, Fmu, Fvar, y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -253,12 +252,13 @@ class Missing(OfBase, OutputwiseLikelihood):
     _cdf = _where_observed("_cdf", np.nan)
     _predict_cdf = _where_observed("_predict_cdf", np.nan)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """The base's; the auxiliary variables of a missing output have no effect."""
         is_observed, y = _filled(Y)
-        return self.base.full_conditional(X, tf.where(is_observed, F, tf.zeros_like(F)), y)
+        Fmu, Fvar = (tf.where(is_observed, part, tf.zeros_like(part)) for part in (Fmu, Fvar))
+        return self.base.auxiliary_law(X, Fmu, Fvar, y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType

@@ -80,20 +80,21 @@ class Switched(OutputwiseLikelihood):
             lambda part, y: part._variational_expectations(X, Fmu, Fvar, y)[..., None], Y
         )
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """``omega_k`` of every part k, [..., N, P]; it has no effect on data of other parts."""
         return tfp.distributions.JointDistributionNamed(
-            {f"omega_{k}": self._law(k, X, F, Y) for k in range(len(self.likelihoods))}
+            {f"omega_{k}": self._law(k, X, [Fmu, Fvar], Y) for k in range(len(self.likelihoods))}
         )
 
     def _law(
-        self, k: int, X: TensorType | None, F: TensorType, Y: TensorType
+        self, k: int, X: TensorType | None, marginals: Sequence[TensorType], Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """p(ω|f, y) of part k; for data of other parts its law at f = 0, whatever their f is."""
+        """The law of part k; for data of other parts its law at f = 0, whatever their f is."""
         is_own, y = self._own(k, Y)
-        return self.likelihoods[k].full_conditional(X, tf.where(is_own, F, tf.zeros_like(F)), y)
+        Fmu, Fvar = (tf.where(is_own, part, tf.zeros_like(part)) for part in marginals)
+        return self.likelihoods[k].auxiliary_law(X, Fmu, Fvar, y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -103,7 +104,8 @@ class Switched(OutputwiseLikelihood):
             is_own, y = self._own(k, Y)
             omega = auxiliary[f"omega_{k}"]
             joint = part.log_joint(X, omega, F, y)
-            total += tf.where(is_own, joint, self._law(k, X, F, Y).log_prob(omega))
+            law = self._law(k, X, [F, tf.zeros_like(F)], Y)
+            total += tf.where(is_own, joint, law.log_prob(omega))
         return total
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:

@@ -68,7 +68,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         """log t′(y), [..., N, P]."""
 
     pointwise_bound = _of_base("pointwise_bound", with_slope=True)
-    full_conditional = _of_base("full_conditional")
+    auxiliary_law = _of_base("auxiliary_law")
     pointwise_log_prob = _of_base("pointwise_log_prob", with_slope=True)
     expected_log_prob = _of_base("expected_log_prob", with_slope=True)
     predictive_log_density = _of_base("predictive_log_density", with_slope=True)

@@ -18,7 +18,7 @@ from ..integrals.sums_of_sigmoids import in_chunks_of_rows
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
 from ..rates import Poisson
-from ..sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, log_s
+from ..sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, log_s, root_mean_square
 
 _NUMBERS = 56 * 56  # floats for one f: the nodes of f times those of g
 
@@ -62,22 +62,22 @@ class ZeroTruncated(OutputwiseLikelihood):
         positive = _one_minus_exp(self._log_zero(Fmu, Fvar))
         return self.base.pointwise_bound(X, Fmu, Fvar, Y) - tf.math.log(positive)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """k, n given k, and given n omega ~ PG(y + n, f)/2; all [..., N, P]."""
-        F = tf.convert_to_tensor(F)
+        """k, n given k, and given n omega ~ PG(y + n, c)/2; all [..., N, P]."""
 
         def law_of_n(k: tf.Tensor) -> tfp.distributions.Distribution:
             if isinstance(self.base, Poisson):
-                return tfp.distributions.Poisson(self.base.max_rate * (1.0 + k) * tf.sigmoid(-F))
+                share = tf.exp(log_s(Fmu, Fvar))
+                return tfp.distributions.Poisson(self.base.max_rate * (1.0 + k) * share)
             return tfp.distributions.Deterministic(self.base.total_count * (1.0 + k))
 
         return tfp.distributions.JointDistributionNamed(
             {
-                "k": tfp.distributions.Geometric(probs=_one_minus_exp(self._log_zero(F))),
+                "k": tfp.distributions.Geometric(probs=_one_minus_exp(self._log_zero(Fmu, Fvar))),
                 "n": law_of_n,
-                "omega": lambda n: half_polya_gamma(Y + n, F),
+                "omega": lambda n: half_polya_gamma(Y + n, root_mean_square(Fmu, Fvar)),
             }
         )
 
@@ -254,23 +254,25 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         of_count = self.count.pointwise_bound(X, self._f(Fmu), self._f(Fvar), Y)
         return self._value(self._log_gates(_bound_of_sigmoid, Fmu, Fvar), of_count, Y)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
         ``gated`` ~ Bernoulli, whether y is a zero of probability π; ``count``, the auxiliary
         variables of the count, of no effect if it is; and for a gate GP ``omega`` ~ PG(1, g)/2.
         """
-        F = tf.convert_to_tensor(F)
-        f = self._f(F)
-        p = tf.exp(tf.minimum(self._gates_at(F)[0] - self.pointwise_log_prob(X, F, Y), 0.0))
+        log_pi, _ = self._log_gates(_bound_of_sigmoid, Fmu, Fvar)
+        p = tf.exp(tf.minimum(log_pi - self.pointwise_bound(X, Fmu, Fvar, Y), 0.0))
         p = tf.where(self._is_zero(Y), p, tf.zeros_like(p))
         laws = {
-            "gated": tfp.distributions.Bernoulli(probs=p, dtype=F.dtype),
-            "count": lambda gated: self.count.full_conditional(X, (1.0 - gated) * f, Y),
+            "gated": tfp.distributions.Bernoulli(probs=p, dtype=Fmu.dtype),
+            "count": lambda gated: self.count.auxiliary_law(
+                X, (1.0 - gated) * self._f(Fmu), (1.0 - gated) * self._f(Fvar), Y
+            ),
         }
         if self._has_gp:
-            laws["omega"] = half_polya_gamma(tf.ones_like(f), F[..., 1:])
+            c = root_mean_square(Fmu[..., 1:], Fvar[..., 1:])
+            laws["omega"] = half_polya_gamma(tf.ones_like(c), c)
         return tfp.distributions.JointDistributionNamed(laws)
 
     def log_joint(
@@ -283,7 +285,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         else:
             log_pi, log_rest = self._gates_at(F)
             of_gate = gated * log_pi + (1.0 - gated) * log_rest
-        law = self.count.full_conditional(X, tf.zeros_like(f), Y)  # of no effect on y
+        none = tf.zeros_like(f)
+        law = self.count.auxiliary_law(X, none, none, Y)  # of no effect on y
         joint = self.count.log_joint(X, of_count, f, Y)
         impossible = tf.constant(-np.inf, joint.dtype)
         of_gated = tf.where(self._is_zero(Y), law.log_prob(of_count), impossible)

@@ -164,12 +164,12 @@ class MultivariateStudentT(_StudentTNoise):
         df, shape = self._df_and_shape(Fmu.dtype)
         return self._log_C(Fmu.dtype) - shape * tf.math.log1p(expected_r / df)
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
+    def auxiliary_law(
+        self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """Gamma((ν+P)/2, rate ν + r), one for a row: [..., N, 1]."""
-        df, shape = self._df_and_shape(F.dtype)
-        return Gamma(shape, df + self._expected_r(F, tf.zeros_like(F), Y)[..., None])
+        """Gamma((ν+P)/2, rate ν + E r), one for a row: [..., N, 1]."""
+        df, shape = self._df_and_shape(Fmu.dtype)
+        return Gamma(shape, df + self._expected_r(Fmu, Fvar, Y)[..., None])
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
