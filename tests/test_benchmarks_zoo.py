@@ -151,7 +151,7 @@ def test_of_quantiles() -> None:
     assert measured.calibration == np.mean(split.Y_test <= curve)
 
 
-@pytest.mark.parametrize("warp", [None, "Log"])
+@pytest.mark.parametrize("warp", [None, pytest.param("Log", marks=pytest.mark.slow)])
 def test_in_units_of_y_the_jacobian_counts(warp: Any) -> None:
     of = problem("diabetes", "Gaussian", in_units_of_y=True, warp=warp)
     model, split = trained(of)

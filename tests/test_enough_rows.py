@@ -185,6 +185,7 @@ def test_a_fit_to_enough_rows_goes_on_from_its_checkpoint_to_the_same_end(tmp_pa
         np.testing.assert_array_equal(model.kernel.lengthscales, whole.kernel.lengthscales)
 
 
+@pytest.mark.slow
 def test_where_more_rows_are_worth_it_all_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpflow_aaci.inference import hyperparameter_search as search_module
 

@@ -94,6 +94,7 @@ def test_the_evidence_is_the_dense_normal_s(separate: bool, rng: np.random.Gener
 
 
 @pytest.mark.slow
+@pytest.mark.replicate
 def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None:
     """
     Alternating y

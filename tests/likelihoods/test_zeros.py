@@ -237,6 +237,7 @@ def test_simultaneous_steps_of_f_and_its_gate_never_lower_the_bound() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("inflated", "hurdle, GP")
 @pytest.mark.parametrize(
     "make",
     [

@@ -195,6 +195,17 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
 
 
 @one_of_each_augmentation
+@pytest.mark.by_default(
+    "Poisson",
+    "LogisticSoftmax",
+    "LogisticTree",
+    "Interval, logit",
+    "Ordinal",
+    "Heteroscedastic StudentT",
+    "MultivariateStudentT",
+    "ZeroInflated Poisson, gate GP",
+    "ZeroTruncated Poisson",
+)
 def test_the_expected_site_at_the_optimal_q_is_the_bounds(member: Member) -> None:
     """E potential = ∂b/∂m + precision m and E precision = −2 ∂b/∂v, from 4,000 draws."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
@@ -573,6 +584,23 @@ def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
 
 
 @pytest.mark.slow
+@pytest.mark.by_default(
+    "NegativeBinomial",
+    "Binomial with trials",
+    "Poisson",
+    "LogisticSoftmax",
+    "LogisticTree",
+    "Ordinal",
+    "Interval, logit",
+    "Exponential",
+    "Heteroscedastic Gaussian",
+    "Heteroscedastic StudentT",
+    "MultivariateStudentT",
+    "Warped StudentT",
+    "Switched",
+    "ZeroInflated Poisson, gate GP",
+    "ZeroTruncated Poisson",
+)
 def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> None:
     """
     Simulation-based calibration (Talts et al. 2018), with 500 replicates as chains of one model.
@@ -616,6 +644,24 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.by_default(
+    "NegativeBinomial",
+    "Binomial",
+    "Poisson with exposure",
+    "LogisticSoftmax",
+    "LogisticTree",
+    "Ordinal, logit",
+    "Interval, probit",
+    "Weibull with censoring",
+    "CoxProcess",
+    "Heteroscedastic Laplace",
+    "MultivariateStudentT",
+    "Scaled StudentT",
+    "Switched",
+    "Hurdle NegativeBinomial",
+    "Missing StudentT",
+    "Weighted StudentT",
+)
 def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
     """They agree within four standard errors, computed from the effective sample sizes."""
     model = make_full_model(member, 6)
