@@ -109,6 +109,7 @@ def test_classes_have_a_latent_gp_each_of_a_mean_of_minus_log_k() -> None:
 # ---- metrics ----
 
 
+@pytest.mark.slow
 def test_of_classes() -> None:
     model, split = trained(problem("iris", "LogisticSoftmax"), steps=4)
     measured = evaluator(model, split)()

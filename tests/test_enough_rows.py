@@ -95,6 +95,7 @@ def test_a_stream_draws_its_rows_in_the_first_pass() -> None:
 # ---- fit ----
 
 
+@pytest.mark.slow
 def test_enough_rows_are_fewer_and_predict_as_well_as_all() -> None:
     some, whole = make(), make()
     enough = gpflow_aaci.fit(some, (X, Y), rows="enough", progress=False)

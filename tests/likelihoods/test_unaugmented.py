@@ -308,6 +308,7 @@ def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
     assert "augmented" not in str(result)
 
 
+@pytest.mark.by_default("AugmentedSVGP")
 @pytest.mark.parametrize("kind", [AugmentedSVGP, AugmentedVGP])
 def test_a_rate_of_f_squared_does_not_remain_at_its_saddle(kind: type) -> None:
     """By symmetry the gradient in the mean of f is 0 at 0, where L-BFGS remains."""

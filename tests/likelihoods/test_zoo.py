@@ -177,6 +177,11 @@ one_of_each_augmentation = pytest.mark.by_default(
     "Heteroscedastic Gaussian",
     "MultivariateStudentT",
     "Scaled Gaussian",
+    "Interval, logit",
+    "Missing StudentT",
+    "Weighted StudentT",
+    "ZeroInflated NegativeBinomial",
+    "ZeroTruncated Poisson",
 )
 
 
@@ -222,6 +227,7 @@ def test_the_expected_site_at_the_optimal_q_is_the_bounds(member: Member) -> Non
         assert np.max(np.abs(np.mean(found, 0) - value) / error) < 5.5
 
 
+@one_of_each_augmentation
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) is potential f − ½ precision f² + a constant in each f."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
