@@ -125,11 +125,30 @@ def test_log_joint_and_site_of_weighted_rows_agree() -> None:
     likelihood = Weighted(likelihoods.StudentT(0.4, 4.0))
     Y = tf.constant(np.hstack([BASES["StudentT"][1], WEIGHTS]))
     omega = likelihood.full_conditional(X, tf.constant(F), Y).sample(seed=[1, 2])
-    assert omega.shape == (3, N, 1)
+    assert omega.shape == (N, 1, 3)
     potential, precision = likelihood.site(X, omega, Y)
     at = [likelihood.log_joint(X, omega, tf.constant(F + x), Y) for x in (0.0, 0.7)]
     expected = potential * 0.7 - 0.5 * precision * ((F + 0.7) ** 2 - F**2)
     np.testing.assert_allclose(at[1] - at[0], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["Poisson", "LogisticTree", "Binomial"])
+def test_bayes_rule_for_the_copies(name: str) -> None:
+    """log p(y, ω|f) − log p(ω|f, y) is w log p(y|f) for any ω of all copies."""
+    make, Y, latents = BASES[name]
+    likelihood, Y = Weighted(make()), tf.constant(np.hstack([Y, WEIGHTS]))
+    f = tf.constant(np.random.default_rng(7).normal(size=(N, latents)))
+    law = likelihood.full_conditional(X, f, Y)
+    draws = law.sample(5, seed=[1, 2])
+    copies = tf.nest.flatten(draws)[0].shape[-1]
+    assert copies == 3
+    for k in range(5):
+        one = tf.nest.map_structure(lambda part, k=k: part[k], draws)
+        difference = likelihood.log_joint(X, one, f, Y) - law.log_prob(one)
+        difference = tf.reshape(difference, [N, -1])
+        np.testing.assert_allclose(
+            tf.reduce_sum(difference, -1), likelihood.log_prob(X, f, Y), rtol=1e-8, atol=1e-8
+        )
 
 
 def test_gibbs_refuses_fractions() -> None:

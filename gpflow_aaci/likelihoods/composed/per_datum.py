@@ -136,9 +136,9 @@ class Weighted(OfBase):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        The base's, of batch shape [W, ...], where W is the largest weight.
+        W draws of the base's law, W being the largest weight: they are the last axis of a draw.
 
-        Draws beyond the weight of a datum have no effect on it, and are those at f = 0.
+        Those beyond the weight of a datum have no effect on it, and are those at f = 0.
 
         :raises ValueError: for weights that are no whole numbers.
         """
@@ -148,22 +148,29 @@ class Weighted(OfBase):
         whole = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
         with tf.control_dependencies([require([whole])]):
             most = tf.cast(tf.reduce_max(weight), tf.int32)
-        counts = _counts(most, weight, Fmu.shape.rank)
+        rank = Fmu.shape.rank
+        counts = _counts(most, weight, rank)
         Fmu, Fvar = (tf.where(counts, part, tf.zeros_like(part)) for part in (Fmu, Fvar))
-        return self.base.auxiliary_law(X, Fmu, Fvar, y)
+        return _Copies(self.base.auxiliary_law(X, Fmu, Fvar, y), rank)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
         y, weight = self._parts(Y)
-        joint = self.base.log_joint(X, auxiliary, F, y)
-        counts = _counts(tf.shape(joint)[0], weight, joint.shape.rank - 1)
-        alone = self.full_conditional(X, F, Y).log_prob(auxiliary)
+        copies = tf.nest.map_structure(_last_to_first, auxiliary)
+        joint = self.base.log_joint(X, copies, F, y)
+        number, rank = tf.shape(joint)[0], F.shape.rank
+        counts = _counts(number, weight, rank)
+        if joint.shape.rank == rank:  # one value for a row
+            counts = counts[..., 0]
+        none = tf.repeat(tf.zeros_like(F)[None], number, 0)  # f of copies that do not count
+        alone = self.base.auxiliary_law(X, none, none, y).log_prob(copies)
         return tf.reduce_sum(tf.where(counts, joint, alone), 0)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         y, weight = self._parts(Y)
-        potential, precision = self.base.site(X, auxiliary, y)
+        copies = tf.nest.map_structure(_last_to_first, auxiliary)
+        potential, precision = self.base.site(X, copies, y)
         counts = _counts(tf.shape(precision)[0], weight, precision.shape.rank - 1)
         return tuple(
             tf.reduce_sum(tf.where(counts, part, tf.zeros_like(part)), 0)
@@ -190,6 +197,34 @@ class Weighted(OfBase):
         message = "Y must end in a column of weights that are finite and not negative."
         of_weight = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
         return [of_weight, *self.base.check_observations(y)]
+
+
+class _Copies:
+    """A law of W copies, its first batch axis, as one whose draws have them as their last axis."""
+
+    def __init__(self, law: tfp.distributions.Distribution, rank: int) -> None:
+        self._law, self._rank = law, rank
+
+    def sample(self, sample_shape: Any = (), seed: Any = None) -> Any:
+        axis = np.size(sample_shape)
+        drawn = self._law.sample(sample_shape, seed=seed)
+        return tf.nest.map_structure(lambda part: _moved(part, axis, -1), drawn)
+
+    def log_prob(self, value: Any) -> tf.Tensor:
+        axis = tf.nest.flatten(value)[0].shape.rank - 1 - self._rank
+        value = tf.nest.map_structure(lambda part: _moved(part, -1, axis), value)
+        return tf.reduce_sum(self._law.log_prob(value), axis)
+
+
+def _moved(part: tf.Tensor, old: int, new: int) -> tf.Tensor:
+    axes = list(range(part.shape.rank))
+    axis = axes.pop(old)
+    axes.insert(new if new >= 0 else len(axes) + 1 + new, axis)
+    return tf.transpose(part, axes)
+
+
+def _last_to_first(part: tf.Tensor) -> tf.Tensor:
+    return _moved(part, -1, 0)
 
 
 def _counts(most: tf.Tensor, weight: tf.Tensor, rank: int) -> tf.Tensor:
