@@ -64,7 +64,8 @@ def log_s(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
 
 def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
     """lc = log 2cosh(c/2), where c² = E f², and 1 − s, where s = e^{−Fmu/2 − lc} ≤ E σ(−f)."""
-    return log_2cosh_half_sqrt(tf.square(Fmu) + Fvar), -tf.math.expm1(log_s(Fmu, Fvar))
+    log_share = log_s(Fmu, Fvar)
+    return -Fmu / 2.0 - log_share, -tf.math.expm1(log_share)
 
 
 def root_mean_square(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
