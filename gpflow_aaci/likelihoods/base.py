@@ -266,8 +266,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
         :return: that Y, and where y is the smallest, a mask of the columns of y.
         """
-        num_y = Y.shape[-1] - self.num_given
-        y = Y[..., :num_y]
+        y = self.response(Y)
         below, is_least = y, np.zeros(y.shape, bool)
         if self.labels is not None:
             labels = np.sort(np.asarray(self.labels, Y.dtype))
@@ -275,7 +274,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
             below, is_least = labels[np.maximum(at - 1, 0)], at == 0
         elif self.outcomes() is not None:  # counts
             below, is_least = np.maximum(y - 1.0, 0.0), y <= 0.0
-        return np.concatenate([below, Y[..., num_y:]], -1), is_least
+        return np.concatenate([below, Y[..., y.shape[-1] :]], -1), is_least
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         """

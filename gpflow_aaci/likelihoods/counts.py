@@ -103,10 +103,6 @@ class Binomial(PowerOfCosh):
         if total_count is None:
             self.latent_dim, self.given = 1, ("trials",)
 
-    def successes(self, Y: TensorType) -> tf.Tensor:
-        """y, [..., L]."""
-        return Y if self.total_count is not None else Y[..., :1]
-
     def exponent(self, Y: TensorType) -> tf.Tensor:
         """The trials, [..., L]."""
         if self.total_count is None:
@@ -114,16 +110,16 @@ class Binomial(PowerOfCosh):
         return tf.fill(tf.shape(Y), tf.constant(self.total_count, Y.dtype))
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
-        y, n, lgamma = self.successes(Y), self.exponent(Y), tf.math.lgamma
+        y, n, lgamma = self.response(Y), self.exponent(Y), tf.math.lgamma
         of_orders = lgamma(n + 1.0) - lgamma(y + 1.0) - lgamma(n - y + 1.0)
         return of_orders - np.log(2.0) * n
 
     def g(self, Y: TensorType) -> tf.Tensor:
-        return self.successes(Y) - self.exponent(Y) / 2.0
+        return self.response(Y) - self.exponent(Y) / 2.0
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """σ(f) = y/n, or thereabouts where that is 0 or 1."""
-        y = self.successes(Y)
+        y = self.response(Y)
         return [tf.math.log((y + 0.5) / (self.exponent(Y) - y + 0.5))]
 
     def outcomes(self) -> AnyNDArray:
@@ -133,7 +129,7 @@ class Binomial(PowerOfCosh):
         return successes if self.total_count else np.hstack([successes, trials])
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        y, n = self.successes(Y), self.exponent(Y)
+        y, n = self.response(Y), self.exponent(Y)
         accepted = "from 0 to the number of trials"
         if self.total_count is not None:
             accepted = f"from 0 to total_count = {self.total_count}"
@@ -160,7 +156,7 @@ class Binomial(PowerOfCosh):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(n − y, y + 1), and 1 at y = n."""
-        y, n = self.successes(Y), self.exponent(Y)
+        y, n = self.response(Y), self.exponent(Y)
         is_last = y >= n
         below = betainc(tf.where(is_last, tf.ones_like(n), n - y), y + 1.0, tf.sigmoid(-F))
         return tf.where(is_last, tf.ones_like(below), below)

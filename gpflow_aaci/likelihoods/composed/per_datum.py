@@ -73,7 +73,7 @@ def _unweighted(name: str) -> Any:
 
     def method(self: "Weighted", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
         *marginals, Y = marginals_and_Y
-        return getattr(self.base, name)(X, *marginals, self._parts(Y)[0])
+        return getattr(self.base, name)(X, *marginals, self._of_base(Y))
 
     return method
 
@@ -111,7 +111,7 @@ class Weighted(OfBase):
 
     def _parts(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """The base's Y, and the weights [..., N, 1]."""
-        return Y[..., :-1], Y[..., -1:]
+        return self._of_base(Y), Y[..., -1:]
 
     def num_observed(self, num_outputs: int) -> int:
         return self.base.num_observed(num_outputs) + 1
@@ -208,23 +208,20 @@ class _Copies:
     def sample(self, sample_shape: Any = (), seed: Any = None) -> Any:
         axis = np.size(sample_shape)
         drawn = self._law.sample(sample_shape, seed=seed)
-        return tf.nest.map_structure(lambda part: _moved(part, axis, -1), drawn)
+        return tf.nest.map_structure(
+            lambda part: tf.experimental.numpy.moveaxis(part, axis, -1), drawn
+        )
 
     def log_prob(self, value: Any) -> tf.Tensor:
         axis = tf.nest.flatten(value)[0].shape.rank - 1 - self._rank
-        value = tf.nest.map_structure(lambda part: _moved(part, -1, axis), value)
+        value = tf.nest.map_structure(
+            lambda part: tf.experimental.numpy.moveaxis(part, -1, axis), value
+        )
         return tf.reduce_sum(self._law.log_prob(value), axis)
 
 
-def _moved(part: tf.Tensor, old: int, new: int) -> tf.Tensor:
-    axes = list(range(part.shape.rank))
-    axis = axes.pop(old)
-    axes.insert(new if new >= 0 else len(axes) + 1 + new, axis)
-    return tf.transpose(part, axes)
-
-
 def _last_to_first(part: tf.Tensor) -> tf.Tensor:
-    return _moved(part, -1, 0)
+    return tf.experimental.numpy.moveaxis(part, -1, 0)
 
 
 def _counts(most: tf.Tensor, weight: tf.Tensor, rank: int) -> tf.Tensor:

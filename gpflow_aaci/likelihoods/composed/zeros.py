@@ -18,7 +18,13 @@ from ..integrals.sums_of_sigmoids import in_chunks_of_rows
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
 from ..rates import Poisson
-from ..sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, log_s, root_mean_square
+from ..sigmoid_powers import (
+    half_polya_gamma,
+    log_powers_of_sigmoid,
+    log_s,
+    rate_site,
+    root_mean_square,
+)
 
 _NUMBERS = 56 * 56  # floats for one f: the nodes of f times those of g
 
@@ -94,7 +100,7 @@ class ZeroTruncated(OutputwiseLikelihood):
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential (y − n)/2, precision 2ω."""
-        return (Y - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
+        return rate_site(Y, auxiliary)
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         positive = _one_minus_exp(self._log_zero(F))
@@ -214,7 +220,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         return self._log_gates(_bound_of_sigmoid, F, tf.zeros_like(F))
 
     def _is_zero(self, Y: TensorType) -> tf.Tensor:
-        return tf.equal(Y[..., : Y.shape[-1] - self.num_given], 0.0)
+        return tf.equal(self.response(Y), 0.0)
 
     def _value(
         self, gates: tuple[tf.Tensor, tf.Tensor], of_count: tf.Tensor, Y: TensorType
@@ -231,17 +237,6 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     @abc.abstractmethod
     def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
         """log p(0) of log π and of the logarithm of the probability of a zero that is a count."""
-
-    def _expected_of_zero(
-        self,
-        log_pi: tf.Tensor,
-        log_counted: tf.Tensor,
-        Fmu: TensorType,
-        Fvar: TensorType,
-        Y: TensorType,
-    ) -> tf.Tensor:
-        """E log p(0), of the expectations of both."""
-        return self._of_zero(log_pi, log_counted)
 
     # ---- the augmentation ----
 
@@ -311,10 +306,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_pi, log_rest = self._log_gates(_expected_log_sigmoid, Fmu, Fvar)
-        value = log_rest + self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
-        of_zero = self._expected_of_zero(log_pi, value, Fmu, Fvar, Y)
-        return tf.where(self._is_zero(Y), of_zero, value)
+        of_count = self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
+        return self._value(self._log_gates(_expected_log_sigmoid, Fmu, Fvar), of_count, Y)
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -423,21 +416,19 @@ class ZeroInflated(_Gated):
     def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
         return tfp.math.log_add_exp(log_pi, log_counted)
 
-    def _expected_of_zero(
-        self,
-        log_pi: tf.Tensor,
-        log_counted: tf.Tensor,
-        Fmu: TensorType,
-        Fvar: TensorType,
-        Y: TensorType,
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log(a + b) is log a + softplus(log b − log a): a is the one that is not negligible."""
+        log_pi, log_rest = self._log_gates(_expected_log_sigmoid, Fmu, Fvar)
+        counted = log_rest + self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
 
         def of_rest(x: tf.Tensor, logit: tf.Tensor) -> tf.Tensor:
             return tf.math.softplus(tf.where(logit > 0.0, x, -x))
 
         rest = self._expected_of_log_odds(of_rest, Fmu, Fvar, Y)
-        return tf.where(self._logit(Fmu) > 0.0, log_pi, log_counted) + rest
+        of_zero = tf.where(self._logit(Fmu) > 0.0, log_pi, counted) + rest
+        return tf.where(self._is_zero(Y), of_zero, counted)
 
     def _logit(self, Fmu: TensorType) -> tf.Tensor:
         """logit π, or of a gate GP its mean."""
