@@ -15,26 +15,32 @@ then determines q(ω). Super-Gaussian likelihoods have η = −c² (the offset i
 a given f, and Z(−c²) = φ(c²)); ``Probit`` has η = log c. If π depends on y, as for counts, the
 functions of c need Y; otherwise Y may be left out.
 
-For likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``, ``LogisticTree``,
-``Heteroscedastic``, and ``MultivariateStudentT`` with its ω [N, 1] per row), only the
-functions without c are defined: the full conditional, the optimal q and their draws (dictionaries,
-if there are several variables), the potential, the precision, the joint likelihood and the optimal
-bound.
+For likelihoods with other auxiliary variables (``Poisson``, ``LogisticSoftmax``, ``Interval``, and
+``MultivariateStudentT`` with its ω [N, 1] per row), c [2, N, L] holds the means and the variances
+of the f for which q(ω) is optimal, and π(ω) is p(ω|y, f = 0), because
+
+    p(y, ω|f) = e^{offset + potential(ω) f − ½ precision(ω) f²} π(ω),    offset = log p(y|f = 0).
+
+The expected sites, and with them all functions of c, follow from the slopes of the bound. Draws are
+dictionaries if there are several variables. ``Heteroscedastic`` has no functions of c, as the
+exponent is not quadratic in its f where its variables are held fixed.
 
 Every function calls one method of the likelihood, or combines several.
 
 Arguments and results have the shapes [N, L] for f and ω, and [N, P] for Y (mostly P = L, one column
 per output). F and ω may have leading dimensions of chains. Results are per datum and not summed.
-X [N, D] is needed only if a parameter of the likelihood is a function of X.
+X [N, D] is needed only if a parameter of the likelihood is a function of X. Where p(y|f) is not a
+product over outputs, log densities, divergences and bounds are [N, 1].
 """
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
+from typing_extensions import TypeIs
 
 from .likelihoods import AugmentedLikelihood
 
@@ -59,12 +65,14 @@ class _KnownByC(Protocol):
 # ---- laws of ω ----
 
 
-@check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]", "return: [batch..., N, L]")
+@check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]", "return: [..., N, L]")
 def aux_full_conditional_c(
     likelihood: AugmentedLikelihood, F: TensorType, Y: TensorType
 ) -> tf.Tensor:
     """The c of p(ω|f, y), which is |h(f, y)| for super-Gaussian likelihoods (AACI Thm 2)."""
-    return with_one_omega(likelihood).aux_full_conditional_c(F, Y)
+    if _has_one_omega(likelihood):
+        return likelihood.aux_full_conditional_c(F, Y)
+    return aux_posterior_c(likelihood, F, tf.zeros_like(F), Y)
 
 
 @check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -87,7 +95,7 @@ def aux_sample(
     return aux_full_conditional(likelihood, F, Y, X).sample(seed=seed)
 
 
-@check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, L]")
+@check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [moments..., N, L]")
 def aux_posterior_c(
     likelihood: AugmentedLikelihood, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
@@ -96,7 +104,10 @@ def aux_posterior_c(
 
     For super-Gaussian likelihoods it is √(E_q h²), with a floor (AACI Alg. 1).
     """
-    return with_one_omega(likelihood).aux_posterior_c(Fmu, Fvar, Y)
+    if _has_one_omega(likelihood):
+        return likelihood.aux_posterior_c(Fmu, Fvar, Y)
+    _refuse_unless_quadratic(likelihood)
+    return tf.stack([Fmu, Fvar])
 
 
 @check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]")
@@ -108,24 +119,43 @@ def aux_posterior(
     X: TensorType | None = None,
 ) -> tfp.distributions.Distribution:
     """The optimal q(ω), of batch shape [N, L] where there is one ω per output."""
-    if likelihood.prior_c is None:
-        return likelihood.auxiliary_law(X, *map(tf.convert_to_tensor, (Fmu, Fvar, Y)))
-    return with_one_omega(likelihood).tilted(aux_posterior_c(likelihood, Fmu, Fvar, Y), Y)
+    if _has_one_omega(likelihood):
+        return likelihood.tilted(likelihood.aux_posterior_c(Fmu, Fvar, Y), Y)
+    return likelihood.auxiliary_law(X, *map(tf.convert_to_tensor, (Fmu, Fvar, Y)))
 
 
 @check_shapes("Y: [batch..., N, P]")
-def aux_prior(likelihood: AugmentedLikelihood, Y: TensorType) -> tfp.distributions.Distribution:
+def aux_prior(
+    likelihood: AugmentedLikelihood, Y: TensorType, X: TensorType | None = None
+) -> tfp.distributions.Distribution:
     """The prior π(ω) of every datum and output; its moments may be infinite."""
-    potential, _ = likelihood.site(None, tf.ones([], Y.dtype), Y)  # as many columns as f has
-    known = with_one_omega(likelihood)
-    return known.tilted(known.prior_c * tf.ones_like(potential), Y)
+    if _has_one_omega(likelihood):
+        potential, _ = likelihood.site(None, tf.ones([], Y.dtype), Y)  # as many columns as f has
+        return likelihood.tilted(likelihood.prior_c * tf.ones_like(potential), Y)
+    return likelihood.full_conditional(X, _zero_f(likelihood, Y), Y)
 
 
 def init_aux_posterior(
-    likelihood: AugmentedLikelihood, shape: tuple[int, ...], Y: TensorType | None = None
+    likelihood: AugmentedLikelihood,
+    shape: tuple[int, ...],
+    Y: TensorType | None = None,
+    X: TensorType | None = None,
 ) -> tfp.distributions.Distribution:
-    """A first q(ω) of batch shape ``shape``, with c = 1; any c > 0 would do."""
-    return with_one_omega(likelihood).tilted(tf.ones(shape, default_float()), Y)
+    """
+    A first q(ω) of batch shape ``shape``, with c = 1; any c > 0 would do.
+
+    For likelihoods with other auxiliary variables Y must be given, and ``shape`` is that of f,
+    which has the mean 0 and the variance 1.
+
+    :raises ValueError: for such a likelihood without Y.
+    """
+    one = tf.ones(shape, default_float())
+    if _has_one_omega(likelihood):
+        return likelihood.tilted(one, Y)
+    if Y is None:
+        name = type(likelihood).__name__
+        raise ValueError(f"Y must be given, as q(ω) of {name} depends on it. Found: None.")
+    return likelihood.auxiliary_law(X, tf.zeros_like(one), one, Y)
 
 
 def init_aux_variables(
@@ -133,9 +163,10 @@ def init_aux_variables(
     shape: tuple[int, ...],
     seed: Any = None,
     Y: TensorType | None = None,
-) -> tf.Tensor:
-    """A draw ω > 0 from ``init_aux_posterior``, of shape ``shape``."""
-    return init_aux_posterior(likelihood, shape, Y).sample(seed=seed)
+    X: TensorType | None = None,
+) -> Any:
+    """A draw from ``init_aux_posterior``; where there is one ω, it is > 0 and of this shape."""
+    return init_aux_posterior(likelihood, shape, Y, X).sample(seed=seed)
 
 
 @check_shapes("c: [N, L]", "return: [N, L]")
@@ -146,12 +177,19 @@ def aux_posterior_mean(
     return with_one_omega(likelihood).aux_posterior_mean(c, Y)
 
 
-@check_shapes("c: [N, L]", "return: [N, L]")
+@check_shapes("c: [moments..., N, L]", "Y: [N, P]", "X: [N, D]", "return: [N, Q]")
 def aux_kldivergence(
-    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType | None = None
+    likelihood: AugmentedLikelihood,
+    c: TensorType,
+    Y: TensorType | None = None,
+    X: TensorType | None = None,
 ) -> tf.Tensor:
     """KL[q ‖ π] = η ω̄ − log Z(η), for super-Gaussian likelihoods −c² ω̄ − log φ(c²)."""
-    return with_one_omega(likelihood).aux_kldivergence(c, Y)
+    if _has_one_omega(likelihood):
+        return likelihood.aux_kldivergence(c, Y)
+    Fmu, Fvar = _marginals(likelihood, c)
+    bound = optimal_expected_aug_loglik(likelihood, Fmu, Fvar, Y, X)
+    return expected_logtilt(likelihood, c, Fmu, Fvar, Y, X) - bound
 
 
 # ---- sites ----
@@ -185,41 +223,44 @@ def auglik_potential_and_precision(
     return likelihood.site(X, omega, Y)
 
 
-@check_shapes("c: [N, L]", "Y: [N, P]", "return: [N, L]")
+@check_shapes("c: [moments..., N, L]", "Y: [N, P]", "return: [N, L]")
 def expected_auglik_potential(
-    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType, X: TensorType | None = None
 ) -> tf.Tensor:
     """The expectation of the potential under q(ω): its value at ω̄(c), as it is affine in ω."""
-    return expected_auglik_potential_and_precision(likelihood, c, Y)[0]
+    return expected_auglik_potential_and_precision(likelihood, c, Y, X)[0]
 
 
-@check_shapes("c: [N, L]", "Y: [N, P]", "return: [N, L]")
+@check_shapes("c: [moments..., N, L]", "Y: [N, P]", "return: [N, L]")
 def expected_auglik_precision(
-    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType, X: TensorType | None = None
 ) -> tf.Tensor:
     """The expectation of the precision under q(ω): its value at ω̄(c), as it is affine in ω."""
-    return expected_auglik_potential_and_precision(likelihood, c, Y)[1]
+    return expected_auglik_potential_and_precision(likelihood, c, Y, X)[1]
 
 
-@check_shapes("c: [N, L]", "Y: [N, P]", "return[0]: [N, L]", "return[1]: [N, L]")
+@check_shapes("c: [moments..., N, L]", "Y: [N, P]", "return[0]: [N, L]", "return[1]: [N, L]")
 def expected_auglik_potential_and_precision(
-    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood, c: TensorType, Y: TensorType, X: TensorType | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Both :func:`expected_auglik_potential` and :func:`expected_auglik_precision`."""
-    return likelihood.site(None, aux_posterior_mean(likelihood, c, Y), Y)
+    if _has_one_omega(likelihood):
+        return likelihood.site(None, aux_posterior_mean(likelihood, c, Y), Y)
+    Fmu, Fvar = _marginals(likelihood, c)
+    in_mean, in_variance = likelihood.bound_slopes(X, Fmu, Fvar, Y)
+    return in_mean - 2.0 * in_variance * Fmu, -2.0 * in_variance
 
 
 # ---- likelihoods and bounds ----
 
 
-@check_shapes(
-    "omega: [batch..., N, L]",
-    "F: [broadcast batch..., N, L]",
-    "Y: [broadcast batch..., N, P]",
-    "return: [batch..., N, L]",
-)
+@check_shapes("F: [broadcast batch..., N, L]", "Y: [broadcast batch..., N, P]")
 def logtilt(
-    likelihood: AugmentedLikelihood, omega: TensorType, F: TensorType, Y: TensorType
+    likelihood: AugmentedLikelihood,
+    omega: Any,
+    F: TensorType,
+    Y: TensorType,
+    X: TensorType | None = None,
 ) -> tf.Tensor:
     """
     log p(y|ω, f) = offset + η ω.
@@ -227,7 +268,10 @@ def logtilt(
     For super-Gaussian likelihoods it is log C + g f − h² ω. (AACI Eq. 10 has the wrong sign of g f:
     see ERRATA.md.)
     """
-    return with_one_omega(likelihood).expected_logtilt(omega, F, tf.zeros_like(F), Y)
+    if _has_one_omega(likelihood):
+        return likelihood.expected_logtilt(omega, F, tf.zeros_like(F), Y)
+    _refuse_unless_quadratic(likelihood)
+    return _tilt(likelihood, likelihood.site(X, omega, Y), F, tf.zeros_like(F), Y, X)
 
 
 @check_shapes("F: [broadcast batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -242,33 +286,41 @@ def aug_loglik(
     return likelihood.log_joint(X, omega, F, Y)
 
 
-@check_shapes("c: [N, L]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, L]")
+_OF_C = ("c: [moments..., N, L]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, Q]")
+
+
+@check_shapes(*_OF_C)
 def expected_logtilt(
     likelihood: AugmentedLikelihood,
     c: TensorType,
     Fmu: TensorType,
     Fvar: TensorType,
     Y: TensorType,
+    X: TensorType | None = None,
 ) -> tf.Tensor:
     """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E η, as log p(y|ω, f) is affine in ω."""
-    omega_mean = aux_posterior_mean(likelihood, c, Y)
-    return with_one_omega(likelihood).expected_logtilt(omega_mean, Fmu, Fvar, Y)
+    if _has_one_omega(likelihood):
+        return likelihood.expected_logtilt(aux_posterior_mean(likelihood, c, Y), Fmu, Fvar, Y)
+    site = expected_auglik_potential_and_precision(likelihood, c, Y, X)
+    return _tilt(likelihood, site, Fmu, Fvar, Y, X)
 
 
-@check_shapes("c: [N, L]", "Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, L]")
+@check_shapes(*_OF_C)
 def expected_aug_loglik(
     likelihood: AugmentedLikelihood,
     c: TensorType,
     Fmu: TensorType,
     Fvar: TensorType,
     Y: TensorType,
+    X: TensorType | None = None,
 ) -> tf.Tensor:
     """
     The term E log p(y|ω, f) − KL[q(ω) ‖ π(ω)] of a datum in the augmented bound, at any c.
 
     It is below ``variational_expectations`` for every c > 0, and largest at ``aux_posterior_c``.
     """
-    return expected_logtilt(likelihood, c, Fmu, Fvar, Y) - aux_kldivergence(likelihood, c, Y)
+    tilt = expected_logtilt(likelihood, c, Fmu, Fvar, Y, X)
+    return tilt - aux_kldivergence(likelihood, c, Y, X)
 
 
 @check_shapes("Fmu: [N, L]", "Fvar: [N, L]", "Y: [N, P]", "return: [N, R]")
@@ -289,15 +341,60 @@ def optimal_expected_aug_loglik(
     return likelihood.pointwise_bound(X, Fmu, Fvar, Y)
 
 
+# ---- which auxiliary variables ----
+
+
 def with_one_omega(likelihood: AugmentedLikelihood) -> _KnownByC:
     """
     Return ``likelihood``, if one c per output determines its q(ω).
 
     :raises ValueError: for any other likelihood.
     """
-    if likelihood.prior_c is None:
+    if _has_one_omega(likelihood):
+        return likelihood
+    raise ValueError(
+        "likelihood must have one ω per output whose law is known by one number c, and no "
+        f"parameter that is a function of X. Found: {type(likelihood).__name__}."
+    )
+
+
+def _has_one_omega(likelihood: Any) -> TypeIs[_KnownByC]:
+    return likelihood.prior_c is not None
+
+
+def _refuse_unless_quadratic(likelihood: AugmentedLikelihood) -> None:
+    if likelihood.couples or not likelihood.is_augmented:
         raise ValueError(
-            "likelihood must have one ω per output whose law is known by one number c, and no "
-            f"parameter that is a function of X. Found: {type(likelihood).__name__}."
+            "likelihood must have auxiliary variables given which log p(y, ω|f) is quadratic in "
+            f"all f at once. Found: {type(likelihood).__name__}."
         )
-    return cast(_KnownByC, likelihood)
+
+
+def _marginals(likelihood: AugmentedLikelihood, c: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """The means and variances that c [2, N, L] holds."""
+    _refuse_unless_quadratic(likelihood)
+    Fmu, Fvar = tf.unstack(c)
+    return Fmu, Fvar
+
+
+def _zero_f(likelihood: AugmentedLikelihood, Y: TensorType) -> tf.Tensor:
+    """f = 0 of every datum, [..., N, L]."""
+    Y = tf.convert_to_tensor(Y)
+    L = likelihood.num_outputs(Y.shape[-1])
+    return tf.zeros(tf.concat([tf.shape(Y)[:-1], [L]], 0), Y.dtype)
+
+
+def _tilt(
+    likelihood: AugmentedLikelihood,
+    site: tuple[tf.Tensor, tf.Tensor],
+    Fmu: TensorType,
+    Fvar: TensorType,
+    Y: TensorType,
+    X: TensorType | None,
+) -> tf.Tensor:
+    """E [log p(y|f = 0) + potential f − ½ precision f²] of every output, or of the row."""
+    offset = likelihood.pointwise_log_prob(X, _zero_f(likelihood, Y), Y)
+    potential, precision = site
+    tilt = potential * Fmu - 0.5 * precision * (tf.square(Fmu) + Fvar)
+    is_product = offset.shape[-1] == tilt.shape[-1]
+    return offset + (tilt if is_product else tf.reduce_sum(tilt, -1, keepdims=True))

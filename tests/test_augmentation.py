@@ -268,6 +268,18 @@ def test_somewhere_to_start(case: Case) -> None:
     np.testing.assert_array_equal(omega, q.sample(seed=[1, 1]))
 
 
+def test_a_first_q_of_several_variables_is_at_a_standard_normal_f() -> None:
+    """n ~ Poisson(λs), where s = 1/2cosh(½) at Fmu = 0 and Fvar = 1; without Y there is no PG."""
+    likelihood = likelihoods.Poisson(max_rate=5.0)
+    q = augmentation.init_aux_posterior(likelihood, (2, 1), column(3.0, 0.0))
+    n = np.arange(40.0)[:, None, None]
+    expected = scipy.stats.poisson.pmf(n, 5.0 / (2.0 * math.cosh(0.5)))
+    counts = q.model["n"].prob(n)
+    np.testing.assert_allclose(counts, np.broadcast_to(expected, counts.shape), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"q\(ω\) of Poisson depends on it"):
+        augmentation.init_aux_posterior(likelihood, (2, 1))
+
+
 # ---- the augmented likelihood ----
 
 

@@ -19,6 +19,7 @@ from gpflow_aaci import (
     AugmentedNaturalGradient,
     AugmentedSVGP,
     AugmentedVGP,
+    augmentation,
     check_likelihood,
     likelihoods,
     sample_posterior,
@@ -223,6 +224,47 @@ def test_the_expected_site_at_the_optimal_q_is_the_bounds(member: Member) -> Non
         found = np.broadcast_to(found, [4_000, *value.shape])
         error = np.std(found, 0) / np.sqrt(4_000) + 1e-9 * (1.0 + np.abs(value))
         assert np.max(np.abs(np.mean(found, 0) - value) / error) < 5.5
+
+
+@pytest.mark.by_default(
+    "Poisson", "LogisticSoftmax", "Interval, logit", "Heteroscedastic Gaussian", "Weighted StudentT"
+)
+def test_verbs_of_an_augmentation_of_several_variables(member: Member) -> None:
+    """p(y, ω|f) = p(y|ω, f) π(ω); KL[q ‖ π] by 4,000 draws; no other q has a larger bound."""
+    likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
+    Fmu, Fvar = map(tf.constant, marginals_of(member, 0.8))
+    if likelihood.couples:
+        with pytest.raises(ValueError, match="quadratic in all f at once"):
+            augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+        return
+    c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+    q, prior = aux_posterior(likelihood, Fmu, Fvar, Y, X), augmentation.aux_prior(likelihood, Y, X)
+    drawn = q.sample(4_000, seed=[3, 4])
+    few = tf.nest.map_structure(lambda value: value[:5], drawn)
+    of_prior = _row_sums(prior.log_prob(few), 2)
+    tilt = _row_sums(augmentation.logtilt(likelihood, few, Fmu, Y, X), 2)
+    joint = _row_sums(aug_loglik(likelihood, few, Fmu, Y, X), 2)
+    np.testing.assert_allclose(tilt + of_prior, joint, rtol=1e-8, atol=1e-7)
+
+    log_ratio = _row_sums(q.log_prob(drawn) - prior.log_prob(drawn), 2)
+    kl = _row_sums(augmentation.aux_kldivergence(likelihood, c, Y, X), 1)
+    error = np.std(log_ratio, 0) / np.sqrt(4_000) + 1e-3  # draws lack the rarest gates
+    assert np.max(np.abs(np.mean(log_ratio, 0) - kl) / error) < 5.5
+
+    def bound(*marginals: tf.Tensor) -> tf.Tensor:
+        c = augmentation.aux_posterior_c(likelihood, *marginals, Y)
+        value = augmentation.expected_aug_loglik(likelihood, c, Fmu, Fvar, Y, X)
+        return _row_sums(value, 1)
+
+    best = bound(Fmu, Fvar)
+    np.testing.assert_allclose(best, likelihood.bound(X, Fmu, Fvar, Y), rtol=1e-9, atol=1e-9)
+    for other in ([Fmu + 0.6, Fvar], [Fmu, 0.3 * Fvar], [-Fmu, 2.0 * Fvar]):
+        assert np.all(bound(*other) <= best + 1e-9)
+
+
+def _row_sums(value: tf.Tensor, rank: int) -> tf.Tensor:
+    """The sum over outputs, where there is a value for each."""
+    return value if value.shape.rank == rank else tf.reduce_sum(value, -1)
 
 
 @one_of_each_augmentation
