@@ -26,7 +26,7 @@ KEPT = Path(__file__).with_suffix(".json")
 PACKAGES = "lifelines", "statsmodels", "numpy", "scipy", "pandas"
 N = 300
 
-_U = np.random.default_rng(29).random((6, N))
+_U = np.random.default_rng(29).random((4, N))
 X: Array = scipy.special.ndtri(_U[:2]).T
 LINE: Array = 0.5 + 0.8 * X[:, 0] - 0.4 * X[:, 1]
 
