@@ -124,7 +124,7 @@ def plot_calibration(
         ``tf.data.Dataset`` of such batches; None for the data that an ``AugmentedVGP`` keeps.
     :param axes: the two axes to draw on; by default those of a new figure.
     :param num_bins: the number of bins of the histogram.
-    :param seed: the seed of the PIT of a discrete y, which is random.
+    :param seed: the seed of the PIT of a discrete or censored y, which is random.
     :return: the two axes.
     :raises ValueError: for bad arguments or data.
     """

@@ -227,6 +227,53 @@ def test_pit_of_trials_and_of_switched_parts_is_uniform() -> None:
     np.testing.assert_array_equal(first == second, of[:, 0] == 0)
 
 
+def censored(y: AnyNDArray, seed: int = 2) -> AnyNDArray:
+    """Rows (lower, upper) of y > 0: a quarter each exact, and censored right, left and on both."""
+    rng = np.random.default_rng(seed)
+    one, other = np.sort(np.exp(rng.normal(size=(2, *y.shape))), axis=0)
+    is_below, is_above = y < one, y > other
+    lower = np.select([is_below, is_above], [0.0 * y, other], one)
+    upper = np.select([is_below, is_above], [one, np.inf * y], other)
+    is_exact = rng.uniform(size=y.shape) < 0.25
+    return np.hstack([np.where(is_exact, y, end) for end in (lower, upper)])
+
+
+SURVIVAL: dict[str, Any] = {
+    "Interval": lambda: likelihoods.Warped(
+        likelihoods.Interval("logit", 0.6), likelihoods.warps.Log()
+    ),
+    "Weighted": lambda: likelihoods.Weighted(
+        likelihoods.Warped(likelihoods.Interval("probit", 0.6), likelihoods.warps.Log())
+    ),
+    "Weibull": lambda: likelihoods.Weibull(3.0, 1.7, with_censoring=True),
+}
+
+
+@pytest.mark.by_default("Weighted", "Weibull")
+@pytest.mark.parametrize("name", SURVIVAL)
+def test_pit_of_censored_data_is_uniform_if_the_model_is_right(name: str) -> None:
+    """Of exact rows it is P(y' ≤ y), of censored ones a draw between the ends' probabilities."""
+    model, X = made(SURVIVAL[name](), num=600)
+    y = predict_y_samples(model, X, 1, seed=1)[0].numpy()
+    if name == "Weibull":
+        end = np.random.default_rng(2).exponential(size=y.shape)
+        Y = np.hstack([np.minimum(y, end), y <= end]).astype(float)
+        is_exact = Y[:, 1] == 1.0
+    else:
+        Y = censored(y)
+        is_exact = Y[:, 0] == Y[:, 1]
+        Y = np.insert(Y, 2, 1.0, axis=1) if name == "Weighted" else Y
+    assert 0.2 < np.mean(is_exact) < 0.8
+    first = pit(model, (X, Y))[:, 0]
+    assert scipy.stats.kstest(first, "uniform").pvalue > 0.01
+    second = pit(model, (X, Y), seed=1)[:, 0]
+    np.testing.assert_array_equal(first == second, is_exact)
+    exact = model.likelihood.as_observed(y[is_exact])
+    np.testing.assert_allclose(first[is_exact], predict_y_cdf(model, X[is_exact], exact)[:, 0])
+    model.q_mu.assign(-model.q_mu)
+    assert scipy.stats.kstest(pit(model, (X, Y))[:, 0], "uniform").pvalue < 1e-6
+
+
 def test_pit_of_counts_is_between_the_probabilities_below_and_up_to() -> None:
     """The oracle is SciPy's Poisson, since f is practically known."""
     model, X = made(likelihoods.Poisson(4.0))

@@ -20,11 +20,12 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
 
     If the model is right, these values are uniform on [0, 1]. Where y is discrete, a value is drawn
     uniformly between P(y' < y) and P(y' ≤ y), so that this holds, too (randomised PIT: Czado,
-    Gneiting and Held 2009, Biometrics 65, Sec. 2.1).
+    Gneiting and Held 2009, Biometrics 65, Sec. 2.1). Where y is censored, and only an interval of
+    it is known, the value is drawn uniformly between the probabilities of its two ends.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
         ``tf.data.Dataset`` of such batches; None means those that an ``AugmentedVGP`` keeps.
-    :param seed: the seed of the draws for a discrete y.
+    :param seed: the seed of the draws for a discrete or censored y.
     :raises ValueError: for bad data.
     """
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from

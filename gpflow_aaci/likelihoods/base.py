@@ -262,7 +262,8 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         Y [..., N, P] with the next smaller value that y may have in the place of every y.
 
-        A real y stays as it is, and so does the smallest of a discrete one.
+        A real y stays as it is, and so does the smallest of a discrete one. Of a y of which an
+        interval is known, it is the lower end.
 
         :return: that Y, and where y is the smallest, a mask of the columns of y.
         """

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.base import TensorType
+from gpflow.base import AnyNDArray, TensorType
 
 from ..distributions import IntervalNormal
 from ..special import log_2cosh_half_sqrt, log_ndtr_between, ndtr
@@ -237,8 +237,7 @@ class Interval(AdditiveNoise, IntervalLikelihood):
         likelihood = Warped(Interval("logit"), warps.Log())
         survives = 1.0 - predictions.predict_y_cdf(model, Xnew, np.tile(t, (len(Xnew), 2)))
 
-    Predictions are of the exact y. P(y' ≤ y) is at the lower end of a row of Y, so that PIT values
-    are uniform for exact rows only.
+    Predictions are of the exact y. P(y' ≤ y) is at the upper end of a row of Y.
     """
 
     given = ("upper",)
@@ -267,7 +266,12 @@ class Interval(AdditiveNoise, IntervalLikelihood):
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return self.below(Y[..., :1], Fmu, Fvar)
+        return self.below(Y[..., 1:], Fmu, Fvar)
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        """Both ends are the lower one; where that is infinite, the upper one."""
+        is_least = np.isinf(Y[..., :1])
+        return np.repeat(np.where(is_least, Y[..., 1:], Y[..., :1]), 2, -1), is_least
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """An exact y, [..., N, 1]."""

@@ -280,9 +280,15 @@ class PositiveRate(Rate):
         return tf.exp((tf.math.log(G) - tf.math.log(self.max_rate) - tf.math.log_sigmoid(F)) / k)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """P(G ≤ λσ(f) y^k), of a y that is not censored."""
+        """P(G ≤ λσ(f) y^k); 1 of a right-censored y, which may be any above it."""
         alpha, _ = self._shapes(F.dtype)
-        return tf.math.igamma(alpha, self.rate(F) * self.exposure(Y))
+        p = tf.math.igamma(alpha, self.rate(F) * self.exposure(Y))
+        return tf.where(self.given_column(Y) > 0.0, p, tf.ones_like(p))
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        """A censored y is above its time, and an observed one is real."""
+        y = self.response(Y)
+        return self.as_observed(y).numpy() if self.given else Y, np.zeros(y.shape, bool)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]

@@ -21,7 +21,10 @@ class Warp(gpflow.Module, abc.ABC):
     """Whether t reaches every real z, so that t′(y) p(t(y)) integrates to 1."""
 
     lowest: float = -np.inf
-    """t is defined for y above it."""
+    """t is defined for y above it. The lower end of an interval that begins there is infinite."""
+
+    highest: float = np.inf
+    """t is defined for y below it. The upper end of an interval that ends there is infinite."""
 
     @abc.abstractmethod
     def forward(self, Y: TensorType) -> tf.Tensor:
@@ -96,6 +99,8 @@ class Log(BoxCox):
 
 class Logit(Warp):
     """t(y) = log(y/(1 − y)) for y in (0, 1): Gaussian noise of it is the logit-normal law."""
+
+    lowest, highest = 0.0, 1.0
 
     def forward(self, Y: TensorType) -> tf.Tensor:
         return tf.math.log(Y) - tf.math.log1p(-Y)

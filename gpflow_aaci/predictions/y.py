@@ -64,7 +64,8 @@ def predict_y_cdf(
 
     For a continuous y this is the cdf of the predictive distribution, which is uniform over new
     data if the model is calibrated. Classes are in the order of their numbers. A pseudo-likelihood
-    is normalised over its labels, as for ``predict_y``.
+    is normalised over its labels, as for ``predict_y``. A censored y stands for the upper end of
+    the interval that it is known to be in.
 
     :param Xnew: [N, D].
     :param y: [N, P] in the form of training data, with any other columns that Y has.

@@ -1,9 +1,12 @@
 """Censored and ordered y, against SciPy, other likelihoods, and maximum likelihood."""
 
+from typing import Any
+
 import gpflow
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.special
 import scipy.stats
 import tensorflow as tf
 from gpflow.base import AnyNDArray
@@ -211,7 +214,7 @@ def test_an_unknown_link_is_refused(make: type) -> None:
         ([2.0, 1.0], "must have lower ≤ upper in every row"),
         ([-np.inf, np.inf], "must have a finite end in every row"),
         ([np.inf, np.inf], "must have a finite end in every row"),
-        ([-1.0, 2.0], "must have lower ≥ 0 in every row for the warp Log"),
+        ([-1.0, 2.0], "must be from 0 to inf for the warp Log"),
         ([0.0, 0.0], "Y must be positive for the warp Log"),
     ],
 )
@@ -242,6 +245,71 @@ def test_warped_rows_are_probabilities_of_log_normal_and_log_logistic_times(link
     times = np.array([[0.0], [0.3], [2.0], [9.0]])
     survives = 1.0 - likelihood.cdf(X, F, likelihood.as_observed(times)).numpy()[:, 0]
     np.testing.assert_allclose(survives, law.sf(times[:, 0]), rtol=1e-9)
+
+
+SHARES = np.array([[0, 0.4], [-np.inf, 0.4], [0.2, 0.6], [0.3, 1], [0.3, np.inf], [0.3, 0.3]])
+
+
+@each_link
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-6), (np.float32, 1e-3)])
+def test_shares_of_which_an_end_is_0_or_1_have_finite_values_and_slopes(
+    link: str, dtype: Any, rtol: float
+) -> None:
+    """
+    The bound at a certain f is SciPy's log p, and its slopes in f and the scale are differences.
+
+    An exact y has the Jacobian 1/y(1 − y). E log p has finite slopes, too.
+    """
+    _, F, Fvar, _ = arguments(SHARES)
+    with np.errstate(divide="ignore"):
+        ends = scipy.special.logit(np.clip(SHARES, 0.0, 1.0))
+    is_exact = SHARES[:, 0] == SHARES[:, 1]
+    jacobian = np.where(is_exact, -np.log(SHARES[:, 0].clip(0.1) * (1.0 - SHARES[:, 0])), 0.0)
+
+    def log_p(f: AnyNDArray, scale: float) -> AnyNDArray:
+        return log_between(LAWS[link], f, scale, ends) + jacobian
+
+    f, h = F.numpy(), 1e-5
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        likelihood = Warped(Interval(link, 0.7), warps.Logit())
+        X, F, Fvar, Y = (tf.cast(part, dtype) for part in (0.0 * F, F, Fvar, SHARES))
+        scale = likelihood.base.scale
+        of = [F, scale.unconstrained_variable]
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(F)
+            bound = likelihood.bound(X, F, 0.0 * Fvar, Y)
+            expected = likelihood.variational_expectations(X, F, Fvar, Y)
+        np.testing.assert_allclose(bound, log_p(f, 0.7), rtol=rtol)
+        in_f, in_scale = tape.gradient(bound, of)
+        in_scale /= tf.math.sigmoid(scale.unconstrained_variable)  # softplus
+        np.testing.assert_allclose(
+            in_f[:, 0], (log_p(f + h, 0.7) - log_p(f - h, 0.7)) / (2.0 * h), rtol=rtol
+        )
+        difference = np.sum(log_p(f, 0.7 + h) - log_p(f, 0.7 - h)) / (2.0 * h)
+        np.testing.assert_allclose(in_scale, difference, rtol=rtol)
+        for slope in (*tape.gradient(expected, of), expected):
+            assert np.all(np.isfinite(slope))
+
+
+@pytest.mark.parametrize(
+    ("warp", "row", "message"),
+    [
+        (warps.Logit(), [-0.1, 0.5], "must be from 0 to 1 for the warp Logit"),
+        (warps.Logit(), [0.5, 1.1], "must be from 0 to 1 for the warp Logit"),
+        (warps.Logit(), [0.0, 1.0], "must have a finite end in every row"),
+        (warps.Logit(), [1.0, 1.0], "must be between 0 and 1, and neither of them"),
+        (warps.Log(), [0.0, np.inf], "must have a finite end in every row"),
+    ],
+)
+def test_rows_beyond_the_range_of_y_or_that_are_all_of_it_are_refused(
+    warp: warps.Warp, row: list[float], message: str
+) -> None:
+    likelihood = Warped(Interval(), warp)
+    AugmentedVGP((np.zeros((6, 1)), SHARES), gpflow.kernels.Matern32(), likelihood)
+    with pytest.raises(ValueError, match=message):
+        AugmentedVGP(
+            (np.zeros((7, 1)), np.vstack([SHARES, row])), gpflow.kernels.Matern32(), likelihood
+        )
 
 
 @each_link

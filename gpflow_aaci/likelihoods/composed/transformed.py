@@ -9,7 +9,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...validation import Check, some
@@ -176,8 +176,9 @@ class Warped(TransformedLikelihood):
 
         likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
 
-    Of an ``Interval`` both ends are warped, and only an exact y has the Jacobian. Where t is
-    defined above 0 only, the lower end of a left-censored y is 0.
+    Of an ``Interval`` both ends are warped, and only an exact y has the Jacobian. An end at or
+    beyond the range in which t is defined is an infinite one: times that are left-censored, say,
+    may begin at 0 or at −∞.
     """
 
     def __init__(self, base: OutputwiseLikelihood, warp: Warp, **kwargs: Any) -> None:
@@ -204,10 +205,10 @@ class Warped(TransformedLikelihood):
         return 1.0
 
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
-        """t(y); an end of an interval that is infinite, or the lowest y, has an infinite t."""
-        is_least, is_infinite = self.warp.lowest >= Y, tf.equal(Y, np.inf)
-        z = self.warp.forward(tf.where(is_least | is_infinite, self._inside(Y), Y))
-        z = tf.where(is_infinite, Y, tf.where(is_least, tf.constant(-np.inf, z.dtype), z))
+        """t(y), infinite at an end of an interval that y cannot reach."""
+        Y = self._with_open_ends(Y)
+        is_finite = tf.math.is_finite(Y)
+        z = tf.where(is_finite, self.warp.forward(tf.where(is_finite, Y, self._inside(Y))), Y)
         if not self.given:
             return z
         # Equal ends must stay equal to the last bit, which vectorised code does not promise.
@@ -229,7 +230,14 @@ class Warped(TransformedLikelihood):
 
     def _inside(self, Y: tf.Tensor) -> tf.Tensor:
         """A y that t is defined at."""
-        return tf.constant(max(self.warp.lowest, 0.0) + 1.0, Y.dtype)
+        low = max(self.warp.lowest, min(self.warp.highest, 0.0) - 2.0)
+        return tf.constant((low + min(self.warp.highest, low + 2.0)) / 2.0, Y.dtype)
+
+    def _with_open_ends(self, Y: TensorType) -> tf.Tensor:
+        """Y with infinite ends where they are at or beyond those of the range of y."""
+        infinity = tf.constant(np.inf, Y.dtype)
+        Y = tf.where(self.warp.lowest >= Y, -infinity, Y)
+        return tf.where(self.warp.highest <= Y, infinity, Y)
 
     def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
         return self.base.must_be_finite(Y)
@@ -238,14 +246,19 @@ class Warped(TransformedLikelihood):
         return self.base.as_observed(y)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        _, y = self._exact(Y)
-        checks = [*self.base.check_observations(Y), *self.warp.check_observations(y)]
-        if self.given:
-            lower, lowest, name = Y[..., :1], self.warp.lowest, type(self.warp).__name__
-            message = f"Y must have lower ≥ {lowest:g} in every row for the warp {name}."
-            is_right = tf.reduce_all(lower >= lowest)
-            checks.append(Check(is_right, message, lambda: some(lower, lower < lowest)))
-        return checks
+        if not self.given:
+            return [*self.base.check_observations(Y), *self.warp.check_observations(Y)]
+        lowest, highest, name = self.warp.lowest, self.warp.highest, type(self.warp).__name__
+        is_outside = ((lowest > Y) | (highest < Y)) & ~tf.math.is_inf(Y)
+        message = f"Y must be from {lowest:g} to {highest:g} for the warp {name}."
+        return [
+            *self.warp.check_observations(self._exact(Y)[1]),
+            Check(~tf.reduce_any(is_outside), message, lambda: some(Y, is_outside)),
+            *self.base.check_observations(self._with_open_ends(Y)),
+        ]
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        return self.base.next_below(np.where(self.warp.lowest >= Y, -np.inf, Y))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return self.warp.inverse(self.base.draw_y(F, seed))
