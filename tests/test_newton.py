@@ -4,7 +4,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from gpflow_aaci import AugmentedSVGP, likelihoods
+from gpflow_aaci import AugmentedSVGP, likelihoods, polish
 from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.algebra.statistics import Statistics
 from gpflow_aaci.inference.newton import Sums, maximise, sums_of_rows
@@ -36,3 +36,26 @@ def test_at_the_maximum_a_loss_by_rounding_costs_one_evaluation_and_no_safer_ste
     # From elsewhere it climbs to the same maximum.
     end = maximise(Sums(newton, safer, None), q, 1e-2, 20, False)
     np.testing.assert_allclose(float(end.elbo), float(best.elbo), atol=2e-2)
+
+
+def test_it_leaves_a_wide_prior_where_a_rate_is_not_log_concave() -> None:
+    """
+    At the prior of a line of variance 100 the Newton matrix of a rate 20σ(f) is indefinite.
+
+    The maximum that it finds from there is the one that it finds from a narrow q.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    rate = 20.0 / (1.0 + np.exp(3.0 - X @ [0.8, -0.5]))
+    Y = rng.exponential(1.0 / rate)[:, None]
+    found = []
+    for width in (1.0, 0.01):
+        model = AugmentedSVGP(
+            gpflow.kernels.Linear(variance=[100.0, 100.0]) + gpflow.kernels.Constant(100.0),
+            likelihoods.Exponential(max_rate=20.0),
+            np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
+            num_data=len(X),
+        )
+        model.q_sqrt.assign(width * model.q_sqrt)
+        found.append(polish(model, (X, Y), progress=False).elbo)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-3)

@@ -34,7 +34,7 @@ _LEAST_PRECISION = 1e-8  # to which the sites' precisions are raised in the seco
 # Kinds of steps, in the order in which they are tried: a Newton step, half of it, the safer two;
 # where latent GPs are stepped in turn, a closed-form one for each; then small parts of the first.
 NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
-_SMALL_PARTS = (0.125, 0.03125)
+_SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # of a rate with a wide prior: to 1e-4
 
 
 class Maximum(NamedTuple):
