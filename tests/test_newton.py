@@ -46,7 +46,7 @@ def test_it_leaves_a_wide_prior_where_a_rate_is_not_log_concave() -> None:
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
-    rate = 20.0 / (1.0 + np.exp(3.0 - X @ [0.8, -0.5]))
+    rate = 20.0 / (1.0 + np.exp(5.0 - X @ [0.8, -0.5]))
     Y = rng.exponential(1.0 / rate)[:, None]
     found = []
     for width in (1.0, 0.01):
