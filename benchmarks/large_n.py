@@ -20,7 +20,7 @@ from .config import LargeN, Problem
 from .datasets import Dataset, Split, made_up
 from .report import Report, fixed, one_legend, style, subplots
 
-_ENOUGH, _ALL, _ADAM = "AACI, fit", "AACI, fit to all rows", "Adam"
+_ENOUGH, _ALL, _ADAM = "fit", "fit, all rows", "Adam"
 _NEAR = 0.005  # nats of NLL that do not count
 _BATCH = 100
 
@@ -131,7 +131,7 @@ def _log_density(model: methods.Model, X: np.ndarray, Y: np.ndarray) -> tf.Tenso
 def _figure(metrics: pd.DataFrame) -> Figure:
     figure, axes = subplots(1, 1, 5.0, 3.0)
     ax = axes[0, 0]
-    for method, label in ((_ENOUGH, "AACI, fit"), (_ALL, "AACI"), (_ADAM, "Adam")):
+    for method, label in ((_ENOUGH, "fit"), (_ALL, "AlternatingOptimizer"), (_ADAM, "Adam")):
         own = metrics[metrics.method == method]
         ax.plot(own.rows, own.near, **style(label), label=method)
     ax.set(xscale="log", yscale="log", xlabel="rows")

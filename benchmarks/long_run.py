@@ -40,7 +40,7 @@ def report(metrics: pd.DataFrame) -> Report:
         "traces after the first part": metrics.traces.iloc[-1] - metrics.traces.iloc[0],
     }
     figure, axes = subplots(1, 1, 5.0, 3.0)
-    axes[0, 0].plot(metrics.step, metrics.MB, **style("AACI") | {"marker": ""})
+    axes[0, 0].plot(metrics.step, metrics.MB, **style("AlternatingOptimizer") | {"marker": ""})
     limits = (0, 1.2 * metrics.MB.max())
     axes[0, 0].set(xlabel="step", ylabel="resident memory [MB]", ylim=limits)
     return Report({"": pd.DataFrame([row])}, {"memory": figure})

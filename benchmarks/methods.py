@@ -29,12 +29,12 @@ from .config import (
 from .datasets import Array, Dataset, Split, made_up
 
 LABELS = {
-    "collapsed": "AACI, collapsed",
-    "fit": "AACI, fit",
-    "alternating": "AACI",
+    "collapsed": "fit_collapsed",
+    "fit": "fit",
+    "alternating": "AlternatingOptimizer",
     "natgrad": "NatGrad + Adam",
     "adam": "Adam",
-    "scipy": "Scipy L-BFGS",
+    "scipy": "Scipy",
 }
 
 

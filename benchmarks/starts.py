@@ -25,7 +25,7 @@ from .config import LikelihoodConfig, Starts, StartSize
 from .datasets import Array
 from .report import Report, fixed, one_legend, style, subplots
 
-_METHODS = _OURS, _SCIPY, _ADAM = "AACI, fit", "Scipy L-BFGS", "Adam"
+_METHODS = _OURS, _SCIPY, _ADAM = "fit", "Scipy", "Adam"
 _MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending lower
 _KEYS = ["problem", "rows"]
 _NUM_CLASSES = 3

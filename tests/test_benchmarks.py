@@ -119,13 +119,13 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
     code, printed = run(tmp_path / "c.toml")
     assert code == 0, printed
     metrics = pd.read_csv(output / "metrics.csv")
-    assert set(metrics.method) == {"AACI", "Adam"}
+    assert set(metrics.method) == {"AlternatingOptimizer", "Adam"}
     for _, rows in metrics.groupby(["method", "setting"]):
         assert (rows.step.diff().dropna() > 0).all()
         assert (rows.seconds.diff().dropna() > 0).all()
         assert rows.step.iloc[-1] == 30
-    aaci = metrics[metrics.method == "AACI"]
-    assert aaci.nll.iloc[-1] < aaci.nll.iloc[0] - 0.3
+    ours = metrics[metrics.method == "AlternatingOptimizer"]
+    assert ours.nll.iloc[-1] < ours.nll.iloc[0] - 0.3
     # Only the better of Adam's two runs is reported.
     assert len(summary_table(metrics)) == 2
     assert "lr 0.1" in (output / "summary.md").read_text()
@@ -136,9 +136,9 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
     folder = output / "tensorboard" / "wave-alternating-0-step_0.5_lr_0.03"
     curves = EventAccumulator(str(folder), size_guidance={"tensors": 0})  # 0: all of them
     logged = curves.Reload().Tensors("nll")
-    assert [event.step for event in logged] == aaci.step.tolist()
+    assert [event.step for event in logged] == ours.step.tolist()
     values = [float(tf.make_ndarray(event.tensor_proto)) for event in logged]
-    np.testing.assert_allclose(values, aaci.nll, rtol=1e-6)
+    np.testing.assert_allclose(values, ours.nll, rtol=1e-6)
 
 
 @pytest.mark.slow
