@@ -16,7 +16,9 @@ release = version = gpflow_aaci.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
@@ -26,6 +28,7 @@ exclude_patterns = ["_build", "gallery/README.rst", "gallery/*.py"]
 autodoc_typehints = "none"  # shapes are in the docstrings; a tensor's type says nothing
 autodoc_member_order = "bysource"
 autoclass_content = "both"
+autosummary_generate = False  # the tables link to the entries of their page
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!gpflow_aaci).*"),  # of others, whose pages are elsewhere
     (r"py:.*", r"gpflow_aaci\.(criticism|inference|validation|models)\..*"),  # not public
@@ -60,5 +63,31 @@ def escape(app, what, name, obj, options, lines) -> None:
         lines[i] = "".join(parts)
 
 
+ENTRY = re.compile(r"^\.\. (module|currentmodule|autoclass|autofunction):: (\S+)$", re.MULTILINE)
+
+
+def add_summary(app, docname, source) -> None:
+    """Put a table of the names in each section of a page of the reference above its sections."""
+    if not docname.startswith("reference/"):
+        return
+    module, tables = "", []
+    for section in re.split(r"^## ", source[0], flags=re.MULTILINE):
+        names = []
+        for directive, name in ENTRY.findall(section):
+            if directive.endswith("module"):
+                module = name
+            else:
+                names.append(f"   ~{module}.{name}")
+        if names:
+            title = "" if section.startswith("# ") else f"**{section.splitlines()[0]}**\n\n"
+            table = "\n".join([".. autosummary::", "   :nosignatures:", "", *names])
+            tables.append(f"{title}```{{eval-rst}}\n{table}\n```\n")
+    first = re.search(r"^(## |```\{eval-rst\})", source[0], re.MULTILINE)
+    if first:
+        before, after = source[0][: first.start()], source[0][first.start() :]
+        source[0] = "\n".join([before, *tables, after])
+
+
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", escape)
+    app.connect("source-read", add_summary)

@@ -13,7 +13,7 @@ import pytest
 import gpflow_aaci
 
 DOCS = Path(__file__).parents[1] / "docs"
-REFERENCE = (DOCS / "reference.md").read_text()
+REFERENCE = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
 MODULES = (
     "",
     ".likelihoods",
