@@ -38,8 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     Mark slow cases, and cases that ``by_default`` does not name, as replicates.
 
-    It also puts the longest test first. At the end, all workers but one would wait for it.
+    Cases about which a test claims nothing (``applies_to("case", is_one)``) are left out. It also
+    puts the longest test first. At the end, all workers but one would wait for it.
     """
+    items[:] = [item for item in items if _applies(item)]
     for item in items:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
         if getattr(case, "slow", False):
@@ -50,6 +52,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not any(set(name.split("-")) <= parts for name in marker.args):
                 item.add_marker(pytest.mark.replicate)
     items.sort(key=lambda item: "killed_again" not in item.name)
+
+
+def _applies(item: pytest.Item) -> bool:
+    return all(
+        is_one(item.callspec.params[name])
+        for name, is_one in (marker.args for marker in item.iter_markers("applies_to"))
+    )
 
 
 @pytest.fixture(autouse=True)

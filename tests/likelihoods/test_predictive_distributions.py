@@ -221,11 +221,10 @@ def test_a_pseudo_likelihood_is_normalised_over_its_labels_or_refused() -> None:
 # ---- f integrated out ----
 
 
+@pytest.mark.applies_to("case", lambda case: num_latents(case) == 1)  # the others are below
 @pytest.mark.parametrize("sd", [pytest.param(0.3, marks=pytest.mark.slow), 40.0])
 def test_the_predictive_cdf_is_the_mean_over_f(case: AnyCase, sd: float) -> None:
     """Noise may be narrow compared with q(f), and y may be in the tail."""
-    if num_latents(case) > 1:
-        pytest.skip("below")
     likelihood, Y = case.make(), observations(case, 3)
     x, mean = X[:3], np.array([[0.4], [-1.0], [3.0]])
     is_real = case.name != "Switched" and not case.name.startswith("Warped Gaussian")

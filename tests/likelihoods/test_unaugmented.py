@@ -239,10 +239,10 @@ def test_predictions_are_gpflows(case: Case) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+# Elsewhere GPflow's step need not exist; steps that ascend are tested below.
+@pytest.mark.applies_to("case", lambda case: case.is_concave)
 @pytest.mark.parametrize("gamma", [1.0, 0.3])
 def test_a_step_is_gpflows_natural_gradient(case: Case, gamma: float) -> None:
-    if not case.is_concave:
-        pytest.skip("GPflow's step need not exist; steps that ascend are tested below")
     data = data_of(case)
     ours, theirs = (
         at_random_q(make_svgp(case, kind)) for kind in (AugmentedSVGP, gpflow.models.SVGP)

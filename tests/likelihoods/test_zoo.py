@@ -48,6 +48,9 @@ def member(request: pytest.FixtureRequest) -> Member:
     return request.param
 
 
+has_y_to_draw = pytest.mark.applies_to("member", lambda member: member.name != "CoxProcess")
+
+
 def data_of(member: Member, num_data: int = N) -> tuple[AnyNDArray, AnyNDArray]:
     rng = np.random.default_rng(num_data)
     return np.linspace(-1.0, 1.0, num_data)[:, None], member.observe(rng, num_data)
@@ -120,10 +123,9 @@ def test_the_bound_is_log_prob_at_a_point(member: Member) -> None:
     np.testing.assert_allclose(bound, member.make().log_prob(X, F, Y), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.applies_to("member", lambda member: member.outcomes is not None)
 def test_predicted_moments_are_those_of_the_predicted_density(member: Member) -> None:
     """For a discrete y they are sums over all its values."""
-    if member.outcomes is None:
-        pytest.skip("y is real, or not predicted alone")
     likelihood = member.make()
     Fmu, Fvar = (part[:3] for part in marginals_of(member, 0.8))
     X = np.zeros((len(member.outcomes), 1))
@@ -143,17 +145,15 @@ def test_predicted_moments_are_those_of_the_predicted_density(member: Member) ->
         np.testing.assert_allclose(variance, np.sum(p * (y - mean) ** 2), rtol=1e-3)
 
 
+@has_y_to_draw
+@pytest.mark.applies_to("member", lambda member: member.name != "Switched")  # its parts are tested
 def test_draws_have_the_conditional_moments(member: Member) -> None:
-    if member.name == "CoxProcess":
-        pytest.skip("it has no y to draw")
     likelihood, (X, Y) = member.make(), data_of(member)
     F = tf.constant(marginals_of(member, 0.5)[0])
     many = 20_000
     drawn = likelihood.draw_y_like(
         *(tf.repeat(tf.constant(part)[None], many, 0) for part in (X, F, Y)), seed=[1, 2]
     )
-    if member.name == "Switched":
-        pytest.skip("its parts' draws are tested")
     if isinstance(likelihood, LabelLikelihood):
         drawn = tf.one_hot(
             tf.cast(drawn[..., 0], tf.int32), likelihood.num_classes, dtype=tf.float64
@@ -647,14 +647,14 @@ def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
     "ZeroInflated Poisson, gate GP",
     "ZeroTruncated Poisson",
 )
+# Where the other columns of Y do not say how y is drawn, there is no law to draw from.
+@pytest.mark.applies_to("member", lambda member: member.has_law)
 def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> None:
     """
     Simulation-based calibration (Talts et al. 2018), with 500 replicates as chains of one model.
 
     f and y are drawn from the model; the rank of f_i among thinned draws from p(f|y) is uniform.
     """
-    if not member.has_law:
-        pytest.skip("the other columns of Y do not say how y is drawn")
     replicates, num_data, thinned = 500, 15, 19
     model = make_full_model(member, num_data)
     rng = np.random.default_rng(5)
@@ -779,9 +779,8 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
 @pytest.mark.by_default(
     "Poisson", "Binomial with trials", "LogisticSoftmax", "MultivariateStudentT"
 )
+@has_y_to_draw
 def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
-    if member.name == "CoxProcess":
-        pytest.skip("it has no y to draw")
     model = make_full_model(member, 5)
     samples = sample_posterior(
         model,
