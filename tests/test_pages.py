@@ -1,7 +1,8 @@
 """The code on the pages of the documentation runs, and the table of functions is right."""
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_aaci
+from gpflow_aaci.inference import hyperparameter_search, minibatch_fit
 from gpflow_aaci.inference.settings import SETTINGS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -22,6 +24,7 @@ def blocks(page: str) -> list[str]:
 
 def test_every_page_with_python_is_run_here() -> None:
     assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {
+        "from_gpflow.md",
         "likelihoods.md",
         "new_data.md",
         "scikit_learn.md",
@@ -45,6 +48,18 @@ def test_training_loops() -> None:
         before = float(model.augmented_elbo(rows))
         exec(block, names)
         assert float(model.augmented_elbo(rows)) > before + 100.0
+
+
+@pytest.mark.slow
+def test_from_gpflow() -> None:
+    """GPflow's class, fitted as it is, ends where the augmented model does; both know the truth."""
+    names: dict[str, Any] = {}
+    for block in blocks("from_gpflow.md"):
+        exec(block, names)
+    model, stock, X_new = names["model"], names["stock"], names["X_new"]
+    np.testing.assert_allclose(stock.elbo((names["X"], names["Y"])), names["result"].elbo, atol=0.1)
+    np.testing.assert_allclose(model.predict_f(X_new)[0], np.sin(2.0 * X_new[:, :1]), atol=0.1)
+    assert names["gap"] > 1.0
 
 
 @pytest.mark.slow
@@ -156,3 +171,43 @@ def test_which_function_takes_which_data(
         CALLS[function](model, DATA[kind]())
     for value, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(value, variable.numpy())
+
+
+# ---- how fit works: every phrase is one that the code says, and every warning is on the page ----
+
+INFERENCE = Path(gpflow_aaci.__file__).parent / "inference"
+SPEAKERS = ("advice", "collapsed", "fit", "hyperparameter_search", "minibatch_fit", "stopping")
+GAP = "…"
+
+
+def strings(source: str) -> Iterator[str]:
+    """The strings of a module, with "…" for what an f-string puts in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                part.value if isinstance(part, ast.Constant) else GAP for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_what_fit_says_is_on_its_page() -> None:
+    page = (DOCS / "how_fit_works.md").read_text().split("## What it prints")[1]
+    sources = {name: (INFERENCE / f"{name}.py").read_text() for name in SPEAKERS}
+    said = [text for source in sources.values() for text in strings(source)]
+    said.append(minibatch_fit._no_longer_rises())
+    cells = re.findall(r"^\|(.*?)\|", page, re.MULTILINE)
+    quoted = [
+        phrase for cell in cells for phrase in re.findall('"(.*?)"', cell) if "=" not in phrase
+    ]
+    assert len(quoted) > 15
+    for phrase in quoted:
+        assert any(phrase.removesuffix(f" {GAP}") in text for text in said), phrase
+    for module in (hyperparameter_search, minibatch_fit):
+        for name, reason in vars(module).items():
+            if re.fullmatch("_[A-Z_]+", name) and isinstance(reason, str) and " " in reason:
+                assert f'"{reason}"' in page, reason
+    warned = [text for text in strings(sources["advice"]) if GAP in text and len(text) > 40]
+    assert len(warned) > 6
+    for text in warned:
+        assert any(phrase in text for phrase in quoted) or text.startswith(f"The {GAP}."), text
