@@ -36,7 +36,8 @@ def student_t(scale: float = 0.3, df: float = 3.0) -> likelihoods.StudentT:
 
 def climb(model: gpflow.models.GPModel, ftol: float = 1e-9, everything: bool = False) -> float:
     """Maximise the bound by L-BFGS, over q alone or over all trainable variables, and return it."""
-    variables = model.q_mu.trainable_variables + model.q_sqrt.trainable_variables
+    of_q = (model.q_mu, model.q_lambda if hasattr(model, "q_lambda") else model.q_sqrt)
+    variables = [v for parameter in of_q for v in parameter.trainable_variables]
     variables = model.trainable_variables if everything else variables
     options = {"maxiter": 2_000, "ftol": ftol, "gtol": 1e-9}
     loss = model.training_loss_closure()
@@ -120,6 +121,65 @@ def test_a_full_gaussian_is_that_of_augmented_vgp(L: int, randomise_q: Any) -> N
         found, expected = (m.predict_f(X_NEW, full_cov=full_cov) for m in (model, vgp))
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_n_numbers_of_a_covariance_reach_the_bound_of_all_n_squared() -> None:
+    """Opper and Archambeau (2009): the best S of a log-concave likelihood is (K⁻¹ + diag λ)⁻¹."""
+    gpflow.config.set_default_jitter(1e-10)
+    counts = RNG.poisson(2.0 * np.exp(np.sin(2.0 * X + np.arange(2)))).astype(float)
+    models = [
+        MixtureVGP(
+            (X, counts),
+            kernel(),
+            gpflow.likelihoods.Poisson(),
+            num_components=1,
+            covariance=covariance,  # type: ignore[arg-type]
+        )
+        for covariance in ("full", "opper_archambeau")
+    ]
+    full, few = (climb(model, ftol=1e-15) for model in models)
+    np.testing.assert_allclose(few, full, atol=1e-6)
+    assert models[1].q_lambda.shape == (N, 2)
+    for full_cov in (False, True):
+        expected, found = (model.predict_f(X_NEW, full_cov=full_cov) for model in models)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-3)
+    # λ is what the likelihood's curvature makes it: −2 ∂E log p(y|f)/∂variance = E exp(f).
+    mean, variance = models[1].predict_f(X)
+    np.testing.assert_allclose(models[1].q_lambda, np.exp(mean + 0.5 * variance), rtol=1e-2)
+    models[1].restart(0)
+    np.testing.assert_array_equal(models[1].q_lambda, 1.0)
+
+
+# ---- a kernel for every latent GP ----
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full", "opper_archambeau"])
+def test_latent_gps_with_kernels_of_their_own_are_models_of_their_own(covariance: Any) -> None:
+    """Columns of Y that share nothing: bounds add up, and predictions are those of each."""
+    kernels = [kernel(), gpflow.kernels.Matern32(0.7, lengthscales=0.4)]
+    data = (X, np.hstack([Y, Y**2]))
+    options: dict[str, Any] = {"num_components": 1, "covariance": covariance}
+    both = MixtureVGP(data, gpflow.kernels.SeparateIndependent(kernels), student_t(), **options)
+    name = "q_lambda" if covariance == "opper_archambeau" else "q_sqrt"
+    spread, rng = getattr(both, name), np.random.default_rng(0)
+    both.q_mu.assign(rng.normal(size=both.q_mu.shape))
+    values = rng.uniform(0.2, 1.2, size=spread.shape)
+    spread.assign(np.tril(values) if covariance == "full" else values)
+    each = []
+    for at, own in enumerate(kernels):
+        part = MixtureVGP((X, data[1][:, at : at + 1]), own, student_t(), **options)
+        part.q_mu.assign(both.q_mu[..., at : at + 1])
+        this = slice(at, at + 1)
+        getattr(part, name).assign(spread[this] if covariance == "full" else spread[..., this])
+        each.append(part)
+    np.testing.assert_allclose(both.elbo(), sum(part.elbo() for part in each), rtol=1e-10)
+    for full_cov in (False, True):
+        axis = 0 if full_cov else 1
+        mean, variance = both.predict_f(X_NEW, full_cov=full_cov)
+        means, variances = zip(*(part.predict_f(X_NEW, full_cov) for part in each), strict=True)
+        np.testing.assert_allclose(mean, np.concatenate(means, 1), rtol=1e-10)
+        np.testing.assert_allclose(variance, np.concatenate(variances, axis), rtol=1e-9)
 
 
 # ---- the entropy ----
@@ -466,7 +526,15 @@ def test_all_is_right_in_float32(expectations: Any) -> None:
         ),
         (
             {"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)},
-            "single-output kernel, shared by all latent GPs of MixtureVGP",
+            r"kernel must have 1 latent GPs, as the likelihood has\. Found: 2",
+        ),
+        (
+            {"kernel": gpflow.kernels.LinearCoregionalization([kernel()], W=[[1.0], [2.0]])},
+            "a SharedIndependent or a SeparateIndependent .* Found: LinearCoregionalization",
+        ),
+        (
+            {"covariance": "opper_archambeau"},
+            r'num_components is above 1\. Found: "opper_archambeau", and 2 components',
         ),
         ({"likelihood": likelihoods.Logistic()}, "labels"),
     ],

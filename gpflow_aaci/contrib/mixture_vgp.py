@@ -11,16 +11,18 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals.util import sample_mvn
-from gpflow.kernels import Kernel
+from gpflow.config import default_jitter
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.utilities import assert_params_false, positive, to_default_float, triangular
 
+from ..algebra.gaussian import naturals_to_q
 from ..algebra.projection import Prior, project
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..models.shared import check_single_output, k_diag, with_jitter
+from ..models.shared import k_diag
 from ..validation import (
     as_matrix,
     as_observed,
@@ -42,7 +44,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     Nguyen and Bonilla, *Automated Variational Inference for Gaussian Process Models* (NIPS 2014).
     With f = μ₀(X) + L v, L = chol K(X, X), it is q(v) = 1/K Σ_k N(m_k, S_k), each S_k diagonal, or
-    K = 1 and S_1 full (then this is ``gpflow.models.VGP``). The bound on log p(Y) is
+    K = 1 and S_1 full (then this is ``gpflow.models.VGP``). Each latent GP has its own factor of
+    q(v), and may have its own kernel. The bound on log p(Y) is
 
     1/K Σ_k Σ_i E_k log p(y_i|f_i) − KL[q(v) ‖ N(0, I)],
 
@@ -80,15 +83,22 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         num_latent_gps: int | None = None,
         *,
         num_components: int = 2,
-        covariance: Literal["diagonal", "full"] = "diagonal",
+        covariance: Literal["diagonal", "full", "opper_archambeau"] = "diagonal",
         expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
     ):
         """
         The first five arguments are those of ``gpflow.models.VGP``.
 
+        :param kernel: one kernel that all latent GPs share; or a ``SharedIndependent`` or a
+            ``SeparateIndependent``, which has a kernel for each of them.
         :param num_components: K.
-        :param covariance: the shape of S_k, the covariance of v in each component. ``"full"`` is
-            for K = 1 only.
+        :param covariance: the shape of S_k, the covariance of v in each component; all but
+            ``"diagonal"`` are for K = 1 only. ``"full"`` has N(N + 1)/2 parameters for each latent
+            GP. ``"opper_archambeau"`` has N, ``q_lambda`` (Opper and Archambeau 2009; Theorem 2
+            of the paper): q(f) has the covariance (K⁻¹ + diag λ)⁻¹, λ > 0. The best full
+            covariance is of this form if log p(y|f) is concave in f, as for ``Poisson`` and
+            ``Logistic``; then both reach the same bound. For other likelihoods, such as
+            ``StudentT``, the best λ may be negative somewhere, and the bound that is reached lower.
         :param expectations: how E log p(y|f) is found. ``"quadrature"`` takes the likelihood's own
             ``variational_expectations``. ``"augmented"`` takes its augmented bound, for the
             likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs only values
@@ -99,12 +109,12 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             augmentation where expectations are ``"augmented"``.
         """
         check_count("num_components", num_components, 1)
-        check_one_of("covariance", covariance, ["diagonal", "full"])
+        check_one_of("covariance", covariance, ["diagonal", "full", "opper_archambeau"])
         check_one_of("expectations", expectations, ["augmented", "quadrature", "score"])
-        if covariance == "full" and num_components > 1:
+        if covariance != "diagonal" and num_components > 1:
             raise ValueError(
-                'covariance must be "diagonal" where num_components is above 1. Found: "full", '
-                f"and {num_components} components."
+                'covariance must be "diagonal" where num_components is above 1. '
+                f'Found: "{covariance}", and {num_components} components.'
             )
         # This check is first, since another likelihood may ask for other arguments as well.
         if expectations == "augmented":
@@ -114,8 +124,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
                     'expectations must be "quadrature" or "score" for a likelihood without '
                     f'augmentation. Found: "augmented", {type(likelihood).__name__}.'
                 )
-        check_single_output(kernel, "MixtureVGP")
         X, Y, num_latent_gps = _checked(kernel, likelihood, data, num_latent_gps)
+        _check_kernel(kernel, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, num_latent_gps)
         self.data = X, Y
         self.num_components, self.covariance = num_components, covariance
@@ -123,10 +133,13 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         # q is over v and not over f. A diagonal S over f would have to be as small as 1/(K⁻¹)_ii,
         # the variance of f_i given all the others: next to nothing under a smooth kernel. With a
         # diagonal S over v, a component has the prior's correlations where the data say nothing.
-        mean, sqrt = self._start(seed=0)
+        mean, spread = self._start(seed=0)
         self.q_mu = gpflow.Parameter(mean)
-        transform = triangular() if covariance == "full" else positive()
-        self.q_sqrt = gpflow.Parameter(sqrt, transform=transform)
+        if covariance == "opper_archambeau":
+            self.q_lambda = gpflow.Parameter(spread, transform=positive())
+        else:
+            transform = triangular() if covariance == "full" else positive()
+            self.q_sqrt = gpflow.Parameter(spread, transform=transform)
 
     def restart(self, seed: int) -> None:
         """
@@ -135,17 +148,23 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         Each number of v begins in a different one of K slices of N(0, 1) in every component. (Equal
         components would have equal gradients for ever.) A new model has the start of seed 0.
         """
-        mean, sqrt = self._start(seed)
+        mean, spread = self._start(seed)
         self.q_mu.assign(mean)
-        self.q_sqrt.assign(sqrt)
+        by_lambda = self.covariance == "opper_archambeau"
+        (self.q_lambda if by_lambda else self.q_sqrt).assign(spread)
 
     def _start(self, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
-        """``q_mu`` [K, N, L], and ``q_sqrt`` [K, N, L] or, of a full covariance, [L, N, N]."""
+        """
+        ``q_mu`` [K, N, L], and ``q_lambda`` [N, L] or ``q_sqrt``: [L, N, N] if the covariance is
+        full, and [K, N, L] if it is diagonal.
+        """
         K, N, L = self.num_components, int(self.data[0].shape[0]), self.num_latent_gps
         levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
         mean = np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
         if self.covariance == "full":
             return mean, np.broadcast_to(np.eye(N), [L, N, N])
+        if self.covariance == "opper_archambeau":
+            return mean, np.ones([N, L])
         return mean, np.full([K, N, L], 1.0 / K)
 
     # ---- the bound ----
@@ -172,12 +191,27 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def prior_kl(self) -> tf.Tensor:
         """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]; an upper bound on it where K > 1."""
         if self.num_components == 1:
-            q_sqrt = self.q_sqrt if self.covariance == "full" else self.q_sqrt[0]
-            return gauss_kl(self.q_mu[0], q_sqrt)
+            diagonal = self.covariance == "diagonal"
+            return gauss_kl(self.q_mu[0], self.q_sqrt[0] if diagonal else self._full_sqrt())
         check_one_of("entropy", self.entropy, list(_ENTROPIES))
         mean = tf.reshape(self.q_mu, [self.num_components, -1])
         variance = tf.reshape(tf.square(self.q_sqrt), [self.num_components, -1])
         return -_ENTROPIES[self.entropy](mean, variance) - mean_log_normal(mean, variance)
+
+    def _full_sqrt(self) -> tf.Tensor:
+        """The lower triangular root of a full S, [L, N, N]."""
+        if self.covariance == "full":
+            return self.q_sqrt
+        # With f = μ₀ + L v, (K⁻¹ + Λ)⁻¹ is the covariance of f where that of v is (I + LᵀΛL)⁻¹.
+        chol, weights = tf.linalg.cholesky(self._prior_covariance()), tf.transpose(self.q_lambda)
+        precision = tf.matmul(chol, weights[..., None] * chol, transpose_a=True)
+        precision += tf.eye(tf.shape(precision)[-1], dtype=precision.dtype)
+        return naturals_to_q(tf.zeros_like(self.q_lambda), precision).sqrt
+
+    def _prior_covariance(self) -> tf.Tensor:
+        """K(X, X) + jitter I of every latent GP, [broadcast L, N, N]."""
+        K = _gram(self.kernel, self.data[0])
+        return K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype)
 
     # ---- predictions ----
 
@@ -191,22 +225,22 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         """Means, and variances or covariances, of every component of q(f) at Xnew."""
         X, X_data = to_default_float(Xnew), self.data[0]
         prior = (
-            with_jitter(self.kernel, X_data),
-            self.kernel(X_data, X)[None],
+            self._prior_covariance(),
+            _gram(self.kernel, X_data, X),
             k_diag(self.kernel, X),
         )
         _, A, unexplained, mu_0 = project(Prior(*prior, self.mean_function(X)))
-        means = mu_0 + tf.einsum("mn,kml->knl", A[0], self.q_mu)
-        if self.covariance == "full":
-            RA = tf.matmul(self.q_sqrt, A, transpose_a=True)[None]  # [1, L, M, N]
-            explained = tf.transpose(tf.reduce_sum(tf.square(RA), -2), [0, 2, 1])
-        else:
+        means = mu_0 + _of_components(A, self.q_mu)
+        if self.covariance == "diagonal":
             RA = tf.transpose(self.q_sqrt, [0, 2, 1])[..., None] * A if full_cov else None
-            explained = tf.einsum("mn,kml->knl", tf.square(A[0]), tf.square(self.q_sqrt))
+            explained = _of_components(tf.square(A), tf.square(self.q_sqrt))
+        else:
+            RA = tf.matmul(self._full_sqrt(), A, transpose_a=True)[None]  # [1, L, M, N]
+            explained = tf.transpose(tf.reduce_sum(tf.square(RA), -2), [0, 2, 1])
         if full_cov:
-            left = self.kernel(X) - tf.matmul(A, A, transpose_a=True)
+            left = _gram(self.kernel, X) - tf.matmul(A, A, transpose_a=True)
             return means, left + tf.matmul(RA, RA, transpose_a=True)
-        return means, unexplained[0][:, None] + explained
+        return means, tf.transpose(unexplained) + explained
 
     @inherit_check_shapes
     def predict_f(
@@ -282,6 +316,38 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         found = function(tf.tile(X, [K, 1]), Fmu, Fvar, *(tf.tile(y, [K, 1]) for y in Y))
         shape = [K, tf.shape(X)[0]]
         return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
+
+
+def _gram(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+    """K(X, X2) of every latent GP, [broadcast L, N, N2]."""
+    if isinstance(kernel, SeparateIndependent):
+        return tf.stack([of_one(X, X2) for of_one in kernel.kernels])
+    return (kernel.kernel if isinstance(kernel, SharedIndependent) else kernel)(X, X2)[None]
+
+
+def _of_components(A: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Aᵀ [broadcast L, N, M] of the values [K, M, L] of each component, [K, N, L]."""
+    if A.shape[0] == 1:
+        return tf.einsum("mn,kml->knl", A[0], values)
+    return tf.einsum("lmn,kml->knl", A, values)
+
+
+def _check_kernel(kernel: Kernel, num_latent_gps: int) -> None:
+    """
+    :raises ValueError: for a kernel that mixes latent GPs, or has another number of them.
+    """
+    if not isinstance(kernel, MultioutputKernel):
+        return
+    if not isinstance(kernel, SharedIndependent | SeparateIndependent):
+        raise ValueError(
+            "kernel must be a single-output kernel, a SharedIndependent or a SeparateIndependent "
+            f"for MixtureVGP. Found: {type(kernel).__name__}."
+        )
+    if kernel.num_latent_gps != num_latent_gps:
+        raise ValueError(
+            f"kernel must have {num_latent_gps} latent GPs, as the likelihood has. "
+            f"Found: {kernel.num_latent_gps}."
+        )
 
 
 def _checked(
