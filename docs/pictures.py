@@ -11,6 +11,7 @@ os.environ["MPLBACKEND"] = "Agg"
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
+from notebook import python_of
 from PIL import Image
 
 import gpflow_aaci
@@ -35,6 +36,8 @@ def main() -> None:
     gaps(left)
     steps(right)
     save("method_steps")
+    exec("\n".join(python_of((HERE / "tutorial.md").read_text())), {})
+    save("tutorial")
 
 
 def save(name: str) -> None:

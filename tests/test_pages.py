@@ -2,14 +2,18 @@
 
 import ast
 import re
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gpflow
+import matplotlib.pyplot as plt
+import nbformat
 import numpy as np
 import pytest
 import tensorflow as tf
+from printed import text_and_numbers
 
 import gpflow_aaci
 from gpflow_aaci.inference import hyperparameter_search, minibatch_fit
@@ -29,6 +33,7 @@ def test_every_page_with_python_is_run_here() -> None:
         "new_data.md",
         "scikit_learn.md",
         "training.md",
+        "tutorial.md",
     }
 
 
@@ -48,6 +53,40 @@ def test_training_loops() -> None:
         before = float(model.augmented_elbo(rows))
         exec(block, names)
         assert float(model.augmented_elbo(rows)) > before + 100.0
+
+
+def test_the_notebook_is_the_tutorial() -> None:
+    """docs/notebook.py writes it again; its cells run one after the other as the page's blocks."""
+    notebook = runpy.run_path(str(DOCS / "notebook.py"))
+    page, stored = (DOCS / "tutorial.md").read_text(), (DOCS / "tutorial.ipynb").read_text()
+    assert notebook["notebook_of"](page) == stored
+    made = nbformat.reads(stored, as_version=4)
+    nbformat.validate(made)
+    code = [cell.source for cell in made.cells if cell.cell_type == "code"]
+    assert code == [block.strip() for block in blocks("tutorial.md")]
+    assert not re.search(r"\{download\}|\.md|```", str(made.cells))
+
+
+@pytest.mark.slow
+def test_tutorial(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks print what the page shows."""
+    monkeypatch.setattr(plt, "show", lambda: None)
+    page = (DOCS / "tutorial.md").read_text()
+    names: dict[str, Any] = {}
+    for block in blocks("tutorial.md"):
+        exec(block, names)
+        after = page.partition(block)[2].removeprefix("```\n\n")
+        printed = capsys.readouterr().out
+        assert bool(printed) is after.startswith("```text\n"), block
+        if printed:
+            shown = after.removeprefix("```text\n").partition("```")[0]
+            (text, numbers), (text_shown, numbers_shown) = map(text_and_numbers, (printed, shown))
+            assert text == text_shown
+            np.testing.assert_allclose(numbers, numbers_shown, rtol=0.03)
+    plt.close("all")
+    low, _, high = names["loaded"].quantiles(names["table"].to_numpy()[342:, :-1]).numpy()
+    y = names["y"][342:, 0]
+    assert 0.85 < np.mean((low < y) & (y < high)) < 1.0
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from printed import text_and_numbers
 
 import gpflow_aaci
 
@@ -142,16 +143,6 @@ def test_the_three_lines_of_diff() -> None:
     assert np.mean((names["model"].predict_y(X)[0] - Y) ** 2) < 0.3 * Y.var()
     assert names["likelihood"].scale is names["model"].likelihood.scale
     assert likelihood.scale.numpy() < 0.2
-
-
-NUMBER = r"-?\d+(?:\.\d+)?"
-
-
-def text_and_numbers(printed: str) -> tuple[str, list[float]]:
-    """What was printed without its numbers; and its numbers but for seconds and what a rerun gains."""
-    printed = re.sub(rf"{NUMBER}( s\b)", r"\1", printed)
-    printed = re.sub(rf"expected to gain {NUMBER}", "", printed)
-    return re.sub(NUMBER, "", printed).strip(), [float(x) for x in re.findall(NUMBER, printed)]
 
 
 def test_twenty_lines_print_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
