@@ -8,10 +8,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 warnings.filterwarnings("ignore", category=FutureWarning)
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
+from docutils import nodes  # noqa: E402
+
 import gpflow_aaci  # noqa: E402
 
 project = "gpflow_aaci"
-author = "The gpflow_aaci authors"
+author = copyright = "The gpflow_aaci authors"
 release = version = gpflow_aaci.__version__
 extensions = [
     "myst_parser",
@@ -25,18 +27,23 @@ myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "gallery/README.rst", "gallery/*.py"]
 
-autodoc_typehints = "none"  # shapes are in the docstrings; a tensor's type says nothing
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 autoclass_content = "both"
 autosummary_generate = False  # the tables link to the entries of their page
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!gpflow_aaci).*"),  # of others, whose pages are elsewhere
     (r"py:.*", r"gpflow_aaci\.(criticism|inference|validation|models)\..*"),  # not public
+    (r"py:.*", r"gpflow_aaci\.likelihoods\.outputwise\..*"),
 ]
 
 html_theme = "furo"
 html_title = f"gpflow_aaci {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
@@ -55,12 +62,47 @@ sphinx_gallery_conf = {
 }
 
 
-def escape(app, what, name, obj, options, lines) -> None:
-    """|x| is a modulus here, and no substitution."""
+EXPONENT = r"\^\{([^{}]*)\}"
+
+
+def as_rst(app, what, name, obj, options, lines) -> None:
+    """|x| is a modulus here, and no substitution; e^{x} is written e^(x)."""
     for i, line in enumerate(lines):
         parts = re.split(r"(``.*?``)", line)
-        parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+        for j in range(0, len(parts), 2):
+            while re.search(EXPONENT, parts[j]):
+                parts[j] = re.sub(EXPONENT, r"^(\1)", parts[j])
+            parts[j] = parts[j].replace("|", r"\|")
         lines[i] = "".join(parts)
+
+
+LONG = r"ndarray|Callable|Unpack|Dataset|AugmentedLikelihood"
+SHORT = (
+    (r"~[\w.]*\.", ""),  # the modules of types
+    (r"ndarray\[Any, Any\] \| Tensor \| Variable \| Parameter", "array"),
+    (r"Tuple\[array, array\]", "(array, array)"),
+    (r"\bDatasetV2\b", "tf.data.Dataset"),  # its name in older TensorFlow
+    (r"Callable\[.*\]", "function"),
+    (r"Unpack\[(.*)\]", r"\1"),
+    (r"^AugmentedLikelihood$", "Likelihood"),  # any is taken, and converted
+)
+
+
+def shorten_fields(app, domain, objtype, content) -> None:
+    """Types of parameters in few words, none where they say nothing; lists of one entry as text."""
+    for field in list(content.findall(nodes.field)):
+        name, body = field.children
+        if name.astext().startswith(("type ", "rtype")):
+            text = body.astext()
+            # Other types keep their links.
+            for pattern, short in SHORT if re.search(LONG, text) else ():
+                text = re.sub(pattern, short, text)
+            if text in ("Any", "~typing.Any"):
+                field.parent.remove(field)
+            elif text != body.astext():
+                body.children = [nodes.paragraph("", text)]
+        elif [type(child) for child in body.children] == [nodes.bullet_list]:
+            body.children = [part for item in body.children[0] for part in item.children]
 
 
 ENTRY = re.compile(r"^\.\. (module|currentmodule|autoclass|autofunction):: (\S+)$", re.MULTILINE)
@@ -89,5 +131,6 @@ def add_summary(app, docname, source) -> None:
 
 
 def setup(app) -> None:
-    app.connect("autodoc-process-docstring", escape)
+    app.connect("autodoc-process-docstring", as_rst)
+    app.connect("object-description-transform", shorten_fields, priority=600)
     app.connect("source-read", add_summary)

@@ -91,7 +91,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
         :param kernel: one kernel that all latent GPs share; or a ``SharedIndependent`` or a
             ``SeparateIndependent``, which has a kernel for each of them.
-        :param num_components: K.
+        :param num_components: K, the number of Gaussians.
         :param covariance: the shape of S_k, the covariance of v in each component; all but
             ``"diagonal"`` are for K = 1 only. ``"full"`` has N(N + 1)/2 parameters for each latent
             GP. ``"opper_archambeau"`` has N, ``q_lambda`` (Opper and Archambeau 2009; Theorem 2

@@ -21,8 +21,10 @@ def from_parquet(
         dataset = gpflow_aaci.data.from_parquet("rides.parquet", ["lat", "lon"], ["minutes"])
         gpflow_aaci.fit_collapsed(model, dataset)
 
-    :param inputs, outputs: the names of the D columns of X and of the P columns of Y, all numbers.
-    :param batch_size: B. The last batch of each file may be smaller.
+    :param paths: one file or several.
+    :param inputs: the names of the D columns of X, which hold numbers.
+    :param outputs: the names of the P columns of Y, which hold numbers.
+    :param batch_size: B, the number of rows in a batch. The last batch of each file may be smaller.
     :raises ValueError: for columns that a file does not have. A missing value raises an error only
         when the dataset is read.
     """

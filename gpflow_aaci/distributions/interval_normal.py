@@ -34,7 +34,10 @@ class IntervalNormal(NumberDistribution):
         name: str = "IntervalNormal",
     ) -> None:
         """
-        :param loc, scale, low, high: [batch...] or broadcast to it, scale > 0 and low ≤ high.
+        :param loc: the mean of the normal distribution, [batch...] or broadcast to it.
+        :param scale: its standard deviation, positive.
+        :param low: the lower end of the interval.
+        :param high: the upper end, at least ``low``.
         """
         super().__init__(locals(), loc=loc, scale=scale, low=low, high=high)
 

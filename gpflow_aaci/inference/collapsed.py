@@ -28,39 +28,59 @@ _clock = time.monotonic
 class FitProgress(NamedTuple):
     """How far ``fit_collapsed`` is; passed to its callback."""
 
-    rows: int  # in use; 0 at the first call, which is before the first iteration
-    objective: float  # on these rows, scaled to all of them
+    #: The number of rows in use; 0 at the first call, which is before the first iteration.
+    rows: int
+    #: The objective [nats] on these rows, scaled to all of them.
+    objective: float
+    #: The number of evaluations of the objective so far.
     evaluations: int
 
 
 class FitResult(NamedTuple):
     """The result of ``fit_collapsed``."""
 
-    objective: float  # on all rows, log prior included
-    start: float  # the objective before the fit
+    #: GPflow's ELBO plus the log prior [nats], on all rows, after the fit.
+    objective: float
+    #: The same before the fit.
+    start: float
+    #: The number of evaluations of the objective.
     evaluations: int
+    #: Whether ``expected_gain`` is below ``tolerance``.
     converged: bool
-    reason: str = ""  # why it ended
+    #: Why the fit ended.
+    reason: str = ""
+    #: Seconds spent on compiling.
     tracing_seconds: float = 0.0
-    fitting_seconds: float = 0.0  # all the time except tracing
-    tolerance: float | None = None  # nats that further iterations may be expected to gain
-    expected_gain: float | None = None  # nats that further iterations are expected to gain
-    rows: int = 0  # that q and the hyperparameters were fitted to
-    worth: float | None = None  # nats a datum that four times more rows are expected to gain
-    worth_error: float | None = None  # the standard error of that
-    restart_gain: float | None = None  # nats by which other lengthscales were better to begin from
+    #: All other seconds.
+    fitting_seconds: float = 0.0
+    #: The fit converges when further iterations are expected to gain less than this [nats].
+    tolerance: float | None = None
+    #: What further iterations are expected to gain [nats].
+    expected_gain: float | None = None
+    #: The number of rows that q and the hyperparameters were fitted to.
+    rows: int = 0
+    #: What four times more rows are expected to gain [nats a datum], if it was measured.
+    worth: float | None = None
+    #: The standard error of ``worth``.
+    worth_error: float | None = None
+    #: By how much the search was better from lengthscales of √D·sd(X) than from the model's own
+    #: [nats], if it began there, too.
+    restart_gain: float | None = None
 
 
 class PolishResult(NamedTuple):
-    """The result of ``polish``: the standard ELBO [nats] before and after."""
+    """The result of ``polish``."""
 
+    #: GPflow's ELBO [nats] after the steps.
     elbo: float
+    #: GPflow's ELBO [nats] before them.
     start: float
+    #: The number of Newton steps.
     steps: int
 
     @property
     def gain(self) -> float:
-        """Nats of standard ELBO gained; never negative."""
+        """By how much GPflow's ELBO has risen [nats], never negative."""
         return self.elbo - self.start
 
 
@@ -111,6 +131,7 @@ def fit_collapsed(
     :param rows: ``"all"``, or ``"enough"``: the fit ends on a subset where four times more rows
         are expected to be worth less than 1e-3 nats a datum of log p(y) to rows that no subset has,
         by what the last growths of the subset were worth to such rows.
+    :param seed: the seed of the random subsets.
     :param callback: called once after compiling, and after every iteration with the model up to
         date. An exception that it raises ends the fit, as Ctrl-C does; the model keeps what it has
         learnt.
@@ -124,6 +145,7 @@ def fit_collapsed(
         checkpoint that is damaged or of another run, before anything is changed.
     :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
+    :return: the objective before and after, whether the fit has converged, and why it ended.
     """
     checked = as_data(model.expected_data, data, progress)
     return fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
@@ -284,9 +306,11 @@ def polish(
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
         one pass over the rows, of any length; none for ``AugmentedVGP``.
+    :param max_steps: the largest number of Newton steps.
     :param progress: whether a bar shows steps and ELBO.
     :raises ValueError: for bad data, and where the ELBO is not finite and no step makes it so;
         before anything is changed.
+    :return: the ELBO before and after, and the number of steps.
     """
     check_same_program(model, "polish", max_steps=max_steps)
     rows = as_data(model.expected_data, data, progress)

@@ -39,22 +39,40 @@ _DETAILS = ("tolerance", "expected_gain", "rows", "worth", "worth_error", "resta
 class Fit(NamedTuple):
     """The result of :func:`fit`, which ``print`` shows as text."""
 
-    route: str  # "fit_collapsed" or "train"
+    #: ``"fit_collapsed"`` or ``"train"``: the function that ``fit`` has called.
+    route: str
+    #: Whether ``expected_gain`` is below ``tolerance``; with ``"train"``, whether it ended early.
     converged: bool
-    reason: str  # why it ended
-    elbo: float  # GPflow's, after the fit; NaN, with a warning, where it cannot be computed
-    gap: float  # nats by which the augmented bound is below it; 0 without augmentation
-    tracing_seconds: float  # spent on compiling; 0 for "train", which does not measure it
-    fitting_seconds: float  # all the other time
-    history: "pd.DataFrame"  # step, seconds, rows, objective
-    warnings: tuple[str, ...]  # why the fit may be worse than it could be
-    tolerance: float | None = None  # nats; "train" has none
-    expected_gain: float | None = None  # nats that further iterations are expected to gain
-    rows: int = 0  # that were used
-    num_data: int = 0  # that there are, where that is known
-    worth: float | None = None  # nats a datum that four times more rows are expected to gain
-    worth_error: float | None = None  # the standard error of that
-    restart_gain: float | None = None  # nats by which other lengthscales were better to begin from
+    #: Why the fit ended.
+    reason: str
+    #: GPflow's ELBO [nats] after the fit; NaN, with a warning, if it cannot be computed.
+    elbo: float
+    #: By how much the augmented bound is below ``elbo`` [nats]; 0 without augmentation.
+    gap: float
+    #: Seconds spent on compiling; 0 for ``"train"``, which does not measure them.
+    tracing_seconds: float
+    #: All other seconds.
+    fitting_seconds: float
+    #: A row for each iteration or evaluation: step, seconds, rows, objective.
+    history: "pd.DataFrame"
+    #: Why the fit may be worse than it could be, a sentence for each reason.
+    warnings: tuple[str, ...]
+    #: The fit converges when further iterations are expected to gain less than this [nats]; None
+    #: for ``"train"``.
+    tolerance: float | None = None
+    #: What further iterations are expected to gain [nats].
+    expected_gain: float | None = None
+    #: The number of rows that were used.
+    rows: int = 0
+    #: The number of rows that there are, if it is known.
+    num_data: int = 0
+    #: What four times more rows are expected to gain [nats a datum], if it was measured.
+    worth: float | None = None
+    #: The standard error of ``worth``.
+    worth_error: float | None = None
+    #: By how much the search was better from lengthscales of √D·sd(X) than from the model's own
+    #: [nats], if it began there, too.
+    restart_gain: float | None = None
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
@@ -134,6 +152,8 @@ def fit(
     :raises ValueError: before anything is changed: for a model of another class, for
         bad data, for ``"predictive"`` with a dataset that ends, and where the objective is not
         finite at the start. For other errors see :func:`~gpflow_aaci.fit_collapsed`.
+    :return: which function was called, whether it has converged and why it ended, GPflow's ELBO,
+        and warnings.
     """
     check_one_of("objective", objective, get_args(_Objective))
     if rows is not None:

@@ -14,10 +14,12 @@ INTERRUPTED = "it was interrupted"
 class EarlyStopping(NamedTuple):
     """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
 
-    # The objective that is climbed, or the NLL of the test data.
+    #: The objective that ``train`` climbs, by its name, or ``"nll"`` of ``test_data``.
     metric: Literal["augmented", "standard", "predictive", "nll"] = "nll"
+    #: The number of evaluations without a gain after which the run ends.
     patience: int = 10
-    min_delta: float = 0.0  # nats of the objective of all data, or of the NLL of one datum
+    #: The smallest gain that counts, in nats of the objective or in nats a datum of the NLL.
+    min_delta: float = 0.0
 
 
 class Record(NamedTuple):

@@ -34,15 +34,20 @@ _LEAST_GAIN = 1e-9  # nats per new row that one more step must gain
 class UpdateResult(NamedTuple):
     """The result of ``update``."""
 
-    rows: int  # the number of new rows
-    bound: float  # on log p(Y_new | what q knew before), ``moving`` included
-    start: float  # the same bound at the q before the steps
-    steps: int  # on q
-    moving: float = 0.0  # nats, ≤ 0, that q loses by the move to new inducing points
+    #: The number of new rows.
+    rows: int
+    #: The bound [nats] on log p(Y_new | old rows) after the steps, ``moving`` included.
+    bound: float
+    #: The same bound before the steps.
+    start: float
+    #: The number of steps on q.
+    steps: int
+    #: What q loses by the move to new inducing points [nats], 0 or negative.
+    moving: float = 0.0
 
     @property
     def gain(self) -> float:
-        """Nats of the bound gained; never negative."""
+        """By how much the bound has risen [nats], never negative."""
         return self.bound - self.start
 
 
@@ -89,6 +94,7 @@ def update(
     :raises ValueError: for bad data, another model than ``AugmentedSVGP``, and where no finite q is
         found; the model is then as it was.
     :raises RuntimeError: where data cannot be read; the model is then as it was.
+    :return: the bound before and after, and the number of steps.
     """
     _check_model(model)
     check_count("max_steps", max_steps, 1)

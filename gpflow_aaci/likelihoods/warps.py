@@ -126,8 +126,10 @@ class Tanh(Warp):
 
     def __init__(self, num_terms: int = 2, a: Any = None, b: Any = None, c: Any = None) -> None:
         """
-        :param num_terms: how many steps.
-        :param a, b, c: where they begin, [num_terms]; small steps spread over (−1, 1) unless given.
+        :param num_terms: the number of terms in the sum.
+        :param a: the first values of a_k [num_terms], positive; 0.1 unless given.
+        :param b: the first values of b_k [num_terms], positive; 1 unless given.
+        :param c: the first values of c_k [num_terms]; spread evenly over [−1, 1] unless given.
         :raises ValueError: for another shape, or a and b that are not positive.
         """
         super().__init__()

@@ -136,7 +136,7 @@ def predict_y_samples(
     Draws of y, [S, N, P], each with an f of its own.
 
     :param Xnew: [N, D].
-    :param num_samples: S.
+    :param num_samples: S, the number of draws.
     :param seed: the same seed gives the same draws.
     :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q. Every one is

@@ -63,8 +63,9 @@ def sample_posterior(
         keep their own data take None.
     :param sampler: a method with its options. By default ``Gibbs()``, for ``AugmentedVGP`` and
         ``AugmentedSVGP``.
-    :param num_samples, num_burnin: for every chain, how many draws are returned, and how many are
-        drawn before them and left out.
+    :param num_samples: the number of draws of each chain that are returned.
+    :param num_chains: the number of chains.
+    :param num_burnin: the number of draws of each chain before these, which are left out.
     :param seed: the same seed gives the same draws.
     :param progress: whether a bar shows the draws.
     :raises ValueError: for bad arguments or data, before anything is drawn.

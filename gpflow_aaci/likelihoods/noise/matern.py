@@ -83,7 +83,7 @@ class Matern(ResidualLikelihood):
 
 
 class Matern32(Matern):
-    """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ. (The paper's A.6 inverts the constant.)"""
+    """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ."""
 
     def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
         """

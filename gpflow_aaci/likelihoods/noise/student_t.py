@@ -83,7 +83,7 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
     """
     Student's t with location f; h² = ((y − f)/σ)², φ(r) = (1 + r/ν)^{−(ν+1)/2}.
 
-    C = Γ((ν+1)/2) / (Γ(ν/2) √(νπ) σ). (The paper's A.6 writes Γ(ν) for Γ(ν/2).)
+    C = Γ((ν+1)/2) / (Γ(ν/2) √(νπ) σ).
     """
 
     def __init__(self, scale: Any = 1.0, df: Any = 3.0, **kwargs: Any) -> None:
