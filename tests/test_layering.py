@@ -168,6 +168,7 @@ ORDER = [
     "contrib.score_function",
     "contrib.mixture_entropy",
     "contrib.mixture_vgp",
+    "contrib.regression_network",
     "contrib.moves",
     "contrib.starts",
     "contrib.hyperparameter_gibbs",

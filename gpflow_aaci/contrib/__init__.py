@@ -2,6 +2,7 @@
 What is not the core of the package: other approximations and other samplers.
 
 ``MixtureVGP``: a q(f) of several Gaussians, for posteriors of several modes.
+``GaussianProcessRegressionNetwork``: a likelihood of several outputs for it.
 
 Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` draws hyperparameters
 and inducing points besides; ``EllipticalSlices`` and ``HMC`` need no augmentation, so they take
@@ -18,6 +19,7 @@ from .hmc import HMC, HamiltonianKernel
 from .hyperparameter_gibbs import HyperparameterGibbs
 from .mixture_vgp import MixtureVGP
 from .priors import Determinantal, Strauss
+from .regression_network import GaussianProcessRegressionNetwork
 from .sghmc import SGHMC
 from .sghmc_kernel import SGHMCKernel
 
@@ -27,6 +29,7 @@ __all__ = [
     "Determinantal",
     "EllipticalSliceKernel",
     "EllipticalSlices",
+    "GaussianProcessRegressionNetwork",
     "HamiltonianKernel",
     "HyperparameterGibbs",
     "MixtureVGP",
