@@ -2,7 +2,9 @@
 
 import os
 import re
+import sys
 import warnings
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 warnings.filterwarnings("ignore", category=FutureWarning)
@@ -11,6 +13,9 @@ warnings.filterwarnings("ignore", category=DeprecationWarning)
 from docutils import nodes  # noqa: E402
 
 import gpflow_aaci  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+from thumbnails import write_thumbnails  # noqa: E402
 
 project = "gpflow_aaci"
 author = copyright = "The gpflow_aaci authors"
@@ -57,7 +62,10 @@ sphinx_gallery_conf = {
     "matplotlib_animations": False,
     "nested_sections": False,
     "capture_repr": (),
-    "min_reported_time": 0,
+    "min_reported_time": float("inf"),  # none is shown
+    "backreferences_dir": "examples/backreferences",
+    "doc_module": ("gpflow_aaci",),
+    "reference_url": {"gpflow_aaci": None},
     "write_computation_times": False,
 }
 
@@ -108,6 +116,28 @@ def shorten_fields(app, domain, objtype, content) -> None:
 ENTRY = re.compile(r"^\.\. (module|currentmodule|autoclass|autofunction):: (\S+)$", re.MULTILINE)
 
 
+OUTPUT = re.compile(r"^ \.\. code-block:: none\n(?:\n|  .*\n)+", re.MULTILINE)
+
+
+def without_seconds(app, docname, source) -> None:
+    """Hide how long the machine of the build took, and all thumbnails but the groups of them."""
+    if docname.startswith("examples/"):
+        source[0] = OUTPUT.sub(
+            lambda output: re.sub(r"(?<![\w.])[\d.,]+ (m?s)\b", r"… \1", output.group()), source[0]
+        )
+    if docname == "examples/index":
+        source[0] = re.sub(
+            r"\.\. thumbnail-parent-div-open.*\.\. thumbnail-parent-div-close",
+            "",
+            source[0],
+            flags=re.DOTALL,
+        )
+
+
+def crop_thumbnails(app) -> None:
+    write_thumbnails(Path(app.srcdir) / "examples" / "images")
+
+
 def add_summary(app, docname, source) -> None:
     """Put a table of the names in each section of a page of the reference above its sections."""
     if not docname.startswith("reference/"):
@@ -134,3 +164,5 @@ def setup(app) -> None:
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("object-description-transform", shorten_fields, priority=600)
     app.connect("source-read", add_summary)
+    app.connect("source-read", without_seconds)
+    app.connect("builder-inited", crop_thumbnails, priority=900)  # when the gallery has run

@@ -64,7 +64,7 @@ def missing(reference: str) -> set[str]:
 
 
 def test_the_reference_has_every_public_name_once() -> None:
-    assert missing(REFERENCE) == set()
+    assert missing(REFERENCE) == set()  # add each to a page of docs/reference/
     found = documented(REFERENCE)
     assert [value for value in found if found.count(value) > 1] == []
 
@@ -87,6 +87,13 @@ def test_an_entry_that_is_taken_out_is_missed(entry: str, name: str) -> None:
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 # These need other libraries, and the documentation's build runs them.
 ELSEWHERE = ("plot_10", "plot_13", "plot_15")
+
+
+def test_every_script_is_in_one_group_of_the_gallery() -> None:
+    groups = (DOCS / "gallery" / "README.rst").read_text()
+    patterns = re.findall(r"^    gallery/(\S+)$", groups, re.MULTILINE)
+    shown = [path.name for pattern in patterns for path in (DOCS / "gallery").glob(pattern)]
+    assert sorted(shown) == [script.name for script in SCRIPTS]
 
 
 @pytest.mark.slow
