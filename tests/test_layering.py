@@ -176,6 +176,7 @@ ORDER = [
     "contrib.elliptical_slices",
     "contrib.hmc",
     "contrib.sghmc_kernel",
+    "contrib.deep_gp",
     "contrib.sghmc",
     "contrib",
     "",  # the package itself, which imports from all

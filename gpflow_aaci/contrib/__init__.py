@@ -3,6 +3,7 @@ What is not the core of the package: other approximations and other samplers.
 
 ``MixtureVGP``: a q(f) of several Gaussians, for posteriors of several modes.
 ``GaussianProcessRegressionNetwork``: a likelihood of several outputs for it.
+``DeepGP``: sparse GPs in layers, which ``SGHMC`` samples.
 
 Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` draws hyperparameters
 and inducing points besides; ``EllipticalSlices`` and ``HMC`` need no augmentation, so they take
@@ -14,6 +15,7 @@ GPflow's own models and likelihoods; ``SGHMC`` goes by minibatches. ``Elliptical
 The modules here import the core, which imports none of them.
 """
 
+from .deep_gp import DeepGP
 from .elliptical_slices import EllipticalSliceKernel, EllipticalSlices
 from .hmc import HMC, HamiltonianKernel
 from .hyperparameter_gibbs import HyperparameterGibbs
@@ -26,6 +28,7 @@ from .sghmc_kernel import SGHMCKernel
 __all__ = [
     "HMC",
     "SGHMC",
+    "DeepGP",
     "Determinantal",
     "EllipticalSliceKernel",
     "EllipticalSlices",

@@ -103,7 +103,7 @@ class HyperparameterSweep:
     """
 
     def __init__(
-        self, model: AugmentedModel, data: RegressionData | None = None, num_tuned: int = 0
+        self, model: AnyModel, data: RegressionData | None = None, num_tuned: int = 0
     ) -> None:
         """
         :param num_tuned: how many sweeps of every chain tune the step size of Z.

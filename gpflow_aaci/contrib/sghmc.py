@@ -14,7 +14,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
@@ -24,18 +23,19 @@ from gpflow.utilities import to_default_float
 
 from ..graphs import compiled
 from ..sampling.chains import Draws
-from ..sampling.conditionals import f_mean, of_each_latent
 from ..sampling.latents import (
     AnyModel,
+    DeepModel,
     FullGP,
     Rows,
     SparseModel,
     checked_rows,
+    f_given_v,
     prior_covariance,
-    project_at,
     to_u,
 )
 from ..validation import check_count, check_one_of, check_positive
+from .deep_gp import whitened_variables
 from .moves import with_gradient, with_priors
 from .sghmc_kernel import SGHMCKernel, SGHMCResults
 from .starts import Starts, sampled_parameters
@@ -43,6 +43,7 @@ from .starts import Starts, sampled_parameters
 Objective = Literal["predictive", "variational"]
 
 _DRAWS_AT_ONCE = 10  # between two updates of the progress bar
+_OF_HIDDEN = 1  # folded into the seed of the rows, for draws of hidden layers
 _TUNED_PART = 0.8  # the part of the burn-in that estimates the kernel's scale V
 
 
@@ -51,10 +52,10 @@ class SGHMC:
     """
     Stochastic-gradient HMC by minibatches, for :func:`~gpflow_aaci.sample_posterior`.
 
-    It takes ``AugmentedSVGP`` and GPflow's ``SVGP``, and is for many data. Draws are approximate,
-    since no step is rejected. Only u and the hyperparameters are returned. Chains are drawn one
-    after the other. ``num_burnin`` must be at least 1, since the first four fifths of the burn-in
-    estimate the scale of the steps::
+    It takes ``AugmentedSVGP``, GPflow's ``SVGP`` and ``DeepGP``, and is for many data. Draws are
+    approximate, since no step is rejected. Only u and the hyperparameters are returned, and v of
+    hidden layers. Chains are drawn one after the other. ``num_burnin`` must be at least 1, since
+    the first four fifths of the burn-in estimate the scale of the steps::
 
         samples = sample_posterior(model, data, contrib.SGHMC(hyperparameters=True))
 
@@ -102,6 +103,8 @@ class SGHMC:
             )
         rows = checked_rows(model, data)
         sampled = sampled_parameters(model) if self.hyperparameters else {}
+        if isinstance(model, DeepModel):
+            sampled = {**model.hidden_v, **sampled}
         chains = _Chains(self, model, rows, sampled, num_burnin)
         total = num_burnin + num_samples
         return [chains.chain(seed, number > 0, total) for number, seed in enumerate(seeds)]
@@ -128,10 +131,7 @@ class _Chains:
         if options.objective == "variational":
             self._of_rows = likelihood.variational_expectations  # E log p(y|f), [B]
         M = prior_covariance(model).shape[-1]
-        self._v = Parameter(
-            np.zeros([M, model.num_latent_gps]),
-            prior=tfp.distributions.Normal(to_default_float(0.0), to_default_float(1.0)),
-        )
+        self._v = whitened_variables(M, model.num_latent_gps)
         self._moved = [self._v, *sampled.values()]
         self._starts = Starts(model, sampled)
         steps_per_draw = options.steps_per_draw
@@ -170,10 +170,11 @@ class _Chains:
             X, Y = tf.gather(X, chosen), tf.gather(Y, chosen)
 
         def log_likelihood() -> tf.Tensor:
-            prior = of_each_latent(project_at(model, X), model.num_latent_gps)
-            Fmu = f_mean(prior, tf.convert_to_tensor(self._v))
-            Fvar = tf.broadcast_to(tf.transpose(prior.unexplained), tf.shape(Fmu))
-            total = tf.reduce_sum(self._of_rows(X, Fmu, Fvar, Y))
+            of_last = X
+            if isinstance(model, DeepModel):
+                own_seed = tf.random.experimental.stateless_fold_in(seed, _OF_HIDDEN)
+                of_last = model.draw_hidden(X, own_seed)
+            total = tf.reduce_sum(self._of_rows(X, *f_given_v(model, of_last, self._v), Y))
             return to_default_float(num_data / size) * total
 
         return with_gradient(with_priors(log_likelihood, self._moved), self._moved)(*values)

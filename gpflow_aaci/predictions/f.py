@@ -27,7 +27,15 @@ from ..data import check_batches, check_inputs, over_batches
 from ..graphs import compiled
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..progress import progress_bar
-from ..sampling.latents import AnyModel, FullGP, all_parameters, new_rows, project_at
+from ..sampling.latents import (
+    AnyModel,
+    DeepModel,
+    FullGP,
+    all_parameters,
+    new_rows,
+    prior_covariance,
+    project_at,
+)
 from ..validation import as_default_float, check_finite, require
 
 if TYPE_CHECKING:
@@ -62,7 +70,7 @@ def predict_f_samples(
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     seeds = tfp.random.split_seed(tf.constant([seed, 1]), n=shape[0] * shape[1])
     parts = []
-    with closing(conditionals(model, samples, X, full_cov, progress)) as blocks:
+    with closing(conditionals(model, samples, X, full_cov, progress, seed)) as blocks:
         for number, (mean, variance) in enumerate(blocks):
             noise = tf.random.stateless_normal(tf.shape(mean), seeds[number], dtype=mean.dtype)
             parts.append((mean + coloured(noise, variance, full_cov)).numpy())
@@ -84,7 +92,7 @@ def predict_y(
     :param progress: whether a bar shows how many draws have been used.
     """
     if samples is None:
-        return model.predict_y(Xnew)
+        return _with_q(model).predict_y(Xnew)
     if isinstance(Xnew, tf.data.Dataset):
         check_inputs(Xnew)
         return over_batches(
@@ -120,7 +128,7 @@ def predict_log_density(
     :raises ValueError: as for training data.
     """
     if samples is None:
-        return model.predict_log_density(data)
+        return _with_q(model).predict_log_density(data)
     if isinstance(data, tf.data.Dataset):
         check_batches(data)
         return over_batches(
@@ -141,26 +149,29 @@ def conditionals(
     X: tf.Tensor,
     full_cov: bool,
     progress: bool,
+    seed: int = 0,
 ) -> Draws:
     """
     Mean and variance of f(X) given draws of f or u, for some draws at a time.
 
     The mean is [S, N, L]; the variance is [N, broadcast L] or, where ``full_cov``, [L, N, N].
+
+    :param seed: of hidden layers, which are drawn once for every draw of the inducing variables.
     """
-    is_full = isinstance(model, FullGP)
     known = all_parameters(model)
     latents, moving, fixed = _checked_draws(model, samples, known)
 
-    def conditional(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        chol, A, unexplained, prior_mean = project_at(model, X)
-        if is_full:
+    def conditional(values: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        inputs = model.draw_hidden(X, seed, full_cov) if isinstance(model, DeepModel) else X
+        chol, A, unexplained, prior_mean = project_at(model, inputs)
+        if isinstance(model, FullGP):
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
         of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
         mean = prior_mean + tf.einsum("lmn,slm->snl", of_latents, white)
         if full_cov:
-            return mean, _covariance(model, X) - tf.matmul(A, A, transpose_a=True)
+            return mean, covariance(model, inputs) - tf.matmul(A, A, transpose_a=True)
         return mean, tf.transpose(unexplained)
 
     compiled_conditional = compiled(conditional, reduce_retracing=True)
@@ -173,8 +184,15 @@ def conditionals(
                 for key, of_draws in moving.items():
                     known[key].assign(of_draws[start])
                 values = latents[start : start + at_once]
-                yield compiled_conditional(tf.constant(values, default_float()))
+                own_seed = tf.constant([seed, start])
+                yield compiled_conditional(tf.constant(values, default_float()), own_seed)
                 bar.update(len(values))
+
+
+def _with_q(model: AnyModel) -> gpflow.models.GPModel:
+    if isinstance(model, DeepModel):
+        raise ValueError(f"samples must be given for a {type(model).__name__}, which has no q.")
+    return model
 
 
 def _checked_draws(
@@ -191,7 +209,10 @@ def _checked_draws(
         for key, values in samples["posterior"].items()
     }
     name = "f" if isinstance(model, FullGP) else "u"
-    M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
+    if isinstance(model, DeepModel):
+        M, P = prior_covariance(model).shape[-1], model.num_latent_gps
+    else:
+        M, P = (model.V if isinstance(model, gpflow.models.GPMC) else model.q_mu).numpy().shape
     if name not in draws or draws[name].shape[1:] != (M, P):
         raise ValueError(
             f'samples must hold "{name}" of {M} values and {P} '
@@ -260,7 +281,7 @@ def _in_pieces(
     return tf.nest.map_structure(lambda *parts: tf.concat(parts, 1), *pieces)
 
 
-def _covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
+def covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
     """K(X, X), [L, N, N]."""
     if isinstance(model.kernel, MultioutputKernel):
         return model.kernel(X, full_cov=True, full_output_cov=False)

@@ -21,6 +21,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from ..likelihoods import augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import as_augmented
+from ..sampling.latents import DeepModel
 from ..validation import (
     Check,
     as_default_float,
@@ -180,7 +181,8 @@ class Predicted:
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
         else:
-            as_augmented(model)
+            if not isinstance(model, DeepModel):
+                as_augmented(model)
             self._moving = [each.unconstrained_variable for each in self.likelihood.parameters]
             draws = conditionals(model, samples, self.X, full_cov, progress)
             self._blocks = self._of_draws(draws, full_cov)

@@ -7,14 +7,16 @@ take GPflow's own models, too.
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import gpflow
 import tensorflow as tf
 from gpflow import Parameter, covariances
-from gpflow.base import RegressionData
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_jitter
-from gpflow.kernels import LinearCoregionalization, MultioutputKernel
+from gpflow.functions import MeanFunction
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import parameter_dict
 
@@ -25,9 +27,33 @@ from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel
 from ..models.shared import k_diag, with_jitter
 from ..validation import as_observed, as_pair, checked_data, num_observed_columns
+from .conditionals import f_mean, of_each_latent
+
+
+@runtime_checkable
+class DeepModel(Protocol):
+    """
+    A model with inducing variables whose inputs come from hidden layers, as ``contrib.DeepGP``.
+
+    The attributes are those of the last layer.
+    """
+
+    kernel: Kernel
+    inducing_variable: InducingVariables
+    mean_function: MeanFunction
+    likelihood: Likelihood
+    num_latent_gps: int
+
+    @property
+    def hidden_v(self) -> dict[str, Parameter]:
+        """The whitened inducing variables of the hidden layers, by their names in the model."""
+
+    def draw_hidden(self, X: tf.Tensor, seed: Any, full_cov: bool = False) -> tf.Tensor:
+        """A draw of what the last hidden layer returns at X, given the inducing variables."""
+
 
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
-SparseModel: TypeAlias = gpflow.models.SVGP
+SparseModel: TypeAlias = gpflow.models.SVGP | DeepModel
 AnyModel: TypeAlias = FullGP | SparseModel
 Rows = tuple[tf.Tensor, tf.Tensor]
 
@@ -37,7 +63,7 @@ def check_sampled_model(model: AnyModel) -> None:
     :raises ValueError: for another model, for kernels that mix the latent GPs, and for multi-output
         kernels in VGP and GPMC.
     """
-    if not isinstance(model, AnyModel):
+    if not isinstance(model, FullGP | gpflow.models.SVGP):
         raise ValueError(
             "model must be an AugmentedVGP, an AugmentedSVGP or GPflow's VGP, GPMC or SVGP. "
             f"Found: {type(model).__name__}."
@@ -65,7 +91,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
     if isinstance(model, AugmentedModel):
         X, Y = as_arrays(model.expected_data, data).rows
     else:
-        X, Y = new_rows(model, model.data if data is None else data)
+        X, Y = new_rows(model, model.data if isinstance(model, FullGP) else data)
     num_data = getattr(model, "num_data", None)
     if data is not None and num_data is not None and int(num_data) != len(X):
         raise ValueError(f"data must be all num_data = {num_data} rows. Found: {len(X)} rows.")
@@ -95,6 +121,15 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     K_ZX = K_ZX if len(K_ZX.shape) == 3 else K_ZX[None]
     k_ii = k_diag(model.kernel, X)
     return project(Prior(prior_covariance(model), K_ZX, k_ii, model.mean_function(X)))
+
+
+def f_given_v(model: AnyModel, X: tf.Tensor, v: TensorType) -> MeanAndVariance:
+    """
+    Mean and variance of f at X given the whitened inducing variables v [M, L], both [N, L].
+    """
+    prior = of_each_latent(project_at(model, X), model.num_latent_gps)
+    mean = f_mean(prior, tf.convert_to_tensor(v))
+    return mean, tf.broadcast_to(tf.transpose(prior.unexplained), tf.shape(mean))
 
 
 def prior_covariance(model: AnyModel) -> tf.Tensor:

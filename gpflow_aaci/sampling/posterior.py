@@ -13,7 +13,14 @@ from ..progress import progress_bar
 from ..validation import check_count
 from .chains import Draws, Sampler, check_finite, joined
 from .gibbs import Gibbs
-from .latents import AnyModel, FullGP, all_parameters, check_sampled_model, checked_rows
+from .latents import (
+    AnyModel,
+    DeepModel,
+    FullGP,
+    all_parameters,
+    check_sampled_model,
+    checked_rows,
+)
 
 if TYPE_CHECKING:
     import arviz
@@ -54,7 +61,8 @@ def sample_posterior(
 
     Other samplers are in :mod:`~gpflow_aaci.contrib`: ``HyperparameterGibbs`` draws
     hyperparameters and inducing points too, ``EllipticalSlices`` and ``HMC`` take GPflow's own
-    ``VGP``, ``GPMC`` and ``SVGP`` with any likelihood, and ``SGHMC`` goes by minibatches::
+    ``VGP``, ``GPMC`` and ``SVGP`` with any likelihood, and ``SGHMC`` goes by minibatches and takes
+    ``contrib.DeepGP``, too::
 
         model = gpflow.models.VGP((X, Y), kernel, gpflow.likelihoods.Poisson())
         samples = sample_posterior(model, sampler=contrib.HMC(), num_burnin=500)
@@ -82,7 +90,8 @@ def sample_posterior(
             "sampler must be a sampler object such as sampling.Gibbs() or contrib.HMC(). "
             f"Found: {sampler!r}."
         )
-    check_sampled_model(model)
+    if not isinstance(model, DeepModel):  # which only samplers of deep models take
+        check_sampled_model(model)
     _, Y = checked_rows(model, data)
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     chains = sampler.chains(model, data, seeds, num_burnin, num_samples)
