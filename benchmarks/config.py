@@ -394,6 +394,26 @@ class BSGP(Experiment):
     seeds: Seeds = [0]
 
 
+class OfAdam(_Strict):
+    steps: PositiveInt = 5_000
+    learning_rate: PositiveFloat = 0.01
+    batch_size: PositiveInt = 1_000
+
+
+class DeepGPs(Experiment):
+    experiment: Literal["deep_gp"]
+    problem: Problems[Problem]
+    methods: list[Literal["SGHMC", "GPflux"]] = Field(min_length=1)
+    layers: list[PositiveInt] = Field([1, 2, 3], min_length=1)
+    num_inducing: PositiveInt = 50  # of each layer
+    hidden_variance: PositiveFloat = 0.01  # of the kernels of hidden layers, at the start
+    sghmc: OfSGHMC
+    adam: OfAdam = OfAdam()  # of GPflux
+    passes: PositiveInt = 100  # of GPflux's predictions through the hidden layers
+    test_fraction: Fraction = 0.1
+    seeds: Seeds = [0]
+
+
 class StartSize(_Strict):
     rows: PositiveInt
     input_dim: PositiveInt
@@ -456,6 +476,7 @@ Single = (
     | Mixtures
     | Scaling
     | BSGP
+    | DeepGPs
     | Starts
     | LargeN
 )

@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from benchmarks import cache, convergence
+from benchmarks import cache, convergence, deep_gp
 from benchmarks.__main__ import app
 from benchmarks.config import ConfigError, Single, StepTime, load_config
 from benchmarks.convergence import convergence_figure, summary_table
@@ -107,7 +107,27 @@ def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
     assert "Gibbs" not in (tmp_path / "summary.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["mixtures", "bsgp"])
+@pytest.mark.slow
+def test_deep_gps_are_sampled_where_gpflux_is_not_installed(
+    tmp_path: Path, csv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deep_gp, "find_spec", lambda name: None)
+    (tmp_path / "c.toml").write_text(
+        f'experiment = "deep_gp"\noutput = "{tmp_path}"\nnum_inducing = 5\nlayers = [1, 2]\n'
+        'methods = ["SGHMC", "GPflux"]\n'
+        "sghmc = { num_samples = 40, num_burnin = 40, steps_per_draw = 20 }\n"
+        f'[[problem]]\ndata = "{csv}"\ntarget = "y"\nlikelihood = {{ name = "Gaussian" }}\n'
+    )
+    code, printed = run(tmp_path / "c.toml", "--quiet")
+    assert code == 0
+    assert "GPflux is left out" in printed
+    metrics = pd.read_csv(tmp_path / "metrics.csv")
+    assert list(metrics.layers) == [1, 2]
+    assert set(metrics.method) == {"SGHMC"}
+    assert (metrics.nll < 1.0).all()  # 1.42 of standardised y without inputs
+
+
+@pytest.mark.parametrize("name", ["mixtures", "bsgp", "deep_gp"])
 def test_the_config_is_valid(name: str) -> None:
     assert load_config(CONFIGS / f"{name}.toml").experiment == name
 
