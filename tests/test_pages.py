@@ -29,8 +29,12 @@ def blocks(page: str) -> list[str]:
 def test_every_page_with_python_is_run_here() -> None:
     assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {
         "from_gpflow.md",
+        "inducing_points.md",
         "likelihoods.md",
+        "missing_and_censored.md",
+        "multi_output.md",
         "new_data.md",
+        "priors.md",
         "scikit_learn.md",
         "training.md",
         "tutorial.md",
@@ -99,6 +103,47 @@ def test_from_gpflow() -> None:
     np.testing.assert_allclose(stock.elbo((names["X"], names["Y"])), names["result"].elbo, atol=0.1)
     np.testing.assert_allclose(model.predict_f(X_new)[0], np.sin(2.0 * X_new[:, :1]), atol=0.1)
     assert names["gap"] > 1.0
+
+
+@pytest.mark.slow
+def test_priors() -> None:
+    names: dict[str, Any] = {}
+    (block,) = blocks("priors.md")
+    exec(block, names)
+    free, held = (names[name].kernel.lengthscales.numpy() for name in ("free", "held"))
+    assert free[1] > 5.0 > 2.0 > held[1]
+    assert names["held"].log_prior_density() != 0.0
+
+
+@pytest.mark.slow
+def test_multi_output() -> None:
+    """Ten rows of the second output alone would leave it unknown for most X."""
+    names: dict[str, Any] = {}
+    (block,) = blocks("multi_output.md")
+    exec(block, names)
+    assert np.sqrt(np.mean((names["mean"][:, 1] - names["F"][:, 1]) ** 2)) < 0.15
+
+
+@pytest.mark.slow
+def test_missing_and_censored() -> None:
+    names: dict[str, Any] = {}
+    (block,) = blocks("missing_and_censored.md")
+    exec(block, names)
+    truth, sd = np.sin(names["X_new"]), np.sqrt(names["variance"])
+    assert np.all(np.abs(names["mean"] - truth) < 3.0 * sd)
+    assert sd[0] > 2.0 * sd[1:].max()
+
+
+@pytest.mark.slow
+def test_inducing_points(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ELBO rises with M, by ever less."""
+    names: dict[str, Any] = {}
+    (block,) = blocks("inducing_points.md")
+    exec(block, names)
+    lines = capsys.readouterr().out.splitlines()
+    gains = np.diff([float(line.split()[-1]) for line in lines])
+    assert np.all(gains > -0.1)
+    assert gains[0] > 10.0 * gains[-1]
 
 
 @pytest.mark.slow
