@@ -89,6 +89,13 @@ SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 ELSEWHERE = ("plot_10", "plot_13", "plot_15")
 
 
+def test_every_likelihood_has_its_formula() -> None:
+    page = (DOCS / "reference" / "likelihoods.md").read_text().split("## Warps")[0]
+    formulas = (DOCS / "reference" / "formulas.md").read_text()
+    names = set(re.findall(r"^\.\. autoclass:: (\w+)$", page, re.MULTILINE))
+    assert names <= set(re.findall(r"`(\w+)`", formulas))
+
+
 def test_every_script_is_in_one_group_of_the_gallery() -> None:
     groups = (DOCS / "gallery" / "README.rst").read_text()
     patterns = re.findall(r"^    gallery/(\S+)$", groups, re.MULTILINE)
