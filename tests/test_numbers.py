@@ -44,9 +44,9 @@ PAGES = [
 
 DIGITS = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 UNIT = r"(?:%|µs|ms|s|nats|times|MB|GB)(?![\w/])"
-NUMBER = re.compile(rf"(?P<sign>[−±-]?)(?P<digits>{DIGITS})(?![\w.,]*\w)(?: ?(?P<unit>{UNIT}))?")
+NUMBER = re.compile(rf"(?P<sign>[−±-]?)(?P<digits>{DIGITS})(?![\w.,]*\w)(?:\s?(?P<unit>{UNIT}))?")
 LATER_UNIT = re.compile(  # "1.6 to 2.5 s", "4.3, 3.7 and 22 s"
-    rf"(?:(?:,? (?:to|and|against|or) |, )(?:{DIGITS}))+ ?({UNIT})"
+    rf"(?:(?:,?\s(?:to|and|against|or)\s|,\s)(?:{DIGITS}))+\s?({UNIT})"
 )
 IGNORED = re.compile(
     r"```.*?```|`[^`]*`|\]\([^)]*\)|\$[^$]*\$|\*+(?=\d)|(?<=\d)\*+"
