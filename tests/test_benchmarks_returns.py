@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import gpflow_aaci
 from benchmarks import convergence, streaming
 from benchmarks.config import Convergence, LikelihoodConfig, Problem, Streaming
 from benchmarks.datasets import load_dataset
@@ -198,6 +199,11 @@ def test_every_method_has_a_style_and_one_that_has_none_is_named() -> None:
         assert len(set(part)) == len(LABELS)  # each part alone tells methods apart
     with pytest.raises(KeyError, match="SGD"):
         style("SGD")
+
+
+def test_methods_of_the_package_have_the_names_of_its_calls() -> None:
+    for kind in ("fit", "collapsed", "alternating"):
+        assert callable(getattr(gpflow_aaci, LABELS[kind]))
 
 
 def test_a_stream_is_the_same_rows_every_time_a_chunk_at_a_time() -> None:
