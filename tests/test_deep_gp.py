@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from gpflow_aaci import likelihoods, predictions, sample_posterior
 from gpflow_aaci.contrib import HMC, SGHMC, DeepGP, HyperparameterGibbs
-from gpflow_aaci.contrib.sghmc import _Chains
+from gpflow_aaci.contrib.joint import JointChains
+from gpflow_aaci.contrib.sghmc import minibatch_target
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = np.sin(2.0 * X[:, :1]) + 0.2 * np.random.default_rng(1).normal(size=(12, 1))
@@ -43,22 +44,22 @@ def with_priors(model: DeepGP | gpflow.models.SVGP) -> None:
             parameter.prior = LOG_NORMAL if is_positive else STANDARD
 
 
-def chains_of(model: DeepGP | gpflow.models.SVGP, **options: Any) -> _Chains:
-    """The sampler's target, of which all parameters are sampled unless ``options`` say less."""
-    sampler = SGHMC(hyperparameters=True, **options)
+def joint_of(model: DeepGP | gpflow.models.SVGP, objective: Any = "predictive") -> JointChains:
+    """Of v and all parameters of the model."""
     sampled = {
         name: parameter
         for name, parameter in gpflow.utilities.parameter_dict(model).items()
         if name not in (".q_mu", ".q_sqrt")
     }
-    return _Chains(sampler, model, (tf.constant(X), tf.constant(Y)), sampled, num_burnin=1)
+    return JointChains(model, (tf.constant(X), tf.constant(Y)), sampled, objective)
 
 
-def value_and_gradients(chains: _Chains) -> list[AnyNDArray]:
-    parts = [tf.identity(each.unconstrained_variable) for each in chains._moved]
+def value_and_gradients(joint: JointChains, batch_size: int = 1_000) -> list[AnyNDArray]:
+    target = minibatch_target(joint, batch_size)
+    parts = [tf.identity(each.unconstrained_variable) for each in joint.moved]
     with tf.GradientTape() as tape:
         tape.watch(parts)
-        value = chains._target(*parts, seed=tf.constant([3, 4]))
+        value = target(*parts, seed=tf.constant([3, 4]))
     return [value.numpy(), *(slope.numpy() for slope in tape.gradient(value, parts))]
 
 
@@ -78,9 +79,9 @@ def test_of_one_layer_its_target_is_the_sparse_gp_s(batch_size: int) -> None:
     """The gradients in u, hyperparameters and Z are the same, too."""
     values = []
     for model in one_layer_and_svgp():
-        chains = chains_of(model, batch_size=batch_size)
-        chains._v.assign(np.random.default_rng(4).normal(size=(4, 1)))
-        values.append(value_and_gradients(chains))
+        joint = joint_of(model)
+        joint.v.assign(np.random.default_rng(4).normal(size=(4, 1)))
+        values.append(value_and_gradients(joint, batch_size))
     assert len(values[0]) == 1 + 5  # v, variance and lengthscale, noise and Z
     for ours, theirs in zip(*values, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
@@ -128,21 +129,21 @@ def test_of_two_layers_the_log_joint_is_numpy_s(objective: str) -> None:
     """Gaussian noise; log-normal priors of positive parameters, normal ones of the others."""
     deep = make_deep(2)
     with_priors(deep)
-    chains = chains_of(deep, objective=objective)
-    chains._v.assign(np.random.default_rng(4).normal(size=(4, 1)))
+    joint = joint_of(deep, objective)
+    joint.v.assign(np.random.default_rng(4).normal(size=(4, 1)))
     drawn = []
     draw = deep.draw_hidden
     deep.draw_hidden = lambda *args: drawn.append(draw(*args)) or drawn[-1]  # type: ignore
-    value, *slopes = value_and_gradients(chains)
+    value, *slopes = value_and_gradients(joint)
     (h,) = drawn  # [N, 2]
-    mean, variance = (part[:, 0] for part in moments_by_gpflow(deep, chains._v.numpy(), h.numpy()))
+    mean, variance = (part[:, 0] for part in moments_by_gpflow(deep, joint.v.numpy(), h.numpy()))
     noise = deep.likelihood.variance.numpy()
     if objective == "predictive":
         expected = norm.logpdf(Y[:, 0], mean, np.sqrt(variance + noise)).sum()
     else:
         log_p = norm.logpdf(Y[:, 0], mean, np.sqrt(noise))
         expected = (log_p - 0.5 * variance / noise).sum()
-    for parameter in chains._moved:
+    for parameter in joint.moved:
         x = parameter.numpy()
         if parameter.shape.rank > 0:
             expected += norm.logpdf(x).sum()
@@ -151,21 +152,21 @@ def test_of_two_layers_the_log_joint_is_numpy_s(objective: str) -> None:
             low, high = (parameter.transform.forward(raw + d).numpy() for d in (-1e-5, 1e-5))
             expected += norm.logpdf(np.log(x)) - np.log(x) + np.log((high - low) / 2e-5)
     np.testing.assert_allclose(value, expected, rtol=1e-8)
-    assert len(slopes) == len(chains._moved) == 1 + 1 + 2 * 3 + 1
+    assert len(slopes) == len(joint.moved) == 1 + 1 + 2 * 3 + 1
     assert all(np.isfinite(slope).all() and np.any(slope) for slope in slopes)
 
 
 def test_gradients_of_two_layers_are_differences() -> None:
     deep = make_deep(2)
     with_priors(deep)
-    chains = chains_of(deep)
-    chains._v.assign(np.random.default_rng(4).normal(size=(4, 1)))
-    slopes = value_and_gradients(chains)[1:]
+    joint = joint_of(deep)
+    joint.v.assign(np.random.default_rng(4).normal(size=(4, 1)))
+    slopes = value_and_gradients(joint)[1:]
     rng = np.random.default_rng(5)
-    parts = [each.unconstrained_variable.numpy() for each in chains._moved]
+    parts = [each.unconstrained_variable.numpy() for each in joint.moved]
     along = [rng.normal(size=part.shape) for part in parts]
     low, high = (
-        chains._target(
+        minibatch_target(joint, 1_000)(
             *(tf.constant(p + d * a) for p, a in zip(parts, along, strict=True)),
             seed=tf.constant([3, 4]),
         ).numpy()

@@ -19,7 +19,13 @@ from gpflow_aaci import (
     likelihoods,
     sample_posterior,
 )
-from gpflow_aaci.contrib import HMC, SGHMC, EllipticalSlices, HyperparameterGibbs
+from gpflow_aaci.contrib import (
+    HMC,
+    SGHMC,
+    EllipticalSlices,
+    HyperparameterGibbs,
+    HyperparameterHMC,
+)
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
@@ -172,7 +178,13 @@ def test_sampling_in_float32_is_close(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
-    [HyperparameterGibbs(), EllipticalSlices(), HMC(), SGHMC(hyperparameters=True)],
+    [
+        HyperparameterGibbs(),
+        HyperparameterHMC(),
+        EllipticalSlices(),
+        HMC(),
+        SGHMC(hyperparameters=True),
+    ],
     ids=lambda sampler: type(sampler).__name__,
 )
 def test_every_sampler_draws_in_float32(sampler: Any, X: AnyNDArray) -> None:

@@ -175,8 +175,10 @@ ORDER = [
     "contrib.whitened",
     "contrib.elliptical_slices",
     "contrib.hmc",
-    "contrib.sghmc_kernel",
     "contrib.deep_gp",
+    "contrib.joint",
+    "contrib.hyperparameter_hmc",
+    "contrib.sghmc_kernel",
     "contrib.sghmc",
     "contrib",
     "",  # the package itself, which imports from all

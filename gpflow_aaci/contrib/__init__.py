@@ -5,10 +5,11 @@ What is not the core of the package: other approximations and other samplers.
 ``GaussianProcessRegressionNetwork``: a likelihood of several outputs for it.
 ``DeepGP``: sparse GPs in layers, which ``SGHMC`` samples.
 
-Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` draws hyperparameters
-and inducing points besides; ``EllipticalSlices`` and ``HMC`` need no augmentation, so they take
-GPflow's own models and likelihoods; ``SGHMC`` goes by minibatches. ``EllipticalSliceKernel``,
-``HamiltonianKernel`` and ``SGHMCKernel`` are the kernels of ``tfp.mcmc`` that the last three run.
+Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` and
+``HyperparameterHMC`` draw hyperparameters and inducing points besides; ``HyperparameterHMC``,
+``EllipticalSlices`` and ``HMC`` need no augmentation, so they take GPflow's own models and
+likelihoods; ``SGHMC`` goes by minibatches. ``EllipticalSliceKernel``, ``HamiltonianKernel`` and
+``SGHMCKernel`` are kernels of ``tfp.mcmc``.
 
 ``Determinantal`` and ``Strauss`` (:mod:`~gpflow_aaci.contrib.priors`): priors on inducing points.
 
@@ -19,6 +20,7 @@ from .deep_gp import DeepGP
 from .elliptical_slices import EllipticalSliceKernel, EllipticalSlices
 from .hmc import HMC, HamiltonianKernel
 from .hyperparameter_gibbs import HyperparameterGibbs
+from .hyperparameter_hmc import HyperparameterHMC
 from .mixture_vgp import MixtureVGP
 from .priors import Determinantal, Strauss
 from .regression_network import GaussianProcessRegressionNetwork
@@ -35,6 +37,7 @@ __all__ = [
     "GaussianProcessRegressionNetwork",
     "HamiltonianKernel",
     "HyperparameterGibbs",
+    "HyperparameterHMC",
     "MixtureVGP",
     "SGHMCKernel",
     "Strauss",

@@ -59,10 +59,10 @@ def sample_posterior(
         arviz.summary(samples, kind="diagnostics")
         arviz.loo(samples)
 
-    Other samplers are in :mod:`~gpflow_aaci.contrib`: ``HyperparameterGibbs`` draws
-    hyperparameters and inducing points too, ``EllipticalSlices`` and ``HMC`` take GPflow's own
-    ``VGP``, ``GPMC`` and ``SVGP`` with any likelihood, and ``SGHMC`` goes by minibatches and takes
-    ``contrib.DeepGP``, too::
+    Other samplers are in :mod:`~gpflow_aaci.contrib`: ``HyperparameterGibbs`` and
+    ``HyperparameterHMC`` draw hyperparameters and inducing points too. ``HyperparameterHMC``,
+    ``EllipticalSlices`` and ``HMC`` take GPflow's own ``VGP``, ``GPMC`` and ``SVGP`` with any
+    likelihood. ``SGHMC`` goes by minibatches, and takes ``contrib.DeepGP``, too::
 
         model = gpflow.models.VGP((X, Y), kernel, gpflow.likelihoods.Poisson())
         samples = sample_posterior(model, sampler=contrib.HMC(), num_burnin=500)

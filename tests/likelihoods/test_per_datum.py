@@ -1,6 +1,7 @@
 """What a datum brings along: weights, missing outputs, known variances of its noise."""
 
 from collections.abc import Callable
+from typing import Any
 
 import arviz
 import gpflow
@@ -252,6 +253,39 @@ def test_one_step_is_exact_regression_with_a_diagonal_of_noise() -> None:
     assert float(model.elbo()) == pytest.approx(evidence, abs=1e-4)
     _, of_y = model.predict_y(X_new)
     np.testing.assert_allclose(of_y, variance + 0.05, rtol=1e-12)
+
+
+def collapsed_elbo(kernel: gpflow.kernels.Kernel, Z: Any, noise: Any, Y: Any, s2: Any) -> float:
+    """The ELBO [] at the best q(u) of a sparse model with known noise variances s2 [N, 1]."""
+    model = AugmentedSVGP(kernel, likelihoods.Gaussian(noise, with_noise_variance=True), Z)
+    data = X, np.hstack([Y, s2])
+    AugmentedNaturalGradient(1.0).minimize(model, data)
+    return float(model.elbo(data))
+
+
+def test_the_collapsed_elbo_is_titsias_bound_with_a_diagonal_of_noise() -> None:
+    """
+    log N(y | 0, Q + Λ) − ½ Σ (k_ii − q_ii)/Λ_ii, the heteroscedastic variational free energy (VFE)
+    of BSGP's Eq. 14-15, in dense algebra; with Λ_ii + k_ii − q_ii in the place of Λ_ii it lacks no
+    more than its second term to the evidence of GPflow's FITC.
+    """
+    rng = np.random.default_rng(5)
+    s2 = rng.uniform(0.01, 0.5, size=(N, 1))
+    Y = F + np.sqrt(s2 + 0.05) * rng.normal(size=F.shape)
+    kernel, Z = gpflow.kernels.Matern52(lengthscales=0.7), np.array([[-0.9], [0.1], [0.8]])
+    K_ZX = kernel(Z, X).numpy()
+    Q = K_ZX.T @ np.linalg.solve(kernel(Z) + gpflow.default_jitter() * np.eye(3), K_ZX)
+    rest = (1.0 - np.diag(Q))[:, None]
+    assert rest.max() > 0.05  # few inducing points: the second term counts
+
+    total = s2 + 0.05
+    evidence = scipy.stats.multivariate_normal(np.zeros(N), Q + np.diag(total[:, 0]))
+    expected = evidence.logpdf(Y[:, 0]) - 0.5 * np.sum(rest / total)
+    assert collapsed_elbo(kernel, Z, 0.05, Y, s2) == pytest.approx(expected, rel=1e-9)
+
+    fitc = gpflow.models.GPRFITC((X, Y), kernel, Z, noise_variance=0.05)
+    evidence_of_fitc = collapsed_elbo(kernel, Z, 0.05, Y, rest) + 0.5 * np.sum(rest / (rest + 0.05))
+    assert float(fitc.fitc_log_marginal_likelihood()) == pytest.approx(evidence_of_fitc, rel=1e-8)
 
 
 @pytest.mark.parametrize(

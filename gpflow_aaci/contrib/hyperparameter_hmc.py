@@ -1,0 +1,119 @@
+r"""
+Hamiltonian Monte Carlo of v and hyperparameters together, inducing points among them.
+
+With f = μ₀ + chol v or u = chol v, v is standard normal a priori whatever the hyperparameters θ
+are, so that v and θ are not tied to each other by their prior, as f and θ are: *MCMC for
+Variationally Sparse Gaussian Processes* (Hensman, Matthews, Filippone and Ghahramani, NIPS 2015).
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import scipy.linalg
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.utilities import to_default_float
+
+from ..sampling.chains import Draws
+from ..sampling.latents import AnyModel, check_sampled_model, checked_rows, prior_covariance
+from ..validation import check_count, check_one_of, check_positive
+from .joint import JointChains, Objective
+from .starts import sampled_parameters
+
+_TUNED_PART = 0.8  # the part of the burn-in that tunes the step size; the rest keeps it fixed
+_ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned for
+
+
+@dataclass(frozen=True)
+class HyperparameterHMC:
+    """
+    Hamiltonian Monte Carlo of f, or of u, and of all trainable hyperparameters.
+
+    A sampler for :func:`~gpflow_aaci.sample_posterior`. It needs no augmentation, so it takes
+    GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with any likelihood that has a gradient in f, as well as
+    ``AugmentedVGP`` and ``AugmentedSVGP``. Hyperparameters must have priors, and so must Z unless
+    it is set not to be trainable. Chains are drawn one after the other. The first chain begins at
+    the model's values, the others at draws from the priors. The draws are in ``posterior`` by their
+    names, and the model keeps its own values::
+
+        model = gpflow.models.GPMC((X, Y), gpflow.kernels.Matern32(), gpflow.likelihoods.Poisson())
+        for parameter in (model.kernel.variance, model.kernel.lengthscales):
+            parameter.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
+        sampler = contrib.HyperparameterHMC()
+        samples = sample_posterior(model, sampler=sampler, num_burnin=500)
+        samples.posterior["kernel.lengthscales"]  # (chain, draw)
+
+    It moves v and the unconstrained hyperparameters, as is done with GPflow's ``GPMC`` and
+    ``SGPMC``. The step size is tuned by dual averaging in the first four fifths of the burn-in,
+    which should have some hundred draws.
+
+    :param step_size: where the tuning begins, in standard deviations of v's prior and in units of
+        the unconstrained hyperparameters.
+    :param num_leapfrog_steps: how many leapfrog steps make a draw.
+    :param objective: for models with inducing variables. ``"predictive"`` uses log E p(y|f) given
+        u, and draws from the posterior that :class:`~gpflow_aaci.sampling.SparseGibbsKernel`
+        describes. ``"variational"`` uses E log p(y|f), as ``SGPMC`` does, and draws from the
+        q(u, θ) with the greatest ELBO, of whatever shape.
+    :raises ValueError: for numbers out of range and another objective.
+    """
+
+    step_size: float = 0.05
+    num_leapfrog_steps: int = 10
+    objective: Objective = "predictive"
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_count("num_leapfrog_steps", self.num_leapfrog_steps, 1)
+        check_one_of("objective", self.objective, get_args(Objective))
+
+    def chains(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        seeds: Sequence[tf.Tensor],
+        num_burnin: int,
+        num_samples: int,
+    ) -> list[Generator[Draws, None, None]]:
+        """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
+        check_sampled_model(model)
+        joint = JointChains(
+            model, checked_rows(model, data), sampled_parameters(model), self.objective
+        )
+
+        def log_likelihood() -> tf.Tensor:
+            nowhere = tf.constant(-np.inf, default_float())
+            is_regular = _has_cholesky(prior_covariance(model))
+            return tf.cond(is_regular, lambda: joint.log_likelihood(*joint.rows), lambda: nowhere)
+
+        kernel: tfp.mcmc.TransitionKernel = tfp.mcmc.HamiltonianMonteCarlo(
+            joint.log_density(log_likelihood),
+            to_default_float(self.step_size),
+            self.num_leapfrog_steps,
+        )
+        if num_tuned := int(_TUNED_PART * num_burnin):
+            kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
+                kernel, num_tuned, target_accept_prob=to_default_float(_ACCEPTANCE)
+            )
+        return joint.chains(kernel, seeds, num_burnin + num_samples)
+
+
+def _has_cholesky(K: tf.Tensor) -> tf.Tensor:
+    """
+    Whether all K [L, M, M] would have a Cholesky factor with half of their jitter, [].
+
+    Leapfrog steps that are too long reach hyperparameters at which they have none. TensorFlow's
+    Cholesky factorisation raises there, and such a step is to be rejected.
+    """
+
+    def check(K: AnyNDArray) -> bool:
+        less = K - 0.5 * default_jitter() * np.eye(K.shape[-1])
+        try:
+            return all(np.isfinite(scipy.linalg.cholesky(part)).all() for part in less)
+        except (ValueError, scipy.linalg.LinAlgError):  # not finite, not positive definite
+            return False
+
+    return tf.ensure_shape(tf.numpy_function(check, [K], tf.bool), [])
