@@ -209,14 +209,15 @@ def without_marks(text: str) -> str:
 def with_label(label: str, cells: list[Cell]) -> list[Cell]:
     """The cells of rows that a page's row is about, by the first of three rules that finds any."""
     label = without_marks(label)
+    labels = set().union(*(cell.labels for cell in cells))
     for rule in (
         lambda one: one in (label, label.replace(",", "")),
         lambda one: label.startswith(one + ", "),
         lambda one: one.removeprefix("gpflow.").startswith(label + ", "),
     ):
-        found = [cell for cell in cells if any(map(rule, cell.labels))]
+        found = set(filter(rule, labels))
         if found:
-            return found
+            return [cell for cell in cells if not found.isdisjoint(cell.labels)]
     return []
 
 
