@@ -287,7 +287,7 @@ def test_an_altered_number_is_found() -> None:
     page = (ROOT / "docs" / "how_fast.md").read_text()
     sections = [part for part in re.split(r"^(?=## )", page, flags=re.MULTILINE) if "|" in part]
     num_altered = num_found = 0
-    for section in sections[:3]:
+    for section in sections:
         for match in re.finditer(r"(?<=\| )[−]?(\d+\.\d+)(?= s)?", section):
             decimals = len(match[1].partition(".")[2])
             other = f"{1.125 * float(match[1]) + 10.0**-decimals:.{decimals}f}"
