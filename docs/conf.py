@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from docutils import nodes  # noqa: E402
 import gpflow_aaci  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
-from links import LinkCode, write_inventory  # noqa: E402
+from links import LinkCode, link_back, link_elsewhere  # noqa: E402
 from thumbnails import write_thumbnails  # noqa: E402
 
 project = "gpflow_aaci"
@@ -26,7 +25,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
@@ -47,11 +45,6 @@ nitpick_ignore_regex = [
     (r"py:.*", r"gpflow_aaci\.(criticism|inference|validation|models)\..*"),  # not public
     (r"py:.*", r"gpflow_aaci\.likelihoods\.outputwise\..*"),
 ]
-
-intersphinx_mapping = {
-    "others": write_inventory(Path(tempfile.mkdtemp()) / "objects.inv"),
-}
-intersphinx_disabled_reftypes = ["std:*"]
 
 html_theme = "furo"
 html_title = f"gpflow_aaci {release}"
@@ -170,6 +163,8 @@ def add_summary(app, docname, source) -> None:
 
 def setup(app) -> None:
     app.add_post_transform(LinkCode)
+    app.connect("missing-reference", link_elsewhere)
+    app.connect("html-page-context", link_back)
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("object-description-transform", shorten_fields, priority=600)
     app.connect("source-read", add_summary)

@@ -1,7 +1,6 @@
 """Links from code in the text to the reference, and to the pages of other packages."""
 
-import zlib
-from pathlib import Path
+import re
 from typing import Any
 
 from docutils import nodes
@@ -73,16 +72,22 @@ def addresses() -> dict[str, str]:
     return known | {alias: known[name] for alias, name in ALIASES.items()}
 
 
-def write_inventory(path: Path) -> tuple[str, str]:
-    """Write these names as an inventory of intersphinx; the entry of ``intersphinx_mapping``."""
-    lines = [
-        f"{name} py:class 1 {address.removeprefix('https://')} -\n"
-        for name, address in addresses().items()
-    ]
-    header = "# Sphinx inventory version 2\n# Project: others\n# Version: \n"
-    header += "# The remainder of this file is compressed using zlib.\n"
-    path.write_bytes(header.encode() + zlib.compress("".join(lines).encode()))
-    return "https:/", str(path)
+def link_elsewhere(app: Any, env: Any, node: nodes.Element, text: nodes.Node) -> nodes.Node | None:
+    """Link a type, or another reference that this package does not define."""
+    address = addresses().get(node["reftarget"])
+    return nodes.reference("", "", text, refuri=address, internal=False) if address else None
+
+
+def link_back(app: Any, page: str, template: str, context: dict, doctree: Any) -> None:
+    """Links from source to the reference, with the module in which the reference has a name."""
+    if page.startswith("_modules/"):
+        objects = app.env.get_domain("py").get_objects()
+        anchors = {name.split(".")[-1]: anchor for name, _, _, _, anchor, _ in objects}
+        context["body"] = re.sub(
+            r'#gpflow_aaci\.(\w+)"',
+            lambda link: f'#{anchors.get(link[1], "gpflow_aaci." + link[1])}"',
+            context["body"],
+        )
 
 
 class LinkCode(SphinxPostTransform):

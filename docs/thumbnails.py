@@ -16,6 +16,10 @@ PANELS = {
     "plot_06_classes_and_counts": (2, 1, 2),
     "plot_07_exact_sampling": (3, 2, 3),
     "plot_10_trieste_and_gpflux": (2, 2, 2),
+    "plot_11_two_modes": (1, 1, 2),
+    "plot_12_is_it_any_good": (1, 3, 3),
+    "plot_14_preferences": (1, 1, 2),
+    "plot_15_choices": (1, 1, 2),
 }
 SIZE = (600, 450)
 

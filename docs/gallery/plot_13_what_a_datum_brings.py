@@ -32,9 +32,6 @@ def fitted(likelihood, X, Y, num_latent_gps=1):
     return model
 
 
-figure, ((top_left, top_right), (left, right)) = plt.subplots(
-    2, 2, figsize=(10, 6.4), layout="constrained"
-)
 BLUE, RED = "#0072B2", "#D55E00"
 
 # %%
@@ -50,13 +47,15 @@ Y = np.stack([years, np.where(died, years, np.inf)], -1)
 likelihood = likelihoods.Warped(likelihoods.Interval("logit"), likelihoods.warps.Log())
 model = fitted(likelihood, (inputs - center) / spread, Y)
 times = np.linspace(0.05, 2.5, 40)
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for ecog, colour in ((0, BLUE), (2, RED)):  # how much the illness impairs daily life
     patient = (np.array([[60.0, 1.0, ecog]]) - center) / spread
     low, median, high = predict_of_f(model, patient, survival_at(times))[:, 0].numpy()
-    top_left.plot(times, median, color=colour, label=f"man of 60, ECOG score {ecog}")
-    top_left.fill_between(times, low, high, color=colour, alpha=0.2)
-top_left.set(xlabel="years", ylabel="P(alive)", ylim=(0.0, 1.0), title="Survival")
-top_left.legend()
+    ax.plot(times, median, color=colour, label=f"man of 60, ECOG score {ecog}")
+    ax.fill_between(times, low, high, color=colour, alpha=0.2)
+ax.set(xlabel="years", ylabel="P(alive)", ylim=(0.0, 1.0), title="Survival")
+ax.legend()
+plt.show()
 
 # %%
 # **Grades.** Nine judges rated the bitterness of wines, from 1 to 5, that were pressed at two
@@ -69,12 +68,14 @@ model = fitted(likelihoods.Ordinal([-1.5, -0.5, 0.5, 1.5]), X, grades)
 kinds = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 low, median, high = predict_of_f(model, kinds, probabilities).numpy()
 names = ["cold", "cold, contact", "warm", "warm, contact"]
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for kind, name in enumerate(names):
     bars = np.arange(1, 6) + 0.2 * (kind - 1.5)
     error = np.abs([low[kind] - median[kind], high[kind] - median[kind]])
-    top_right.bar(bars, median[kind], 0.18, yerr=error, label=name, error_kw={"lw": 0.8})
-top_right.set(xlabel="grade", ylabel="probability", title="Grades")
-top_right.legend(fontsize=8)
+    ax.bar(bars, median[kind], 0.18, yerr=error, label=name, error_kw={"lw": 0.8})
+ax.set(xlabel="grade", ylabel="probability", title="Grades")
+ax.legend(fontsize=8)
+plt.show()
 
 # %%
 # **Exposure.** Damage by waves to ships, in months of service from 45 to 44,882: a count of a rate.
@@ -86,8 +87,10 @@ Y = np.stack([ships["incidents"], ships["service"] / 1000.0], -1).astype(float)
 model = fitted(likelihoods.Poisson(max_rate=20.0, with_exposure=True), X, Y)
 new = np.column_stack([np.eye(5), np.tile([0.33, 1.0], (5, 1))])  # built in 1970, seen 1975-79
 low, median, high = predict_of_f(model, new, mean_of_y).numpy()[..., 0]
-left.errorbar(list("ABCDE"), median, [median - low, high - median], fmt="o", color=BLUE)
-left.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Exposure")
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+ax.errorbar(list("ABCDE"), median, [median - low, high - median], fmt="o", color=BLUE)
+ax.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Exposure")
+plt.show()
 
 # %%
 # **Zeros.** A third of 915 chemists published nothing in the last three years of their doctorate,
@@ -108,11 +111,12 @@ model = fitted(likelihoods.ZeroInflated(likelihoods.NegativeBinomial(2.0), gate=
 print(f"Zeros of another origin: {model.likelihood.gate.numpy():.3f}")
 
 mentors = np.arange(0, 60)
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for kids, colour in ((0, BLUE), (2, RED)):
     new = np.column_stack([np.zeros(60), np.full(60, kids), np.zeros(60), np.log1p(mentors) - 1.8])
     low, median, high = predict_of_f(model, new, mean_of_y).numpy()[..., 0]
-    right.plot(mentors, median, color=colour, label=f"men, {kids} children under 6")
-    right.fill_between(mentors, low, high, color=colour, alpha=0.2)
-right.set(xlabel="articles of the mentor", ylabel="expected articles", title="Zeros")
-right.legend()
+    ax.plot(mentors, median, color=colour, label=f"men, {kids} children under 6")
+    ax.fill_between(mentors, low, high, color=colour, alpha=0.2)
+ax.set(xlabel="articles of the mentor", ylabel="expected articles", title="Zeros")
+ax.legend()
 plt.show()

@@ -61,7 +61,7 @@ gp = fitted("GP", curves(lengthscales=np.full(4, 2.0)), first / scale, second / 
 
 typical = np.median(np.vstack([first, second]), axis=0)
 BLUE, RED = "#0072B2", "#D55E00"
-figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 
 
 def journeys(column, values):
@@ -72,8 +72,8 @@ def journeys(column, values):
 
 
 for ax, column, values, label in (
-    (axes[0, 0], 0, np.linspace(10.0, 75.0, 60), "price in guilders"),
-    (axes[0, 1], 1, np.linspace(1.2, 3.5, 60), "hours"),
+    (axes[0], 0, np.linspace(10.0, 75.0, 60), "price in guilders"),
+    (axes[1], 1, np.linspace(1.2, 3.5, 60), "hours"),
 ):
     x = journeys(column, values)
     against = np.hstack([x, np.tile(typical / scale, (60, 1))])
@@ -84,7 +84,8 @@ for ax, column, values, label in (
             values, mean - 2 * variance**0.5, mean + 2 * variance**0.5, color=colour, alpha=0.2
         )
     ax.set(xlabel=label, ylabel="utility above a typical journey's")
-axes[0, 0].legend()
+axes[0].legend()
+plt.show()
 
 # %%
 # The value of an hour is the price that makes up for it: the slope of the utility in time over that
@@ -93,28 +94,31 @@ axes[0, 0].legend()
 # which makes all bands somewhat too narrow.)
 
 prices = np.linspace(15.0, 65.0, 26)
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for model, colour, name in ((gp, BLUE, "GP"), (linear, RED, "linear logit")):
     steps = np.array([[2.0, 0, 0, 0], [-2.0, 0, 0, 0], [0, 0.2, 0, 0], [0, -0.2, 0, 0]]) / scale
     ends = (journeys(0, prices)[:, None] + steps).reshape(-1, 4)
     f = model.predict_f_samples(ends, 2_000, full_cov=True).numpy().reshape(2_000, -1, 4)
     value = (f[..., 2] - f[..., 3]) / 0.4 / ((f[..., 0] - f[..., 1]) / 4.0)
     low, median, high = np.quantile(value, [0.05, 0.5, 0.95], axis=0)
-    axes[1, 0].plot(prices, median, color=colour, label=f"{name}, 90 %")
-    axes[1, 0].fill_between(prices, low, high, color=colour, alpha=0.2)
+    ax.plot(prices, median, color=colour, label=f"{name}, 90 %")
+    ax.fill_between(prices, low, high, color=colour, alpha=0.2)
     print(f"{name}: guilders for an hour are {median[5]:.1f} at 25, {median[15]:.1f} at 45")
-axes[1, 0].set(xlabel="price in guilders", ylabel="value of an hour in guilders", ylim=(0.0, 40.0))
-axes[1, 0].legend()
+ax.set(xlabel="price in guilders", ylabel="value of an hour in guilders", ylim=(0.0, 40.0))
+ax.legend()
+plt.show()
 
 # %%
 # Of held-out answers whose predicted probability is about p, a share of p should be so.
 
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for model, colour, name in ((gp, BLUE, "GP"), (linear, RED, "linear logit")):
     p = model.predict_y(np.hstack([first, second])[held_out] / np.tile(scale, 2))[0][:, 0].numpy()
     parts = np.array_split(np.argsort(p), 8)
     mean = [p[part].mean() for part in parts]
     share = [choice[held_out][part].mean() for part in parts]
-    axes[1, 1].plot(mean, share, "o-", color=colour, label=name)
-axes[1, 1].plot([0.0, 1.0], [0.0, 1.0], "k--")
-axes[1, 1].set(xlabel="predicted probability", ylabel="share of held-out answers")
-axes[1, 1].legend()
+    ax.plot(mean, share, "o-", color=colour, label=name)
+ax.plot([0.0, 1.0], [0.0, 1.0], "k--")
+ax.set(xlabel="predicted probability", ylabel="share of held-out answers")
+ax.legend()
 plt.show()
