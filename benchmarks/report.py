@@ -46,6 +46,12 @@ STYLES: dict[str, tuple[str, Any, str]] = {
     "elliptical slice": ("#009E73", "-.", "P"),
     "random walk": ("#666666", ":", "X"),
     "MH, prior proposals": ("#000000", ":", "*"),
+    "polish": ("#D55E00", "-", "o"),
+    "MixtureVGP, full": ("#E69F00", "--", "s"),
+    "MixtureVGP, opper_archambeau": ("#CC79A7", (0, (4, 2)), "D"),
+    "MixtureVGP, 1 diagonal": ("#009E73", "-.", "P"),
+    "MixtureVGP, 2 diagonal": ("#117733", ":", "v"),
+    "EllipticalSlices": ("#56B4E9", "--", "v"),
     "exact pass": ("#D55E00", "-", "o"),
     "products alone": ("#0072B2", "--", "^"),
 }
@@ -103,6 +109,28 @@ def one_legend(figure: Figure, axes: np.ndarray, num_seeds: int = 1) -> None:
     title = f"median and range over {num_seeds} seeds" if num_seeds > 1 else None
     options = {"ncols": min(len(entries) or 1, 2 * axes.shape[1]), "frameon": False, "title": title}
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", **options)
+
+
+def boxes(metrics: pd.DataFrame, measures: list[str]) -> Figure:
+    """
+    A box over the seeds for every method: a row of panels a measure, a panel a problem.
+
+    A panel is over the problem's values alone, which differ in unit.
+    """
+    problems = list(dict.fromkeys(metrics.problem))
+    figure, axes = subplots(len(measures), len(problems), 3.2, 2.4)
+    for column, problem in zip(axes.T, problems, strict=True):
+        of_problem = metrics[metrics.problem == problem]
+        methods = list(dict.fromkeys(of_problem.method))
+        for ax, measure in zip(column, measures, strict=True):
+            values = [of_problem.loc[of_problem.method == method, measure] for method in methods]
+            ax.boxplot(values, tick_labels=methods, widths=0.6, medianprops={"color": "#D55E00"})
+            ax.tick_params("x", labelrotation=20, labelsize="small")
+            has_names = measure == "error" and "error metric" in of_problem
+            ax.set_ylabel(of_problem["error metric"].iloc[0] if has_names else measure)
+        column[0].set_title(problem, fontsize="medium")
+    figure.suptitle(f"over {metrics.seed.nunique()} splits", fontsize="medium")
+    return figure
 
 
 def print_table(table: pd.DataFrame, title: str) -> None:

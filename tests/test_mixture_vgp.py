@@ -126,7 +126,8 @@ def test_a_full_gaussian_is_that_of_augmented_vgp(L: int, randomise_q: Any) -> N
 def test_n_numbers_of_a_covariance_reach_the_bound_of_all_n_squared() -> None:
     """Opper and Archambeau (2009): the best S of a log-concave likelihood is (K⁻¹ + diag λ)⁻¹."""
     gpflow.config.set_default_jitter(1e-10)
-    counts = RNG.poisson(2.0 * np.exp(np.sin(2.0 * X + np.arange(2)))).astype(float)
+    rate = 2.0 * np.exp(np.sin(2.0 * X + np.arange(2)))
+    counts = np.random.default_rng(1).poisson(rate).astype(float)
     models = [
         MixtureVGP(
             (X, counts),
