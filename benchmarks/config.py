@@ -380,7 +380,7 @@ OfRates = Literal[
 
 class CoxProcess(Experiment):
     experiment: Literal["cox_process"]
-    data: str = "boot/coal"  # PACKAGE/ITEM of R, with a column "date"
+    data: str = "boot/coal"  # PACKAGE/ITEM of R, with a column "date"; or "synthetic"
     bins: PositiveInt = 811
     methods: list[OfRates] = Field(list(get_args(OfRates)), min_length=1)
     steps: PositiveInt = 300  # most iterations of Scipy
@@ -388,6 +388,22 @@ class CoxProcess(Experiment):
     num_samples: PositiveInt = 2_500
     num_burnin: PositiveInt = 500
     seed: int = 0
+
+
+OfOutputs = Literal[
+    "network, full", "network, 1 diagonal", "network, 2 diagonal", "fixed weights", "independent"
+]
+
+
+class RegressionNetworks(Experiment):
+    experiment: Literal["regression_networks"]
+    rows: PositiveInt = 100
+    num_outputs: PositiveInt = 3
+    num_nodes: PositiveInt = 2
+    methods: list[OfOutputs] = Field(list(get_args(OfOutputs)), min_length=1)
+    steps: PositiveInt = 500  # most iterations of Scipy
+    test_fraction: Fraction = 0.6
+    seeds: Seeds = [0]  # of the data, their split, and of where networks start
 
 
 class Scaling(Experiment):
@@ -502,6 +518,7 @@ Single = (
     | Streaming
     | Mixtures
     | CoxProcess
+    | RegressionNetworks
     | Scaling
     | BSGP
     | DeepGPs
