@@ -446,7 +446,7 @@ class OfAdam(_Strict):
 class DeepGPs(Experiment):
     experiment: Literal["deep_gp"]
     problem: Problems[Problem]
-    methods: list[Literal["SGHMC", "GPflux"]] = Field(min_length=1)
+    methods: list[Literal["SGHMC", "SGHMC, variational", "GPflux"]] = Field(min_length=1)
     layers: list[PositiveInt] = Field([1, 2, 3], min_length=1)
     num_inducing: PositiveInt = 50  # of each layer
     hidden_variance: PositiveFloat = 0.01  # of the kernels of hidden layers, at the start

@@ -68,8 +68,11 @@ def _one(
     start = make_start(split, dataset.problem, config.num_inducing, seed)
     layers = _layers(config, start, num_layers)
     likelihood = dataset.problem.likelihood.make()
-    sampled_or_fitted = _sampled if method == "SGHMC" else _fitted
-    log_p, mean, seconds = sampled_or_fitted(config, layers, likelihood, split, seed)
+    if method == "GPflux":
+        log_p, mean, seconds = _fitted(config, layers, likelihood, split, seed)
+    else:
+        objective = "predictive" if method == "SGHMC" else "variational"
+        log_p, mean, seconds = _sampled(config, layers, likelihood, split, seed, objective)
     row = {"problem": dataset.problem.title, "sha256": dataset.sha256, "seed": seed}
     row |= {"layers": num_layers, "method": method, "seconds": seconds}
     row["error metric"] = metric_names(dataset.problem)["error_metric"]
@@ -95,6 +98,7 @@ def _sampled(
     likelihood: gpflow.likelihoods.Likelihood,
     split: Split,
     seed: int,
+    objective: contrib.sghmc.Objective,
 ) -> tuple[Array, Array, float]:
     """log p(y) [N], E y [N, 1] of the test rows and CPU seconds, from draws of all parameters."""
     model = contrib.DeepGP([kernel for kernel, _ in layers], likelihood, [Z for _, Z in layers])
@@ -107,7 +111,7 @@ def _sampled(
             parameter.prior = tfp.distributions.LogNormal(middle, np.float64(1.0))
     options = config.sghmc.model_dump()
     number = {name: options.pop(name) for name in ("num_samples", "num_burnin")}
-    sampler = contrib.SGHMC(hyperparameters=True, **options)
+    sampler = contrib.SGHMC(objective=objective, hyperparameters=True, **options)
     began = process_time()
     samples = gpflow_aaci.sample_posterior(
         model, (split.X, split.Y), sampler, num_chains=1, seed=seed, progress=False, **number

@@ -105,7 +105,7 @@ class DeepGP(gpflow.Module):
         """
         super().__init__()
         points = [gpflow.models.util.inducingpoint_wrapper(Z) for Z in inducing_variables]
-        widths = [Z.shape[-1] for Z in (each.Z for each in points)]
+        widths = [each.Z.shape[-1] for each in points]
         if mean_functions is None:
             if len(set(widths)) > 1:
                 raise ValueError(
