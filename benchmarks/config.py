@@ -425,14 +425,30 @@ class OfSGHMC(OfChain):
     step_size: PositiveFloat = 0.01
 
 
+PriorOfZ = Literal["normal", "uniform", "determinantal", "Strauss"]
+
+
 class BSGP(Experiment):
     experiment: Literal["bsgp"]
     problem: Problems[Problem]
-    methods: list[Literal["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]] = Field(min_length=1)
+    methods: list[
+        Literal[
+            "fit_collapsed",
+            "fit_collapsed, Z learnt",
+            "SGHMC",
+            "HyperparameterGibbs",
+            "HyperparameterHMC",
+        ]
+    ] = Field(min_length=1)
+    priors: list[PriorOfZ] = Field(["normal"], min_length=1)
+    objectives: list[Literal["predictive", "variational"]] = Field(["predictive"], min_length=1)
+    num_chains: PositiveInt = 1
     num_inducing: PositiveInt = 50
     sghmc: OfSGHMC
-    gibbs: OfChain
-    most_rows_of_gibbs: PositiveInt = 1_000
+    gibbs: OfChain = OfChain(num_samples=100, num_burnin=50)
+    hmc: OfChain = OfChain(num_samples=200, num_burnin=200)
+    most_rows_of_full_batches: PositiveInt = 1_000  # others than SGHMC use all rows
+    max_test: PositiveInt | None = None
     test_fraction: Fraction = 0.1
     seeds: Seeds = [0]
 
@@ -455,6 +471,16 @@ class DeepGPs(Experiment):
     passes: PositiveInt = 100  # of GPflux's predictions through the hidden layers
     test_fraction: Fraction = 0.1
     seeds: Seeds = [0]
+
+
+class BSGPTraces(Experiment):
+    experiment: Literal["bsgp_traces"]
+    problem: Problems[Problem]
+    priors: list[PriorOfZ] = Field(min_length=1)
+    num_chains: PositiveInt = 3
+    num_inducing: PositiveInt = 10
+    sghmc: OfSGHMC
+    seed: int = 0
 
 
 class StartSize(_Strict):
@@ -522,6 +548,7 @@ Single = (
     | Scaling
     | BSGP
     | DeepGPs
+    | BSGPTraces
     | Starts
     | LargeN
 )

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import gpflow
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from benchmarks import cache, convergence, deep_gp
+from benchmarks import bsgp, cache, convergence, deep_gp
 from benchmarks.__main__ import app
 from benchmarks.config import ConfigError, Single, StepTime, load_config
 from benchmarks.convergence import convergence_figure, summary_table
@@ -91,7 +91,7 @@ def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
     """
     text = (
         f'experiment = "bsgp"\noutput = "{tmp_path}"\nnum_inducing = 5\n'
-        'methods = ["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]\n'
+        'methods = ["fit_collapsed", "fit_collapsed, Z learnt", "SGHMC", "HyperparameterGibbs"]\n'
         "sghmc = { num_samples = 40, num_burnin = 40, steps_per_draw = 20 }\n"
         f'gibbs = {{ num_samples = 20, num_burnin = 20 }}\n[[problem]]\ndata = "{csv}"\n'
         'target = "y"\nin_units_of_y = true\nlikelihood = { name = "Gaussian" }\n'
@@ -99,12 +99,36 @@ def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(text)
     assert run(tmp_path / "c.toml", "--quiet")[0] == 0
     metrics = pd.read_csv(tmp_path / "metrics.csv")
-    assert list(metrics.method) == ["SVGP", "SVGP, Z learnt", "BSGP", "Gibbs"]
+    assert list(metrics.method) == [
+        "fit_collapsed",
+        "fit_collapsed, Z learnt",
+        "SGHMC",
+        "HyperparameterGibbs",
+    ]
     assert (abs(metrics.nll - metrics.nll[0]) < 0.5).all()
     assert (abs(metrics.error / metrics.error[0] - 1.0) < 0.5).all()
     assert metrics["seconds a draw"].notna().tolist() == [False, False, True, True]
-    assert run(tmp_path / "c.toml", "--quiet", "--set", "most_rows_of_gibbs=10")[0] == 0
-    assert "Gibbs" not in (tmp_path / "summary.md").read_text()
+    assert run(tmp_path / "c.toml", "--quiet", "--set", "most_rows_of_full_batches=10")[0] == 0
+    assert "HyperparameterGibbs" not in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.slow
+def test_traces_of_inducing_points_are_drawn_and_summed_up(tmp_path: Path, csv: Path) -> None:
+    """Every prior has a row of the table; draws of a box stay within it, up to its margin."""
+    text = (
+        f'experiment = "bsgp_traces"\noutput = "{tmp_path}"\nnum_inducing = 3\n'
+        'priors = ["normal", "uniform"]\nnum_chains = 2\n'
+        "sghmc = { num_samples = 6, num_burnin = 5, steps_per_draw = 3 }\n"
+        f'[[problem]]\ndata = "{csv}"\ntarget = "y"\nlikelihood = {{ name = "Gaussian" }}\n'
+    )
+    (tmp_path / "c.toml").write_text(text)
+    assert run(tmp_path / "c.toml", "--quiet")[0] == 0
+    metrics = pd.read_csv(tmp_path / "metrics.csv")
+    assert len(metrics) == 2 * 2 * 6 * 3
+    x = pd.read_csv(csv).a
+    within = metrics[metrics["prior on Z"] == "uniform"].Z
+    assert within.abs().max() < 1.1 * ((x - x.mean()) / x.std(ddof=0)).abs().max() + 0.1
+    assert (tmp_path / "traces.png").is_file()
 
 
 @pytest.mark.slow
@@ -127,9 +151,45 @@ def test_deep_gps_are_sampled_where_gpflux_is_not_installed(
     assert (metrics.nll < 1.0).all()  # 1.42 of standardised y without inputs
 
 
-@pytest.mark.parametrize("name", ["mixtures", "bsgp", "deep_gp"])
+@pytest.mark.parametrize("name", ["mixtures", "bsgp", "bsgp_traces", "deep_gp"])
 def test_the_config_is_valid(name: str) -> None:
     assert load_config(CONFIGS / f"{name}.toml").experiment == name
+
+
+def test_a_run_of_bsgp_is_made_once_for_what_it_depends_on() -> None:
+    """Fits depend on no prior of draws and no objective, and Gibbs sampling knows one objective."""
+    config = load_config(
+        CONFIGS / "bsgp.toml",
+        ['priors=["uniform", "Strauss"]', 'objectives=["variational", "predictive"]'],
+    )
+    made = [
+        (method, prior, objective)
+        for method in config.methods
+        for prior in config.priors
+        for objective in config.objectives
+        if bsgp._applies(config, 100, method, prior, objective)
+    ]
+    assert [how[0] for how in made].count("fit_collapsed") == 1
+    assert [how[0] for how in made].count("SGHMC") == 4
+    of_gibbs = [how for how in made if how[0] == "HyperparameterGibbs"]
+    assert [how[1:] for how in of_gibbs] == [("uniform", "predictive"), ("Strauss", "predictive")]
+
+
+@pytest.mark.parametrize("prior", ["uniform", "determinantal", "Strauss"])
+def test_inducing_points_on_the_edge_of_the_data_are_within_the_box(prior: Any) -> None:
+    """Each number of Z is the least or the greatest of its column, and a column is constant."""
+    X = np.array([[-1.0, 0.0, 3.0], [1.0, 0.0, -2.0], [0.0, 0.0, 1.0]])
+    model = gpflow.models.SVGP(
+        gpflow.kernels.RBF(lengthscales=[1.0, 1.0, 1.0]),
+        gpflow.likelihoods.Gaussian(),
+        X[:2].copy(),
+    )
+    bsgp.give_Z_prior(model, prior, X)
+    Z = model.inducing_variable.Z
+    np.testing.assert_allclose(Z, X[:2], atol=1e-12)
+    assert Z.trainable
+    assert np.isfinite(Z.log_prior_density())
+    assert np.isfinite(Z.unconstrained_variable).all()
 
 
 @pytest.mark.slow
