@@ -19,14 +19,23 @@ from .report import print_table, write_environment, write_report
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
-_ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="a TOML file")]
+_ConfigPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG",
+        help="The TOML file that describes the experiment, such as configs/quickstart.toml.",
+    ),
+]
 _Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY.PATH=VALUE", help="instead of what the file says, the value in TOML"
+        "--set",
+        metavar="KEY.PATH=VALUE",
+        help="Override a field of the file with a value in TOML, e.g. --set kernel.ard=false. "
+        "May be repeated.",
     ),
 ]
-_Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar, no table")]
+_Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar and no table.")]
 
 
 @app.callback()
@@ -38,10 +47,12 @@ def main() -> None:
 def run(
     config_path: _ConfigPath,
     overrides: _Overrides = None,
-    data_dir: Annotated[Path, typer.Option(help="where files of data are looked for")] = Path(),
+    data_dir: Annotated[
+        Path, typer.Option(help="The folder that is searched for data files.")
+    ] = Path(),
     quiet: _Quiet = False,
 ) -> None:
-    """Run an experiment; all results go to its output folder. Finished runs are not run again."""
+    """Run an experiment and write the results to its output folder. Finished runs are kept."""
     with _clear_errors():
         experiments = parts(load_config(config_path, overrides or ()))
         for part in experiments:
@@ -59,13 +70,19 @@ def run(
 @app.command()
 def launch(
     config_path: _ConfigPath,
-    workers: Annotated[int, typer.Option(min=1, help="processes on this machine")] = 2,
+    workers: Annotated[
+        int, typer.Option(min=1, help="The number of processes on this machine.")
+    ] = 2,
     overrides: _Overrides = None,
     all_addresses: Annotated[
-        bool, typer.Option("--all-addresses", help="let others on the network call the workers")
+        bool,
+        typer.Option(
+            "--all-addresses",
+            help="Listen on all network addresses, not only on this machine's own.",
+        ),
     ] = False,
 ) -> None:
-    """Run an experiment on several workers on this machine; the output of worker 0 is shown."""
+    """Run an experiment on several workers on this machine, and show the output of worker 0."""
     with _clear_errors():
         for part in parts(load_config(config_path, overrides or ())):
             if part.experiment != "scaling":
@@ -85,7 +102,7 @@ def report(config_path: _ConfigPath, overrides: _Overrides = None, quiet: _Quiet
 
 @app.command("list")
 def list_() -> None:
-    """List the configs in configs/, and how many minutes each is expected to take on 2 cores."""
+    """List the configs in configs/ and the minutes that each is expected to take on two cores."""
     rows = []
     for path in sorted((Path(__file__).parents[1] / "configs").glob("*.toml")):
         what = path.read_text().partition("\n")[0].removeprefix("#").strip()  # its first comment

@@ -82,7 +82,11 @@ def link_back(app: Any, page: str, template: str, context: dict, doctree: Any) -
     """Links from source to the reference, with the module in which the reference has a name."""
     if page.startswith("_modules/"):
         objects = app.env.get_domain("py").get_objects()
-        anchors = {name.split(".")[-1]: anchor for name, _, _, _, anchor, _ in objects}
+        anchors = {
+            name.split(".")[-1]: anchor
+            for name, _, kind, _, anchor, _ in objects
+            if kind in ("class", "function")
+        }
         context["body"] = re.sub(
             r'#gpflow_aaci\.(\w+)"',
             lambda link: f'#{anchors.get(link[1], "gpflow_aaci." + link[1])}"',

@@ -273,7 +273,7 @@ def checked_data(
     N = tf.shape(X)[0]
     of_latents = num_observed == num_outputs and not given
     wording = (
-        "as many columns as latent GPs" if of_latents else "the likelihood's number of columns"
+        "one column for each latent GP" if of_latents else "the likelihood's number of columns"
     )
     names = f" ({', '.join(['y', *given])})" if given else ""
     checks = [

@@ -97,54 +97,56 @@ def fit_collapsed(
     progress: bool = True,
 ) -> FitResult:
     """
-    Fit q(u) and every trainable hyperparameter of ``model``: the profile of GPflow's ELBO.
+    Fit q(u) and every trainable hyperparameter of ``model`` by maximising GPflow's ELBO.
 
-    q is maximised out (:mod:`~gpflow_aaci.inference.profile`), and a Newton method climbs in the
-    hyperparameters, in the logarithms of the positive ones. It begins as a quasi-Newton method;
-    where that is slow, or is about to end, the curvature is measured by a difference of the
-    gradient along every hyperparameter, on at most 4,000 rows, so that a plateau is not taken for
-    the top. Of more than 64 hyperparameters the curvature is estimated from the steps alone.
+    For every setting of the hyperparameters the best q(u) is computed; the ELBO at this q(u) is a
+    function of the hyperparameters alone (:mod:`~gpflow_aaci.inference.profile`). A Newton method
+    maximises this function, in the logarithms of positive parameters. It begins as a quasi-Newton
+    method. If that is slow or about to end, the curvature is measured by differences of the
+    gradient along every hyperparameter, on at most 4,000 rows, so that a plateau is not mistaken
+    for a maximum. With more than 64 hyperparameters the curvature is estimated from the steps
+    alone.
 
-    The fit runs in stretches. The first is on a random subset of 1,000 rows (or a hundred rows for
-    every hyperparameter, if that is more); each further subset has four times as many rows, and the
-    last stretch is on all rows. A stretch ends when the gain still to be expected is below its
-    tolerance, and hands its curvature on. Where f explains little of the data at the end of the
-    first stretch, or is nearly a polynomial at the end of the second (every lengthscale is more
-    than twice √D·sd(X)), the search begins a second time, at lengthscales of √D·sd(X), and the
-    better end is taken. At the end of a stretch of few rows each long lengthscale is tried at
-    √D·sd(X), in case that its column matters after all. A model that begins at an optimum on all
-    rows stays on all rows.
+    The fit runs in stages. The first stage uses a random subset of 1,000 rows (or a hundred rows
+    per hyperparameter, if that is more), each further one four times as many, and the last one all
+    rows. A stage ends when the gain that is still to be expected is below its tolerance, and passes
+    its curvature to the next. The search begins a second time, from lengthscales of √D·sd(X), if f
+    explains little of the data at the end of the first stage, or if f is nearly a polynomial at the
+    end of the second (every lengthscale exceeds twice √D·sd(X)); the better result is kept. At the
+    end of a stage with few rows every long lengthscale is tried at √D·sd(X), in case its column
+    matters after all. If the model starts at an optimum on all rows, there are no subsets.
 
-    All trainable parameters of kernel, mean function, likelihood and inducing points are fitted,
-    and their priors count. ``q_mu`` and ``q_sqrt`` are fitted whether they are trainable or not,
-    and alone where nothing else is trainable. An evaluation that fails counts as a step too far,
-    and the model never ends below its first objective. Where y is in another unit than the first
-    guess of noise and signal, the fit first searches for a unit that suits both::
+    All trainable parameters of the kernel, the mean function, the likelihood and the inducing
+    points are fitted, and log priors are added to the ELBO. ``q_mu`` and ``q_sqrt`` are fitted
+    whether they are trainable or not. If an evaluation fails, the step is shortened. The model
+    never ends below the objective that it started with. If the first guess of noise and signal does
+    not suit the unit of y, the fit first searches for a scale that does::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
 
-    :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
-        one pass over the rows, of any length; none for ``AugmentedVGP``.
-    :param tolerance: nats that further iterations may be expected to gain where the fit counts as
-        converged. The larger of 1e-3 nats and 1e-5 nats a datum unless given.
-    :param rows: ``"all"``, or ``"enough"``: the fit ends on a subset where four times more rows
-        are expected to be worth less than 1e-3 nats a datum of log p(y) to rows that no subset has,
-        by what the last growths of the subset were worth to such rows.
-    :param seed: the seed of the random subsets.
-    :param callback: called once after compiling, and after every iteration with the model up to
-        date. An exception that it raises ends the fit, as Ctrl-C does; the model keeps what it has
-        learnt.
-    :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
-        resumes. One is written after every stretch, after every ten iterations, and after the
-        first iteration that ends ten seconds later than the last checkpoint. Where rows are read
-        in chunks, the result of every pass since the checkpoint is stored, too, so that a process
-        killed at any moment loses at most the current pass.
-    :param progress: whether a bar shows rows, objective and evaluations.
-    :raises ValueError: for bad data, an objective that is not finite where the model begins, and a
-        checkpoint that is damaged or of another run, before anything is changed.
-    :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
-    :raises RuntimeError: where data cannot be read. The model keeps what it has learnt.
+    :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
+    :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
+        batches, which is one pass over any number of rows; None for ``AugmentedVGP``.
+    :param tolerance: the fit has converged when further iterations are expected to gain less than
+        this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger.
+    :param rows: ``"all"`` uses all rows in the end. ``"enough"`` stops at a subset when four times
+        more rows are expected to raise log p(y) of unused rows by less than 1e-3 nats a datum,
+        judged by what the last increases of the subset gained.
+    :param seed: the seed for random subsets.
+    :param callback: a function that is called once after compiling, and after every iteration with
+        the model up to date. If it raises an exception, the fit ends, as with Ctrl-C, and the model
+        keeps what it has learnt.
+    :param checkpoint_dir: the folder for checkpoints. The same call resumes from the latest one. A
+        checkpoint is written after every stage, after every ten iterations, and after the first
+        iteration that ends ten seconds after the last checkpoint. If rows are read in chunks, the
+        result of every pass since the checkpoint is stored as well, so that a process that is
+        killed loses at most the pass in progress.
+    :param progress: whether to show a bar with rows, objective and evaluations.
+    :raises ValueError: for bad data, if the objective is not finite at the start, or if a
+        checkpoint is damaged or belongs to another run. Nothing has been changed then.
+    :raises OSError: if a checkpoint cannot be written. The model keeps what it has learnt.
+    :raises RuntimeError: if data cannot be read. The model keeps what it has learnt.
     :return: the objective before and after, whether the fit has converged, and why it ended.
     """
     checked = as_data(model.expected_data, data, progress)
@@ -299,17 +301,18 @@ def polish(
     progress: bool = True,
 ) -> PolishResult:
     """
-    Close the augmentation gap of q(u) at fixed hyperparameters.
+    Maximise GPflow's ELBO in q(u) at fixed hyperparameters.
 
-    Safeguarded Newton steps on the standard ELBO, each kept only if it gains; see
-    :mod:`~gpflow_aaci.inference.profile`. Hyperparameters stay as they are.
+    The method is Newton's, safeguarded: a step is kept only if it raises the ELBO. See
+    :mod:`~gpflow_aaci.inference.profile`.
 
-    :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
-        one pass over the rows, of any length; none for ``AugmentedVGP``.
+    :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
+    :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
+        batches, which is one pass over any number of rows; None for ``AugmentedVGP``.
     :param max_steps: the largest number of Newton steps.
-    :param progress: whether a bar shows steps and ELBO.
-    :raises ValueError: for bad data, and where the ELBO is not finite and no step makes it so;
-        before anything is changed.
+    :param progress: whether to show a bar with steps and ELBO.
+    :raises ValueError: for bad data, or if the ELBO is not finite and no step makes it finite.
+        Nothing has been changed then.
     :return: the ELBO before and after, and the number of steps.
     """
     check_same_program(model, "polish", max_steps=max_steps)

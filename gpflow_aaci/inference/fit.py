@@ -119,36 +119,38 @@ def fit(
     """
     Fit q(u) and every trainable parameter of ``model``, and report the result.
 
-    It climbs the same objective whatever the data are. Arrays and datasets of one pass are fitted
-    by :func:`~gpflow_aaci.fit_collapsed`. :func:`~gpflow_aaci.train` makes three kinds of fits:
+    ``fit`` maximises the same objective whatever the data are. It calls
+    :func:`~gpflow_aaci.fit_collapsed` for arrays and for datasets that end. It calls
+    :func:`~gpflow_aaci.train` in three cases:
 
-    - to a dataset without end: closed-form steps until the augmented bound has not risen for 2,000
-      of them, then 2,000 steps of Adam on GPflow's ELBO;
-    - to arrays of more than 30,000 rows times classes, for ``LogisticSoftmax`` and ``Softmax``:
-      1,000 closed-form steps, then 500 of Adam. The fit does not count as converged after that;
-      ``fit_collapsed`` goes on for as long as that takes, and ``LogisticTree`` needs neither;
-    - of the predictive objective: Adam until the objective has not risen for 2,000 steps.
+    - An endless dataset: closed-form steps until the augmented bound has not risen for 2,000 steps,
+      then 2,000 steps of Adam on GPflow's ELBO.
+    - ``LogisticSoftmax`` or ``Softmax`` on arrays whose number of rows times classes exceeds
+      30,000: 1,000 closed-form steps, then 500 steps of Adam. The fit does not count as converged
+      after that. Call ``fit_collapsed`` to fit until convergence, or use ``LogisticTree``.
+    - The predictive objective: Adam until the objective has not risen for 2,000 steps.
 
-    GPflow's own ``SVGP`` and ``VGP`` are fitted as they are. The result can be printed::
+    GPflow's own ``SVGP`` and ``VGP`` are accepted and changed in place. Print the result::
 
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
 
-    :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
-        one pass over the rows or without end; none for ``AugmentedVGP``.
+    :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
+    :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
+        batches, which is one pass over the rows or endless; None for ``AugmentedVGP``.
     :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
-    :param tolerance: nats that further iterations may be expected to gain where a fit counts as
-        converged. The larger of 1e-3 nats and 1e-5 nats a datum unless given. ``train`` takes
-        none.
-    :param rows: ``"all"`` ends with q and hyperparameters fitted to all rows. ``"enough"`` fits
-        random subsets, each four times larger, until four times more rows are expected to be worth
-        less than 1e-3 nats a datum of log p(y) to rows not used, so that its time does not grow
-        with their number. Unless given, ``"all"`` up to 100,000 rows and ``"enough"`` beyond.
-    :param seed: the seed of random subsets and minibatches.
-    :param checkpoint_dir: the folder for checkpoints, from the latest of which the same call
-        resumes after a crash.
-    :param progress: whether progress bars are shown.
+    :param tolerance: the fit has converged when further iterations are expected to gain less than
+        this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger. ``train`` does
+        not use it.
+    :param rows: ``"all"`` fits q and the hyperparameters to all rows. ``"enough"`` fits random
+        subsets, each four times larger than the last, and stops when four times more rows are
+        expected to raise log p(y) of unused rows by less than 1e-3 nats a datum; its time does not
+        grow with the number of rows. Default: ``"all"`` up to 100,000 rows, ``"enough"`` beyond.
+    :param seed: the seed for random subsets and minibatches.
+    :param checkpoint_dir: the folder for checkpoints. After a crash the same call resumes from the
+        latest one.
+    :param progress: whether to show progress bars.
     :raises ValueError: before anything is changed: for a model of another class, for
         bad data, for ``"predictive"`` with a dataset that ends, and where the objective is not
         finite at the start. For other errors see :func:`~gpflow_aaci.fit_collapsed`.

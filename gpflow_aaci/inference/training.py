@@ -52,15 +52,15 @@ class TrainOptions(TypedDict, total=False):
 
     :param test_data: X [N*, D], Y [N*, P]. Their mean negative log predictive density in nats is
         the history's ``nll``, which is NaN without them.
-    :param evaluate_every: the number of steps between two rows of the history, 100 unless given.
-        The last step has a row, too. The objective in all rows is evaluated on the same random
-        training data, at most 2,000 of them.
-    :param early_stopping: when to end before ``num_steps``.
-    :param monitor: a monitor of :mod:`gpflow.monitor`, called after each step with the number of
-        steps so far.
-    :param checkpoint_dir: the folder for checkpoints, from the latest of which a run resumes.
-    :param checkpoint_every: the number of steps between two checkpoints, 1,000 unless given.
-    :param progress: whether a progress bar is shown, True unless given.
+    :param evaluate_every: the number of steps between two rows of the history. Default: 100. The
+        last step always has a row. The objective in all rows is evaluated on the same random
+        training data, at most 2,000 rows.
+    :param early_stopping: when to end before ``num_steps``. Default: never.
+    :param monitor: a monitor of :mod:`gpflow.monitor`, which is called after each step with the
+        number of steps so far.
+    :param checkpoint_dir: the folder for checkpoints. The same call resumes from the latest one.
+    :param checkpoint_every: the number of steps between two checkpoints. Default: 1,000.
+    :param progress: whether to show a progress bar. Default: True.
     """
 
     test_data: RegressionData | None
@@ -104,28 +104,30 @@ def train(
 
         history = train(model, (X, Y), test_data=(X_test, Y_test), checkpoint_dir="run")
 
-    :param data: arrays X [N, D], Y [N, P], shuffled anew in every pass; or a dataset of batches,
-        such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; none for ``AugmentedVGP``. A
-        model without ``num_data`` is told, for this run, the number of rows of arrays, or of a
-        dataset that is one pass over data of known length.
-    :param objective: ``"augmented"``, the model's ``augmented_elbo``; or one that closed-form steps
-        do not climb: ``"standard"``, GPflow's ``elbo``, and ``"predictive"``, the model's
+    :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
+    :param data: arrays X [N, D] and Y [N, P], which are shuffled anew in every pass; or a dataset
+        of batches, such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; None for
+        ``AugmentedVGP``. If the model has no ``num_data``, this run uses the number of rows of the
+        arrays, or of a dataset of known length that ends.
+    :param objective: ``"augmented"``, the model's ``augmented_elbo``, by closed-form steps; or, by
+        gradients, ``"standard"``, GPflow's ``elbo``, or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
-    :param optimizer: ``AlternatingOptimizer()`` unless given; for the other two objectives one of
-        tf_keras.optimizers, for q(u) and the hyperparameters together, ``Adam(0.01)`` unless given.
-        An optimizer that has stepped before continues with the same model, and is refused with
-        another.
+    :param optimizer: for ``"augmented"`` an ``AlternatingOptimizer``, by default
+        ``AlternatingOptimizer()``. For the other objectives an optimizer of tf_keras.optimizers,
+        which moves q(u) and the hyperparameters together, by default ``Adam(0.01)``. An optimizer
+        that has made steps continues with the same model, and is refused with another one.
     :param num_steps: the number of steps of this call, including those before a resume.
     :param batch_size: the number of rows in a minibatch of arrays.
-    :param seed: the seed of the order of arrays.
+    :param seed: the seed for the order of the rows of arrays.
     :param options: see :class:`~gpflow_aaci.inference.TrainOptions`.
-    :return: step, seconds (of training, without evaluations), the objective by its name, nll.
+    :return: the history, with the columns step, seconds (of training, without evaluations), the
+        name of the objective, and nll.
     :raises TypeError: for an option that ``TrainOptions`` does not have.
-    :raises ValueError: for bad arguments or data, a dataset of unknown length with a model without
-        ``num_data``, and for a checkpoint that is damaged or of another run, before anything is
-        changed.
-    :raises OSError: where a checkpoint cannot be written. The model keeps what it has learnt.
-    :raises RuntimeError: where a step fails. The model is as it was before that step.
+    :raises ValueError: for bad arguments or data, for a dataset of unknown length if the model has
+        no ``num_data``, and for a checkpoint that is damaged or belongs to another run. Nothing has
+        been changed then.
+    :raises OSError: if a checkpoint cannot be written. The model keeps what it has learnt.
+    :raises RuntimeError: if a step fails. The model is as it was before that step.
     """
     chosen = _checked(objective, options, num_steps=num_steps, batch_size=batch_size)
     early_stopping, monitor = chosen["early_stopping"], chosen["monitor"]

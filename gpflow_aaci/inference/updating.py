@@ -60,27 +60,26 @@ def update(
     progress: bool = True,
 ) -> UpdateResult:
     """
-    Let q(u) learn from new rows, without the old ones; hyperparameters stay as they are.
+    Update q(u) by new rows, without the old ones. Hyperparameters stay as they are.
 
     This is streaming variational inference (Bui, Nguyen and Turner, *Streaming Sparse Gaussian
     Process Approximations*, NIPS 2017). All that it needs to know about old rows is in q(u). A
-    model that has been fitted in any way can be saved, loaded and updated, any number of times and
-    in any order of the rows::
+    model that has been fitted by any method can be saved, loaded and updated, any number of times
+    and in any order of the rows::
 
         fit_collapsed(model, (X, Y))
         for X_new, Y_new in arriving:
             update(model, (X_new, Y_new))
 
-    Under Gaussian noise the result is the same as from all rows at once. Otherwise old rows keep
-    the Gaussian terms that they had when they were learnt, and the new rows are fitted by
-    safeguarded Newton steps on GPflow's ELBO, as in ``polish``. If the first of several updates is
-    of a new model, their bounds add up to a bound on log p(Y) of all rows.
+    With Gaussian noise the result is the same as from all rows at once. With other likelihoods the
+    old rows keep the Gaussian terms that they had when they were learnt, and the new rows are
+    fitted by safeguarded Newton steps on GPflow's ELBO, as in ``polish``. If the first of several
+    updates starts from a new model, their bounds add up to a bound on log p(Y) of all rows.
 
-    A q that is as the constructor leaves it (mean zero, root I) has learnt nothing and counts as
-    the prior. If the model has ``num_data``, this becomes the number of rows that q has seen: it
-    grows by the new rows, from zero where q has learnt nothing. No sum of an update is scaled to
-    it. But ``fit_collapsed``, ``polish``, ``train`` and the optimizers begin with the prior and not
-    with what q has learnt, and so need all the rows again.
+    If q is as the constructor has made it (mean zero, root I), it has learnt nothing and counts as
+    the prior. If the model has ``num_data``, ``update`` sets it to the number of rows that q has
+    seen, but does not scale any sum to it. ``fit_collapsed``, ``polish``, ``train`` and the
+    optimizers start from the prior instead of q, so they need all rows again.
 
     An update is compiled once for any number of rows, and for all models of one structure.
 
