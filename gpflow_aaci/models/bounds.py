@@ -25,13 +25,13 @@ class WithBounds(Augmented):
 
     def elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """
-        GPflow's ELBO [], with ``likelihood.variational_expectations``: the standard objective.
+        GPflow's ELBO [], the standard objective.
 
-        GPflow computes E log p(y|f) by Gauss-Hermite quadrature of 20 nodes; here its error is
-        below 1e-6, however narrow the likelihood is beside sd(f). The two numbers differ where the
-        noise is narrow beside q(f) or has a kink: by several nats for Student-t or Matérn noise
-        well below sd(f), and GPflow's may then exceed log p(Y). A likelihood that is given another
-        ``quadrature`` than 20 Gauss-Hermite nodes uses that one here too.
+        GPflow computes E log p(y|f) by Gauss-Hermite quadrature with 20 nodes. Here the error is
+        below 1e-6, however narrow the likelihood is compared with sd(f). The two numbers differ if
+        the noise is narrow compared with q(f) or has a kink: by several nats for Student-t or
+        Matérn noise well below sd(f), and GPflow's number may then exceed log p(Y). If you give the
+        likelihood another ``quadrature`` than 20 Gauss-Hermite nodes, it is used here, too.
 
         :raises ValueError: for bad data, see :func:`~gpflow_aaci.validation.checked_data`.
         """
@@ -39,27 +39,27 @@ class WithBounds(Augmented):
 
     def augmented_elbo(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         """
-        The augmented bound [], below :meth:`elbo`: the augmented objective.
+        The augmented bound [], the augmented objective. It is at most :meth:`elbo`.
 
-        ``training_loss`` is its negative, less the log prior. On it GPflow's ``NaturalGradient`` is
-        the closed-form step.
+        ``training_loss`` is minus the sum of this bound and the log prior. On this bound GPflow's
+        ``NaturalGradient`` is the closed-form step.
         """
         return self._objective(augmented, data, progress)
 
     def maximum_log_likelihood_objective(self, data: AnyData = None) -> tf.Tensor:
-        """:meth:`augmented_elbo`, which GPflow's optimizers climb."""
+        """The same as :meth:`augmented_elbo`; GPflow's optimizers maximise it."""
         return self.augmented_elbo(data)
 
     def predictive_objective(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
         r"""
         Σ log ∫ p(y|f) q(f) df · num_data/\|B\| − KL[q(u) ‖ p(u)], []. Not a bound on log p(Y).
 
-        It lies above GPflow's ELBO at every q, and may lie above log p(Y): for a single datum it
-        is log p(y) at q = p, and can rise from there. It rewards a q that predicts each y, and the
+        It is above GPflow's ELBO for every q, and may be above log p(Y): for a single datum it is
+        log p(y) at q = p, and can rise from there. It rewards a q that predicts each y, and the
         variance of f may model noise that changes with x; such a q is no longer close to the
         posterior. Under Gaussian noise it is the objective of Jankowiak, Pleiss and Gardner,
         *Parametric Gaussian Process Regressors* (ICML 2020, PPGPR at β = 1). ``train`` and ``fit``
-        climb it with ``objective="predictive"``::
+        maximise it with ``objective="predictive"``::
 
             train(model, (X, Y), objective="predictive")
 
@@ -68,7 +68,7 @@ class WithBounds(Augmented):
         return self._objective(predictive, data, progress)
 
     def augmentation_gap(self, data: AnyData = None, *, progress: bool = True) -> tf.Tensor:
-        """E log p(y|f) minus its augmented bound, for every datum [N]; ≥ 0 by Jensen."""
+        """E log p(y|f) minus its augmented bound for every datum, [N] nats; never negative."""
 
         def gap(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
             ordinary, bound = self.term_values(X, Y, standard, augmented)

@@ -20,7 +20,7 @@ class WithPredictions(Augmented):
         self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """
-        GPflow's. ``Xnew`` may also be a frame, or a ``tf.data.Dataset`` of batches X [B, D].
+        Mean and variance of f, as in GPflow. A frame or a dataset of batches X [B, D] is accepted.
 
         :raises ValueError: for ``full_cov`` with a dataset, whose batches are predicted one by one.
         """
@@ -29,7 +29,7 @@ class WithPredictions(Augmented):
     def predict_y(
         self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """GPflow's. ``Xnew`` is as in :meth:`predict_f`."""
+        """Mean and variance of y, as in GPflow. ``Xnew`` is as in :meth:`predict_f`."""
         return self._predicted(super().predict_y, Xnew, full_cov, full_output_cov)
 
     def predict_log_density(
@@ -38,7 +38,7 @@ class WithPredictions(Augmented):
         full_cov: bool = False,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """GPflow's. ``data`` may also be frames, or a ``tf.data.Dataset`` of batches (X, Y)."""
+        """log p(y) of new data [N], as in GPflow. Frames and a dataset of batches are accepted."""
         predict = super().predict_log_density
         if isinstance(data, tf.data.Dataset):
             check_batches(data)

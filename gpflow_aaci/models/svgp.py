@@ -41,22 +41,24 @@ from .shared import check_latents, k_diag
 
 class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
     r"""
-    ``gpflow.models.SVGP`` that is trained on the augmented bound (AACI App. A.4.4).
+    ``gpflow.models.SVGP`` whose ``training_loss`` is the augmented bound (AACI App. A.4.4).
 
-    Σ_i [log C + g m_i + log φ(E h_i²)] · num_data/|B| − KL[q(u) ‖ p(u)], which is below
-    SVGP's own ELBO. On it GPflow's ``NaturalGradient(gamma)`` is the closed-form step, positive
-    definite at every gamma in (0, 1]. Everything else is GPflow's::
+    The bound is Σ_i [log C + g m_i + log φ(E h_i²)] · num_data/|B| − KL[q(u) ‖ p(u)]. It is lower
+    than SVGP's own ELBO, which ``elbo`` returns. On this bound GPflow's ``NaturalGradient(gamma)``
+    is the closed-form step, and q(u) stays positive definite for every gamma in (0, 1]. Everything
+    else is as in GPflow::
 
         model = AugmentedSVGP(kernel, gpflow.likelihoods.StudentT(), Z, num_data=N)
         AugmentedNaturalGradient(step_size=1.0).minimize(model, (X, Y))
 
-    The kernel may be a single-output one; or ``SharedIndependent``, ``SeparateIndependent`` or
-    ``LinearCoregionalization`` with plain points, which the latent GPs then share,
-    ``SharedIndependentInducingVariables`` or ``SeparateIndependentInducingVariables``, or one of
-    GPflow's ``Fallback`` classes of these, which have the same q. Latent GPs that
-    ``LinearCoregionalization`` mixes or the likelihood couples are stepped in turn. (In GPflow's
-    SVGP, plain points under a multi-output kernel mean one q(u) for all outputs jointly, with a
-    ``q_mu`` [M P, 1] that must be given; this model does not offer that.)
+    The kernel has a single output, or is a ``SharedIndependent``, a ``SeparateIndependent`` or a
+    ``LinearCoregionalization``. With one of these three the inducing variable is plain points,
+    which all latent GPs share, ``SharedIndependentInducingVariables``,
+    ``SeparateIndependentInducingVariables``, or one of GPflow's ``Fallback`` versions of these,
+    which have the same q. If ``LinearCoregionalization`` mixes the latent GPs, or the likelihood
+    couples them, their q are updated one after the other. (In GPflow's SVGP, plain points with a
+    multi-output kernel mean one joint q(u) for all outputs, with a ``q_mu`` [M P, 1] that must be
+    given; this model does not offer that.)
     """
 
     likelihood: AugmentedLikelihood
@@ -76,16 +78,16 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         num_data: TensorType | None = None,
     ):
         """
-        Arguments as ``gpflow.models.SVGP``.
+        The arguments are those of ``gpflow.models.SVGP``.
 
-        :param likelihood: one of :mod:`gpflow_aaci.likelihoods`, GPflow's, or your own; see
-            :func:`~gpflow_aaci.likelihoods.augmented`. Parameters are shared.
+        :param likelihood: a likelihood of :mod:`gpflow_aaci.likelihoods`, of GPflow, or your own;
+            see :func:`~gpflow_aaci.likelihoods.augmented`. The model shares its Parameters.
         :param q_diag: whether the covariance of the whitened q(v) is diagonal. Steps and fits then
-            lead to the best such q, of a lower bound: S = 1/diag(I − 2B) in the place of
-            (I − 2B)⁻¹, and the same mean. It saves no time here.
-        :raises ValueError: for a likelihood whose E log p(y|f) is random, ``q_diag=True`` without
-            ``whiten``, other multi-output kernels, and a ``num_latent_gps`` that is not the
-            likelihood's or the kernel's.
+            find the best such q, with S = 1/diag(I − 2B) instead of (I − 2B)⁻¹ and the same mean;
+            its bound is lower. This saves no time here.
+        :raises ValueError: for a likelihood whose E log p(y|f) is a random estimate, for
+            ``q_diag=True`` without ``whiten``, for other multi-output kernels, and if
+            ``num_latent_gps`` does not suit the likelihood or the kernel.
         """
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)

@@ -20,11 +20,11 @@ from .shared import check_latents, check_single_output, k_diag, with_jitter
 
 class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     r"""
-    ``gpflow.models.VGP`` that is trained on the augmented bound (AACI App. A.4.1).
+    ``gpflow.models.VGP`` whose ``training_loss`` is the augmented bound (AACI App. A.4.1).
 
-    Like VGP it stores its data, so that its methods take none. It equals ``AugmentedSVGP`` with
-    Z = X: f is projected through A = L⁻¹K(X, X), and k_ii has no jitter, as in ``predict_f``. So
-    the bound, its natural gradient and the predictions of one model agree::
+    Like VGP it stores its data, so its methods take none. It equals ``AugmentedSVGP`` with Z = X: f
+    is projected through A = L⁻¹K(X, X), and k_ii has no jitter, as in ``predict_f``. Therefore the
+    bound, its natural gradient and the predictions of one model agree::
 
         model = AugmentedVGP((X, Y), kernel, gpflow_aaci.likelihoods.Laplace())
         AugmentedNaturalGradient(step_size=1.0).minimize(model)
@@ -41,10 +41,11 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         num_latent_gps: int | None = None,
     ):
         """
-        Arguments as ``gpflow.models.VGP``; ``likelihood`` as in :class:`AugmentedSVGP`.
+        The arguments are those of ``gpflow.models.VGP``.
 
-        :raises ValueError: for a likelihood whose E log p(y|f) is random, multi-output kernels (use
-            :class:`AugmentedSVGP`) and bad data.
+        :param likelihood: as in :class:`AugmentedSVGP`.
+        :raises ValueError: for a likelihood whose E log p(y|f) is a random estimate, for
+            multi-output kernels (use :class:`AugmentedSVGP`), and for bad data.
         """
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)

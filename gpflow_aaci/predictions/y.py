@@ -1,8 +1,8 @@
 """
 Probabilities, quantiles and draws of y at new inputs.
 
-They are for any model of GPflow's, and come from its q. They may come
-from draws of the posterior instead, over which probabilities are averaged.
+They are computed for any GPflow model from its q(f), or from draws of the posterior, over which
+probabilities are then averaged.
 
 Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 """
@@ -69,8 +69,8 @@ def predict_y_cdf(
     the interval that it is known to be in.
 
     :param Xnew: [N, D].
-    :param y: [N, P] in the form of training data, with any other columns that Y has.
-    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
+    :param y: [N, P] in the form of the training data, with any other columns that Y has.
+    :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: as for training data; for samples of another kind of model.
     """
@@ -96,19 +96,18 @@ def predict_y_quantile(
     """
     The y with P(y' ≤ y) = level at every new datum, [Q, N, P].
 
-    Where y is discrete, it is the smallest y with P(y' ≤ y) ≥ level: a count, the number of a
-    class, or 0 or 1 if there are two classes. Where the trials of a binomial are a column of Y, it
-    is for one trial. With many draws this takes some twenty times as long as :func:`predict_y_cdf`,
-    for every level::
+    If y is discrete, it is the smallest y with P(y' ≤ y) ≥ level: a count, the number of a class,
+    or 0 or 1 if there are two classes. If the trials of a binomial are a column of Y, it is for one
+    trial. With many draws, each level takes some twenty times as long as :func:`predict_y_cdf`::
 
         lower, median, upper = predict_y_quantile(model, Xnew, [0.05, 0.5, 0.95])
 
     :param Xnew: [N, D].
     :param levels: [Q], in (0, 1); or a number, which stands for Q = 1.
-    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
+    :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q.
     :param progress: whether a bar shows how many draws have been used.
-    :raises ValueError: for bad Xnew or levels, samples of another kind of model, and a likelihood
-        like ``Switched``, where a column of Y says what y is.
+    :raises ValueError: for bad Xnew or levels, for samples of another kind of model, and for a
+        likelihood like ``Switched``, in which a column of Y says what y is.
     """
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
@@ -140,7 +139,7 @@ def predict_y_samples(
     :param num_samples: S, the number of draws.
     :param seed: the same seed gives the same draws.
     :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
-    :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q. Every one is
+    :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q. Every one is
         used once before any is used again.
     :param progress: whether a bar shows how many draws have been used.
     :raises ValueError: for bad arguments, as for :func:`predict_y_quantile`.
