@@ -29,21 +29,27 @@ T = TypeVar("T", bound=AugmentedLikelihood)
 
 def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
     """
-    ``likelihood`` with an augmentation: itself, or the counterpart of GPflow's own object.
+    Convert a likelihood of GPflow into one of this package, or return ``likelihood`` itself.
 
-    Parameters are shared, and have the names they had: ``likelihood.scale`` is the user's own
-    object. GPflow's ``StudentT`` keeps its ``df`` fixed, as there. Its ``Bernoulli()`` becomes
-    ``Probit``, whose probabilities are Φ(±f), and its ``Ordinal`` ``Ordinal``, whose edges are then
-    Parameters that are not trainable; there GPflow's ``inv_probit`` squeezes probabilities into
-    [0.001, 0.999]. A ``StudentT`` or ``Gaussian`` whose scale is a ``Function`` of X becomes
-    ``Scaled``, a ``SwitchedLikelihood`` ``Switched``. ``Softmax`` and ``GaussianMC``, which draw
-    samples there, become ones that integrate.
+    The result shares the Parameters of GPflow's likelihood under the same names, so that
+    ``likelihood.scale`` is still the user's own object.
 
-    Any other likelihood of GPflow's or your own is returned as an
-    :class:`~gpflow_aaci.likelihoods.Unaugmented` one, which is an object of its own class, too.
+    - ``StudentT`` and ``Gaussian`` become the classes of the same name, or ``Scaled`` if their
+      scale is a ``Function`` of X. As in GPflow ``df`` is fixed.
+    - ``Bernoulli()`` becomes ``Probit``, with the probabilities Φ(±f), and
+      ``Bernoulli(invlink=tf.sigmoid)`` becomes ``Logistic``. GPflow's ``inv_probit`` squeezes
+      probabilities into [0.001, 0.999].
+    - ``Ordinal`` becomes ``Ordinal``, whose edges are Parameters that are not trainable.
+    - ``SwitchedLikelihood`` becomes ``Switched``.
+    - ``Softmax`` and ``GaussianMC``, which draw samples in GPflow, become ``Softmax`` and
+      ``Gaussian``, which integrate.
 
-    :raises ValueError: for what is no likelihood, and for one that draws samples to integrate over
-        f: with random values no search for an optimum ends.
+    Any other likelihood, GPflow's or your own, stays an object of its class and also becomes an
+    :class:`~gpflow_aaci.likelihoods.Unaugmented` one.
+
+    :param likelihood: a likelihood of this package, of GPflow, or your own.
+    :raises ValueError: for an object that is not a likelihood, and for a likelihood that estimates
+        integrals over f by random draws, with which a search for an optimum does not end.
     """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood
