@@ -21,7 +21,7 @@ from .config import Experiment
 
 _PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
 # Fields that do not affect a single run: they say which runs there are and where results go.
-_NOT_OF_A_RUN = {"output", "minutes", "problem", "method", "seeds", "repeats", "rows"}
+_NOT_OF_A_RUN = {"output", "minutes", "problem", "method", "seeds", "repeats", "rows", "layers"}
 
 
 def finished(

@@ -55,7 +55,7 @@ def report(metrics: pd.DataFrame) -> Report:
     table = table[[*keys, "nll", "error", "error metric", "seconds"]]
     table["nll"] = fixed(table["nll"], 3)
     caption = (
-        "Means over seeds. Both methods have the same layers, inducing points, start and data. "
+        "Means over seeds. All methods have the same layers, inducing points, start and data. "
         "CPU seconds of training or sampling, compiling included."
     )
     return Report({caption: table}, {})
