@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from scipy.stats import norm
 
 from gpflow_aaci import likelihoods, predictions, sample_posterior
-from gpflow_aaci.contrib import HMC, SGHMC, DeepGP, HyperparameterGibbs
+from gpflow_aaci.contrib import HMC, SGHMC, DeepGP, HyperparameterGibbs, HyperparameterHMC
 from gpflow_aaci.contrib.joint import JointChains
 from gpflow_aaci.contrib.sghmc import minibatch_target
 
@@ -264,6 +264,6 @@ def test_bad_input_is_named() -> None:
         predictions.predict_y(deep, X)
     with pytest.raises(ValueError, match=r"Found none on: .*hidden_layers\[0\]\.kernel"):
         sample_posterior(deep, (X, Y), SGHMC(hyperparameters=True))
-    for sampler in (None, HMC(), HyperparameterGibbs()):
+    for sampler in (None, HMC(), HyperparameterGibbs(), HyperparameterHMC()):
         with pytest.raises(ValueError, match="Found: DeepGP"):
             sample_posterior(deep, (X, Y), sampler)
