@@ -42,13 +42,13 @@ def report(metrics: pd.DataFrame) -> Report:
         for prior, (left, right) in zip(priors, axes, strict=True):
             part = metrics[(metrics.problem == problem) & (metrics["prior on Z"] == prior)]
             shape = part.chain.nunique(), part.draw.nunique(), part.point.nunique()
-            Z, start = part.Z.to_numpy().reshape(shape), part.start.to_numpy().reshape(shape)
+            Z, start = part.Z.to_numpy().reshape(shape), part.start.to_numpy()[: shape[-1]]
             ordered = np.sort(Z, axis=-1)  # points may swap places
             rows.append(
                 {
                     "problem": problem,
                     "prior on Z": prior,
-                    "distance from the start": np.sqrt(np.mean((Z - start) ** 2)),
+                    "distance from the start": np.sqrt(np.mean((Z[0] - start) ** 2)),
                     "sd of a point": np.mean(Z.std(axis=(0, 1))),
                     "R-hat": max(arviz.rhat(ordered[..., m]) for m in range(shape[-1])),
                     "least ESS": min(arviz.ess(ordered[..., m]) for m in range(shape[-1])),
@@ -59,15 +59,16 @@ def report(metrics: pd.DataFrame) -> Report:
             for chain, values in enumerate(Z):
                 bins = np.linspace(Z.min(), Z.max(), 60)
                 right.hist(values.ravel(), bins, density=True, histtype="step", label=f"{chain}")
-            right.plot(start[0, 0], np.zeros(shape[-1]), "k|", label="start")
+            right.plot(start, np.zeros_like(start), "k|", markersize=12, label="start of 0")
             right.set(xlabel="Z, of every chain", ylabel="density")
         axes[0, 1].legend()
         figures["traces" if len(problems) == 1 else f"traces_{problem}"] = figure
     table = pd.DataFrame(rows)
     table["R-hat"] = fixed(table["R-hat"], 2)
     caption = (
-        "In standard deviations of the input. R-hat and the effective number of draws are those of "
-        "the worst point, where the points of every draw are ordered."
+        "In standard deviations of the input; the distance is the first chain's, which begins at "
+        "k-means++, as the others begin at draws from the prior where it can be drawn from. R-hat "
+        "and the effective number of draws are the worst point's; points of a draw are ordered."
     )
     return Report({caption: table.round(3)}, figures)
 
