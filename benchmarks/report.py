@@ -124,12 +124,12 @@ def boxes(metrics: pd.DataFrame, measures: list[str]) -> Figure:
         methods = list(dict.fromkeys(of_problem.method))
         for ax, measure in zip(column, measures, strict=True):
             values = [of_problem.loc[of_problem.method == method, measure] for method in methods]
-            ax.boxplot(values, tick_labels=methods, widths=0.6, medianprops={"color": "#D55E00"})
-            ax.tick_params("x", labelrotation=20, labelsize="small")
+            ax.boxplot(values, widths=0.6, medianprops={"color": "#D55E00"})
+            ax.set_xticks(ax.get_xticks(), methods, rotation=30, ha="right", fontsize="small")
             has_names = measure == "error" and "error metric" in of_problem
             ax.set_ylabel(of_problem["error metric"].iloc[0] if has_names else measure)
         column[0].set_title(problem, fontsize="medium")
-    figure.suptitle(f"over {metrics.seed.nunique()} splits", fontsize="medium")
+    figure.suptitle(f"over {metrics.seed.nunique()} seeds", fontsize="medium")
     return figure
 
 
