@@ -63,9 +63,11 @@ LikelihoodName = Literal[
     "Poisson",
     "LogisticSoftmax",
     "LogisticTree",
+    "MultinomialProbit",
 ]
 GPFlowsName = Literal["MultiClass", "Softmax", "Poisson"]
-OtherName = Literal[GPFlowsName, "LogisticTree"]
+OwnName = Literal["LogisticTree", "MultinomialProbit"]
+OtherName = Literal[GPFlowsName, OwnName]
 
 KindOfY = Literal["real", "quantile", "binary", "classes", "counts"]
 """What y is, or is asked of it: which metrics there are."""
@@ -76,6 +78,7 @@ _KINDS: dict[str, KindOfY] = {
     "BayesianSVM": "binary",
     "LogisticSoftmax": "classes",
     "LogisticTree": "classes",
+    "MultinomialProbit": "classes",
     "MultiClass": "classes",
     "Softmax": "classes",
     "NegativeBinomial": "counts",

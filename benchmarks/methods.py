@@ -24,6 +24,7 @@ from .config import (
     LikelihoodConfig,
     Method,
     OtherName,
+    OwnName,
     Problem,
 )
 from .datasets import Array, Dataset, Split, made_up
@@ -152,16 +153,17 @@ def make_model(start: Start, is_augmented: bool, other: OtherName | None = None)
     make_kernel = getattr(gpflow.kernels, start.kernel.name)
     kernel = make_kernel(variance=start.kernel.variance, lengthscales=lengthscales)
     K = start.split.num_classes
-    is_tree = (other or start.problem.likelihood.name) == "LogisticTree"
+    name = other or start.problem.likelihood.name
+    is_tree = name == "LogisticTree"
     tree = gpflow_aaci.likelihoods.ward_tree(X, Y) if is_tree else None
     if other is None:
         likelihood = start.problem.likelihood.make(K, tree)
-    elif is_tree:
-        likelihood = gpflow_aaci.likelihoods.LogisticTree(K, tree)
+    elif other in get_args(OwnName):
+        likelihood = LikelihoodConfig(name=other).make(K, tree)
     else:
         likelihood = getattr(gpflow.likelihoods, other)(*([K] if K else []))
     options: dict[str, Any] = {"num_latent_gps": max(K - is_tree, 1)}
-    if start.split.kind in ("classes", "counts") and not is_tree:
+    if start.split.kind in ("classes", "counts") and name not in get_args(OwnName):
         # Where every σ(f) is ½ no class has more than 2/(K + 1).
         options["mean_function"] = gpflow.functions.Constant(-np.log(max(K, 1)))
     if start.Z is None:

@@ -20,6 +20,7 @@ STYLES: dict[str, tuple[str, Any, str]] = {
     "fit_collapsed": ("#D55E00", "-", "o"),
     "fit": ("#117733", (0, (2, 3)), ">"),
     "fit (LogisticTree)": ("#D55E00", (0, (4, 2)), "<"),
+    "fit (MultinomialProbit)": ("#009E73", (0, (6, 1)), "*"),
     "fit (MultiClass)": ("#882255", (0, (1, 1)), "8"),
     "fit (Softmax)": ("#E69F00", (0, (1, 2)), "H"),
     "fit (Poisson)": ("#0072B2", (0, (1, 2)), "H"),

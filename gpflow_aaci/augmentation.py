@@ -363,7 +363,7 @@ def _has_one_omega(likelihood: Any) -> TypeIs[_KnownByC]:
 
 
 def _refuse_unless_quadratic(likelihood: AugmentedLikelihood) -> None:
-    if likelihood.couples or not likelihood.is_augmented:
+    if likelihood.in_turn or not likelihood.is_augmented:
         raise ValueError(
             "likelihood must have auxiliary variables given which log p(y, ω|f) is quadratic in "
             f"all f at once. Found: {type(likelihood).__name__}."

@@ -204,6 +204,7 @@ NEVER_TIMED = {
     "LogisticSoftmax",
     "LogisticTree",
     "Missing",
+    "MultinomialProbit",
     "MultivariateStudentT",
     "NegativeBinomial",
     "Ordinal",

@@ -4,6 +4,7 @@ from . import warps
 from .base import AugmentedLikelihood
 from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .classes.ordinal import Ordinal
+from .classes.probit import MultinomialProbit
 from .classes.softmax import LogisticSoftmax, Softmax
 from .classes.tree import LogisticTree, ward_tree
 from .composed.kernel_noise import KernelNoise
@@ -50,6 +51,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "Missing",
+    "MultinomialProbit",
     "MultivariateStudentT",
     "NegativeBinomial",
     "NoiseMixture",

@@ -52,6 +52,20 @@ def _tree(x: Rows, f: Rows, y: Rows) -> Rows:
     return first + scipy.special.log_expit(np.where(label < 2, second, -second))
 
 
+def _probit(x: Rows, f: Rows, y: Rows) -> Rows:
+    """log P(z_y is the largest), z ~ N(f, I), by 41 values of z_y about its mode."""
+    own = np.sum(f * (y == np.arange(3)), -1)
+    label = y[..., 0].astype(int)
+    others = [np.sum(f * ((label[..., None] + k) % 3 == np.arange(3)), -1) for k in (1, 2)]
+    middle = np.clip(np.max(others, 0) - own, 0.0, None) / 2.0
+    total = np.full(own.shape, -np.inf)
+    for node in np.linspace(-8.0, 8.0, 41):
+        u = node + middle
+        log_p = sum(scipy.special.log_ndtr(own + u - other) for other in others)
+        total = np.logaddexp(total, log_p + scipy.stats.norm.logpdf(u))
+    return total + np.log(0.4)
+
+
 def coarsened(low: float, middle: float, high: float, least: float) -> Callable[[Rows], Rows]:
     """Left-censored below ``low``, exact up to ``middle``, an interval, then right-censored."""
 
@@ -375,6 +389,14 @@ ZOO = [
         lambda rng, N: rng.integers(4, size=(N, 1)).astype(float),
         _tree,
         np.arange(4.0)[:, None],
+    ),
+    Member(
+        "MultinomialProbit",
+        lambda: likelihoods.MultinomialProbit(3),
+        3,
+        lambda rng, N: rng.integers(3, size=(N, 1)).astype(float),
+        _probit,
+        np.arange(3.0)[:, None],
     ),
     Member(
         "Ordinal",
