@@ -1,19 +1,19 @@
 """
-What is not the core of the package: other approximations and other samplers.
+Additions to the core of the package: other approximations and other samplers.
 
-``MixtureVGP``: a q(f) of several Gaussians, for posteriors of several modes.
-``GaussianProcessRegressionNetwork``: a likelihood of several outputs for it.
+``MixtureVGP``: q(f) is a mixture of Gaussians, for posteriors with several modes.
+``GaussianProcessRegressionNetwork``: a likelihood with several outputs, for ``MixtureVGP``.
 ``DeepGP``: sparse GPs in layers, which ``SGHMC`` samples.
 
 Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` and
-``HyperparameterHMC`` draw hyperparameters and inducing points besides; ``HyperparameterHMC``,
-``EllipticalSlices`` and ``HMC`` need no augmentation, so they take GPflow's own models and
-likelihoods; ``SGHMC`` goes by minibatches. ``EllipticalSliceKernel``, ``HamiltonianKernel`` and
+``HyperparameterHMC`` draw hyperparameters and inducing points, too. ``HyperparameterHMC``,
+``EllipticalSlices`` and ``HMC`` need no augmentation, so they accept GPflow's own models and
+likelihoods. ``SGHMC`` uses minibatches. ``EllipticalSliceKernel``, ``HamiltonianKernel`` and
 ``SGHMCKernel`` are kernels of ``tfp.mcmc``.
 
 ``Determinantal`` and ``Strauss`` (:mod:`~gpflow_aaci.contrib.priors`): priors on inducing points.
 
-The modules here import the core, which imports none of them.
+The modules here import the core; the core does not import them.
 """
 
 from .deep_gp import DeepGP

@@ -1,12 +1,12 @@
 r"""
-Deep GPs: sparse GPs in layers, each of which takes the outputs of the one before as its inputs.
+Deep GPs: layers of sparse GPs; the outputs of each layer are the inputs of the next.
 
 The layers are those of *Doubly Stochastic Variational Inference for Deep Gaussian Processes*
 (Salimbeni and Deisenroth, NIPS 2017): inducing variables for each layer, and a mean function that
-carries a layer's inputs to its outputs. In place of a variational q, draws of the inducing
-variables of all layers are taken by stochastic-gradient HMC (Havasi, Hernández-Lobato and
-Murillo-Fuentes, NeurIPS 2018), together with those of hyperparameters and inducing points (Rossi,
-Heinonen, Bonilla, Shen and Filippone, AISTATS 2021).
+carries a layer's inputs to its outputs. There is no variational q: stochastic-gradient HMC draws
+the inducing variables of all layers (Havasi, Hernández-Lobato and Murillo-Fuentes, NeurIPS 2018),
+and also hyperparameters and inducing points (Rossi, Heinonen, Bonilla, Shen and Filippone, AISTATS
+2021).
 """
 
 from collections.abc import Sequence
@@ -63,13 +63,13 @@ class HiddenLayer(gpflow.Module):
 
 class DeepGP(gpflow.Module):
     r"""
-    A deep GP of one layer or more, to be sampled by ``SGHMC``.
+    A deep GP with one or more layers, which ``SGHMC`` samples.
 
-    A layer's outputs are its mean function plus GPs that share a kernel and inducing points. There
-    are as many as the next layer has inputs. The last layer's attributes are the model's own, so
-    that a deep GP of one layer is an ``SVGP`` without q, and the layers before it are in
-    ``hidden_layers``. Give priors to all trainable parameters, or set them not to be trainable;
-    each hidden layer's ``v`` has its standard normal prior::
+    A layer's outputs are its mean function plus GPs that share a kernel and inducing points. Each
+    layer has as many outputs as the next layer has inputs. The model's own attributes describe the
+    last layer, so a deep GP with one layer is an ``SVGP`` without q; ``hidden_layers`` holds the
+    other layers. Give every trainable parameter a prior, or make it not trainable; each hidden
+    layer's ``v`` has its standard normal prior::
 
         kernels = [gpflow.kernels.RBF(0.1), gpflow.kernels.RBF()]
         model = contrib.DeepGP(kernels, likelihoods.Gaussian(0.1), [Z, Z])
@@ -77,11 +77,11 @@ class DeepGP(gpflow.Module):
         samples = sample_posterior(model, (X, Y), contrib.SGHMC())
         mean, variance = predictions.predict_y(model, X, samples=samples)
 
-    The draws ``u`` are of the last layer; ``hidden_layers[0].v`` are whitened inducing variables of
-    the first. Hidden outputs h are drawn anew at each row and step, so the target has
-    E_h log E p(y|f) for each datum, which is at most log E_h E p(y|f): with hidden layers, the law
-    of the draws is the posterior only so far as v determines h. Predictions are mixtures over all
-    draws, each with one draw of h. There is no ``elbo`` and no q.
+    The draws ``u`` belong to the last layer; ``hidden_layers[0].v`` holds the first layer's
+    whitened inducing variables. Hidden outputs h are drawn anew for each row and step, so the
+    target has E_h log E p(y|f) for each datum, which is at most log E_h E p(y|f): with hidden
+    layers, the draws follow the posterior only to the extent that v determines h. Predictions are
+    mixtures over all draws, each with one draw of h. There is no ``elbo`` and no q.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class DeepGP(gpflow.Module):
         num_latent_gps: int = 1,
     ) -> None:
         """
-        :param kernels: one for each layer, the first layer's first.
+        :param kernels: one for each layer, beginning with the first layer.
         :param likelihood: p(y|f) of the last layer's f.
         :param inducing_variables: one for each layer, [M, D] with D its number of inputs.
-        :param mean_functions: one for each layer; by default zero in the last, and in the others
-            the identity, which needs as many outputs as inputs.
-        :param num_latent_gps: how many outputs the last layer has.
-        :raises ValueError: for sequences of different lengths, kernels of several outputs, and
-            layers that change the number of inputs where no mean function is given.
+        :param mean_functions: one for each layer. Default: zero for the last layer, and for the
+            others the identity, which needs as many outputs as inputs.
+        :param num_latent_gps: the number of outputs of the last layer.
+        :raises ValueError: for sequences of different lengths, kernels with several outputs, and
+            layers that change the number of inputs without a mean function.
         """
         super().__init__()
         points = [gpflow.models.util.inducingpoint_wrapper(Z) for Z in inducing_variables]
@@ -133,13 +133,13 @@ class DeepGP(gpflow.Module):
 
     @property
     def hidden_v(self) -> dict[str, Parameter]:
-        """The whitened inducing variables v [M, L] of the hidden layers, by their names."""
+        """Map the names of the hidden layers' whitened inducing variables to v [M, L]."""
         return {f"hidden_layers[{i}].v": layer.v for i, layer in enumerate(self.hidden_layers)}
 
     @check_shapes("X: [N, D]", "return: [N, L]")
     def draw_hidden(self, X: TensorType, seed: Any, full_cov: bool = False) -> tf.Tensor:
         """
-        A draw of the last hidden layer's outputs at X given every v; X itself of one layer.
+        Draw the last hidden layer's outputs at X given every v; return X if there is one layer.
 
         :param full_cov: whether rows are drawn jointly. Independent draws cost less.
         """

@@ -17,7 +17,7 @@ class EllipticalSliceKernel(WhitenedKernel):
     """
     Elliptical slice sampling (Murray, Adams and MacKay 2010): no tuning, no gradients.
 
-    It takes ``AugmentedVGP``, ``AugmentedSVGP`` and GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with
+    It accepts ``AugmentedVGP``, ``AugmentedSVGP`` and GPflow's ``VGP``, ``GPMC`` and ``SVGP``, with
     any likelihood. The state is v, or [v, ε] with inducing variables; ``f(state)`` is f at the
     data. Hyperparameters stay at the values that the model has when the kernel is made::
 
@@ -34,8 +34,8 @@ class EllipticalSliceKernel(WhitenedKernel):
 
     def __init__(self, model: AnyModel, data: RegressionData | None = None) -> None:
         """
-        :param data: X [N, D], Y [N, P], all of them, for models with inducing variables.
-        :raises ValueError: for another model, bad data, and covariances that mix the latent GPs.
+        :param data: X [N, D] and Y [N, P], all training data, for models with inducing variables.
+        :raises ValueError: for a model of another class, bad data, and kernels that mix latent GPs.
         """
         super().__init__(model, data)
 
@@ -51,10 +51,10 @@ class EllipticalSliceKernel(WhitenedKernel):
 @dataclass(frozen=True)
 class EllipticalSlices(BatchedSampler):
     """
-    Elliptical slices of f or u for :func:`~gpflow_aaci.sample_posterior`, without any tuning.
+    Elliptical slice sampling of f or u for :func:`~gpflow_aaci.sample_posterior`, without tuning.
 
-    It takes the same models and likelihoods as :class:`EllipticalSliceKernel`. All chains are drawn
-    in one batch, and hyperparameters stay at the model's values.
+    It accepts the same models and likelihoods as :class:`EllipticalSliceKernel`. All chains are
+    drawn in one batch, and hyperparameters stay at the model's values.
     """
 
     def _kernel(

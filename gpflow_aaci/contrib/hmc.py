@@ -18,7 +18,7 @@ _ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned 
 
 class HamiltonianKernel(WhitenedKernel):
     """
-    Hamiltonian Monte Carlo on the whitened latents, its step size tuned by dual averaging.
+    Hamiltonian Monte Carlo on the whitened latents; dual averaging tunes the step size.
 
     Models, state and ``f(state)`` are as for :class:`EllipticalSliceKernel`, but the likelihood
     must have a gradient in f::
@@ -45,9 +45,9 @@ class HamiltonianKernel(WhitenedKernel):
         """
         :param data: as in :class:`EllipticalSliceKernel`.
         :param step_size: the size of every leapfrog step, in standard deviations of the prior. If
-            it is tuned, this is where the tuning begins.
-        :param num_adaptation_steps: how many steps tune the step size. They must all be in the
-            burn-in.
+            it is tuned, this is the step size before tuning.
+        :param num_adaptation_steps: the number of steps that tune the step size. The burn-in must
+            include them all.
         :raises ValueError: as :class:`EllipticalSliceKernel`, and for numbers out of range.
         """
         _check_steps(step_size, num_leapfrog_steps)
@@ -80,12 +80,12 @@ class HMC(BatchedSampler):
     """
     Hamiltonian Monte Carlo of f or u for :func:`~gpflow_aaci.sample_posterior`.
 
-    It takes the same models and likelihoods as :class:`HamiltonianKernel`. All chains are drawn in
-    one batch, and hyperparameters stay at the model's values. The step size is tuned in the first
-    four fifths of the burn-in, which should have some hundred draws.
+    It accepts the same models and likelihoods as :class:`HamiltonianKernel`. All chains are drawn
+    in one batch, and hyperparameters stay at the model's values. The step size is tuned in the
+    first four fifths of the burn-in, which should have a few hundred draws.
 
-    :param step_size: where the tuning begins, in standard deviations of the prior.
-    :param num_leapfrog_steps: how many leapfrog steps make a draw.
+    :param step_size: the step size before tuning, in standard deviations of the prior.
+    :param num_leapfrog_steps: the number of leapfrog steps for each draw.
     :raises ValueError: for numbers out of range.
     """
 

@@ -1,14 +1,14 @@
 r"""
-Gibbs sweeps that sample the hyperparameters too, inducing points among them.
+Gibbs sweeps that also sample the hyperparameters, including inducing points.
 
-A sweep has three blocks, in each of which some variables are integrated out:
+A sweep has three blocks, and each block integrates some variables out:
 
     the likelihood's parameters | f  (without ω, by p(y|f)),  then ω | f;
     the parameters of kernel and mean function | ω  (without f and u: given ω all is Gaussian);
     Z | ω  (without f and u too),  then u, f | ω.
 
 The first two blocks move by slices, the third by one step of HMC
-(:mod:`~gpflow_aaci.contrib.moves`). GPflow's parameters hold one value, so a sweep moves one chain.
+(:mod:`~gpflow_aaci.contrib.moves`). A GPflow parameter holds one value, so a sweep moves one chain.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -47,14 +47,14 @@ Latents = dict[str, tf.Tensor]  # "f" [1, N, L] and, of inducing variables, "u" 
 @dataclass(frozen=True)
 class HyperparameterGibbs:
     """
-    Gibbs sampling of f, or of u, and of all trainable hyperparameters.
+    Gibbs sampling of f or u together with all trainable hyperparameters.
 
-    A sampler for :func:`~gpflow_aaci.sample_posterior`. It takes ``AugmentedVGP`` and
-    ``AugmentedSVGP`` with latent GPs that are independent given ω. Hyperparameters must have
-    priors, and so must Z unless it is set not to be trainable: there is no default (for Z, see
-    :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, and f without
+    A sampler for :func:`~gpflow_aaci.sample_posterior`. It accepts ``AugmentedVGP`` and
+    ``AugmentedSVGP`` with latent GPs that are independent given ω. Every trainable
+    hyperparameter needs a prior, and so does Z if it is trainable; there are no default priors (for
+    Z, see :mod:`~gpflow_aaci.contrib.priors`). Chains are drawn one after the other, without
     over-relaxation. The first chain begins at the model's values, the others at draws from the
-    priors. The draws are in ``posterior`` by their names, and the model keeps its own values::
+    priors. ``posterior`` has the draws under the parameters' names; the model keeps its values::
 
         samples = sample_posterior(model, data, contrib.HyperparameterGibbs())
 
@@ -99,14 +99,14 @@ class HyperparameterSweep:
     """
     A compiled sweep, (f [1, N, L], Y [N, P], seed) → latents, which moves the model's parameters.
 
-    :meth:`restart` begins a chain; ``starts.put_back()`` gives the model its own values back.
+    :meth:`restart` begins a chain; ``starts.put_back()`` restores the model's own values.
     """
 
     def __init__(
         self, model: AnyModel, data: RegressionData | None = None, num_tuned: int = 0
     ) -> None:
         """
-        :param num_tuned: how many sweeps of every chain tune the step size of Z.
+        :param num_tuned: the number of sweeps of each chain that tune Z's step size.
         :raises ValueError: as :func:`sampled_parameters`; for a model without augmentation, for
             parameters that the likelihood shares with the prior of f, and for latent GPs that ω
             couples.

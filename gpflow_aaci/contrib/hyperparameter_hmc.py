@@ -1,8 +1,8 @@
 r"""
-Hamiltonian Monte Carlo of v and hyperparameters together, inducing points among them.
+Hamiltonian Monte Carlo of v and hyperparameters together, including inducing points.
 
-With f = μ₀ + chol v or u = chol v, v is standard normal a priori whatever the hyperparameters θ
-are, so that v and θ are not tied to each other by their prior, as f and θ are: *MCMC for
+With f = μ₀ + chol v or u = chol v, v is standard normal a priori for all hyperparameters θ,
+so v and θ are independent under the prior, unlike f and θ: *MCMC for
 Variationally Sparse Gaussian Processes* (Hensman, Matthews, Filippone and Ghahramani, NIPS 2015).
 """
 
@@ -31,14 +31,14 @@ _ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned 
 @dataclass(frozen=True)
 class HyperparameterHMC:
     """
-    Hamiltonian Monte Carlo of f, or of u, and of all trainable hyperparameters.
+    Hamiltonian Monte Carlo of f or u together with all trainable hyperparameters.
 
-    A sampler for :func:`~gpflow_aaci.sample_posterior`. It needs no augmentation, so it takes
+    A sampler for :func:`~gpflow_aaci.sample_posterior`. It needs no augmentation, so it accepts
     GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with any likelihood that has a gradient in f, as well as
-    ``AugmentedVGP`` and ``AugmentedSVGP``. Hyperparameters must have priors, and so must Z unless
-    it is set not to be trainable. Chains are drawn one after the other. The first chain begins at
-    the model's values, the others at draws from the priors. The draws are in ``posterior`` by their
-    names, and the model keeps its own values::
+    ``AugmentedVGP`` and ``AugmentedSVGP``. Every trainable hyperparameter needs a prior, and so
+    does Z if it is trainable. Chains are drawn one after the other. The first chain begins at the
+    model's values, the others at draws from the priors. ``posterior`` has the draws under the
+    parameters' names; the model keeps its own values::
 
         model = gpflow.models.GPMC((X, Y), gpflow.kernels.Matern32(), gpflow.likelihoods.Poisson())
         for parameter in (model.kernel.variance, model.kernel.lengthscales):
@@ -47,18 +47,18 @@ class HyperparameterHMC:
         samples = sample_posterior(model, sampler=sampler, num_burnin=500)
         samples.posterior["kernel.lengthscales"]  # (chain, draw)
 
-    It moves v and the unconstrained hyperparameters, as is done with GPflow's ``GPMC`` and
-    ``SGPMC``. The step size is tuned by dual averaging in the first four fifths of the burn-in,
-    which should have some hundred draws.
+    It moves v and the unconstrained hyperparameters, as GPflow's examples for ``GPMC`` and
+    ``SGPMC`` do. Dual averaging tunes the step size in the first four fifths of the burn-in, which
+    should have a few hundred draws.
 
-    :param step_size: where the tuning begins, in standard deviations of v's prior and in units of
-        the unconstrained hyperparameters.
-    :param num_leapfrog_steps: how many leapfrog steps make a draw.
+    :param step_size: the step size before tuning, in standard deviations of v's prior and in units
+        of the unconstrained hyperparameters.
+    :param num_leapfrog_steps: the number of leapfrog steps for each draw.
     :param objective: for models with inducing variables. ``"predictive"`` uses log E p(y|f) given
         u, and draws from the posterior that :class:`~gpflow_aaci.sampling.SparseGibbsKernel`
         describes. ``"variational"`` uses E log p(y|f), as ``SGPMC`` does, and draws from the
-        q(u, θ) with the greatest ELBO, of whatever shape.
-    :raises ValueError: for numbers out of range and another objective.
+        q(u, θ) with the greatest ELBO among all distributions.
+    :raises ValueError: for numbers out of range and any other objective.
     """
 
     step_size: float = 0.05
@@ -105,8 +105,8 @@ def _has_cholesky(K: tf.Tensor) -> tf.Tensor:
     """
     Whether all K [L, M, M] would have a Cholesky factor with half of their jitter, [].
 
-    Leapfrog steps that are too long reach hyperparameters at which they have none. TensorFlow's
-    Cholesky factorisation raises there, and such a step is to be rejected.
+    If leapfrog steps are too long, they reach hyperparameters at which a K has no Cholesky factor.
+    TensorFlow's factorisation raises an error there, but such a step should only be rejected.
     """
 
     def check(K: AnyNDArray) -> bool:

@@ -1,8 +1,8 @@
 r"""
-Chains that move v and, if asked to, hyperparameters and inducing points together.
+Chains that move v and, optionally, hyperparameters and inducing points together.
 
-v [M, L] is standard normal a priori. In models with inducing variables u = chol v, and f has been
-integrated out, as p(f_i|u) of every datum; in those that keep their data f = μ₀ + chol v.
+v [M, L] is standard normal a priori. In models with inducing variables u = chol v, and f is
+integrated out under p(f_i|u) of every datum; in models that keep their data f = μ₀ + chol v.
 """
 
 import warnings
@@ -36,15 +36,15 @@ _DRAWS_AT_ONCE = 10  # between two updates of the progress bar
 
 
 class JointChains:
-    """The log-density of v and hyperparameters of one model, and chains, one after the other."""
+    """The log-density of a model's v and hyperparameters, and chains drawn one after the other."""
 
     def __init__(
         self, model: AnyModel, rows: Rows, sampled: Mapping[str, Parameter], objective: Objective
     ) -> None:
         """
         :param rows: all of X [N, D], Y [N, P].
-        :param sampled: hyperparameters with priors, and v of hidden layers, by their names.
-        :param objective: what each datum counts where there are inducing variables: log E p(y|f)
+        :param sampled: hyperparameters with priors, and the hidden layers' v, under their names.
+        :param objective: the term of each datum if there are inducing variables: log E p(y|f)
             under p(f|u) (``"predictive"``), or E log p(y|f).
         """
         self.rows = rows
@@ -56,9 +56,9 @@ class JointChains:
 
     def log_likelihood(self, X: tf.Tensor, Y: tf.Tensor, seed: Any = None) -> tf.Tensor:
         """
-        The sum over rows of what each counts, [], at the current v and hyperparameters.
+        The sum of the terms of all rows, [], at the current v and hyperparameters.
 
-        :param seed: of the draws of hidden layers, where the model has such.
+        :param seed: the seed for draws of hidden layers, if the model has any.
         """
         model = self._model
         if isinstance(model, FullGP):
@@ -71,8 +71,8 @@ class JointChains:
 
     def log_density(self, log_likelihood: LogDensity) -> Callable[..., tf.Tensor]:
         """
-        The log-density of unconstrained values: ``log_likelihood`` and the priors of all that
-        moves, log-Jacobians included.
+        The log-density of unconstrained values: ``log_likelihood`` plus the log priors of all
+        variables that move, including log-Jacobians.
         """
         return with_gradient(with_priors(log_likelihood, self.moved), self.moved)
 
@@ -84,7 +84,7 @@ class JointChains:
         steps_per_draw: int = 1,
     ) -> list[Generator[Draws, None, None]]:
         """
-        Chains of ``num_draws`` draws, the first of which begins at the model's hyperparameters.
+        Chains of ``num_draws`` draws; the first chain begins at the model's hyperparameters.
 
         :param kernel: its state is [v, *hyperparameters], unconstrained.
         """
@@ -132,7 +132,7 @@ class JointChains:
         return self._model.mean_function(self.rows[0]) + to_u(chol, tf.convert_to_tensor(self.v))
 
     def _named(self, state: list[tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The draw of a state by its names, [1, ...]."""
+        """Map each name to its part of the state, [1, ...]."""
         for parameter, value in zip(self.moved, state, strict=True):
             parameter.unconstrained_variable.assign(value)
         values = {name: _within_prior(name, p)[None] for name, p in self._sampled.items()}
@@ -146,9 +146,9 @@ class JointChains:
 
 def _within_prior(name: str, parameter: Parameter) -> tf.Tensor:
     """
-    The parameter's value, after a check that its prior has mass there.
+    Return the parameter's value, after a check that its prior density is positive there.
 
-    From where the prior has none, no gradient would lead back.
+    If it were zero, no gradient would lead back to where it is positive.
     """
     log_p = tf.debugging.assert_all_finite(
         parameter.log_prior_density(),

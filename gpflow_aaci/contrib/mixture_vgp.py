@@ -1,4 +1,4 @@
-"""``MixtureVGP``: q(f) a mixture of Gaussians, for posteriors of several modes."""
+"""``MixtureVGP``: q(f) is a mixture of Gaussians, for posteriors with several modes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -45,35 +45,36 @@ _ENTROPIES = {"pairwise": entropy_by_pairs, "jensen": entropy_by_jensen}
 
 class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     r"""
-    A GP with a mixture of K equally weighted Gaussians as q(f), for any likelihood of GPflow's.
+    A GP whose q(f) is a mixture of K equally weighted Gaussians, for any GPflow likelihood.
 
     Nguyen and Bonilla, *Automated Variational Inference for Gaussian Process Models* (NIPS 2014).
-    With f = μ₀(X) + L v, L = chol K(X, X), it is q(v) = 1/K Σ_k N(m_k, S_k), each S_k diagonal, or
-    K = 1 and S_1 full (then this is ``gpflow.models.VGP``). Each latent GP has its own factor of
-    q(v), and may have its own kernel. The bound on log p(Y) is
+    With f = μ₀(X) + L v and L = chol K(X, X), q(v) = 1/K Σ_k N(m_k, S_k). Every S_k is diagonal;
+    for K = 1, S_1 may be full, which gives ``gpflow.models.VGP``. Each latent GP has its own factor
+    of q(v), and may have its own kernel. The bound on log p(Y) is
 
     1/K Σ_k Σ_i E_k log p(y_i|f_i) − KL[q(v) ‖ N(0, I)],
 
-    where the entropy in the KL divergence is exact for K = 1, and bounded from below otherwise. If
-    the posterior has two modes (Student-t noise and observations that contradict each other, say),
-    each can have a component of its own::
+    where the entropy in the KL divergence is exact for K = 1 and otherwise bounded from below. If
+    the posterior has two modes (e.g. with Student-t noise and observations that contradict each
+    other), each mode can have its own component::
 
         model = MixtureVGP((X, Y), kernel, gpflow.likelihoods.StudentT(0.3), num_components=2)
         loss = model.training_loss_closure()
         gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
         mean, variance = model.predict_f_components(X)  # [K, N, L]
 
-    It is trained as GPflow's models are, and keeps its data. The bound has local maxima, which
-    share the modes out among the components in different ways: try some seeds of :meth:`restart`.
+    It keeps its data, and is trained in the same way as GPflow's models. The bound has local
+    maxima, which assign the modes to the components in different ways: try several seeds of
+    :meth:`restart`.
 
     Two settings of the bound may be assigned before it is compiled:
 
-    - ``entropy``, the bound on the entropy where K > 1. ``"pairwise"``, the default, is Kolchinsky
-      and Tracey's (2017): with it, the best q of any K is never below the best of K = 1.
-      ``"jensen"``, the paper's, loses N·L·½(1 − log 2) nats, 0.153 per datum, where K components
-      gain log K nats at most: from five data on, K = 2 has a lower bound than K = 1, however good
-      its q.
-    - ``num_samples``, the draws for ``expectations="score"``: at least 2, by default 100.
+    - ``entropy``, the bound on the entropy where K > 1. ``"pairwise"``, the default, is due to
+      Kolchinsky and Tracey (2017): with it, the best bound for any K is never below the best for
+      K = 1. ``"jensen"``, the paper's bound, loses N·L·½(1 − log 2) nats, 0.153 per datum,
+      while K components gain at most log K nats: with five or more data, K = 2 has a lower bound
+      than K = 1 for every q.
+    - ``num_samples``, the number of draws for ``expectations="score"``: at least 2, default 100.
     """
 
     entropy: Literal["pairwise", "jensen"] = "pairwise"
@@ -92,26 +93,26 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         expectations: Literal["augmented", "quadrature", "score"] = "quadrature",
     ):
         """
-        The first five arguments are those of ``gpflow.models.VGP``.
+        The first five arguments are the same as for ``gpflow.models.VGP``.
 
-        :param kernel: one kernel that all latent GPs share; or a ``SharedIndependent`` or a
-            ``SeparateIndependent``, which has a kernel for each of them.
+        :param kernel: one kernel that all latent GPs share; or a ``SharedIndependent``; or a
+            ``SeparateIndependent``, which has a kernel for each latent GP.
         :param num_components: K, the number of Gaussians.
         :param covariance: the shape of S_k, the covariance of v in each component; all but
             ``"diagonal"`` are for K = 1 only. ``"full"`` has N(N + 1)/2 parameters for each latent
             GP. ``"opper_archambeau"`` has N, ``q_lambda`` (Opper and Archambeau 2009; Theorem 2
             of the paper): q(f) has the covariance (K⁻¹ + diag λ)⁻¹, λ > 0. The best full
-            covariance is of this form if log p(y|f) is concave in f, as for ``Poisson`` and
+            covariance has this form if log p(y|f) is concave in f, as for ``Poisson`` and
             ``Logistic``; then both reach the same bound. For other likelihoods, such as
-            ``StudentT``, the best λ may be negative somewhere, and the bound that is reached lower.
-        :param expectations: how E log p(y|f) is found. ``"quadrature"`` takes the likelihood's own
-            ``variational_expectations``. ``"augmented"`` takes its augmented bound, for the
-            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` takes. ``"score"`` needs only values
-            of ``log_prob``, at ``num_samples`` draws with control variates; then the bound and its
-            gradients are unbiased estimates that change from call to call, for Adam and not for
-            Scipy.
+            ``StudentT``, the best λ may be partly negative, and λ > 0 then reaches a lower bound.
+        :param expectations: how E log p(y|f) is computed. ``"quadrature"`` uses the likelihood's
+            own ``variational_expectations``. ``"augmented"`` uses its augmented bound, for the
+            likelihoods that :class:`~gpflow_aaci.AugmentedVGP` accepts. ``"score"`` needs only
+            values of ``log_prob``, at ``num_samples`` draws with control variates; then the bound
+            and its gradients are unbiased estimates that change from call to call, so use Adam and
+            not Scipy.
         :raises ValueError: for bad arguments and bad data, and for a likelihood without
-            augmentation where expectations are ``"augmented"``.
+            augmentation if ``expectations`` is ``"augmented"``.
         """
         check_count("num_components", num_components, 1)
         check_one_of("covariance", covariance, ["diagonal", "full", "opper_archambeau"])
@@ -150,10 +151,11 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def restart(self, seed: int) -> None:
         """
-        Put q back to a start, whose means are a Latin hypercube of the prior.
+        Reset q to a start whose K means are a Latin hypercube sample of the prior.
 
-        Each number of v begins in a different one of K slices of N(0, 1) in every component. (Equal
-        components would have equal gradients for ever.) A new model has the start of seed 0.
+        N(0, 1) is cut into K slices; for each element of v, every component starts in another
+        slice. (Equal components would always have equal gradients.) A new model starts as with
+        seed 0.
         """
         mean, spread = self._start(seed)
         self.q_mu.assign(mean)
@@ -182,7 +184,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
-        """The bound on log p(Y); an unbiased estimate of it where expectations are ``"score"``."""
+        """The bound on log p(Y); an unbiased estimate of it if ``expectations`` is ``"score"``."""
         X, Y = self.data
         if self.expectations == "score":
             check_count("num_samples", self.num_samples, 2)
@@ -198,7 +200,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     @check_shapes("return: []")
     def prior_kl(self) -> tf.Tensor:
-        """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]; an upper bound on it where K > 1."""
+        """KL[q(v) ‖ N(0, I)], which is KL[q(f) ‖ p(f)]; an upper bound on it if K > 1."""
         return self._kl(self._root(tf.linalg.cholesky(self._prior_covariance())))
 
     def _kl(self, root: tf.Tensor) -> tf.Tensor:
@@ -211,7 +213,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def _root(self, chol: tf.Tensor) -> tf.Tensor:
         """
-        The lower triangular root of a full S, [L, N, N], or those of all diagonal ones, [K, N, L].
+        The lower triangular root of a full S, [L, N, N], or of all diagonal S_k, [K, N, L].
 
         :param chol: L of f = μ₀ + L v, [broadcast L, N, N].
         """
@@ -290,7 +292,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         full_cov: bool = True,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Draws of f: each is from a component that is drawn first."""
+        """Draws of f: for each draw a component is drawn first, then f from that component."""
         assert_params_false(self.predict_f_samples, full_output_cov=full_output_cov)
         S, K = 1 if num_samples is None else num_samples, self.num_components
         means, covariances = self.predict_f_components(as_matrix(Xnew, "Xnew"), full_cov)
@@ -334,7 +336,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         """
         ``function`` for every component, [K, N, ...].
 
-        It is called once with [K·N] rows, since not every likelihood of GPflow's broadcasts.
+        It is called once with [K·N] rows, since not every GPflow likelihood broadcasts.
         """
         K = self.num_components
         Fmu, Fvar = (tf.reshape(part, [-1, self.num_latent_gps]) for part in moments)
@@ -359,7 +361,7 @@ def _of_components(A: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 def _check_kernel(kernel: Kernel, num_latent_gps: int) -> None:
     """
-    :raises ValueError: for a kernel that mixes latent GPs, or has another number of them.
+    :raises ValueError: for a kernel that mixes latent GPs, or is for another number of latent GPs.
     """
     if not isinstance(kernel, MultioutputKernel):
         return

@@ -1,7 +1,7 @@
 """
-Updates of GPflow parameters in place, each of which leaves a density times their priors invariant.
+Updates of GPflow parameters in place. Each leaves a density times the parameters' priors invariant.
 
-They move in the unconstrained space. GPflow's parameters hold one value, so they move one chain.
+They move in the unconstrained space. A GPflow parameter holds one value, so they move one chain.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _FIRST_STEP, _LEAPFROGS, _ACCEPTANCE = 0.05, 10, 0.7
 
 
 def slice_move(log_likelihood: LogDensity, parameters: Sequence[Parameter], seed: Any) -> None:
-    """Slices along as many random directions as there are numbers; they need no tuning."""
+    """Slice sampling along as many random directions as there are numbers; it needs no tuning."""
     if not parameters:
         return
     log_density = with_priors(log_likelihood, parameters)
@@ -57,8 +57,8 @@ class HamiltonianMove:
     """
     One step of HMC on all its parameters together, for large parameters such as Z.
 
-    The first ``num_tuned`` moves after :meth:`restart` tune the step size, by the rule of Robbins
-    and Monro, until 0.7 of the moves are accepted. From then on it is fixed.
+    The first ``num_tuned`` moves after :meth:`restart` tune the step size, by the Robbins-Monro
+    rule, towards an acceptance rate of 0.7. Afterwards the step size is fixed.
     """
 
     def __init__(self, parameters: Sequence[Parameter], num_tuned: int) -> None:

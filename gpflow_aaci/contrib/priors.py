@@ -2,7 +2,7 @@ r"""
 Point processes as priors on inducing points, for ``Parameter.prior``: points that repel each other.
 
 Both densities are unnormalised, and over unbounded inputs their integrals are infinite, so give Z a
-transform onto a box. A uniform prior needs one too. Independent normal priors are TFP's::
+transform onto a box. A uniform prior needs one too. For independent normal priors use TFP::
 
     Z = model.inducing_variable.Z
     Z.prior = tfp.distributions.Normal(to_default_float(0.0), to_default_float(1.0))
@@ -31,7 +31,7 @@ __all__ = ["Determinantal", "Strauss"]
 
 
 class _PointProcess(tfp.distributions.Distribution):
-    """A law of matrices of points [M, D] that knows log p up to a constant, and has no draws."""
+    """A distribution over points [M, D] that knows log p up to a constant and cannot be sampled."""
 
     def __init__(self, **parameters: Any) -> None:
         super().__init__(
@@ -52,11 +52,11 @@ class _PointProcess(tfp.distributions.Distribution):
 
 class Determinantal(_PointProcess):
     """
-    p(Z) ∝ det K_ZZ, which is 0 where two points are the same to the kernel.
+    p(Z) ∝ det K_ZZ, which is 0 if the kernel does not distinguish two of the points.
 
     K_ZZ is computed at the kernel's current hyperparameters θ. If these are sampled with Z, their
-    joint prior is p(θ, Z) ∝ p(θ) det K_ZZ(θ). To keep the present ones, give a copy of the kernel
-    (``gpflow.utilities.deepcopy``). A kernel is not trained for being part of this prior::
+    joint prior is p(θ, Z) ∝ p(θ) det K_ZZ(θ). To keep the present θ, pass a copy of the kernel
+    (``gpflow.utilities.deepcopy``). Being part of this prior does not make a kernel trainable::
 
         low, high = to_default_float(X.min(0)), to_default_float(X.max(0))
         model.inducing_variable.Z = gpflow.Parameter(
@@ -73,8 +73,8 @@ class Determinantal(_PointProcess):
 
     def __init__(self, kernel: Kernel) -> None:
         """
-        :param kernel: of one output; GPflow's jitter is added to K_ZZ.
-        :raises ValueError: for another kernel.
+        :param kernel: a kernel with one output; GPflow's jitter is added to K_ZZ.
+        :raises ValueError: for any other kernel.
         """
         if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
             raise ValueError(
@@ -92,8 +92,8 @@ class Strauss(_PointProcess):
     """
     p(Z) ∝ gamma^(number of pairs closer than R): each such pair costs −log gamma (Strauss 1975).
 
-    The number has no gradient, so a pair at distance d counts σ((R² − d²) / (2 R s)), which is
-    close to σ((R − d) / s) near R and tends to 1 or 0 as s → 0::
+    A number of pairs has no gradient, so a pair at distance d counts σ((R² − d²) / (2 R s)), which
+    is close to σ((R − d) / s) near R and tends to 1 or 0 as s → 0::
 
         prior = Strauss(radius=0.5, gamma=0.1)
     """
@@ -101,7 +101,7 @@ class Strauss(_PointProcess):
     def __init__(self, radius: float, gamma: float, softness: float = 0.1) -> None:
         """
         :param radius: R, in units of the inputs.
-        :param gamma: in (0, 1). The smaller it is, the rarer are close pairs.
+        :param gamma: in (0, 1). A smaller gamma makes close pairs rarer.
         :param softness: s/R.
         :raises ValueError: for numbers out of range.
         """

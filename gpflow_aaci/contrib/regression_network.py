@@ -1,4 +1,4 @@
-"""``GaussianProcessRegressionNetwork``: outputs that mix GPs by weights that are GPs, too."""
+"""``GaussianProcessRegressionNetwork``: mixtures of GPs, with weights that are GPs, too."""
 
 import gpflow
 import numpy as np
@@ -13,16 +13,16 @@ from ..validation import check_count, check_positive
 
 class GaussianProcessRegressionNetwork(Likelihood):
     r"""
-    y_p = Σ_j W_pj(x) f_j(x) + ε_p of P outputs and Q nodes, ε_p ~ N(0, ``variance[p]``).
+    y_p = Σ_j W_pj(x) f_j(x) + ε_p for P outputs and Q nodes, ε_p ~ N(0, ``variance[p]``).
 
-    Wilson, Knowles and Ghahramani, *Gaussian Process Regression Networks* (ICML 2012), without the
-    noise that the nodes have there. The L = Q + P·Q latent GPs are the nodes f_1 … f_Q, and after
-    them the weights row by row, W_11, W_12, …, W_PQ. So correlations of the outputs, their
-    amplitudes and their lengthscales may change with x.
+    Wilson, Knowles and Ghahramani, *Gaussian Process Regression Networks* (ICML 2012), but the
+    nodes have no noise here. The L = Q + P·Q latent GPs are the nodes f_1 … f_Q, and after them the
+    weights row by row, W_11, W_12, …, W_PQ. So correlations of the outputs, their amplitudes and
+    their lengthscales may change with x.
 
-    E log p(y|f, W) is in closed form where q is a product over the latent GPs, as it is within each
+    E log p(y|f, W) has a closed form if q is a product over the latent GPs, as it is within each
     component of :class:`~gpflow_aaci.contrib.MixtureVGP` and in ``gpflow.models.SVGP``. Two nodes
-    of three outputs, whose weights vary more slowly::
+    and three outputs, with weights that vary more slowly than the nodes::
 
         from gpflow.kernels import SeparateIndependent, SquaredExponential
         likelihood = GaussianProcessRegressionNetwork(num_outputs=3, num_nodes=2)
@@ -36,9 +36,10 @@ class GaussianProcessRegressionNetwork(Likelihood):
         loss = model.training_loss_closure()
         gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables)
 
-    A q whose nodes and weights all have the mean 0 is a stationary point of the bound. Therefore
-    give the weights a mean function, as above, or let ``q_mu`` start elsewhere. The posterior has a
-    mode for every order and every choice of signs of the nodes: components can share them.
+    If all nodes and weights have mean 0 under q, the bound is stationary. Therefore give the
+    weights a mean function, as above, or start ``q_mu`` elsewhere. Permuting the nodes, or changing
+    their signs, gives further modes of the posterior, for which a mixture can have several
+    components.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class GaussianProcessRegressionNetwork(Likelihood):
     ) -> None:
         """
         :param num_outputs, num_nodes: P and Q.
-        :param variance: of the noise, where the parameter ``variance`` [P] starts.
-        :param num_gauss_hermite_points: for each node, in ``predict_log_density``, whose cost is
-            that number to the power of Q. Nothing else is integrated numerically.
+        :param variance: the noise variance at which the parameter ``variance`` [P] starts.
+        :param num_gauss_hermite_points: the number of quadrature points for each node in
+            ``predict_log_density``, whose cost is this number to the power of Q. All else is exact.
         :raises ValueError: unless the numbers are at least 1 and the variance is above 0.
         """
         check_count("num_outputs", num_outputs, 1)
@@ -108,9 +109,9 @@ class GaussianProcessRegressionNetwork(Likelihood):
         """
         log ∫ Π_p N(y_p | W_p f, Σ_j Var[W_pj] f_j² + σ_p²) N(f | Fmu, Fvar) df, W at its mean.
 
-        The weights are integrated exactly, and the nodes by the Gauss-Hermite rule of what would be
-        the posterior of f given y if Σ_j Var[W_pj] f_j² were the number that is its mean. Where the
-        weights are certain this is exact, however narrow the noise is.
+        The weights are integrated exactly, and the nodes by a Gauss-Hermite rule. The rule
+        is placed at the posterior of f given y that results if Σ_j Var[W_pj] f_j² is replaced by
+        its mean. If the weights have no variance this is exact, even for very small noise.
         """
         f, W = self.split(Fmu)
         f_var, W_var = self.split(Fvar)

@@ -1,7 +1,8 @@
 r"""
-E log p(y|f) under f ~ N(m, v) by draws, and its gradients in m and v from values of log p alone.
+E log p(y|f) for f ~ N(m, v) by draws, and its gradients in m and v from values of log p alone.
 
-∂E/∂m = E[log p(y|f) s], s = ∂ log N(f|m, v)/∂m, and alike in v: the score function, or REINFORCE.
+∂E/∂m = E[log p(y|f) s], s = ∂ log N(f|m, v)/∂m, and likewise for v: the score function, or
+REINFORCE.
 """
 
 import tensorflow as tf
@@ -25,14 +26,14 @@ def score_expectations(
     r"""
     The mean of log p(y|f) over ``num_samples`` draws; differentiable in Fmu, Fvar and parameters.
 
-    Values and gradients are unbiased and change from call to call. All that is asked of the
-    likelihood is ``log_prob``, without its derivative in f. Draws are ``tf.random.normal``'s.
+    Values and gradients are unbiased and change from call to call. The likelihood needs
+    only ``log_prob``, without its derivative in f. Draws are from ``tf.random.normal``.
 
-    With control variates each draw's term is (log p − a) s. The scalar a = E[log p s²]/E[s²] makes
-    the term's variance least (Nguyen and Bonilla, NIPS 2014; Ranganath et al. 2014); there is one
-    for every datum and latent GP, for mean and variance each. For each draw it is estimated from
-    all the others, so that it is independent of that draw; since E s = 0, the gradient stays
-    unbiased, as it would not with an a from all draws.
+    With control variates each draw's term is (log p − a) s. The scalar a = E[log p s²]/E[s²]
+    minimises the term's variance (Nguyen and Bonilla, NIPS 2014; Ranganath et al. 2014); mean and
+    variance of every datum and latent GP each have their own a. For each draw, a is estimated from
+    all other draws, so it is independent of this draw; since E s = 0, the gradient stays unbiased.
+    (With an a estimated from all draws it would be biased.)
     """
     S, N = num_samples, tf.shape(Fmu)[0]
     sd = tf.stop_gradient(safe_sqrt(Fvar))

@@ -1,11 +1,11 @@
 r"""
-SGHMC for models with inducing variables: it samples v and, if asked to, hyperparameters and Z.
+SGHMC for models with inducing variables: it samples v and, optionally, hyperparameters and Z.
 
 The target is num_data/|B| Σ_B log E p(y_i|f_i) + log p(v) + log priors, with expectations under
 p(f_i|u): *Sparse Gaussian Processes Revisited* (Rossi, Heinonen, Bonilla, Shen and Filippone,
 AISTATS 2021). The f_i are independent given u, as in
-:class:`~gpflow_aaci.sampling.SparseGibbsKernel`. With E log p(y_i|f_i) in the place of
-log E p(y_i|f_i), the target is the q(u, θ) with the greatest ELBO, of whatever shape (Hensman,
+:class:`~gpflow_aaci.sampling.SparseGibbsKernel`. With E log p(y_i|f_i) instead of
+log E p(y_i|f_i), the target is the q(u, θ) with the greatest ELBO among all distributions (Hensman,
 Matthews, Filippone and Ghahramani, NIPS 2015).
 """
 
@@ -31,29 +31,29 @@ _TUNED_PART = 0.8  # the part of the burn-in that estimates the kernel's scale V
 @dataclass(frozen=True)
 class SGHMC:
     """
-    Stochastic-gradient HMC by minibatches, for :func:`~gpflow_aaci.sample_posterior`.
+    Stochastic-gradient HMC on minibatches, for :func:`~gpflow_aaci.sample_posterior`.
 
-    It takes ``AugmentedSVGP``, GPflow's ``SVGP`` and ``DeepGP``, and is for many data. Draws are
-    approximate, since no step is rejected. Only u and the hyperparameters are returned, and v of
-    hidden layers. Chains are drawn one after the other. ``num_burnin`` must be at least 1, since
-    the first four fifths of the burn-in estimate the scale of the steps::
+    It accepts ``AugmentedSVGP``, GPflow's ``SVGP`` and ``DeepGP``, and is meant for large data. The
+    draws are approximate, since no step is rejected. It returns u, the hyperparameters and the
+    hidden layers' v, but not f. Chains are drawn one after the other. ``num_burnin`` must be at
+    least 1, since the first four fifths of the burn-in estimate the scale of the steps::
 
         samples = sample_posterior(model, data, contrib.SGHMC(hyperparameters=True))
 
     In the kept benchmark ``bsgp`` a draw takes 0.05 s of one core with 13 inputs and a minibatch
     of 200 rows.
 
-    :param step_size: ε of :class:`SGHMCKernel`. The larger it is, the sooner Z is far from its
-        start, and the larger is the error of the draws.
-    :param batch_size: how many rows a step uses; all of them if there are fewer.
-    :param steps_per_draw: how many steps make a draw.
+    :param step_size: ε of :class:`SGHMCKernel`. A larger ε moves Z away from its start sooner, and
+        makes the error of the draws larger.
+    :param batch_size: the number of rows that a step uses; all rows if there are fewer.
+    :param steps_per_draw: the number of steps for each draw.
     :param objective: ``"predictive"`` uses log E p(y|f) given u, and draws from the posterior.
-        ``"variational"`` uses E log p(y|f), and draws from the q(u, θ) with the greatest ELBO, of
-        whatever shape.
-    :param hyperparameters: whether to sample the trainable hyperparameters too. They must have
-        priors, and so must Z unless it is set not to be trainable. The first chain begins at the
-        model's values, the others at draws from the priors; the model keeps its own values.
-    :raises ValueError: for numbers out of range and another objective.
+        ``"variational"`` uses E log p(y|f), and draws from the q(u, θ) with the greatest ELBO among
+        all distributions.
+    :param hyperparameters: whether to sample the trainable hyperparameters too. Each then needs a
+        prior, and so does Z if it is trainable. The first chain begins at the model's values, the
+        others at draws from the priors; the model keeps its own values.
+    :raises ValueError: for numbers out of range and any other objective.
     """
 
     step_size: float = 0.01

@@ -14,7 +14,7 @@ _FLOOR = 1e-16  # added to a squared gradient
 
 
 class SGHMCResults(NamedTuple):
-    """The lists hold a tensor for every part of the state, of that part's shape."""
+    """Each list holds one tensor per part of the state, with the shape of that part."""
 
     momenta: list[tf.Tensor]
     windows: list[tf.Tensor]  # τ, in steps
@@ -32,8 +32,8 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
         momentum ← (1 − friction) momentum − ε² V^−½ g + noise of variance 2 ε² friction V^−½ − ε⁴
         x ← x + momentum
 
-    No step is rejected, so the law of the draws differs from the target by an error that shrinks
-    with ε. States may have any shape, as a batch of chains has::
+    No step is rejected, so the distribution of the draws differs from the target by an error that
+    shrinks with ε. States may have any shape, for example the shape of a batch of chains::
 
         def target(x, seed):  # estimated from a random tenth of the data
             rows = tf.random.stateless_uniform([100], seed, 0, 1_000, tf.int32)
@@ -54,8 +54,9 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
         :param target_log_prob_fn: ``(*state_parts, seed=)`` → an unbiased estimate of log p,
             [C...].
         :param step_size: ε.
-        :param friction: in (0, 1): the part of the momentum that a step takes away.
-        :param num_adaptation_steps: how many steps estimate V. They must all be in the burn-in.
+        :param friction: in (0, 1): the share of the momentum that each step removes.
+        :param num_adaptation_steps: the number of steps that estimate V. The burn-in must include
+            them all.
         :raises ValueError: for numbers out of range.
         """
         if not 0.0 < friction < 1.0:
@@ -128,7 +129,7 @@ class SGHMCKernel(tfp.mcmc.TransitionKernel):
 def _adapted(
     scale: Sequence[tf.Tensor], slope: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The new τ, E g and V, once g has been seen. τ is long where the gradient is mostly noise."""
+    """The new τ, E g and V, given the latest g. τ is long if the gradient is mostly noise."""
     window, gradient, square = scale
     rate = 1.0 / (window + 1.0)
     longer = 1.0 + window * (1.0 - tf.square(gradient) / (square + _FLOOR))

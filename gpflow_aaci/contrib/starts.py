@@ -1,7 +1,8 @@
 """
-Chains that move a model's own parameters: which ones, from where, and the model's values again.
+Chains that move a model's own parameters: which parameters, where they start, and how to restore
+them.
 
-GPflow's parameters hold one value, so such chains are drawn one after the other.
+A GPflow parameter holds one value, so such chains are drawn one after the other.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -23,10 +24,10 @@ _TRIES = 20  # draws from the priors, until one is within floating point
 
 def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
-    The trainable parameters other than q's, by their names in the model.
+    Map names in the model to its trainable parameters, without q's parameters.
 
-    :raises ValueError: where a parameter has no prior (its posterior may not be proper) or a value
-        that its prior excludes, and where there are no such parameters.
+    :raises ValueError: if a parameter has no prior (its posterior may not be proper) or a value
+        that its prior excludes, and if there are no such parameters.
     """
     seen: set[int] = set()
     found = {}
@@ -54,9 +55,9 @@ def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
 
 class Starts:
     """
-    Chains that move some parameters of a model: their starts, and their ends.
+    Start and end chains that move some parameters of a model.
 
-    When this object is made it remembers the parameters' values, which it can give back.
+    The object stores the parameters' values when it is made, and can restore them.
     """
 
     def __init__(self, model: AnyModel, parameters: Mapping[str, Parameter]) -> None:
@@ -64,7 +65,7 @@ class Starts:
         self._before = [p.unconstrained_variable.numpy() for p in self._parameters]
 
     def put_back(self) -> None:
-        """Give the model its own values back."""
+        """Restore the model's own values."""
         for parameter, value in zip(self._parameters, self._before, strict=True):
             parameter.unconstrained_variable.assign(value)
 
@@ -73,7 +74,7 @@ class Starts:
         Assign the model's own values or, if ``dispersed``, a draw from the priors.
 
         A parameter keeps the model's own value if its prior cannot be drawn from. So do all
-        parameters if none of a few draws from their priors is within floating point.
+        parameters if several draws from their priors all exceed the range of floating point.
         """
         self.put_back()
         for seed_of_try in tfp.random.split_seed(seed, n=_TRIES) if dispersed else []:
@@ -89,12 +90,12 @@ class Starts:
         draws_at_once: int,
     ) -> Generator[Draws, None, None]:
         """
-        A chain in blocks of [draw, 1, ...], which gives the model its values back when it ends.
+        A chain in blocks of [draw, 1, ...], which restores the model's values when it ends.
 
         :param first: assigns the first parameters, and returns the first state.
         :param several: (state, seeds) → the last state, and a draw for each of the seeds.
         :param seeds: one for each draw.
-        :raises FloatingPointError: where a draw fails.
+        :raises FloatingPointError: if a draw fails.
         """
         try:
             state = first()
@@ -107,7 +108,7 @@ class Starts:
             self.put_back()
 
     def _drawn_from_priors(self, seed: tf.Tensor) -> bool:
-        """Assign a draw from the priors, and say whether it is within floating point."""
+        """Assign a draw from the priors, and return whether floating point can represent it."""
         seeds = tfp.random.split_seed(seed, n=len(self._parameters))
         for parameter, own_seed in zip(self._parameters, seeds, strict=True):
             try:

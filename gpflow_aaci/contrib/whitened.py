@@ -32,13 +32,13 @@ State = Any  # v [C..., M, L], or [v, ε] with ε [C..., N, L] where there are i
 
 
 class WhitenedKernel(LatentKernel):
-    """A kernel of TFP's moves a state whose numbers are standard normal a priori."""
+    """A TFP kernel moves a state whose elements are standard normal a priori."""
 
     def __init__(self, model: AnyModel, data: RegressionData | None, **parameters: Any) -> None:
         """
-        :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; the others
-            keep their own.
-        :raises ValueError: for another model, bad data, and covariances that mix the latent GPs.
+        :param data: X [N, D] and Y [N, P], all training data, for models with inducing variables;
+            other models keep their own.
+        :raises ValueError: for a model of another class, bad data, and kernels that mix latent GPs.
         """
         check_sampled_model(model)
         super().__init__(model=model, data=data, **parameters)
@@ -85,7 +85,7 @@ class WhitenedKernel(LatentKernel):
 
     @abc.abstractmethod
     def _inner(self, state: State) -> tfp.mcmc.TransitionKernel:
-        """TFP's kernel for states of that shape."""
+        """The TFP kernel for states of this shape."""
 
     def bootstrap_results(self, init_state: State) -> Any:
         return self._inner(init_state).bootstrap_results(init_state)

@@ -1,10 +1,10 @@
 """
 The exact posterior by Gibbs sampling, as ArviZ's ``InferenceData``.
 
-``conditionals`` has the conditional laws of f and u given ω, and ``gibbs`` draws ω and them in
-turn. ``chains`` says what a sampler is and runs chains in one batch, ``latents`` has the prior of f
-or u of any GPflow model, and ``posterior`` hands the draws to ArviZ. Further samplers are in
-:mod:`~gpflow_aaci.contrib`.
+``conditionals`` has the distributions of f and u given ω; ``gibbs`` draws ω, f and u in turn from
+their conditionals. ``chains`` defines what a sampler is and runs chains in one batch. ``latents``
+has the prior of f or u for any GPflow model. ``posterior`` passes the draws to ArviZ. More samplers
+are in :mod:`~gpflow_aaci.contrib`.
 """
 
 from .chains import Sampler

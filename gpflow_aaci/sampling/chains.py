@@ -1,5 +1,5 @@
 """
-What a sampler is to ``sample_posterior``, and chains that are drawn in blocks.
+The interface of samplers for ``sample_posterior``, and chains that are drawn in blocks.
 
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -28,9 +28,9 @@ _OF_Y = 1  # folded into the seed of f, so that drawing y does not change the dr
 @runtime_checkable
 class Sampler(Protocol):
     """
-    A method of sampling with its options, for :func:`~gpflow_aaci.sample_posterior`.
+    A sampling method with its options, for :func:`~gpflow_aaci.sample_posterior`.
 
-    Any object with this method is a sampler.
+    Any object that has the method :meth:`chains` is a sampler.
     """
 
     def chains(
@@ -42,25 +42,25 @@ class Sampler(Protocol):
         num_samples: int,
     ) -> Sequence[Generator[Draws, None, None]]:
         """
-        Chains that have not begun: nothing is drawn before their first block is asked for.
+        Return chains as generators: nothing is drawn before the first block is requested.
 
-        A block holds some draws of every quantity by its name, [draw, chain, ...], and the first
+        A block maps the name of every quantity to some draws of it, [draw, chain, ...]. The first
         ``num_burnin`` draws are the burn-in. The names are ``f`` [..., N, L], ``u`` [..., M, L],
-        ``log_likelihood`` and ``y`` [..., N, P], and for hyperparameters their names in the model.
+        ``log_likelihood`` and ``y`` [..., N, P], and each hyperparameter's name in the model.
 
         :param data: X [N, D], Y [N, P] for models with inducing variables; None for the others.
         :param seeds: one for each chain.
-        :return: one generator for all chains together, or one for each. Closing a generator gives
-            the model its own parameters back.
-        :raises ValueError: for a model or data that the sampler cannot take.
+        :return: one generator for all chains together, or one for each chain. Closing a generator
+            restores the model's own parameters.
+        :raises ValueError: if the sampler does not accept the model or the data.
         """
 
 
 class LatentKernel(tfp.mcmc.TransitionKernel):
     """
-    A kernel of TFP's that moves the latents of a model and leaves their posterior invariant.
+    A TFP kernel that moves a model's latents and leaves their posterior invariant.
 
-    The hyperparameters are those that the model has when the kernel is made.
+    The kernel keeps the hyperparameters that the model has when the kernel is made.
     """
 
     def __init__(self, **parameters: Any) -> None:
@@ -101,7 +101,7 @@ def like_state(state: Any, parts: list[tf.Tensor]) -> Any:
 
 
 class BatchedSampler(abc.ABC):
-    """A sampler that draws all its chains in one batch, by a kernel."""
+    """A sampler that draws all its chains in one batch, with a TFP kernel."""
 
     @abc.abstractmethod
     def _kernel(
@@ -183,7 +183,7 @@ def joined(parts: Sequence[Draws], axis: int, start: int = 0) -> Draws:
 
 def check_finite(draws: Draws) -> None:
     """
-    :raises FloatingPointError: where a block of draws holds NaN or infinity.
+    :raises FloatingPointError: if a block of draws contains NaN or infinity.
     """
     for name, values in draws.items():
         wrong = ~np.isfinite(values)

@@ -1,7 +1,7 @@
 r"""
 The conditionals of the augmented model: f or v given ω, and the evidence given ω.
 
-Given ω, y is worth as much as Gaussian observations ỹ = potential/precision of f, with variance
+Given ω, y is equivalent to Gaussian observations ỹ = potential/precision of f, with variance
 R = 1/precision. (Super-Gaussian likelihoods have potential g + βω and precision 2γω, AACI
 Theorem 2.) So f given ω is a Gaussian process regressed on ỹ. No K⁻¹ is formed: K + R is well
 conditioned where K is not.

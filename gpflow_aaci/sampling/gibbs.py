@@ -79,7 +79,7 @@ class _Sweep(LatentKernel):
     def _moved(
         self, prior: Any, parts: list[tf.Tensor], observed: Observed, seeds: Sequence[Any]
     ) -> list[tf.Tensor]:
-        """The parts of a state, drawn again given ω."""
+        """Draw the parts of the state again, given ω."""
 
     def bootstrap_results(self, init_state: Any) -> GibbsResults:
         f = to_default_float(as_parts(init_state)[-1])
@@ -127,8 +127,8 @@ class GibbsKernel(_Sweep):
     """
     ω | f, then f | ω, for ``AugmentedVGP``.
 
-    The state is f at the data, [C..., N, L]. The prior of f has the hyperparameters that the model
-    has when the kernel is made, so make a new kernel after they have changed::
+    The state is f at the data, [C..., N, L]. The kernel keeps the hyperparameters that
+    the model has when the kernel is made, so make a new kernel after changing them::
 
         kernel = GibbsKernel(model)
         f = tfp.mcmc.sample_chain(
@@ -174,10 +174,10 @@ class SparseGibbsKernel(_Sweep):
     """
     ω | f, then v | ω and f | v, ω, for ``AugmentedSVGP``, where u = chol(K_ZZ) v.
 
-    It is exact for the model in which the f_i are independent given u, p(f|u) = Π p(f_i|u) (FITC;
-    Snelson and Ghahramani 2006). By Jensen's inequality, both ELBOs are lower bounds on the
-    evidence of that model. Where Z = X it is the full GP. The state is [v, f], of shapes
-    [C..., M, L] and [C..., N, L].
+    The sampler is exact for the model in which the f_i are independent given u,
+    p(f|u) = Π p(f_i|u) (FITC; Snelson and Ghahramani 2006). By Jensen's inequality, both ELBOs are
+    lower bounds on this model's evidence. If Z = X, this model is the full GP. The state is [v, f],
+    of shapes [C..., M, L] and [C..., N, L].
     """
 
     _salt, _seeds_of_turn = "sparse_gibbs", 3
@@ -189,7 +189,7 @@ class SparseGibbsKernel(_Sweep):
         over_relaxation: float = OVER_RELAXATION,
     ) -> None:
         """
-        :param data: X [N, D], Y [N, P], all of them.
+        :param data: X [N, D] and Y [N, P], all training data.
         :param over_relaxation: as in :class:`GibbsKernel`, for v.
         :raises ValueError: for another model, bad data or an ``over_relaxation`` outside (−1, 1).
         """
@@ -223,13 +223,13 @@ class SparseGibbsKernel(_Sweep):
 @dataclass(frozen=True)
 class Gibbs(BatchedSampler):
     """
-    Gibbs sampling of f, or of u, for :func:`~gpflow_aaci.sample_posterior`.
+    Gibbs sampling of f or u for :func:`~gpflow_aaci.sample_posterior`.
 
-    It takes ``AugmentedVGP`` (by :class:`GibbsKernel`) and ``AugmentedSVGP`` (by
-    :class:`SparseGibbsKernel`). All chains are drawn in one batch, and hyperparameters stay at the
+    For ``AugmentedVGP`` it uses :class:`GibbsKernel`, for ``AugmentedSVGP``
+    :class:`SparseGibbsKernel`. All chains are drawn in one batch, and hyperparameters stay at the
     model's values.
 
-    :param over_relaxation: in (−1, 1), see :class:`GibbsKernel`. 0 is the paper's sampler.
+    :param over_relaxation: in (−1, 1), see :class:`GibbsKernel`. 0 gives the paper's sampler.
     :raises ValueError: for an ``over_relaxation`` outside (−1, 1).
     """
 
@@ -248,10 +248,10 @@ def gibbs_kernel(
     model: AnyModel, data: RegressionData | None, over_relaxation: float
 ) -> GibbsKernel | SparseGibbsKernel:
     """
-    The kernel for that kind of model.
+    Return the Gibbs kernel for ``model``.
 
-    :raises ValueError: for a likelihood without augmentation, another model, and where the kernel
-        raises one.
+    :raises ValueError: for a likelihood without augmentation or a model of another class, and if
+        the kernel raises one.
     """
     own = as_augmented(model)
     if not own.likelihood.is_augmented:

@@ -1,8 +1,8 @@
 """
-The prior of what is sampled in any GPflow model: u at inducing points, or f at the model's data.
+The prior of the variables that samplers draw: u at inducing points, or f at the model's data.
 
-Samplers, and predictions from draws, need no more from a model than this module tells them, so they
-take GPflow's own models, too.
+Samplers, and predictions from draws, use a model only through this module, so they accept GPflow's
+own models, too.
 
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -33,9 +33,9 @@ from .conditionals import f_mean, of_each_latent
 @runtime_checkable
 class DeepModel(Protocol):
     """
-    A model with inducing variables whose inputs come from hidden layers, as ``contrib.DeepGP``.
+    A model with inducing variables whose inputs come from hidden layers, e.g. ``contrib.DeepGP``.
 
-    The attributes are those of the last layer.
+    Its attributes describe the last layer.
     """
 
     kernel: Kernel
@@ -46,7 +46,7 @@ class DeepModel(Protocol):
 
     @property
     def hidden_v(self) -> dict[str, Parameter]:
-        """The whitened inducing variables of the hidden layers, by their names in the model."""
+        """Map the names of the hidden layers' whitened inducing variables to these variables."""
 
     def draw_hidden(self, X: tf.Tensor, seed: Any, full_cov: bool = False) -> tf.Tensor:
         """A draw of what the last hidden layer returns at X, given the inducing variables."""
@@ -81,7 +81,8 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
     """
     X [N, D], Y [N, P]: all of the training data.
 
-    :raises ValueError: for bad data, some of the rows, and data of a model that keeps its own.
+    :raises ValueError: for bad data, for only a part of the rows, and if data are given to a model
+        that keeps its own.
     """
     if isinstance(model, FullGP) == (data is not None):
         raise ValueError(
@@ -111,7 +112,7 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
 
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
-    """How f at X depends on u or, where the model keeps its data, on f at the data."""
+    """How f at X depends on u or, if the model keeps its data, on f at the data."""
     if isinstance(model, AugmentedModel):
         return model.project(X)
     if isinstance(model, FullGP):
@@ -134,7 +135,7 @@ def f_given_v(model: AnyModel, X: tf.Tensor, v: TensorType) -> MeanAndVariance:
 
 def prior_covariance(model: AnyModel) -> tf.Tensor:
     """
-    The covariance of u or, where the model keeps its data, of f there, [broadcast L, M, M].
+    The covariance of u or, if the model keeps its data, of f at the data, [broadcast L, M, M].
 
     GPflow's jitter is included.
     """
@@ -148,9 +149,9 @@ def prior_covariance(model: AnyModel) -> tf.Tensor:
 
 def all_parameters(model: AnyModel) -> dict[str, Parameter]:
     """
-    All parameters of the model except those of q (or GPMC's v), trainable or not.
+    All parameters of the model, trainable or not, except q's parameters (or GPMC's v).
 
-    A parameter that parts of the model share is listed under each of its names.
+    A parameter that several parts of the model share is listed under each of its names.
     """
     of_q = {id(getattr(model, name, None)) for name in ("q_mu", "q_sqrt", "V")}
     return {
@@ -169,9 +170,9 @@ def pointwise_log_prob(
     likelihood: Likelihood, X: tf.Tensor, f: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
     """
-    log p(y|f) given f [C..., N, L], a term for every independent observation.
+    log p(y|f) given f [C..., N, L], one term for each independent observation.
 
-    :return: [C..., N, P], or [C..., N, 1] where the columns of Y are not independent.
+    :return: [C..., N, P], or [C..., N, 1] if the columns of Y are not independent.
     """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood.pointwise_log_prob(X, f, Y)

@@ -38,22 +38,22 @@ def sample_posterior(
     progress: bool = True,
 ) -> "arviz.InferenceData":
     """
-    Draws from the exact posterior, by Gibbs sampling or by another sampler.
+    Draw from the exact posterior, by Gibbs sampling or by another sampler.
 
-    Chains begin at draws from the prior of f. The groups of what is returned are:
+    Chains begin at draws from the prior of f. The result has these groups:
 
     - ``posterior``: ``f`` (chain, draw, data, output) for models that keep their data, or ``u``
-      (chain, draw, inducing, output) for models with inducing variables, where
-      :class:`~gpflow_aaci.sampling.SparseGibbsKernel` says what their exact posterior is; sampled
-      hyperparameters by their names.
+      (chain, draw, inducing, output) for models with inducing variables, for which
+      :class:`~gpflow_aaci.sampling.SparseGibbsKernel` defines the exact posterior; and each
+      sampled hyperparameter under its name in the model.
     - ``log_likelihood``: log p(y|f) as ``y`` (chain, draw, data), with ``output`` as a last
-      dimension where y has several columns.
-    - ``posterior_predictive``: a draw of p(y|f) at the data, likewise, where the likelihood has a
-      ``draw_y``; ``observed_data``: the data.
+      dimension if y has several columns.
+    - ``posterior_predictive``: draws from p(y|f) at the data, of the same shape, if the likelihood
+      has a ``draw_y``; ``observed_data``: the data.
     - ``sample_stats``: the sum of log p(y|f) as ``total_log_likelihood`` (chain, draw).
-    - ``constant_data``: the hyperparameters that are not sampled, by their names.
+    - ``constant_data``: each hyperparameter that is not sampled, under its name in the model.
 
-    :mod:`~gpflow_aaci.predictions` has f and y at new inputs::
+    The functions in :mod:`~gpflow_aaci.predictions` predict f and y at new inputs from them::
 
         samples = sample_posterior(model)
         arviz.summary(samples, kind="diagnostics")
@@ -61,23 +61,23 @@ def sample_posterior(
 
     Other samplers are in :mod:`~gpflow_aaci.contrib`: ``HyperparameterGibbs`` and
     ``HyperparameterHMC`` draw hyperparameters and inducing points too. ``HyperparameterHMC``,
-    ``EllipticalSlices`` and ``HMC`` take GPflow's own ``VGP``, ``GPMC`` and ``SVGP`` with any
-    likelihood. ``SGHMC`` goes by minibatches, and takes ``contrib.DeepGP``, too::
+    ``EllipticalSlices`` and ``HMC`` accept GPflow's own ``VGP``, ``GPMC`` and ``SVGP`` with any
+    likelihood. ``SGHMC`` uses minibatches, and accepts ``contrib.DeepGP``, too::
 
         model = gpflow.models.VGP((X, Y), kernel, gpflow.likelihoods.Poisson())
         samples = sample_posterior(model, sampler=contrib.HMC(), num_burnin=500)
 
-    :param data: X [N, D], Y [N, P], all of them, for models with inducing variables; models that
-        keep their own data take None.
-    :param sampler: a method with its options. By default ``Gibbs()``, for ``AugmentedVGP`` and
-        ``AugmentedSVGP``.
-    :param num_samples: the number of draws of each chain that are returned.
+    :param data: X [N, D] and Y [N, P], all training data, for models with inducing variables; None
+        for models that keep their own data.
+    :param sampler: a sampling method with its options. Default: ``Gibbs()``, for ``AugmentedVGP``
+        and ``AugmentedSVGP``.
+    :param num_samples: the number of draws that each chain returns.
     :param num_chains: the number of chains.
-    :param num_burnin: the number of draws of each chain before these, which are left out.
+    :param num_burnin: the number of first draws of each chain that are discarded.
     :param seed: the same seed gives the same draws.
-    :param progress: whether a bar shows the draws.
+    :param progress: whether to show a progress bar.
     :raises ValueError: for bad arguments or data, before anything is drawn.
-    :raises FloatingPointError: where a draw is not finite.
+    :raises FloatingPointError: if a draw is not finite.
     """
     check_count("num_samples", num_samples, 1)
     check_count("num_chains", num_chains, 1)
@@ -106,7 +106,7 @@ def _drawn(
     num_samples: int,
     progress: bool,
 ) -> Draws:
-    """All draws after the burn-in by their names, [chain, draw, ...]."""
+    """Map each name to its draws after the burn-in, [chain, draw, ...]."""
     after_burnin: list[Draws] = []
     total = (num_burnin + num_samples) * len(chains)
     with progress_bar(progress, total=total, unit="draw") as bar:
@@ -145,9 +145,9 @@ def _as_inference_data(model: AnyModel, draws: Draws, Y: AnyNDArray) -> "arviz.I
 
 def _groups_of_y(draws: Draws, Y: AnyNDArray) -> dict[str, Any]:
     """
-    ArviZ's groups that are about y, whose values are taken out of ``draws``.
+    Move what concerns y from ``draws`` into ArviZ's groups.
 
-    There are none where the sampler used minibatches.
+    The result is empty if the sampler used minibatches.
     """
     if "log_likelihood" not in draws:
         return {}
