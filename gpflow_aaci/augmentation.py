@@ -144,8 +144,8 @@ def init_aux_posterior(
     """
     A first q(ω) of batch shape ``shape``, with c = 1; any c > 0 would do.
 
-    For likelihoods with other auxiliary variables Y must be given, and ``shape`` is that of f,
-    which has the mean 0 and the variance 1.
+    Likelihoods with other auxiliary variables need Y. For them ``shape`` is the shape of f, and
+    q(ω) is optimal for an f with mean 0 and variance 1.
 
     :raises ValueError: for such a likelihood without Y.
     """

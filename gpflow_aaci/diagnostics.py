@@ -21,13 +21,13 @@ def psis_khat(model: AugmentedVGP, num_samples: int = 2000, seed: int = 0) -> fl
 
     A larger k̂ means a heavier tail of p(f|y)/q(f) (Yao et al. 2018, "Yes, but did it work?").
     Below 0.5 q is good, from 0.5 to 0.7 usable, and above 0.7 unreliable. The hyperparameters are
-    fixed at their values. k̂ is −inf where all weights are equal up to rounding, as then q is exact,
-    and +inf where all but a few weights underflow.
+    fixed at their values. k̂ is −inf if all weights are equal up to rounding, as q is then exact,
+    and +inf if all weights except a few underflow.
 
     k̂ judges the joint q(f) at all data, and so becomes stricter with more data: q may have a k̂
     above 0.7 and still have good marginals, which are all that predictions need. It also judges
     the shape of the tail, not its weight: where all weights (:func:`importance_weights`) agree
-    within a few per cent, q is good whatever k̂ is.
+    within a few per cent, q is good for any k̂.
 
     :param num_samples: at least 25; a k̂ that is accurate to 0.1 needs several hundred.
     :param seed: the same seed gives the same k̂.
@@ -51,14 +51,14 @@ def importance_weights(
     Draw S samples f ~ q(f) at the data, and compute log p(y|f) + log p(f) − log q(f) of each.
 
     As f = L v + mean function with v ~ N(q_mu, q_sqrt q_sqrtᵀ) and L = chol(K + jitter I), the
-    ratio of p and q is the same for v. The model's marginals differ from those of this f at the
-    level of the jitter: they use Aᵀ = (L − jitter L⁻ᵀ) and add k_ii − ‖A_i‖². The mean of the
+    ratio of p and q is the same for v. The model's marginals differ from this f's marginals by
+    about the jitter: they use Aᵀ = (L − jitter L⁻ᵀ) and add k_ii − ‖A_i‖². The mean of the
     weights is an unbiased estimate of p(y) for every q.
 
     :param num_samples: S ≥ 25.
     :param seed: the same seed gives the same draws.
     :return: the draws and their log weights.
-    :raises ValueError: for another model, bad arguments, or where a weight is not finite.
+    :raises ValueError: for a model of another class, bad arguments, or a weight that is not finite.
     """
     if not isinstance(model, AugmentedVGP):
         raise ValueError(
@@ -77,7 +77,7 @@ def importance_weights(
     F = tf.transpose(f, [2, 1, 0]) + model.mean_function(X)  # [S, N, L]
 
     def total(value: tf.Tensor) -> tf.Tensor:
-        """Sum over all axes but that of the draws, in float64, as float32 would lose digits."""
+        """Sum over all axes except the draws, in float64, as float32 would lose digits."""
         return tf.reduce_sum(tf.cast(value, tf.float64), [0, 1])
 
     log_likelihood = model.likelihood.log_prob(X, F, Y)  # [S, N]

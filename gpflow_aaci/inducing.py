@@ -11,12 +11,12 @@ def kmeans_plusplus(X: TensorType, num_inducing: int, seed: int = 0) -> AnyNDArr
     Choose Z [M, D] among the rows of X, far from each other, by k-means++.
 
     The method is due to Arthur and Vassilvitskii (2007). If X has more than 100,000 rows, Z is
-    chosen among 100,000 random ones.
+    chosen among 100,000 random rows.
 
     :param X: [N, D].
     :param num_inducing: M, at most the number of distinct rows.
     :param seed: the same seed gives the same Z.
-    :raises ValueError: for X that is not a finite matrix, or too few distinct rows.
+    :raises ValueError: if X is not a finite matrix, or has too few distinct rows.
     """
     import sklearn.cluster  # here, as it is slow to import
 

@@ -1,4 +1,4 @@
-"""A kernel of pairs of inputs: the difference of one function at the two."""
+"""A kernel on pairs of inputs, for the difference of one function between the two."""
 
 import tensorflow as tf
 from gpflow import covariances
@@ -9,7 +9,7 @@ from gpflow.kernels import Kernel
 
 class Difference(Kernel):
     r"""
-    The GP f(x) − f(x′) of rows (x, x′), for preferences (Chu and Ghahramani, ICML 2005).
+    The GP f(x) − f(x′) for rows (x, x′), for preferences (Chu and Ghahramani, ICML 2005).
 
     With ``Logistic`` or ``Probit`` a label says which of two inputs is preferred, and f is its
     utility. Inducing points Z [M, D] are inputs of f itself, and so may Xnew be::
@@ -20,14 +20,14 @@ class Difference(Kernel):
         p, _ = model.predict_y(np.hstack([x, x_other]))  # P(x is preferred to x_other)
         utility, variance = model.predict_f(x)  # f at x [N, 1]
 
-    f is known up to a constant only, which the prior sets to 0 on average.
+    The data determine f only up to a constant, for which the prior has mean 0.
     """
 
     def __init__(self, kernel: Kernel, input_dim: int, name: str | None = None) -> None:
         """
-        :param kernel: of f; a kernel of one output.
-        :param input_dim: D, the columns of x.
-        :raises ValueError: for a number that is not whole and positive.
+        :param kernel: the kernel of f, with one output.
+        :param input_dim: D, the number of columns of x.
+        :raises ValueError: if ``input_dim`` is not a positive integer.
         """
         if not (input_dim >= 1 and float(input_dim).is_integer()):
             raise ValueError(
@@ -75,7 +75,7 @@ class Difference(Kernel):
         full_cov: bool = True,
         presliced: bool = False,
     ) -> tf.Tensor:
-        """As for every GPflow kernel; but X and X2 may differ in their columns, D or 2D."""
+        """As for every GPflow kernel, but X and X2 may each have D or 2D columns."""
         if full_cov:
             return self.K(X, X2)
         if X2 is not None:

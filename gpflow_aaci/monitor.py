@@ -52,7 +52,7 @@ class BoundsToTensorBoard(ToTensorBoard):
     """
     Scalars ``elbo/augmented``, ``elbo/standard`` and ``elbo/gap``, which is standard − augmented.
 
-    If ``data`` are a part of the ``num_data`` rows, all three are scaled to all rows, as ``elbo``.
+    If ``data`` is a part of the ``num_data`` rows, all three are scaled to all rows, like ``elbo``.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class FitToTensorBoard(ImageToTensorBoard):
     Image ``fit`` of a model with one or two input dimensions, with a panel for every output.
 
     For one dimension, :func:`~gpflow_aaci.plots.plot_fit` draws the panels. For two, a panel has
-    contours of the mean of y (or of f, where the likelihood defines no mean of y), the data in the
+    contours of the mean of y (or of f, if the likelihood defines no mean of y), the data in the
     same colours, and inducing inputs as crosses. The task only runs eagerly.
     """
 
@@ -231,7 +231,7 @@ def standard_tasks(
     """
     Return tasks for hyperparameters, bounds, auxiliary variables and the image of the fit.
 
-    GPflow's ``ModelToTensorBoard`` is the task for hyperparameters. Held-out NLL and step size are
+    GPflow's ``ModelToTensorBoard`` writes the hyperparameters. Held-out NLL and step size are
     added if ``test_data`` and ``step_size`` are given. The image of the fit is left out unless D is
     1 or 2. Every run passes over all of ``data``; a larger ``period`` or fewer rows save time.
 

@@ -44,7 +44,7 @@ def plot_fit(
     """
     Draw data, quantiles of y given x, and inducing inputs as ticks, along one column of X.
 
-    The quantiles are those of :func:`~gpflow_aaci.predictions.predict_y_quantile` and include the
+    :func:`~gpflow_aaci.predictions.predict_y_quantile` computes the quantiles, which include the
     noise. If y is a label, the lines are probabilities instead: of the larger of two labels, or of
     each of several labels. If a column of Y is the number of trials, the line is the probability of
     success, and the data are shares of successes. If X has several columns, the lines are for the
@@ -55,15 +55,15 @@ def plot_fit(
     :param data: X [N, D], Y [N, P], training data or others, as arrays, as frames, whose column
         names become labels, or as a ``tf.data.Dataset`` of such batches. None draws the data that
         an ``AugmentedVGP`` keeps. Other models need no data if ``X`` is given.
-    :param ax: the axes to draw on; by default those of a new figure.
+    :param ax: the axes to draw on. Default: a new figure.
     :param levels: the levels of the quantiles, in (0, 1). The area between the first and the last
         quantile is shaded, then the area between the second and the last but one, and so on.
     :param X: [K, D], the inputs to predict at, instead of a line through the medians.
     :param input_dim: the column of X on the horizontal axis.
     :param output: the column of Y on the vertical axis.
     :return: the axes.
-    :raises ValueError: for bad arguments or data, and for a likelihood such as ``Switched``, of
-        which a column of Y chooses the part that applies to a row.
+    :raises ValueError: for bad arguments or data, and for a likelihood such as ``Switched``, in
+        which a column of Y chooses the likelihood of each row.
     """
     _check_index("output", output, model.num_observed - model.likelihood.num_given)
     rows: Any = None
@@ -118,11 +118,11 @@ def plot_calibration(
     may cancel, so look at parts of the data, too. If the model is right, 95 % of the bars lie in
     the grey band, and so does each point of the curve in 95 % of cases. Use held-out data if you
     can; on its training data, a model's predictions look a little too wide. Each column of Y counts
-    as data of its own.
+    as separate data.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
         ``tf.data.Dataset`` of such batches; None for the data that an ``AugmentedVGP`` keeps.
-    :param axes: the two axes to draw on; by default those of a new figure.
+    :param axes: the two axes to draw on. Default: a new figure.
     :param num_bins: the number of bins of the histogram.
     :param seed: the seed of the PIT of a discrete or censored y, which is random.
     :return: the two axes.
@@ -236,7 +236,7 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
 
 
 def _labels(model: AugmentedModel) -> AnyNDArray | None:
-    """The labels whose probabilities are drawn, sorted; None where quantiles are drawn."""
+    """The labels whose probabilities are drawn, sorted; None if quantiles are drawn."""
     labels = model.likelihood.labels
     if "trials" in model.likelihood.given:  # the outcomes of a single trial
         labels = (0.0, 1.0)
@@ -295,7 +295,7 @@ def _finish(ax: "Axes", is_own: bool) -> None:
 
 
 def inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
-    """The inducing inputs [M, D] of all latent GPs, or None where there are none to draw."""
+    """The inducing inputs [M, D] of all latent GPs, or None if there are no such inputs to draw."""
     variable: Any = getattr(model, "inducing_variable", None)
     points = getattr(variable, "inducing_variables", (variable,))
     Zs = [point.Z.numpy() for point in points if hasattr(point, "Z")]

@@ -3,8 +3,8 @@ All communication between workers, by TensorFlow's ``tf.distribute``.
 
 A worker is a process of ``MultiWorkerMirroredStrategy``. Each worker may have several devices, as
 may the single process of ``MirroredStrategy``. All workers run the same program, each on its own
-rows. They must call the functions of this module in the same order; a single worker communicates
-with nobody.
+rows. They must call the functions of this module in the same order. A single worker does not
+communicate.
 """
 
 import functools
@@ -68,7 +68,7 @@ def sum_over_workers(
     It can be called inside a ``tf.function`` that all workers trace equally often.
 
     :param tensors: tensors that have the same shapes on every worker.
-    :raises RuntimeError: where a worker is lost; the message names the worker if it is known.
+    :raises RuntimeError: if a worker is lost; the message names the worker if it is known.
     """
     if num_workers(strategy) == 1:
         return list(tensors)
@@ -91,7 +91,7 @@ def naming_the_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """
     Turn TensorFlow's errors for a lost worker into one that names the worker.
 
-    :raises RuntimeError: where a worker is lost.
+    :raises RuntimeError: if a worker is lost.
     """
     try:
         yield
@@ -151,10 +151,10 @@ def any_worker(strategy: tf.distribute.Strategy, here: bool) -> bool:
 
 def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) -> None:
     """
-    Check that all workers have the same facts.
+    Check that all workers have the same values.
 
-    :param facts: values that JSON can hold, by names for the message.
-    :raises ValueError: on every worker, if a fact differs; the message says which, and where.
+    :param facts: values that JSON can hold, under the names that the message uses.
+    :raises ValueError: on every worker, if a value differs; the message says which, and where.
     """
     if num_workers(strategy) == 1:
         return
@@ -187,8 +187,8 @@ def over_devices(
     """
     Return a function that computes ``of_rows`` on all devices of this worker, each on some rows.
 
-    :param of_rows: a function of X [N, D], Y [N, P], and of further arguments which every device
-        gets whole, that returns any structure of tensors, each a sum over the rows.
+    :param of_rows: a function of X [N, D], Y [N, P] and further arguments, which every device gets
+        whole. It returns any structure of tensors, each a sum over the rows.
     """
     devices = strategy.num_replicas_in_sync // num_workers(strategy)
     if devices == 1:
@@ -221,7 +221,7 @@ def replica_here(strategy: tf.distribute.Strategy) -> int:
 
 
 def _addresses(strategy: tf.distribute.Strategy) -> list[str]:
-    """The addresses of the workers in order; empty where there is no cluster."""
+    """The addresses of the workers in order; empty if there is no cluster."""
     resolver = getattr(strategy, "cluster_resolver", None)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
         return []

@@ -1,6 +1,6 @@
 """
-Is the model any good? How well it predicts data that it has not seen, or that are left out.
+Model criticism: how well a model predicts unseen or left-out data.
 
-``loo``: leave-one-out densities in closed form. ``elpd``: the object that ArviZ has for them.
-``calibration``: where in its predictive distribution every y falls.
+``loo``: leave-one-out densities in closed form. ``elpd``: the ArviZ object that holds them.
+``calibration``: PIT values and coverage.
 """

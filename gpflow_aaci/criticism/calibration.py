@@ -1,4 +1,4 @@
-"""Where in its predictive distribution every y falls: uniformly, if the model is right."""
+"""PIT values, which are uniform if the model is right, and the coverage of intervals."""
 
 from typing import TypeAlias
 
@@ -18,14 +18,14 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     """
     The probability integral transform P(y' ≤ y) of every y, [N, columns of y].
 
-    If the model is right, these values are uniform on [0, 1]. Where y is discrete, a value is drawn
-    uniformly between P(y' < y) and P(y' ≤ y), so that this holds, too (randomised PIT: Czado,
-    Gneiting and Held 2009, Biometrics 65, Sec. 2.1). Where y is censored, and only an interval of
-    it is known, the value is drawn uniformly between the probabilities of its two ends.
+    If the model is right, these values are uniform on [0, 1]. For a discrete y the value is
+    drawn uniformly between P(y' < y) and P(y' ≤ y), so that this holds, too (randomised PIT:
+    Czado, Gneiting and Held 2009, Biometrics 65, Sec. 2.1). For a censored y, which is known only
+    up to an interval, it is drawn uniformly between the probabilities of the interval's ends.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
-        ``tf.data.Dataset`` of such batches; None means those that an ``AugmentedVGP`` keeps.
-    :param seed: the seed of the draws for a discrete or censored y.
+        ``tf.data.Dataset`` of such batches; None for the data that an ``AugmentedVGP`` keeps.
+    :param seed: the seed for the draws of a discrete or censored y.
     :raises ValueError: for bad data.
     """
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
@@ -43,7 +43,7 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
 
 
 def coverage(pit_values: AnyNDArray, probabilities: AnyNDArray) -> AnyNDArray:
-    """The share of y within their central intervals, for each of the given probabilities."""
+    """The share of y inside their central intervals, for each of the given probabilities."""
     distance = np.sort(2.0 * np.abs(np.ravel(pit_values) - 0.5))
     return np.searchsorted(distance, probabilities, side="right") / len(distance)
 
@@ -52,7 +52,7 @@ def binomial_band(num_data: int, probability: float | AnyNDArray) -> AnyNDArray:
     """
     The central 95 % interval [2, ...] of a binomial share.
 
-    The share is of ``num_data`` independent events that happen with the given probability each.
+    It is the share of ``num_data`` independent events that occur, each with this probability.
     """
     import scipy.stats  # here, as it is slow to import
 

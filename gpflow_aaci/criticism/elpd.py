@@ -7,7 +7,7 @@ from gpflow.base import AnyNDArray
 
 
 class ClosedFormELPD(arviz.ELPDData):
-    """``arviz.ELPDData`` that prints leverages in the place of k̂, as there are no draws."""
+    """An ``arviz.ELPDData`` that prints leverages instead of k̂, as there are no draws."""
 
     def __str__(self) -> str:
         leverage = self.leverage.values
@@ -37,7 +37,7 @@ def as_elpd(
     :param loo_i: log p(y_i | y without i) [N].
     :param log_density_i: log p(y_i|q) [N].
     :param leverage: [N].
-    :param bound: the bound that q is stationary in.
+    :param bound: the bound at which q is stationary.
     """
     num_data, elpd = len(loo_i), loo_i.sum()
     fields = {

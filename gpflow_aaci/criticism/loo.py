@@ -1,9 +1,9 @@
 r"""
-Leave-one-out predictive densities from the sites of a q that is at its optimum.
+Leave-one-out predictive densities from the sites of an optimal q.
 
 At the optimum q(v) = N(0, I) Π_i site_i, where site_i is a Gaussian factor in h_i = A_iᵀ v with
 precision −2 ∂e/∂v_i. Dividing q by site_i gives the cavity, which is the posterior of h_i given the
-other data if their sites stay as they are. With a Gaussian likelihood they do, and all is exact.
+other data if their sites stay the same. With a Gaussian likelihood they do, so the cavity is exact.
 """
 
 import warnings
@@ -39,35 +39,35 @@ def loo(
     progress: bool = False,
 ) -> "arviz.ELPDData":
     r"""
-    log p(y_i | all other y) of every datum, in closed form, at the hyperparameters as they are.
+    log p(y_i | all other y) of every datum, in closed form, at the model's hyperparameters.
 
     Let (m_i, v_i) be the marginal of f_i under q, u_i the part of v_i that the inducing variables
-    do not explain, and e the bound that q is stationary in. Then f_i without y_i is
+    do not explain, and e the bound at which q is stationary. Then f_i without y_i is
     N(m_i − w ∂e/∂m_i, u_i + w), w = (v_i − u_i) / (1 − leverage), where
-    leverage = −2 ∂e/∂v_i (v_i − u_i) is the share of the datum in the precision of its own f.
+    leverage = −2 ∂e/∂v_i (v_i − u_i) is the datum's share in the precision of its f.
     This is exact for Gaussian likelihoods (Rasmussen and Williams 2006, Eq. 5.12). For others it
-    neglects that the other sites would change without y_i, which matters most where the leverage is
+    neglects that the other sites would change without y_i, which matters most if the leverage is
     large (Vehtari et al. 2016, JMLR 17(103)). The bound may be GPflow's ELBO (after
-    ``fit_collapsed`` and ``polish``) or the augmented bound (after all other routes); the one that
-    q is nearer to an optimum of is taken. A q from the augmented bound is narrower than the
-    posterior, and its elpd is too high: call ``polish`` first.
+    ``fit_collapsed`` and ``polish``) or the augmented bound (after all other routes); ``loo`` uses
+    the bound whose optimum is nearer to q. A q that maximises the augmented bound is narrower than
+    the posterior, and its elpd is too high: call ``polish`` first.
 
-    Latent GPs that the kernel mixes or the likelihood couples have a cavity each, as they are
-    independent under q. Several columns of Y have one density for each row::
+    If the kernel mixes latent GPs or the likelihood couples them, each latent GP still has its own
+    cavity, as they are independent under q. If Y has several columns, each row has one density::
 
         arviz.compare({"Student-t": loo(student_t, data), "Laplace": loo(laplace, data)})
 
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
-        one pass over the rows, of any length; none for ``AugmentedVGP``. They must be all data that
-        q was fitted to.
-    :param progress: whether a bar shows each pass.
-    :return: what ``arviz.loo`` returns pointwise, for ``arviz.compare`` and ``plot_elpd``, with
-        ``leverage`` [N] (the largest over the latent GPs) in the place of ``pareto_k``, as there
-        are no draws, and ``bound``, "standard" or "augmented". ``p_loo`` is Σ log p(y_i|q) − elpd.
-        At a leverage of 1 or more the cavity is improper, which happens only if q is far from its
-        optimum or sites have negative precision. The prior then takes the place of the cavity, and
-        a warning counts such data.
-    :raises ValueError: for bad data, for fewer or more rows than ``num_data``, and for a q of
+        which is one pass over any number of rows; None for ``AugmentedVGP``. It must be all data
+        that q was fitted to.
+    :param progress: whether to show a progress bar for each pass.
+    :return: an object like a pointwise result of ``arviz.loo``, for ``arviz.compare`` and
+        ``plot_elpd``. As there are no draws, it has ``leverage`` [N] (the largest over the latent
+        GPs) instead of ``pareto_k``, and ``bound``, "standard" or "augmented". ``p_loo`` is
+        Σ log p(y_i|q) − elpd. If the leverage is 1 or more, the cavity is improper, which happens
+        only if q is far from its optimum or sites have negative precision. The prior is then used
+        instead of the cavity, and a warning counts such data.
+    :raises ValueError: for bad data, for fewer or more rows than ``num_data``, and for a q with
         diagonal covariance.
     """
     if model.is_diagonal:
@@ -121,7 +121,7 @@ def _moved(q: Gaussian, sums: Statistics) -> tf.Tensor:
     """
     The KL divergence [] between q and the q after a step of size 1, to second order.
 
-    It is ½ ‖Rᵀ(a − m)‖² + ¼ ‖Rᵀ(I − 2B)R − I‖², S = RRᵀ, whatever the coordinates of v are.
+    It is ½ ‖Rᵀ(a − m)‖² + ¼ ‖Rᵀ(I − 2B)R − I‖², S = RRᵀ, in any coordinates of v.
     """
     in_mean = columns(tf.matmul, q.sqrt, sums.in_mean - q.mu, transpose_a=True)
     eye = tf.eye(tf.shape(q.sqrt)[-1], dtype=q.sqrt.dtype)

@@ -1,10 +1,10 @@
 """
-Every method of the package gets its data from :func:`as_data`.
+All methods of the package get their data from :func:`as_data`.
 
-``door`` turns what a user gives into :class:`Data`. ``rows`` defines the sum over all rows, and
+``door`` turns the user's argument into :class:`Data`. ``rows`` defines the sum over all rows, and
 holds rows in memory; ``streams`` reads datasets of batches; ``shards`` splits rows among workers;
 ``batches`` yields the minibatches of a training run. ``expected`` says what data a model accepts,
-and checks them; ``summand`` describes a compiled function to be summed; ``passes`` stores the
+and checks it; ``summand`` describes a compiled function to be summed; ``passes`` stores the
 results of sums; ``parquet`` reads files into datasets.
 """
 

@@ -40,7 +40,7 @@ class Batches(abc.ABC):
     strategy: tf.distribute.Strategy = ONE_PROCESS
 
     def write(self, folder: Path) -> None:  # noqa: B027, as most have nothing to store
-        """Store in a checkpoint those batches that a new process could not reproduce."""
+        """Store in a checkpoint the batches that a new process could not reproduce."""
 
     def read(self, folder: Path) -> None:  # noqa: B027
         """Load what :meth:`write` has stored in ``folder``, if anything."""
@@ -54,14 +54,14 @@ class Batches(abc.ABC):
         """
         Return the next batch, or None for a model that keeps its data.
 
-        :raises StopIteration: where the data end.
+        :raises StopIteration: if the data have ended.
         """
 
     def next_of_all(self) -> RegressionData | None:
         """
         Return the next batch of this worker, once every worker has read one.
 
-        :raises StopIteration: on every worker, where the data of one of them end.
+        :raises StopIteration: on every worker, if the data of one worker have ended.
         """
         batch = together(self.strategy, lambda: next(self, _ENDED))
         if self.any_worker(batch is _ENDED):
@@ -91,7 +91,7 @@ class Batches(abc.ABC):
         return naming_the_lost(self.strategy)
 
     def on_workers(self, strategy: tf.distribute.Strategy) -> "Batches":
-        """Make each of these batches this worker's part of a batch of all workers."""
+        """Treat each batch as this worker's part of a batch that all workers share."""
         self.strategy = strategy
         self.identity = {**self.identity, "workers": num_workers(strategy)}
         if self.num_data is not None:
@@ -119,8 +119,8 @@ class BatchesOfArrays(Batches):
     """
     Random minibatches of arrays, without replacement within a pass.
 
-    The order of a pass depends on the seed and the number of the pass alone, so that ``go_to`` need
-    not go through the batches before.
+    The order of a pass depends only on the seed and the pass's number, so ``go_to`` does not need
+    to read the earlier batches.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class BatchesOfArrays(Batches):
         strategy: tf.distribute.Strategy = ONE_PROCESS,
     ) -> None:
         """
-        :param own: the rows of this worker.
-        :param first: the number of its first row among the rows of all workers.
-        :param rows: the identity of the rows of all workers; it begins with the number of rows.
-        :param size: the number of rows in a batch of all workers.
+        :param own: this worker's rows.
+        :param first: the number of this worker's first row, counted over all workers.
+        :param rows: the identity of all workers' rows; it begins with the number of rows.
+        :param size: the number of rows in a batch, summed over all workers.
         """
         self._X, self._Y, self._seed = *map(np.asarray, own), seed
         self.strategy, self._start = strategy, first
@@ -159,7 +159,7 @@ class BatchesOfArrays(Batches):
         return self._rows(self._order[within * self._size : (within + 1) * self._size])
 
     def _rows(self, at: AnyNDArray) -> RegressionData:
-        """Return the rows with the numbers ``at``, as far as this worker has them."""
+        """Return those rows with the numbers ``at`` that this worker has."""
         at = at - self._start
         at = at[(at >= 0) & (at < len(self._X))]
         return tf.constant(self._X[at]), tf.constant(self._Y[at])
@@ -169,16 +169,16 @@ class BatchesOfDataset(Batches):
     """
     The batches of a dataset. The rows of the first batches are also the watched rows.
 
-    Both come from one iterator. A second one would make the order of a dataset that shuffles a
-    matter of chance: iterators share the random numbers of the dataset, and read ahead. A dataset
-    that shuffles without a seed begins with other batches in every process, so that checkpoints
-    store the first batches.
+    Both come from one iterator. With a second iterator the order of a dataset that shuffles would
+    be random: iterators share the dataset's random numbers, and read ahead. A dataset that shuffles
+    without a seed begins with different batches in every process, so checkpoints store the first
+    batches.
     """
 
     def __init__(self, expected: Expected, dataset: tf.data.Dataset, resumable: bool) -> None:
         """
         :param resumable: whether checkpoints are to store which batch is the next one.
-        :raises ValueError: for a dataset that is empty or has no batches (X, Y), and where the
+        :raises ValueError: if the dataset is empty or does not yield batches (X, Y), or if the
             number of rows is neither given nor known to TensorFlow.
         """
         check_batches(dataset)
@@ -209,7 +209,7 @@ class BatchesOfDataset(Batches):
         self._watch(most)
 
     def _watch(self, most: int) -> None:
-        """Make at most ``most`` rows of the first batches the watched ones."""
+        """Use at most ``most`` rows from the first batches as the watched rows."""
         parts = zip(*self._first, strict=True)
         self.watched = tuple(tf.concat(part, axis=0)[:most] for part in parts)
 
@@ -244,7 +244,7 @@ class BatchesOfDataset(Batches):
         return batch
 
     def _next(self) -> RegressionData | None:
-        """Return the next batch that has rows, or None where the data have ended."""
+        """Return the next batch that has rows, or None if the data have ended."""
         # An empty batch of one worker may have rows on the others, so that no worker skips it.
         batch = next(self._iterator, None)
         while batch is not None and not self._is_shared and is_empty(batch):
@@ -253,7 +253,7 @@ class BatchesOfDataset(Batches):
 
 
 def _can_be_stored(iterator: Any) -> bool:
-    """Whether ``tf.train.Checkpoint`` can store the iterator, which only an attempt can tell."""
+    """Try whether ``tf.train.Checkpoint`` can store the iterator."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             tf.train.Checkpoint(iterator=iterator).write(str(Path(folder) / "iterator"))
@@ -266,7 +266,7 @@ def _num_rows(data: tf.data.Dataset) -> int:
     """
     Count the rows of a dataset of batches that is one pass over its data.
 
-    :raises ValueError: where TensorFlow does not know the length, or the dataset repeats its data.
+    :raises ValueError: if TensorFlow does not know the length, or the dataset repeats its data.
     """
     fault = None
     if is_endless(data):
@@ -297,7 +297,7 @@ def _shuffles_without_a_seed(data: tf.data.Dataset) -> bool:
 
 
 def _pipeline(data: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
-    """Yield the dataset and all datasets that it is made from."""
+    """Yield the dataset and all datasets from which it is made."""
     yield data
     for source in data._inputs():
         yield from _pipeline(source)

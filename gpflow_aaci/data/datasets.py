@@ -1,4 +1,4 @@
-"""Datasets of batches: checks of what they hold, and their rows a chunk at a time."""
+"""Datasets of batches: checks of their elements, and iteration over their rows in chunks."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,7 +30,7 @@ def check_batches(dataset: tf.data.Dataset) -> None:
 def check_rows_of_batches(spec: Any) -> None:
     """
     :param spec: the ``element_spec`` of a dataset or of an iterator.
-    :raises ValueError: where X or Y is known not to be a matrix.
+    :raises ValueError: if X or Y is known not to be a matrix.
     """
     # These are the ranks of single rows, the elements of a dataset that was never batched.
     ranks = [getattr(getattr(part, "shape", None), "rank", None) for part in tf.nest.flatten(spec)]
@@ -55,14 +55,14 @@ def check_inputs(dataset: tf.data.Dataset) -> None:
 
 
 def is_endless(dataset: tf.data.Dataset) -> bool:
-    """Whether the dataset repeats its data for ever."""
+    """Whether the dataset repeats its data endlessly."""
     return bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
 
 
 def check_ends(name: str, dataset: tf.data.Dataset) -> None:
     """
-    :param name: the argument that ``dataset`` was given as, for the message.
-    :raises ValueError: for a dataset without end.
+    :param name: the name of the argument, for the message.
+    :raises ValueError: if the dataset is endless.
     """
     if is_endless(dataset):
         raise ValueError(
@@ -73,20 +73,20 @@ def check_ends(name: str, dataset: tf.data.Dataset) -> None:
 
 def check_not_empty(name: str, num_batches_or_rows: int) -> None:
     """
-    :raises ValueError: where the number is 0.
+    :raises ValueError: if the number is 0.
     """
     if not num_batches_or_rows:
         raise ValueError(f"{name} must hold at least one batch. Found: an empty dataset.")
 
 
 def is_empty(batch: Parts) -> bool:
-    """Whether a batch has no rows, as a filter after batching may leave it."""
+    """Whether a batch has no rows, for example after a filter."""
     return batch[0].shape[0] == 0 if batch[0].shape.rank else False
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
-    Return a dataset of the same batches, for which tf.data does not tune its buffers.
+    Return a dataset of the same batches, whose buffers tf.data does not tune.
 
     The thread that tunes them sleeps for 10 ms, 20 ms, 40 ms and so on up to a minute, and a pass
     ends only when this thread wakes up: a pass may take twice as long as it needs.
@@ -100,8 +100,8 @@ def read(name: str, dataset: tf.data.Dataset) -> Iterator[Any]:
     """
     Yield the batches of ``dataset``.
 
-    :param name: the argument that ``dataset`` was given as, for the message.
-    :raises RuntimeError: where a batch cannot be read.
+    :param name: the name of the argument, for the message.
+    :raises RuntimeError: if a batch cannot be read.
     """
     number = 0
     try:
@@ -141,10 +141,10 @@ def over_batches(name: str, function: Callable[..., Any], dataset: tf.data.Datas
     """
     Apply ``function`` to X or (X, Y), a chunk at a time, and join the results along axis 0.
 
-    :param name: the argument that ``dataset`` was given as, for the message.
+    :param name: the name of the argument, for the message.
     :param function: returns any structure of tensors that have one entry per row.
-    :raises ValueError: for a dataset without batches, or without end.
-    :raises RuntimeError: where a batch cannot be read.
+    :raises ValueError: if the dataset has no batches, or is endless.
+    :raises RuntimeError: if a batch cannot be read.
     """
     check_ends(name, dataset)
     parts = [function(*chunk) for chunk in in_chunks(map(as_rows, read(name, dataset)))]

@@ -37,11 +37,10 @@ def as_data(
 
     :param data: X [N, D], Y [N, P], as arrays or frames; a dataset of batches; None for a model
         that keeps its own data.
-    :param progress: whether a bar shows each pass over the rows.
-    :param num_data: the number of rows that sums are scaled up to, for a model that was not given
-        one.
-    :param unscaled: whether sums are not scaled, whatever ``num_data`` is. Data are then accepted
-        for a model that keeps its own, too.
+    :param progress: whether to show a progress bar for each pass over the rows.
+    :param num_data: the number of rows that sums are scaled up to, if the model has none.
+    :param unscaled: whether to leave sums unscaled, for any ``num_data``. A model that keeps its
+        own data then accepts other data, too.
     :raises ValueError: for bad data.
     """
     progress = progress and is_chief(expected.strategy)
@@ -62,7 +61,7 @@ def as_data(
 
 def as_arrays(expected: Expected, data: RegressionData | None = None) -> Arrays:
     """
-    Return all rows as arrays, for methods that store something for every row.
+    Return all rows as arrays, for methods that store a value for every row.
 
     :param data: X [N, D], Y [N, P]; None for a model that keeps its own data.
     :raises ValueError: for bad data, and for a dataset.
@@ -101,8 +100,8 @@ def check_step_data(expected: Expected, data: Any, num_data: int | None = None) 
     """
     Check the data of an optimizer's ``minimize``, which must be ``StepData``.
 
-    :param num_data: the number of all rows, for a model that was not given one.
-    :raises ValueError: for anything else, and for an iterator where the number is not known.
+    :param num_data: the number of all rows, if the model has none.
+    :raises ValueError: for anything else, and for an iterator if the number is not known.
     """
     refuse_where_kept(expected, data)
     if expected.own is None and not isinstance(data, tuple | list | Iterator):

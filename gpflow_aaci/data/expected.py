@@ -1,4 +1,4 @@
-"""What data a model accepts, and the checks that data are of this kind."""
+"""Which data a model accepts, and checks of such data."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ Rows = tuple[tf.Tensor, tf.Tensor]
 
 
 class Expected(NamedTuple):
-    """What data a model accepts: all that the modules of this folder know about the model."""
+    """Which data a model accepts. The modules of this folder know nothing else about the model."""
 
     model: str  # the name of the model's class, for messages
     input_dim: int | None  # columns of X, or None where any number is accepted
@@ -61,7 +61,7 @@ def checked_rows(expected: Expected, data: RegressionData) -> Rows:
 
 def refuse_where_kept(expected: Expected, data: Any) -> None:
     """
-    :raises ValueError: where data are given to a model that keeps its own.
+    :raises ValueError: if data are given to a model that keeps its own.
     """
     if expected.own is not None and data is not None:
         raise ValueError(
@@ -71,7 +71,7 @@ def refuse_where_kept(expected: Expected, data: Any) -> None:
 
 def refuse_where_workers_keep(expected: Expected) -> None:
     """
-    :raises ValueError: for a model that keeps its data, where there are several workers.
+    :raises ValueError: if the model keeps its data and there are several workers.
     """
     workers = num_workers(expected.strategy)
     if expected.own is not None and workers > 1:
@@ -83,7 +83,7 @@ def refuse_where_workers_keep(expected: Expected) -> None:
 
 def refuse_if_distributed(expected: Expected, call: str) -> None:
     """
-    :raises ValueError: where there are several workers, whose rows ``call`` does not sum over.
+    :raises ValueError: if there are several workers, as ``call`` does not sum over their rows.
     """
     workers = num_workers(expected.strategy)
     if workers > 1:

@@ -16,17 +16,17 @@ def from_parquet(
     batch_size: int = 10_000,
 ) -> tf.data.Dataset:
     """
-    Make a dataset of batches X [B, D], Y [B, P], in the order of the files and of their rows::
+    Make a dataset of batches X [B, D], Y [B, P], in the order of the files and their rows::
 
         dataset = gpflow_aaci.data.from_parquet("rides.parquet", ["lat", "lon"], ["minutes"])
         gpflow_aaci.fit_collapsed(model, dataset)
 
     :param paths: one file or several.
-    :param inputs: the names of the D columns of X, which hold numbers.
-    :param outputs: the names of the P columns of Y, which hold numbers.
+    :param inputs: the names of the D numeric columns for X.
+    :param outputs: the names of the P numeric columns for Y.
     :param batch_size: B, the number of rows in a batch. The last batch of each file may be smaller.
-    :raises ValueError: for columns that a file does not have. A missing value raises an error only
-        when the dataset is read.
+    :raises ValueError: if a file does not have one of the columns. A missing value raises an error
+        only when the dataset is read.
     """
     import pyarrow.parquet
 

@@ -23,8 +23,8 @@ class PassLog:
     The results of all passes over the data since the latest checkpoint.
 
     A run that resumes from the checkpoint needs the same sums again, and reads them from the log
-    instead of passing over the data. Each result is a file, which is written under another name and
-    then renamed.
+    instead of passing over the data. Each result is a file, which is first written under another
+    name and then renamed.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class PassLog:
     ) -> None:
         """
         :param directory: None for a log that stores nothing.
-        :param run: what must be the same for a run to resume; values that JSON can hold.
-        :param strategy: the strategy of the model. Only its chief writes, and all workers read.
+        :param run: settings that must not change for a run to resume; values that JSON can hold.
+        :param strategy: the model's strategy. Only its chief writes; all workers read.
         """
         self._strategy = strategy or ONE_PROCESS
         key = hashlib.sha256(json.dumps(dict(run), sort_keys=True).encode()).hexdigest()[:16]
@@ -48,7 +48,7 @@ class PassLog:
         return self._folder is not None
 
     def clear(self) -> None:
-        """Remove all results, which a new checkpoint makes superfluous."""
+        """Remove all results, when a new checkpoint has made them superfluous."""
         if self._folder is not None and is_chief(self._strategy):
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -58,9 +58,9 @@ class PassLog:
         """
         Return the result of a pass, and make the pass only if the log has no result.
 
-        :param identity: all that the result depends on besides the run.
-        :param a_pass: makes the pass and returns its sums.
-        :raises OSError: where the result cannot be written.
+        :param identity: everything except the run on which the result depends.
+        :param a_pass: a function that makes the pass and returns its sums.
+        :raises OSError: if the result cannot be written.
         """
         if self._folder is None:
             return list(a_pass())
@@ -93,7 +93,7 @@ def flush(path: Path) -> None:
 
 
 def _stored(path: Path) -> list[tf.Tensor] | None:
-    """Return the stored result of a pass, or None where there is none."""
+    """Return the stored result of a pass, or None if there is none."""
     try:
         with np.load(path) as arrays:
             return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]

@@ -1,9 +1,9 @@
 """
-Random rows, the same for arrays, streams and workers, in memory for no more than the rows chosen.
+Random rows: the same for arrays, streams and workers, with only the chosen rows in memory.
 
-Every row has a key, a hash of its number and of the seed, and the rows of the least keys are
-chosen. So no pass needs to know how many rows will follow, and fewer rows of the same seed are the
-first of more rows.
+Every row has a key, a hash of its number and the seed, and the rows with the smallest keys are
+chosen. So no pass needs to know how many rows will follow, and with the same seed a smaller choice
+is the beginning of a larger one.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ _BLOCK = 1_000_000  # row numbers that are hashed at a time
 
 
 class RandomRows:
-    """The rows of the least keys among all that have been added."""
+    """The rows with the smallest keys among all rows added so far."""
 
     def __init__(self, size: int, seed: int) -> None:
         """
-        :param size: how many rows are chosen, at most.
+        :param size: the largest number of rows to choose.
         """
         self.size, self.seed = size, seed
         self._keys = np.zeros(0, np.uint64)
@@ -25,7 +25,7 @@ class RandomRows:
 
     def add(self, first: int, *parts: AnyNDArray) -> None:
         """
-        :param first: the number of the first of these rows, which follow those added before.
+        :param first: the number of the first of these rows, which follow the rows added before.
         :param parts: arrays whose first axis is over these rows.
         """
         keys = _keys(np.arange(first, first + len(parts[0]), dtype=np.uint64), self.seed)

@@ -1,7 +1,7 @@
 """
-``Data``: rows that are summed over. Other modules need not know of chunks, devices and workers.
+``Data``: rows to sum over. It hides chunks, devices and workers from the other modules.
 
-A pass yields the rows in chunks, so that a sum over the rows needs memory for one chunk only. A
+A pass yields the rows in chunks, so a sum over the rows needs memory for one chunk only. A
 minibatch is ``Data``, too: it has one chunk, and its sums are scaled up to all rows.
 """
 
@@ -35,7 +35,7 @@ from .summand import Summand
 
 
 class Data(abc.ABC):
-    """Rows X [N, D], Y [N, P], over which a method may pass any number of times."""
+    """Rows X [N, D], Y [N, P]; a method may pass over them any number of times."""
 
     strategy: tf.distribute.Strategy = ONE_PROCESS  # whose workers have the rows
     progress: bool = False  # whether a bar shows each pass
@@ -45,7 +45,7 @@ class Data(abc.ABC):
     @property
     @abc.abstractmethod
     def num_rows(self) -> Any:
-        """The number of rows of all workers: an integer, or a tensor inside ``tf.function``."""
+        """The number of all workers' rows: an integer, or a tensor inside ``tf.function``."""
 
     @property
     def num_data(self) -> Any:
@@ -75,8 +75,8 @@ class Data(abc.ABC):
 
         :param function: a :class:`Summand` or a Python function. It returns any structure of
             tensors that are sums over the rows X [n, D], Y [n, P] of a chunk.
-        :raises ValueError: for bad rows, and where a pass has other rows than the first one.
-        :raises RuntimeError: where data cannot be read, or a worker is lost.
+        :raises ValueError: for bad rows, and if a pass has different rows from the first pass.
+        :raises RuntimeError: if data cannot be read, or a worker is lost.
         """
         if not isinstance(function, Summand):
             total = self._pass(over_devices(self.strategy, function), args)
@@ -114,7 +114,7 @@ class Data(abc.ABC):
         return summand.packed(self.log(identity, a_pass))
 
     def _pass(self, of_chunk: Callable[..., Any], args: Sequence[Any], mark: int = 1) -> Any:
-        """Return the sum over all rows of all workers, before it is scaled."""
+        """Return the unscaled sum over all workers' rows."""
 
         def over_own_rows() -> Any:
             return functools.reduce(_added, (of_chunk(*rows, *args) for rows in self.chunks()))
@@ -148,7 +148,7 @@ class Data(abc.ABC):
         """
         Pass over the rows of this worker, and yield at most ``CHUNK`` of them at a time.
 
-        :raises ValueError: for bad rows; at the end, where the pass has other rows than the first.
+        :raises ValueError: for bad rows; at the end, if the rows differ from the first pass.
         """
         shown = self.progress and self.only_chunk is None
         with progress_bar(shown, unit="row", desc="pass", leave=False) as bar:
@@ -160,13 +160,13 @@ class Data(abc.ABC):
     def _chunks(self) -> Iterator[Rows]: ...
 
     def draw_ahead(self, num_rows: int, seed: int) -> None:  # noqa: B027, most need no pass
-        """Let the first pass put aside what :meth:`subset` will ask for, up to so many rows."""
+        """Let the first pass keep the rows that :meth:`subset` will need, up to this number."""
 
     def subset(self, num_rows: int, seed: int, skip: int = 0) -> "Data":
         """
-        Random rows, in memory; a smaller subset of the same seed is the beginning of a larger one.
+        Random rows, in memory. With the same seed, a smaller subset is the start of a larger one.
 
-        :param skip: how many of the first rows of the subset are left out.
+        :param skip: the number of first rows of the subset to leave out.
         """
         return self.taken(random_numbers(self.num_rows, num_rows, seed)[skip:])
 

@@ -1,4 +1,4 @@
-"""``Shard``: the rows of all workers, of which each worker has a part."""
+"""``Shard``: rows that are divided among several workers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from .rows import Arrays, Data
 
 class Shard(Data):
     """
-    The rows of all workers. A pass, and every subset, has those rows that this worker holds.
+    Rows divided among all workers. Passes and subsets yield the rows that this worker holds.
 
     Rows are numbered in the order of the workers, so that a subset has the same rows as it would
     have in one process. The devices of a worker share its rows.
@@ -25,7 +25,7 @@ class Shard(Data):
 
     def __init__(self, own: Data, strategy: tf.distribute.Strategy, num_data: Any) -> None:
         """
-        :param own: the rows of this worker.
+        :param own: this worker's rows.
         :param num_data: the number of rows that sums are scaled up to; None for no scaling.
         """
         self._own, self.strategy, self.progress = own, strategy, own.progress
@@ -36,7 +36,7 @@ class Shard(Data):
         """
         The number of rows of each worker.
 
-        :raises ValueError: where no worker has any rows.
+        :raises ValueError: if no worker has any rows.
         """
         if not len(self._counts):
             self._counts = of_each_worker(self.strategy, [self._own.num_rows])[:, 0]
@@ -45,7 +45,7 @@ class Shard(Data):
 
     @property
     def first(self) -> int:
-        """The number of this worker's first row among the rows of all workers."""
+        """The number of this worker's first row, counted over all workers."""
         return int(self.counts[: worker_index(self.strategy)].sum())
 
     @property

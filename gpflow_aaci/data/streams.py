@@ -18,7 +18,7 @@ from .rows import Arrays, Data
 
 class Stream(Data):
     """
-    The rows of a ``tf.data.Dataset`` of batches, which must be one pass over them.
+    The rows of a ``tf.data.Dataset`` of batches, which must pass over the rows once.
 
     The first pass checks and counts the rows. Later passes must have the same rows, in any order.
     """
@@ -28,7 +28,7 @@ class Stream(Data):
     ) -> None:
         """
         :param num_data: the number of rows that sums are scaled up to; None for no scaling.
-        :raises ValueError: for a dataset that has no batches (X, Y).
+        :raises ValueError: if the dataset does not yield batches (X, Y).
         """
         check_batches(dataset)
         self._expected, self._dataset, self._num_data = expected, dataset, num_data

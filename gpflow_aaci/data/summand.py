@@ -21,9 +21,9 @@ class Summand(NamedTuple):
     """
     A compiled ``function(X, Y, *args)`` of some rows.
 
-    :meth:`~gpflow_aaci.data.Data.sum` calls it for each chunk of rows and adds up the results. They
-    depend on nothing but the rows, the arguments and the variables in ``reads``, by which a log
-    recognises a sum that it has stored.
+    :meth:`~gpflow_aaci.data.Data.sum` calls it for each chunk of rows and adds up the results. The
+    results depend only on the rows, the arguments and the variables in ``reads``, which identify a
+    stored sum in a log.
     """
 
     function: Traceable  # returns any structure of tensors that are sums over the rows
@@ -35,6 +35,6 @@ class Summand(NamedTuple):
         return tf.nest.pack_sequence_as(self.function.trace(), flat)
 
     def identity(self, args: Sequence[Any]) -> list[AnyNDArray]:
-        """Return arrays that hold all that a sum depends on besides the rows."""
+        """Return arrays with everything except the rows on which a sum depends."""
         values = [value.numpy() for value in self.reads]
         return [np.asarray(part) for part in (self.name, *values, *tf.nest.flatten(args))]

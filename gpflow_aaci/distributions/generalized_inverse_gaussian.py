@@ -1,4 +1,4 @@
-"""The generalised inverse Gaussian distribution (Jørgensen 1982), with all its corners."""
+"""The generalised inverse Gaussian distribution (Jørgensen 1982), with its limits."""
 
 from typing import Any
 
@@ -14,9 +14,10 @@ class GeneralizedInverseGaussian(PositiveDistribution):
     r"""
     GIG(p, a, b): density ∝ x^{p−1} e^{−(a x + b/x)/2}, x > 0.
 
-    It is SciPy's ``geninvgauss(p, √(ab), scale=√(b/a))``. At a = 0 (where p < 0) it is
-    InverseGamma(−p, b/2), at b = 0 (where p > 0) it is Gamma(p, rate a/2). Draws are exact, by
-    Devroye's (2014) rejection sampler: its acceptance rate has a lower bound over all parameters.
+    It is SciPy's ``geninvgauss(p, √(ab), scale=√(b/a))``. At a = 0 (which needs p < 0) it is
+    InverseGamma(−p, b/2), at b = 0 (which needs p > 0) it is Gamma(p, rate a/2). Draws are exact,
+    by Devroye's (2014) rejection sampler: its acceptance rate has a lower bound over all
+    parameters.
     """
 
     def __init__(
@@ -30,8 +31,8 @@ class GeneralizedInverseGaussian(PositiveDistribution):
     ) -> None:
         """
         :param p: finite; p, a and b broadcast to [batch...].
-        :param a: finite and non-negative; positive where p ≥ 0.
-        :param b: finite and non-negative; positive where p ≤ 0.
+        :param a: finite and non-negative; positive if p ≥ 0.
+        :param b: finite and non-negative; positive if p ≤ 0.
         :raises ValueError: for other values.
         """
         super().__init__(locals(), p=p, a=a, b=b)

@@ -14,13 +14,13 @@ _NEWTON_STEPS = 4  # from the asymptotic inverse of log Φ to its last digits
 
 class IntervalNormal(NumberDistribution):
     """
-    z ~ N(loc, scale²) given low < z < high, or the point z where they are equal.
+    z ~ N(loc, scale²) given low < z < high, or the point z = low if the ends are equal.
 
     Both ends may be infinite.
 
-    ``tfd.TruncatedNormal`` loses all digits where the interval is many standard deviations from
-    loc. Here the distribution function is inverted in logarithms, in the tail that the interval is
-    in, so that draws keep theirs.
+    ``tfd.TruncatedNormal`` loses all digits if the interval is many standard deviations from loc.
+    Here the logarithm of the distribution function is inverted, in the tail that contains the
+    interval, so that draws keep their digits.
     """
 
     def __init__(

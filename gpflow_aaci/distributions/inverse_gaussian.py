@@ -16,8 +16,8 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
     """
     ``tfd.InverseGaussian(loc, concentration)``: loc is the mean, concentration the shape.
 
-    At loc = ∞ it is the Lévy distribution, the law of concentration/N² for a standard normal N.
-    The cdf does not overflow where concentration/loc is large.
+    At loc = ∞ it is the Lévy distribution, that is concentration/N² for a standard normal N.
+    The cdf does not overflow if concentration/loc is large.
 
     :raises ValueError: unless loc is positive, and concentration positive and finite.
     """

@@ -1,4 +1,4 @@
-"""All of a distribution that its Laplace transform gives by inversion."""
+"""Distributions that are computed by inverting their Laplace transform."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _HIGHEST_CUMULANT = 4
 
 class InvertedDistribution(PositiveDistribution):
     """
-    ω ~ π_φ(·|c): from log φ alone, all that a distribution of TFP has.
+    ω ~ π_φ(·|c): all methods of a TFP distribution, computed from log φ alone.
 
     Values are computed in float64 and complex128, whatever ``dtype`` is. The absolute error of the
     cdf is below 1e-7, the relative error of the density below 1e-6. Draws are quantiles of uniform

@@ -1,4 +1,4 @@
-"""What inversion needs to know about laws ω ~ π_φ(·|c): their numbers, row by row."""
+"""What inversion needs to know about distributions ω ~ π_φ(·|c), row by row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor)
     """
     The first ``order`` cumulants of ω, (−1)^k d^k log φ/dr^k (AACI App. A.2), by nested tapes.
 
-    A cumulant is infinite where r = 0 and the derivative does not exist.
+    A cumulant is infinite if r = 0 and the derivative does not exist.
     """
     derivatives: list[tf.Tensor] = []
 
@@ -66,7 +66,7 @@ class TiltedLaw:
 
     @property
     def is_point(self) -> tf.Tensor:
-        """Where the law is a single value up to rounding, as for the Gaussian likelihood."""
+        """In which rows ω has a single value up to rounding, as for the Gaussian likelihood."""
         return tf.math.is_finite(self.mean) & (self.stddev <= 1e-8 * self.mean)
 
     def log_transform(self, s: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Sums and mixtures of laws of ω."""
+"""Sums and mixtures of distributions of ω."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +19,8 @@ class TiltedMixture(InvertedDistribution):
     """
     The tilt by c of a mixture: with probability w_k, ω is a_k ω_k. So φ(r) = Σ w_k φ_k(a_k r).
 
-    Its components are the tilts of ω_k by √a_k c, with probabilities w_k φ_k(a_k c²)/φ(c²). At a
-    component that is a point, ``log_prob`` is its log-probability, without the other densities.
+    Its components are the tilts of ω_k by √a_k c, with probabilities w_k φ_k(a_k c²)/φ(c²). If a
+    component is a point, ``log_prob`` there is its log-probability, without the other densities.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class TiltedSum(TiltedDistribution):
     The tilt by c of shift + Σ a_k ω_k, independent, φ(r) = e^{−shift r} Π φ_k(a_k r).
 
     Draws are sums of draws. All else is computed from log φ for the sum without the shift. (With
-    the shift, the law would begin at an edge, which an inverse Laplace transform would blur.)
+    the shift, the density would begin at an edge, which an inverse Laplace transform would blur.)
     """
 
     def __init__(

@@ -52,14 +52,14 @@ def as_dependencies(checks: Sequence[Check]) -> list[tf.Tensor]:
 
 
 def positive_property() -> tfp.util.ParameterProperties:
-    """For TFP: a parameter that is one positive number for every member of the batch."""
+    """For TFP: a parameter with one positive number for every member of the batch."""
     return tfp.util.ParameterProperties(
         default_constraining_bijector_fn=lambda: tfp.bijectors.Softplus()
     )
 
 
 class CheckedSampling:
-    """A mixin for distributions of TFP, whose own errors do not name a bad sample shape."""
+    """A mixin for TFP distributions; TFP's own errors do not name a bad sample shape."""
 
     name: str
 
@@ -87,7 +87,7 @@ def flat(values: Sequence[tf.Tensor], shape: tf.Tensor) -> list[tf.Tensor]:
 
 
 class NumberDistribution(CheckedSampling, tfp.distributions.Distribution):
-    """A distribution of a number."""
+    """A distribution on the real numbers."""
 
     def __init__(self, arguments: dict[str, Any], **parameters: Any) -> None:
         """
@@ -130,7 +130,7 @@ class NumberDistribution(CheckedSampling, tfp.distributions.Distribution):
 
 
 class PositiveDistribution(NumberDistribution):
-    """A distribution of a positive number. Subclasses define ``_tails`` in place of the cdf."""
+    """A distribution on the positive numbers. Subclasses define ``_tails`` in place of the cdf."""
 
     def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """P(ω ≤ value) and P(ω > value)."""

@@ -22,7 +22,7 @@ class PolyaGamma(InvertedDistribution):
     r"""
     scale · PG(b, c): PG(b, c) ∝ e^{−c²x/2} PG(b, 0), E e^{−sx} = cosh^{−b} √(s/2) under PG(b, 0).
 
-    The mean is b tanh(c/2)/(2c), or b/4 at c = 0. For b = 0 the law is the point 0. Draws are by
+    The mean is b tanh(c/2)/(2c), or b/4 at c = 0. For b = 0 it is the point 0. Draws are by
     rejection, at a cost that hardly depends on b. For b = 1, 2, 3, 4 they are exact, by Devroye's
     (2009) method; for other b they follow a density with a relative error below 1e-8 (see
     ``sample_pg``). Cdf, quantile and density are by inversion (see ``InvertedDistribution``).
@@ -43,7 +43,7 @@ class PolyaGamma(InvertedDistribution):
         """
         :param b: shape, finite and non-negative; b, c and scale broadcast to [batch...].
         :param c: tilt, finite, of either sign.
-        :param scale: finite and positive. (½ is what the logistic likelihood asks for.)
+        :param scale: finite and positive. (The logistic likelihood uses ½.)
         :raises ValueError: for other values.
         """
         super().__init__(locals(), b=b, c=c, scale=scale)

@@ -1,4 +1,4 @@
-"""Rejection sampling of many different laws at once."""
+"""Rejection sampling from many different distributions at once."""
 
 from collections.abc import Callable, Sequence
 

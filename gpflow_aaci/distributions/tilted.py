@@ -18,7 +18,7 @@ class TiltedDistribution(InvertedDistribution):
     r"""
     π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²), where φ(r) = ∫ e^{−rω} π_φ(ω|0) dω (AACI Eq. 6-7).
 
-    Its Laplace transform φ(s + c²)/φ(c²) is all that is needed: cumulants are derivatives of log φ
+    Only its Laplace transform φ(s + c²)/φ(c²) is needed: cumulants are derivatives of log φ
     at c², cdf and density are found by inverting the transform, quantiles and draws by inverting
     the cdf (see ``inverse_laplace`` and ``distributions.quantile``).
 
@@ -36,11 +36,11 @@ class TiltedDistribution(InvertedDistribution):
     ) -> None:
         """
         :param log_phi: ``log_phi(r, *phi_parameters)``, elementwise. It is called with float64 for
-            the moments, and with complex128 and Re r > 0 for all else.
+            the moments, and with complex128 and Re r > 0 for everything else.
         :param c: [batch...], finite and non-negative. Draws have its dtype.
-        :param phi_parameters: what else φ depends on, each to be broadcast to [batch...].
-        :raises ValueError: for another c, and where φ cannot be completely monotone at c²: E[ω]
-            must be positive, Var[ω] not negative.
+        :param phi_parameters: further arguments of φ, each to be broadcast to [batch...].
+        :raises ValueError: for any other c, and if φ cannot be completely monotone at c²: E[ω] must
+            be positive, and Var[ω] non-negative.
         """
         if not callable(log_phi):
             raise ValueError(f"{name}: log_phi must be a function of r. Found: {log_phi!r}.")

@@ -1,11 +1,11 @@
 """
-Routes to q(u) and the hyperparameters.
+Methods that fit q(u) and the hyperparameters.
 
 On minibatches, ``training`` runs the steps of ``alternating`` (with its ``schedules``) and
 ``joint_adam``; ``optimizers`` has natural-gradient steps alone. On all rows, ``newton`` finds the
-best q and ``profile`` computes the ELBO there and its gradient; ``quasi_newton`` climbs it in
-``coordinates``, ``hyperparameter_search`` does so on more and more rows, and ``collapsed`` runs the
-search. ``bound_gradient`` is the gradient in the hyperparameters that all of them need.
+best q, and ``profile`` computes the ELBO at this q and its gradient. ``quasi_newton`` maximises the
+ELBO in ``coordinates``, ``hyperparameter_search`` does so on more and more rows, and ``collapsed``
+runs the search. ``bound_gradient`` is the gradient in the hyperparameters, which all of them need.
 ``compiled`` shares compiled functions between models of one structure.
 """
 

@@ -24,9 +24,9 @@ _MOST_LISTED = 4  # columns
 
 def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
     """
-    Warnings as sentences; an empty list where all is well.
+    Return warnings as sentences; an empty list if there is nothing to warn about.
 
-    :param X: [N, D], the inputs of all rows or of some.
+    :param X: [N, D], the inputs of all rows or of a part.
     """
     said = [*_of_inputs(X), *_of_signal(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]

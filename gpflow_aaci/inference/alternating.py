@@ -30,7 +30,7 @@ from .stepper import Move, Stepper
 
 class AlternatingOptimizer(Stepper):
     """
-    Natural-gradient steps on q(u) in closed form, a tf_keras optimizer for the hyperparameters.
+    Closed-form natural-gradient steps on q(u), and a tf_keras optimizer for the hyperparameters.
 
     AACI Algorithm 3 with both steps from one batch and one forward pass: the kernel matrices, their
     Cholesky factor and projection are computed once, q(u) moves, and the gradient of the bound at
@@ -59,9 +59,9 @@ class AlternatingOptimizer(Stepper):
         """
         :param step_size: the step size of q(u), in (0, 1], or a schedule: ``RobbinsMonro()``, or
             (the default) ``AdaptiveStepSize()``, which is 1 on full batches.
-        :param hyperparameter_optimizer: ``Adam(0.03)`` unless given.
-        :param every: the hyperparameters move at every ``every``-th step only, the first one
-            included.
+        :param hyperparameter_optimizer: a tf_keras optimizer. Default: ``Adam(0.03)``.
+        :param every: only each ``every``-th step, beginning with the first, moves the
+            hyperparameters.
         :raises ValueError: for a step size outside (0, 1], ``every`` below 1, or an optimizer of
             ``tf_keras.optimizers.legacy``.
         """

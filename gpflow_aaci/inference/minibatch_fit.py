@@ -1,5 +1,5 @@
 """
-Fits by minibatches: for data without end, for expensive rows, and for the predictive objective.
+Fits on minibatches: for endless data, for expensive rows, and for the predictive objective.
 
 Rows are expensive for a likelihood of several classes: an evaluation of the profile is half a dozen
 Newton steps on all rows, each with an integral over all latent GPs for every row. Closed-form steps
@@ -99,9 +99,9 @@ def fit_in_minibatches(
     Arguments, errors and the effect of Ctrl-C are as in ``train``.
 
     :param checkpoint_dir: a folder that gets a folder for each part.
-    :return: the result, with GPflow's ELBO and the log prior as its objective and the number of
-        steps as that of evaluations; and the history of the part in which the fit ended.
-    :raises ValueError: where the ELBO is not finite at the start.
+    :return: the result, whose objective is GPflow's ELBO plus the log prior, and whose number of
+        evaluations is the number of steps; and the history of the part in which the fit ended.
+    :raises ValueError: if the ELBO is not finite at the start.
     """
     began = time.perf_counter()
     rows = as_data(model.expected_data, data, progress)

@@ -25,10 +25,10 @@ _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 
 class AugmentedNaturalGradient:
     """
-    Closed-form natural-gradient ascent on the augmented bound, used as GPflow's optimizers are.
+    Closed-form natural-gradient ascent on the augmented bound, used like GPflow's optimizers.
 
-    A step of size s replaces the natural parameters of q(u) by (1 − s)·themselves + s·optimum
-    (AACI Algorithm 3). It equals ``gpflow.optimizers.NaturalGradient(gamma=s)`` on the same bound,
+    A step of size s replaces the natural parameters λ of q(u) by (1 − s)·λ + s·λ_optimal (AACI
+    Algorithm 3). It equals ``gpflow.optimizers.NaturalGradient(gamma=s)`` on the same bound,
     without differentiating through it, and stays positive definite for every s in (0, 1]::
 
         natural_gradient = AugmentedNaturalGradient(step_size=0.5)
@@ -56,10 +56,10 @@ class AugmentedNaturalGradient:
 
         :param data: for ``AugmentedSVGP`` a batch (X [N, D], Y [N, P]); an iterator of batches, if
             the model has ``num_data``; or a ``tf.data.Dataset`` of batches that is one pass over
-            the rows, for one step on all of them. None for ``AugmentedVGP``.
-        :param progress: whether a bar shows a pass over a dataset that takes long.
-        :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q
-            is not finite; ``q_mu`` and ``q_sqrt`` are then as they were.
+            the rows, for one step on all rows. None for ``AugmentedVGP``.
+        :param progress: whether to show a progress bar for a long pass over a dataset.
+        :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or if the updated q
+            is not finite; ``q_mu`` and ``q_sqrt`` are then unchanged.
         """
         model = as_augmented(model)
         check_same_program_once(model, "AugmentedNaturalGradient.minimize", self._settings)

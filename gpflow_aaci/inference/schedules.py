@@ -1,4 +1,4 @@
-"""Step sizes of natural-gradient steps on minibatches: what ``AlternatingOptimizer`` takes."""
+"""Step sizes for natural-gradient steps on minibatches, for ``AlternatingOptimizer``."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,8 +27,9 @@ class RobbinsMonro:
 
     def __init__(self, exponent: float = 0.51, offset: float = 100.0) -> None:
         """
-        :raises ValueError: for an exponent outside (0.5, 1], where the sum of the steps does not
-            diverge or that of their squares does; for an offset below 1, a first step above 1.
+        :raises ValueError: for an exponent outside (0.5, 1], for which the sum of the step sizes
+            converges or the sum of their squares diverges; for an offset below 1, with which the
+            first step exceeds 1.
         """
         if not 0.5 < exponent <= 1.0:
             raise ValueError(f"exponent must be in (0.5, 1]. Found: {exponent}.")
@@ -42,7 +43,7 @@ class RobbinsMonro:
 
 class AdaptiveStepSize(tf.Module):
     """
-    ``RobbinsMonro()``, or a longer step where the gradient is more than the noise of minibatches.
+    ``RobbinsMonro()``, or a longer step if the gradient exceeds the noise of minibatches.
 
     As E‖g‖² = ‖E g‖² + tr Var g, the best step size is ‖E g‖²/E‖g‖² (Ranganath et al. 2013). The
     noise tr Var g is estimated from the rows of the batch, with the factor 1 − |B|/num_data of

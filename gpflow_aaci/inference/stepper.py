@@ -1,4 +1,4 @@
-"""The base of the optimizers of ``train``: checks, slots, and a step on the hyperparameters."""
+"""The base class of ``train``'s optimizers: checks, slots, and a step on the hyperparameters."""
 
 import abc
 import weakref
@@ -100,12 +100,12 @@ class Stepper(tf.Module, abc.ABC):
         One step on q(u) and on the trainable hyperparameters. Works inside ``tf.function``.
 
         :param data: (X [N, D], Y [N, P]) or an iterator of such batches for ``AugmentedSVGP``;
-            none for ``AugmentedVGP``.
+            None for ``AugmentedVGP``.
         :param num_data: the number of rows that the batches are drawn from, for a model without
-            ``num_data``. Where neither says it, a pair (X, Y) counts as all data, and an iterator
-            is refused.
-        :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or where the updated q or
-            a gradient is not finite; the model and the optimizer are then as they were.
+            ``num_data``. If the number is not known, a pair (X, Y) counts as all data, and an
+            iterator is refused.
+        :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or if the updated q or a
+            gradient is not finite; the model and the optimizer are then unchanged.
         """
         model = as_augmented(model)
         check_step_data(model.expected_data, data, num_data)

@@ -60,7 +60,7 @@ def update(
     progress: bool = True,
 ) -> UpdateResult:
     """
-    Update q(u) by new rows, without the old ones. Hyperparameters stay as they are.
+    Update q(u) by new rows, without the old ones. Hyperparameters do not change.
 
     This is streaming variational inference (Bui, Nguyen and Turner, *Streaming Sparse Gaussian
     Process Approximations*, NIPS 2017). All that it needs to know about old rows is in q(u). A
@@ -76,23 +76,23 @@ def update(
     fitted by safeguarded Newton steps on GPflow's ELBO, as in ``polish``. If the first of several
     updates starts from a new model, their bounds add up to a bound on log p(Y) of all rows.
 
-    If q is as the constructor has made it (mean zero, root I), it has learnt nothing and counts as
-    the prior. If the model has ``num_data``, ``update`` sets it to the number of rows that q has
-    seen, but does not scale any sum to it. ``fit_collapsed``, ``polish``, ``train`` and the
-    optimizers start from the prior instead of q, so they need all rows again.
+    If q is still as the constructor makes it (mean zero, root I), it counts as the prior. If the
+    model has ``num_data``, ``update`` sets it to the number of rows that q has seen, but does not
+    scale any sum to it. ``fit_collapsed``, ``polish``, ``train`` and the optimizers start from the
+    prior instead of q, so they need all rows again.
 
     An update is compiled once for any number of rows, and for all models of one structure.
 
     :param data: X [N, D], Y [N, P] of the new rows, as arrays or frames; or a ``tf.data.Dataset``
-        of such batches, one pass over them.
-    :param inducing_variable: new inducing points, as many as before: Z [M, D], or GPflow's
-        inducing variable of them. Unless given, the points stay. What q at the new points cannot
-        represent of the old rows is lost, and ``moving`` says how much it is.
-    :param max_steps: the largest number of steps on q, each of which is a pass over all new rows.
-    :param progress: whether a bar shows a pass over a dataset that takes long.
-    :raises ValueError: for bad data, another model than ``AugmentedSVGP``, and where no finite q is
-        found; the model is then as it was.
-    :raises RuntimeError: where data cannot be read; the model is then as it was.
+        of such batches, which is one pass over the rows.
+    :param inducing_variable: new inducing points, as many as before: Z [M, D], or a GPflow inducing
+        variable. Default: the points stay. q loses the information on old rows that it cannot
+        represent at the new points; ``moving`` is this loss in nats.
+    :param max_steps: the largest number of steps on q. Each step is a pass over all new rows.
+    :param progress: whether to show a progress bar for a long pass over a dataset.
+    :raises ValueError: for bad data, a model other than ``AugmentedSVGP``, and if no finite q is
+        found; the model is then unchanged.
+    :raises RuntimeError: if data cannot be read; the model is then unchanged.
     :return: the bound before and after, and the number of steps.
     """
     _check_model(model)

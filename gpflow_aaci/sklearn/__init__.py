@@ -1,7 +1,7 @@
 """
-Estimators for scikit-learn, for pipelines, grid searches and cross-validation like any other.
+Estimators for scikit-learn, which work in pipelines, grid searches and cross-validation.
 
-``gpflow_aaci`` itself does not import them, as scikit-learn is slow to import.
+``gpflow_aaci`` itself does not import this module, as scikit-learn is slow to import.
 """
 
 from .classifier import AugmentedGPClassifier

@@ -1,4 +1,4 @@
-"""Classification: the logistic likelihood for two classes, a tree of them or a softmax for more."""
+"""Classification: a logistic likelihood for two classes; for more, a tree of these or a softmax."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     """
     Gaussian process classification for scikit-learn.
 
-    For two classes P(y = 1) = σ(f). For K classes P(y = k) is a product of the σ(±f_j) of the
-    splits of a binary tree of the classes, in which similar classes are parted last
-    (:func:`~gpflow_aaci.likelihoods.ward_tree`); or, with ``multiclass="softmax"``,
-    σ(f_k)/Σσ(f_j). The latent GPs share a kernel. They are sparse GPs on ``num_inducing`` points,
-    and all is fitted by ``fit_collapsed``::
+    For two classes P(y = 1) = σ(f). For K classes P(y = k) is a product of σ(±f_j), one factor for
+    each split on the way to k in a binary tree of the classes, which separates similar classes last
+    (:func:`~gpflow_aaci.likelihoods.ward_tree`). With ``multiclass="softmax"`` it is
+    σ(f_k)/Σσ(f_j). The latent GPs are sparse GPs with ``num_inducing`` points and a shared kernel;
+    ``fit_collapsed`` fits all parameters::
 
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
@@ -42,19 +42,19 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         probabilities = pipeline.predict_proba(X_test)
         accuracy = pipeline.score(X_test, y_test)
 
-    A softmax costs more, as its expectations are integrals over all latent GPs at once. Above
-    30,000 rows times classes ``fit_collapsed`` would take many minutes, so that it is trained on
-    minibatches: by 1,000 closed-form steps on the augmented bound, and 500 steps of Adam on
-    GPflow's ELBO.
+    A softmax costs more, as its expectations are integrals over all latent GPs at once. If rows
+    times classes exceed 30,000, ``fit_collapsed`` would take many minutes, so the softmax is
+    trained on minibatches: 1,000 closed-form steps on the augmented bound, then 500 steps of Adam
+    on GPflow's ELBO.
 
     A kernel given by name begins with a lengthscale of √D standard deviations for each column, so
     that the units of X do not matter. (But centre a column whose mean is 10⁵ standard deviations or
-    more, as its distances lose digits.) A kernel object begins as it is, and is never changed: a
-    copy is fitted.
+    more, as its distances lose digits.) A kernel object is copied, and the copy is fitted from
+    the object's values; the object itself is never changed.
 
-    Fitted attributes: ``classes_`` [K], sorted; ``model_``, the ``AugmentedSVGP`` whose labels are
-    their numbers 0 … K − 1; ``fit_result_``, what ``fit_collapsed`` returned, or the like for
-    minibatches; ``n_features_in_``, ``feature_names_in_``.
+    Fitted attributes: ``classes_`` [K], sorted; ``model_``, the ``AugmentedSVGP``, in which the
+    labels are numbered 0 … K − 1; ``fit_result_``, the result of ``fit_collapsed``, or an
+    equivalent for minibatches; ``n_features_in_``, ``feature_names_in_``.
     """
 
     classes_: AnyNDArray
@@ -80,8 +80,8 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         """
         :param X: [N, D].
         :param y: labels of any kind [N].
-        :param sample_weight: [N], not negative: how many times each datum counts; once unless
-            given. See :class:`~gpflow_aaci.likelihoods.Weighted`.
+        :param sample_weight: [N], not negative: how many times each datum counts. Default:
+            once. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters, and a single class.
         """
         X, y = validate_data(self, X, y, dtype=default_float())

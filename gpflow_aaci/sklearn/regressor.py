@@ -1,4 +1,4 @@
-"""Regression: y = f + noise, whose distribution may be one that outliers do not break."""
+"""Regression: y = f + noise, where the noise may have a distribution that is robust to outliers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     """
     Gaussian process regression with Student-t or other noise, for scikit-learn.
 
-    It is a sparse GP on ``num_inducing`` points; ``fit_collapsed`` fits its kernel and noise::
+    It is a sparse GP with ``num_inducing`` points; ``fit_collapsed`` fits its kernel and noise::
 
         import numpy as np
         from sklearn.model_selection import cross_val_score
@@ -54,11 +54,11 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     A kernel given by name begins with a lengthscale of √D standard deviations for each column, so
     that the units of X do not matter. (But centre a column whose mean is 10⁵ standard deviations or
-    more, as its distances lose digits.) Objects begin as they are, and are never changed: a copy is
-    fitted.
+    more, as its distances lose digits.) Objects are copied, and the copies are fitted from the
+    objects' values; the objects themselves are never changed.
 
-    Fitted attributes: ``model_``, the ``AugmentedSVGP`` of (X, (y − ``y_center_``)/``y_scale_``);
-    ``fit_result_``, what ``fit_collapsed`` returned; ``y_center_``, ``y_scale_``;
+    Fitted attributes: ``model_``, an ``AugmentedSVGP`` for (X, (y − ``y_center_``)/``y_scale_``);
+    ``fit_result_``, the result of ``fit_collapsed``; ``y_center_``, ``y_scale_``;
     ``n_features_in_``, ``feature_names_in_``.
     """
 
@@ -82,13 +82,13 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
             and "matern52"; or a GPflow kernel.
         :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
-        :param normalize_y: whether the median is subtracted, and y is divided by its interquartile
-            range over 1.349, which is the standard deviation of a normal y and which outliers leave
-            alone. It must be False for counts and for likelihoods of y > 0. Predictions are in the
+        :param normalize_y: whether to subtract the median and divide by the interquartile range
+            over 1.349. For a normal y this is the standard deviation, and outliers hardly change
+            it. It must be False for counts and for likelihoods of y > 0. Predictions are in the
             units of y.
-        :param random_state: the seed of inducing points and subsets of rows: an integer, a
-            ``RandomState``, or None for another draw at every fit.
-        :param progress: whether a bar shows the fit.
+        :param random_state: the seed for inducing points and subsets of rows: an integer, a
+            ``RandomState``, or None for a new draw at every fit.
+        :param progress: whether to show a progress bar.
         """
         super().__init__(
             kernel=kernel, num_inducing=num_inducing, random_state=random_state, progress=progress
@@ -100,8 +100,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         """
         :param X: [N, D].
         :param y: [N].
-        :param sample_weight: [N], not negative: how many times each datum counts; once unless
-            given. See :class:`~gpflow_aaci.likelihoods.Weighted`.
+        :param sample_weight: [N], not negative: how many times each datum counts. Default:
+            once. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters.
         """
         X, y = validate_data(self, X, y, dtype=default_float(), y_numeric=True)
@@ -120,12 +120,12 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """
-        The mean of y [N], or its median where y has no mean, as with "cauchy".
+        The mean of y [N], or its median if y has no mean, as with "cauchy".
 
         :param X: [N, D].
-        :param return_std: whether the standard deviation of y [N], noise included, is returned,
-            too. It is infinite where y has no variance, as with Student-t noise of df ≤ 2:
-            :meth:`predict_quantiles` then says how wide y is.
+        :param return_std: whether to return the standard deviation of y [N], noise included, too.
+            It is infinite if y has no variance, as with Student-t noise of df ≤ 2; use
+            :meth:`predict_quantiles` then.
         """
         X = self._inputs(X)
         mean, variance = in_batches(self.model_.predict_y, X)
@@ -136,7 +136,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     def predict_quantiles(self, X: Any, levels: TensorType) -> AnyNDArray:
         """
-        The y with P(y' ≤ y) = level, [N, Q].
+        The quantiles of y, P(y' ≤ y) = level, [N, Q].
 
         :param X: [N, D].
         :param levels: [Q], in (0, 1); or a number, for a result [N].
@@ -154,10 +154,10 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         """
         Draws of y, noise included, [N, n_samples].
 
-        f is drawn jointly at all of X, which takes O(N²) memory.
+        f is drawn jointly at all rows of X, which takes O(N²) memory.
 
         :param X: [N, D].
-        :param random_state: an integer, a ``RandomState``, or None for other draws at every call.
+        :param random_state: an integer, a ``RandomState``, or None for new draws at every call.
         """
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         X = self._inputs(X)
@@ -166,7 +166,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
 
 def _center_and_spread(y: AnyNDArray, weight: AnyNDArray | None) -> tuple[float, float]:
-    """The median, and the standard deviation if y is normal; 1 in its place if y is constant."""
+    """The median, and the spread: the standard deviation if y is normal, 1 if y is constant."""
     levels = np.array([0.25, 0.5, 0.75])
     if weight is None:
         lower, median, upper = np.quantile(y, levels)

@@ -52,9 +52,9 @@ class AugmentedGP(BaseEstimator):
         :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
             and "matern52"; or a GPflow kernel.
         :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
-        :param random_state: the seed of inducing points and subsets of rows: an integer, a
-            ``RandomState``, or None for another draw at every fit.
-        :param progress: whether a bar shows the fit.
+        :param random_state: the seed for inducing points and subsets of rows: an integer, a
+            ``RandomState``, or None for a new draw at every fit.
+        :param progress: whether to show a progress bar.
         """
         self.kernel = kernel
         self.num_inducing = num_inducing
@@ -74,8 +74,8 @@ class AugmentedGP(BaseEstimator):
         Make the model and fit it to X [N, D], y [N].
 
         :param likelihood: becomes the model's own.
-        :param unit: a standard deviation of f that is about right.
-        :param sample_weight: [N], how many times each datum counts; once unless given.
+        :param unit: a rough guess of the standard deviation of f.
+        :param sample_weight: [N], how many times each datum counts. Default: once.
         """
         Y = y[:, None].astype(default_float())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -103,10 +103,10 @@ class AugmentedGP(BaseEstimator):
 
     def _inputs(self, X: Any) -> AnyNDArray:
         """
-        X to predict at, [N, D].
+        Return X for predictions, [N, D], checked.
 
         :raises NotFittedError: before ``fit``.
-        :raises ValueError: for X that is not finite, or has other columns than in ``fit``.
+        :raises ValueError: if X is not finite, or has different columns than in ``fit``.
         """
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=default_float())
@@ -116,7 +116,7 @@ def weighted_rows(
     sample_weight: Any, X: AnyNDArray, y: AnyNDArray
 ) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray | None]:
     """
-    X, y and the weights [N], of the rows whose weight is not 0; None where no weights are given.
+    X, y and the weights [N] of the rows with non-zero weight; weights are None if none are given.
 
     :raises ValueError: for weights that are negative, not finite, or not one for each row.
     """
@@ -128,14 +128,14 @@ def weighted_rows(
 
 
 def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
-    """The array or arrays [N, ...] that ``predict`` makes of X [N, D], by 10,000 rows at a time."""
+    """Apply ``predict`` to X [N, D], 10,000 rows at a time; return its array or arrays [N, ...]."""
     parts = [predict(X[first : first + _ROWS_AT_ONCE]) for first in range(0, len(X), _ROWS_AT_ONCE)]
     return tf.nest.map_structure(lambda *part: tf.concat(part, 0).numpy(), *parts)
 
 
 def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
     """
-    The entry of ``accepted`` with the name ``value``; or a copy of an object.
+    Return the entry of ``accepted`` with the name ``value``; or copy the object ``value``.
 
     :raises ValueError: for anything else.
     """
@@ -160,7 +160,7 @@ def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
 def _inducing_points(
     X: AnyNDArray, num_inducing: int, scaler: StandardScaler, seed: int
 ) -> AnyNDArray:
-    """Z [M, D]: all distinct rows of X, or where there are more than M, rows that are far apart."""
+    """Z [M, D]: all distinct rows of X; if there are more than M, rows that are far apart."""
     if not (isinstance(num_inducing, numbers.Integral) and num_inducing >= 1):
         raise ValueError(f"num_inducing must be a positive integer. Found: {num_inducing!r}.")
     distinct = np.unique(X, axis=0)

@@ -40,18 +40,18 @@ def check_likelihood(likelihood: Likelihood, Y: TensorType, *, progress: bool = 
     """
     Check that a likelihood has the augmentation it states, so that inference with it is right.
 
-    A likelihood of GPflow's is checked as the one that the models take in its place. Where it has
+    Instead of a GPflow likelihood, the likelihood that the models use for it is checked. If it has
     no augmentation, its log p(y|f) and E log p(y|f) are checked as below.
 
     For a likelihood with a single ω per output, the checks are that ∫ p(y|f) dy = 1 and that
-    ``predictive_log_density`` is log E p(y|f), both only where ``is_density`` is true; that E[ω]
+    ``predictive_log_density`` is log E p(y|f), both only if ``is_density`` is true; that E[ω]
     and KL[q(ω) ‖ π(ω)] are finite; that these, ``expected_logtilt``, the bound and the sites belong
     to the same p(y, ω|f); that the augmented bound stays below E log p(y|f); and that ``tilted(c)``
-    is the law of ω, by Bayes' rule.
+    is the distribution of ω, by Bayes' rule.
 
-    For a likelihood of several latent GPs or auxiliary variables, the checks are that the bound is
-    log p(y|f) at Fvar = 0 and below E log p(y|f) elsewhere; that ``bound_slopes`` are the
-    derivatives of the bound; that Σ_y p(y|f) = 1 where y is discrete; and Bayes' rule again.
+    For a likelihood with several latent GPs or auxiliary variables, the checks are that the bound
+    is log p(y|f) at Fvar = 0 and below E log p(y|f) elsewhere; that ``bound_slopes`` are the
+    derivatives of the bound; that Σ_y p(y|f) = 1 if y is discrete; and Bayes' rule again.
 
     For a ``SuperGaussianLikelihood``, further checks are that φ(0) = 1 and φ ≤ 1; that φ is
     completely monotone, by the signs of four derivatives; that ``log_phi`` takes complex arguments
@@ -60,11 +60,11 @@ def check_likelihood(likelihood: Likelihood, Y: TensorType, *, progress: bool = 
         check_likelihood(Cauchy(), Y=np.linspace(-3.0, 3.0, 7)[:, None])
 
     :param Y: observations that suit the likelihood, e.g. some training data.
-    :param progress: whether a bar shows how many checks have been made.
-    :return: which kind of likelihood it is. One ``"without augmentation"`` has closed-form steps,
-        on GPflow's ELBO, and no Gibbs sampler.
-    :raises ValueError: where a check fails; the message says which one, at which values, and what
-        the values are. Also for bad arguments, and where ``default_float`` is not float64.
+    :param progress: whether to show a progress bar.
+    :return: the kind of likelihood. A likelihood ``"without augmentation"`` has closed-form steps
+        on GPflow's ELBO, but no Gibbs sampler.
+    :raises ValueError: if a check fails; the message says which check, at which values, and what
+        the values are. Also for bad arguments, and if ``default_float`` is not float64.
     """
     likelihood = converted(likelihood)
     if default_float() is not np.float64:
@@ -102,7 +102,7 @@ _OF_SEVERAL = (
 
 
 def _run(likelihood: AugmentedLikelihood, checks: Sequence[Iterator[str]], progress: bool) -> None:
-    """Run all checks, each of which yields messages of what is wrong, and raise them together."""
+    """Run all checks, which yield messages about what is wrong, and raise these together."""
     failures: list[str] = []
     with progress_bar(progress, total=len(checks), unit="check") as bar:
         for check in checks:

@@ -118,7 +118,7 @@ def _equal(
 
 
 def integrates_to_one(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """∫ p(y|f) dy = 1, or Σ_y p(y|f) = 1 where y is discrete."""
+    """∫ p(y|f) dy = 1, or Σ_y p(y|f) = 1 if y is discrete."""
     if not likelihood.is_density:
         return
     for f in (-1.3, 0.0, 0.7):
@@ -153,7 +153,7 @@ def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
 
 
 def predicts_its_expectation(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """predictive_log_density is log E p(y|f), by quadrature, unless p is no density in y."""
+    """predictive_log_density is log E p(y|f), by quadrature, unless p is not a density in y."""
     if not likelihood.is_density:
         return
     centre, width = _centre(likelihood, Y), _width(likelihood, Y)

@@ -1,5 +1,5 @@
 """
-Checks of a likelihood of several latent GPs or auxiliary variables.
+Checks of a likelihood with several latent GPs or auxiliary variables.
 
 Each check yields a message if the likelihood fails it, and nothing otherwise.
 """
@@ -36,7 +36,7 @@ def _equal_or_below(
 
 
 def bound_touches(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """The bound is log p(y|f) where Fvar = 0, and below E log p(y|f) elsewhere."""
+    """The bound is log p(y|f) at Fvar = 0, and below E log p(y|f) elsewhere."""
     X, F, variance = _marginals(likelihood, Y, 1.0)
     at_point = likelihood.bound(X, F, tf.zeros_like(variance), Y)
     statement = "bound must be log p(y|f) where Fvar = 0"
@@ -65,7 +65,7 @@ def slopes_are_the_bounds(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iter
 
 
 def outcomes_sum_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
-    """Σ_y p(y|f) = 1 where y is discrete."""
+    """Σ_y p(y|f) = 1 if y is discrete."""
     outcomes = likelihood.outcomes()
     if outcomes is None or not likelihood.is_density:
         return
