@@ -87,11 +87,13 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
         ratio = np.ravel(lengthscales.numpy() / np.where(ranges > 0.0, ranges, np.inf))
         far = np.flatnonzero(ratio > _FARTHEST)
         if len(far):
-            of = f"columns {_listed(inputs[far])}" if len(ratio) > 1 else "all columns"
+            one = len(far) == 1
+            of = f"column{'s'[one:]} {_listed(inputs[far])}" if len(ratio) > 1 else "all columns"
+            exceed, these = ("exceeds", "it") if one else ("exceed", "these")
             yield (
-                f"{len(far)} of {len(ratio)} lengthscales of {type(part).__name__} exceed the "
-                f"range of their input more than {_FARTHEST:g} times ({of}): f hardly depends on "
-                "these."
+                f"{len(far)} of {len(ratio)} lengthscales of {type(part).__name__} {exceed} the "
+                f"range of the input more than {_FARTHEST:g} times ({of}): f hardly depends on "
+                f"{these}."
             )
 
 

@@ -26,7 +26,7 @@ def test_two_classes_are_a_probit_of_their_difference() -> None:
     for name in ("variational_expectations", "predict_log_density"):
         found = getattr(ours, name)(X, Fmu, Fvar, Y)
         expected = getattr(probit, name)(X, difference, variance, Y)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(found, expected, atol=1e-5)  # a rule of 20 nodes
     found, expected = (
         likelihood.bound(*map(tf.constant, (X, *args, Y)))
         for likelihood, args in ((ours, (Fmu, Fvar)), (probit, (difference, variance)))
@@ -34,20 +34,31 @@ def test_two_classes_are_a_probit_of_their_difference() -> None:
     np.testing.assert_allclose(found, expected - 0.25 * np.sum(Fvar, -1), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("K", "tolerance"), [(3, 0.03), (6, 0.04)])
-def test_expectations_against_random_draws(K: int, tolerance: float) -> None:
+@pytest.mark.parametrize(("sd", "tolerance"), [(0.3, 1e-6), (1.5, 1e-4), (4.0, 2e-3)])
+def test_expectations_of_three_classes_are_the_integrals(sd: float, tolerance: float) -> None:
+    """E log p(y|f) and E p(y|f) by a product rule in all three f."""
+    (Fmu, Fvar), Y, likelihood = marginals(3, sd), np.arange(6.0)[:, None] % 3, MultinomialProbit(3)
+    z, w = np.polynomial.hermite_e.hermegauss(28)
+    nodes = np.stack(np.meshgrid(z, z, z), -1).reshape(-1, 1, 3)
+    weights = np.einsum("i,j,k->jik", w, w, w).ravel() / w.sum() ** 3
+    log_p = likelihood.log_prob(X, Fmu + np.sqrt(Fvar) * nodes, Y).numpy()
+    found = likelihood.variational_expectations(X, Fmu, Fvar, Y)
+    np.testing.assert_allclose(found, weights @ log_p, rtol=tolerance, atol=tolerance)
+    if sd < 4.0:  # the product rule itself is not good enough for steep steps of p
+        density = likelihood.predict_log_density(X, Fmu, Fvar, Y)
+        np.testing.assert_allclose(density, np.log(weights @ np.exp(log_p)), atol=tolerance)
+    assert np.all(likelihood.bound(*map(tf.constant, (X, Fmu, Fvar, Y))) < found)
+
+
+def test_expectations_of_six_classes_against_random_draws() -> None:
     """The relative error, at standard deviations from 1.5 to 4.5."""
-    (Fmu, Fvar), Y, likelihood = (
-        marginals(K, 3.0),
-        np.arange(6.0)[:, None] % K,
-        MultinomialProbit(K),
-    )
-    half = np.random.default_rng(0).normal(size=(4_000, 1, K))
+    (Fmu, Fvar), Y, likelihood = marginals(6, 3.0), np.arange(6.0)[:, None], MultinomialProbit(6)
+    half = np.random.default_rng(0).normal(size=(1_000, 1, 6))
     z = np.concatenate([half, -half])
     z /= np.std(z, 0)
     log_p = np.mean(likelihood.log_prob(X, Fmu + np.sqrt(Fvar) * z, Y), 0)
     found = likelihood.variational_expectations(X, Fmu, Fvar, Y)
-    np.testing.assert_allclose(found, log_p, rtol=tolerance)
+    np.testing.assert_allclose(found, log_p, rtol=0.05)
     assert np.all(likelihood.bound(*map(tf.constant, (X, Fmu, Fvar, Y))) < found)
 
 

@@ -133,7 +133,8 @@ class Switched(OutputwiseLikelihood):
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(
             "likelihood must say what y is, for quantiles and draws at new inputs. Found: "
-            "Switched, of which a column of Y says so; put the part in its place."
+            "Switched, where a column of Y says so. For part k, set model.likelihood to "
+            "model.likelihood.likelihoods[k] first."
         )
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
