@@ -78,7 +78,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         num_data: TensorType | None = None,
     ):
         """
-        The arguments are those of ``gpflow.models.SVGP``.
+        The arguments are the same as for ``gpflow.models.SVGP``.
 
         :param likelihood: a likelihood of :mod:`gpflow_aaci.likelihoods`, of GPflow, or your own;
             see :func:`~gpflow_aaci.likelihoods.augmented`. The model shares its Parameters.

@@ -41,7 +41,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         num_latent_gps: int | None = None,
     ):
         """
-        The arguments are those of ``gpflow.models.VGP``.
+        The arguments are the same as for ``gpflow.models.VGP``.
 
         :param likelihood: as in :class:`AugmentedSVGP`.
         :raises ValueError: for a likelihood whose E log p(y|f) is a random estimate, for

@@ -62,7 +62,7 @@ def predict_f_samples(
     :param Xnew: [N, D].
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`.
     :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
-    :param progress: whether a bar shows how many draws have been used.
+    :param progress: whether to show a progress bar over the draws.
     :raises ValueError: for bad Xnew, or samples of another kind of model.
     """
     X = checked_inputs(model, Xnew)
@@ -89,7 +89,7 @@ def predict_y(
 
     :param Xnew: an array, a frame or a ``tf.data.Dataset`` of batches.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
-    :param progress: whether a bar shows how many draws have been used.
+    :param progress: whether to show a progress bar over the draws.
     """
     if samples is None:
         return _with_q(model).predict_y(Xnew)
@@ -124,7 +124,7 @@ def predict_log_density(
 
     :param data: Xnew [N, D], Ynew [N, P]; or a ``tf.data.Dataset`` of such batches.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
-    :param progress: whether a bar shows how many draws have been used.
+    :param progress: whether to show a progress bar over the draws.
     :raises ValueError: as for training data.
     """
     if samples is None:

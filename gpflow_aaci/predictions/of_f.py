@@ -51,7 +51,7 @@ def predict_of_f(
         :func:`mean_of_y`, or your own ``function(likelihood, X, F)``.
     :param levels: [Q], in (0, 1).
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
-    :param progress: whether a bar shows how many draws of ``samples`` have been used.
+    :param progress: whether to show a progress bar over ``samples``.
     :raises ValueError: for bad Xnew or levels, and samples of another kind of model.
     """
     check_count("num_samples", num_samples, 1)

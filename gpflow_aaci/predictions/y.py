@@ -71,7 +71,7 @@ def predict_y_cdf(
     :param Xnew: [N, D].
     :param y: [N, P] in the form of the training data, with any other columns that Y has.
     :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q.
-    :param progress: whether a bar shows how many draws have been used.
+    :param progress: whether to show a progress bar over the draws.
     :raises ValueError: as for training data; for samples of another kind of model.
     """
     predicted = Predicted(model, Xnew, samples, progress)
@@ -105,7 +105,7 @@ def predict_y_quantile(
     :param Xnew: [N, D].
     :param levels: [Q], in (0, 1); or a number, which stands for Q = 1.
     :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q.
-    :param progress: whether a bar shows how many draws have been used.
+    :param progress: whether to show a progress bar over the draws.
     :raises ValueError: for bad Xnew or levels, for samples of another kind of model, and for a
         likelihood like ``Switched``, in which a column of Y says what y is.
     """
@@ -133,7 +133,7 @@ def predict_y_samples(
     progress: bool = True,
 ) -> tf.Tensor:
     """
-    Draws of y, [S, N, P], each with an f of its own.
+    Draws of y, [S, N, P]; each has a draw of f.
 
     :param Xnew: [N, D].
     :param num_samples: S, the number of draws.
@@ -141,7 +141,7 @@ def predict_y_samples(
     :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
     :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q. Every one is
         used once before any is used again.
-    :param progress: whether a bar shows how many draws have been used.
+    :param progress: whether to show a progress bar over the draws.
     :raises ValueError: for bad arguments, as for :func:`predict_y_quantile`.
     :raises NotImplementedError: where the likelihood states no ``draw_y``.
     """
