@@ -21,7 +21,7 @@ from .methods import make_model, make_start
 from .report import Report, boxes
 
 _DRAWS = 2_000  # of Softmax, where a model is measured
-_OF_KIND = {"real": "squared error / variance of y", "binary": "error rate"}
+_OF_LABELS = ("binary", "classes")
 
 
 def run(config: Mixtures, folder: Path, quiet: bool = False) -> pd.DataFrame:
@@ -77,14 +77,15 @@ def _one(config: Mixtures, dataset: Dataset, seed: int, K: int, by: str) -> pd.D
     row["bound"] = float(model.elbo())
     row["nll"] = -float(tf.reduce_mean(model.predict_log_density((split.X_test, split.Y_test))))
     row["error"] = _error(split, model.predict_y(split.X_test)[0].numpy())
-    row["error metric"] = _OF_KIND.get(split.kind, "error rate")
+    is_rate = split.kind in _OF_LABELS
+    row["error metric"] = "error rate" if is_rate else "squared error / variance of y"
     return pd.DataFrame([row])
 
 
 def _error(split: Split, mean: Array) -> float:
     """The paper's standardised squared error, or the share of wrong classes."""
     y = split.Y_test
-    if split.kind == "real":
+    if split.kind not in _OF_LABELS:
         return float(np.mean((mean - y) ** 2) / y.var())
     likeliest = mean > 0.5 if split.kind == "binary" else mean.argmax(1)[:, None]
     return float(np.mean(likeliest != (y > 0.5 if split.kind == "binary" else y)))

@@ -55,10 +55,10 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
     ``LinearCoregionalization``. With one of these three the inducing variable is plain points,
     which all latent GPs share, ``SharedIndependentInducingVariables``,
     ``SeparateIndependentInducingVariables``, or one of GPflow's ``Fallback`` versions of these,
-    which have the same q. If ``LinearCoregionalization`` mixes the latent GPs, or the likelihood
-    couples them, their q are updated one after the other. (In GPflow's SVGP, plain points with a
-    multi-output kernel mean one joint q(u) for all outputs, with a ``q_mu`` [M P, 1] that must be
-    given; this model does not offer that.)
+    which have the same q. If ``LinearCoregionalization`` mixes the latent GPs, or the auxiliary
+    variables of the likelihood couple them, closed-form steps move one q after the other. (In
+    GPflow's SVGP, plain points with a multi-output kernel mean one joint q(u) for all outputs, with
+    a ``q_mu`` [M P, 1] that must be given; this model does not offer that.)
     """
 
     likelihood: AugmentedLikelihood
