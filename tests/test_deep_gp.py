@@ -194,6 +194,9 @@ def test_predictions_are_densities_with_the_moments_of_predict_y() -> None:
     second = np.mean(variance.numpy() + mean.numpy() ** 2)
     assert abs(np.sum(y * p) - np.mean(mean)) < 0.04
     assert abs(np.sum(y**2 * p) - second) < 0.05 * second
+    del samples.posterior["hidden_layers[0].v"]  # as if they were draws of one layer
+    with pytest.raises(ValueError, match=r"must hold hidden_layers\[0\]\.v .* Found: none"):
+        predictions.predict_y(deep, new, samples=samples, progress=False)
 
 
 @pytest.mark.slow

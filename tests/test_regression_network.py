@@ -82,6 +82,13 @@ def test_the_predictive_density_of_certain_weights_is_a_gaussian_however_narrow_
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
+def test_the_predictive_density_of_certain_latent_gps_is_the_density() -> None:
+    likelihood = GaussianProcessRegressionNetwork(2, 2, variance=0.3)
+    Fmu, _, Y = moments(4, 1.0, 2, 2)
+    found = likelihood.predict_log_density(Fmu, Fmu, np.zeros_like(Fmu), Y)
+    np.testing.assert_allclose(found, likelihood.log_prob(Fmu, Fmu, Y), rtol=1e-9)
+
+
 def network(X: AnyNDArray, Y: AnyNDArray, kernels: list[Any], mean: list[float], **options: Any):
     likelihood = GaussianProcessRegressionNetwork(Y.shape[1], 1, variance=0.2)
     kernel = gpflow.kernels.SeparateIndependent(kernels)

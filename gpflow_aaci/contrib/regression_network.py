@@ -8,6 +8,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.quadrature.gauss_hermite import ndgh_points_and_weights
 from gpflow.utilities import positive
 
+from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..validation import check_count, check_positive
 
 
@@ -116,22 +117,26 @@ class GaussianProcessRegressionNetwork(Likelihood):
         f, W = self.split(Fmu)
         f_var, W_var = self.split(Fvar)
         noise = _product(W_var, tf.square(f) + f_var) + self.variance  # [..., P]
-        scaled = W / noise[..., None]
-        precision = tf.linalg.diag(1.0 / f_var) + tf.matmul(scaled, W, transpose_a=True)
+        # In v, f = Fmu + √Fvar v, as Fvar may be 0.
+        sd = safe_sqrt(f_var)
+        scaled = sd[..., None, :] * W / noise[..., None]
+        precision = tf.matmul(scaled, sd[..., None, :] * W, transpose_a=True)
+        precision += tf.eye(self.num_nodes, dtype=precision.dtype)
         chol = tf.linalg.cholesky(precision)  # [..., Q, Q]
-        potential = f / f_var + tf.linalg.matvec(scaled, Y, transpose_a=True)
+        potential = tf.linalg.matvec(scaled, Y - _product(W, f), transpose_a=True)
         centre = tf.linalg.cholesky_solve(chol, potential[..., None])  # [..., Q, 1]
         z, dz = ndgh_points_and_weights(self.num_nodes, self.num_gauss_hermite_points)
         z, log_dz = tf.cast(z, f.dtype), tf.cast(tf.math.log(dz[:, 0]), f.dtype)  # [S, Q], [S]
         batch = tf.zeros_like(centre)
         apart = tf.linalg.triangular_solve(chol, tf.transpose(z) + batch, adjoint=True)
-        nodes = tf.linalg.matrix_transpose(centre + apart)  # [..., S, Q]
+        v = tf.linalg.matrix_transpose(centre + apart)  # [..., S, Q]
+        nodes = f[..., None, :] + sd[..., None, :] * v
 
         mean = tf.matmul(nodes, W, transpose_b=True)  # [..., S, P]
         variance = tf.matmul(tf.square(nodes), W_var, transpose_b=True) + self.variance
         gaussian = gpflow.logdensities.gaussian
         log_joint = tf.reduce_sum(gaussian(Y[..., None, :], mean, variance), -1) + tf.reduce_sum(
-            gaussian(nodes, f[..., None, :], f_var[..., None, :]), -1
+            gaussian(v, tf.zeros_like(v), tf.ones_like(v)), -1
         )
         log_rule = tf.reduce_sum(gaussian(z, tf.zeros_like(z), tf.ones_like(z)), -1)
         log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)), -1)

@@ -225,6 +225,11 @@ def _checked_draws(
     shapes = {key: values.shape[1:] for key, values in moving.items()}
     shapes |= {key: np.shape(value) for key, value in fixed.items()}
     unknown = [key for key in shapes if key not in known]
+    if isinstance(model, DeepModel) and not model.hidden_v.keys() <= moving.keys():
+        raise ValueError(
+            f"samples must hold {', '.join(model.hidden_v)} of the hidden layers. "
+            f"Found: {', '.join(moving) or 'none'}."
+        )
     if unknown:
         raise ValueError(
             f"samples must hold parameters that the model has. Found: {', '.join(unknown)}."

@@ -8,6 +8,7 @@ from gpflow.base import AnyNDArray
 
 from gpflow_aaci import AugmentedSVGP, fit_collapsed, likelihoods
 from gpflow_aaci.likelihoods import MultinomialProbit
+from gpflow_aaci.likelihoods.integrals import largest
 
 X = np.zeros([6, 1])
 
@@ -60,6 +61,19 @@ def test_expectations_of_six_classes_against_random_draws() -> None:
     found = likelihood.variational_expectations(X, Fmu, Fvar, Y)
     np.testing.assert_allclose(found, log_p, rtol=0.05)
     assert np.all(likelihood.bound(*map(tf.constant, (X, Fmu, Fvar, Y))) < found)
+
+
+def test_many_rows_are_predicted_in_chunks_as_few_are() -> None:
+    (Fmu, Fvar), likelihood, many = marginals(6, 1.0), MultinomialProbit(6), 200
+    few = likelihood.predict_mean_and_var(X, Fmu, Fvar)[0]
+    rows = (np.repeat(part, many, 0) for part in (X, Fmu, Fvar))
+    found = likelihood.predict_mean_and_var(*rows)[0]
+    np.testing.assert_allclose(found, np.repeat(few, many, 0), rtol=1e-9)
+
+
+def test_points_for_many_classes_integrate_quadratic_functions() -> None:
+    z, w = largest._nodes(300)
+    np.testing.assert_allclose(z.T @ (w[:, None] * z), np.eye(300), atol=1e-9)
 
 
 def test_a_number_added_to_all_f_changes_nothing() -> None:

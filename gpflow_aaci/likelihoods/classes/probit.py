@@ -9,7 +9,7 @@ from gpflow.base import TensorType
 from ...distributions import ArgmaxNormal
 from ...distributions.argmax_normal import log_first_is_largest, own_first
 from ..base import Site
-from ..integrals.largest import coupling_of_log_largest, expected_log_largest
+from ..integrals.largest import coupling_of_log_largest, expected_log_largest, log_shares_of_largest
 from .labels import LabelLikelihood
 
 
@@ -78,10 +78,7 @@ class MultinomialProbit(LabelLikelihood):
 
     def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
         """As for a certain f, with 1 + Fvar in the place of the variance of z."""
-        labels = tf.range(self.num_classes)
-        scale = tf.sqrt(1.0 + Fvar)
-        ordered = (own_first(part[..., None, :], labels) for part in (Fmu, scale))
-        return log_first_is_largest(*ordered)
+        return log_shares_of_largest(Fmu, Fvar)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

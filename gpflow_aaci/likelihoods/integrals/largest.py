@@ -15,12 +15,17 @@ import scipy.stats
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ...distributions.argmax_normal import log_largest_of_unit_scale, ratios_given_largest
+from ...distributions.argmax_normal import (
+    log_first_is_largest,
+    log_largest_of_unit_scale,
+    own_first,
+    ratios_given_largest,
+)
 from .quadrature import safe_sqrt
 from .sums_of_sigmoids import compiled_once, in_chunks_of_rows
 
 _NODES_OF_AXIS = {1: 20, 2: 12, 3: 9}  # of product rules, in up to three dimensions
-_POINTS = 512  # in more dimensions
+_POINTS = 512  # in more dimensions, at least
 _NUMBERS_OF_NODE = 150  # floats for one f and one node
 
 
@@ -28,6 +33,13 @@ _NUMBERS_OF_NODE = 150  # floats for one f and one node
 def expected_log_largest(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """E log P(z_0 is the largest|f), [...]."""
     return _in_chunks(_expected, Fmu, Fvar)
+
+
+@compiled_once
+def log_shares_of_largest(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+    """log P(z_k is the largest) of z ~ N(Fmu, 1 + Fvar), [..., K]."""
+    K = Fmu.shape[-1]
+    return in_chunks_of_rows(_log_shares, Fmu, Fvar, int(70.0 * K**1.5), rank=1)
 
 
 @compiled_once
@@ -49,6 +61,12 @@ def _in_chunks(
 def _expected(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     f, weight = _at_nodes(mean, variance)
     return tf.tensordot(weight, log_largest_of_unit_scale(f), 1)
+
+
+def _log_shares(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    labels, scale = tf.range(mean.shape[-1]), tf.sqrt(1.0 + variance)
+    ordered = (own_first(part[..., None, :], labels) for part in (mean, scale))
+    return log_first_is_largest(*ordered)
 
 
 def _coupling(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
@@ -87,9 +105,9 @@ def _nodes(dimension: int) -> tuple[AnyNDArray, AnyNDArray]:
         z = np.stack(np.meshgrid(*[z] * dimension), -1).reshape(-1, dimension)
         w = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * dimension), -1), -1)
         return z, w.ravel()
-    uniform = scipy.stats.qmc.Sobol(dimension, seed=0).random(_POINTS // 2)
+    number = max(_POINTS, 8 << dimension.bit_length())  # a power of 2, far above the rank
+    uniform = scipy.stats.qmc.Sobol(dimension, seed=0).random(number // 2)
     z = scipy.stats.norm.ppf(uniform)
     z = np.concatenate([z, -z])
-    return np.linalg.solve(np.linalg.cholesky(z.T @ z / _POINTS), z.T).T, np.full(
-        _POINTS, 1.0 / _POINTS
-    )
+    z = np.linalg.solve(np.linalg.cholesky(z.T @ z / number), z.T).T
+    return z, np.full(number, 1.0 / number)
