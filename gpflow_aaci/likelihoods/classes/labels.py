@@ -1,4 +1,4 @@
-"""Labels 0 … K − 1: what follows from the probabilities of K classes."""
+"""The base class of likelihoods for labels 0 … K − 1."""
 
 import abc
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     """
     p(y = k|f) of labels 0 … K − 1 in Y [N, 1], a function of all latent GPs of a row.
 
-    A subclass states the logarithms of the probabilities, given f and with f integrated out.
+    A subclass defines the log-probabilities of the classes, given f and with f integrated out.
     """
 
     fewer: int = 0
@@ -25,7 +25,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     def __init__(self, num_classes: int, **kwargs: Any) -> None:
         """
         :param num_classes: K ≥ 2.
-        :raises ValueError: for anything else.
+        :raises ValueError: if K is not a whole number of at least 2.
         """
         check_count(f"{type(self).__name__}: num_classes", num_classes, 2)
         self.num_classes = int(num_classes)
@@ -90,7 +90,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return [are_labels(Y, self.num_classes, "num_classes - 1")]
 
     def _of_label(self, of_classes: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """The value of y's class, [..., N, 1], from one for every class [..., N, K]."""
+        """The value [..., N, 1] of the class y, from the values [..., N, K] of all classes."""
         own = tf.where(self._one_hot(Y) > 0.0, of_classes, tf.zeros_like(of_classes))
         return tf.reduce_sum(own, -1, keepdims=True)
 
@@ -102,9 +102,9 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
 
 def are_labels(Y: tf.Tensor, number: int, highest: str) -> Check:
     """
-    Y must hold labels from 0 to ``number`` − 1.
+    Check that Y holds labels from 0 to ``number`` − 1.
 
-    :param highest: what the highest label is, in words.
+    :param highest: a description of the highest label, for the error message.
     """
     wrong = ~((Y >= 0.0) & (float(number - 1) >= Y) & tf.equal(Y, tf.round(Y)))
     message = f"Y must hold labels from 0 to {highest} = {number - 1}."
