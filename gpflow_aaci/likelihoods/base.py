@@ -43,31 +43,30 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     """
 
     is_augmented: bool = True
-    """False for a likelihood of GPflow's as it is, whose bound is E log p(y|f)."""
+    """False for an unchanged likelihood of GPflow, whose bound is E log p(y|f)."""
 
     is_density: bool = True
     """Whether ∫ p(y|f) dy = 1; False for a pseudo-likelihood."""
 
     labels: Sequence[float] | AnyNDArray | None = None
-    """The values that y takes, or None where y is real or a count."""
+    """The values that y takes. Default: None, y is real or a count."""
 
     given: Sequence[str] = ()
     """
-    The names of the columns of Y after those of y, which say by which law y was observed: the
-    trials of a binomial, or the part of a ``Switched`` one. A predicted y has those that
-    :meth:`as_observed` gives it.
+    The names of the columns of Y after the columns of y, such as the trials of a binomial or the
+    part of a ``Switched`` likelihood. :meth:`as_observed` sets them for a predicted y.
     """
 
     in_turn: bool = False
     """
-    Whether the latent GPs must be stepped one after the other, each with fresh marginals or
-    auxiliary variables. Where the auxiliary variables do not make the latent GPs independent, a
-    step of all of them at once may lower the bound.
+    Whether the latent GPs must be updated one after the other, each with fresh marginals or
+    auxiliary variables. If the auxiliary variables do not make the latent GPs independent, a step
+    of all latent GPs at once may lower the bound.
     """
 
     row_cost: float = 0.0
     """
-    How expensive E log p(y|f) of a row is: ``fit`` decides by it between passes over all rows and
+    The cost of E log p(y|f) for a row, by which ``fit`` chooses between passes over all rows and
     minibatches. It is 0 for a closed form and for a one-dimensional integral.
     """
 
@@ -79,8 +78,8 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     prior_c: float | None = None
     """
-    The c that stands for the law π(ω) itself, where every output has one ω and one number c says
-    which law q(ω) is, see :mod:`gpflow_aaci.augmentation`; None for all other augmentations.
+    The c for which q(ω) is the prior π(ω), if every output has one ω and one number c determines
+    q(ω), see :mod:`gpflow_aaci.augmentation`. Default: None, for all other augmentations.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

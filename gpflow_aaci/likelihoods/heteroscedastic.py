@@ -113,7 +113,6 @@ class Heteroscedastic(AugmentedLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, noise, n, omega|f, g), [..., N, 1]."""
         f, g, noise = F[..., :1], F[..., 1:], auxiliary["noise"]
         at_centre = self.base.log_joint(X, noise, Y, Y)  # log C and the distribution of ω at c = 0
         largest = self._largest_r(f, tf.zeros_like(f), Y)
@@ -144,7 +143,6 @@ class Heteroscedastic(AugmentedLikelihood):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """By differentiating E log p(y|f, g) twice automatically."""
 
         def of_rows(d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as in_g:

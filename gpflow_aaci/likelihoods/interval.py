@@ -168,12 +168,10 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         return self._law(F).sample(seed=seed)
 
     def _law(self, F: TensorType) -> tfp.distributions.Distribution:
-        """The distribution of z given f."""
         kind = tfp.distributions.Normal if self._is_probit else tfp.distributions.Logistic
         return kind(F, self._scale(F))
 
     def _scale(self, like: tf.Tensor) -> tf.Tensor:
-        """The scale s in the dtype of ``like``."""
         return tf.cast(self.noise_scale, like.dtype)
 
     # ---- probit ----
@@ -275,7 +273,6 @@ class Interval(AdditiveNoise, IntervalLikelihood):
         return np.repeat(np.where(is_least, Y[..., 1:], Y[..., :1]), 2, -1), is_least
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """An exact y, [..., N, 1]."""
         return self.draw_z(F, seed)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:

@@ -103,7 +103,6 @@ class Bernoulli(StockLikelihood, gpflow.likelihoods.Bernoulli):
     labels = (-1.0, 1.0)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """0 or 1."""
         return drawn_label(self.invlink(F), seed)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:

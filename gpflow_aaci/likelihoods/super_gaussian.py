@@ -159,7 +159,6 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The slopes of the sites at the optimal q(ω)."""
         omega_mean = self.omega_mean(_floored(self.expected_h_squared(Fmu, Fvar, Y)), Y)
         potential, precision = self.site(X, omega_mean, Y)
         return potential - precision * Fmu, -0.5 * precision

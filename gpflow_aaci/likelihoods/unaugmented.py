@@ -36,7 +36,6 @@ class Unaugmented(AugmentedLikelihood):
     # ---- the bound and its slopes ----
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """E log p(y|f)."""
         return self._variational_expectations(X, Fmu, Fvar, Y)
 
     def bound_slopes(
@@ -71,19 +70,16 @@ class Unaugmented(AugmentedLikelihood):
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """:raises NotImplementedError: always; the message names other samplers."""
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """:raises NotImplementedError: always; the message names other samplers."""
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
     def site(
         self, X: TensorType | None, auxiliary: Any, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:raises NotImplementedError: always; the message names other samplers."""
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
 

@@ -21,10 +21,10 @@ class Warp(gpflow.Module, abc.ABC):
     """Whether t reaches every real z, so that t′(y) p(t(y)) integrates to 1."""
 
     lowest: float = -np.inf
-    """t is defined for y above it. The lower end of an interval that begins there is infinite."""
+    """t is defined for y above this limit. A lower end of an interval at the limit counts as −∞."""
 
     highest: float = np.inf
-    """t is defined for y below it. The upper end of an interval that ends there is infinite."""
+    """t is defined for y below this limit. An upper end of an interval at the limit counts as ∞."""
 
     @abc.abstractmethod
     def forward(self, Y: TensorType) -> tf.Tensor:

@@ -50,7 +50,7 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     labels = (-1.0, 1.0)
 
     kinks: Sequence[float] = ()
-    """Values of f about which the quadrature of P(y|f) must be fine, whatever y is."""
+    """Values of f near which the quadrature of P(y|f) needs dense nodes, for every y."""
 
     @abc.abstractmethod
     def log_probability(self, yF: TensorType) -> tf.Tensor:
@@ -61,7 +61,6 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
         return tf.exp(self.log_probability(as_float(F)))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """0 or 1."""
         return drawn_label(self.invlink(F), seed)
 
     def predictive_log_density(
@@ -110,7 +109,6 @@ class Logistic(BinaryLikelihood, PowerOfCosh):
         return tf.ones_like(Y)
 
     def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
-        """One, whatever y is."""
         return tf.ones([], default_float())
 
     def log_C(self, Y: TensorType) -> tf.Tensor:

@@ -20,7 +20,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     """
 
     fewer: int = 0
-    """By how many the latent GPs are fewer than the classes."""
+    """The number of classes minus the number of latent GPs."""
 
     def __init__(self, num_classes: int, **kwargs: Any) -> None:
         """
@@ -80,7 +80,6 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A label, [..., N, 1]."""
         log_p = self.log_shares(F)
         uniform = tf.random.stateless_uniform(tf.shape(log_p), seed, dtype=log_p.dtype)
         gumbel = -tf.math.log(-tf.math.log(uniform + np.finfo(log_p.dtype.as_numpy_dtype).tiny))
@@ -95,7 +94,6 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return tf.reduce_sum(own, -1, keepdims=True)
 
     def _one_hot(self, Y: TensorType) -> tf.Tensor:
-        """[..., N, K]."""
         Y = tf.convert_to_tensor(Y)
         return tf.one_hot(tf.cast(Y[..., 0], tf.int32), self.num_classes, dtype=Y.dtype)
 

@@ -101,7 +101,6 @@ class Ordinal(IntervalLikelihood):
         return mean, tf.reduce_sum(odd * above, -1) - tf.square(mean)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A label."""
         z = self.draw_z(F, seed)
         return tf.reduce_sum(tf.cast(z[..., None] > self.bin_edges, F.dtype), -1)
 

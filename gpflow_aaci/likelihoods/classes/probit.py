@@ -66,7 +66,6 @@ class MultinomialProbit(LabelLikelihood):
         return auxiliary, tf.ones_like(auxiliary)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """The number of the largest z, [..., N, 1]."""
         z = F + tf.random.stateless_normal(tf.shape(F), seed, dtype=F.dtype)
         return tf.cast(tf.argmax(z, -1), F.dtype)[..., None]
 
@@ -90,7 +89,6 @@ class MultinomialProbit(LabelLikelihood):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """∂²E log p(y|f)/∂Fmu_j∂Fmu_k."""
         back = -Y[..., 0]
         found = own_first(coupling_of_log_largest(*self._ordered(Fmu, Fvar, Y)), back[..., None])
         return own_first(tf.linalg.matrix_transpose(found), back[..., None])

@@ -89,7 +89,6 @@ class LogisticSoftmax(_Normalised):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, rate, n, omega|f), [..., N]."""
         rate, n, omega = (auxiliary[name] for name in ("rate", "n", "omega"))
         log_n = tfd.Poisson(rate).log_prob(n)
         return tf.reduce_sum(log_n + log_powers_of_sigmoid(self._one_hot(Y), n, omega, F), -1)
@@ -135,5 +134,4 @@ class Softmax(Unaugmented, _Normalised):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """∂²(−E log Σe^{f_i})/∂Fmu_j∂Fmu_k."""
         return coupling_of_log_sum_exp(Fmu, Fvar)

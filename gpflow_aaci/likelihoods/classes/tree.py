@@ -81,7 +81,6 @@ class LogisticTree(LabelLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, omega|f), [..., N]."""
         plus, minus = (side + tf.zeros_like(F) for side in self._splits(Y))
         return tf.reduce_sum(log_powers_of_sigmoid(plus, minus, auxiliary, F), -1)
 

@@ -85,7 +85,6 @@ def _log_phi(kernel: Kernel, r: tf.Tensor) -> tf.Tensor:
 
 
 def _log_height(kernel: Kernel) -> tf.Tensor:
-    """log k(0)."""
     if isinstance(kernel, Product):
         return tf.add_n([_log_height(part) for part in kernel.kernels])
     if isinstance(kernel, Sum):

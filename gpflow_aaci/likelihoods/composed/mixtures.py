@@ -137,7 +137,6 @@ class NoiseMixture(_OfComponents):
         return self._mean([each._predict_cdf(X, Fmu, Fvar, Y) for each in self.components])
 
     def _mean(self, parts: list[tf.Tensor]) -> tf.Tensor:
-        """Σ w_k part_k."""
         return tf.add_n([w * p for w, p in zip(tf.unstack(self.weights), parts, strict=True)])
 
 

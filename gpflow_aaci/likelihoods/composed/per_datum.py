@@ -40,7 +40,6 @@ class OfBase(AugmentedLikelihood, abc.ABC):
         return self.base.draw_y(F, seed)
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        """Draws of y, including missing outputs."""
         return self.base.draw_y_like(X, F, self._of_base(Y), seed)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:

@@ -41,7 +41,6 @@ class _Tier(NamedTuple):
 
     @property
     def smoothing(self) -> float:
-        """s."""
         return _SMOOTHING * self.step
 
 

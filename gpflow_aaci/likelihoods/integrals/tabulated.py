@@ -29,7 +29,6 @@ class Grid(NamedTuple):
 
     @property
     def smoothing(self) -> float:
-        """s."""
         return SMOOTHING * self.step
 
     @property
