@@ -117,7 +117,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         expectation is the site of ``bound_slopes``.
 
         :param X: needed only by likelihoods whose parameters are functions of it.
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "auxiliary_law"))
 
@@ -127,7 +127,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         log p(y, auxiliary|f), of the batch shape of ``full_conditional``.
 
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "log_joint"))
 
@@ -136,7 +136,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         The factor exp(potential f − ½ precision f²) of every f, given the auxiliary variables.
 
         :return: potential and precision, both [..., N, L].
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "site"))
 
@@ -170,7 +170,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         ∂²E log p(y|f)/∂Fmu_j∂Fmu_k for j ≠ k, and 0 for j = k, [N, L, L].
 
-        :raises NotImplementedError: where :attr:`couples` is False.
+        :raises NotImplementedError: if :attr:`couples` is False.
         """
         raise NotImplementedError(f"{type(self).__name__} couples no latent GPs.")
 
@@ -210,7 +210,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         E log p(y|f) of every output, under f ~ N(Fmu, Fvar).
 
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "expected_log_prob"))
 
@@ -220,7 +220,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         log ∫ p(y|f) N(f | Fmu, Fvar) df of every output.
 
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "predictive_log_density"))
 
@@ -244,7 +244,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         A draw from p(y|f) for every f.
 
         :param seed: as for ``tf.random.stateless_uniform``.
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "draw_y(F, seed)"))
 

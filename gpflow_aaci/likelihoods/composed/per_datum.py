@@ -94,7 +94,7 @@ class Weighted(OfBase):
         """
         :param base: any augmented likelihood, or one of GPflow's as
             :func:`~gpflow_aaci.likelihoods.augmented` returns it.
-        :raises ValueError: for anything else.
+        :raises ValueError: if an argument is not as described.
         """
         if not isinstance(base, AugmentedLikelihood):
             raise ValueError(

@@ -89,7 +89,7 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
     def __init__(self, scale: Any = 1.0, df: Any = 3.0, **kwargs: Any) -> None:
         """
         :param scale: σ, positive.
-        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 if it begins
             there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
         :raises ValueError: for values that are not positive and finite.
         """
@@ -148,7 +148,7 @@ class MultivariateStudentT(_StudentTNoise):
     def __init__(self, scale: Any, df: Any, num_outputs: int, **kwargs: Any) -> None:
         """
         :param scale: σ, positive.
-        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 if it begins
             there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
         :param num_outputs: P ≥ 1; ``num_latent_gps`` of the model.
         :raises ValueError: if an argument is not as described.
