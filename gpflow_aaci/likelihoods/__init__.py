@@ -1,4 +1,4 @@
-"""Likelihoods with an augmentation; a super-Gaussian one states only AACI Eq. 4-5."""
+"""Likelihoods with an augmentation. A super-Gaussian one defines only AACI Eq. 4-5."""
 
 from . import warps
 from .base import AugmentedLikelihood

@@ -1,4 +1,4 @@
-"""What every likelihood with an augmentation states, and what follows from it."""
+"""The base class of likelihoods with an augmentation: what a subclass defines, what follows."""
 
 import abc
 from collections.abc import Sequence
@@ -24,51 +24,49 @@ Site = tuple[tf.Tensor, tf.Tensor]
 
 class AugmentedLikelihood(Likelihood, abc.ABC):
     r"""
-    p(y|f) of L latent GPs that auxiliary variables make Gaussian in f.
+    p(y|f) of L latent GPs, which is Gaussian in f given auxiliary variables.
 
-    For variational inference its ``bound`` is all that is needed: closed-form steps are natural
-    gradients on it, so they follow from its slopes. For Gibbs sampling it also says how to draw
-    its auxiliary variables and which site of f they leave.
+    Variational inference needs only ``bound``: closed-form steps are natural gradients on it, so
+    they follow from its slopes. Gibbs sampling also needs ``auxiliary_law``, to draw the auxiliary
+    variables, and ``site``, the Gaussian factor of f that they imply.
 
-    To write your own likelihood, derive it from
-    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood` where you can: that class derives all
-    this from φ.
+    If you can, derive your own likelihood from
+    :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood`, which derives all this from φ.
 
-    A quantity that has a value for every output is stated once, as ``pointwise_bound``,
+    A quantity that has a value for every output is defined once, as ``pointwise_bound``,
     ``pointwise_log_prob``, ``expected_log_prob``, ``predictive_log_density``, ``_cdf`` or
-    ``_predict_cdf``. Each returns [..., N, Q]: Q = P columns where p(y|f) is a product over
-    outputs, and Q = 1 elsewhere. This class takes the sums over columns that GPflow's ``log_prob``,
-    ``variational_expectations`` and ``predict_log_density`` return.
+    ``_predict_cdf``. Each returns [..., N, Q]: Q = P columns if p(y|f) is a product over
+    outputs, otherwise Q = 1. GPflow's ``log_prob``, ``variational_expectations`` and
+    ``predict_log_density`` return the sums over these columns.
 
     Shapes: X [..., N, D], f [..., N, L], Y [..., N, P].
     """
 
     is_augmented: bool = True
-    """False for a likelihood of GPflow's as it is, whose bound is E log p(y|f)."""
+    """False for an unchanged likelihood of GPflow, whose bound is E log p(y|f)."""
 
     is_density: bool = True
     """Whether ∫ p(y|f) dy = 1; False for a pseudo-likelihood."""
 
     labels: Sequence[float] | AnyNDArray | None = None
-    """The values that y takes, or None where y is real or a count."""
+    """The values that y takes. Default: None, y is real or a count."""
 
     given: Sequence[str] = ()
     """
-    The names of the columns of Y after those of y, which say by which law y was observed: the
-    trials of a binomial, or the part of a ``Switched`` one. A predicted y has those that
-    :meth:`as_observed` gives it.
+    The names of the columns of Y after the columns of y, such as the trials of a binomial or the
+    part of a ``Switched`` likelihood. :meth:`as_observed` sets them for a predicted y.
     """
 
     in_turn: bool = False
     """
-    Whether the latent GPs must be stepped one after the other, each with fresh marginals or
-    auxiliary variables. Where the auxiliary variables do not make the latent GPs independent, a
-    step of all of them at once may lower the bound.
+    Whether the latent GPs must be updated one after the other, each with fresh marginals or
+    auxiliary variables. If the auxiliary variables do not make the latent GPs independent, a step
+    of all latent GPs at once may lower the bound.
     """
 
     row_cost: float = 0.0
     """
-    How expensive E log p(y|f) of a row is: ``fit`` decides by it between passes over all rows and
+    The cost of E log p(y|f) for a row, by which ``fit`` chooses between passes over all rows and
     minibatches. It is 0 for a closed form and for a one-dimensional integral.
     """
 
@@ -80,13 +78,13 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     prior_c: float | None = None
     """
-    The c that stands for the law π(ω) itself, where every output has one ω and one number c says
-    which law q(ω) is, see :mod:`gpflow_aaci.augmentation`; None for all other augmentations.
+    The c for which q(ω) is the prior π(ω), if every output has one ω and one number c determines
+    q(ω), see :mod:`gpflow_aaci.augmentation`. Default: None, for all other augmentations.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """
-        :raises ValueError: for a ``quadrature``, which only products over outputs can use.
+        :raises ValueError: if a ``quadrature`` is given and p(y|f) is not a product over outputs.
         """
         if kwargs.get("quadrature") is not None and not isinstance(self, ScalarLikelihood):
             raise ValueError(
@@ -96,16 +94,16 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
             )
         super().__init__(*args, **kwargs)
 
-    # ---- what an augmentation states ----
+    # ---- what an augmentation defines ----
 
     @abc.abstractmethod
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """The augmented bound [..., N] of E log p(y|f): equal to it where Fvar = 0."""
+        """The augmented lower bound [..., N] on E log p(y|f); the two are equal if Fvar = 0."""
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """p(auxiliary|f, y): :meth:`auxiliary_law` of an f that is certain."""
+        """p(auxiliary|f, y): :meth:`auxiliary_law` at Fvar = 0."""
         F = tf.convert_to_tensor(F)
         return self.auxiliary_law(X, F, tf.zeros_like(F), Y)
 
@@ -113,13 +111,13 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        The q of the auxiliary variables at which the bound is largest, under f ~ N(Fmu, Fvar).
+        The optimal q of the auxiliary variables under f ~ N(Fmu, Fvar): it maximises the bound.
 
-        Draws are a tensor or a dictionary of tensors. Sites are affine in the auxiliary variables,
-        and the expected one is the site of ``bound_slopes``.
+        Draws are a tensor or a dictionary of tensors. The site is affine in them, and its
+        expectation is the site of ``bound_slopes``.
 
         :param X: needed only by likelihoods whose parameters are functions of it.
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "auxiliary_law"))
 
@@ -129,16 +127,16 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         log p(y, auxiliary|f), of the batch shape of ``full_conditional``.
 
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "log_joint"))
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """
-        The factor exp(potential f − ½ precision f²) of every f that the auxiliary variables leave.
+        The factor exp(potential f − ½ precision f²) of every f, given the auxiliary variables.
 
         :return: potential and precision, both [..., N, L].
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "site"))
 
@@ -158,7 +156,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         ∂bound/∂Fmu and ∂bound/∂Fvar of every datum, by automatic differentiation.
 
-        The site that a closed-form step moves to has precision −2∂bound/∂Fvar and potential
+        A closed-form step moves to the site with precision −2∂bound/∂Fvar and potential
         ∂bound/∂Fmu + precision · Fmu.
         """
         with tf.GradientTape() as tape:
@@ -172,13 +170,13 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         ∂²E log p(y|f)/∂Fmu_j∂Fmu_k for j ≠ k, and 0 for j = k, [N, L, L].
 
-        :raises NotImplementedError: where :attr:`couples` is False.
+        :raises NotImplementedError: if :attr:`couples` is False.
         """
         raise NotImplementedError(f"{type(self).__name__} couples no latent GPs.")
 
     @property
     def num_given(self) -> int:
-        """How many columns of Y are not y."""
+        """The number of columns of Y that are not y."""
         return len(self.given)
 
     def response(self, Y: TensorType) -> tf.Tensor:
@@ -186,12 +184,12 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return Y[..., : -self.num_given] if self.num_given else Y
 
     def num_observed(self, num_outputs: int) -> int:
-        """How many columns of Y go with so many columns of f."""
+        """The number of columns of Y for this number of columns of f."""
         num_y = num_outputs if self.observation_dim is None else self.observation_dim
         return num_y + self.num_given
 
     def num_outputs(self, num_observed: int) -> int:
-        """How many columns of f go with so many columns of Y: the inverse of the above."""
+        """The number of columns of f for this number of columns of Y."""
         return num_observed - self.num_given if self.latent_dim is None else self.latent_dim
 
     # ---- one hook for every quantity: a value [..., N, Q] for each output ----
@@ -203,7 +201,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return self.bound(X, Fmu, Fvar, Y)[..., None]
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """log p(y|f) of every output: the bound where f is certain, unless stated otherwise."""
+        """log p(y|f) of every output. Default: the bound at Fvar = 0."""
         return self.pointwise_bound(X, F, tf.zeros_like(F), Y)
 
     def expected_log_prob(
@@ -212,7 +210,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         E log p(y|f) of every output, under f ~ N(Fmu, Fvar).
 
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "expected_log_prob"))
 
@@ -222,7 +220,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         log ∫ p(y|f) N(f | Fmu, Fvar) df of every output.
 
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "predictive_log_density"))
 
@@ -243,29 +241,29 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """
-        A draw of p(y|f) for every f.
+        A draw from p(y|f) for every f.
 
         :param seed: as for ``tf.random.stateless_uniform``.
-        :raises NotImplementedError: where the likelihood does not define it.
+        :raises NotImplementedError: if the likelihood does not define it.
         """
         raise NotImplementedError(UNDEFINED.format(type(self).__name__, "draw_y(F, seed)"))
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        """Draws as by :meth:`draw_y`, given X and a part of Y (the trials of a binomial)."""
+        """Draws as from :meth:`draw_y`, given X and further columns of Y (a binomial's trials)."""
         return self.draw_y(F, seed)
 
     def outcomes(self) -> AnyNDArray | None:
-        """All rows [K, P] that Y may hold, but for improbable counts; None where y is real."""
+        """All possible rows [K, P] of Y, without improbable counts; None if y is real."""
         return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
 
     def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
         """
-        Y [..., N, P] with the next smaller value that y may have in the place of every y.
+        Y [..., N, P] with every y replaced by the next smaller possible value.
 
-        A real y stays as it is, and so does the smallest of a discrete one. Of a y of which an
-        interval is known, it is the lower end.
+        A real y is unchanged, and so is the smallest value of a discrete y. If only an interval is
+        known, y is replaced by its lower end.
 
-        :return: that Y, and where y is the smallest, a mask of the columns of y.
+        :return: this Y, and a mask of the columns of y that is True where y is the smallest value.
         """
         y = self.response(Y)
         below, is_least = y, np.zeros(y.shape, bool)
@@ -279,18 +277,18 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         """
-        The rows of Y [..., P] that stand for predicted y: for a binomial y, one trial is added.
+        The rows of Y [..., P] for predicted y; for a binomial y, a column of one trial is added.
 
-        :raises ValueError: where the meaning of y depends on another column of Y.
+        :raises ValueError: if the meaning of y depends on another column of Y.
         """
         return y
 
     def in_support(self, z: TensorType) -> tf.Tensor:
-        """Map any real z, by an increasing function, to a y that may occur; for a real y only."""
+        """Map real z to possible values of y by an increasing function; for a real y only."""
         return z
 
     def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
-        """The part of Y that must be finite: all of it, unless stated otherwise."""
+        """The part of Y that must be finite. Default: all of Y."""
         return Y
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -298,10 +296,10 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return ()
 
     def checks(self, Y: tf.Tensor, name: str = "Y") -> Sequence[Check]:
-        """All that Y, an argument of that name, must satisfy."""
+        """All checks of Y, which error messages call ``name``."""
         return [check_finite(name, self.must_be_finite(Y)), *self.check_observations(Y)]
 
-    # ---- P(y' ≤ y): what a likelihood may know better ----
+    # ---- P(y' ≤ y): a subclass may override these by closed forms ----
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """The result of :meth:`cdf` for arguments of one dtype, derived from log p(y|f) alone."""
@@ -325,7 +323,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         P(y' ≤ y|f), one value for every y.
 
-        A pseudo-likelihood is normalised first, as it is for predictions. Classes are ordered by
+        A pseudo-likelihood is normalised first, as for predictions. Classes are in the order of
         their numbers.
         """
         F, X, Y = _of_one_float(F, X, Y)
@@ -376,14 +374,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
 
 def as_float(F: TensorType) -> tf.Tensor:
-    """A tensor of ``default_float()``; a float tensor, as of a frozen model, keeps its dtype."""
+    """F as a tensor of ``default_float()``; a tensor of floats keeps its dtype (frozen models)."""
     is_float = tf.is_tensor(F) and F.dtype.is_floating
     return tf.convert_to_tensor(F) if is_float else as_default_float(F)
 
 
 def _of_one_float(F: TensorType, *others: TensorType) -> list[tf.Tensor]:
     """
-    F by :func:`as_float`, and the others of the dtype of F.
+    F by :func:`as_float`, and the others cast to the dtype of F.
 
     In a model frozen as float32 (``gpflow.utilities.freeze_as_float32``) f and all Parameters are
     float32 tensors, whatever ``default_float()`` is.

@@ -1,4 +1,4 @@
-"""GPflow's own likelihood objects as augmented ones that share the user's Parameters."""
+"""Conversion of GPflow's likelihoods to augmented ones that share the user's Parameters."""
 
 import copy
 from collections.abc import Callable
@@ -44,12 +44,12 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
     - ``Softmax`` and ``GaussianMC``, which draw samples in GPflow, become ``Softmax`` and
       ``Gaussian``, which integrate.
 
-    Any other likelihood, GPflow's or your own, stays an object of its class and also becomes an
-    :class:`~gpflow_aaci.likelihoods.Unaugmented` one.
+    Any other likelihood, GPflow's or your own, remains an instance of its class and becomes an
+    instance of :class:`~gpflow_aaci.likelihoods.Unaugmented` as well.
 
     :param likelihood: a likelihood of this package, of GPflow, or your own.
     :raises ValueError: for an object that is not a likelihood, and for a likelihood that estimates
-        integrals over f by random draws, with which a search for an optimum does not end.
+        integrals over f by random draws, for which optimisation would not converge.
     """
     if isinstance(likelihood, AugmentedLikelihood):
         return likelihood
@@ -73,7 +73,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
             return Probit(quadrature=quadrature)
     if type(likelihood) is gpflow.likelihoods.Ordinal:
         edges = _with(Ordinal(likelihood.bin_edges, quadrature=quadrature), sigma=likelihood.sigma)
-        set_trainable(edges.bin_edges, False)  # as they are there
+        set_trainable(edges.bin_edges, False)  # as in GPflow
         return edges
     if type(likelihood) is gpflow.likelihoods.Softmax:
         return Softmax(likelihood.num_classes)
@@ -94,7 +94,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
 
 
 def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:
-    """The same object, of a class that states its bound; all attributes are shared."""
+    """The likelihood as an instance of a class with a bound; all attributes are shared."""
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MonteCarloLikelihood):
         raise ValueError(
             "likelihood must be a gpflow.likelihoods.Likelihood whose E log p(y|f) is no Monte "
@@ -108,7 +108,7 @@ def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:
 
 
 def _with(likelihood: T, **values: Any) -> T:
-    """``likelihood`` with its Parameters replaced by these values of GPflow's own object."""
+    """``likelihood`` with its Parameters replaced by those of GPflow's object."""
     for name, value in values.items():
         delattr(likelihood, name)  # checkpoints must not look for the old Parameter
         setattr(likelihood, name, value)
@@ -122,7 +122,7 @@ def _exact_probit(f: tf.Tensor) -> tf.Tensor:
 
 def _is_link(invlink: Any, link: Callable[[tf.Tensor], tf.Tensor]) -> bool:
     """
-    Whether both functions have the same values, so that a user's own lambda is recognised too.
+    Whether both functions have the same values, so that a user's lambda is recognised too.
     """
     f = tf.constant(np.linspace(-8.0, 8.0, 33))
     try:

@@ -1,4 +1,4 @@
-"""Counts: negative binomial and binomial, whose ω is Pólya-Gamma."""
+"""Negative binomial and binomial counts, with a Pólya-Gamma ω."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +17,11 @@ from .sigmoid_powers import PowerOfCosh, are_counts
 
 class NegativeBinomial(PowerOfCosh):
     """
-    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of events of probability σ(f) before r others.
+    Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of successes before r failures.
 
-    This is ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``, of mean r e^f and
-    variance r e^f (1 + e^f). It is over-dispersed, and tends to a Poisson count as r → ∞. r is real
-    and learnable. g = (y − r)/2, b = y + r.
+    This is ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``, with mean r e^f and
+    variance r e^f (1 + e^f): counts are over-dispersed, and tend to Poisson counts as r → ∞. r is
+    real and learnable. g = (y − r)/2, b = y + r.
     """
 
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
@@ -43,11 +43,11 @@ class NegativeBinomial(PowerOfCosh):
         return (Y - self.total_count) / 2.0
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """e^f = y/r, or thereabouts where y = 0."""
+        """The f with e^f = y/r, approximately if y = 0."""
         return [tf.math.log((Y + 0.5) / self.total_count)]
 
     def outcomes(self) -> AnyNDArray:
-        """Enough counts for every f up to 1."""
+        """Enough counts for all f ≤ 1."""
         r = float(tf.convert_to_tensor(self.total_count))
         return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
 
@@ -88,7 +88,7 @@ class Binomial(PowerOfCosh):
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """
-        :param total_count: n, at least 1; or None, where every datum has its own n: then the
+        :param total_count: n, at least 1. Default: None, every datum has its own n. Then the
             columns of Y [N, 2] are successes and trials, f has one column, and a predicted y is
             the outcome of one trial.
         :raises ValueError: for a number that is not whole and positive.
@@ -118,7 +118,7 @@ class Binomial(PowerOfCosh):
         return self.response(Y) - self.exponent(Y) / 2.0
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """σ(f) = y/n, or thereabouts where that is 0 or 1."""
+        """The f with σ(f) = y/n, approximately if y/n is 0 or 1."""
         y = self.response(Y)
         return [tf.math.log((y + 0.5) / (self.exponent(Y) - y + 0.5))]
 
@@ -141,7 +141,7 @@ class Binomial(PowerOfCosh):
         return [are_counts(Y, type(self).__name__), too_many]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """The successes in ``total_count`` trials, or in one trial where it is None."""
+        """The successes in ``total_count`` trials, or in one trial if it is None."""
         return self._drawn(F, tf.constant(self.total_count or 1, F.dtype), seed)
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:

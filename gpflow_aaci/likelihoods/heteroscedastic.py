@@ -1,4 +1,4 @@
-"""Noise of any of the package's laws, whose precision is a second latent GP."""
+"""Noise of any distribution of the package, whose precision depends on a second latent GP."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,17 +25,17 @@ from .sigmoid_powers import (
 )
 from .super_gaussian import SuperGaussianLikelihood
 
-# Floats for one row: the nodes of g, times those of f where the base needs any.
+# Floats for one row: the nodes of g, times the nodes of f if the base needs any.
 _NUMBERS_OF_MEAN, _NUMBERS_OF_PANELS = 56 * 56, 400 * 500
-_HALVINGS = 3  # as a function of g, p(y|g) varies over a distance of 1 at least
+_HALVINGS = 3  # p(y|g), as a function of g, varies on a length of at least 1
 
 
 class Heteroscedastic(AugmentedLikelihood):
     r"""
-    y = f + ε/√(λσ(g)), ε ~ ``base``, of two latent GPs, f and g in this order; Y is [N, 1].
+    y = f + ε/√(λσ(g)), ε ~ ``base``, with two latent GPs f and g, in this order; Y is [N, 1].
 
-    The precision of the noise is at most λ in units of the base. This λ and the base's own scale
-    say the same thing: let the base have the scale 1, and hold it fixed::
+    The precision of the noise is at most λ times the precision of the base. λ and the scale of the
+    base are redundant, so give the base the scale 1 and hold it fixed::
 
         noise = StudentT(scale=1.0, df=4.0)
         gpflow.set_trainable(noise.scale, False)
@@ -44,9 +44,9 @@ class Heteroscedastic(AugmentedLikelihood):
 
     p(y|f, g) = √(λσ(g)) C φ(λσ(g) h²), h² ∝ (y − f)². Given the ω of ε, e^{−ωλσ(g)h²} is Gaussian
     in f, and it is a mixture over n ~ Poisson(ωλh²) of σ(−g)^n, so that given n and ω_g ~
-    PG(½ + n, ·)/2 it is Gaussian in g. f and g are stepped in turn. The bound replaces E σ(g) by
-    1 − s ≥ E σ(g) within the convex and decreasing log φ. Where the base is ``Gaussian`` or
-    ``Laplace``, E log p(y|f, g) is an integral over g, elsewhere over both.
+    PG(½ + n, ·)/2 it is Gaussian in g. f and g are updated in turn. The bound replaces E σ(g) by
+    1 − s ≥ E σ(g) within the convex and decreasing log φ. E log p(y|f, g) is an integral over g if
+    the base is ``Gaussian`` or ``Laplace``, and otherwise over both f and g.
     """
 
     in_turn = True
@@ -59,7 +59,7 @@ class Heteroscedastic(AugmentedLikelihood):
         :param base: a density of y − f that is symmetric about 0, of this package (``Gaussian``,
             ``StudentT``, ``Laplace``, ``LogisticNoise``, ``Matern``, ``GeneralizedGaussian``,
             ``NoiseMixture``, …) or your own; it is shared, with its Parameters.
-        :param max_precision: λ, positive, in units of 1/y² where the base has the scale 1.
+        :param max_precision: λ, positive, in units of 1/y² if the base has the scale 1.
         :raises ValueError: for another base, or a λ that is not positive and finite.
         """
         super().__init__(input_dim=None, latent_dim=2, observation_dim=1, **kwargs)
@@ -70,7 +70,7 @@ class Heteroscedastic(AugmentedLikelihood):
                 f"0, such as Gaussian or StudentT. Found: {type(base).__name__}, {reason}."
             )
         self.base = base
-        # Over f and g, an integral costs as much as one over ten latent GPs.
+        # An integral over f and g costs as much as an integral over ten latent GPs.
         self.row_cost = 0.0 if isinstance(base, Gaussian | Laplace) else 10.0
         self.max_precision: Parameter = positive_parameter(
             "Heteroscedastic", "max_precision", max_precision
@@ -90,12 +90,11 @@ class Heteroscedastic(AugmentedLikelihood):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        The law of four variables, all [..., N, 1].
+        The joint distribution of four variables, all [..., N, 1].
 
-        ``noise`` is the ω of ε, and ``precision`` is that of y given it, 2ωλσ(g) where h² is
-        (y − f)²: the site of f depends on it alone. For g there are ``n``, of the law
-        Poisson(ωλs E h²), and ``omega``, given it of the law PG(½ + n, c)/2. Under an uncertain g
-        1 − s is in the place of σ(g).
+        ``noise`` is the ω of ε. ``precision`` is the precision of y given ω, which is 2ωλσ(g) if
+        h² = (y − f)²; the site of f depends on it alone. For g there are ``n`` ~ Poisson(ωλs E h²)
+        and ``omega`` ~ PG(½ + n, c)/2, given n. Under an uncertain g, 1 − s replaces σ(g).
         """
         marginals = Fmu[..., 1:], Fvar[..., 1:]
         log_share = log_s(*marginals)
@@ -114,9 +113,8 @@ class Heteroscedastic(AugmentedLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, noise, n, omega|f, g), [..., N, 1]."""
         f, g, noise = F[..., :1], F[..., 1:], auxiliary["noise"]
-        at_centre = self.base.log_joint(X, noise, Y, Y)  # log C and the law of ω at c = 0
+        at_centre = self.base.log_joint(X, noise, Y, Y)  # log C and the distribution of ω at c = 0
         largest = self._largest_r(f, tf.zeros_like(f), Y)
         half = 0.5 + tf.zeros_like(noise)
         of_g = rate_log_joint(half, noise * largest, auxiliary, g)
@@ -132,7 +130,7 @@ class Heteroscedastic(AugmentedLikelihood):
         """λ E h², [..., N, 1]."""
         return self.max_precision * self.base.expected_h_squared(f, variance, Y)
 
-    # ---- expectations: the base's at a given g, in units of 1/√(λσ(g)), integrated over g ----
+    # ---- expectations: by the base given g, in units of 1/√(λσ(g)), integrated over g ----
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._log_scaled("pointwise_log_prob", F[..., 1:], Y - F[..., :1])
@@ -145,7 +143,6 @@ class Heteroscedastic(AugmentedLikelihood):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """By two automatic differentiations of E log p(y|f, g)."""
 
         def of_rows(d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as in_g:
@@ -191,7 +188,7 @@ class Heteroscedastic(AugmentedLikelihood):
         return expectation(lambda g: self._log_scaled("expected_log_prob", g, d, v), m_g, v_g)
 
     def _scaled(self, name: str, g: tf.Tensor, d: tf.Tensor, *variance: tf.Tensor) -> tf.Tensor:
-        """The base's method ``name``, where f has the mean 0 and y is d, in units of the noise."""
+        """The base's method ``name`` for f with mean 0 and y = d, in units of the noise."""
         root = tf.exp(0.5 * self._log_precision(g))
         y = root * d
         return getattr(self.base, name)(

@@ -1,4 +1,4 @@
-"""The interval that a normal or logistic variable about f lies in: censored and ordered y."""
+"""Likelihoods of an interval that contains f plus noise: censored and ordered y."""
 
 import abc
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, root_mean_s
 
 class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
     r"""
-    P(low < z < high|f) of z = f + s e; where low = high, the density of z there.
+    P(low < z < high|f), z = f + s e. If low = high, it is the density of z there.
 
-    With the link ``"probit"`` e is standard normal. Given z, which is N(f, s²) cut off at both
-    ends, f is Gaussian (Albert and Chib 1993). With ``"logit"`` e is standard logistic. Then, with
+    With the link ``"probit"`` e is standard normal. Given z, which is N(f, s²) truncated to the
+    interval, f is Gaussian (Albert and Chib 1993). With ``"logit"`` e is standard logistic. With
     a = (f − low)/s and b = (high − f)/s, the probability is σ(a) σ(b) (1 − e^{−(high − low)/s}):
     two logistic likelihoods, each with its own ω ~ PG(1, ·)/2 (Polson, Scott and Windle 2013). The
-    factor of an infinite end is 1. As high → low the last factor is (high − low)/s, and the density
-    σ(a) σ(b)/s.
+    factor of an infinite end is 1. As high → low the last factor tends to (high − low)/s, so that
+    the density is σ(a) σ(b)/s.
     """
 
     def __init__(self, link: str, **kwargs: Any) -> None:
@@ -50,7 +50,7 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
 
     @abc.abstractmethod
     def ends(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """The low and high end that y stands for, [..., N, P]; one of them may be infinite."""
+        """The lower and the upper end of the interval, [..., N, P]; one of them may be infinite."""
 
     # ---- the augmentation ----
 
@@ -60,7 +60,7 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         Probit: log p(y|Fmu) − ½ Fvar/s², as log p(y|f) + ½ f²/s² is convex in f.
 
-        Logit: x/2 − log 2cosh(c/2) in the place of log σ(x), at the means of a and b; c² = E x².
+        Logit: x/2 − log 2cosh(c/2) replaces log σ(x), at the means of a and b; c² = E x².
         """
         variance = Fvar / tf.square(self._scale(Fmu))
         if self._is_probit:
@@ -80,7 +80,7 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         Probit: z ~ N(f, s²) between the ends, of batch shape [..., N, P].
 
-        Logit: ω ~ PG(1, a)/2 and PG(1, b)/2, a draw [..., N, P, 2]; of an infinite end it is 0.
+        Logit: ω ~ PG(1, a)/2 and PG(1, b)/2, a draw [..., N, P, 2]; 0 for an infinite end.
         """
         if self._is_probit:
             return IntervalNormal(Fmu, self.noise_scale, *self.ends(Y))
@@ -104,7 +104,8 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         Probit: potential z/s², precision 1/s².
 
-        Logit: the sum over finite ends of 2ω end/s² ± 1/2s, + at the low one; precision Σ 2ω/s².
+        Logit: potential Σ (2ω end/s² ± 1/2s) over the finite ends, with + at the lower end;
+        precision Σ 2ω/s².
         """
         precision = 1.0 / tf.square(self._scale(auxiliary))
         if self._is_probit:
@@ -121,8 +122,8 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         By quadrature.
 
-        Probit: about the middle of the interval, or its only finite end; for an exact y it is the
-        bound. Logit: E log σ(a) and E log σ(b), each about its own end.
+        Probit: centred at the middle of the interval, or at its only finite end; for an exact y it
+        is the bound. Logit: E log σ(a) and E log σ(b), each centred at its end.
         """
         if self._is_probit:
             centre = 0.5 * tf.add_n(self.peaks(Y)) + tf.zeros_like(Fmu)
@@ -138,13 +139,13 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """Probit: as for a certain f, with s² + Fvar in the place of s². Logit: by quadrature."""
+        """Probit: the formula for known f, with s² + Fvar replacing s². Logit: by quadrature."""
         if self._is_probit:
             return self._log_normal(Fmu, self._spread(Fvar), Y)
         return super().predictive_log_density(X, Fmu, Fvar, Y)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """Both ends; in the place of an infinite one, the other."""
+        """Both ends; an infinite end is replaced by the other end."""
         low, high = self.ends(Y)
         return [tf.where(tf.math.is_finite(e), e, o) for e, o in ((low, high), (high, low))]
 
@@ -167,12 +168,10 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         return self._law(F).sample(seed=seed)
 
     def _law(self, F: TensorType) -> tfp.distributions.Distribution:
-        """The law of z given f."""
         kind = tfp.distributions.Normal if self._is_probit else tfp.distributions.Logistic
         return kind(F, self._scale(F))
 
     def _scale(self, like: tf.Tensor) -> tf.Tensor:
-        """The scale s, of the dtype of another tensor."""
         return tf.cast(self.noise_scale, like.dtype)
 
     # ---- probit ----
@@ -181,7 +180,7 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         return tf.sqrt(tf.square(self._scale(Fvar)) + Fvar)
 
     def _log_normal(self, F: TensorType, spread: TensorType, Y: TensorType) -> tf.Tensor:
-        """The log probability of the interval, or log density, under N(F, spread²)."""
+        """The log-probability of the interval, or the log-density, under N(F, spread²)."""
         low, high = self.ends(Y)
         is_exact = tf.equal(low, high)
         y = tf.where(is_exact, low, tf.zeros_like(low))
@@ -194,9 +193,9 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
 
     def _distances(self, F: TensorType, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        The pairs (a, b) [..., N, P, 2], where an end is infinite with 0 in its place.
+        The pairs (a, b) [..., N, P, 2], with 0 for an infinite end.
 
-        :return: them, and 1 where the end is finite, 0 elsewhere.
+        :return: the pairs, and a mask that is 1 where the end is finite, 0 elsewhere.
         """
         low, high = self.ends(Y)
         outwards = tf.stack([-low, high], -1)
@@ -206,7 +205,7 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         return x, tf.cast(is_finite, x.dtype)
 
     def _sum(self, of_ends: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """The terms [..., N, P, 2] of finite ends summed, plus the log of the factor without f."""
+        """The sum of the finite ends' terms [..., N, P, 2], plus the log factor without f."""
         low, high = self.ends(Y)
         is_finite = tf.math.is_finite(tf.stack([low, high], -1))
         s, width = self._scale(of_ends), high - low
@@ -219,25 +218,25 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
 
 class Interval(AdditiveNoise, IntervalLikelihood):
     r"""
-    A real y of which only an interval may be known: right-, left- or interval-censored, or exact.
+    A real y that is exact or right-, left- or interval-censored.
 
     y = f + s e, e standard normal (``"probit"``) or standard logistic (``"logit"``). The columns of
     Y [N, 2] are the lower and the upper end of the interval that y lies in; f has one column. An
-    end may be infinite, and equal ends are an exact y. So (y, y) is an exact observation, (c, ∞)
-    one that is right-censored at c, and (−∞, c) one that is left-censored. Exact rows are those of
-    ``Gaussian`` or ``LogisticNoise``; one-sided ones of ``"logit"`` are those of ``Logistic``. The
-    auxiliary variable is y itself for ``"probit"`` (Albert and Chib 1993), and for ``"logit"`` a
-    Pólya-Gamma ω for each finite end (Polson, Scott and Windle 2013).
+    end may be infinite, and equal ends are an exact y: (y, y) is an exact observation, (c, ∞) is
+    right-censored at c, and (−∞, c) is left-censored at c. For exact rows the likelihood equals
+    ``Gaussian`` or ``LogisticNoise``; for one-sided rows of ``"logit"`` it equals ``Logistic``. The
+    auxiliary variable is y itself for ``"probit"`` (Albert and Chib 1993). For ``"logit"`` there is
+    a Pólya-Gamma ω for each finite end (Polson, Scott and Windle 2013).
 
-    Times of survival are positive: ``Warped(Interval(...), warps.Log())`` is a log-normal or a
-    log-logistic accelerated failure time model, whose ends are in units of time and may begin at
-    0::
+    Survival times are positive: ``Warped(Interval(...), warps.Log())`` is a log-normal or
+    log-logistic accelerated failure time model. Its ends are in units of time, and the lower end
+    may be 0::
 
         Y = np.stack([time, np.where(died, time, np.inf)], axis=1)
         likelihood = Warped(Interval("logit"), warps.Log())
         survives = 1.0 - predictions.predict_y_cdf(model, Xnew, np.tile(t, (len(Xnew), 2)))
 
-    Predictions are of the exact y. P(y' ≤ y) is at the upper end of a row of Y.
+    Predictions are for the exact y. P(y' ≤ y) is evaluated at the upper end of a row of Y.
     """
 
     given = ("upper",)
@@ -246,7 +245,7 @@ class Interval(AdditiveNoise, IntervalLikelihood):
         """
         :param link: ``"probit"`` for normal or ``"logit"`` for logistic noise.
         :param scale: s, positive, in units of y; a ``Parameter`` is shared.
-        :raises ValueError: for another link, and a scale that is not positive and finite.
+        :raises ValueError: for another link, or a scale that is not positive and finite.
         """
         super().__init__(link, **kwargs)
         self.latent_dim = 1
@@ -269,12 +268,11 @@ class Interval(AdditiveNoise, IntervalLikelihood):
         return self.below(Y[..., 1:], Fmu, Fvar)
 
     def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        """Both ends are the lower one; where that is infinite, the upper one."""
+        """Both ends become the lower end, or the upper end if the lower end is infinite."""
         is_least = np.isinf(Y[..., :1])
         return np.repeat(np.where(is_least, Y[..., 1:], Y[..., :1]), 2, -1), is_least
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """An exact y, [..., N, 1]."""
         return self.draw_z(F, seed)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
@@ -282,7 +280,7 @@ class Interval(AdditiveNoise, IntervalLikelihood):
         return tf.concat([y, y], -1)
 
     def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
-        """Infinite ends may be; NaN may not."""
+        """Infinite ends are valid, NaN is not."""
         return tf.where(tf.math.is_inf(Y), tf.zeros_like(Y), Y)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -306,7 +304,7 @@ def _check_rows(Y: tf.Tensor, is_wrong: tf.Tensor, accepted: str) -> Check:
 
 
 def _scaled(end: tf.Tensor, F: TensorType, spread: TensorType) -> tf.Tensor:
-    """(end − F)/spread, whose derivatives are 0, and not NaN, where the end is infinite."""
+    """(end − F)/spread, with derivatives of 0, not NaN, at infinite ends."""
     is_finite = tf.math.is_finite(end) & tf.ones_like(F, tf.bool)
     distance = (tf.where(is_finite, end, tf.zeros_like(F)) - F) / spread
     return tf.where(is_finite, distance, end)

@@ -1,4 +1,4 @@
-"""Likelihoods that are a product over columns, each of one f and of one y."""
+"""Likelihoods that are a product over columns, with one f and one y in each factor."""
 
 import abc
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from .integrals.quadrature import expectation, lifted, log_expectation, mean_ove
 
 class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     """
-    p(y|f) is a product over columns, each of one f and of one y: GPflow's ``ScalarLikelihood``.
+    p(y|f) is a product over columns with one f and one y each: GPflow's ``ScalarLikelihood``.
 
-    A subclass must state only ``pointwise_bound``. Expectations are taken by quadrature over f,
+    A subclass must define only ``pointwise_bound``. Expectations are taken by quadrature over f,
     with nodes that are dense about ``peaks`` (about 0 for E log p), unless a subclass overrides
     them.
     """
@@ -34,7 +34,7 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
         return tf.reduce_sum(self.pointwise_bound(X, Fmu, Fvar, Y), -1)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """The f [..., L] about which p(y|f) may be kinked or narrow, for quadrature over f."""
+        """The f [..., L] near which p(y|f) may have a kink or a narrow peak, for quadrature."""
         return ()
 
     def expected_log_prob(
@@ -66,9 +66,9 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """Σ ``expected_log_prob``, or the result of the ``quadrature`` given to the likelihood."""
-        # Quadrature differentiates √Fvar, whose slope is all rounding error where Fvar < eps.
+        # Quadrature differentiates √Fvar, whose slope is only rounding error if Fvar < eps.
         Fvar = lifted(Fvar, float(np.finfo(Fvar.dtype.as_numpy_dtype).eps))
-        # Where none is given, GPflow sets a rule of 20 Gauss-Hermite nodes.
+        # By default GPflow sets a rule of 20 Gauss-Hermite nodes.
         is_given = (
             type(self.quadrature) is not NDiagGHQuadrature
             or self.quadrature.n_gh != DEFAULT_NUM_GAUSS_HERMITE_POINTS
@@ -87,9 +87,9 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
 
 def checked_c(c: TensorType, *, zero_too: bool) -> tf.Tensor:
     """
-    The c [...] of a law of ω, as a tensor.
+    The c [...] of a distribution of ω, as a tensor.
 
-    :raises ValueError: unless it is finite and positive, or 0 where that is accepted too.
+    :raises ValueError: unless c is finite and positive, or 0 if ``zero_too``.
     """
     c = parameters_of_one_dtype(c=c)["c"]
     accepted = tf.math.is_finite(c) & ((c >= 0.0) if zero_too else (c > 0.0))

@@ -1,4 +1,4 @@
-"""Parameters of likelihoods, made of what a user gives: a number, or a ``Parameter`` to share."""
+"""Parameters of likelihoods, made from a user's argument: a number, or a ``Parameter`` to share."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) ->
     """
     ``value`` as a positive ``Parameter``; a ``Parameter`` is shared, not copied.
 
-    :param above: a value that begins above this bound is kept above it. A value that begins below
-        is the user's choice, and is only kept positive.
-    :raises ValueError: where it is a ``Function`` of X, an array, or not positive and finite.
+    :param above: an initial value above this bound is kept above it. A smaller initial value is
+        the user's choice, and is only kept positive.
+    :raises ValueError: if it is a ``Function`` of X, an array, or not positive and finite.
     """
     if isinstance(value, Parameter):
         if value.shape.rank != 0:
@@ -41,8 +41,8 @@ def open_interval_parameter(
     """
     ``value`` as a ``Parameter`` in (0, upper); a ``Parameter`` is shared, not copied.
 
-    :param with_upper: whether ``upper`` itself is accepted, which is then held fixed.
-    :raises ValueError: where it is a ``Function`` of X, an array, or outside of the interval.
+    :param with_upper: whether ``upper`` itself is accepted; it is then held fixed.
+    :raises ValueError: if it is a ``Function`` of X, an array, or outside the interval.
     """
     accepted = f"one number in (0, {upper:g}{']' if with_upper else ')'}"
     _refuse_function(owner, name, accepted, value)
@@ -62,7 +62,7 @@ def simplex_parameter(owner: str, name: str, value: Any, size: int) -> Parameter
     """
     ``value`` as a ``Parameter`` on the simplex; a ``Parameter`` is shared, not copied.
 
-    :raises ValueError: unless it is ``size`` positive numbers that sum to 1.
+    :raises ValueError: unless it consists of ``size`` positive numbers that sum to 1.
     """
     array = np.full(size, 1.0 / size) if value is None else np.asarray(value, dtype=float)
     proper = array.shape == (size,) and bool(np.all(array > 0.0))

@@ -1,4 +1,4 @@
-"""Events of a bounded rate λσ(f): counts, waiting times, gamma noise and point processes."""
+"""Events with a bounded rate λσ(f): counts, waiting times, gamma noise and point processes."""
 
 import abc
 from collections.abc import Sequence
@@ -28,19 +28,20 @@ from .sigmoid_powers import (
 
 class Rate(OutputwiseLikelihood, abc.ABC):
     r"""
-    C(y) (λσ(f))^a(y) e^{−λσ(f) e(y)}, a and e ≥ 0: a events in an exposure e to the rate λσ(f).
+    C(y) (λσ(f))^a(y) e^{−λσ(f) e(y)}, a and e ≥ 0: a events during an exposure e at rate λσ(f).
 
     λ is the largest possible rate (Donner and Opper 2018). e^{−λeσ(f)} = e^{−λe} e^{λeσ(−f)} is a
     mixture over n ~ Poisson(λe) of σ(−f)^n, and powers of σ are Pólya-Gamma mixtures in turn: given
-    n and ω ~ PG(a + n, ·)/2 the likelihood is Gaussian. λ is learnable; at given marginals of f
-    the bound is largest at :meth:`optimal_max_rate`. A member states log C, and a, e and what it
-    predicts where they are not y, 1 or the column of Y after y, and the rate.
+    n and ω ~ PG(a + n, ·)/2 the likelihood is Gaussian in f. λ is learnable; at given marginals of
+    f, :meth:`optimal_max_rate` maximises the bound. A subclass defines log C; it overrides a if
+    that is not y, e if that is not the column of Y after y or 1, and the predictions.
     """
 
     def __init__(self, max_rate: Any = 1.0, given: Sequence[str] = (), **kwargs: Any) -> None:
         """
         :param max_rate: λ, positive.
-        :param given: the name of a second column of Y, whose value is 1 for a predicted y.
+        :param given: the name of the second column of Y, if there is one; it is 1 for a predicted
+            y.
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(**kwargs)
@@ -53,15 +54,15 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         """log C(y), [..., N, L]."""
 
     def power(self, Y: TensorType) -> tf.Tensor:
-        """a(y), [..., N, L]: y, unless stated otherwise."""
+        """a(y), [..., N, L]. Default: y."""
         return self.response(Y)
 
     def exposure(self, Y: TensorType) -> tf.Tensor:
-        """e(y), [..., N, L], in units of 1/λ: the column after y or 1, unless stated otherwise."""
+        """e(y), [..., N, L], in units of 1/λ. Default: the column of Y after y, or 1."""
         return self.given_column(Y)
 
     def given_column(self, Y: TensorType) -> tf.Tensor:
-        """The column of Y after y, [..., N, 1], or ones [..., N, L] where it has none."""
+        """The column of Y after y, [..., N, 1], or ones [..., N, L] if Y has no further column."""
         return Y[..., 1:] if self.given else tf.ones_like(Y)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
@@ -85,14 +86,14 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         return log_C + rate_bound(a, b, Fmu, Fvar)
 
     def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """The λ [] at which Σ bound is largest: Σ a / Σ e (1 − s)."""
+        """The λ [] that maximises Σ bound: Σ a / Σ e (1 − s)."""
         _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
         return tf.reduce_sum(self.power(Y)) / tf.reduce_sum(self.exposure(Y) * one_minus_s)
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """n ~ Poisson(λes), and given it omega ~ PG(a + n, c)/2; both [..., N, L]."""
+        """n ~ Poisson(λes) and, given n, omega ~ PG(a + n, c)/2; both [..., N, L]."""
         _, a, b = self._parts(Y)
         return rate_law(a, b, Fmu, Fvar)
 
@@ -117,7 +118,7 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         return log_C + rate_expectation(a, b, Fmu, Fvar)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """λeσ(f) = a, or thereabouts where a is 0 or beyond λe."""
+        """The f with λeσ(f) = a, approximately if a is 0 or exceeds λe."""
         _, a, b = self._parts(Y)
         share = tf.minimum((a + 0.5) / tf.maximum(b, a + 0.5), 1.0 - 1e-6)
         return [tf.math.log(share) - tf.math.log1p(-share)]
@@ -135,15 +136,15 @@ class Rate(OutputwiseLikelihood, abc.ABC):
 
 class Poisson(Rate):
     """
-    Counts of rate λσ(f), or λσ(f) E; the rate of GPflow's ``Poisson`` is e^f, without a bound.
+    Counts with rate λσ(f), or λσ(f) E. GPflow's ``Poisson`` has the unbounded rate e^f.
 
-    A datum's exposure E, as the time or the population in which it was counted, makes λ a rate for
-    each unit of it. a = y, e = E.
+    E is the exposure of a datum, such as the time or the population in which events were counted;
+    λ is then a rate per unit of exposure. a = y, e = E.
     """
 
     def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
         """
-        :param max_rate: λ, positive, in counts a unit of exposure.
+        :param max_rate: λ, positive, in counts per unit of exposure.
         :param with_exposure: whether the columns of Y [N, 2] are counts and exposures; f then has
             one column, and a predicted y has the exposure 1.
         :raises ValueError: for a value that is not positive and finite.
@@ -155,7 +156,7 @@ class Poisson(Rate):
         return y * tf.math.log(self.given_column(Y)) - tf.math.lgamma(y + 1.0)
 
     def outcomes(self) -> AnyNDArray:
-        """Enough counts for any f at exposure 1."""
+        """Enough counts for all f at exposure 1."""
         rate = float(tf.convert_to_tensor(self.max_rate))
         y = np.arange(np.ceil(rate + 12.0 * np.sqrt(rate) + 60.0))[:, None]
         return np.hstack([y, np.ones([len(y), self.num_given])])
@@ -184,9 +185,9 @@ class Poisson(Rate):
 
 class CoxProcess(Rate):
     """
-    Points of a Poisson process of intensity λσ(f), not binned (Adams, Murray and MacKay 2009).
+    Points of a Poisson process with intensity λσ(f), not binned (Adams, Murray and MacKay 2009).
 
-    log p is Σ log λσ(f) over the points less ∫ λσ(f), which is a sum over a grid with weights. Each
+    log p is Σ log λσ(f) over the points minus ∫ λσ(f), which is a weighted sum over a grid. Each
     row is a point or a node of the grid. The columns of Y [N, 2] are 1 and 0 for a point, 0 and the
     weight for a node. The weights sum to the length, area or volume that was observed::
 
@@ -196,15 +197,16 @@ class CoxProcess(Rate):
         Y = np.stack([is_point, weight], -1).astype(float)
         model = AugmentedSVGP(kernel, CoxProcess(max_rate=3.0 * len(points) / volume), Z)
 
-    What is predicted is the intensity λσ(f), its mean and variance: there is no y to draw. The
-    nodes must be denser than a lengthscale, or the intensity may rise at points between them.
+    Predictions are the mean and variance of the intensity λσ(f); there is no y to draw. The
+    distance between nodes must be smaller than a lengthscale, or the intensity may have peaks at
+    points between nodes.
     """
 
     is_density = False
 
     def __init__(self, max_rate: Any = 1.0, **kwargs: Any) -> None:
         """
-        :param max_rate: λ, positive, in points a unit of weight.
+        :param max_rate: λ, positive, in points per unit of weight.
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(max_rate, ("weight",), **kwargs)
@@ -238,20 +240,21 @@ class PositiveRate(Rate):
     """
     y = (G/λσ(f))^{1/k}, G ~ Gamma(α, 1): waiting times, and other y > 0.
 
-    The density is k y^{kα−1} (λσ(f))^α e^{−λσ(f) y^k}/Γ(α): a = α, e = y^k. Its tail is heavy where
-    f is uncertain, for λσ(f) may then be near 0: the predicted moments grow as e^{Var f}.
+    The density is k y^{kα−1} (λσ(f))^α e^{−λσ(f) y^k}/Γ(α): a = α, e = y^k. The
+    predictive distribution has a heavy tail if f is uncertain, as λσ(f) may be near 0: its moments
+    grow as e^{Var f}.
     """
 
     @abc.abstractmethod
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
-        """α and k, each a ``Parameter`` or a number; α is 1 where y may be censored."""
+        """α and k, each a ``Parameter`` or a number; α is 1 if y may be censored."""
 
     def _shapes(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         alpha, k = self.alpha_and_k()
         return tf.cast(alpha, dtype), tf.cast(k, dtype)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
-        """That of the density, and 0 for a survival probability e^{−λσ(f) y^k}."""
+        """log C of the density; 0 for a survival probability e^{−λσ(f) y^k}."""
         alpha, k = self._shapes(Y.dtype)
         of_y = (k * alpha - 1.0) * tf.math.log(self.response(Y))
         return self.given_column(Y) * (tf.math.log(k) + of_y - tf.math.lgamma(alpha))
@@ -280,13 +283,13 @@ class PositiveRate(Rate):
         return tf.exp((tf.math.log(G) - tf.math.log(self.max_rate) - tf.math.log_sigmoid(F)) / k)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """P(G ≤ λσ(f) y^k); 1 of a right-censored y, which may be any above it."""
+        """P(G ≤ λσ(f) y^k); 1 for a right-censored y, as it may have any value above its time."""
         alpha, _ = self._shapes(F.dtype)
         p = tf.math.igamma(alpha, self.rate(F) * self.exposure(Y))
         return tf.where(self.given_column(Y) > 0.0, p, tf.ones_like(p))
 
     def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        """A censored y is above its time, and an observed one is real."""
+        """Y itself: a censored y is above its time, and an observed y is real."""
         y = self.response(Y)
         return self.as_observed(y).numpy() if self.given else Y, np.zeros(y.shape, bool)
 
@@ -299,7 +302,7 @@ class PositiveRate(Rate):
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        """E y^j = Γ(α + j/k)/Γ(α) E (λσ(f))^{−j/k}; infinite where that overflows."""
+        """E y^j = Γ(α + j/k)/Γ(α) E (λσ(f))^{−j/k}; infinite if it overflows."""
         alpha, k = self._shapes(Fmu.dtype)
 
         def moment(j: float) -> tf.Tensor:
@@ -313,11 +316,11 @@ class PositiveRate(Rate):
 
 class Weibull(PositiveRate):
     """
-    Waiting times of hazard k y^{k−1} λσ(f), observed or right-censored.
+    Waiting times with hazard k y^{k−1} λσ(f), observed or right-censored.
 
-    k > 1 if the hazard grows with the time waited, k < 1 if it falls. Of a right-censored y it is
-    known only that the event came later. a = 1, or 0 if censored, e = y^k. λσ(f) is in units of
-    1/y^k, so that y is best in a unit in which it is about 1::
+    If k > 1, the hazard grows with the waiting time; if k < 1, it falls. Right-censored means that
+    the event came after y. a = 1, or 0 if censored; e = y^k. λσ(f) is in units of 1/y^k, so choose
+    a unit in which y is about 1::
 
         likelihood = Weibull(max_rate=5.0, with_censoring=True)
         Y = np.stack([time, is_observed], -1)  # is_observed: 1, or 0 where censored
@@ -347,9 +350,9 @@ class Weibull(PositiveRate):
 
 class Exponential(PositiveRate):
     """
-    Waiting times of hazard λσ(f), observed or right-censored: ``Weibull`` of shape 1.
+    Waiting times with hazard λσ(f), observed or right-censored: ``Weibull`` with shape 1.
 
-    The mean of GPflow's ``Exponential`` is e^f, and its hazard e^{−f} without a bound.
+    GPflow's ``Exponential`` has the mean e^f, and so the unbounded hazard e^{−f}.
     """
 
     def __init__(self, max_rate: Any = 1.0, with_censoring: bool = False, **kwargs: Any) -> None:
@@ -366,9 +369,9 @@ class Exponential(PositiveRate):
 
 class Gamma(PositiveRate):
     """
-    y ~ Gamma(shape α, rate λσ(f)), of mean α/λσ(f); a = α, e = y.
+    y ~ Gamma(shape α, rate λσ(f)), with mean α/λσ(f); a = α, e = y.
 
-    In GPflow's ``Gamma`` the rate is e^{−f}, without a bound.
+    GPflow's ``Gamma`` has the unbounded rate e^{−f}.
     """
 
     def __init__(self, max_rate: Any = 1.0, shape: Any = 1.0, **kwargs: Any) -> None:
@@ -400,7 +403,7 @@ def _expected_inverse_power(p: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> 
 
 
 def _are(name: str, accepted: str, values: tf.Tensor, right: tf.Tensor) -> Check:
-    """Check that ``values`` are as ``accepted`` says, which they are where ``right``."""
+    """Check that ``right`` is true of all ``values``; the message names what is ``accepted``."""
     message = f"{name[0].upper()}{name[1:]} must be {accepted}."
     return Check(tf.reduce_all(right), message, lambda: some(values, ~right))
 

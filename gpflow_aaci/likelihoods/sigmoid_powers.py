@@ -1,5 +1,5 @@
 """
-What likelihoods of powers of σ(f) share.
+The augmentation of powers of σ(f), which several likelihoods share.
 
 e^{−λσ(f)} = e^{−λ} e^{λσ(−f)} is a mixture over n ~ Poisson(λ) of σ(−f)^n, and a power of σ is a
 Pólya-Gamma mixture of Gaussians. Counts, classes and precisions that are functions of σ(f) are
@@ -53,7 +53,7 @@ class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
 
 
 def log_s(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-    """log s = −Fmu/2 − log 2cosh(c/2) ≤ E log σ(−f), c² = E f²; also where it is nearly 0."""
+    """log s = −Fmu/2 − log 2cosh(c/2) ≤ E log σ(−f), c² = E f²; accurate also near 0."""
     far = Fmu < -1.0  # where the terms cancel, −(Fmu + c)/2 = −Fvar/2(c − Fmu)
     near_mean = tf.where(far, tf.zeros_like(Fmu), Fmu)
     near = -near_mean / 2.0 - log_2cosh_half_sqrt(tf.square(near_mean) + Fvar)
@@ -69,12 +69,12 @@ def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tens
 
 
 def root_mean_square(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-    """c = √E f², without a slope: a law's parameter."""
+    """c = √E f², as the parameter of a distribution; its gradient at 0 is not defined."""
     return tf.sqrt(tf.square(Fmu) + Fvar)
 
 
 def half_polya_gamma(b: TensorType, c: TensorType) -> PolyaGamma:
-    """The law of ω ~ PG(b, c)/2."""
+    """The distribution of ω ~ PG(b, c)/2."""
     return PolyaGamma(b, c, tf.constant(0.5, c.dtype))
 
 
@@ -92,7 +92,7 @@ def log_powers_of_sigmoid(
     return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
 
 
-# ---- the rate core a log σ(f) − b σ(f), a, b ≥ 0 of the shape of f or broadcast to it ----
+# ---- the rate core a log σ(f) − b σ(f), a, b ≥ 0 with the shape of f or broadcast to it ----
 
 
 def rate_bound(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
@@ -110,7 +110,7 @@ def rate_expectation(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: Tensor
 def rate_law(
     a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType
 ) -> tfp.distributions.JointDistributionNamed:
-    """n ~ Poisson(b s), and given it omega ~ PG(a + n, c)/2: the point 0 where a = n = 0."""
+    """n ~ Poisson(b s) and, given n, omega ~ PG(a + n, c)/2, which is 0 if a = n = 0."""
     c = root_mean_square(Fmu, Fvar)
     return tfp.distributions.JointDistributionNamed(
         {
@@ -133,7 +133,7 @@ def rate_site(a: TensorType, auxiliary: Any) -> Site:
 
 
 def are_counts(Y: tf.Tensor, owner: str) -> Check:
-    """Y must hold whole numbers from 0 up."""
+    """Check that Y holds whole numbers from 0 up."""
     wrong = ~((Y >= 0.0) & tf.equal(Y, tf.round(Y)))
     message = f"Y must hold whole numbers from 0 up for {owner}."
     return Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))

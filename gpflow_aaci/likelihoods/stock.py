@@ -1,4 +1,4 @@
-"""GPflow's likelihoods that have no augmentation, with what else predictions need of them."""
+"""GPflow's likelihoods without an augmentation, with the methods that predictions need."""
 
 import abc
 import types
@@ -53,14 +53,14 @@ class _Positive(_WithLaw):
 
 
 class Exponential(_Positive, gpflow.likelihoods.Exponential):
-    """GPflow's ``Exponential``: of mean ``invlink(f)``."""
+    """GPflow's ``Exponential``, with mean ``invlink(f)``."""
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         return tfd.Exponential(1.0 / self.invlink(F))
 
 
 class Gamma(_Positive, gpflow.likelihoods.Gamma):
-    """GPflow's ``Gamma``: of scale ``invlink(f)``."""
+    """GPflow's ``Gamma``, with scale ``invlink(f)``."""
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         scale = self.invlink(F)
@@ -68,7 +68,7 @@ class Gamma(_Positive, gpflow.likelihoods.Gamma):
 
 
 class Beta(_WithLaw, gpflow.likelihoods.Beta):
-    """GPflow's ``Beta``: of mean ``invlink(f)``."""
+    """GPflow's ``Beta``, with mean ``invlink(f)``."""
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         mean, scale = self.invlink(F), self._scale(X)
@@ -84,13 +84,13 @@ class Beta(_WithLaw, gpflow.likelihoods.Beta):
 
 
 class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
-    """GPflow's ``Poisson``: of rate ``invlink(f)`` times ``binsize``."""
+    """GPflow's ``Poisson``, with rate ``invlink(f)`` times ``binsize``."""
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         return tfd.Poisson(self._conditional_mean(X, F))
 
     def outcomes(self) -> AnyNDArray:
-        """Enough counts for every rate up to 200."""
+        """Enough counts for rates up to 200."""
         return np.arange(400.0)[:, None]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -103,7 +103,6 @@ class Bernoulli(StockLikelihood, gpflow.likelihoods.Bernoulli):
     labels = (-1.0, 1.0)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """0 or 1."""
         return drawn_label(self.invlink(F), seed)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
@@ -137,7 +136,7 @@ class HeteroskedasticTFPConditional(_WithLaw, gpflow.likelihoods.Heteroskedastic
 
 
 class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood):
-    """GPflow's ``SwitchedLikelihood`` of parts that are not all augmented."""
+    """GPflow's ``SwitchedLikelihood``, if not all of its parts have an augmentation."""
 
     given = ("part",)
 
@@ -161,7 +160,7 @@ _CLASSES: dict[type[Likelihood], type[StockLikelihood]] = {
 
 
 def unaugmented_class(kind: type[Likelihood]) -> type[StockLikelihood]:
-    """The class of ``kind`` with the methods of ``StockLikelihood`` before its own."""
+    """A subclass of ``StockLikelihood`` and ``kind``, in this order."""
     if kind in _CLASSES:
         return _CLASSES[kind]
     facts = {

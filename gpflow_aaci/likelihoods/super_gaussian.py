@@ -1,4 +1,4 @@
-"""The super-Gaussian likelihood: six statements from which everything else is derived once."""
+"""Super-Gaussian likelihoods: six methods define one, and everything else is derived from them."""
 
 import abc
 import functools
@@ -20,11 +20,11 @@ from .outputwise import OutputwiseLikelihood, checked_c
 
 def c_squared_floor(dtype: tf.DType) -> tf.Tensor:
     """
-    The one floor on c²: the machine epsilon of ``dtype``.
+    The only floor on c²: the machine epsilon of ``dtype``.
 
     As c → 0, ω̄ may tend to infinity (Laplace, SVM) and the site to a hard constraint f = y. Any
-    c is a valid choice of q(ω), so a floor keeps the bound a bound; this one keeps the precision
-    of a site where a Cholesky factorisation still succeeds.
+    c is a valid choice of q(ω), so a floor keeps the bound a bound; this floor keeps the
+    precision of a site small enough for a Cholesky factorisation to succeed.
     """
     return tf.constant(np.finfo(dtype.as_numpy_dtype).eps, dtype)
 
@@ -34,8 +34,8 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     p(y|f) = C(y) exp(g(y) f) φ(h²), h² = α(y) − β(y) f + γ(y) f² ≥ 0 (AACI Eq. 4-5).
 
     φ is completely monotone on (0, ∞) and continuous at 0 with φ(0) = 1, hence the Laplace
-    transform φ(r) = ∫ e^{−rω} π_φ(ω|0) dω of an auxiliary variable ω. A subclass states
-    ``log_C``, ``g`` (0 unless given), ``alpha``, ``beta``, ``gamma`` and ``log_phi``; the
+    transform φ(r) = ∫ e^{−rω} π_φ(ω|0) dω of an auxiliary variable ω. A subclass defines
+    ``log_C``, ``g`` (default: 0), ``alpha``, ``beta``, ``gamma`` and ``log_phi``; the
     augmentation, its bound, its updates and its checks follow. It is an ordinary
     ``gpflow.likelihoods.ScalarLikelihood`` too. To predict y, define ``_conditional_mean`` and
     ``_conditional_variance`` as for any GPflow likelihood.
@@ -55,7 +55,7 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
             if name in vars(cls):
                 setattr(cls, name, _with_optional_Y(vars(cls)[name]))
 
-    # ---- what a member states (Eq. 4-5) ----
+    # ---- what a subclass defines (Eq. 4-5) ----
 
     @abc.abstractmethod
     def log_C(self, Y: TensorType) -> tf.Tensor:
@@ -80,14 +80,14 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     @abc.abstractmethod
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         """
-        log φ(r), elementwise, at real r ≥ 0 and at complex r with positive real part.
+        log φ(r), elementwise, for real r ≥ 0 and for complex r with positive real part.
 
         A subclass whose φ does not depend on y may define ``log_phi(self, r)``.
 
         TensorFlow does not mix dtypes: write ``tf.cast(self.scale, r.dtype)``. ``log1p``,
         ``sqrt``, ``log`` and ``expm1`` take complex arguments, ``tf.math.softplus`` does not.
 
-        :param Y: what φ depends on beside r, broadcast to r. An example is a binomial y of n
+        :param Y: broadcast to r; needed only if φ depends on y. An example is a binomial y with n
             trials, for which φ is cosh^{−n}(√r/2).
         """
 
@@ -98,9 +98,9 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         The centre β/2γ and the remainder α − β²/4γ of h² = γ (f − centre)² + remainder.
 
-        The sum α − β m + γ m² loses every digit where α is large against h²; the square does not.
-        Where β² = 4αγ up to rounding the remainder is 0. Where γ = 0, β is 0 too, so that the
-        centre is 0 and the remainder α.
+        The sum α − β m + γ m² loses all digits if α is large compared with h²; the square does not.
+        If β² = 4αγ up to rounding, the remainder is 0. If γ = 0, β is 0 too, so the centre is 0 and
+        the remainder is α.
         """
         alpha, beta, gamma = self.alpha(Y), self.beta(Y), self.gamma(Y)
         curved = gamma > 0
@@ -139,11 +139,11 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         log φ(r), continued below the floor on c² by its tangent there.
 
-        log φ is convex, so the tangent lies below it: a bound built on this stays a bound, and
+        log φ is convex, so the tangent lies below it. Hence the augmented bound remains valid, and
         its derivative is −E[ω] at the floored c² everywhere, finite even at r = 0.
         """
         floor = c_squared_floor(r.dtype)
-        below = -tf.nn.relu(floor - r)  # without slope at the floor, where log φ has its own
+        below = -tf.nn.relu(floor - r)  # slope 0 at the floor, where log φ has a slope
         at_floor = floor if Y is None else floor + tf.zeros_like(r)
         return self.log_phi(tf.maximum(r, floor), Y) - self.omega_mean(at_floor, Y) * below
 
@@ -159,7 +159,6 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The slopes of the sites at the optimal q(ω)."""
         omega_mean = self.omega_mean(_floored(self.expected_h_squared(Fmu, Fvar, Y)), Y)
         potential, precision = self.site(X, omega_mean, Y)
         return potential - precision * Fmu, -0.5 * precision
@@ -189,38 +188,38 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         omega = auxiliary
         return self.g(Y) + self.beta(Y) * omega, 2.0 * self.gamma(Y) * omega
 
-    # ---- q(ω) = π_φ(ω|c), known by its c ----
+    # ---- q(ω) = π_φ(ω|c), described by its c ----
 
     def tilted(self, c: TensorType, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """
         π_φ(ω|c) = e^{−c²ω} π_φ(ω|0) / φ(c²) (AACI Eq. 7), of batch shape c.shape.
 
         :param c: [...], finite and not negative.
-        :param Y: needed where φ depends on y.
+        :param Y: needed if φ depends on y.
         :raises ValueError: for any other c.
         """
         return self._tilted(checked_c(c, zero_too=True), Y)
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """The law that follows from log φ alone; override it where there is a closed form."""
+        """The distribution derived from log φ alone; override it if a closed form is known."""
         if Y is None:
             return TiltedDistribution(self.log_phi, c)
         return TiltedDistribution(self.log_phi, c, phi_parameters=[Y])
 
     def aux_full_conditional_c(self, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """|h|, without a floor: π_φ(ω|0) is a valid law too."""
+        """|h|, without a floor, as π_φ(ω|0) is a valid distribution too."""
         return tf.sqrt(self.expected_h_squared(F, tf.zeros_like(F), Y))
 
     def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """√(E h²), not below the floor: the c of the optimal q(ω) (AACI Alg. 1)."""
+        """√(E h²), raised to the floor: the c of the optimal q(ω) (AACI Alg. 1)."""
         return tf.sqrt(_floored(self.expected_h_squared(Fmu, Fvar, Y)))
 
     def aux_posterior_mean(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        """E[ω] at a floored c, as it may be infinite at 0."""
+        """E[ω], with c raised to the floor, as E[ω] may be infinite at 0."""
         return self.omega_mean(_floored(tf.square(c)), Y)
 
     def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        """KL[π_φ(ω|c) ‖ π_φ(ω|0)] = −c² E[ω] − log φ(c²), at a floored c."""
+        """KL[π_φ(ω|c) ‖ π_φ(ω|0)] = −c² E[ω] − log φ(c²), with c raised to the floor."""
         r = _floored(tf.square(c))
         return -r * self.omega_mean(r, Y) - self.floored_log_phi(r, Y)
 
@@ -238,7 +237,7 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log C + g Fmu + E log φ(h²), the last by quadrature, fine about the centre of h²."""
+        """log C + g Fmu + E log φ(h²), by quadrature with dense nodes near the centre of h²."""
         centre, remainder = self.complete_square(Y)
         # √r of a user's log φ has no derivative at 0.
         remainder = tf.maximum(remainder, np.sqrt(np.finfo(remainder.dtype.as_numpy_dtype).tiny))
@@ -257,10 +256,10 @@ def _floored(r: tf.Tensor) -> tf.Tensor:
 
 def _with_optional_Y(function: Callable[..., Any]) -> Callable[..., Any]:
     """
-    The method ``function(self, value, Y=None)``, made of the one that a subclass defines.
+    Wrap a subclass's method as ``function(self, value, Y=None)``.
 
-    A method without an argument ``Y`` is called without it; for a method that requires ``Y``, None
-    is an error.
+    A method without an argument ``Y`` is called without it; a method that requires ``Y`` raises an
+    error if it is None.
     """
     argument = inspect.signature(function).parameters.get("Y")
     if argument is not None and argument.default is not inspect.Parameter.empty:

@@ -1,4 +1,4 @@
-"""Likelihoods without auxiliary variables: those of GPflow's or a user's own as they are."""
+"""Likelihoods without auxiliary variables: GPflow's or a user's, unchanged."""
 
 import functools
 from collections.abc import Callable
@@ -22,13 +22,13 @@ _NO_GIBBS = (
 
 class Unaugmented(AugmentedLikelihood):
     r"""
-    A likelihood whose bound is E log p(y|f) itself, for want of auxiliary variables.
+    A likelihood without auxiliary variables, whose bound is E log p(y|f) itself.
 
-    All that closed-form steps and fits need of a likelihood is a bound and its two slopes. Here the
-    gap of the bound is 0, and a step is a natural gradient on GPflow's ELBO. Where log p(y|f) is
-    not concave in f, a datum's site would have a negative precision. For such a datum a step takes
-    the larger of the precision's absolute value and (∂E log p/∂Fmu)² in its place, so that the
-    datum by itself asks for no change of f from which more than a nat is expected.
+    Closed-form steps and fits need only a bound and its two slopes. Here the augmentation gap is 0,
+    and a step is a natural gradient on GPflow's ELBO. If log p(y|f) is not concave in f, the site
+    of a datum may have a negative precision. A step replaces this precision by the larger of its
+    absolute value and (∂E log p/∂Fmu)², so that no single datum causes a change of f from which it
+    expects to gain more than one nat.
     """
 
     is_augmented = False
@@ -36,13 +36,12 @@ class Unaugmented(AugmentedLikelihood):
     # ---- the bound and its slopes ----
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """E log p(y|f)."""
         return self._variational_expectations(X, Fmu, Fvar, Y)
 
     def bound_slopes(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """∂bound/∂Fmu, and ∂bound/∂Fvar, or what the class says where that is positive."""
+        """∂bound/∂Fmu and ∂bound/∂Fvar; a positive ∂bound/∂Fvar is replaced as the class says."""
         in_mean, in_variance = super().bound_slopes(X, Fmu, Fvar, Y)
         safe = -0.5 * tf.maximum(2.0 * tf.abs(in_variance), tf.square(in_mean))
         is_concave = tf.reduce_all(in_variance <= 0.0, -1, keepdims=True)
@@ -66,33 +65,30 @@ class Unaugmented(AugmentedLikelihood):
     ) -> tf.Tensor:
         return self.expected_log_prob(X, Fmu, Fvar, Y)
 
-    # ---- what there is not ----
+    # ---- not available without auxiliary variables ----
 
     def full_conditional(
         self, X: TensorType | None, F: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """:raises NotImplementedError: always; the message names other samplers."""
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """:raises NotImplementedError: always; the message names other samplers."""
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
     def site(
         self, X: TensorType | None, auxiliary: Any, Y: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:raises NotImplementedError: always; the message names other samplers."""
         raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
 
 class StockLikelihood(Unaugmented):
     """
-    A likelihood as GPflow or a user wrote it.
+    A likelihood of GPflow or of a user, without changes.
 
-    The classes that are made of this one and of another are those of the objects that
-    :func:`~gpflow_aaci.likelihoods.augmented` returns for objects of the other.
+    For an object of such a class, :func:`~gpflow_aaci.likelihoods.augmented` returns an object
+    whose class derives from both this class and the object's class.
     """
 
     @property
@@ -101,13 +97,13 @@ class StockLikelihood(Unaugmented):
         return super(AugmentedLikelihood, self)
 
     def num_observed(self, num_outputs: int) -> int:
-        """A likelihood of several latent GPs that does not state its ``observation_dim`` has 1."""
+        """Default for several latent GPs, if there is no ``observation_dim``: 1."""
         if self.observation_dim is None and self.latent_dim is not None:
             return 1 + self.num_given
         return super().num_observed(num_outputs)
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """[..., N, P] where p(y|f) is a product over outputs, else [..., N, 1]."""
+        """[..., N, P] if p(y|f) is a product over outputs, otherwise [..., N, 1]."""
         if isinstance(self, ScalarLikelihood):
             return by_rows(self._scalar_log_prob, X, F, Y)
         return by_rows(lambda *row: self._own._log_prob(*row)[..., None], X, F, Y)
@@ -116,7 +112,7 @@ class StockLikelihood(Unaugmented):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """GPflow's sum over outputs, [..., N, 1]."""
-        # Quadrature differentiates √Fvar, whose slope is all rounding error where Fvar < eps.
+        # Quadrature differentiates √Fvar, whose slope is only rounding error if Fvar < eps.
         Fvar = lifted(Fvar, float(np.finfo(Fvar.dtype.as_numpy_dtype).eps))
         return self._own._variational_expectations(X, Fmu, Fvar, Y)[..., None]
 
@@ -140,7 +136,7 @@ class StockLikelihood(Unaugmented):
 
 
 def by_rows(function: Callable[..., tf.Tensor], *parts: TensorType) -> tf.Tensor:
-    """``function`` [N, Q] of parts [N, ·], as one of parts [..., N, ·] that are broadcast."""
+    """Apply ``function``, which maps parts [N, ·] to [N, Q], to broadcast parts [..., N, ·]."""
     if all(len(part.shape) == 2 for part in parts):
         return function(*parts)
     batch = functools.reduce(tf.broadcast_dynamic_shape, (tf.shape(p)[:-1] for p in parts))

@@ -21,10 +21,10 @@ class Warp(gpflow.Module, abc.ABC):
     """Whether t reaches every real z, so that t′(y) p(t(y)) integrates to 1."""
 
     lowest: float = -np.inf
-    """t is defined for y above it. The lower end of an interval that begins there is infinite."""
+    """t is defined for y above this limit. A lower end of an interval at the limit counts as −∞."""
 
     highest: float = np.inf
-    """t is defined for y below it. The upper end of an interval that ends there is infinite."""
+    """t is defined for y below this limit. An upper end of an interval at the limit counts as ∞."""
 
     @abc.abstractmethod
     def forward(self, Y: TensorType) -> tf.Tensor:
@@ -39,7 +39,7 @@ class Warp(gpflow.Module, abc.ABC):
         """t⁻¹(z)."""
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        """Checks that t is defined at Y."""
+        """Check that t is defined at Y."""
         return ()
 
 
@@ -57,7 +57,7 @@ class Identity(Warp):
 
 
 class BoxCox(Warp):
-    """t(y) = (y^power − 1)/power for y > 0, log y where power is 0 (Box and Cox 1964); fixed."""
+    """t(y) = (y^power − 1)/power for y > 0, log y if power is 0 (Box and Cox 1964); fixed."""
 
     lowest = 0.0
 
@@ -79,7 +79,7 @@ class BoxCox(Warp):
         return (self.power - 1.0) * tf.math.log(Y)
 
     def inverse(self, Z: TensorType) -> tf.Tensor:
-        """t⁻¹(z), or the end of the range of t where z is beyond it: noise may leave that range."""
+        """t⁻¹(z); if noise moves z out of the range of t, t⁻¹ of the nearest end of the range."""
         if not self.power:
             return tf.exp(Z)
         tiny = tf.constant(np.finfo(Z.dtype.as_numpy_dtype).tiny, Z.dtype)
@@ -98,7 +98,7 @@ class Log(BoxCox):
 
 
 class Logit(Warp):
-    """t(y) = log(y/(1 − y)) for y in (0, 1): Gaussian noise of it is the logit-normal law."""
+    """t(y) = log(y/(1 − y)) for y in (0, 1): with Gaussian noise, y is logit-normal."""
 
     lowest, highest = 0.0, 1.0
 
@@ -121,16 +121,16 @@ class Tanh(Warp):
     """
     t(y) = y + Σ_k a_k tanh(b_k (y + c_k)), a_k, b_k > 0, all learnable (Snelson et al. 2004).
 
-    By default it begins near the identity. Standardise y before.
+    By default t is initially near the identity. Standardise y first.
     """
 
     def __init__(self, num_terms: int = 2, a: Any = None, b: Any = None, c: Any = None) -> None:
         """
         :param num_terms: the number of terms in the sum.
-        :param a: the first values of a_k [num_terms], positive; 0.1 unless given.
-        :param b: the first values of b_k [num_terms], positive; 1 unless given.
-        :param c: the first values of c_k [num_terms]; spread evenly over [−1, 1] unless given.
-        :raises ValueError: for another shape, or a and b that are not positive.
+        :param a: the first values of a_k [num_terms], positive. Default: 0.1.
+        :param b: the first values of b_k [num_terms], positive. Default: 1.
+        :param c: the first values of c_k [num_terms]. Default: evenly spaced over [−1, 1].
+        :raises ValueError: for another shape, or if a or b is not positive.
         """
         super().__init__()
         if not (isinstance(num_terms, int | np.integer) and num_terms >= 1):
@@ -156,7 +156,7 @@ class Tanh(Warp):
         return Y + tf.reduce_sum(self.a * tf.tanh(self._inner(Y)), -1)
 
     def log_slope(self, Y: TensorType) -> tf.Tensor:
-        # Far out 1 − tanh² loses its digits, but there it is negligible beside 1.
+        # For large arguments 1 − tanh² loses its digits, but is negligible compared with 1.
         slopes = self.a * self.b * (1.0 - tf.square(tf.tanh(self._inner(Y))))
         return tf.math.log1p(tf.reduce_sum(slopes, -1))
 
@@ -177,8 +177,8 @@ class Tanh(Warp):
             low, high = tf.where(excess < 0.0, y, low), tf.where(excess < 0.0, high, y)
             newton = y - excess * tf.exp(-self.log_slope(y))
             move = tf.abs(newton - y)
-            # Newton's steps may go round in a circle; they are taken while each halves the last.
-            # Where y is exact but for rounding they may leave the bracket, and are taken, too.
+            # Newton's steps may cycle; they are taken as long as each is at most half of the last.
+            # If y is exact up to rounding, they may leave the bracket, and are taken, too.
             good = (newton > low) & (newton < high) & (move < moved / 2.0) | (move <= rounding)
             new = tf.where(good, newton, (low + high) / 2.0)
             return low, high, new, tf.abs(new - y)

@@ -1,1 +1,1 @@
-"""Likelihoods of labels: two classes, or several."""
+"""Likelihoods for class labels: two classes, or several."""

@@ -1,4 +1,4 @@
-"""Likelihoods of a binary y, given as {0, 1} or {−1, +1}."""
+"""Likelihoods for a binary y, coded as {0, 1} or {−1, +1}."""
 
 import abc
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from ..super_gaussian import SuperGaussianLikelihood
 
 
 def signs(Y: TensorType) -> tf.Tensor:
-    """±1 for either label coding."""
+    """The labels as ±1, whichever coding they have."""
     return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
 
 
 def are_signs(Y: tf.Tensor, owner: str) -> Check:
-    """Y must hold labels of either coding."""
+    """Check that Y holds labels of one of the two codings."""
     is_zero, is_minus = tf.equal(Y, 0.0), tf.equal(Y, -1.0)
     known = tf.reduce_all(is_zero | is_minus | tf.equal(Y, 1.0))
     mixed = tf.reduce_any(is_zero) & tf.reduce_any(is_minus)
@@ -50,18 +50,17 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     labels = (-1.0, 1.0)
 
     kinks: Sequence[float] = ()
-    """Values of f about which the quadrature of P(y|f) must be fine, whatever y is."""
+    """Values of f near which the quadrature of P(y|f) needs dense nodes, for every y."""
 
     @abc.abstractmethod
     def log_probability(self, yF: TensorType) -> tf.Tensor:
-        """log P(y|f) normalised over y = ±1, a function of the product y f, [...]."""
+        """log P(y|f), normalised over y = ±1, as a function of the product y f, [...]."""
 
     def invlink(self, F: TensorType) -> tf.Tensor:
-        """P(y = +1|f), [...]: what ``invlink`` is for GPflow's ``Bernoulli``."""
+        """P(y = +1|f), [...], like the ``invlink`` of GPflow's ``Bernoulli``."""
         return tf.exp(self.log_probability(as_float(F)))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """0 or 1."""
         return drawn_label(self.invlink(F), seed)
 
     def predictive_log_density(
@@ -110,7 +109,6 @@ class Logistic(BinaryLikelihood, PowerOfCosh):
         return tf.ones_like(Y)
 
     def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
-        """One, whatever y is."""
         return tf.ones([], default_float())
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
@@ -125,7 +123,7 @@ class Logistic(BinaryLikelihood, PowerOfCosh):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E log σ(y f), by one operation of TensorFlow; log φ would take many."""
+        """E log σ(y f) by quadrature of TensorFlow's log-sigmoid, which is cheaper than log φ."""
         return expectation(tf.math.log_sigmoid, signs(Y) * Fmu, Fvar)
 
 
@@ -133,8 +131,8 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
     """
     The hinge pseudo-likelihood e^{−2 max(0, 1 − yf)} = e^{−1} e^{yf} e^{−|1 − yf|}.
 
-    It does not sum to 1 over y = ±1, so neither ELBO bounds a log p(y); predictions are
-    normalised over y, inside the expectation over f.
+    It does not sum to 1 over y = ±1, so neither of the two ELBOs is a lower bound on log p(y).
+    Predictions are normalised over y, inside the expectation over f.
     """
 
     is_density = False
@@ -159,7 +157,7 @@ class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):
         return -tf.sqrt(r)
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """InverseGaussian(mean 1/2c, shape ½); at c = 0 a Lévy law, of infinite mean."""
+        """InverseGaussian(mean 1/2c, shape ½); at c = 0 a Lévy distribution, with infinite mean."""
         return InverseGaussian(0.5 / c, tf.constant(0.5, c.dtype))
 
     def log_probability(self, yF: TensorType) -> tf.Tensor:
@@ -181,11 +179,11 @@ class Probit(BinaryLikelihood):
     """
     Φ(y f), by the augmentation of Albert and Chib (1993): ω = y z > 0, where z ~ N(f, 1).
 
-    p(y, ω|f) = N(ω | y f, 1) [ω > 0], which is Gaussian in f of precision 1. It is not
-    super-Gaussian: every q(ω) is N(η, 1) cut off at 0, and η may have either sign. c = e^η is
-    positive, as it is for other likelihoods; an optimizer of c should work with log c. In floating
-    point |η| is limited to 695 standard deviations (86 in float32); any η gives a valid bound, and
-    so does this limit.
+    p(y, ω|f) = N(ω | y f, 1) [ω > 0], which is Gaussian in f with precision 1. It is not
+    super-Gaussian: every q(ω) is N(η, 1) truncated to ω > 0, and η may have either sign. As for
+    other likelihoods, q(ω) is described by a positive number, here c = e^η; an optimizer should
+    work with log c. To avoid overflow |η| is limited to 695 (86 in float32); the bound is valid for
+    any η, and so also at this limit.
     """
 
     prior_c = 1.0
@@ -199,7 +197,7 @@ class Probit(BinaryLikelihood):
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """N(y Fmu, 1) cut off at 0, of batch shape [..., N, P]."""
+        """N(y Fmu, 1) truncated to ω > 0, of batch shape [..., N, P]."""
         return self.tilted(self.aux_posterior_c(Fmu, Fvar, Y))
 
     def log_joint(
@@ -209,15 +207,15 @@ class Probit(BinaryLikelihood):
         return -0.5 * (np.log(2.0 * np.pi) + tf.square(auxiliary - signs(Y) * F))
 
     def site(self, X: TensorType | None, auxiliary: TensorType, Y: TensorType) -> Site:
-        """Potential y ω, precision 1 whatever ω is."""
+        """Potential y ω and precision 1."""
         potential = signs(Y) * auxiliary
         return potential, tf.ones_like(potential)
 
-    # ---- q(ω), N(log c, 1) cut off at 0 ----
+    # ---- q(ω) is N(log c, 1) truncated to ω > 0 ----
 
     def tilted(self, c: TensorType, Y: TensorType | None = None) -> PositiveNormal:
         """
-        N(log c, 1) cut off at 0, of batch shape c.shape.
+        N(log c, 1) truncated to ω > 0, of batch shape c.shape.
 
         :param c: [...], finite and positive.
         :raises ValueError: for any other c.
@@ -229,7 +227,7 @@ class Probit(BinaryLikelihood):
         return self.aux_posterior_c(F, tf.zeros_like(F), Y)
 
     def aux_posterior_c(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """e^{y Fmu}, cut off where that would overflow."""
+        """e^{y Fmu}, limited so that it does not overflow."""
         tilt = signs(Y) * Fmu + tf.zeros_like(Fvar)
         largest = 0.98 * np.log(np.finfo(tilt.dtype.as_numpy_dtype).max)
         return tf.exp(tf.clip_by_value(tilt, -largest, largest))
@@ -239,14 +237,14 @@ class Probit(BinaryLikelihood):
         return positive_normal_mean(tf.math.log(c))
 
     def aux_kldivergence(self, c: TensorType, Y: TensorType | None = None) -> tf.Tensor:
-        """KL[q(ω) ‖ π(ω)] = η E ω − log E_π e^{ηω}, η = log c and π the half-normal law."""
+        """KL[q(ω) ‖ π(ω)] = η E ω − log E_π e^{ηω}, η = log c and π half-normal."""
         tilt = tf.math.log(c)
         return tilt * positive_normal_mean(tilt) - log_half_normal_transform(tilt)
 
     def expected_logtilt(
         self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, where π(ω) is the half-normal law."""
+        """E log p(y|ω, f) = −log 2 − ½ E f² + y Fmu ω, where π(ω) is half-normal."""
         return signs(Y) * Fmu * omega - 0.5 * (tf.square(Fmu) + Fvar) - np.log(2.0)
 
     # ---- predictions ----

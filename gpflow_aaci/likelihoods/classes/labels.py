@@ -1,4 +1,4 @@
-"""Labels 0 … K − 1: what follows from the probabilities of K classes."""
+"""The base class of likelihoods for labels 0 … K − 1."""
 
 import abc
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     """
     p(y = k|f) of labels 0 … K − 1 in Y [N, 1], a function of all latent GPs of a row.
 
-    A subclass states the logarithms of the probabilities, given f and with f integrated out.
+    A subclass defines the log-probabilities of the classes, given f and with f integrated out.
     """
 
     fewer: int = 0
-    """By how many the latent GPs are fewer than the classes."""
+    """The number of classes minus the number of latent GPs."""
 
     def __init__(self, num_classes: int, **kwargs: Any) -> None:
         """
         :param num_classes: K ≥ 2.
-        :raises ValueError: for anything else.
+        :raises ValueError: if K is not a whole number of at least 2.
         """
         check_count(f"{type(self).__name__}: num_classes", num_classes, 2)
         self.num_classes = int(num_classes)
@@ -80,7 +80,6 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A label, [..., N, 1]."""
         log_p = self.log_shares(F)
         uniform = tf.random.stateless_uniform(tf.shape(log_p), seed, dtype=log_p.dtype)
         gumbel = -tf.math.log(-tf.math.log(uniform + np.finfo(log_p.dtype.as_numpy_dtype).tiny))
@@ -90,21 +89,20 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return [are_labels(Y, self.num_classes, "num_classes - 1")]
 
     def _of_label(self, of_classes: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """The value of y's class, [..., N, 1], from one for every class [..., N, K]."""
+        """The value [..., N, 1] of the class y, from the values [..., N, K] of all classes."""
         own = tf.where(self._one_hot(Y) > 0.0, of_classes, tf.zeros_like(of_classes))
         return tf.reduce_sum(own, -1, keepdims=True)
 
     def _one_hot(self, Y: TensorType) -> tf.Tensor:
-        """[..., N, K]."""
         Y = tf.convert_to_tensor(Y)
         return tf.one_hot(tf.cast(Y[..., 0], tf.int32), self.num_classes, dtype=Y.dtype)
 
 
 def are_labels(Y: tf.Tensor, number: int, highest: str) -> Check:
     """
-    Y must hold labels from 0 to ``number`` − 1.
+    Check that Y holds labels from 0 to ``number`` − 1.
 
-    :param highest: what the highest label is, in words.
+    :param highest: a description of the highest label, for the error message.
     """
     wrong = ~((Y >= 0.0) & (float(number - 1) >= Y) & tf.equal(Y, tf.round(Y)))
     message = f"Y must hold labels from 0 to {highest} = {number - 1}."

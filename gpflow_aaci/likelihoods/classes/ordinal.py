@@ -1,4 +1,4 @@
-"""Ordered classes: the interval between edges that a variable about f lies in."""
+"""Ordered classes: y says between which edges a noisy copy of f lies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,15 +18,15 @@ from .labels import are_labels
 
 class Ordinal(IntervalLikelihood):
     r"""
-    Labels 0 … K − 1 in their order: y is the number of edges below z = f + σ e.
+    Ordered labels 0 … K − 1: y is the number of edges below z = f + σ e, where e is noise.
 
     With the link ``"probit"`` e is standard normal, P(y = k|f) = Φ((e_k − f)/σ) −
-    Φ((e_{k−1} − f)/σ), the first and last edge being infinite, as in GPflow's ``Ordinal`` (Chu and
-    Ghahramani, JMLR 2005), whose probabilities are squeezed into [0.001, 0.999]. With ``"logit"``
-    Φ is the logistic function: the proportional-odds model. Both are augmented as ``Interval`` is.
-    The edges are learnt, and σ is fixed, as a unit for f::
+    Φ((e_{k−1} − f)/σ), the first and last edge being infinite. This is GPflow's ``Ordinal`` (Chu
+    and Ghahramani, JMLR 2005), except that GPflow squeezes probabilities into [0.001, 0.999]. With
+    ``"logit"`` Φ is replaced by the logistic function: the proportional-odds model. Both links have
+    the augmentation of ``Interval``. The edges are learnt, and σ, the unit of f, is fixed::
 
-        likelihood = Ordinal(bin_edges=[-1.0, 0.0, 1.0])  # of labels 0, 1, 2 and 3
+        likelihood = Ordinal(bin_edges=[-1.0, 0.0, 1.0])  # labels 0, 1, 2 and 3
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Ordinal(IntervalLikelihood):
         **kwargs: Any,
     ) -> None:
         """
-        :param bin_edges: the K − 1 finite edges, increasing; a ``Parameter`` is shared.
+        :param bin_edges: [K − 1], the finite edges, increasing; a ``Parameter`` is shared.
         :param sigma: σ; a ``Parameter`` is shared, and may be trainable.
         :param link: ``"probit"`` or ``"logit"``.
-        :raises ValueError: for anything else.
+        :raises ValueError: if an argument is not as described.
         """
         super().__init__(link, **kwargs)
         edges = np.asarray(bin_edges, dtype=float)
@@ -101,7 +101,6 @@ class Ordinal(IntervalLikelihood):
         return mean, tf.reduce_sum(odd * above, -1) - tf.square(mean)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A label."""
         z = self.draw_z(F, seed)
         return tf.reduce_sum(tf.cast(z[..., None] > self.bin_edges, F.dtype), -1)
 

@@ -15,18 +15,17 @@ from .labels import LabelLikelihood
 
 class MultinomialProbit(LabelLikelihood):
     r"""
-    y is the k with the largest f_k + e_k, e_k ~ N(0, 1); labels 0 … K − 1 in Y [N, 1].
+    y is the k with the largest z_k = f_k + e_k, e_k ~ N(0, 1); labels 0 … K − 1 in Y [N, 1].
 
-    p(y = k|f) = E_u Π_{j≠k} Φ(u + f_k − f_j), u ~ N(0, 1). Given z = f + e, of which the largest
-    has the number y, the K latent GPs are independent and Gaussian (Albert and Chib 1993; Girolami
-    and Rogers 2006). Predicted probabilities are one-dimensional integrals, too. Under a prior of
-    mean 0 and equal variances all classes are equally probable. With two classes it is ``Probit``
-    of (f_1 − f_0)/√2.
+    p(y = k|f) = E_u Π_{j≠k} Φ(u + f_k − f_j), u ~ N(0, 1). Given z, the K latent GPs are
+    independent and Gaussian (Albert and Chib 1993; Girolami and Rogers 2006). Predicted
+    probabilities are one-dimensional integrals, too. Under a prior with mean 0 and equal variances
+    all classes are equally probable. With two classes this is ``Probit`` of (f_1 − f_0)/√2.
 
-    The bound is loose: it is log p(y|f) at f = Fmu, less ½ Σ Fvar. E log p(y|f) is an integral over
-    K − 1 combinations of f, to an error of about 1e-4 for K ≤ 4 if Fvar is of order 1; for more
-    classes it is by 512 quasi-random points, of a relative error of about 1 %. Both rules integrate
-    quadratic functions of f exactly, and keep it above the bound.
+    The bound is loose: it is log p(y|f) at f = Fmu, minus ½ Σ Fvar. E log p(y|f) is an integral
+    over K − 1 combinations of f. Its error is about 1e-4 for K ≤ 4 if Fvar is of order 1. For more
+    classes 512 quasi-random points are used, and the relative error is about 1 %. Both rules
+    integrate quadratic functions of f exactly, and their results stay above the bound.
     """
 
     couples = True
@@ -34,7 +33,7 @@ class MultinomialProbit(LabelLikelihood):
     def __init__(self, num_classes: int, **kwargs: Any) -> None:
         """
         :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
-        :raises ValueError: for anything else.
+        :raises ValueError: if K is not a whole number of at least 2.
         """
         super().__init__(num_classes, **kwargs)
         self.row_cost = 10.0 * self.num_classes  # an integral over all latent GPs for every row
@@ -52,13 +51,13 @@ class MultinomialProbit(LabelLikelihood):
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """z ~ N(Fmu, I), of which the largest has the number y: a draw is [..., N, K]."""
+        """z ~ N(Fmu, I) conditioned on z_y being the largest: a draw is [..., N, K]."""
         return ArgmaxNormal(Fmu + tf.zeros_like(Fvar), Y[..., 0])
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log N(z | f, I) where the largest z has the number y, [..., N]."""
+        """log N(z | f, I) for a z whose largest component is z_y, [..., N]."""
         law = self.full_conditional(X, F, Y)
         return law.log_prob(auxiliary) + self.pointwise_log_prob(X, F, Y)[..., 0]
 
@@ -67,7 +66,6 @@ class MultinomialProbit(LabelLikelihood):
         return auxiliary, tf.ones_like(auxiliary)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """The number of the largest z, [..., N, 1]."""
         z = F + tf.random.stateless_normal(tf.shape(F), seed, dtype=F.dtype)
         return tf.cast(tf.argmax(z, -1), F.dtype)[..., None]
 
@@ -77,7 +75,7 @@ class MultinomialProbit(LabelLikelihood):
         return self.log_expected_shares(F, tf.zeros_like(F))
 
     def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        """As for a certain f, with 1 + Fvar in the place of the variance of z."""
+        """The formula for known f, with 1 + Fvar as the variance of z."""
         return log_shares_of_largest(Fmu, Fvar)
 
     def expected_log_prob(
@@ -88,13 +86,12 @@ class MultinomialProbit(LabelLikelihood):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """∂²E log p(y|f)/∂Fmu_j∂Fmu_k."""
         back = -Y[..., 0]
         found = own_first(coupling_of_log_largest(*self._ordered(Fmu, Fvar, Y)), back[..., None])
         return own_first(tf.linalg.matrix_transpose(found), back[..., None])
 
     @staticmethod
     def _ordered(Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Fmu and Fvar, the f of y first."""
+        """Fmu and Fvar with the class y moved to the first place."""
         zeros = tf.zeros_like(Fmu) + tf.zeros_like(Fvar)
         return own_first(Fmu + zeros, Y[..., 0]), own_first(Fvar + zeros, Y[..., 0])

@@ -1,4 +1,4 @@
-"""Classification into K classes by sigmoids, or exponentials, that are normalised."""
+"""Classification into K classes by normalised sigmoids or exponentials."""
 
 import abc
 from typing import Any
@@ -29,14 +29,14 @@ tfd = tfp.distributions
 
 
 class _Normalised(LabelLikelihood, abc.ABC):
-    """Probabilities that all latent GPs of a row share: one of each class, normalised."""
+    """K classes with one latent GP each, whose transformed values are normalised to sum to 1."""
 
     couples = True
 
     def __init__(self, num_classes: int, **kwargs: Any) -> None:
         """
         :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
-        :raises ValueError: for anything else.
+        :raises ValueError: if K is not a whole number of at least 2.
         """
         super().__init__(num_classes, **kwargs)
         self.row_cost = float(num_classes)  # an integral over all latent GPs for every row
@@ -50,9 +50,9 @@ class LogisticSoftmax(_Normalised):
     n_j ~ Poisson(rate) of σ(−f_j)^{n_j}: given rate, n and ω ~ PG([j = k] + n_j, ·)/2 the K latent
     GPs are independent and Gaussian. Predicted probabilities are deterministic integrals.
 
-    Under a prior of mean 0 every σ(f_j) is near ½, and p(k) cannot exceed 2/(K + 1) unless all
-    other f_j fall far below 0. Begin therefore from a constant mean of −log K, or from a large
-    kernel variance.
+    Under a prior with mean 0 every σ(f_j) is near ½, and p(k) cannot exceed 2/(K + 1) unless all
+    other f_j are far below 0. Therefore start from a constant mean function of −log K, or from a
+    large kernel variance.
     """
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
@@ -89,7 +89,6 @@ class LogisticSoftmax(_Normalised):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, rate, n, omega|f), [..., N]."""
         rate, n, omega = (auxiliary[name] for name in ("rate", "n", "omega"))
         log_n = tfd.Poisson(rate).log_prob(n)
         return tf.reduce_sum(log_n + log_powers_of_sigmoid(self._one_hot(Y), n, omega, F), -1)
@@ -117,8 +116,8 @@ class Softmax(Unaugmented, _Normalised):
     p(y = k|f) = e^{f_k} / Σ_j e^{f_j}, labels 0 … K − 1 in Y [N, 1].
 
     GPflow's ``Softmax`` estimates E log p(y|f) by random draws. Here E log Σ e^{f_j} is an integral
-    of products of one-dimensional expectations, so that all is deterministic. No auxiliary
-    variables make it Gaussian in f: it has no Gibbs sampler. log p(y|f) is concave.
+    of products of one-dimensional expectations, so that the result is deterministic. There are no
+    auxiliary variables, hence no Gibbs sampler. log p(y|f) is concave in f.
     """
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
@@ -135,5 +134,4 @@ class Softmax(Unaugmented, _Normalised):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """∂²(−E log Σe^{f_i})/∂Fmu_j∂Fmu_k."""
         return coupling_of_log_sum_exp(Fmu, Fvar)

@@ -28,29 +28,29 @@ class LogisticTree(LabelLikelihood):
     r"""
     p(y = k|f) = Π_j σ(±f_j) over the splits on the path to k; labels 0 … K − 1 in Y [N, 1].
 
-    Each of the K − 1 splits of a binary tree of the classes has a latent GP of its own, which says
-    on which side y is. A split that is not on the path to y says nothing of y. Given one
-    ω_j ~ PG(1, f_j)/2 for every split on the path, the latent GPs are independent and Gaussian, and
-    predicted probabilities are products of one-dimensional integrals. Under a prior of mean 0 both
-    sides of every split are equally probable::
+    The classes are the leaves of a binary tree. Each of its K − 1 splits has its own latent GP,
+    which gives the probabilities of the two sides. p(y|f) depends only on the splits on the path to
+    y. Given one ω_j ~ PG(1, f_j)/2 for every split on the path, the latent GPs are independent and
+    Gaussian. Predicted probabilities are products of one-dimensional integrals. Under a prior with
+    mean 0 both sides of every split are equally probable::
 
         tree = ward_tree(X, Y)
         model = AugmentedSVGP(
             kernel, LogisticTree(K, tree), Z, num_latent_gps=K - 1, num_data=N
         )
 
-    Which classes a split parts decides how smooth its f can be: similar classes should be parted
-    last, as by :func:`ward_tree`.
+    The choice of the tree decides how smooth each f can be: similar classes should be separated
+    last, as :func:`ward_tree` does.
     """
 
     fewer = 1
 
     def __init__(self, num_classes: int, tree: Tree = None, **kwargs: Any) -> None:
         """
-        :param num_classes: K ≥ 2; the model has ``num_latent_gps`` K − 1.
-        :param tree: nested pairs of the labels, such as ((0, 1), 2), in which each label is once.
-            Unless given, the labels are halved in their order, again and again.
-        :raises ValueError: for anything else.
+        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model is K − 1.
+        :param tree: nested pairs of the labels, such as ((0, 1), 2), in which each label occurs
+            once. Default: the ordered labels are halved repeatedly.
+        :raises ValueError: if an argument is not as described.
         """
         super().__init__(num_classes, **kwargs)
         tree = _halved(range(self.num_classes)) if tree is None else tree
@@ -81,7 +81,6 @@ class LogisticTree(LabelLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y, omega|f), [..., N]."""
         plus, minus = (side + tf.zeros_like(F) for side in self._splits(Y))
         return tf.reduce_sum(log_powers_of_sigmoid(plus, minus, auxiliary, F), -1)
 
@@ -94,7 +93,7 @@ class LogisticTree(LabelLikelihood):
         return self._over_paths(tf.math.log_sigmoid(F), tf.math.log_sigmoid(-F))
 
     def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        kink = [tf.zeros_like(Fmu)]  # where σ bends: it is narrow where Fvar is large
+        kink = [tf.zeros_like(Fmu)]  # σ bends at 0, sharply if Fvar is large
         sides = (log_expectation(tf.math.log_sigmoid, m, Fvar, kink) for m in (Fmu, -Fmu))
         return self._over_paths(*sides)
 
@@ -107,7 +106,7 @@ class LogisticTree(LabelLikelihood):
         return tf.reduce_sum(plus * log_plus + minus * log_minus, -1, keepdims=True)
 
     def _splits(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Which splits have y on their left and on their right side, [..., N, K − 1]; 1 or 0."""
+        """Two masks [..., N, K − 1] of 1 and 0: the splits with y on the left, and on the right."""
         one_hot = self._one_hot(Y)
         left, right = (tf.constant(side, one_hot.dtype) for side in (self.left, self.right))
         return tf.matmul(one_hot, left), tf.matmul(one_hot, right)
@@ -120,14 +119,14 @@ class LogisticTree(LabelLikelihood):
 
 def ward_tree(X: TensorType, Y: TensorType) -> Tree:
     """
-    The tree of classes for :class:`LogisticTree` in which similar classes are parted last.
+    A tree of classes for :class:`LogisticTree` that separates similar classes last.
 
-    Classes are joined by Ward's method on their mean inputs, each column of X in units of its
+    Ward's method joins the classes by their mean inputs, with each column of X in units of its
     standard deviation within classes (Ward 1963).
 
     :param X: [N, D].
-    :param Y: labels 0 … K − 1, [N, 1], each of them at least once.
-    :raises ValueError: for bad data, and where a label is missing.
+    :param Y: labels 0 … K − 1, [N, 1], each at least once.
+    :raises ValueError: for invalid data, or if a label does not occur.
     """
     X, Y = as_default_float(X, "X"), as_default_float(Y, "Y")
     require([check_finite("X", X), check_finite("Y", Y)])
@@ -147,7 +146,7 @@ def ward_tree(X: TensorType, Y: TensorType) -> Tree:
 
 
 def _halved(labels: Sequence[int]) -> Tree:
-    """The tree whose splits part their labels in two halves."""
+    """The tree in which every split halves its labels."""
     middle = (len(labels) + 1) // 2
     if len(labels) == 1:
         return labels[0]
@@ -155,7 +154,7 @@ def _halved(labels: Sequence[int]) -> Tree:
 
 
 def _labels(tree: Tree) -> Iterator[Any]:
-    """The leaves of a tree; what is no pair is a leaf."""
+    """The leaves of a tree: everything that is not a pair."""
     if isinstance(tree, tuple | list) and len(tree) == 2:
         for part in tree:
             yield from _labels(part)
@@ -164,7 +163,7 @@ def _labels(tree: Tree) -> Iterator[Any]:
 
 
 def _sides(tree: Tree, num_classes: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Which classes are on the left and on the right side of each split, [K, K − 1]; 1 or 0."""
+    """Two masks [K, K − 1] of 1 and 0: the classes to the left and to the right of each split."""
     splits: list[tuple[list[int], list[int]]] = []
 
     def visit(part: Tree) -> None:

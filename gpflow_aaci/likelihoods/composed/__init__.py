@@ -1,1 +1,1 @@
-"""Likelihoods made of others, or of a kernel."""
+"""Likelihoods that are built from other likelihoods, or from a kernel."""

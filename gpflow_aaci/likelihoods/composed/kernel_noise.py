@@ -27,12 +27,12 @@ from .numerical_noise import NumericalNoise
 
 class KernelNoise(NumericalNoise):
     """
-    p(y|f) = k(y − f)/∫k of a stationary kernel k on the real line: φ(r) = k(√r)/k(0).
+    p(y|f) = k(y − f)/∫k, where k is a stationary kernel on the real line: φ(r) = k(√r)/k(0).
 
-    A kernel that depends on |x − x'| alone, and is positive definite whatever the dimension of x,
-    is a mixture of squared exponentials of all lengthscales (Schoenberg 1938), so that φ is
-    completely monotone. Lengthscales and other parameters of the kernel are learnt. Variances that
-    cancel are held fixed; in a sum, those of the second and further terms do not cancel::
+    A kernel that depends on |x − x'| alone and is positive definite in every dimension of x is a
+    mixture of squared exponentials of all lengthscales (Schoenberg 1938), so that φ is completely
+    monotone. The lengthscales and other parameters of the kernel are learnt. Variances that cancel
+    are held fixed; in a sum, the variances of the second and further terms do not cancel::
 
         KernelNoise(gpflow.kernels.RationalQuadratic(alpha=2.0, lengthscales=0.3))  # Student's t
     """
@@ -40,9 +40,9 @@ class KernelNoise(NumericalNoise):
     def __init__(self, kernel: Kernel, **kwargs: Any) -> None:
         """
         :param kernel: an ``IsotropicStationary`` of GPflow or your own (``K_r`` or ``K_r2``), or
-            sums and products of them; of one input dimension. It is shared, with its Parameters.
-        :raises ValueError: for another kernel; one that is positive definite in few dimensions
-            only; or one that has no integral over the line.
+            sums and products of them, with one input dimension. It is shared, with its Parameters.
+        :raises ValueError: for another kernel, for a kernel that is positive definite only in few
+            dimensions, and for a kernel whose integral over the real line does not exist.
         """
         super().__init__(**kwargs)
         _check_kind(kernel)
@@ -59,7 +59,7 @@ class KernelNoise(NumericalNoise):
         return _log_phi(self.kernel, tf.convert_to_tensor(r))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """A mixture of laws for a sum of kernels; the law of a sum of ω for a product."""
+        """For a sum of kernels a mixture, for a product the distribution of a sum of ω."""
         return _law(self.kernel, c)
 
 
@@ -85,7 +85,6 @@ def _log_phi(kernel: Kernel, r: tf.Tensor) -> tf.Tensor:
 
 
 def _log_height(kernel: Kernel) -> tf.Tensor:
-    """log k(0)."""
     if isinstance(kernel, Product):
         return tf.add_n([_log_height(part) for part in kernel.kernels])
     if isinstance(kernel, Sum):
@@ -102,7 +101,7 @@ _MATERN_ORDERS: dict[type, tuple[int, float]] = {
     gpflow.kernels.Matern32: (1, 1.0),
     gpflow.kernels.Matern52: (2, 1.0),
 }
-# Of these log φ is accurate near 0, and beyond where k itself underflows.
+# For these log φ is accurate near 0, and also where k itself underflows.
 _KNOWN = (
     gpflow.kernels.SquaredExponential,
     gpflow.kernels.RationalQuadratic,
@@ -111,7 +110,7 @@ _KNOWN = (
 
 
 def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
-    """π_φ(ω|c), in closed form where there is one."""
+    """π_φ(ω|c), in closed form if it is known."""
     if isinstance(kernel, Sum | Product):
         laws = [_law(part, c) for part in kernel.kernels]
         ones = [tf.ones([], c.dtype)] * len(laws)
@@ -139,7 +138,7 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
     nearest = 4.0 * _NEAREST * tf.square(tf.cast(scale, tf.float64))
 
     def log_phi_from_there(r: tf.Tensor) -> tf.Tensor:
-        """log φ of a slightly tilted law: near 0 log φ is a chord, which has no variance."""
+        """log φ of a slightly tilted distribution: the chord near 0 would have no variance."""
         start = tf.cast(nearest, r.dtype)
         return _log_phi(kernel, r + start) - _log_phi(kernel, start)
 
@@ -153,11 +152,10 @@ _NEAREST = 1e-8
 
 def _log_phi_of_own(kernel: Kernel, x: tf.Tensor) -> tf.Tensor:
     """
-    log φ of a user's kernel by its own function, where that is accurate.
+    log φ of a user's kernel, by the kernel's own function where it is accurate.
 
-    Far out, where φ is below 1e-100 and would underflow, log φ is continued by its tangent. Below
-    x = 1e-8, where 1 − φ and its slope are small differences, it is the chord from 0. So log φ
-    remains convex.
+    Where φ < 1e-100, which might underflow, log φ is continued by its tangent. Below x = 1e-8,
+    where 1 − φ and its slope are small differences, log φ is the chord from 0. It remains convex.
     """
     grid = tf.constant(_GRID)
     height = _value(kernel, tf.zeros([], grid.dtype))
@@ -203,7 +201,7 @@ class _OfOneDtype:
         if isinstance(found, property) and found.fget is not None:
             return found.fget(self)
         value = getattr(self._kernel, name)
-        is_number = isinstance(value, Parameter) or tf.is_tensor(value)  # the latter where frozen
+        is_number = isinstance(value, Parameter) or tf.is_tensor(value)  # if frozen
         return tf.cast(value, self._dtype) if is_number else value
 
 
@@ -234,9 +232,9 @@ _DISTANCES = np.logspace(-4, 4, 161)  # in widths of the kernel
 
 def _check_positive_definite(kernel: Kernel) -> None:
     """
-    φ(2r) ≥ φ(r)² and (−1)ᵏ φ⁽ᵏ⁾ ≥ 0 (Bernstein) of every part that is a user's own.
+    Check that φ(2r) ≥ φ(r)² and (−1)ᵏ φ⁽ᵏ⁾ ≥ 0 (Bernstein) for every user-defined kernel.
 
-    :raises ValueError: where one of them fails.
+    :raises ValueError: if one of these conditions fails.
     """
     if isinstance(kernel, Sum | Product):
         for part in kernel.kernels:
@@ -250,7 +248,7 @@ def _check_positive_definite(kernel: Kernel) -> None:
     if not (np.all(np.isfinite(values)) and values[0] > 0.0):
         raise ValueError(f"{name}, which is not finite, or not positive at 0.")
     x = width_of(log_phi) * tf.constant(_DISTANCES)
-    # By the kernel's own function: log φ is continued where that underflows.
+    # Use the kernel's own function, as log φ is continued where that function underflows.
     scaled = tf.square(x / tf.cast(tf.reshape(kernel.lengthscales, []), x.dtype))
     near, far = (_value(kernel, a * scaled).numpy() / values[0] for a in (1.0, 2.0))
     wrong = ~(far >= near**2 * (1.0 - 1e-6)) & (near > 1e-45)
@@ -266,7 +264,7 @@ def _check_positive_definite(kernel: Kernel) -> None:
 
 
 def _hold_fixed(kernel: Kernel, keep: bool) -> None:
-    """Fix the variances that cancel, all but one in each further term of a sum."""
+    """Fix the variances that cancel: all, except for one in each further term of a sum."""
     if isinstance(kernel, Sum | Product):
         for k, part in enumerate(kernel.kernels):
             later = k > 0

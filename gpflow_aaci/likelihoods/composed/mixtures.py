@@ -1,4 +1,4 @@
-"""Mixtures and products of laws of noise: of completely monotone φ, both are such a φ again."""
+"""Mixtures and products of noise distributions: both keep φ completely monotone."""
 
 import abc
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from .numerical_noise import NumericalNoise
 
 
 class _OfComponents(ResidualLikelihood, abc.ABC):
-    """Noise made of components with g = 0 and h² = a_k (y − f)²: functions of (y − f)² alone."""
+    """Noise made of components with g = 0 and h² = a_k (y − f)²."""
 
     def __init__(self, components: Sequence[SuperGaussianLikelihood], **kwargs: Any) -> None:
         """
         :param components: at least two densities of y − f that are symmetric about 0, of this
             package or your own; shared, with their Parameters.
-        :raises ValueError: for components that are not of that kind.
+        :raises ValueError: for other components.
         """
         super().__init__(**kwargs)
         self.components = _checked(type(self).__name__, components)
@@ -43,7 +43,7 @@ class _OfComponents(ResidualLikelihood, abc.ABC):
         ]
 
     def _tilts(self, c: tf.Tensor) -> tuple[list[tfp.distributions.Distribution], list[tf.Tensor]]:
-        """The laws of ω_k at √a_k c, and a_k: together, the law of a_k ω_k at c."""
+        """The distributions of ω_k at √a_k c, and a_k; together, they define a_k ω_k at c."""
         scales = [self._scale(component, c.dtype) for component in self.components]
         laws = [
             component.tilted(tf.sqrt(scale) * c)
@@ -54,9 +54,10 @@ class _OfComponents(ResidualLikelihood, abc.ABC):
 
 class NoiseMixture(_OfComponents):
     """
-    Σ w_k p_k(y|f), e.g. of a narrow and a wide normal law (the contaminated normal).
+    Σ w_k p_k(y|f), e.g. a narrow and a wide Gaussian (the contaminated normal distribution).
 
-    With r = (y − f)², φ(r) = Σ w_k C_k φ_k(a_k r)/C and C = Σ w_k C_k. ω is a mixture too::
+    With r = (y − f)², φ(r) = Σ w_k C_k φ_k(a_k r)/C and C = Σ w_k C_k. The distribution of ω is a
+    mixture, too::
 
         NoiseMixture([Gaussian(scale=0.1), Gaussian(scale=1.0)], weights=[0.9, 0.1])
     """
@@ -70,9 +71,9 @@ class NoiseMixture(_OfComponents):
         """
         :param components: at least two densities of y − f that are symmetric about 0, of this
             package or your own; shared, with their Parameters.
-        :param weights: as many positive numbers that sum to 1, learnable; equal unless given. A
-            ``Parameter`` is shared, with its own transform.
-        :raises ValueError: for components that are not of that kind, or other weights.
+        :param weights: one positive number for each component, with sum 1; learnable. Default:
+            equal weights. A ``Parameter`` is shared, with its own transform.
+        :raises ValueError: for other components or weights.
         """
         super().__init__(components, **kwargs)
         self.weights = simplex_parameter("NoiseMixture", "weights", weights, len(self.components))
@@ -93,7 +94,7 @@ class NoiseMixture(_OfComponents):
         return log_mixture(tf.unstack(log_p), self._log_phis(r))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """The mixture of the components' laws, with their probabilities at c."""
+        """The mixture of the components' distributions, weighted by their probabilities at c."""
         laws, scales = self._tilts(c)
         r = tf.square(c)
         log_heights = tf.unstack(self._log_heights(c.dtype))
@@ -106,7 +107,7 @@ class NoiseMixture(_OfComponents):
         return self._mean([component.noise_variance() for component in self.components])
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A draw of one of the components, which is chosen by its weight."""
+        """A draw from a component that is chosen at random by the weights."""
         seeds = tfp.random.split_seed(seed, n=1 + len(self.components), salt="noise_mixture")
         u = tf.random.stateless_uniform(tf.shape(F), seeds[0], dtype=F.dtype)
         cumulated = tf.unstack(tf.cast(tf.cumsum(self.weights), F.dtype))[:-1]
@@ -119,7 +120,7 @@ class NoiseMixture(_OfComponents):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log Σ w_k E p_k(y|f), each expectation as its component computes it."""
+        """log Σ w_k E p_k(y|f); each component computes its own expectation."""
         log_weights = tf.unstack(tf.math.log(self.weights))
         parts = [
             log_w + component.predictive_log_density(X, Fmu, Fvar, Y)
@@ -136,22 +137,22 @@ class NoiseMixture(_OfComponents):
         return self._mean([each._predict_cdf(X, Fmu, Fvar, Y) for each in self.components])
 
     def _mean(self, parts: list[tf.Tensor]) -> tf.Tensor:
-        """Σ w_k part_k."""
         return tf.add_n([w * p for w, p in zip(tf.unstack(self.weights), parts, strict=True)])
 
 
 class NoiseProduct(_OfComponents, NumericalNoise):
     """
-    C Π φ_k(a_k (y − f)²), e.g. of Laplace's and the normal law: sharp, with light tails.
+    C Π φ_k(a_k (y − f)²), e.g. Laplace times Gaussian noise: a sharp peak with light tails.
 
-    φ is the product, ω the sum of independent a_k ω_k; C and the variance are by quadrature.
+    φ is the product of the φ_k(a_k r), and ω is the sum of independent a_k ω_k. The normaliser C
+    and the variance are computed by quadrature.
     """
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return tf.add_n(self._log_phis(tf.convert_to_tensor(r)))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """The law by log φ, with draws that are sums of draws; constant ω_k are a shift."""
+        """The distribution with this log φ. Draws are sums of draws; a constant ω_k is a shift."""
         log_phis = [component.log_phi for component in self.components]
         return law_of_sum(c, log_phis, *self._tilts(c))
 
@@ -163,17 +164,17 @@ def law_of_sum(
     scales: Sequence[tf.Tensor],
 ) -> tfp.distributions.Distribution:
     """
-    The law at c of Σ a_k ω_k of independent ω_k.
+    The distribution at c of Σ a_k ω_k with independent ω_k.
 
     :param log_phis: log φ_k for every ω_k.
-    :param laws: the laws of ω_k at √a_k c.
+    :param laws: the distributions of ω_k at √a_k c.
     :param scales: a_k.
     """
     shift, rest = tf.zeros_like(c), []
     for log_phi, law, scale in zip(log_phis, laws, scales, strict=True):
         if isinstance(law, tfp.distributions.Deterministic):
             shift += scale * law.loc
-        elif isinstance(law, TiltedSum):  # with a shift of its own
+        elif isinstance(law, TiltedSum):  # it has its own shift
             shift += scale * law.shift
             rest.append((law.log_phi, law, scale))
         else:
@@ -190,9 +191,9 @@ def law_of_sum(
 
 def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[ResidualLikelihood]:
     """
-    The components, if each is a density of (y − f)² alone.
+    The components, if each density is a function of (y − f)² alone.
 
-    :raises ValueError: saying which is not, and why.
+    :raises ValueError: otherwise; the message names the component and the reason.
     """
     accepted = "two or more likelihoods of y − f, with h² ∝ (y − f)² and g = 0, in a list"
     if not isinstance(components, list | tuple) or len(components) < 2:
@@ -208,7 +209,7 @@ def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[
 
 
 def why_no_even_noise(component: Any) -> str:
-    """What is wrong with the component, or the empty string."""
+    """Why the component is not accepted, or an empty string."""
     if not isinstance(component, SuperGaussianLikelihood):
         return "which is no SuperGaussianLikelihood"
     if not component.is_density or component.labels is not None:

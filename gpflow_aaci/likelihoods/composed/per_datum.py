@@ -1,4 +1,4 @@
-"""What a single datum brings along: a weight, or outputs that were not observed."""
+"""Likelihoods of data with weights, or with outputs that were not observed."""
 
 import abc
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _STAND_IN = 1.0  # a y that every likelihood accepts, for outputs that are missi
 
 
 class OfBase(AugmentedLikelihood, abc.ABC):
-    """A likelihood whose y, moments and draws are those of a base, at another Y."""
+    """A likelihood that takes support, moments and draws from a base, evaluated at another Y."""
 
     base: AugmentedLikelihood
 
@@ -40,7 +40,6 @@ class OfBase(AugmentedLikelihood, abc.ABC):
         return self.base.draw_y(F, seed)
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        """Draws of y, of missing outputs, too."""
         return self.base.draw_y_like(X, F, self._of_base(Y), seed)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -56,7 +55,7 @@ class OfBase(AugmentedLikelihood, abc.ABC):
 
 
 def _weighted(name: str, num_axes: int) -> Any:
-    """w times the base's ``name(X, *marginals, Y)``, of so many axes after those of the batch."""
+    """w times the base's ``name(X, *marginals, Y)``, with ``num_axes`` axes after the batch."""
 
     def method(self: "Weighted", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
         *marginals, Y = marginals_and_Y
@@ -80,22 +79,22 @@ def _unweighted(name: str) -> Any:
 
 class Weighted(OfBase):
     r"""
-    p(y|f)^w, the weight w being the last column of Y: a datum that counts w times.
+    p(y|f)^w: a datum counts w times, and the weight w is the last column of Y.
 
-    The bound, its site and E log p(y|f) are w times those of the base, so that a weight of 2 is a
-    row given twice. Log densities are weighted as well. Draws, quantiles and moments are those of
-    y. A predicted y has weight 1::
+    The bound, the site, E log p(y|f) and log-densities of the base are multiplied by w, so that a
+    row with weight 2 has the effect of two equal rows. Draws, quantiles and moments of y are not
+    weighted. A predicted y has weight 1::
 
         likelihood = Weighted(StudentT(scale=0.5))  # Y [N, 2]: y, and w ≥ 0
 
-    Gibbs sampling draws auxiliary variables w times, and refuses weights that are no whole numbers.
+    Gibbs sampling draws auxiliary variables w times, and needs weights that are whole numbers.
     """
 
     def __init__(self, base: AugmentedLikelihood, **kwargs: Any) -> None:
         """
         :param base: any augmented likelihood, or one of GPflow's as
             :func:`~gpflow_aaci.likelihoods.augmented` returns it.
-        :raises ValueError: for anything else.
+        :raises ValueError: if an argument is not as described.
         """
         if not isinstance(base, AugmentedLikelihood):
             raise ValueError(
@@ -130,17 +129,17 @@ class Weighted(OfBase):
     _cdf = _unweighted("_cdf")
     _predict_cdf = _unweighted("_predict_cdf")
 
-    # ---- Gibbs: every datum as often as it counts ----
+    # ---- Gibbs: auxiliary variables for every copy of a datum ----
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        W draws of the base's law, W being the largest weight: they are the last axis of a draw.
+        W copies of the base's distribution, along the last axis of a draw; W is the largest weight.
 
-        Those beyond the weight of a datum have no effect on it, and are those at f = 0.
+        Copies beyond the weight of a datum have no effect; they are drawn at f = 0.
 
-        :raises ValueError: for weights that are no whole numbers.
+        :raises ValueError: for weights that are not whole numbers.
         """
         y, weight = self._parts(Y)
         wrong = ~tf.equal(weight, tf.round(weight))
@@ -200,7 +199,7 @@ class Weighted(OfBase):
 
 
 class _Copies:
-    """A law of W copies, its first batch axis, as one whose draws have them as their last axis."""
+    """Move the W copies from the first batch axis of a distribution to the last axis of draws."""
 
     def __init__(self, law: tfp.distributions.Distribution, rank: int) -> None:
         self._law, self._rank = law, rank
@@ -225,13 +224,13 @@ def _last_to_first(part: tf.Tensor) -> tf.Tensor:
 
 
 def _counts(most: tf.Tensor, weight: tf.Tensor, rank: int) -> tf.Tensor:
-    """Whether the k-th of W = ``most`` copies counts, [W, ..., N, 1] of 1 + ``rank`` axes."""
+    """Whether the k-th of W = ``most`` copies counts, [W, ..., N, 1], with 1 + ``rank`` axes."""
     shape = tf.concat([[-1], tf.ones([rank], tf.int32)], 0)
     return tf.reshape(tf.range(most, dtype=weight.dtype), shape) < weight
 
 
 def _where_observed(name: str, otherwise: float = 0.0) -> Any:
-    """The base's ``name(X, *marginals, Y)`` of the observed outputs, and a number at the others."""
+    """The base's ``name(X, *marginals, Y)`` at observed outputs, ``otherwise`` at missing ones."""
 
     def method(self: "Missing", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
         *marginals, Y = marginals_and_Y
@@ -246,7 +245,7 @@ def _where_observed(name: str, otherwise: float = 0.0) -> Any:
 
 class Missing(OfBase, OutputwiseLikelihood):
     r"""
-    A product over outputs some of which were not observed: NaN in Y [N, P].
+    A product over outputs; an output that was not observed is NaN in Y [N, P].
 
     A missing output adds nothing to the bound, and its site is 0. Under a kernel that mixes latent
     GPs the other outputs of the row predict it::
@@ -260,8 +259,8 @@ class Missing(OfBase, OutputwiseLikelihood):
     ) -> None:
         """
         :param base: a likelihood that is a product over outputs, with no further columns of Y.
-        :param empty_rows: whether a row may have no output at all. It changes nothing but the
-            number of rows.
+        :param empty_rows: whether rows without any output are accepted. Such a row changes only
+            the number of rows.
         :raises ValueError: for another base.
         """
         if not isinstance(base, OutputwiseLikelihood) or base.given:

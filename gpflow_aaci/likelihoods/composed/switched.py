@@ -1,4 +1,4 @@
-"""A likelihood of its own for every datum."""
+"""A likelihood that is chosen for every datum."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ _STAND_IN = 1.0  # a y that every likelihood accepts, for data that belong to an
 
 
 def _of_own_part(name: str) -> Any:
-    """The method ``name(X, *marginals, Y)`` of the part that each datum belongs to."""
+    """The method ``name(X, *marginals, Y)``, taken from the part that each datum belongs to."""
 
     def method(self: "Switched", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
         *marginals, Y = marginals_and_Y
@@ -27,7 +27,7 @@ def _of_own_part(name: str) -> Any:
 
 
 def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
-    """The last column of Y must hold the index of one of so many parts."""
+    """Check that the last column of Y holds the index of one of ``number`` parts."""
     index = Y[..., -1:]
     wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
     message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
@@ -36,7 +36,7 @@ def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
 
 class Switched(OutputwiseLikelihood):
     """
-    GPflow's ``SwitchedLikelihood`` of parts that have an augmentation.
+    GPflow's ``SwitchedLikelihood``, with parts that have an augmentation.
 
     The last column of Y [N, P + 1] holds the index of the part that a datum belongs to. Every part
     is evaluated at every datum, with a stand-in for the y of other parts, and the result of the
@@ -47,7 +47,7 @@ class Switched(OutputwiseLikelihood):
 
     def __init__(self, likelihoods: Sequence[OutputwiseLikelihood], **kwargs: Any) -> None:
         """
-        :param likelihoods: each with one column of Y for every output.
+        :param likelihoods: the parts, each with one column of Y for every output.
         """
         super().__init__(**kwargs)
         self.likelihoods = list(likelihoods)
@@ -58,7 +58,7 @@ class Switched(OutputwiseLikelihood):
         return is_own, tf.where(is_own, Y[..., :-1], tf.cast(_STAND_IN, Y.dtype))
 
     def _taken(self, of: Callable[[OutputwiseLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
-        """``of(part, y)`` [..., N, P] of the part that each datum belongs to."""
+        """``of(part, y)`` [..., N, P], with the part that each datum belongs to."""
         taken = of(self.likelihoods[0], self._own(0, Y)[1])
         for k, part in enumerate(self.likelihoods[1:], 1):
             is_own, y = self._own(k, Y)
@@ -75,7 +75,7 @@ class Switched(OutputwiseLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The sums over columns [..., N, 1], each by the quadrature that its part was given."""
+        """The sums over columns [..., N, 1]; each part uses its own ``quadrature``."""
         return self._taken(
             lambda part, y: part._variational_expectations(X, Fmu, Fvar, y)[..., None], Y
         )
@@ -91,7 +91,7 @@ class Switched(OutputwiseLikelihood):
     def _law(
         self, k: int, X: TensorType | None, marginals: Sequence[TensorType], Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """The law of part k; for data of other parts its law at f = 0, whatever their f is."""
+        """The distribution of part k; data of other parts get its distribution at f = 0."""
         is_own, y = self._own(k, Y)
         Fmu, Fvar = (tf.where(is_own, part, tf.zeros_like(part)) for part in marginals)
         return self.likelihoods[k].auxiliary_law(X, Fmu, Fvar, y)

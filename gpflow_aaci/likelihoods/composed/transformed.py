@@ -1,4 +1,4 @@
-"""Likelihoods whose y, or whose unit of y and f, is a function of the data: scaled and warped."""
+"""Likelihoods of a transformed y (warped), or with units of y and f that depend on X (scaled)."""
 
 import abc
 import functools
@@ -48,7 +48,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
 
     def __init__(self, base: OutputwiseLikelihood, **kwargs: Any) -> None:
         """
-        :param base: its ``quadrature`` is used, unless another one is given here.
+        :param base: the likelihood of t(y). Its ``quadrature`` is the default.
         """
         if kwargs.get("quadrature") is None:
             kwargs["quadrature"] = base.quadrature
@@ -101,8 +101,8 @@ class Scaled(TransformedLikelihood):
 
     p(y|f, x) = p_base(y/σ(x) | f/σ(x))/σ(x), the base having scale 1.
 
-    Its ``variance``, ``scale`` and ``df`` are the same objects as in GPflow's likelihood, by the
-    same names. The base has no Parameters.
+    Its ``variance``, ``scale`` and ``df`` are the same objects as in GPflow's likelihood. The base
+    has no Parameters.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Scaled(TransformedLikelihood):
 
     @property
     def df(self) -> Any:
-        """ν of a Student-t base; a Gaussian one has none."""
+        """ν of a Student-t base; a Gaussian base has no ``df``."""
         return self.base.df
 
     @df.setter
@@ -171,19 +171,19 @@ class Warped(TransformedLikelihood):
     r"""
     p(y|f) = t′(y) p_base(t(y)|f): a warped GP (Snelson, Rasmussen and Ghahramani 2004).
 
-    t is increasing, and its parameters are learnt with all others. The noise that is added to f is
-    in units of t(y). Densities are densities of y: they include the Jacobian::
+    t is increasing, and its parameters are learnt with all others. The noise is added to f, in
+    units of t(y). Densities refer to y, so they include the Jacobian t′(y)::
 
         likelihood = Warped(StudentT(scale=0.5), warps.Tanh(num_terms=2))
 
-    Of an ``Interval`` both ends are warped, and only an exact y has the Jacobian. An end at or
-    beyond the range in which t is defined is an infinite one: times that are left-censored, say,
-    may begin at 0 or at −∞.
+    If the base is an ``Interval``, both ends are warped, and only an exact y has the Jacobian. An
+    end at or beyond the limits of the domain of t counts as infinite: the lower end of a
+    left-censored time, for example, may be 0 or −∞.
     """
 
     def __init__(self, base: OutputwiseLikelihood, warp: Warp, **kwargs: Any) -> None:
         """
-        :param base: a likelihood of a real y, or an ``Interval``.
+        :param base: a likelihood for real y, or an ``Interval``.
         :param warp: one of :mod:`~gpflow_aaci.likelihoods.warps`.
         :raises ValueError: for another base or warp.
         """
@@ -205,7 +205,7 @@ class Warped(TransformedLikelihood):
         return 1.0
 
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
-        """t(y), infinite at an end of an interval that y cannot reach."""
+        """t(y); infinite for an end of an interval that y cannot reach."""
         Y = self._with_open_ends(Y)
         is_finite = tf.math.is_finite(Y)
         z = tf.where(is_finite, self.warp.forward(tf.where(is_finite, Y, self._inside(Y))), Y)
@@ -216,25 +216,25 @@ class Warped(TransformedLikelihood):
         return tf.concat([z[..., :1], tf.where(is_exact, z[..., :1], z[..., 1:])], -1)
 
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
-        """log t′(y) of an exact y; 0 for other intervals."""
+        """log t′(y) for an exact y; 0 for other intervals."""
         is_exact, y = self._exact(Y)
         slope = self.warp.log_slope(y)
         return tf.where(is_exact, slope, tf.zeros_like(slope))
 
     def _exact(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Whether y is exact, [..., N, P], and that y, or one that t is defined at."""
+        """Whether y is exact, [..., N, P], and y, replaced by a value in the domain of t if not."""
         if not self.given:
             return tf.ones_like(Y, tf.bool), Y
         is_exact = tf.equal(Y[..., :1], Y[..., 1:])
         return is_exact, tf.where(is_exact, Y[..., :1], self._inside(Y))
 
     def _inside(self, Y: tf.Tensor) -> tf.Tensor:
-        """A y that t is defined at."""
+        """A y in the domain of t."""
         low = max(self.warp.lowest, min(self.warp.highest, 0.0) - 2.0)
         return tf.constant((low + min(self.warp.highest, low + 2.0)) / 2.0, Y.dtype)
 
     def _with_open_ends(self, Y: TensorType) -> tf.Tensor:
-        """Y with infinite ends where they are at or beyond those of the range of y."""
+        """Y with ends at or beyond the limits of the range of y replaced by infinite ends."""
         infinity = tf.constant(np.inf, Y.dtype)
         Y = tf.where(self.warp.lowest >= Y, -infinity, Y)
         return tf.where(self.warp.highest <= Y, infinity, Y)
@@ -292,18 +292,17 @@ class Warped(TransformedLikelihood):
         """
         The mean and variance of t⁻¹(z), by double-exponential quadrature over z about ``centre``.
 
-        Where a moment is infinite (heavy tails and a logarithm), the result is infinite or very
-        large.
+        If a moment is infinite (heavy tails and a logarithm), the result is infinite or very large.
         """
         width = 0.4 / tf.exp(log_density(centre))
         z, weights = (before_axes_of(centre, values) for values in _NODES)
         z = centre + width * z
-        # Some nodes at a time: each may need hundreds of further nodes, for the integral over f.
+        # A few nodes at a time, as each may need hundreds of nodes for the integral over f.
         some = tf.reshape(z, tf.concat([[-1, _AT_ONCE], tf.shape(centre)], 0))
         log_weight = tf.map_fn(tf.autograph.experimental.do_not_convert(log_density), some)
         weight = weights * tf.exp(tf.reshape(log_weight, tf.shape(z)))
         weight /= tf.reduce_sum(weight, 0)
-        # Where the density has underflowed y may be infinite, but counts for nothing.
+        # Where the density has underflowed, y may be infinite, but has no weight.
         y = tf.where(weight > 0.0, self.warp.inverse(z), centre)
         mean = tf.reduce_sum(weight * y, 0)
         is_finite = tf.math.is_finite(mean)

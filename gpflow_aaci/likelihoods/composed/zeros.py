@@ -1,4 +1,4 @@
-"""Counts with more or fewer zeros than their law has: zero-inflated, hurdle, zero-truncated."""
+"""Counts with excess or missing zeros: zero-inflated, hurdle and zero-truncated models."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from ..sigmoid_powers import (
     root_mean_square,
 )
 
-_NUMBERS = 56 * 56  # floats for one f: the nodes of f times those of g
+_NUMBERS = 56 * 56  # floats for one f: the nodes of f times the nodes of g
 
 Gate: TypeAlias = float | Parameter | Literal["gp"]
 
@@ -35,14 +35,15 @@ class ZeroTruncated(OutputwiseLikelihood):
     r"""
     p(y|f)/(1 − p(0|f)) of counts y = 1, 2, …, where a zero cannot be observed.
 
-    1/(1 − p(0|f)) = Σ p(0|f)^k, a mixture over k ≥ 0 unobserved zeros. Of a ``NegativeBinomial``
-    p(0|f)^k = σ(−f)^{rk}, so that given k and ω ~ PG(y + r(1 + k), ·)/2 it is Gaussian in f; of a
-    ``Poisson`` it is e^{−λkσ(f)}, so that given k it is augmented as one of rate λ(1 + k).
+    1/(1 − p(0|f)) = Σ p(0|f)^k is a mixture over k ≥ 0 unobserved zeros. If the base is a
+    ``NegativeBinomial``, p(0|f)^k = σ(−f)^{rk}, so that p(y|f) is Gaussian in f given k and
+    ω ~ PG(y + r(1 + k), ·)/2. If it is a ``Poisson``, p(0|f)^k = e^{−λkσ(f)}, so that given k the
+    augmentation is the one of a ``Poisson`` with the maximum rate λ(1 + k).
     """
 
     def __init__(self, base: NegativeBinomial | Poisson, **kwargs: Any) -> None:
         """
-        :param base: the law of counts that include zeros; shared, with its Parameters.
+        :param base: the distribution of counts including zeros; shared, with its Parameters.
         :raises ValueError: for any other likelihood.
         """
         super().__init__(**kwargs)
@@ -55,7 +56,7 @@ class ZeroTruncated(OutputwiseLikelihood):
         self.base = base
 
     def _log_zero(self, Fmu: TensorType, Fvar: TensorType | None = None) -> tf.Tensor:
-        """The bound of E log p(0|f), r log s or −λ(1 − s); log p(0|f) where Fvar is None."""
+        """The bound on E log p(0|f), r log s or −λ(1 − s); log p(0|f) if Fvar is None."""
         log_share = log_s(Fmu, tf.zeros_like(Fmu) if Fvar is None else Fvar)
         if isinstance(self.base, Poisson):
             return tf.cast(self.base.max_rate, log_share.dtype) * tf.math.expm1(log_share)
@@ -64,14 +65,14 @@ class ZeroTruncated(OutputwiseLikelihood):
     def pointwise_bound(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """b(y) − log(1 − e^{b(0)}), b being the bound of the base."""
+        """b(y) − log(1 − e^{b(0)}), where b is the bound of the base."""
         positive = _one_minus_exp(self._log_zero(Fmu, Fvar))
         return self.base.pointwise_bound(X, Fmu, Fvar, Y) - tf.math.log(positive)
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """k, n given k, and given n omega ~ PG(y + n, c)/2; all [..., N, P]."""
+        """k, then n given k, then omega ~ PG(y + n, c)/2 given n; all [..., N, P]."""
 
         def law_of_n(k: tf.Tensor) -> tfp.distributions.Distribution:
             if isinstance(self.base, Poisson):
@@ -109,7 +110,7 @@ class ZeroTruncated(OutputwiseLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The base's less E log(1 − p(0|f)), by quadrature about where this levels off."""
+        """The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off."""
         centre = self.base.peaks(tf.zeros_like(Y))[0]
         log_positive = expectation(
             lambda x: tf.math.log(_one_minus_exp(self._log_zero(x + centre))), Fmu - centre, Fvar
@@ -120,7 +121,7 @@ class ZeroTruncated(OutputwiseLikelihood):
         return self.base.peaks(Y)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """1 − P(y' > y)/(1 − p(0|f)); where the latter is all rounding error, y' is 1."""
+        """1 − P(y' > y)/(1 − p(0|f)); if 1 − p(0|f) is only rounding error, y' = 1."""
         rounding = np.sqrt(np.finfo(F.dtype.as_numpy_dtype).eps)
         positive = tf.maximum(_one_minus_exp(self._log_zero(F)), rounding)
         p = 1.0 - (1.0 - self.base._cdf(X, F, Y)) / positive
@@ -138,7 +139,7 @@ class ZeroTruncated(OutputwiseLikelihood):
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        """The base's E y and E y², plus those of a y whose weight is p(0|f)/(1 − p(0|f))."""
+        """The base's E y^j plus E[E[y^j|f] p(0|f)/(1 − p(0|f))], for j = 1 and 2."""
         mean, variance = self.base._predict_mean_and_var(X, Fmu, Fvar)
 
         def odds(F: tf.Tensor) -> tf.Tensor:
@@ -154,10 +155,10 @@ class ZeroTruncated(OutputwiseLikelihood):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """
-        1 + a draw of the events after the first one, which is in (0, 1).
+        1 + the number of events after the first event, which is in (0, 1).
 
-        Counts are the events in (0, 1) of a Poisson process, whose rate is λσ(f), or e^f times a
-        Gamma(r) draw: no event until t has the probability e^{−λσ(f)t}, or (1 + t e^f)^{−r}.
+        A count is the number of events in (0, 1) of a Poisson process with rate λσ(f), or e^f times
+        a Gamma(r) draw. The probability of no event until t is e^{−λσ(f)t}, or (1 + t e^f)^{−r}.
         """
         seeds = tfp.random.split_seed(seed, n=3, salt="zero_truncated")
         shape = tf.shape(F)
@@ -183,10 +184,10 @@ class ZeroTruncated(OutputwiseLikelihood):
 
 class _Gated(AugmentedLikelihood, abc.ABC):
     """
-    A zero of probability π, and otherwise a count: ``count`` says by which law.
+    A zero with probability π, and otherwise a count with the distribution ``count``.
 
-    π = σ(g) of a second latent GP g, or one number for all data. Sums over the two origins of a y
-    are bounded term by term; given the origin f and g are independent.
+    π = σ(g) with a second latent GP g, or one number for all data. Sums over the two origins of y
+    are bounded term by term; given the origin, f and g are independent.
     """
 
     def __init__(self, count: OutputwiseLikelihood, gate: Gate, **kwargs: Any) -> None:
@@ -203,13 +204,13 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         self.given = count.given
 
     def _f(self, F: TensorType) -> tf.Tensor:
-        """The columns of f, without that of g."""
+        """The columns of f, without the column of g."""
         return F[..., :1] if self._has_gp else F
 
     def _log_gates(
         self, of_sigmoid: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], *marginals: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """log π and log(1 − π), which ``of_sigmoid`` returns for the marginals of g and of −g."""
+        """log π and log(1 − π): ``of_sigmoid`` for the marginals of g and of −g."""
         if self._has_gp:
             mean, variance = (part[..., 1:] for part in marginals)
             return of_sigmoid(mean, variance), of_sigmoid(-mean, variance)
@@ -225,18 +226,18 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     def _value(
         self, gates: tuple[tf.Tensor, tf.Tensor], of_count: tf.Tensor, Y: TensorType
     ) -> tf.Tensor:
-        """log p(y), or a bound, made of those of the gate and of the count."""
+        """log p(y) or a bound, from the values for the gate and for the count."""
         value = gates[1] + of_count
         return tf.where(self._is_zero(Y), self._of_zero(gates[0], value), value)
 
     @property
     @abc.abstractmethod
     def _base(self) -> OutputwiseLikelihood:
-        """The law that the user gave."""
+        """The user's distribution of counts."""
 
     @abc.abstractmethod
     def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
-        """log p(0) of log π and of the logarithm of the probability of a zero that is a count."""
+        """log p(0), given log π and the log-probability that a zero is a count."""
 
     # ---- the augmentation ----
 
@@ -253,8 +254,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """
-        ``gated`` ~ Bernoulli, whether y is a zero of probability π; ``count``, the auxiliary
-        variables of the count, of no effect if it is; and for a gate GP ``omega`` ~ PG(1, g)/2.
+        ``gated`` ~ Bernoulli: whether the zero comes from π; ``count``: the count's auxiliary
+        variables, without effect if gated; and for a gate GP ``omega`` ~ PG(1, g)/2.
         """
         log_pi, _ = self._log_gates(_bound_of_sigmoid, Fmu, Fvar)
         p = tf.exp(tf.minimum(log_pi - self.pointwise_bound(X, Fmu, Fvar, Y), 0.0))
@@ -281,14 +282,14 @@ class _Gated(AugmentedLikelihood, abc.ABC):
             log_pi, log_rest = self._gates_at(F)
             of_gate = gated * log_pi + (1.0 - gated) * log_rest
         none = tf.zeros_like(f)
-        law = self.count.auxiliary_law(X, none, none, Y)  # of no effect on y
+        law = self.count.auxiliary_law(X, none, none, Y)  # without effect on y
         joint = self.count.log_joint(X, of_count, f, Y)
         impossible = tf.constant(-np.inf, joint.dtype)
         of_gated = tf.where(self._is_zero(Y), law.log_prob(of_count), impossible)
         return of_gate + tf.where(gated > 0.0, of_gated, joint)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        """The count's times 1 − gated; for g potential gated − ½ and precision 2ω."""
+        """The count's site times 1 − gated; for g potential gated − ½ and precision 2ω."""
         gated = auxiliary["gated"]
         of_count = self.count.site(X, auxiliary["count"], Y)
         sites = tuple((1.0 - gated) * part for part in of_count)
@@ -312,7 +313,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """As for certain f and g, with expectations in the place of π and p(y|f)."""
+        """The formula for known f and g, with expectations replacing π and p(y|f)."""
         of_count = self.count.predictive_log_density(X, self._f(Fmu), self._f(Fvar), Y)
         return self._value(self._log_gates(_log_expected_sigmoid, Fmu, Fvar), of_count, Y)
 
@@ -351,7 +352,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     def _variance(
         gates: tuple[tf.Tensor, tf.Tensor], mean: tf.Tensor, variance: tf.Tensor
     ) -> tf.Tensor:
-        """That within origins, plus that of the mean between them."""
+        """The variance within origins, plus the variance of the mean between origins."""
         pi, rest = map(tf.exp, gates)
         return rest * (variance + pi * tf.square(mean))
 
@@ -385,8 +386,8 @@ class ZeroInflated(_Gated):
     r"""
     A count that is replaced by 0 with probability π: P(0|f) = π + (1 − π) p(0|f) (Lambert 1992).
 
-    π = σ(g) of a second latent GP, or one learnable number. The origin of a zero, π or the count,
-    is an auxiliary variable; given it the augmentation is that of the count::
+    π = σ(g) with a second latent GP g, or one learnable number. Whether a zero comes from π or from
+    the count is an auxiliary variable; given it, the count is augmented as usual::
 
         AugmentedSVGP(
             kernel, ZeroInflated(NegativeBinomial(), gate="gp"), Z, num_latent_gps=2, num_data=N
@@ -399,9 +400,10 @@ class ZeroInflated(_Gated):
         self, base: NegativeBinomial | Binomial | Poisson, gate: Gate = 0.5, **kwargs: Any
     ) -> None:
         """
-        :param base: the law of the count; shared, with its Parameters. A Y of trials remains one.
-        :param gate: π in (0, 1), where it begins, or a ``Parameter`` to share; or ``"gp"``: then f
-            has two columns, that of the count and g, and Y one column of counts.
+        :param base: the distribution of the count; shared, with its Parameters. If its Y has a
+            column of trials, Y still has it.
+        :param gate: the initial π in (0, 1), or a ``Parameter`` to share. With ``"gp"`` there are
+            two latent GPs, f of the count and g, and Y has one column of counts.
         :raises ValueError: for another likelihood or gate.
         """
         _check_base("ZeroInflated", base, NegativeBinomial, Binomial, Poisson)
@@ -419,7 +421,7 @@ class ZeroInflated(_Gated):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log(a + b) is log a + softplus(log b − log a): a is the one that is not negligible."""
+        """log(a + b) = log a + softplus(log b − log a), where a is not negligible."""
         log_pi, log_rest = self._log_gates(_expected_log_sigmoid, Fmu, Fvar)
         counted = log_rest + self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
 
@@ -431,7 +433,7 @@ class ZeroInflated(_Gated):
         return tf.where(self._is_zero(Y), of_zero, counted)
 
     def _logit(self, Fmu: TensorType) -> tf.Tensor:
-        """logit π, or of a gate GP its mean."""
+        """logit π, or the mean of g for a gate GP."""
         return Fmu[..., 1:] if self._has_gp else tf.subtract(*self._gates_at(Fmu))
 
     def _expected_of_log_odds(
@@ -442,10 +444,10 @@ class ZeroInflated(_Gated):
         Y: TensorType,
     ) -> tf.Tensor:
         """
-        E function(log p(0|f) − logit π, E logit π), [..., N, P], of rows where y = 0.
+        E function(log p(0|f) − logit π, E logit π), [..., N, P], for rows with y = 0.
 
-        The function bends where its first argument is 0, at the mean of g; the nodes of f are dense
-        there. The double sum of a gate GP is taken of some rows at a time.
+        The function bends where its first argument is 0 at the mean of g; the nodes of f are dense
+        there. With a gate GP the double sum is computed for a few rows at a time.
         """
         if not self._has_gp:
             return self._of_log_odds(function, Fmu, Fvar, Y)
@@ -484,7 +486,7 @@ class ZeroInflated(_Gated):
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """At y = 0 −∂E σ(log p(0|f) − g)/∂m_f, and 0 elsewhere."""
+        """−∂E σ(log p(0|f) − g)/∂m_f if y = 0, otherwise 0."""
         with tf.GradientTape() as tape:
             tape.watch(Fmu)
             counted = self._expected_of_log_odds(lambda x, _: tf.sigmoid(x), Fmu, Fvar, Y)
@@ -495,18 +497,19 @@ class ZeroInflated(_Gated):
 
 class Hurdle(_Gated):
     r"""
-    A zero of probability π, and otherwise a count of at least 1, as ``ZeroTruncated`` (Cragg 1971).
+    A zero with probability π, otherwise a count of at least 1, as ``ZeroTruncated`` (Cragg 1971).
 
-    π = σ(g) of a second latent GP, or one learnable number. Unlike in :class:`ZeroInflated` there
-    may also be fewer zeros than in the law of the count, and g, which says whether y is 0, is
-    independent of f, which says how large the others are.
+    π = σ(g) with a second latent GP g, or one learnable number. Unlike :class:`ZeroInflated`, this
+    also allows fewer zeros than the distribution of the count has. g decides whether y is 0, and f
+    how large a positive y is; the two are independent given y.
     """
 
     count: Any
 
     def __init__(self, base: NegativeBinomial | Poisson, gate: Gate = 0.5, **kwargs: Any) -> None:
         """
-        :param base: the law of which the positive counts are; shared, with its Parameters.
+        :param base: the distribution that is truncated to positive counts; shared, with its
+            Parameters.
         :param gate: as in :class:`ZeroInflated`.
         :raises ValueError: for another likelihood or gate.
         """
@@ -528,7 +531,7 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
 
 
 def _bound_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """At most E log σ(x), and equal to it where the variance is 0."""
+    """A lower bound on E log σ(x), equal to it if the variance is 0."""
     return log_s(-mean, variance)
 
 

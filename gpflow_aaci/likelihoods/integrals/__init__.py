@@ -1,1 +1,1 @@
-"""Rules of integration, for expectations under a normal law, normalisers and cdfs."""
+"""Quadrature rules for Gaussian expectations, normalisers and cdfs."""

@@ -1,4 +1,4 @@
-"""P(y' ≤ y|f) of a likelihood that states no more than log p(y|f)."""
+"""P(y' ≤ y|f) of a likelihood that defines only log p(y|f)."""
 
 from collections.abc import Callable
 
@@ -22,10 +22,10 @@ def cdf_from_density(
     P(y' ≤ y), [...]: a sum over outcomes, or an integral.
 
     :param log_density: maps y [K, ...] to [K, ...] for any K, and [...] to [...].
-    :param outcomes: all values of y [K, 1], or None where y is real.
+    :param outcomes: all values of y [K, 1], or None if y is real.
     :param Y: [...].
-    :param is_density: whether p(y|f) is normalised; it need not be where there are ``outcomes``.
-    :raises NotImplementedError: for a real y of a density that is not normalised.
+    :param is_density: whether p(y|f) is normalised; not needed if there are ``outcomes``.
+    :raises NotImplementedError: for a real y whose density is not normalised.
     """
     if outcomes is not None:
         return _by_summation(log_density, outcomes[:, 0], Y, is_density)
@@ -40,8 +40,8 @@ def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
     """
     For a density with one mode: its integral from y outwards, away from the mode.
 
-    There the density is smooth, and the doubly exponential rule serves tails that fall as powers as
-    well as exponential ones. The error is 1e-9, relative to the probability where that is small.
+    There the density is smooth. The doubly exponential rule is accurate for power-law tails and for
+    exponential tails. The error is 1e-9, relative to the probability if it is small.
     """
     with tf.GradientTape() as tape:
         tape.watch(Y)

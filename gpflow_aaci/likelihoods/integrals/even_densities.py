@@ -1,4 +1,4 @@
-"""Integrals and draws of a density ∝ φ(x²) on the real line, given log φ alone."""
+"""Integrals of a density ∝ φ(x²) on the real line and draws from it, given log φ alone."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ def width_of(log_phi: LogPhi) -> tf.Tensor:
 
 def log_integral(log_phi: LogPhi, power: int) -> tf.Tensor:
     """
-    log ∫ |x|^power φ(x²) dx over the real line, [], infinite where the tails are too heavy.
+    log ∫ |x|^power φ(x²) dx over the real line, []; infinite if the tails are too heavy.
 
     The error is 1e-12 for any φ that is smooth in log x; differentiable in the parameters of φ.
     """
@@ -52,9 +52,9 @@ def tail_share(log_phi: LogPhi, x: tf.Tensor) -> tf.Tensor:
     """
     P(noise > x) = ½ ∫_x^∞ φ(s²) ds / ∫_0^∞ φ(s²) ds for x ≥ 0, [...].
 
-    It is the integral over the rest of the panel that holds x, plus the panels beyond. Panels grow
-    geometrically. The error is 1e-10 for any φ that is smooth in log x, and relatively as small
-    for probabilities down to 1e-6.
+    It is the integral over the rest of the panel that contains x, plus the panels beyond. Panels
+    grow geometrically. The error is 1e-10 for any φ that is smooth in log x, and relatively as
+    small for probabilities down to 1e-6.
     """
     edges = width_of(log_phi) * tf.constant(_EDGES)
     beyond = tf.cumsum(_integral(log_phi, edges[:-1], edges[1:]), reverse=True)
@@ -113,8 +113,7 @@ def log_density_by_quadrature(
     """
     log ∫ p(y|f) N(f | Fmu, Fvar) df, with nodes dense about y and about the integrand's maximum.
 
-    Where noise has the tails of a normal law, the maximum is far from both y and Fmu for an
-    outlier.
+    For an outlier and noise with Gaussian tails, the maximum is far from both y and Fmu.
 
     :param log_prob: log p(y|f) as a function of X, f and y.
     :param omega_mean: −d log φ/dr as a function of r.

@@ -1,4 +1,4 @@
-"""Integrals over the precision λ of Student's t, which is a normal law of variance σ²/λ."""
+"""Integrals over λ, given which Student-t noise is Gaussian with variance σ²/λ."""
 
 import tensorflow as tf
 from gpflow.base import TensorType
@@ -11,8 +11,8 @@ def student_t_predictive_cdf(
     residual: tf.Tensor, variance: tf.Tensor, scale: TensorType, df: tf.Tensor
 ) -> tf.Tensor:
     """E Φ(residual/√(variance + σ²/λ)), λ ~ Gamma(ν/2, rate ν/2), by the sum over u = log λ."""
-    # The law of u is as wide as 1/√(ν/2), and falls as e^{νu/2} for u < 0; the error of the sum
-    # falls exponentially as its step shrinks.
+    # The distribution of u is as wide as 1/√(ν/2), and falls as e^{νu/2} for u < 0. The error of
+    # the sum falls exponentially as its step shrinks.
     width = 9.5 * tf.sqrt(2.0 / df)
     step = tf.minimum(0.05 * width, 0.25)
     u = tf.range(-width - 80.0 / df, tf.math.log1p(width + 90.0 / df), step)

@@ -1,4 +1,4 @@
-"""Doubly exponential quadrature, which serves integrands with power-law ends as well as others."""
+"""Doubly exponential quadrature, which is accurate for power-law tails and for lighter tails."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,7 +6,7 @@ from gpflow.base import AnyNDArray, TensorType
 
 
 def before_axes_of(like: tf.Tensor, values: TensorType) -> tf.Tensor:
-    """``values`` [K] as [K, 1, …], of the dtype of ``like`` [...] and to be broadcast with it."""
+    """``values`` [K] as [K, 1, …], with the dtype of ``like`` [...], to broadcast against it."""
     return tf.reshape(tf.cast(values, like.dtype), [-1] + [1] * len(like.shape))
 
 

@@ -1,4 +1,4 @@
-"""E|x|^p under a normal law."""
+"""E|x|^p for Gaussian x."""
 
 import math
 

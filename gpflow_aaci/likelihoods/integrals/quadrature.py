@@ -1,4 +1,4 @@
-"""Expectations under N(Fmu, Fvar) of functions that may be kinked or narrow against it."""
+"""Expectations under N(Fmu, Fvar) of functions that may have kinks or narrow peaks."""
 
 from collections.abc import Callable, Sequence
 
@@ -117,13 +117,13 @@ def _panels(
 
 
 def lifted(Fvar: TensorType, floor: float) -> tf.Tensor:
-    """Fvar, raised to ``floor`` where it is below, with gradient 1 there too (not 0)."""
+    """Fvar, raised to at least ``floor``, with gradient 1 everywhere."""
     shortfall = tf.nn.relu(tf.cast(floor, Fvar.dtype) - Fvar)
     return Fvar + tf.stop_gradient(shortfall)
 
 
 def safe_sqrt(Fvar: TensorType) -> tf.Tensor:
-    """√Fvar, also where rounding has left Fvar at or below 0; never so small as to underflow."""
+    """√Fvar, also if rounding has left Fvar at or below 0; it does not underflow."""
     return tf.sqrt(lifted(Fvar, np.sqrt(np.finfo(Fvar.dtype.as_numpy_dtype).tiny)))
 
 

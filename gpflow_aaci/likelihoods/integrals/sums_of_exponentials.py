@@ -41,7 +41,6 @@ class _Tier(NamedTuple):
 
     @property
     def smoothing(self) -> float:
-        """s."""
         return _SMOOTHING * self.step
 
 
@@ -69,7 +68,7 @@ def coupling_of_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
     """
     −∂²E log S/∂m_j∂m_k for j ≠ k, and 0 for j = k, [..., K, K].
 
-    Where a standard deviation exceeds 12 it is rough.
+    The result is inaccurate if a standard deviation exceeds 12.
     """
     Fmu, Fvar, _ = _lowered(Fmu, Fvar)
     near, far = (
@@ -80,7 +79,7 @@ def coupling_of_log_sum_exp(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def expected_softmax(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """E e^{f_k}/S, [..., K]; also where it is small, as all terms of the sum are positive."""
+    """E e^{f_k}/S, [..., K]; accurate also if small, as all terms of the sum are positive."""
     Fmu, Fvar, _ = _lowered(Fmu, Fvar)
     near, wide = (
         _in_chunks(functools.partial(_shares, rule=rule), _NUMBERS_OF_WIDE, rank=1)
@@ -94,7 +93,7 @@ def _in_chunks(function: _OfRows, numbers: int, rank: int = 0) -> _OfRows:
 
 
 def _lowered(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Fmu [..., K] less the highest of the row, Fvar [..., K], and the highest [..., 1]."""
+    """Fmu [..., K] minus the row's maximum, Fvar [..., K], and this maximum [..., 1]."""
     Fmu, Fvar = Fmu + tf.zeros_like(Fvar), Fvar + tf.zeros_like(Fmu)
     highest = tf.stop_gradient(tf.reduce_max(Fmu, -1, keepdims=True))
     return Fmu - highest, Fvar, highest
@@ -123,7 +122,7 @@ def _decays_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor:
 
 
 def _log_sum_by_table(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor:
-    """By the trapezoidal rule, g being 0."""
+    """By the trapezoidal rule with g = 0."""
     of_zero = tf.cast(np.exp(-np.exp(np.minimum(_table(tier)[0], _LARGEST_LOG))), Fmu.dtype)
     product = tf.reduce_prod(_decays_by_table(Fmu, Fvar, tier), -2)
     return tier.u_step * tf.reduce_sum(of_zero - product, -1)
@@ -136,7 +135,7 @@ def _coupling(Fmu: tf.Tensor, Fvar: tf.Tensor, tier: _Tier) -> tf.Tensor:
 
 
 def _log_sum_of_wide(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
-    """g has the largest of the variances, so that the integrand is as smooth as the product is."""
+    """By nodes of u, where g has the largest variance, to make the integrand smooth."""
     u, step = _nodes(Fmu, Fvar)
     variance = tf.reduce_max(Fvar, -1, keepdims=True)
     of_g = expectation(_decay, *_log_x(tf.zeros_like(variance), variance, u))[..., 0, :]
@@ -158,7 +157,7 @@ def _shares(Fmu: tf.Tensor, Fvar: tf.Tensor, rule: _Rule) -> tf.Tensor:
 def _by_even_nodes(
     function: Callable[[tf.Tensor], tf.Tensor], mean: tf.Tensor, variance: tf.Tensor
 ) -> tf.Tensor:
-    """E function(x) under N(mean, variance), of one that varies on no shorter scale than 1."""
+    """E function(x) under N(mean, variance), for a function without structure below scale 1."""
     z, weight = (before_axes_of(mean, part) for part in (_Z, np.exp(-0.5 * _Z**2)))
     values = function(mean + safe_sqrt(variance) * z)
     return tf.reduce_sum(weight * values, 0) / tf.reduce_sum(weight)

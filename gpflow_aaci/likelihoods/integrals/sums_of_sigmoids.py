@@ -25,8 +25,8 @@ _NUMBERS_OF_FAR = 3_000  # floats for one f that may be far below 0
 _NUMBERS_OF_NODE = 60  # floats for one f and one t
 _LOG_NEVER = -20.0  # the logarithm of a negligible probability
 
-# Compiled once, however often it is called. TensorFlow would insert its graph at every call of a
-# larger graph, and take seconds to prepare each of them.
+# Compiled once. Otherwise TensorFlow would insert its graph at every call in a larger graph, and
+# take seconds to prepare each copy.
 compiled_once = tf.function(autograph=False, experimental_attributes={"_noinline": True})
 
 
@@ -45,7 +45,7 @@ def _nodes(Fmu: tf.Tensor, Fvar: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.
     """u [..., T] and its weights, up to where every product has vanished."""
     lowest_f = tf.reduce_max(Fmu - 7.0 * safe_sqrt(Fvar), -1)  # of the highest f_j
     end = tf.stop_gradient(4.5 + tf.nn.relu(-lowest_f))[..., None]
-    # u = w + e^{(w − 60)/8}: so far out the integrand is smooth, a mean over a wide law of f.
+    # u = w + e^{(w − 60)/8}: for large u the integrand is smooth, as it is a mean over a wide f.
     end = tf.minimum(end, _EVEN_TO) + _GROWTH * tf.math.log1p(tf.nn.relu(end - _EVEN_TO))
     w = _LOWEST + (end - _LOWEST) * tf.cast(np.linspace(0.0, 1.0, number), end.dtype)
     growth = tf.exp((w - _EVEN_TO) / _GROWTH)
@@ -85,7 +85,7 @@ def _log_sum(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
 
 
 def _near_or(far: _OfRows, by_table: _OfGrid, rank: int = 0) -> _OfRows:
-    """``by_table`` of the grid of small errors, but ``far`` of rows that reach below it."""
+    """``by_table`` on the accurate grid, but ``far`` for rows that reach below this grid."""
     in_chunks = functools.partial(in_chunks_of_rows, far, numbers=_NUMBERS_OF_FAR, rank=rank)
     return _with_rows_below(by_table, NEAR, in_chunks)
 
@@ -121,7 +121,7 @@ def _with_rows_below(by_table: _OfGrid, grid: Grid, otherwise: _OfRows) -> _OfRo
 def with_other_rows(
     of_most: _OfRows, is_other: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], of_others: _OfRows
 ) -> _OfRows:
-    """``of_most`` of all rows [..., K], replaced by ``of_others`` in those rows that are others."""
+    """``of_most`` for all rows [..., K], replaced by ``of_others`` in the selected rows."""
 
     def of_rows(Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
         is_far = is_other(Fmu, Fvar)
@@ -212,10 +212,10 @@ def in_chunks_of_rows(
     recompute: bool = True,
 ) -> tf.Tensor:
     """
-    ``function(Fmu, Fvar)`` of [..., K], some rows at a time.
+    ``function(Fmu, Fvar)`` of [..., K], a few rows at a time.
 
     :param numbers: how many floats it needs in memory for one f.
-    :param rank: of what it returns for one row: [], [K] or [K, K].
+    :param rank: the rank of the result for one row: [], [K] or [K, K].
     :param recompute: whether a gradient computes it again, so that not all chunks are stored;
         False for a function of Parameters, whose gradient would be lost.
     """

@@ -29,7 +29,6 @@ class Grid(NamedTuple):
 
     @property
     def smoothing(self) -> float:
-        """s."""
         return SMOOTHING * self.step
 
     @property
@@ -63,7 +62,7 @@ def expected_of_sigmoid(
 
 
 def slopes_of_decays(mean: tf.Tensor, variance: tf.Tensor, of: Grid = NEAR) -> tf.Tensor:
-    """∂E e^{−tσ(f)}/∂mean [..., T] for every t; of the shapes of :func:`expected_of_sigmoid`."""
+    """∂E e^{−tσ(f)}/∂mean [..., T] for every t; shapes as in :func:`expected_of_sigmoid`."""
     smoothed = variance + tf.constant(of.smoothing**2, mean.dtype)
     return sum_over_grid(*_table_of_slopes(of))(mean, smoothed)
 
@@ -89,7 +88,7 @@ def over_grid(
             return 0.5 * tf.math.erfc((distance[..., None] + half_step) / sd)
 
         below, above = beyond(mean - grid[0]), beyond(grid[-1] - mean)
-        rest = 1.0 - below - above - total  # what the ends of the grid leave of 1
+        rest = 1.0 - below - above - total  # weight missing at the ends of the grid
         is_low = tf.cast(mean < (grid[0] + grid[-1]) / 2.0, mean.dtype)[..., None]
         below, above = below + is_low * rest, above + (1.0 - is_low) * rest
         return values + below * tf.cast(low, mean.dtype) + above * tf.cast(high, mean.dtype)
@@ -102,7 +101,7 @@ def sum_over_grid(
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """(mean, variance) → Σ_i h N(g_i | ·) values_i, [..., T]."""
 
-    @tf.custom_gradient  # with half of the passes over all grid points, and none kept in memory
+    @tf.custom_gradient  # needs half of the passes over the grid points, and stores no pass
     def over(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
         g, table = (tf.constant(part, mean.dtype) for part in (grid, values))
         height = (grid[1] - grid[0]) / tf.sqrt(2.0 * np.pi * variance)

@@ -51,7 +51,7 @@ def two_sided_cdf(d: TensorType, above: TensorType, below: TensorType) -> tf.Ten
 def expected_two_sided_cdf(
     mean: TensorType, variance: TensorType, above: TensorType, below: TensorType
 ) -> tf.Tensor:
-    """E of :func:`two_sided_cdf` under d ~ N(mean, variance): the sum over both sides of 0."""
+    """E :func:`two_sided_cdf` under d ~ N(mean, variance): the sum over both sides of 0."""
     share = below / (above + below)
     right = tf.exp(log_exponential_side(-mean, variance, above))  # at most P(d > 0)
     left = tf.exp(log_exponential_side(mean, variance, below))

@@ -1,1 +1,1 @@
-"""Laws of an additive noise: y = f + noise, with h² a squared residual."""
+"""Likelihoods of additive noise: y = f + noise, where h² is a squared residual."""

@@ -1,4 +1,4 @@
-"""Noise of density e^{−|y − f|^p}: Laplace's, the normal law's, and all between and beyond."""
+"""Noise with density ∝ e^{−|y − f|^p}: Laplace (p = 1), Gaussian (p = 2) and other p ≤ 2."""
 
 from typing import Any
 
@@ -17,9 +17,10 @@ class GeneralizedGaussian(ResidualLikelihood):
     """
     p/(2 s Γ(1/p)) · e^{−(|y − f|/s)^p}, 0 < p ≤ 2 (Subbotin 1923; West 1987).
 
-    φ(r) = e^{−(r/s²)^{p/2}}, so that ω is positive stable of index p/2 at c = 0, and exponentially
-    tilted elsewhere. p = 1 is ``Laplace(s)`` and p = 2 is ``Gaussian(scale=s/√2)``. The smaller p
-    is, the sharper is the peak and the heavier are the tails; all moments exist.
+    φ(r) = e^{−(r/s²)^{p/2}}, so that ω is positive stable with index p/2 at c = 0, and an
+    exponentially tilted one for c > 0. p = 1 is ``Laplace(s)`` and p = 2 is
+    ``Gaussian(scale=s/√2)``. The smaller p is, the sharper is the peak and the heavier are the
+    tails; all moments exist.
     """
 
     def __init__(self, scale: Any = 1.0, power: Any = 1.5, **kwargs: Any) -> None:
@@ -73,13 +74,13 @@ class GeneralizedGaussian(ResidualLikelihood):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """Quadrature with more nodes than usual, as there is a cusp at y = f for a small p."""
+        """By quadrature with more nodes than usual, as a small p has a cusp at y = f."""
         return log_density_by_quadrature(
             self.pointwise_log_prob, self.omega_mean, Fmu, Fvar, Y, halvings=22
         )
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """½ Γ(1/p, (|y − f|/s)^p)/Γ(1/p) below f."""
+        """½ Γ(1/p, (|y − f|/s)^p)/Γ(1/p) for y < f."""
         d, power = Y - F, tf.cast(self.power, F.dtype)
         tail = 0.5 * tf.math.igammac(1.0 / power, tf.pow(tf.abs(d) / self.scale, power))
         return tf.where(d > 0.0, 1.0 - tail, tail)
@@ -95,7 +96,7 @@ def _real_power(x: TensorType, a: tf.Tensor) -> tf.Tensor:
 
 
 class _TiltedStable(TiltedDistribution):
-    """The law by log φ alone, except that at p = 1 draws come from the inverse Gaussian law."""
+    """The distribution by log φ alone, except that draws at p = 1 are inverse Gaussian."""
 
     def __init__(
         self,

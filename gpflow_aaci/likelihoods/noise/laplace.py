@@ -1,4 +1,4 @@
-"""Noise that falls exponentially on either side: Laplace's law, and a skewed one for quantiles."""
+"""Noise with exponential tails: Laplace, and asymmetric Laplace for quantile regression."""
 
 import abc
 from typing import Any
@@ -22,15 +22,15 @@ from .residual import ResidualLikelihood
 
 class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
     """
-    e^{−(y−f)/a} where y > f and e^{(y−f)/b} where y < f, over a + b.
+    e^{−(y−f)/a}/(a + b) for y > f and e^{(y−f)/b}/(a + b) for y < f.
 
     The exponent is −ρ|y − f| − κ(y − f), ρ and κ half the sum and half the difference of 1/a and
-    1/b: the straight line goes into C(y) = e^{−κy}/(a + b) and g = κ, and φ(r) = e^{−ρ√r}.
+    1/b: the linear term goes into C(y) = e^{−κy}/(a + b) and g = κ, and φ(r) = e^{−ρ√r}.
     """
 
     @abc.abstractmethod
     def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """a and b, both []: the lengths on which p(y|f) falls above f and below."""
+        """a and b, both []: the lengths on which p(y|f) falls by 1/e above and below f."""
 
     def _rate_and_skew(self) -> tuple[tf.Tensor, tf.Tensor]:
         """ρ and κ."""
@@ -51,7 +51,7 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
         return -self._rate_and_skew()[1] * (Y - Fmu) - tf.math.log(sum(self._sides()))
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """InverseGaussian(mean ρ/2c, shape ½ρ²); at c = 0 a Lévy law, of infinite mean."""
+        """InverseGaussian(mean ρ/2c, shape ½ρ²); Lévy, with infinite mean, at c = 0."""
         rate = tf.cast(self._rate_and_skew()[0], c.dtype)
         return InverseGaussian(0.5 * rate / c, 0.5 * tf.square(rate))
 
@@ -84,7 +84,7 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log E p(y|f), as the sum of the integrals over either side of the kink."""
+        """log E p(y|f): the sum of the integrals over the two sides of the kink."""
         d, (above, below) = Y - Fmu, self._sides()
         right, left = log_exponential_side(-d, Fvar, above), log_exponential_side(d, Fvar, below)
         return tfp.math.log_add_exp(right, left) - tf.math.log(above + below)
@@ -116,10 +116,10 @@ class Laplace(_TwoSidedExponential):
 
 class AsymmetricLaplace(_TwoSidedExponential):
     """
-    The law whose τ-quantile is f: τ(1−τ)/s · e^{−ρ((y−f)/s)}, ρ(u) = u(τ − [u < 0]).
+    Noise whose τ-quantile is f: τ(1−τ)/s · e^{−ρ((y−f)/s)}, ρ(u) = u(τ − [u < 0]).
 
-    It is for quantile regression (Yu and Moyeed 2001). In ρ(u) = |u|/2 + (τ − ½) u the straight
-    line goes into C(y) = τ(1−τ)/s · e^{−(τ−½) y/s} and g = (τ−½)/s. The rest, h² = (y − f)² and
+    Use it for quantile regression (Yu and Moyeed 2001). In ρ(u) = |u|/2 + (τ − ½) u the linear
+    term goes into C(y) = τ(1−τ)/s · e^{−(τ−½) y/s} and g = (τ−½)/s. The rest, h² = (y − f)² and
     φ(r) = e^{−√r/2s}, is the same as for ``Laplace(2s)``, to which it reduces at τ = ½.
     """
 

@@ -16,10 +16,10 @@ from .residual import ResidualLikelihood
 
 class Matern(ResidualLikelihood):
     r"""
-    C · 2^{1−ν}/Γ(ν) s^ν K_ν(s), s = √(2ν) |y − f|/ρ, of any half-integer ν = ½, 3/2, 5/2, …
+    C · 2^{1−ν}/Γ(ν) s^ν K_ν(s), s = √(2ν) |y − f|/ρ, for half-integer ν = ½, 3/2, 5/2, …
 
-    C = √(2ν) Γ(ν) / (2√π Γ(ν + ½) ρ). ν = ½ is ``Laplace(ρ)``; ν → ∞ is normal, of variance ρ².
-    φ(r) is e^{−s} times a polynomial of order ν − ½ in s = √(2νr)/ρ: the Matérn kernel, which is a
+    C = √(2ν) Γ(ν) / (2√π Γ(ν + ½) ρ). ν = ½ is ``Laplace(ρ)``; ν → ∞ is Gaussian with variance ρ².
+    φ(r) is e^{−s} times a polynomial of degree ν − ½ in s = √(2νr)/ρ: the Matérn kernel, which is a
     mixture of squared exponentials (AACI App. A.6).
     """
 
@@ -48,7 +48,7 @@ class Matern(ResidualLikelihood):
         return log_matern(r * unit, self.order)
 
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
-        """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 an inverse gamma law."""
+        """GIG(p = −ν, a = 2c², b = ν/ρ²); at c = 0 inverse gamma."""
         nu = tf.constant(self.nu, c.dtype)
         scale = tf.cast(self.scale, c.dtype)
         return GeneralizedInverseGaussian(-nu, 2.0 * tf.square(c), nu / tf.square(scale))
@@ -105,7 +105,7 @@ class Matern52(Matern):
 
 
 def _gamma_weights(order: int) -> np.ndarray:
-    """The weights of Gamma(1, 1), …, Gamma(order + 1, 1) in the law of s, a mixture of them."""
+    """The weights of Gamma(1, 1), …, Gamma(order + 1, 1) in the mixture distribution of s."""
     log_weights = [
         math.lgamma(2 * order - i + 1) - math.lgamma(order - i + 1) + i * math.log(2.0)
         for i in range(order + 1)  # the coefficient of sⁱ/i!, up to a factor

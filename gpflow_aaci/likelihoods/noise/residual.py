@@ -1,4 +1,4 @@
-"""Noise that is added to f: what all such likelihoods share, and the two with light tails."""
+"""The base classes of additive noise; Gaussian and logistic noise."""
 
 import abc
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from ..super_gaussian import SuperGaussianLikelihood
 
 
 class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
-    """TFP's law; like the laws of this package, it checks its arguments when it is drawn from."""
+    """TFP's distribution, which also checks its arguments before it draws."""
 
 
 class AdditiveNoise(AugmentedLikelihood, abc.ABC):
-    """y = f + noise of zero mean (median, where it has none), whose variance f does not change."""
+    """y = f + noise of constant variance, whose mean (median, if it has no mean) is 0."""
 
     @abc.abstractmethod
     def noise_variance(self) -> tf.Tensor:
@@ -45,7 +45,7 @@ class AdditiveNoise(AugmentedLikelihood, abc.ABC):
 
 
 class ResidualLikelihood(AdditiveNoise, SuperGaussianLikelihood, abc.ABC):
-    """p(y|f) = C φ((y − f)²): additive noise, of each output by itself."""
+    """p(y|f) = C φ((y − f)²): additive noise, independent for each output."""
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
         return tf.square(self.response(Y))
@@ -61,9 +61,8 @@ class Gaussian(ResidualLikelihood):
     """
     N(y | f, variance); φ(r) = exp(−r/2σ²).
 
-    ω is the constant 1/2σ²: exact conjugacy, so one step of size 1 is exact inference. Noise of a
-    known variance may be added that differs from datum to datum, as for measurements with error
-    bars.
+    ω is the constant 1/2σ²: the model is conjugate, and one step of size 1 is exact inference. Each
+    datum may have additional noise of known variance, as in measurements with error bars.
     """
 
     def __init__(
@@ -75,11 +74,11 @@ class Gaussian(ResidualLikelihood):
         **kwargs: Any,
     ) -> None:
         """
-        :param variance: σ², positive; 1 unless given. Exclusive with ``scale``.
+        :param variance: σ², positive. Default: 1. Exclusive with ``scale``.
         :param scale: σ, positive. Exclusive with ``variance``.
-        :param with_noise_variance: whether Y [N, 2] has the known variance s² ≥ 0 of every datum
-            in its last column, in units of y²: then σ² + s² is in the place of σ², and s² is 0 for
-            a predicted y.
+        :param with_noise_variance: whether the last column of Y [N, 2] is a known variance s² ≥ 0
+            of every datum, in units of y². Then σ² + s² replaces σ², and s² is 0 for a predicted
+            y.
         :raises ValueError: for values that are not positive and finite, or both given.
         """
         super().__init__(**kwargs)
@@ -102,7 +101,7 @@ class Gaussian(ResidualLikelihood):
         return tf.convert_to_tensor(self.variance, dtype_hint=default_float())
 
     def _variance(self, dtype: tf.DType, Y: TensorType | None) -> tf.Tensor:
-        # The variance is a plain number where this is the base of a ``Scaled``.
+        # The variance is a plain number if this is the base of a ``Scaled``.
         variance = tf.cast(self.noise_variance(), dtype)
         if not self.given:
             return variance
@@ -158,13 +157,13 @@ class Gaussian(ResidualLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p at E(y − f)²: log p is quadratic in f."""
+        """log p with E(y − f)² for (y − f)², as log p is quadratic in f."""
         return self.log_C(Y) + self.log_phi(self.expected_h_squared(Fmu, Fvar, Y), Y)
 
 
 class LogisticNoise(ResidualLikelihood):
     """
-    1/(4s cosh²((y − f)/2s)): between a normal law and a Laplace one, smooth at its centre.
+    1/(4s cosh²((y − f)/2s)): heavier tails than Gaussian noise, but smooth at y = f.
 
     φ(r) = 1/cosh²(√r/2s). (``Logistic`` is another likelihood, for classes.)
     """

@@ -1,4 +1,4 @@
-"""Student's t, Cauchy's law, and Student's t of several outputs with one ω for a row of Y."""
+"""Student-t and Cauchy noise, and multivariate Student-t noise with one ω for a row of Y."""
 
 import abc
 from typing import Any
@@ -22,13 +22,13 @@ from .residual import AdditiveNoise, ResidualLikelihood
 
 
 class Gamma(CheckedSampling, tfp.distributions.Gamma):
-    """TFP's law; like the laws of this package, it checks its arguments when it is drawn from."""
+    """TFP's distribution, which also checks its arguments before it draws."""
 
 
 class _StudentTNoise(AdditiveNoise, abc.ABC):
-    """Noise that is Student's t in every column of Y taken alone."""
+    """Noise whose marginal distribution is Student's t in every column of Y."""
 
-    _num_columns = 1.0  # P, how many columns share one ω
+    _num_columns = 1.0  # P, the number of columns that share one ω
 
     def __init__(self, scale: Any, df: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -36,7 +36,7 @@ class _StudentTNoise(AdditiveNoise, abc.ABC):
         self.scale: Parameter | float = positive_parameter(owner, "scale", scale)
         self.df: Parameter | float = positive_parameter(owner, "df", df, above=1.0)
 
-    # Both may be plain numbers, where the likelihood was converted from GPflow's StudentT.
+    # Both may be plain numbers, if the likelihood was converted from GPflow's StudentT.
 
     def _scale(self, dtype: tf.DType) -> tf.Tensor:
         return tf.cast(to_default_float(self.scale), dtype)
@@ -66,7 +66,7 @@ class _StudentTNoise(AdditiveNoise, abc.ABC):
         return tf.where(finite, tf.square(scale) * df / excess, infinity)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        """f, or NaN for ν ≤ 1, where y has no mean."""
+        """f, or NaN for ν ≤ 1, as y has no mean then."""
         return tf.where(self._df(F.dtype) > 1.0, F, tf.constant(np.nan, F.dtype))
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -89,7 +89,7 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
     def __init__(self, scale: Any = 1.0, df: Any = 3.0, **kwargs: Any) -> None:
         """
         :param scale: σ, positive.
-        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 if it begins
             there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
         :raises ValueError: for values that are not positive and finite.
         """
@@ -122,36 +122,36 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
 
 
 class Cauchy(StudentT):
-    """1/(πσ (1 + ((y − f)/σ)²)): Student's t of one degree of freedom; y has no mean."""
+    """1/(πσ (1 + ((y − f)/σ)²)): Student's t with one degree of freedom; y has no mean."""
 
     def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
         """
         :param scale: σ, positive: half the width at half height.
         :raises ValueError: for a value that is not positive and finite.
         """
-        super(_StudentTNoise, self).__init__(**kwargs)  # which would make a Parameter of df
+        super(_StudentTNoise, self).__init__(**kwargs)  # so that df is no Parameter
         self.scale = positive_parameter("Cauchy", "scale", scale)
         self.df = 1.0
 
 
 class MultivariateStudentT(_StudentTNoise):
     r"""
-    Elliptical Student's t of P columns: a row of Y is an outlier in all of them or in none.
+    Multivariate Student-t noise for P columns: outliers affect all columns of a row together.
 
     p(y|f) = C φ(r), r = ‖y − f‖²/σ², φ(r) = (1 + r/ν)^{−(ν+P)/2} and
     C = Γ((ν+P)/2) / (Γ(ν/2) (νπ)^{P/2} σ^P).
-    φ(r) = E e^{−rω}, ω ~ Gamma((ν+P)/2, rate ν): given the one ω of a row its P latent GPs are
-    independent and Gaussian. :class:`StudentT` of P columns has an ω for each of them instead; at
-    P = 1 the two are the same.
+    φ(r) = E e^{−rω}, ω ~ Gamma((ν+P)/2, rate ν): given the single ω of a row, its P latent GPs
+    are independent and Gaussian. :class:`StudentT`, by contrast, has an ω for each column; for
+    P = 1 the two are equal.
     """
 
     def __init__(self, scale: Any, df: Any, num_outputs: int, **kwargs: Any) -> None:
         """
         :param scale: σ, positive.
-        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 where it begins
+        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 if it begins
             there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
         :param num_outputs: P ≥ 1; ``num_latent_gps`` of the model.
-        :raises ValueError: for anything else.
+        :raises ValueError: if an argument is not as described.
         """
         check_count("MultivariateStudentT: num_outputs", num_outputs, 1)
         P = int(num_outputs)
@@ -207,7 +207,7 @@ class MultivariateStudentT(_StudentTNoise):
             prior = tfp.distributions.ExpGamma(df / 2.0, df / 2.0).log_prob(u)
             return prior + tf.reduce_sum(log_normal, -1)
 
-        # The rule is for expectations under a normal law; here the law is about as wide as u's.
+        # The rule needs a Gaussian weight; this one is about as wide as the distribution of u.
         zero = tf.zeros_like(residual[..., 0])
         width = 2.0 / (df + 1.0) + zero
         law = tfp.distributions.Normal(zero, tf.sqrt(width))
@@ -234,7 +234,7 @@ _FIXED_POINTS = 20
 
 def _most_probable_log_precision(df: tf.Tensor, r: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     """
-    u = log λ [...] about which p(y, λ) is largest, r and v [..., P] in units of σ².
+    u = log λ [...] near the maximum of p(y, λ), with r and v [..., P] in units of σ².
 
     There λ = (ν + Σ_p s_p) / (ν + Σ_p r_p s_p²), s_p = 1/(1 + λv_p). This equation is iterated,
     and λ rises from its solution at v = 0. (Another solution may lie near λ = 1, the mode of the
