@@ -2,8 +2,8 @@
 An outlier
 ==========
 
-Ten points on a curve, one of them wrong. Gaussian noise bends the curve to it; Student-t noise
-leaves it out, but then q(f) has no closed form and y has no normal quantiles.
+There are ten points on a curve, and one of them is wrong. With Gaussian noise it bends the curve.
+Student-t noise ignores it, but then q(f) has no closed form, and the quantiles of y are not normal.
 """
 
 import gpflow

@@ -45,7 +45,7 @@ class PseudoHuber(ResidualLikelihood):
 
 # %%
 # Is it right? ``check_likelihood`` checks the signs of four derivatives of φ, the normalisation,
-# the bound, the law of ω, and Bayes' rule. It prints nothing if all is right.
+# the bound, the distribution of ω, and Bayes' rule. It prints nothing if all is right.
 
 Y_try = np.linspace(-3.0, 3.0, 7)[:, None]
 gpflow_aaci.check_likelihood(PseudoHuber(0.7), Y_try, progress=False)

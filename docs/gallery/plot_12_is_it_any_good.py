@@ -24,7 +24,7 @@ train, test = (x[~is_test], y[~is_test]), (x[is_test], y[is_test])
 
 # %%
 # The models: Student-t noise of one size, Student-t noise of a size that is a function of x, and
-# Gaussian noise whose size is a GP of its own. ``gpflow_aaci.likelihoods.StudentT`` learns its df
+# Gaussian noise whose size is another GP. ``gpflow_aaci.likelihoods.StudentT`` learns its df
 # with all other parameters; ``gpflow.likelihoods.StudentT`` keeps it fixed, as in GPflow.
 
 
