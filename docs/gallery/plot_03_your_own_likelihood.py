@@ -92,7 +92,7 @@ gaussian = fitted(gpflow_aaci.likelihoods.Gaussian())
 gpflow.utilities.print_summary(ours.likelihood)
 
 # %%
-# The left panel shows the three losses. The middle one shows the law of ω at r = 0 and at r = 4s²,
+# The left panel shows the three losses. The middle one shows the density of ω at r = 0 and r = 4s²,
 # as the package computes it from log φ alone (dots) and in closed form, inverse Gaussian (lines):
 # the larger the residual, the smaller the precision 2ω. The right panel shows both fits.
 

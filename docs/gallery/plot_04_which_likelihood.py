@@ -3,8 +3,8 @@ Which likelihood: a real y
 ==========================
 
 Every likelihood of the package is Gaussian in f once its auxiliary variable ω > 0 is given (some
-have several). This page draws those of a real y: the density, the distribution of ω, and the
-weight of a datum. The formulas are in the :doc:`reference </reference>`.
+have several). This page shows the likelihoods of a real y: the density, the distribution of ω, and
+the weight of a datum. The formulas are in the :doc:`reference </reference>`.
 
 Read the third panel first. Given ω, a datum pulls f towards y with a precision (one over a
 variance) of 2ω in units of y. Its mean against the residual y − f is the weight of the datum:

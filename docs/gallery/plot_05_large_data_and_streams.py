@@ -1,6 +1,6 @@
 """
-Data in files, and data without end
-===================================
+Data in files, and endless data
+===============================
 
 The data are 60,000 simulated taxi rides in files. Exact full-batch inference makes passes over
 them, minibatches are read one after another, and neither holds all rows in memory.

@@ -98,9 +98,9 @@ gpflow.utilities.print_summary(negative_binomial.likelihood)
 
 # %%
 # The higher ELBO tells which noise fits better. Quantiles say what it means: nine in ten counts
-# should lie between the 5 % and the 95 % quantile. These are quantiles of y, not of its mean, and so
-# are counts themselves. The Poisson model takes spread for signal: its curve turns where the truth
-# does not.
+# should lie between the 5 % and the 95 % quantile. These are quantiles of y, not of its mean, so
+# they are counts themselves. The Poisson model takes spread for signal: its curve turns where the
+# truth does not.
 
 x_new = np.linspace(0.0, 10.0, 200)[:, None]
 _, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")

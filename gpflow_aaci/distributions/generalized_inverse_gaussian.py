@@ -195,7 +195,7 @@ def _standard_tails(lam: tf.Tensor, omega: tf.Tensor, u: tf.Tensor) -> tuple[tf.
     """
     ∫ e^ψ below and above u, normalised: [...] each.
 
-    They are computed by Gauss-Legendre rules on panels, one of which ends at u. The panels become
+    They are computed by Gauss-Legendre rules on panels that are cut at u. The panels become
     shorter towards the mode and towards the far end: for small λ and α, e^ψ is flat in between, and
     at the far end it falls like e^{−e^u}.
     """
