@@ -2,7 +2,7 @@
 Compiled functions whose graphs are freed with them.
 
 The bijectors of TensorFlow Probability cache their arguments and results, and TensorFlow registers
-every custom gradient by a name. Both hold tensors of the graph that is traced at the time. Every
+every custom gradient by a name. Both hold tensors of the graph that is being traced. Every
 graph that reads a GPflow parameter would thus remain in memory until the process ends, about 20 MB
 for each fit.
 """
@@ -74,10 +74,10 @@ def _registered_gradients() -> dict[str, Any]:
 
 def _free_with_its_graphs(name: str) -> None:
     """
-    Let the graphs whose tensors a gradient holds own it, instead of TensorFlow's registry.
+    Move a gradient from TensorFlow's registry to the graphs whose tensors it holds.
 
-    The gradient then dies with these graphs. TensorFlow needs it only to differentiate through one
-    of them.
+    The gradient is then freed with these graphs. TensorFlow needs it only to differentiate through
+    one of them.
     """
     registry = _registered_gradients()
     entry = registry.get(name)

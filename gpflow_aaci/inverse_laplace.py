@@ -5,13 +5,15 @@ There are two rules. Both sum over nodes on one vertical line, so that a batch m
 
 * Euler (Abate and Whitt 1995; Abate, Choudhury and Whitt 2000, Sec. 4), nodes (A/2 + iπk)/x:
   the Bromwich integral by the trapezoidal rule, with binomial averaging of its alternating
-  series. It is used for all laws that are not narrow.
-* Fourier (Gil-Pelaez 1951; Davies 1973), nodes i(k + ½)h/sd. It is used for narrow laws, for
-  which Euler's series does not yet alternate at its last term, but E e^{itω} has decayed there.
+  series. It is used for all distributions that are not narrow.
+* Fourier (Gil-Pelaez 1951; Davies 1973), nodes i(k + ½)h/sd. It is used for narrow
+  distributions. For these Euler's series does not yet alternate at its last term, but E e^{itω} has
+  decayed there.
 
-For gamma and inverse Gaussian laws with coefficients of variation from 0.01 to 100, at quantiles
-from 1e-6 to 1 − 1e-6, the measured error of the cdf is below 1e-8. Between 1e-3 and 1 − 1e-3 it is
-below 2e-7 of x times the density, so that the relative error of a quantile is below 2e-7.
+For gamma and inverse Gaussian distributions with coefficients of variation from 0.01 to 100, at
+quantiles from 1e-6 to 1 − 1e-6, the measured error of the cdf is below 1e-8. Between 1e-3 and
+1 − 1e-3 it is below 2e-7 of x times the density, so that the relative error of a quantile is below
+2e-7.
 """
 
 from collections.abc import Callable
@@ -29,11 +31,11 @@ _PLAIN, _AVERAGED = 18, 14  # terms with weight 1, and terms with binomial weigh
 _A = 20.0  # e^{−A} is the discretisation error, e^{A/2} eps the rounding error
 _STEP = 0.33  # a period of 19 standard deviations
 _NARROW = 0.2  # coefficient of variation at which both rules are accurate
-_WINDOW = (-7.0, 12.0)  # in standard deviations; less than 1e-8 of a narrow law is outside
+_WINDOW = (-7.0, 12.0)  # in standard deviations; outside is less than 1e-8 of a narrow ω
 
 
 class Inverse(NamedTuple):
-    """The law of ω at x [n]; every field is [n] in float64."""
+    """The distribution of ω at x [n]; every field is [n] in float64."""
 
     cdf: tf.Tensor
     survival: tf.Tensor  # 1 − cdf, computed without this subtraction
@@ -117,7 +119,7 @@ def invert(
     # The terms after the last one of a Fourier series sum to less than 10/(πK) times that term.
     last = tf.sqrt(tf.square(M_real[:, -1]) + tf.square(M_imag[:, -1])) / 10.0
     error = tf.where(narrow, last, tf.abs(euler[:, 3]))
-    # A clearly negative "density" shows that M is not the transform of any law.
+    # A clearly negative "density" shows that M is not the transform of a distribution.
     error = tf.maximum(error, tf.maximum(-cdf, cdf - 1.0))
     error = tf.maximum(error, -0.01 * density * unit)
 

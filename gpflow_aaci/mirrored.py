@@ -9,7 +9,7 @@ from .workers import ONE_PROCESS, replica_here
 
 
 def strategy_of(variables: Sequence[tf.Variable]) -> tf.distribute.Strategy:
-    """The strategy in whose scope the variables were made; without any, the current strategy."""
+    """The strategy in whose scope the variables were made; the current one if there are none."""
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues):
             return variable.distribute_strategy
@@ -59,5 +59,5 @@ def ascend(
     strategy = strategy_of(variables)
     devices = float(strategy.num_replicas_in_sync)  # the optimizer adds up their gradients
     pairs = list(zip(gradients, variables, strict=True))
-    # Each device negates the gradients itself: out here the results would be on the first only.
+    # Each device negates its gradients: computed here, the results would be on the first device.
     strategy.run(lambda: optimizer.apply_gradients([(-g / devices, v) for g, v in pairs]))

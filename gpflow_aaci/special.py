@@ -109,7 +109,7 @@ def log_matern(x: TensorType, order: int) -> tf.Tensor:
 
 def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
     """
-    log Σ p_k φ_k for probabilities p_k [] and real or complex φ_k, each of which is 1 at 0.
+    log Σ p_k φ_k for probabilities p_k [] and real or complex φ_k with φ_k(0) = 1.
 
     Where the sum is near 1 it is computed as log1p Σ p_k (φ_k − 1), which is accurate as φ_k → 1.
     """
@@ -120,7 +120,7 @@ def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
     near = tf.abs(fallen) < 0.5
     inner = tf.math.log1p(tf.where(near, fallen, tf.zeros_like(fallen)))
 
-    # Elsewhere it is a log-sum-exp, where the largest exponent counts as a constant.
+    # Elsewhere it is a log-sum-exp; the largest exponent is treated as a constant.
     exponents = [a + b for a, b in zip(log_p, log_phis, strict=True)]
     largest = tf.reduce_max(tf.stack([tf.math.real(e) for e in exponents]), axis=0)
     largest = tf.cast(tf.stop_gradient(largest), r_dtype)
@@ -132,7 +132,7 @@ def log_mixture(log_p: list[tf.Tensor], log_phis: list[tf.Tensor]) -> tf.Tensor:
 # ---- N(z, 1) truncated to positive values, for any z ----
 
 _TAIL_BEYOND = 6.0
-_TAIL_TERMS = 20  # of the continued fraction, whose error is then 1e-16 at x = 6
+_TAIL_TERMS = 20  # of the continued fraction; its error is then 1e-16 at x = 6
 
 
 def _positive_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -244,7 +244,7 @@ def student_t_cdf(t: TensorType, df: TensorType) -> tf.Tensor:
     """The cdf of a standard Student's t: ½ I_{ν/(ν + t²)}(ν/2, ½) for t < 0."""
     half, ratio = 0.5 * tf.ones_like(t), tf.abs(t) / tf.sqrt(df)
     far = ratio > 1.0
-    # Near 0 one form of the incomplete beta function loses the digits of t, far out the other does.
+    # One form of the incomplete beta function loses the digits of t near 0, the other in the tails.
     small = tf.where(far, 1.0 / ratio, ratio)
     x = tf.square(small) / (1.0 + tf.square(small))
     a, b = tf.where(far, df / 2.0, half), tf.where(far, half, df / 2.0)

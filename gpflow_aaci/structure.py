@@ -1,11 +1,11 @@
 """
-What an object is made of: one walk through its parts, for two uses.
+The structure of an object: one walk through its parts, for two uses.
 
-:func:`facts` describes an object in words, so that a checkpoint is not taken up by another model
-and workers can compare theirs. :func:`structure_of` decides which models share compiled functions.
-Compiled functions read variables whenever they are called, and everything else is a constant to
-them: classes, shapes, what is trainable, transforms, priors, plain settings. Two models that agree
-in all of these differ in values alone, so that either can use the compiled functions of the other.
+:func:`facts` describes an object in words, so that another model does not resume from a checkpoint
+and workers can compare their models. :func:`structure_of` decides which models share compiled
+functions. These read variables whenever they are called, and everything else is a constant to them:
+classes, shapes, what is trainable, transforms, priors, plain settings. Two models that agree in all
+of these differ in values alone, so that either can use the compiled functions of the other.
 """
 
 import enum
@@ -48,10 +48,10 @@ def facts(thing: Any, state: Collection[str] = ()) -> dict[str, str]:
     Describe every part of ``thing``, by path: kind, shape, fixed value, prior, transform, setting.
 
     Values of trainable parameters and of bare variables are left out, as training changes them.
-    Large values are given by their SHA-256. Of an object that is no ``tf.Module``, only plain
-    attributes are described.
+    Large values are given by their SHA-256. If an object is not a ``tf.Module``, only its
+    plain attributes are described.
 
-    :param state: paths of parts whose values are left out, too.
+    :param state: paths of further parts whose values are left out.
     """
     walk = _Walk(state, strict=False)
     walk.visit("", thing)  # the path of the object itself is empty
@@ -60,7 +60,7 @@ def facts(thing: Any, state: Collection[str] = ()) -> dict[str, str]:
 
 def structure_of(model: tf.Module) -> Structure | None:
     """
-    The structure of ``model``, or None where a part may hold a state that cannot be seen.
+    The structure of ``model``, or None if a part may hold a state that cannot be seen.
 
     Such a part is an object of a user's class, a user's function, a variable that several devices
     share, or a tensor of a graph. The value of ``num_data`` does not count if it is a number,
@@ -84,7 +84,7 @@ class _Walk:
 
     def __init__(self, state: Collection[str], strict: bool) -> None:
         """
-        :param state: paths of parts of which only the type and shape are constants.
+        :param state: paths of parts; only their types and shapes are constants.
         :param strict: whether to raise :class:`_UnknownStateError` for a part that cannot be seen
             into; otherwise the walk records what it can see of the part.
         """
@@ -186,7 +186,7 @@ class _Walk:
         if self._strict and (not has_attributes or slots - {"__weakref__"}):
             raise _UnknownStateError
         attributes = sorted(vars(thing).items()) if has_attributes else []
-        # Other objects than modules may refer to anything, such as a file or a whole program.
+        # Objects other than modules may refer to anything, such as a file or a whole program.
         takes_all = self._strict or isinstance(thing, tf.Module)
         plain = (*_PLAIN, np.ndarray, np.generic)
         return {

@@ -58,7 +58,7 @@ theirs = {gamma: train(make(gpflow.models.SVGP), gamma) for gamma in gammas}
 ours = {gamma: train(make(gpflow_aaci.AugmentedSVGP), gamma) for gamma in gammas}
 
 # %%
-# A line of GPflow's ends where it raises an error. The messages are printed below.
+# A curve of GPflow's model ends where it raises an error. The messages are printed below.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
 for ax, title, runs in zip(

@@ -2,8 +2,8 @@
 An outlier
 ==========
 
-Ten points on a curve, one of them wrong. Gaussian noise bends the curve to it; Student-t noise
-leaves it out, but then q(f) has no closed form and y has no normal quantiles.
+There are ten points on a curve, and one of them is wrong. With Gaussian noise it bends the curve.
+Student-t noise ignores it, but then q(f) has no closed form, and the quantiles of y are not normal.
 """
 
 import gpflow
@@ -45,9 +45,9 @@ ours = gpflow_aaci.AugmentedVGP((X, Y), kernel(), gpflow.likelihoods.StudentT(0.
 print(gpflow_aaci.fit(ours, progress=False))
 
 # %%
-# ``predict_y`` returns mean and variance of y. The quantiles of y under Student-t noise are not
-# those of a normal law with this mean and variance. ``predict_y_quantile`` returns the true ones,
-# also for GPflow's own models with our likelihoods.
+# ``predict_y`` returns mean and variance of y. Under Student-t noise y is not normal, so they do
+# not determine its quantiles. ``predict_y_quantile`` returns the true quantiles, also for
+# GPflow's own models with likelihoods of this package.
 
 levels = [0.05, 0.5, 0.95]
 theirs.likelihood = gpflow_aaci.likelihoods.augmented(theirs.likelihood)

@@ -45,7 +45,7 @@ class PseudoHuber(ResidualLikelihood):
 
 # %%
 # Is it right? ``check_likelihood`` checks the signs of four derivatives of φ, the normalisation,
-# the bound, the law of ω, and Bayes' rule. It prints nothing if all is right.
+# the bound, the distribution of ω, and Bayes' rule. It prints nothing if all is right.
 
 Y_try = np.linspace(-3.0, 3.0, 7)[:, None]
 gpflow_aaci.check_likelihood(PseudoHuber(0.7), Y_try, progress=False)
@@ -92,7 +92,7 @@ gaussian = fitted(gpflow_aaci.likelihoods.Gaussian())
 gpflow.utilities.print_summary(ours.likelihood)
 
 # %%
-# The left panel shows the three losses. The middle one shows the law of ω at r = 0 and at r = 4s²,
+# The left panel shows the three losses. The middle one shows the density of ω at r = 0 and r = 4s²,
 # as the package computes it from log φ alone (dots) and in closed form, inverse Gaussian (lines):
 # the larger the residual, the smaller the precision 2ω. The right panel shows both fits.
 

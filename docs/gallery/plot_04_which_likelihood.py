@@ -3,8 +3,8 @@ Which likelihood: a real y
 ==========================
 
 Every likelihood of the package is Gaussian in f once its auxiliary variable ω > 0 is given (some
-have several). This page draws those of a real y: the density, the law of ω, and what a datum then
-weighs. Formulas are those of the :doc:`reference </reference>`.
+have several). This page shows the likelihoods of a real y: the density, the distribution of ω, and
+the weight of a datum. The formulas are in the :doc:`reference </reference>`.
 
 Read the third panel first. Given ω, a datum pulls f towards y with a precision (one over a
 variance) of 2ω in units of y. Its mean against the residual y − f is the weight of the datum:
@@ -99,8 +99,8 @@ formulas(Laplace, AsymmetricLaplace)
 draw({"Laplace": Laplace(), "AsymmetricLaplace, quantile 0.9": AsymmetricLaplace(0.4, 0.9)})
 
 # %%
-# Between Laplace's and the Gaussian law
-# --------------------------------------
+# Between Laplace and Gaussian noise
+# ----------------------------------
 #
 # These have tails that fall exponentially or a little faster, and a smooth or a sharp centre.
 # (``Matern52`` is between two of those drawn.)
@@ -136,7 +136,7 @@ draw(
 # Positive or skewed: a warped y
 # ------------------------------
 #
-# Here t(y) = f + noise, for an increasing t and any noise from above. The density is that of y.
+# Here t(y) = f + noise, for an increasing t and any noise from above. The density shown is of y.
 
 formulas(Warped)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
@@ -162,7 +162,7 @@ plt.show()
 # -----------------------------------
 #
 # There are two latent GPs, f and g, and several auxiliary variables, so a draw is a dictionary. The
-# noise may be of any of the laws above. Here it is Gaussian, and the precision of y given both
+# noise may have any distribution above. Here it is Gaussian, and the precision of y given both
 # latent GPs lies between 0 and ``max_precision``, which is 4.
 
 formulas(Heteroscedastic)

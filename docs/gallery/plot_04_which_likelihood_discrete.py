@@ -98,8 +98,8 @@ axes[0].legend()
 plt.show()
 
 # %%
-# Their auxiliary variables are Pólya-Gamma, as the logistic likelihood's, with a shape that depends
-# on the count. Poisson has a second one, a count n, so that a draw is a dictionary.
+# Their auxiliary variables are Pólya-Gamma, as for the logistic likelihood, with a shape that
+# depends on the count. Poisson has a second one, a count n, so that a draw is a dictionary.
 
 y = np.array([[0.0], [5.0], [20.0]])
 _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
@@ -148,8 +148,8 @@ print({name: value.numpy().tolist() for name, value in draws.items()})
 plt.show()
 
 # %%
-# A tree of binary splits has one latent GP less than classes, each with an ω of its own, and no
-# integral over several of them. Which classes are parted last is for you to say, or for
+# A tree of binary splits has one latent GP fewer than classes. Each has its own ω, and no integral
+# over several of them is needed. Which classes are parted last is for you to say, or for
 # ``ward_tree``, which parts those last whose mean inputs are nearest.
 
 formulas(LogisticTree)

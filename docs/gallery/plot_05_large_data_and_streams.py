@@ -1,6 +1,6 @@
 """
-Data in files, and data without end
-===================================
+Data in files, and endless data
+===============================
 
 The data are 60,000 simulated taxi rides in files. Exact full-batch inference makes passes over
 them, minibatches are read one after another, and neither holds all rows in memory.
@@ -97,7 +97,7 @@ for name, dataset in {"CSV": csv, "memmap": memmap}.items():
 #
 # ``fit_collapsed`` fits kernel and noise too, with exact sums in the end. It begins on small
 # subsets, so passes are few. Here it is interrupted at its second iteration on all rows, as if by
-# Ctrl-C; the same call goes on from the checkpoint, and so it does after a crash.
+# Ctrl-C; the same call resumes from the checkpoint, as it does after a crash.
 
 seen = []
 
@@ -127,7 +127,7 @@ gpflow.utilities.print_summary(model.likelihood)
 # -----------
 #
 # If the data have no end, or a pass takes too long, ``train`` takes steps on minibatches. This
-# dataset repeats without end and shuffles 5,000 rows at a time. Step sizes are adapted on the way.
+# dataset repeats endlessly and shuffles 5,000 rows at a time. Step sizes are adapted on the way.
 
 batches = parquet.unbatch().shuffle(5_000, seed=0).repeat().batch(200)
 by_batches = make()
@@ -136,8 +136,8 @@ print(f"ELBO on all rows {by_batches.elbo(parquet, progress=False):.0f} after 50
 print(f"ELBO of the fit  {model.elbo(parquet, progress=False):.0f}")
 
 # %%
-# The left panel shows the ELBO of the fit at every iteration; every subset of rows has a curve of
-# its own. The right panel is the map: rides are shortest near the centre, except for a jam
+# The left panel shows the ELBO of the fit at every iteration; every subset of rows has its own
+# curve. The right panel is the map: rides are shortest near the centre, except for a jam
 # north-east.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")

@@ -2,7 +2,7 @@
 Classes and counts
 ==================
 
-Iris in three classes, and made-up counts: two likelihoods for which GPflow has no closed forms.
+Three classes of iris, and simulated counts: two likelihoods without closed forms in GPflow.
 """
 
 import gpflow
@@ -70,7 +70,7 @@ plt.show()
 # Counts
 # ------
 #
-# These counts have more spread than a Poisson law: their variance is several times their mean.
+# These counts have more spread than Poisson counts: their variance is several times their mean.
 
 rng = np.random.default_rng(2)
 x = np.sort(rng.uniform(0.0, 10.0, (150, 1)), 0)
@@ -97,10 +97,10 @@ poisson = fitted(Poisson(max_rate=30.0))
 gpflow.utilities.print_summary(negative_binomial.likelihood)
 
 # %%
-# The higher ELBO says which noise it is. Quantiles say what it means: nine in ten counts should lie
-# between the 5 % and the 95 % quantile. These are quantiles of y, not of its mean, and so are
-# counts themselves. The Poisson model takes spread for signal: its curve turns where the truth does
-# not.
+# The higher ELBO tells which noise fits better. Quantiles say what it means: nine in ten counts
+# should lie between the 5 % and the 95 % quantile. These are quantiles of y, not of its mean, so
+# they are counts themselves. The Poisson model takes spread for signal: its curve turns where the
+# truth does not.
 
 x_new = np.linspace(0.0, 10.0, 200)[:, None]
 _, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")

@@ -50,7 +50,8 @@ print(gpflow_aaci.fit(model, (X, Y), progress=False))
 # Numbers to continue with
 # ------------------------
 #
-# ``tf.train.Checkpoint`` works as for any GPflow model: make the same model, restore it, and go on.
+# ``tf.train.Checkpoint`` works as for any GPflow model: make the same model, restore it, and
+# continue.
 # (A fit can write checkpoints to a ``checkpoint_dir`` while it runs; the same call then resumes
 # it.)
 
@@ -64,7 +65,7 @@ print(f"{model.elbo((X, Y)):.6f} before, {again.elbo((X, Y)):.6f} after")
 # ------------------
 #
 # A function to serve is compiled once, for any number of rows, and saved. It returns quantiles too,
-# since they are not those of a normal law with the mean and variance of y.
+# since y is not normal: its mean and variance do not determine them.
 
 rows = [tf.TensorSpec([None, 2], tf.float64)]
 serving = tf.Module()

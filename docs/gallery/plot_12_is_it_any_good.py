@@ -24,7 +24,7 @@ train, test = (x[~is_test], y[~is_test]), (x[is_test], y[is_test])
 
 # %%
 # The models: Student-t noise of one size, Student-t noise of a size that is a function of x, and
-# Gaussian noise whose size is a GP of its own. ``gpflow_aaci.likelihoods.StudentT`` learns its df
+# Gaussian noise whose size is another GP. ``gpflow_aaci.likelihoods.StudentT`` learns its df
 # with all other parameters; ``gpflow.likelihoods.StudentT`` keeps it fixed, as in GPflow.
 
 
@@ -43,7 +43,7 @@ def model_of(likelihood, num_latent_gps=1):
 
 scale_of_x = gpflow.functions.Linear(A=0.1 * np.ones((1, 1)), b=0.1 * np.ones(1))
 unit_noise = Gaussian(variance=1.0)
-gpflow.set_trainable(unit_noise, False)  # its size is that of max_precision
+gpflow.set_trainable(unit_noise, False)  # max_precision sets its size
 models = {
     "one size of noise": model_of(StudentT()),
     "size linear in x": model_of(gpflow.likelihoods.StudentT(scale=scale_of_x, df=4.0)),

@@ -88,10 +88,10 @@ axes[0].legend()
 plt.show()
 
 # %%
-# The value of an hour is the price that makes up for it: the slope of the utility in time over that
-# in price, here in draws of f. The linear logit has one value for all; by the GP, who considers
-# dear journeys pays more for an hour. (A traveller's answers are taken to be independent given f,
-# which makes all bands somewhat too narrow.)
+# The value of an hour is the price that makes up for it: the ratio of the utility's slopes in time
+# and in price, here in draws of f. The linear logit has one value for all; under the GP,
+# travellers who consider dear journeys pay more for an hour. (A traveller's answers are taken to
+# be independent given f, which makes all bands somewhat too narrow.)
 
 prices = np.linspace(15.0, 65.0, 26)
 figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")

@@ -1,8 +1,8 @@
 r"""
 q(v) = N(q_mu, q_sqrt q_sqrtᵀ), whitened: u = chol v, so that the prior is v ~ N(0, I).
 
-A natural-gradient step of size s on Σ e_i − KL[q ‖ p], whatever a datum's e is, with
-a = ∂Σe/∂q_mu and B = ∂Σe/∂S: naturals ← (1 − s)·naturals + s·(a − 2 B q_mu, I − 2 B).
+A natural-gradient step of size s on Σ e_i − KL[q ‖ p], for any contribution e_i of a datum, is
+naturals ← (1 − s)·naturals + s·(a − 2 B q_mu, I − 2 B), with a = ∂Σe/∂q_mu and B = ∂Σe/∂S.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-_LEAST_SHARE = 1e-6  # of a step, to which it is shortened
+_LEAST_SHARE = 1e-6  # the smallest part to which a step is shortened
 
 Naturals = tuple[tf.Tensor, tf.Tensor]
 """lambda_1 = S⁻¹m [M, L] and Lambda_2 = S⁻¹ [L, M, M]."""
@@ -64,7 +64,7 @@ def optimal_naturals(
     """
     The naturals after a step of size 1: (a − 2 B q_mu, I − 2 B).
 
-    With the augmented bound's a and B these are Σ A_i (potential − precision μ₀)_i and
+    For the augmented bound they are Σ A_i (potential − precision μ₀)_i and
     I + A diag(precision) Aᵀ (AACI Thm 2 and Alg. 3, whitened).
     """
     eye = tf.eye(tf.shape(in_covariance)[-1], dtype=in_covariance.dtype)
@@ -90,7 +90,7 @@ def damped(
     """
     naturals ← (1 − step_size)·naturals + step_size·target, AACI Alg. 3 as ERRATA.md mends it.
 
-    Naturals are averaged, never moments.
+    Natural parameters are averaged, not moments.
     """
     return averaged(q_to_naturals(q_mu, q_sqrt), (target_1, Target_2), step_size)
 
@@ -102,9 +102,9 @@ def safeguarded(
     step_size: tf.Tensor,
 ) -> tuple[Gaussian, tf.Tensor]:
     """
-    ``step(step_size)`` or, where that lowers the value, of the size halved until it does not.
+    ``step(step_size)``; the size is halved while the step lowers the value.
 
-    A step on an augmented bound cannot lower it. Others may go too far.
+    A step on an augmented bound cannot lower it. A step on another objective may go too far.
 
     :param before: the value before the step.
     :return: q after the step, and its size.
@@ -143,8 +143,8 @@ def coupled_step(
     """
     What a Newton step adds to the mean: P⁻¹(a − q_mu) with P = blockdiag(I − 2B) − ``coupling``.
 
-    Without coupling it leads to the mean of :func:`optimal_naturals`. The step is NaN where P is
-    not positive definite.
+    Without coupling it leads to the mean of :func:`optimal_naturals`. The step is NaN if P is not
+    positive definite.
 
     :param coupling: from :func:`~gpflow_aaci.algebra.projection.coupled`, [K, K] with K = LM.
     """
@@ -160,17 +160,17 @@ def coupled_step(
 @check_shapes("q_mu: [M, L]", "q_sqrt: [L, M, M]", "return[0]: [M, L]", "return[1]: [L, M, M]")
 def diagonal(q_mu: TensorType, q_sqrt: TensorType) -> Gaussian:
     """
-    The q(v) of diagonal covariance that is nearest to q: of the same mean, S = 1/diag(S⁻¹).
+    The q(v) with diagonal covariance that is nearest to q: it has the same mean and 1/diag(S⁻¹).
 
-    Where q is the optimum for some a and B, this is the optimum among the diagonal ones: given
-    these, the bound is a sum of a term in the mean and of one in S.
+    If q is optimal for some a and B, the result is the optimal diagonal q: given a and B, the bound
+    is the sum of a term in the mean and a term in S.
     """
     precision = tf.reduce_sum(tf.square(lower_triangular_inverse(q_sqrt)), -2)
     return Gaussian(tf.identity(q_mu), tf.linalg.diag(1.0 / tf.sqrt(precision)))
 
 
 def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
-    """``q`` with one latent GP as in ``moved``."""
+    """``q``, in which one latent GP is replaced by ``moved``."""
     is_moved = tf.equal(tf.range(tf.shape(q.mu)[1]), latent)
     return Gaussian(
         tf.where(is_moved[None, :], moved.mu, q.mu),
@@ -193,7 +193,7 @@ def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
     "return[1]: [L, M, M]",
 )
 def whiten(q_mu: TensorType, q_sqrt: TensorType, chol: TensorType) -> Gaussian:
-    """q(u) -> q(v) for u = chol v; both roots are lower triangular, so one solve does it."""
+    """q(u) -> q(v) for u = chol v; both roots are lower triangular, so one solve is enough."""
     chol = tf.broadcast_to(chol, tf.shape(q_sqrt))
     solve = tf.linalg.triangular_solve
     return Gaussian(columns(solve, chol, q_mu), solve(chol, q_sqrt))
@@ -214,6 +214,6 @@ def unwhiten(q_mu: TensorType, q_sqrt: TensorType, chol: TensorType) -> Gaussian
 def columns(
     operation: Callable[..., tf.Tensor], matrix: TensorType, vectors: TensorType, **options: Any
 ) -> tf.Tensor:
-    """``operation(matrix [L, R, M], ·)`` of every column of ``vectors`` [M, L]: [R, L]."""
+    """Apply ``operation(matrix [L, R, M], ·)`` to each column of ``vectors`` [M, L]: [R, L]."""
     stacked = tf.transpose(vectors)[:, :, None]
     return tf.transpose(operation(matrix, stacked, **options)[:, :, 0])

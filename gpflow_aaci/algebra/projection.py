@@ -17,7 +17,7 @@ from .gaussian import columns
 
 
 class Prior(NamedTuple):
-    """u ~ N(0, K_ZZ), less the mean function, and f at some inputs; or a gradient in each."""
+    """u ~ N(0, K_ZZ), less the mean function, and f at some inputs; or gradients in them."""
 
     K_ZZ: tf.Tensor  # [broadcast L, M, M], jitter included
     K_ZX: tf.Tensor  # [broadcast L, M, N]
@@ -26,7 +26,7 @@ class Prior(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """What maps q(v) to f at some inputs; the latent GPs may share it."""
+    """The map from q(v) to f at some inputs; the latent GPs may share it."""
 
     chol: tf.Tensor  # [broadcast L, M, M], of K_ZZ
     A: tf.Tensor  # [broadcast L, M, N], chol⁻¹K_ZX; in the dtype of the products
@@ -38,7 +38,7 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
     """
     The projection of v on f, A = chol⁻¹K_ZX, and the variance of f that v leaves unexplained.
 
-    :param product_dtype: the dtype of the products of size N·M², ``default_float()`` unless given.
+    :param product_dtype: the dtype of the products of size N·M². Default: ``default_float()``.
         I + A diag(precision) Aᵀ may be summed in float32, in a quarter of the time; the
         triangular solve for A may not.
     """
@@ -47,8 +47,8 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
     unexplained = prior.k_diag - tf.reduce_sum(tf.square(A), -2)
     # This is a variance. If rounding takes it below zero, it is zero; if it is further below, K_ZX
     # is not the kernel's (in ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7), and what is
-    # computed from it would not be a bound. Rounding is relative to the largest variance: of the
-    # difference of f at two inputs that are close together, the variance itself is all rounding.
+    # computed from it would not be a bound. Rounding is relative to the largest variance: if f is
+    # a difference at two inputs that are close together, its variance is nothing but rounding.
     tolerance = np.finfo(unexplained.dtype.as_numpy_dtype).eps ** 0.25
     unexplained = tf.where(
         unexplained < -tolerance * tf.reduce_max(prior.k_diag, -1, keepdims=True),
@@ -63,7 +63,7 @@ def given(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Proje
     """
     The projection with q(v) as the prior: v = q_mu + q_sqrt w, w ~ N(0, I).
 
-    A becomes q_sqrtᵀ A and μ₀ becomes μ₀ + Aᵀ q_mu; what A leaves unexplained stays.
+    A becomes q_sqrtᵀ A and μ₀ becomes μ₀ + Aᵀ q_mu; the unexplained variance stays the same.
 
     :param q_mu, q_sqrt: [M, L], [L, M, M].
     """
@@ -130,9 +130,9 @@ def to_q(
 @check_shapes("curvature: [N, L, L]", "return: [K, K]")
 def coupled(projection: Projection, curvature: TensorType) -> tf.Tensor:
     """
-    The curvature in the means of v that a curvature c in the means of f makes, [LM, LM].
+    The curvature in the means of v that follows from a curvature c in the means of f: [LM, LM].
 
-    Its block of the latent GPs j and k is Σ_i A_ji c_ijk A_kiᵀ, [M, M].
+    Its block for the latent GPs j and k is Σ_i A_ji c_ijk A_kiᵀ, [M, M].
 
     :param curvature: c, symmetric in the latent GPs j and k.
     """
@@ -172,12 +172,11 @@ def to_prior(
     """
     The gradients in the prior, at fixed q(v), of a sum that depends on it through the marginals.
 
-    Each part of the prior may be shared by the latent GPs, or not, whatever the others are; the
-    gradient in a part has the shape of that part.
+    The latent GPs may share any parts of the prior. The gradient in a part has the same shape.
 
     :param projection: the projection of ``prior``.
-    :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, of these rows or, for the
-        gradient in K_ZZ of all rows at once, of all.
+    :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, summed over these rows; or over
+        all rows, for the gradient in K_ZZ of all rows at once.
     """
     eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
     W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
@@ -223,13 +222,13 @@ def _to_K_ZZ(
 
 
 def _summed_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """The gradient in ``like``: summed over the latent GPs where they share it."""
+    """The gradient in ``like``, summed over the latent GPs if they share it."""
     if like.shape[0] == 1 and gradient.shape[0] != 1:
         return tf.reduce_sum(gradient, axis=0, keepdims=True)
     return gradient
 
 
 def product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
-    """a b in the lower precision of the two, as ``default_float()``."""
+    """The product a b, computed in the lower precision and returned as ``default_float()``."""
     low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
     return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())

@@ -1,7 +1,7 @@
 """
 The three sums over the data that a step on q(v) needs.
 
-Sums over parts of the rows add up, so that chunks, streams and workers need no code of their own;
+Sums over parts of the rows add up, so chunks, streams and workers need no special code;
 a minibatch's sums are multiplied by num_data/|B|.
 """
 
@@ -53,14 +53,14 @@ def stepped_in_turn(
     within: Callable[[Gaussian], Gaussian] = lambda q: q,
 ) -> Gaussian:
     """
-    Natural-gradient steps on one latent GP after the other, each at the marginals after the last.
+    Natural-gradient steps on one latent GP after the other, each with updated marginals.
 
-    Where the term couples the latent GPs, a step of size 1 on all of them at once need not raise
-    an augmented bound; a step on one of them does. The matrix products cost as much as those of
-    one step on all.
+    If the term couples the latent GPs, a step of size 1 on all of them at once may lower an
+    augmented bound, but a step on one of them cannot. In total the matrix products cost as much as
+    in one step on all latent GPs.
 
     :param total: turns sums over the rows X, Y into the scaled sums over all rows.
-    :param within: maps a q(v) to the one that the model can have.
+    :param within: maps a q(v) to one that the model can represent.
     """
     Fmu, Fvar = (tf.unstack(part, axis=1) for part in marginals(projection, *q))
     mu, sqrt = tf.split(q.mu, q.mu.shape[1], 1), tf.split(q.sqrt, q.mu.shape[1], 0)

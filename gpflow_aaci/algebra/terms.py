@@ -1,7 +1,7 @@
 """
-What a datum adds to a bound, and the slopes of this in the mean and the variance of its f.
+The contribution of a datum to a bound, and its slopes in the mean and variance of its f.
 
-The slopes are all that a step on q needs, since they determine a Gaussian site and the site
+A step on q needs only the slopes, since they determine a Gaussian site and the site
 determines them: ∂e/∂v = −½ precision and ∂e/∂m = potential − precision·m.
 """
 
@@ -72,9 +72,10 @@ def augmented(likelihood: AugmentedLikelihood) -> Term:
 
 def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) -> Term:
     """
-    The term as a function of the latent GPs g that the outputs are mixed of, f = μ₀ + W g.
+    The term as a function of the latent GPs g, if the outputs are mixtures f = μ₀ + W g.
 
-    Fmu = μ₀ + W Gmu and Fvar = W² Gvar, elementwise square; slopes go back by the transposed maps.
+    Fmu = μ₀ + W Gmu and Fvar = W² Gvar, with an elementwise square. The transposed maps give the
+    slopes in g.
 
     :param W: [P, L].
     :param mean: μ₀(X) [N, broadcast P] of the outputs.

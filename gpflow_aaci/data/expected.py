@@ -20,10 +20,10 @@ class Expected(NamedTuple):
     input_dim: int | None  # columns of X, or None where any number is accepted
     num_observed: int  # columns of Y
     num_outputs: int  # columns of f
-    given: Sequence[str]  # the names of the columns of Y after those of y
+    given: Sequence[str]  # the names of the columns of Y that follow y
     checks_of_Y: Callable[[tf.Tensor], Sequence[Check]]  # the likelihood's
     num_data: Any  # the number of all rows: an integer, a variable, or None where it is not known
-    own: RegressionData | None  # the data that the model keeps, if it does
+    own: RegressionData | None  # the data that the model keeps, or None
     strategy: tf.distribute.Strategy  # the model was made in its scope
 
     @property

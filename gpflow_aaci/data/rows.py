@@ -49,7 +49,7 @@ class Data(abc.ABC):
 
     @property
     def num_data(self) -> Any:
-        """The number of rows that sums are scaled up to: ``num_rows`` unless another is given."""
+        """The number of rows that sums are scaled up to. Default: ``num_rows``."""
         return self.num_rows if self._num_data is None else self._num_data
 
     @property
@@ -104,7 +104,7 @@ class Data(abc.ABC):
 
     def _logged(self, summand: Summand, args: Sequence[Any]) -> Any:
         identity = [np.asarray(self.num_rows), *summand.identity(args)]
-        # The workers take decisions by these sums, and so must have summed the same function of
+        # The workers make decisions from these sums, so all must have summed the same function of
         # the same arguments: ``together`` compares the mark.
         mark = 1 + int(digest(identity)[:12], 16)
 
@@ -179,8 +179,8 @@ class Data(abc.ABC):
         """
         Return minibatches of the rows, for the steps of a training run.
 
-        :param size, seed: the number of rows in a batch and the seed of their order. A dataset has
-            batches and an order of its own, and ignores both.
+        :param size, seed: the number of rows in a batch and the seed of their order. A dataset
+            already has batches and an order, and ignores both.
         :param resumable: whether checkpoints are to store which batch is the next one.
         """
 

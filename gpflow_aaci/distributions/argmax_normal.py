@@ -1,4 +1,4 @@
-"""Independent normal variables, given which of them is the largest."""
+"""Independent normal variables, given which one is the largest."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +20,11 @@ _STEP, _MOST_NODES = 0.9, 2_048  # the step in units of the integrand's narrowes
 
 class ArgmaxNormal(NumberDistribution):
     """
-    z ~ N(loc, I) of K numbers, given that the one with the number ``label`` is the largest.
+    z ~ N(loc, I) [K], given that z[label] is the largest element.
 
-    Draws are exact: the largest by rejection, and the others, which are independent given it, by
-    inverting their distribution functions. Moments are one-dimensional integrals.
+    Draws are exact: the largest element is drawn by rejection, and the others, which are
+    independent given it, by inverting their distribution functions. Moments are
+    one-dimensional integrals.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ def inverse_mills(x: tf.Tensor, log_ndtr_x: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def log_largest_of_unit_scale(loc: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tf.Tensor]]:
-    """:func:`log_first_is_largest` of scales 1, with a cheaper first derivative and no second."""
+    """:func:`log_first_is_largest` for scales 1: a cheaper first derivative, and no second one."""
     scale = tf.ones_like(loc)
 
     def slope(upstream: tf.Tensor) -> tf.Tensor:

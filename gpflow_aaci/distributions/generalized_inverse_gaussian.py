@@ -68,7 +68,7 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         return tf.cast(tf.where(inside, log_prob, outside), self.dtype)
 
     def _moment(self, order: float) -> tf.Tensor:
-        """E x^order, float64; infinite where it does not exist."""
+        """E x^order, float64; infinite if it does not exist."""
         p, a, b = self._float64()
         return tf.exp(_log_partition(p + order, a, b) - _log_partition(p, a, b))
 
@@ -112,7 +112,7 @@ def _log_partition(p: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     safe_a, safe_b = tf.where(inner, a, one), tf.where(inner, b, one)
     bessel = tfp.math.log_bessel_kve(p * one, tf.where(inner, omega, one))
     log_partition = np.log(2.0) + bessel + 0.5 * p * tf.math.log(safe_b / safe_a)
-    # In the limit, only the one of a and b that is not 0 counts; it decides the sign of p.
+    # In the limit only the nonzero one of a and b counts; it determines the sign of p.
     rate = tf.where(b > 0.0, b, a) / 2.0
     power = tf.where(b > 0.0, -p, p)
     integrable = power > 0.0
@@ -195,9 +195,9 @@ def _standard_tails(lam: tf.Tensor, omega: tf.Tensor, u: tf.Tensor) -> tuple[tf.
     """
     ∫ e^ψ below and above u, normalised: [...] each.
 
-    By Gauss-Legendre rules on panels that are cut at u. The panels halve towards the mode and
-    towards the far end: where λ and α are small, e^ψ is flat between the two, and at the far end it
-    falls like e^{−e^u}.
+    They are computed by Gauss-Legendre rules on panels that are cut at u. The panels become
+    shorter towards the mode and towards the far end: for small λ and α, e^ψ is flat in between, and
+    at the far end it falls like e^{−e^u}.
     """
     shape = tf.broadcast_dynamic_shape(tf.shape(u), tf.shape(lam))
     lam, omega, u = (tf.broadcast_to(value, shape) for value in (lam, omega, u))

@@ -30,7 +30,7 @@ class InvertedDistribution(PositiveDistribution):
 
     c: tf.Tensor
     log_phi: LogPhi
-    _phi_parameters: Sequence[tf.Tensor] = ()  # what log φ depends on besides r
+    _phi_parameters: Sequence[tf.Tensor] = ()  # the parameters of log φ other than r
     _names: Sequence[str] = ()  # names of these parameters, for messages
 
     def _law_parameters(self) -> tuple[tf.Tensor, ...]:
@@ -39,11 +39,11 @@ class InvertedDistribution(PositiveDistribution):
         return (tf.square(tf.cast(self.c, tf.float64)), *others)
 
     def _of_batch(self) -> list[tf.Tensor]:
-        """The same, with an element for every member of the batch."""
+        """The parameters of log φ, with one element for every member of the batch."""
         return flat(self._law_parameters(), self.batch_shape_tensor())
 
     def _rows(self, value: tf.Tensor) -> tuple[TiltedLaw, tf.Tensor, tf.Tensor]:
-        """``value`` and the batch, broadcast to one shape: laws [n], values [n], the shape."""
+        """The distributions [n] and values [n], broadcast to one shape, and this shape."""
         batch = self.batch_shape_tensor()
         shape = tf.broadcast_dynamic_shape(tf.shape(value), batch)
         value = tf.reshape(tf.broadcast_to(tf.cast(value, tf.float64), shape), [-1])
@@ -82,8 +82,8 @@ class InvertedDistribution(PositiveDistribution):
         """
         As π(ω|c) ∝ e^{−c²ω} π(ω|0), the density can be computed at any tilt.
 
-        At the tilt whose mean is the value, if there is one, its relative accuracy stays good far
-        into the tails.
+        If there is a tilt whose mean is the value, that tilt is used: it keeps the relative error
+        small far into the tails.
         """
         law, x, shape = self._rows(value)
         inside = (x > 0.0) & tf.math.is_finite(x) & ~law.is_point
@@ -125,10 +125,10 @@ def _tails_of_rows(law: TiltedLaw, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _log_base_density(law: TiltedLaw, x: tf.Tensor, needed: tf.Tensor) -> tf.Tensor:
     """
-    log π_φ(x|0), row by row; where it is not needed it has no meaning, and raises nothing.
+    log π_φ(x|0), row by row; rows that are not ``needed`` are undefined, and raise no error.
 
-    The result does not depend on the tilt, so its gradients, in x and in the parameters of φ, are
-    taken at a constant tilt.
+    The result does not depend on the tilt, so gradients in x and in the parameters of φ treat the
+    tilt as a constant.
     """
     r = tf.stop_gradient(_saddle_tilt(law, x))
     saddle = TiltedLaw.at(law.log_phi, r, *law.parameters)

@@ -1,4 +1,4 @@
-"""What inversion needs to know about distributions ω ~ π_φ(·|c), row by row."""
+"""Distributions ω ~ π_φ(·|c), row by row, as the inversion of Laplace transforms needs them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class TiltedLaw:
 
     @property
     def is_point(self) -> tf.Tensor:
-        """In which rows ω has a single value up to rounding, as for the Gaussian likelihood."""
+        """[n], true if ω has a single value up to rounding, as for the Gaussian likelihood."""
         return tf.math.is_finite(self.mean) & (self.stddev <= 1e-8 * self.mean)
 
     def log_transform(self, s: tf.Tensor) -> tf.Tensor:
@@ -101,7 +101,7 @@ def in_blocks(
     x: tf.Tensor,
     num_results: int,
 ) -> Sequence[tf.Tensor]:
-    """``function(law, x)`` in blocks of rows: ``num_results`` tensors like x [n]."""
+    """Call ``function(law, x)`` on blocks of rows; return ``num_results`` tensors like x [n]."""
     n = tf.size(x)
 
     def advance(start: tf.Tensor, results: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

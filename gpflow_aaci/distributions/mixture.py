@@ -38,7 +38,7 @@ class TiltedMixture(InvertedDistribution):
         :param log_phi: log φ of the mixture, whose derivatives give the moments.
         :param c: [batch...], not negative.
         :param log_probabilities: [batch...] of every component, at c.
-        :param components: the law of each ω_k, of batch shape [batch...], at √a_k c.
+        :param components: the distribution of each ω_k at √a_k c, of batch shape [batch...].
         :param scales: a_k, [] each.
         """
         self.log_phi = log_phi
@@ -82,7 +82,7 @@ class TiltedSum(TiltedDistribution):
     """
     The tilt by c of shift + Σ a_k ω_k, independent, φ(r) = e^{−shift r} Π φ_k(a_k r).
 
-    Draws are sums of draws. All else is computed from log φ for the sum without the shift. (With
+    Draws are sums of draws. The rest is computed from log φ of the sum without the shift. (With
     the shift, the density would begin at an edge, which an inverse Laplace transform would blur.)
     """
 
@@ -100,7 +100,7 @@ class TiltedSum(TiltedDistribution):
         """
         :param log_phi: log φ of the sum without the shift.
         :param c: [batch...], not negative.
-        :param components: the law of each ω_k, of batch shape [batch...], at √a_k c.
+        :param components: the distribution of each ω_k at √a_k c, of batch shape [batch...].
         :param scales: a_k, [] each.
         :param shift: not negative, [] or [batch...].
         """

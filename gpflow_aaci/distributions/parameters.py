@@ -1,4 +1,4 @@
-"""What the distributions share: parameters, their checks, and two base classes."""
+"""Parameters of the distributions, checks of these, and two base classes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ..validation import Check, require, some
 
 
 def _to_float(value: Any, dtype: tf.DType | None) -> tf.Tensor:
-    """``value`` as a floating-point tensor, of ``default_float()`` where it has no dtype."""
+    """``value`` as a floating-point tensor; ``default_float()`` if it has no dtype."""
     if dtype is None and not tf.is_tensor(value) and not hasattr(value, "dtype"):
         dtype = tf.as_dtype(default_float())
     value = tf.convert_to_tensor(value, dtype)
@@ -20,7 +20,7 @@ def _to_float(value: Any, dtype: tf.DType | None) -> tf.Tensor:
 
 
 def parameters_of_one_dtype(**values: Any) -> dict[str, tf.Tensor]:
-    """The parameters of a distribution as tensors; the first that has a dtype decides it."""
+    """The parameters of a distribution as tensors of the first dtype that one of them has."""
     dtypes = [
         tf.as_dtype(value.dtype)
         for value in values.values()
@@ -36,7 +36,7 @@ def parameters_of_one_dtype(**values: Any) -> dict[str, tf.Tensor]:
 def check_parameter(
     owner: str, name: str, value: tf.Tensor, condition: tf.Tensor, accepted: str
 ) -> Check:
-    """``condition`` must hold for every element of ``value``; the two are broadcast."""
+    """Check that ``condition`` holds for every element of ``value``; the two are broadcast."""
 
     def found() -> tf.Tensor:
         shape = tf.broadcast_dynamic_shape(tf.shape(value), tf.shape(condition))
@@ -92,8 +92,8 @@ class NumberDistribution(CheckedSampling, tfp.distributions.Distribution):
     def __init__(self, arguments: dict[str, Any], **parameters: Any) -> None:
         """
         :param arguments: ``locals()`` of the subclass's constructor.
-        :param parameters: become attributes of these names, as tensors of one dtype, in which
-            draws are returned.
+        :param parameters: stored as attributes of these names, as tensors of one dtype. Draws
+            have this dtype.
         """
         with tf.name_scope(arguments["name"]):
             converted = parameters_of_one_dtype(**parameters)
@@ -109,7 +109,7 @@ class NumberDistribution(CheckedSampling, tfp.distributions.Distribution):
             )
 
     def _accepted(self) -> dict[str, tuple[tf.Tensor, str]]:
-        """For each parameter, where it is accepted and, in words, which values are."""
+        """For each parameter, a mask of accepted elements, and the accepted values in words."""
         return {}
 
     def _checks(self) -> list[Check]:

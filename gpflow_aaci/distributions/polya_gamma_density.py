@@ -22,7 +22,7 @@ def log_phi(r: tf.Tensor, b: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
 
 class Saddle(NamedTuple):
     """
-    What the density of PG(b, c) at x = bT/4 is made of, for every b and c; each [n].
+    The terms of the density of PG(b, c) at x = bT/4 that do not depend on b and c; each [n].
 
     The tilt 2v at which x is the mean has tanh(v)/v = T. v is imaginary for T > 1.
     """
@@ -73,9 +73,9 @@ def bounds_of_log_A(b: tf.Tensor, saddle: Saddle) -> tuple[tf.Tensor, tf.Tensor]
     """
     Bounds below and above log A(x) at x = bT/4.
 
-    By the saddlepoint method (Daniels 1954), log A = b a + a₁ + log R. At T = 0, where the law is
-    inverse Gaussian, R is 1. As T → ∞ the law becomes a gamma law, and R falls to the error of
-    Stirling's formula for Γ(b), which is above e^{−1/12b}. Besides, b a ≤ log A ≤ 0, which is tight
+    By the saddlepoint method (Daniels 1954), log A = b a + a₁ + log R. At T = 0, where ω is
+    inverse Gaussian, R is 1. As T → ∞ ω tends to a gamma variable, and R falls to the error of
+    Stirling's formula for Γ(b), which is above e^{−1/12b}. Also, b a ≤ log A ≤ 0, which is tight
     for small b. (Checked against mpmath.)
     """
     approximation = b * saddle.a + saddle.a1

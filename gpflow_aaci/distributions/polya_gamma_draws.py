@@ -27,9 +27,9 @@ def sample_pg1(c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     PG(1, c) = J*(1, z)/4, z = |c|/2 (Polson et al. 2013, Sec. 4). Below t its density is
     √(2/π) x^{−3/2} e^{−1/2x − z²x/2} A(e^{−4/x}), above t (π/2) e^{−(π²/8 + z²/2) x} A(e^{−π²x}),
     up to one factor, where A(y) = 1 − 3y + 5y³ − 7y⁶ + …. The proposal leaves A out. Above t it is
-    an exponential law. Below t it is an inverse Gaussian law of mean 1/z that is cut off at t; or,
-    where this has more mass than the law of 1/N² cut off at t, the latter, accepted with
-    probability e^{−z²x/2}. At least 0.71 of the proposals are accepted.
+    exponential. Below t it is an inverse Gaussian of mean 1/z that is cut off at t. If this has
+    more mass than the distribution of 1/N² cut off at t, the latter is used instead, and accepted
+    with probability e^{−z²x/2}. At least 0.71 of the proposals are accepted.
     """
     z = tf.abs(c) / 2.0
     rate = np.pi**2 / 8.0 + tf.square(z) / 2.0
@@ -65,7 +65,7 @@ def sample_pg(b: tf.Tensor, c: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
     By the first term of its alternating series (Polson et al. 2013, Eq. 5), the density is
     (1 + e^{−c})^b A(x) times an inverse Gaussian density of mean b/2c and shape b²/4, with a factor
-    A ≤ 1 that does not depend on c. The proposal is that inverse Gaussian law, tilted
+    A ≤ 1 that does not depend on c. The proposal is this inverse Gaussian, tilted
     (``envelope``); at least 0.65 of its draws are accepted. A itself is computed, by inversion,
     only where its bounds (``bounds_of_log_A``) do not decide, which becomes rare as b grows.
     """

@@ -35,7 +35,7 @@ class PositiveNormal(PositiveDistribution):
     ) -> None:
         """
         :param loc: [batch...], finite: the mean before the cut.
-        :raises ValueError: where it is not.
+        :raises ValueError: if loc is not finite.
         """
         super().__init__(locals(), loc=loc)
 

@@ -1,4 +1,4 @@
-"""Quantiles of a tilted law from log φ alone, by safeguarded Newton steps on all rows at once."""
+"""Quantiles of ω from log φ alone, by safeguarded Newton steps on all rows at once."""
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +22,7 @@ _INFINITY = float("inf")
 
 def require_inverted(ok: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
     """
-    Raise, naming c, where a Laplace transform could not be inverted.
+    Raise an error that names c if a Laplace transform could not be inverted.
 
     :return: a tensor for ``tf.control_dependencies``.
     """
@@ -40,7 +40,7 @@ def require_inverted(ok: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
 
 
 def inverted_well(inverse: Inverse) -> tf.Tensor:
-    """Where the inversion can be trusted, [n]."""
+    """[n], true if the inversion can be trusted."""
     return inverse.error < _LARGEST_ERROR  # False for NaN
 
 
@@ -49,9 +49,9 @@ def quantile(law: TiltedLaw, p: tf.Tensor) -> tf.Tensor:
     x with P(ω ≤ x) = p, row by row: [n], for p [n] in (0, 1).
 
     Third-order (Halley) steps in y = log x solve probit P(ω ≤ e^y) = probit p. A step that leaves
-    the bracket is replaced by a bisection. Rows that are done leave the batch.
+    the bracket is replaced by a bisection. Rows that have converged leave the batch.
 
-    :raises ValueError: with the offending c², where log φ could not be inverted.
+    :raises ValueError: with the offending c², if its transform could not be inverted.
     """
     y, lower, upper = _start(law, p)
     probit = _probit(tf.minimum(p, 1.0 - p))
@@ -136,11 +136,11 @@ def _halley(
 
 def _start(law: TiltedLaw, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    The first log x, and a bracket that contains the quantile of every law.
+    The first log x, and a bracket that contains the quantile of every row.
 
-    For a moderate coefficient of variation the start is from the log-normal law with the same mean
-    and variance, and the bracket is by the one-sided inequality of Chebyshev and Cantelli. For a
-    large or infinite variance both are by Markov's inequality.
+    For a moderate coefficient of variation the start is a quantile of the log-normal distribution
+    with the same mean and variance, and the bracket follows from the one-sided inequality of
+    Chebyshev and Cantelli. For a large or infinite variance both follow from Markov's inequality.
     """
     moderate = law.stddev < law.mean  # False where either is infinite
     cv = tf.where(moderate, law.stddev / law.mean, tf.ones_like(p))
@@ -159,7 +159,7 @@ def _start(law: TiltedLaw, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tenso
 
 def _markov(law: TiltedLaw, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    The same from real values of the Laplace transform M alone.
+    A start and a bracket from real values of the Laplace transform M alone.
 
     By Markov's inequality for e^{−ω/x} and for 1 − e^{−ω/x},
     1 − (1 − M(1/x))/(1 − 1/e) ≤ P(ω ≤ x) ≤ e M(1/x). The start is between the two: M(1/x) is the
@@ -176,7 +176,7 @@ def _log_argument(law: TiltedLaw, target: tf.Tensor) -> tf.Tensor:
     log θ with −log M(θ) = target > 0, [n].
 
     Safeguarded Newton in (log θ, log −log M), where the curve rises with a slope of at most 1
-    for an infinitely divisible law.
+    for an infinitely divisible distribution.
     """
     log_target = tf.math.log(target)
 

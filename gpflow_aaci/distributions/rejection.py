@@ -17,7 +17,7 @@ def rejection_sample(
     propose: Proposal, parameters: Sequence[tf.Tensor], seed: tf.Tensor
 ) -> tf.Tensor:
     """
-    A draw for every row of ``parameters``, each [n]. Rows leave the batch once they are accepted.
+    One draw for every row of ``parameters``, each [n]. Accepted rows leave the batch.
 
     :param seed: [2], a stateless seed; the same seed gives the same draws.
     """

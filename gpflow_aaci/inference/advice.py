@@ -132,7 +132,7 @@ def _of_likelihood(model: AugmentedModel) -> Iterator[str]:
 def _bounds(parameter: gpflow.Parameter) -> Iterator[AnyNDArray]:
     """The bounds that a transform sets, in the parameter's shape; some may be infinite."""
     transform = parameter.transform
-    # A transform of whole vectors or matrices gives no element ends of its own.
+    # A transform of whole vectors or matrices has no bounds for single elements.
     if transform is None or transform.forward_min_event_ndims > 0:
         return
     for end in (-np.inf, np.inf):

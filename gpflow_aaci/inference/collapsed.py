@@ -41,7 +41,7 @@ class FitResult(NamedTuple):
 
     #: GPflow's ELBO plus the log prior [nats], on all rows, after the fit.
     objective: float
-    #: The same before the fit.
+    #: GPflow's ELBO plus the log prior [nats], on all rows, before the fit.
     start: float
     #: The number of evaluations of the objective.
     evaluations: int
@@ -63,8 +63,8 @@ class FitResult(NamedTuple):
     worth: float | None = None
     #: The standard error of ``worth``.
     worth_error: float | None = None
-    #: By how much the search was better from lengthscales of √D·sd(X) than from the model's own
-    #: [nats], if it began there, too.
+    #: The gain [nats] of the search from lengthscales √D·sd(X) over the search from the model's
+    #: own, if both were made.
     restart_gain: float | None = None
 
 
@@ -163,7 +163,7 @@ def fit_rows(
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
 ) -> FitResult:
-    """As :func:`fit_collapsed`, for rows that have been checked."""
+    """As :func:`fit_collapsed`, for rows that are already checked."""
     began = time.perf_counter()
     check_one_of("rows", rows, get_args(RowsUsed))
     check_tolerance(tolerance)
@@ -186,7 +186,7 @@ def fit_rows(
             climb.report(0)
             climb.skip_subsets(stretches)
             climb.over(stretches)
-        finally:  # also where the user interrupts: never in the middle of a line search
+        finally:  # also on Ctrl-C: the model never stays in the middle of a line search
             search.move_to(climb.state)
             refresh_posteriors(model)
         _check_jitter(model)
@@ -208,8 +208,8 @@ def fit_rows(
 
 
 def by_number(data: Data, seed: int) -> RowsUsed:
-    """Which rows are used where nobody says: all of them, or enough where they are many."""
-    data.draw_ahead(SETTINGS.drawn_rows, seed)  # as it may take a pass to count them
+    """The default of ``rows``: ``"all"``, or ``"enough"`` if there are many rows."""
+    data.draw_ahead(SETTINGS.drawn_rows, seed)  # counting may take a pass
     return "all" if data.num_rows <= SETTINGS.most_of_all else "enough"
 
 
@@ -237,19 +237,19 @@ class _Climb:
         self._callback = callback
 
     def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
-        """Begin with all rows where the model is at an optimum there."""
+        """Begin with all rows if the model is at their optimum."""
         if not self.state.stretch and not self.state.iteration and not self.state.reason:
             self.state = self._search.skip_subsets(stretches, self.state)
 
     def over(self, stretches: Sequence[Stretch]) -> None:
-        """Iterate on the rows of one stretch after the other, until the fit ends."""
+        """Iterate on one stretch after the other until the fit ends."""
         for stretch in stretches[self.state.stretch :]:
             if self.state.reason:
                 return
             self._over(stretch)
 
     def _over(self, stretch: Stretch) -> None:
-        """Iterate on the rows of a stretch until it ends."""
+        """Iterate on one stretch until it ends."""
         search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
         self.state = search.onto(stretch, self.state)
         while not self.state.reason:
@@ -279,7 +279,7 @@ class _Climb:
 
 
 def _check_jitter(model: AugmentedModel) -> None:
-    """Warn where the jitter, an absolute number, is no small part of the kernel's variance."""
+    """Warn if the jitter, an absolute number, is not small compared with the kernel's variance."""
     jitter = default_jitter()
     variance = float(tf.reduce_max(model.prior_variance()))
     least = SETTINGS.least_jitter_ratio

@@ -1,9 +1,9 @@
 """
 Functions of a model, compiled once for all models of its structure.
 
-A compiled function reads the variables of the model that it was traced with. So that other models
-can use it, that one is a *twin*: a copy which belongs to no user. Every call first gives the twin
-the values of the caller's model. Threads that call at the same time have a twin each.
+A compiled function reads the variables of the model that it was traced with. For other models to
+use it, it is traced with a *twin*: a copy of the model that no user holds. Every call first copies
+the values of the caller's model to the twin. Threads that call at the same time use several twins.
 """
 
 import copy
@@ -21,8 +21,8 @@ from ..graphs import compiled
 from ..models import AugmentedModel, AugmentedVGP
 from ..structure import Structure, structure_of
 
-_MOST_TWINS = 8  # that are not in use, at some 25 MB of graphs each
-_MOST_NUMBERS = 2_000_000  # of a model with a twin: fits of a larger one take longer than tracing
+_MOST_TWINS = 8  # twins not in use that are kept; each has some 25 MB of graphs
+_MOST_NUMBERS = 2_000_000  # in a model with a twin; a larger one takes longer to fit than to trace
 
 Maker = Callable[..., Callable[..., Any]]
 """(model, variables, *settings) → the function that is to be compiled."""
@@ -30,13 +30,13 @@ Maker = Callable[..., Callable[..., Any]]
 
 class _Twin(NamedTuple):
     model: AugmentedModel
-    variables: list[tf.Variable]  # in which functions of the model are differentiated
-    values: list[TensorType]  # all that another model of the structure may have other values of
-    functions: dict[Any, Any]  # compiled: by maker, settings and signature
+    variables: list[tf.Variable]  # the functions are differentiated in these
+    values: list[TensorType]  # all that may differ between models of one structure
+    functions: dict[Any, Any]  # compiled functions by maker, settings and signature
 
 
 class Compiled:
-    """Compiled functions of a model, shared by all models of its structure, where that is known."""
+    """Compiled functions of a model, shared by all models of its structure if that is known."""
 
     def __init__(self, model: AugmentedModel, variables: Sequence[tf.Variable] = ()) -> None:
         """
@@ -44,7 +44,7 @@ class Compiled:
         """
         self._unshared = _Twin(model, list(variables), [], {})
         self._structure = _shared(structure_of(model), self._unshared.variables)
-        self.tracing_seconds = 0.0  # spent on tracing by all calls of these functions
+        self.tracing_seconds = 0.0  # by all calls of these functions
 
     @property
     def is_shared(self) -> bool:
@@ -57,20 +57,20 @@ class Compiled:
         """
         ``maker(model, variables, *settings)``, compiled.
 
-        :param maker: a function of a module, so that it holds no model.
+        :param maker: a module-level function, so that it holds no model.
         :param signature: the ``input_signature`` of ``tf.function``.
         """
         return CompiledFunction(self, maker, settings, signature)
 
     @contextmanager
     def twin(self) -> Iterator[_Twin]:
-        """A twin that nobody else uses meanwhile, with the model's values; or the model itself."""
+        """A twin with the model's values, used by this caller alone; or the model itself."""
         if self._structure is None:
             yield self._unshared
             return
         constants, values = self._structure
         at = tuple(_position(variable, values) for variable in self._unshared.variables)
-        # GPflow's configuration, with its jitter, is a constant of a graph, too: as it is now.
+        # A graph also holds GPflow's configuration, such as the jitter, as constants.
         key = config(), constants, at
         twin = _POOL.take(key) or _copied(self._unshared.model, constants, at)
         if twin is None:
@@ -94,7 +94,7 @@ class CompiledFunction:
         self._owner, self._name = owner, (maker, tuple(settings), tuple(signature))
 
     def trace(self) -> Any:
-        """Trace it now, unless that has been done; what it returns, as specifications."""
+        """Trace the function unless it has been traced; return its results as specifications."""
         with self._owner.twin() as twin:
             return self._of(twin).get_concrete_function().structured_outputs
 
@@ -103,7 +103,7 @@ class CompiledFunction:
             return self._of(twin)(*args)
 
     def _of(self, twin: _Twin) -> Any:
-        """The function of a twin, traced if it has never been."""
+        """The function of a twin, traced if necessary."""
         if self._name not in twin.functions:
             began = time.perf_counter()
             maker, settings, signature = self._name
@@ -116,7 +116,7 @@ class CompiledFunction:
 
 
 class _Pool:
-    """Twins that are not in use, in the order in which they were last used."""
+    """Twins that are not in use, the least recently used one first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -143,12 +143,12 @@ _POOL = _Pool()
 
 
 def forget_compiled() -> None:
-    """Free all compiled functions that are shared; the next fit compiles its own again."""
+    """Free all shared compiled functions; the next fit compiles them again."""
     _POOL.clear()
 
 
 def _shared(structure: Structure | None, variables: Sequence[tf.Variable]) -> Structure | None:
-    """The structure, or None where its model uses functions of its own."""
+    """The structure, or None if its model does not share functions."""
     if structure is None:
         return None
     known = {id(value) for value in structure.values}
@@ -161,13 +161,13 @@ def _copied(
     model: AugmentedModel, constants: Sequence[Hashable], at: Sequence[int]
 ) -> _Twin | None:
     """
-    A twin of ``model``, or None where a part of the model cannot be copied faithfully.
+    A twin of ``model``, or None if a part of the model cannot be copied faithfully.
 
     :param constants: the constants of the model's structure.
-    :param at: which of its values its functions are differentiated in.
+    :param at: the indices of the values in which its functions are differentiated.
     """
     twin = copy.deepcopy(model)
-    if isinstance(twin, AugmentedVGP):  # its data are values, too
+    if isinstance(twin, AugmentedVGP):  # its data are among its values
         twin.data = tuple(
             part if isinstance(part, tf.Variable) else tf.Variable(part, trainable=False)
             for part in twin.data
@@ -180,7 +180,7 @@ def _copied(
 
 
 def _assign(variable: tf.Variable, value: TensorType) -> None:
-    """``variable.assign(value)``, in a third of the time; tapes that are open do not see it."""
+    """``variable.assign(value)`` in a third of the time; open tapes do not record it."""
     if isinstance(value, tf.Variable):
         value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

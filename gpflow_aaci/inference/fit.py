@@ -168,7 +168,7 @@ def fit(
     parts = _parts(model, data, objective, has_no_end)
     began = time.perf_counter()
     if parts:
-        # Without it ``train`` refuses a dataset without end.
+        # Without it ``train`` refuses an endless dataset.
         known = model.expected_data.known_num_data
         num_data = known or (0 if has_no_end else int(checked.num_rows))
         try:

@@ -1,4 +1,4 @@
-"""The search of ``fit_collapsed``: stretches on more and more rows, and the state between them."""
+"""The search of ``fit_collapsed``: its state, and the steps on a growing number of rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,16 +46,16 @@ class State(NamedTuple):
     x_begin: AnyNDArray
     q_begin: Gaussian
     start: float  # the objective at the beginning, on all rows
-    x_first: AnyNDArray  # where the search from the model's own lengthscales ended
+    x_first: AnyNDArray  # where the search from the model's lengthscales ended
     q_first: Gaussian
     first: float  # the objective there; NaN where no other lengthscales were tried
-    x_before: AnyNDArray  # the end of the stretch before
+    x_before: AnyNDArray  # the end of the previous stretch
     q_before: Gaussian
-    gained: float = np.nan  # nats a datum that unseen rows gained by the last growth of the subset
-    worth: float = np.nan  # nats a datum that they are expected to gain by the next growth
-    worth_error: float = np.nan  # the standard error of that
-    expected: float = np.inf  # nats that the curvature expects of further steps
-    is_trusted: bool = False  # whether the curvature has foretold the gains since it was measured
+    gained: float = np.nan  # on unseen rows when the subset last grew [nats a datum]
+    worth: float = np.nan  # expected gain when the subset grows again [nats a datum]
+    worth_error: float = np.nan  # the standard error of ``worth``
+    expected: float = np.inf  # nats that further steps gain, as the curvature predicts
+    is_trusted: bool = False  # whether the measured curvature has predicted the gains since
     measured: int = -1  # the iteration after which the curvature was measured; -1 if it never was
     stretch: int = 0
     iteration: int = 0  # of the stretch
@@ -92,11 +92,11 @@ class State(NamedTuple):
         unknown = Curvature.unknown(len(x))
         return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan, x, q)
 
-    restart_gain: float = np.nan  # nats by which other lengthscales were better to begin from
+    restart_gain: float = np.nan  # nats gained by starting from other lengthscales
 
     @property
     def tried_others(self) -> bool:
-        """Whether the search has begun again at other lengthscales."""
+        """Whether the search has been restarted from other lengthscales."""
         return bool(np.isfinite(self.first))
 
 
@@ -105,7 +105,7 @@ def _as_tensors(q: Gaussian) -> Gaussian:
 
 
 class HyperparameterSearch:
-    """The steps of a fit, each of which turns a state into the next."""
+    """The steps of a fit. Each step maps a state to the next state."""
 
     def __init__(self, objective: Objective, rows: RowsUsed) -> None:
         self.objective = objective
@@ -116,7 +116,7 @@ class HyperparameterSearch:
         """
         The state of the model before the first iteration.
 
-        :raises ValueError: where the objective is finite neither at the model's q nor at the
+        :raises ValueError: if the objective is finite neither at the model's q nor at the
             optimal q for the rows of ``first``. The model is then unchanged.
         """
         objective = self.objective
@@ -131,14 +131,14 @@ class HyperparameterSearch:
 
     def skip_subsets(self, stretches: Sequence[Stretch], state: State) -> State:
         """
-        The state before the last stretch, where the model is at an optimum on all rows, or near.
+        The state before the last stretch, if the model starts at or near an optimum on all rows.
 
-        The optimum on a subset is another one, from which the way back may end elsewhere.
+        A subset has a different optimum, and a search from there may end at a worse one.
         """
         objective, last = self.objective, stretches[-1]
         if len(stretches) == 1 or not self._uses_all or not objective.is_measurable(last.rows):
             return state
-        if not self._size or not np.any(state.q.mu):  # q is as the constructor makes it
+        if not self._size or not np.any(state.q.mu):  # q is as the constructor sets it
             return state
         point, q = objective.evaluate(last.rows, state.point.x, state.q, max_steps=1)
         if not abs(point.value - state.start) < last.tolerance:
@@ -147,7 +147,7 @@ class HyperparameterSearch:
         if curvature is None:
             return state
         expected = curvature.step(point.gradient)[1]
-        if expected >= SETTINGS.margin * last.tolerance:  # else a few steps on all rows will do
+        if expected >= SETTINGS.margin * last.tolerance:  # else a few steps on all rows suffice
             return state
         objective.coordinates.unpack(state.point.x)
         if explains_little(objective.model, objective.rows_of(stretches[0].rows), q):
@@ -158,12 +158,12 @@ class HyperparameterSearch:
         """
         The state that a checkpoint stores.
 
-        :raises ValueError: where the objective at this state is not the stored one.
+        :raises ValueError: if the objective at this state differs from the stored one.
         """
         stored, objective = State.read(path), self.objective
         with undone_on_failure(objective.variables):
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
-            if stored.reason:  # the end
+            if stored.reason:  # the fit had ended
                 objective.coordinates.unpack(stored.point.x)
                 value = objective.value(stored.q, None if self._uses_all else at.rows)
             else:  # in a stretch, or between two
@@ -178,7 +178,7 @@ class HyperparameterSearch:
         self.objective.model.assign_whitened_q(state.q)
 
     def onto(self, stretch: Stretch, state: State) -> State:
-        """The state evaluated on the rows of ``stretch``; unchanged in the middle of it."""
+        """The state evaluated on the rows of ``stretch``; unchanged if the stretch has begun."""
         if state.iteration or state.reason:
             return state
         if not self._size:
@@ -200,7 +200,7 @@ class HyperparameterSearch:
 
     def step(self, stretch: Stretch, state: State) -> State:
         """The state after one iteration."""
-        optimal_q = {}  # the optimal q at every point that is tried
+        optimal_q = {}  # the optimal q at every point tried
 
         def evaluate(x: AnyNDArray) -> Point:
             point, q = self.objective.evaluate(stretch.rows, x, state.q)
@@ -210,7 +210,7 @@ class HyperparameterSearch:
         ascent = ascend(evaluate, state.point, state.curvature)
         is_stuck = ascent.point is state.point
         gain = ascent.point.value - state.point.value
-        # What the curvature promises too much of costs iterations; too little would end too soon.
+        # Too large a predicted gain costs iterations; too small a one would end the fit too early.
         most = 1.5 * ascent.expected + 0.1 * stretch.tolerance
         is_foretold = gain <= most and not is_stuck
         moved = state._replace(
@@ -228,9 +228,9 @@ class HyperparameterSearch:
 
     def _judged(self, stretch: Stretch, state: State, is_at_end: bool) -> State:
         """
-        The state with what it may still gain, and the reason to end the stretch if there is one.
+        The state with its expected gain, and the reason to end the stretch if there is one.
 
-        :param is_at_end: whether no step gains, not even one along the gradient.
+        :param is_at_end: whether no step gains, not even a step along the gradient.
         """
         expected = state.curvature.step(state.point.gradient)[1]
         if self._should_measure(stretch, state, expected, is_at_end):
@@ -258,13 +258,13 @@ class HyperparameterSearch:
     def _should_measure(
         self, stretch: Stretch, state: State, expected: float, is_at_end: bool
     ) -> bool:
-        """Whether the curvature is worth the evaluations by which it is measured."""
+        """Whether measuring the curvature is worth the evaluations that it takes."""
         if not self.objective.is_measurable(stretch.rows):
             return False
         since = state.iteration - max(state.measured, 0)
         is_first, is_little = state.measured < 0, SETTINGS.margin * expected < stretch.tolerance
         if state.is_trusted and stretch.is_last and is_first and is_little:
-            return True  # what was measured on a subset is no word for the end on all rows
+            return True  # a curvature from a subset does not decide the end on all rows
         if state.is_trusted:
             return since >= 2 * max(self._size, SETTINGS.least_between)
         if is_at_end and not is_first and not np.any(state.recent[-since:] > 0.0):
@@ -281,11 +281,11 @@ class HyperparameterSearch:
 
     def _off_plateau(self, stretch: Stretch, state: State) -> State:
         """
-        The state from which to go on where the search has ended, and may have ended on a plateau.
+        The state from which to continue if the search may have ended on a plateau.
 
-        Nothing but a plateau is left by raising the signal, or by shortening one long lengthscale.
-        Where the end may not be the best, the search begins again, once, at other lengthscales; the
-        better end is taken.
+        A larger signal is tried first, then a shorter value for one long lengthscale. Both lead
+        away from a plateau, but not from another optimum. If another optimum may be better, the
+        search is restarted once from other lengthscales, and the better end is kept.
         """
         objective = self.objective
         better = with_more_signal(objective, stretch, state.point, state.q, stretch.tolerance)
@@ -304,7 +304,7 @@ class HyperparameterSearch:
                 return state
             first = {"x_first": state.point.x, "q_first": state.q, "first": state.point.value}
             return _restarted(state._replace(**first), *better)
-        if not np.isnan(state.restart_gain):  # in this stretch, or in one before
+        if not np.isnan(state.restart_gain):  # in this stretch or an earlier one
             return state
         gain = state.point.value - state.first
         if gain < 0.0:
@@ -313,7 +313,7 @@ class HyperparameterSearch:
         return state._replace(restart_gain=max(gain, 0.0))
 
     def _may_be_elsewhere(self, stretch: Stretch, state: State) -> bool:
-        """Whether the end of one of the first two stretches is one to compare with another end."""
+        """Whether a restart may end at a better optimum; asked after the first two stretches."""
         objective = self.objective
         rows = objective.rows_of(stretch.rows)
         objective.coordinates.unpack(state.point.x)
@@ -322,7 +322,7 @@ class HyperparameterSearch:
         return state.stretch == 1 and has_long_lengthscales(objective.model, rows)
 
     def end(self, stretch: Stretch, state: State) -> State:
-        """The state for the next stretch, or at the end of the fit."""
+        """The state with which the next stretch begins, or with which the fit ends."""
         if stretch.is_last:
             return self._ended(stretch, state)
         if not self._uses_all and state.stretch:
@@ -334,11 +334,11 @@ class HyperparameterSearch:
 
     def _with_worth(self, stretch: Stretch, state: State) -> State:
         """
-        The state with what four times more rows are expected to be worth.
+        The state with the expected gain from four times as many rows.
 
-        That is the mean gain of log p(y) by the last growth, at rows that neither subset has, times
-        the ratio to the gain by the growth before. The ratio is a quarter where the gains still to
-        come are in proportion to 1/rows; it is taken to be 1 where it is larger or not known.
+        It is the mean gain of log p(y) when the subset last grew, at rows that are in neither
+        subset, times the ratio of this gain to the previous one. The ratio is a quarter if the
+        gains still to come are proportional to 1/rows; it counts as 1 if it is larger or unknown.
         """
         unseen = self.objective.unseen(stretch.rows)
         before = self.objective.log_densities(unseen, state.x_before, state.q_before)
@@ -346,9 +346,9 @@ class HyperparameterSearch:
         total, squares = unseen.total([tf.reduce_sum(gains), tf.reduce_sum(tf.square(gains))])
         mean, square = float(total / unseen.num_data), float(squares / unseen.num_data)
         error = float(np.sqrt(max(square - mean**2, 0.0) / float(unseen.num_rows)))
-        falls = state.gained > mean  # False where it is not known
+        falls = state.gained > mean  # False if ``gained`` is NaN
         ratio = max(mean, 0.0) / state.gained if falls else 1.0
-        # The mean is in the product twice where it is in the ratio.
+        # If the ratio is used, the mean is a factor twice.
         error *= 2.0 * ratio if falls else 1.0
         return state._replace(gained=mean, worth=ratio * mean, worth_error=error)
 
@@ -367,7 +367,7 @@ class HyperparameterSearch:
 
 
 def _restarted(state: State, point: Point, q: Gaussian) -> State:
-    """The state at another point, where nothing is known of the curvature."""
+    """The state at another point, without an estimate of the curvature."""
     return state._replace(
         point=point,
         q=q,

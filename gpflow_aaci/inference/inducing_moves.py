@@ -3,7 +3,7 @@ Moving the inducing points, and what q(u) at the old points says about u at the 
 
 With u_a, u_b at the old and the new points, whitened, v_a | v_b ~ N(C v_b, I − CCᵀ). Old data act
 on f through t(v_a) = q(v_a)/N(v_a; 0, I) alone, and the best q(v_b) given them (Bui, Nguyen and
-Turner 2017, at fixed hyperparameters) is in proportion to N(v_b; 0, I) exp E[log t(v_a) | v_b].
+Turner 2017, at fixed hyperparameters) is proportional to N(v_b; 0, I) exp E[log t(v_a) | v_b].
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from ..validation import as_default_float
 
 def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -> list[AnyNDArray]:
     """
-    Z [M, D] for each set of points that the model has: one, or one for each latent GP.
+    Z [M, D] for each of the model's sets of points: one set, or one for each latent GP.
 
-    :raises ValueError: unless they have the shapes of the model's points, and are finite.
+    :raises ValueError: unless the points are finite and have the shapes of the model's points.
     """
     shapes = [tuple(points.Z.shape) for points in _points(model.inducing_variable)]
     if isinstance(inducing_variable, InducingVariables):
@@ -47,17 +47,17 @@ def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -
 
 def move(model: AugmentedSVGP, new: Sequence[AnyNDArray]) -> tf.Tensor:
     """
-    Give the model these points, and the best q there given what its q has learnt.
+    Move the model to the new points, with the best q there given the old q.
 
-    :param new: what :func:`new_points` returns.
-    :return: [], the nats of the bound that the move loses: ≤ 0, and 0 where u_b determines u_a.
+    :param new: the result of :func:`new_points`.
+    :return: [], the change of the bound [nats]: ≤ 0, and 0 if u_b determines u_a.
     """
     old = _points(model.inducing_variable)
     chol_a = tf.linalg.cholesky(model.prior_covariance())
     q = model.whitened_q(chol_a)
     K_ab = [model.cross_covariance(tf.constant(Z))[0] for Z in new]
     K = K_ab[0] if len(new) == 1 else tf.stack([own[i] for i, own in enumerate(K_ab)])
-    # The jitter is a part of u: points that stay keep theirs, or each move would lose it.
+    # u includes the jitter: points that stay keep their jitter, or each move would lose it.
     stay = np.stack(
         [_same_rows(tf.convert_to_tensor(p.Z), Z) for p, Z in zip(old, new, strict=True)]
     )
@@ -86,8 +86,8 @@ def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> tuple[Gaussi
 
     Its natural parameters are (CᵀΛm, I − CᵀC + CᵀΛC), with Λ = S⁻¹.
 
-    I − CᵀC is a covariance, so the precision is positive for any q(v_a), also where t(v_a) is no
-    density. The logarithm is ≤ 0, by Jensen, as E t(v_a) = 1 under the prior.
+    I − CᵀC is a covariance, so the precision is positive definite for any q(v_a), even if t(v_a) is
+    not a density. By Jensen's inequality the logarithm is ≤ 0, as E t(v_a) = 1 under the prior.
     """
     R_inv = lower_triangular_inverse(q_sqrt)
     G, R_inv_m = tf.matmul(R_inv, C), columns(tf.matmul, R_inv, q_mu)
@@ -111,7 +111,7 @@ def _points(inducing_variable: InducingVariables) -> list[InducingPoints]:
     """
     The sets of points that an inducing variable has.
 
-    :raises ValueError: for inducing variables that are not points.
+    :raises ValueError: if the inducing variables are not points.
     """
     found = [inducing_variable]
     if isinstance(inducing_variable, MultioutputInducingVariables):
@@ -127,7 +127,7 @@ def _points(inducing_variable: InducingVariables) -> list[InducingPoints]:
 
 
 def _same_rows(old: TensorType, new: AnyNDArray) -> AnyNDArray:
-    """A matrix [M, M]: 1 where a row of ``old`` [M, D] equals one of ``new`` [M, D], in pairs."""
+    """A matrix [M, M]: 1 if a row of ``old`` [M, D] is paired with an equal row of ``new``."""
     at = {row.tobytes(): number for number, row in enumerate(np.asarray(old))}
     pairs = np.zeros([len(new), len(new)])
     for column, row in enumerate(new):

@@ -29,7 +29,7 @@ class JointAscent(Stepper):
         """
         :param name: the name of the objective.
         :param of: the objective's term, as a function of the likelihood.
-        :param optimizer: the optimizer of all variables, ``Adam(0.01)`` unless given.
+        :param optimizer: the optimizer of all variables. Default: ``Adam(0.01)``.
         :raises ValueError: for anything but an optimizer of ``tf_keras.optimizers`` or
             ``keras.optimizers``.
         """

@@ -1,12 +1,12 @@
 r"""
 The optimal q(v) at fixed hyperparameters, by natural-gradient steps of size 1 on the standard ELBO.
 
-In the mean these are Newton steps, on all latent GPs at once where a likelihood or a kernel couples
+In the mean these are Newton steps, on all latent GPs at once if a likelihood or a kernel couples
 them. Far from the maximum a Newton step may lower the ELBO. It is then replaced by the first of
-these steps that raises the ELBO: half of the Newton step; a step whose precisions are raised to be
-positive; the closed-form augmented update, which always raises the augmented bound, though not
-always the ELBO; and small parts of the Newton step, which raise the ELBO unless q is optimal. The
-next Newton step begins with the part that raised it, and later ones double that part.
+these steps that raises the ELBO: half of the Newton step; a step in which the sites' precisions are
+made positive; the closed-form augmented update, which always raises the augmented bound, though not
+always the ELBO; and small parts of the Newton step, which raise the ELBO unless q is optimal. If a
+small part was needed, the next Newton step starts at this size, and each later one doubles it.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ from ..algebra.statistics import Statistics, statistics, summed
 from ..algebra.terms import augmented, concave, standard
 from ..models import AugmentedModel
 
-_LEAST_PRECISION = 1e-8  # to which the sites' precisions are raised in the second safer step
-# Kinds of steps, in the order in which they are tried: a Newton step, half of it, the safer two;
-# where latent GPs are stepped in turn, a closed-form one for each; then small parts of the first.
+_LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second safer step
+# Kinds of steps, in the order in which they are tried: a Newton step, half of it, the two safer
+# steps (with a closed-form step per latent GP if they are stepped in turn), small Newton steps.
 NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
-_SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # of a rate with a wide prior: to 1e-4
+_SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # to 1e-4, for a rate with a wide prior
 
 
 class Maximum(NamedTuple):
-    """The maximum of the ELBO in q, at fixed hyperparameters."""
+    """The maximum of the ELBO over q, at fixed hyperparameters."""
 
     q: Gaussian
     sums: Statistics  # at ``q``
@@ -51,7 +51,7 @@ class Sums(NamedTuple):
     """The sums over all data that the steps need."""
 
     newton: Callable[[Gaussian], Statistics]
-    safer: Callable[[Gaussian, tf.Tensor], Statistics]  # of q and the kind of the step
+    safer: Callable[[Gaussian, tf.Tensor], Statistics]  # arguments: q and the kind of the step
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
@@ -68,13 +68,13 @@ def maximise(
     within: Callable[[Gaussian], Gaussian] = lambda q: q,
 ) -> Maximum:
     """
-    Step from ``q``; a step is accepted only if it raises the ELBO, else a safer one replaces it.
+    Search for the optimal q from ``q``; a step that does not raise the ELBO is replaced.
 
     The search ends when a step gains less than ``least_gain`` nats. With ``max_steps`` 0 it only
     evaluates the ELBO at ``q``.
 
     :param in_turn: whether a closed-form step moves one latent GP only.
-    :param within: maps a q(v) to the one that the model can have.
+    :param within: maps a q(v) to one that the model can represent.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     num_closed = q.mu.shape[1] if in_turn else 1
@@ -98,13 +98,13 @@ def maximise(
 
 
 class _Search(NamedTuple):
-    """The state of a search: the best q so far, and a candidate that has not been evaluated."""
+    """The state of a search: the best q so far, and a candidate still to be evaluated."""
 
     best: Gaussian
     sums: Statistics  # at ``best``
     elbo: tf.Tensor  # at ``best``
     candidate: Gaussian
-    kind: tf.Tensor  # of the step that ``candidate`` is
+    kind: tf.Tensor  # of the step that led to ``candidate``
     steps: tf.Tensor  # the number of accepted steps; -1 until the first q is evaluated
     size: tf.Tensor  # of the Newton steps
     gain: tf.Tensor  # of the last accepted step
@@ -115,7 +115,7 @@ class _Rules(NamedTuple):
     """How a search accepts a candidate, how it finds the next one, and when it ends."""
 
     sums_of: Sums
-    # The part of a Newton step that each kind of step takes; 0 for kinds that are no Newton step.
+    # The part of a Newton step that each kind of step takes; 0 for other kinds.
     parts: tf.Tensor
     least_gain: TensorType
     max_steps: TensorType
@@ -127,7 +127,7 @@ class _Rules(NamedTuple):
         return (search.steps < 0) | (may_gain & (search.steps < self.max_steps))
 
     def judged(self, search: _Search) -> _Search:
-        """The search after its candidate is accepted, or else refused."""
+        """The search after its candidate is accepted or refused."""
         sums = self.sums_of.newton(search.candidate)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
@@ -144,8 +144,8 @@ class _Rules(NamedTuple):
             gain=tf.where(is_first, search.gain, elbo - search.elbo),
             start=tf.where(is_first, elbo, search.start),
         )
-        # A whole Newton step that changes so little was taken at the maximum: what it loses is
-        # rounding, which safer steps would only spend passes on.
+        # If a whole Newton step changes the ELBO so little, q was optimal and any loss is
+        # rounding. Safer steps would only cost passes.
         is_level = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
         is_level &= tf.abs(elbo - search.elbo) < self.least_gain
         refused = search._replace(
@@ -193,10 +193,9 @@ def _coupled_mean(
     The mean after a part of the Newton step on all latent GPs.
 
     The blocks of :func:`~gpflow_aaci.algebra.gaussian.optimal_naturals` leave out ∂²E/∂m_j∂m_k
-    between latent GPs; the Newton step of the mean has it, unless its matrix is not positive
-    definite.
+    between latent GPs. The Newton step of the mean includes it if its matrix is positive definite.
 
-    :param uncoupled: the mean where it is not.
+    :param uncoupled: the mean to return otherwise.
     """
     step = coupled_step(q.mu, sums.in_mean, sums.in_covariance, coupling)
     mu = q.mu + part * step
@@ -204,7 +203,7 @@ def _coupled_mean(
 
 
 def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y: tf.Tensor) -> Sums:
-    """The sums over rows X [N, D], Y [N, P] alone."""
+    """The sums over the rows X [N, D], Y [N, P], without other data."""
     term = model.term(standard)
 
     def safer(q: Gaussian, kind: tf.Tensor) -> Statistics:
@@ -217,7 +216,7 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
         return summed(projection, slopes)
 
     def coupling(q: Gaussian) -> tf.Tensor:
-        assert term.coupling is not None  # where ``model.couples``
+        assert term.coupling is not None  # it is not None if ``model.couples``
         return coupled(projection, term.coupling(X, *marginals(projection, *q), Y))
 
     return Sums(

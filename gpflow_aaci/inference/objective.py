@@ -1,4 +1,4 @@
-"""The objective of a fit: the profile on more and more rows, in the coordinates of a search."""
+"""The objective of ``fit_collapsed``: the profile of the ELBO, on a subset or on all rows."""
 
 from typing import Literal, NamedTuple
 
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
 
     rows: int
     is_last: bool
-    tolerance: float  # nats that are still to be expected where the stretch ends
+    tolerance: float  # the stretch ends when the expected gain [nats] is below it
 
 
 class Objective:
@@ -46,15 +46,16 @@ class Objective:
 
     def stretches(self, tolerance: float | None) -> list[Stretch]:
         """
-        The stretches of a fit, the last of which is on all rows.
+        The stretches of a fit; the last one uses all rows.
 
-        ``AugmentedVGP`` has no other stretch, as its inducing points are its data. Many
-        hyperparameters would overfit few rows, so that subsets grow with their number.
+        ``AugmentedVGP`` has this stretch only, as its inducing points are its data. Many
+        hyperparameters would overfit few rows, so the more there are, the larger the subsets.
 
-        The optimum on n of N rows misses the optimum on all rows by half a nat for each of the
-        hyperparameters, times N/n. There is no use in coming much nearer to it than that.
+        The optimum on n of N rows is worse, on all rows, than their own optimum by about half a
+        nat per hyperparameter, times N/n. The search on a subset need not be much more accurate.
 
-        :param tolerance: nats that may still be expected at the end, or None for the default.
+        :param tolerance: the fit ends when the expected gain [nats] is below it; None for the
+            default.
         """
         if tolerance is None:
             of_rows = SETTINGS.tolerance_per_datum * float(self.data.num_data)
@@ -76,7 +77,7 @@ class Objective:
         self._fast.trace(self.rows_of(first.rows))
 
     def rows_of(self, rows: int) -> Data:
-        """All rows, or a random subset of so many."""
+        """All rows, or a random subset of ``rows`` rows."""
         if rows >= self.data.num_rows:
             return self.data
         if rows not in self._subsets:
@@ -96,13 +97,13 @@ class Objective:
         precision: float = 1.0,
         max_steps: int = 20,
     ) -> tuple[Point, Gaussian]:
-        """The profile at x on so many rows and its optimal q, found from ``q``."""
+        """The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``."""
         self.evaluations += 1
         self.coordinates.unpack(x)
         try:
             least_gain = precision * self._inner_tolerance
             profile = self._fast.evaluate(self.rows_of(rows), q, least_gain, max_steps)
-        except tf.errors.InvalidArgumentError:  # such as a Cholesky, on some devices
+        except tf.errors.InvalidArgumentError:  # on some devices a failed Cholesky raises it
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
         return Point(x, profile.objective, gradient), profile.q
@@ -117,9 +118,9 @@ class Objective:
         The profile's curvature at a point, by differences on at most ``curvature_rows`` rows.
 
         :param q: the optimal q there, on ``rows`` rows.
-        :param known: the estimate before, from which come the lengths of differences in
+        :param known: the previous estimate. It determines the lengths of the differences in
             coordinates that are not logarithms.
-        :return: None where it cannot be measured.
+        :return: None if it cannot be measured.
         """
         few = min(rows, SETTINGS.curvature_rows)
         steps = SETTINGS.difference_steps
@@ -134,7 +135,7 @@ class Objective:
         return measured(lambda x: self.evaluate(few, x, q, 1.0, steps)[0], point, lengths)
 
     def is_measurable(self, rows: int) -> bool:
-        """Whether differences in every coordinate cost little enough."""
+        """Whether differences along every coordinate are cheap enough."""
         M, L = tf.shape(self.model.q_mu).numpy()  # its static shape may be unknown
         of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
         work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * of_row
@@ -145,11 +146,11 @@ class Objective:
         """
         The objective at the model's hyperparameters and q, in full precision.
 
-        :param rows: how many rows it is on, all unless given.
+        :param rows: the number of rows in use. Default: all.
         """
         data = self.data if rows is None else self.rows_of(rows)
         try:
-            if self._fast is self._exact:  # which has been compiled, or will be
+            if self._fast is self._exact:  # it is compiled, or will be
                 return self._exact.evaluate(data, q, 0.0, 0).objective
             elbo = self._exact.elbo(data, q)
         except tf.errors.InvalidArgumentError:

@@ -4,8 +4,8 @@ The profile of the standard ELBO: a function of the hyperparameters, with q(v) m
 q is found by :mod:`~gpflow_aaci.inference.newton`. At the optimal q(v) the gradient of the profile
 equals the gradient of the ELBO at fixed q(v) (envelope theorem).
 
-Rows that are one chunk are evaluated in one compiled function. More of them are summed by one
-compiled function for each chunk and pass: memory is O(chunk · M) for any number of rows.
+If all rows fit into one chunk, one compiled function evaluates the profile. Otherwise a compiled
+function is called for each chunk in each pass, so memory is O(chunk · M) for any number of rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,13 +34,13 @@ class Evaluation(NamedTuple):
     """The profile at some hyperparameters."""
 
     objective: float  # ELBO and log prior
-    gradient: AnyNDArray  # in the hyperparameters' variables, one after the other
-    q: Gaussian  # the best one
-    steps: int  # on q
+    gradient: AnyNDArray  # in the hyperparameters' variables, concatenated
+    q: Gaussian  # the optimal q(v)
+    steps: int  # the number of steps on q
 
 
 class Profile:
-    """The profile of one model, compiled at first need and once for any number of rows."""
+    """The profile of one model; it is compiled when first needed, once for any number of rows."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Profile:
 
     @property
     def tracing_seconds(self) -> float:
-        """Seconds spent on tracing; 0 where a model of this structure was compiled before."""
+        """Seconds spent on tracing; 0 if a model of this structure was compiled before."""
         return self._compiled.tracing_seconds
 
     def trace(self, data: Data) -> None:
@@ -96,7 +96,7 @@ class Profile:
     def evaluate(
         self, data: Data, q: Gaussian, least_gain: float, max_steps: int = 20
     ) -> Evaluation:
-        """Value and gradient at the present hyperparameters; the search for q starts at ``q``."""
+        """Value and gradient at the current hyperparameters; the search for q starts at ``q``."""
         whole = _whole(data, q, least_gain, max_steps)
         if whole is not None:
             best, log_prior, gradient = self._evaluate(whole)
@@ -109,7 +109,7 @@ class Profile:
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
 
     def maximise(self, data: Data, q: Gaussian, least_gain: float, max_steps: int) -> Maximum:
-        """The optimal q, searched for from ``q``, without gradients."""
+        """The optimal q; its search starts at ``q``. No gradient is computed."""
         whole = _whole(data, q, least_gain, max_steps)
         if whole is not None:
             return self._maximise(whole)
@@ -132,7 +132,7 @@ class Profile:
 
 
 class _Whole(NamedTuple):
-    """The arguments of a search on rows that are one chunk."""
+    """The arguments of a search on rows that fit into one chunk."""
 
     X: tf.Tensor  # [N, D]
     Y: tf.Tensor  # [N, P]
@@ -226,7 +226,7 @@ class _Functions(NamedTuple):
 
     def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         coupling = self.sums(X, Y).coupling
-        assert coupling is not None  # where ``model.couples``
+        assert coupling is not None  # it is not None if ``model.couples``
         return coupling(q)
 
     def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:

@@ -1,15 +1,15 @@
 r"""
 Ascent by a quasi-Newton method whose curvature carries over from one objective to the next.
 
-Hyperparameters are few and their curvature on some of the rows, scaled to all, is nearly that on
-all of them, so that what has been learnt on a subset need not be learnt again. An evaluation is
-expensive and gives value and gradient together, so a step is accepted as soon as it satisfies
-Armijo's condition. No evaluation is spent on Wolfe's second condition; instead, a step along which
-the curvature is not clearly positive does not update the estimate (BFGS, L-BFGS).
+The hyperparameters are few. Their curvature on a subset, scaled to all rows, is close to their
+curvature on all rows, so an estimate from a subset is used again. An evaluation is expensive and
+gives value and gradient together, so a step is accepted as soon as it satisfies Armijo's condition.
+No evaluation is spent on Wolfe's second condition; instead, a step along which the curvature is not
+clearly positive does not update the estimate (BFGS, L-BFGS).
 
-The estimate may also be measured, by differences of the gradient. Where the objective curves
-upwards, at a saddle or on a plateau, the absolute value of the curvature takes its place: the step
-is then one of ascent, and its length is right in order of magnitude.
+The curvature can also be measured, by differences of the gradient. If the objective curves upwards,
+at a saddle or on a plateau, the absolute value of the curvature is used: the step then still
+ascends, and its length has the right order of magnitude.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,20 @@ from typing import NamedTuple
 import numpy as np
 from gpflow.base import AnyNDArray
 
-LONGEST = 2.0  # step in any coordinate, which is the logarithm of most parameters
-_LEAST_RATIO = 1e-5  # of a measured curvature to the largest one: noise of differences is below
+LONGEST = 2.0  # largest step in any coordinate; most are logarithms of parameters
+_LEAST_RATIO = 1e-5  # measured curvatures are at least this part of the largest one
 _ARMIJO = 1e-4
-_TRIALS = 12  # of a line search
-_DENSE = 200  # coordinates, up to which the inverse Hessian is a matrix
-_PAIRS = 20  # that are remembered beyond
+_TRIALS = 12  # the most evaluations in a line search
+_DENSE = 200  # up to so many coordinates the inverse Hessian is stored as a matrix
+_PAIRS = 20  # of steps and gradient changes that are stored for more coordinates
 
 
 class Curvature(NamedTuple):
-    """An estimate of the inverse of −∇²: a matrix, or the last steps and changes of gradient."""
+    """An estimate of the inverse of −∇²: a matrix, or the last steps and gradient changes."""
 
     matrix: AnyNDArray  # [n, n], or [0, 0]
     steps: AnyNDArray  # [K, n]
-    changes: AnyNDArray  # [K, n], of −∇
+    changes: AnyNDArray  # [K, n], changes of −∇
 
     @classmethod
     def unknown(cls, size: int) -> "Curvature":
@@ -41,7 +41,7 @@ class Curvature(NamedTuple):
     @classmethod
     def measured(cls, hessian: AnyNDArray) -> "Curvature":
         """
-        The inverse of |−∇²|, whose eigenvalues are the absolute values of those of −∇².
+        The inverse of |−∇²|: −∇² with each eigenvalue replaced by its absolute value.
 
         :param hessian: −∇² [n, n], symmetric.
         """
@@ -56,11 +56,11 @@ class Curvature(NamedTuple):
 
     def step(self, gradient: AnyNDArray) -> tuple[AnyNDArray, float]:
         """
-        The step to the top of the quadratic model, and the gain that the model expects of it.
+        The step to the maximum of the quadratic model, and the gain that the model predicts.
 
-        Along each axis of the model the step is at most :data:`LONGEST` long, as a model that is
-        flat there says nothing of what is farther away. The gain is ½ gᵀ|H|⁻¹g unless a step is
-        cut short, and infinite where nothing is known.
+        Along each axis of the model the step is at most :data:`LONGEST` long, as a nearly flat
+        model cannot be trusted far away. The gain is ½ gᵀ|H|⁻¹g unless the step is cut short, and
+        infinite if there is no estimate of the curvature yet.
         """
         if len(self.matrix):
             inverse, axes = np.linalg.eigh(self.matrix)
@@ -75,7 +75,7 @@ class Curvature(NamedTuple):
         return direction, 0.5 * float(direction @ gradient)
 
     def _two_loops(self, gradient: AnyNDArray) -> AnyNDArray:
-        """The last steps and changes applied to a gradient."""
+        """The product of the L-BFGS estimate and a gradient."""
         # The two-loop recursion of L-BFGS (Nocedal and Wright, Algorithm 7.4).
         direction, weights = gradient.copy(), []
         pairs = list(zip(self.steps, self.changes, strict=True))
@@ -107,7 +107,7 @@ class Curvature(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the objective has been evaluated."""
+    """A point at which the objective has been evaluated."""
 
     x: AnyNDArray  # [n]
     value: float
@@ -117,16 +117,16 @@ class Point(NamedTuple):
 class Ascent(NamedTuple):
     """The result of one iteration."""
 
-    point: Point  # the one where the iteration began, where no step gains
+    point: Point  # the new point, or the old one if no step gains
     curvature: Curvature
-    expected: float  # nats that the curvature before the iteration expected of the step
+    expected: float  # the gain [nats] that the previous curvature predicted
 
 
 def ascend(evaluate: Callable[[AnyNDArray], Point], start: Point, curvature: Curvature) -> Ascent:
     """
-    One iteration: a step that gains, if there is one, and the curvature after it.
+    One iteration: a step that raises the objective, if one is found, and the new curvature.
 
-    :param evaluate: may return a value or a gradient that is not finite: a step too far.
+    :param evaluate: may return a value or gradient that is not finite; the step is then shortened.
     """
     direction, expected = curvature.step(start.gradient)
     slope = float(direction @ start.gradient)
@@ -144,7 +144,7 @@ def ascend(evaluate: Callable[[AnyNDArray], Point], start: Point, curvature: Cur
         if np.all(np.isfinite(trial.gradient)) and gain >= _ARMIJO * length * slope:
             step, change = trial.x - start.x, start.gradient - trial.gradient
             return Ascent(trial, curvature.updated(step, change), expected)
-        # The top of the parabola through both values and the slope, within reason.
+        # The maximum of the parabola through both values and the slope, within limits.
         top = length**2 * slope / (2.0 * (length * slope - gain)) if np.isfinite(gain) else 0.0
         length = float(np.clip(top, 0.1 * length, 0.5 * length))
     return Ascent(start, Curvature.unknown(len(start.x)), expected)
@@ -158,7 +158,7 @@ def measured(
 
     :param at: where the curvature is measured, with its gradient.
     :param lengths: the lengths [n] of the differences.
-    :return: None where a gradient is not finite on either side.
+    :return: None if the gradients on both sides of a coordinate are not finite.
     """
     columns = []
     for number, length in enumerate(lengths):

@@ -1,14 +1,14 @@
 """
-What a fit tries besides its ascent where the first guess of hyperparameters does not suit the data.
+Better starting points for a fit whose initial hyperparameters do not suit the data.
 
-Where y is far larger or smaller than this guess, the noise soon explains all of y. The bound is
-then flat in the signal, and a fit would end there. As the noise's scale and the kernel's standard
-deviation are both in the unit of y, a better unit is searched for along the line on which they
-change together. Where only the signal was guessed too small, it alone is raised.
+If the initial scales are far from the scale of y, the noise soon explains all of y. The bound is
+then flat in the signal variance, and an ascent would stop on this plateau. The scale of the noise
+and the standard deviation of the kernel both have the unit of y, so a search multiplies both by
+one factor. If only the initial signal variance is too small, it alone is raised.
 
-Where lengthscales are far too short for the columns of X, f is as rough as noise and explains
-nothing between the rows; where they are far too long, it is constant. The bound is flat in them,
-too. Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correlation of order 1.
+If the lengthscales are far too short for the columns of X, f is as rough as noise and explains
+nothing between the rows. If they are far too long, f is constant. The bound is flat in them, too.
+Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correlation of order 1.
 """
 
 import itertools
@@ -33,13 +33,13 @@ from .objective import Objective, Stretch
 from .quasi_newton import Point
 from .settings import SETTINGS
 
-_NO_MEAN = 1e-6  # standard deviations of f under the prior, below which a mean counts as 0
+_NO_MEAN = 1e-6  # in prior standard deviations of f; a smaller mean counts as 0
 
 _Powers = list[tuple[gpflow.Parameter, float]]
 
 
 class Lines(NamedTuple):
-    """How each coordinate grows with the logarithm of the unit of y."""
+    """The change of each coordinate when the logarithm of the unit of y grows by 1."""
 
     both: AnyNDArray  # noise and signal
     noise: AnyNDArray  # noise alone
@@ -50,10 +50,10 @@ def off_a_saddle(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian
 ) -> tuple[Point, Gaussian]:
     """
-    The point and q where the ascent begins: the given ones, or a better q whose mean is not 0.
+    The point and q where the ascent begins: the given ones, or a better q with a nonzero mean.
 
-    Where p(y|f) is even in f, as of a rate f², the gradient in the mean of f vanishes at 0, though
-    that is no maximum. A search for q that begins there remains there.
+    If p(y|f) is even in f, for example with a rate f², the gradient in the mean of f vanishes at 0,
+    although 0 is not a maximum. A search for q that starts there would stay there.
     """
     model = objective.model
     if model.likelihood.is_augmented or np.max(np.abs(q.mu)) > _NO_MEAN:
@@ -84,7 +84,7 @@ def in_other_units(
             best, q_best, far = there, q_there, far + step
         if far:
             break
-    if far:  # or only the noise was guessed wrong
+    if far:  # or only the initial noise is wrong
         noise, _ = objective.evaluate(stretch.rows, point.x + far * lines.noise, q)
         if noise.value >= best.value:
             return point, q
@@ -95,10 +95,10 @@ def with_more_signal(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian, least_gain: float
 ) -> tuple[Point, Gaussian] | None:
     """
-    A point off the plateau where noise explains everything: its signal is as large as its noise.
+    A point off the plateau on which noise explains everything: signal and noise are equally large.
 
-    :param least_gain: nats by which the objective must rise.
-    :return: None where there is no such plateau, or signal is no better.
+    :param least_gain: the smallest rise of the objective [nats] that counts.
+    :return: None if there is no such plateau, or if more signal is not better.
     """
     lines = along_units(objective.model, objective.coordinates)
     if lines is None:
@@ -114,7 +114,7 @@ def with_more_signal(
 
 def explains_little(model: AugmentedModel, data: Data, q: Gaussian) -> bool:
     """
-    Whether the fit may have ended on a plateau, where f says little of y or nothing between rows.
+    Whether the fit may be on a plateau: f explains little of y, or nothing between the rows.
 
     :param q: the optimal q(v) at the model's hyperparameters.
     """
@@ -130,12 +130,12 @@ def with_a_shorter_lengthscale(
     objective: Objective, stretch: Stretch, point: Point, q: Gaussian, least_gain: float
 ) -> tuple[Point, Gaussian] | None:
     """
-    A better point at which one long lengthscale is of the size of √D·sd(X), if there is one.
+    A better point at which one long lengthscale is reduced to √D·sd(X), if there is one.
 
-    On few rows the lengthscale of a column that matters may grow until f no longer depends on it.
-    The objective is then flat in it, so that more rows do not bring it back.
+    On few rows the lengthscale of a relevant column may grow until f no longer depends on that
+    column. The objective is then flat in the lengthscale, and more rows do not bring it back.
 
-    :param least_gain: nats by which the objective must rise.
+    :param least_gain: the smallest rise of the objective [nats] that counts.
     """
     typical = _typical_coordinates(objective, stretch)
     if typical is None:
@@ -155,7 +155,7 @@ def has_long_lengthscales(model: AugmentedModel, data: Data) -> bool:
     """
     Whether every lengthscale is long for its column, so that f is nearly a polynomial.
 
-    On few rows such an f often has the best bound, even where on more rows another f is better.
+    On few rows such an f often has the best bound, even if another f is better on more rows.
     """
     values = typical_lengthscales(model.kernel, spread_of_columns(data))
     least = [np.min(np.log(parameter.numpy()) - typical) for parameter, typical in values]
@@ -164,9 +164,10 @@ def has_long_lengthscales(model: AugmentedModel, data: Data) -> bool:
 
 def left_by_others(model: AugmentedModel, data: Data) -> float:
     """
-    The mean share of the prior variance of f at the rows that the inducing variables leave.
+    The share of the prior variance of f that the inducing variables leave, averaged over the rows.
 
-    For ``AugmentedVGP``, whose inducing points are the rows: that the nearest other row leaves.
+    The inducing points of ``AugmentedVGP`` are the rows themselves. There it is the share that f at
+    the nearest other row leaves.
     """
     if not isinstance(model, AugmentedVGP):
 
@@ -186,10 +187,10 @@ def at_other_lengthscales(
     objective: Objective, stretch: Stretch, x: AnyNDArray, q: Gaussian
 ) -> tuple[Point, Gaussian] | None:
     """
-    A point at which the search may begin again: x with lengthscales of the size of √D·sd(X).
+    A point from which the search may begin again: x with lengthscales √D·sd(X).
 
     :param x: the coordinates of the fit's start.
-    :return: None where no lengthscale is searched as a logarithm.
+    :return: None if no lengthscale is searched as a logarithm.
     """
     typical = _typical_coordinates(objective, stretch)
     if typical is None:
@@ -205,9 +206,9 @@ def _typical_coordinates(
     objective: Objective, stretch: Stretch
 ) -> tuple[AnyNDArray, AnyNDArray] | None:
     """
-    The logarithms of √D·sd(X) at the coordinates of lengthscales, and which coordinates these are.
+    log(√D·sd(X)) for the coordinates that are log-lengthscales, and which coordinates these are.
 
-    :return: None where no lengthscale is searched as a logarithm.
+    :return: None if no lengthscale is searched as a logarithm.
     """
     spread = spread_of_columns(objective.rows_of(stretch.rows))
     values = typical_lengthscales(objective.model.kernel, spread)
@@ -221,7 +222,7 @@ def _typical_coordinates(
 def _best_of(
     objective: Objective, stretch: Stretch, tried: Sequence[AnyNDArray], q: Gaussian
 ) -> tuple[Point, Gaussian] | None:
-    """The highest of some points, and its optimal q; None where none of them is finite."""
+    """The point with the highest objective, and its optimal q; None if no objective is finite."""
     finite = [
         (point, q_there)
         for point, q_there in (objective.evaluate(stretch.rows, x, q) for x in tried)
@@ -231,7 +232,7 @@ def _best_of(
 
 
 def spread_of_columns(data: Data) -> AnyNDArray:
-    """The standard deviation [D] of each column of X, 1 for a constant one."""
+    """The standard deviation [D] of each column of X; 1 for a constant column."""
     mean = data.mean(lambda X, Y: tf.reduce_sum(X, 0))
     variance = data.mean(lambda X, Y: tf.reduce_sum(tf.square(X - mean), 0)).numpy()
     return np.sqrt(np.where(variance > 0.0, variance, 1.0))
@@ -247,7 +248,7 @@ def typical_lengthscales(
     """
     spread = spread[: columns_of_f(kernel, len(spread))]
     if parts := parts_of(kernel):
-        if isinstance(kernel, gpflow.kernels.Periodic):  # lengthscales of an angle
+        if isinstance(kernel, gpflow.kernels.Periodic):  # its lengthscales apply to an angle
             return []
         return [pair for part in parts for pair in typical_lengthscales(part, spread)]
     lengthscales = getattr(kernel, "lengthscales", None)
@@ -261,7 +262,7 @@ def typical_lengthscales(
 
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
-    """The lines; None unless noise and signal have scales that are searched as logarithms."""
+    """The lines; None unless the scales of noise and signal are searched as logarithms."""
     of_noise = _of_noise(model.likelihood)
     of_signal = _of_variances(model.kernel, 2.0)
     if not of_noise or not of_signal:
@@ -272,7 +273,7 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 
 
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
-    """The noise's scale (0 where it has none) and the prior standard deviation of f."""
+    """The scale of the noise (0 if it has none) and the prior standard deviation of f."""
     of_noise = [
         np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model.likelihood)
     ]
@@ -281,7 +282,7 @@ def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
 
 
 def _of_noise(likelihood: Likelihood) -> _Powers:
-    """The parameters of the noise's scale, and the power of the scale that each one is."""
+    """The parameters that set the scale of the noise, each as a power of this scale."""
     if isinstance(likelihood, OfBase):
         likelihood = likelihood.base
     return [
@@ -300,9 +301,9 @@ def parts_of(kernel: Kernel) -> list[Kernel]:
 
 def _of_variances(kernel: Kernel, power: float) -> _Powers:
     """
-    Trainable parameters that scale the kernel, each with its power of the unit.
+    The trainable parameters that scale the kernel, each with its power of the unit of y.
 
-    :param power: the power of the unit by which the kernel is to grow.
+    :param power: the kernel must grow by this power of the unit.
     """
     if isinstance(kernel, gpflow.kernels.Product):
         factors = [found for part in kernel.kernels if (found := _of_variances(part, 1.0))]

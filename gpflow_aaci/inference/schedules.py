@@ -8,7 +8,7 @@ from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
 _WINDOW = 20  # steps that the averages remember
-_CAUTION = 3.0  # by which the estimated noise is multiplied, as it is an estimate
+_CAUTION = 3.0  # a factor of the estimated noise, as it is only an estimate
 
 
 class NaturalGradient(NamedTuple):

@@ -62,12 +62,12 @@ class FitSettings(NamedTuple):
     dear_closed_form_steps: int = 1_000  # where rows are expensive; classes
     dear_standard_steps: int = 500  # where rows are expensive; classes
     standard_learning_rate: float = 0.03  # of Adam on GPflow's ELBO, at first; classes
-    endless_standard_steps: int = 2_000  # of data without end; chosen
+    endless_standard_steps: int = 2_000  # of endless data; chosen
     most_steps: int = 20_000  # where a part waits until its objective no longer rises; chosen
     evaluate_every: int = 100  # steps; chosen
     patience: int = 20  # evaluations without a gain; chosen
     patience_gain: float = 1e-4  # nats a datum that counts as one; chosen
-    watched_rows: int = 2_000  # of data without end, on which the ELBO is reported; chosen
+    watched_rows: int = 2_000  # of endless data, on which the ELBO is reported; chosen
 
     # ---- checkpoints ----
     checkpoint_iterations: int = 10  # between two checkpoints; streaming
