@@ -175,7 +175,9 @@ def _of_draws(model: Model, samples: "arviz.InferenceData", split: Split) -> tup
 
 
 def _rhat(samples: "arviz.InferenceData") -> float:
-    """The largest R-hat of the hyperparameters; points of Z may swap places."""
+    """The largest R-hat of the hyperparameters, NaN for one chain; points of Z may swap places."""
+    if samples.posterior.sizes["chain"] == 1:
+        return float("nan")
     import arviz  # not at the top of the module, since it is slow to import
 
     others = samples.posterior.drop_vars(["f", "u", "inducing_variable.Z"], errors="ignore")

@@ -176,7 +176,7 @@ def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
         assert_same_means(of_sparse["u"].values[:, :, i, 0], of_full["f"].values[:, :, i, 0])
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_with_gaussian_noise_it_predicts_as_fitc() -> None:
     """Narrow priors hold the parameters in place, as GPflow's GPRFITC has them."""
     X, Y = data_of(30)

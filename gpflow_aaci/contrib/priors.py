@@ -30,6 +30,11 @@ from ..validation import check_positive
 __all__ = ["Determinantal", "Strauss"]
 
 
+def _no_properties(cls: type, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
+    """TFP warns of a class that has an ``__init__`` and inherits ``_parameter_properties``."""
+    return {}
+
+
 class _PointProcess(tfp.distributions.Distribution):
     """A distribution over points [M, D] that knows log p up to a constant and cannot be sampled."""
 
@@ -42,9 +47,7 @@ class _PointProcess(tfp.distributions.Distribution):
             parameters=parameters,
         )
 
-    @classmethod
-    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
-        return {}
+    _parameter_properties: Any = classmethod(_no_properties)
 
     def _event_shape(self) -> tf.TensorShape:
         return tf.TensorShape([None, None])
@@ -70,6 +73,8 @@ class Determinantal(_PointProcess):
         "_parameters",
         "_initial_parameter_control_dependencies",
     }
+
+    _parameter_properties: Any = classmethod(_no_properties)
 
     def __init__(self, kernel: Kernel) -> None:
         """
@@ -97,6 +102,8 @@ class Strauss(_PointProcess):
 
         prior = Strauss(radius=0.5, gamma=0.1)
     """
+
+    _parameter_properties: Any = classmethod(_no_properties)
 
     def __init__(self, radius: float, gamma: float, softness: float = 0.1) -> None:
         """
