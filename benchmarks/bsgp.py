@@ -18,9 +18,9 @@ from gpflow_aaci.sampling import Sampler
 
 from .cache import finished
 from .config import BSGP, PriorOfZ
-from .datasets import Dataset, Split, load_datasets
+from .datasets import Array, Dataset, Split, load_datasets
 from .methods import Model, make_model, make_start
-from .metrics import evaluator, metric_names
+from .metrics import evaluator, metric_names, of_predictions
 from .report import Report, fixed
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _one(
     row |= {"prior on Z": prior, "objective": objective}
     row["seconds"] = process_time() - began
     row["seconds a draw"] = (process_time() - began_draws) / total
-    row["nll"], row["error"] = _of_draws(model, samples, split)
+    row |= of_predictions(split, *predicted(model, samples, split))
     row["R-hat"] = _rhat(samples)
     return pd.DataFrame([row])
 
@@ -119,11 +119,16 @@ def fitted(
     start = make_start(split, dataset.problem, num_inducing, seed)
     model = make_model(start, is_augmented=True)
     for parameter in (*model.kernel.trainable_parameters, *model.likelihood.trainable_parameters):
-        parameter.prior = tfp.distributions.LogNormal(np.log(parameter.numpy()), np.float64(1.0))
+        give_log_normal_prior(parameter)
     give_Z_prior(model, "normal", split.X)
     gpflow.set_trainable(model.inducing_variable, Z_is_learnt)
     gpflow_aaci.fit_collapsed(model, (split.X, split.Y), progress=False)
     return model
+
+
+def give_log_normal_prior(parameter: gpflow.Parameter) -> None:
+    """Log-normal(log its present value, 1)."""
+    parameter.prior = tfp.distributions.LogNormal(np.log(parameter.numpy()), np.float64(1.0))
 
 
 def give_Z_prior(model: Model, prior: PriorOfZ, X: np.ndarray) -> None:
@@ -153,8 +158,7 @@ def give_Z_prior(model: Model, prior: PriorOfZ, X: np.ndarray) -> None:
 def _sampler(config: BSGP, method: str, objective: str) -> tuple[Sampler, dict[str, int]]:
     """The sampler, and how many draws it makes."""
     of_method = {"SGHMC": config.sghmc, "HyperparameterHMC": config.hmc}
-    options = of_method.get(method, config.gibbs).model_dump()
-    number = {name: options.pop(name) for name in ("num_samples", "num_burnin")}
+    options, number = of_method.get(method, config.gibbs).parts()
     if method == "SGHMC":
         return contrib.SGHMC(hyperparameters=True, objective=objective, **options), number
     if method == "HyperparameterHMC":
@@ -162,16 +166,14 @@ def _sampler(config: BSGP, method: str, objective: str) -> tuple[Sampler, dict[s
     return contrib.HyperparameterGibbs(), number
 
 
-def _of_draws(model: Model, samples: "arviz.InferenceData", split: Split) -> tuple[float, float]:
-    """NLL and error averaged over the draws, with the definitions of ``metrics.py``."""
+def predicted(
+    model: Model | contrib.DeepGP, samples: "arviz.InferenceData", split: Split
+) -> tuple[Array, Array]:
+    """log p(y) [N] and E y [N, 1] of the test rows, averaged over the draws."""
     test = split.X_test, split.Y_test
     log_p = predictions.predict_log_density(model, test, samples=samples, progress=False)
     mean, _ = predictions.predict_y(model, split.X_test, samples=samples, progress=False)
-    if split.kind == "binary":
-        error = np.mean((np.asarray(mean) > 0.5) != split.Y_test)
-    else:
-        error = split.y_scale * np.sqrt(np.mean((mean - split.Y_test) ** 2))
-    return float(np.log(split.y_scale) - np.mean(log_p)), float(error)
+    return log_p.numpy(), mean.numpy()
 
 
 def _rhat(samples: "arviz.InferenceData") -> float:

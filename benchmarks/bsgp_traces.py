@@ -78,8 +78,7 @@ def _one(config: BSGPTraces, dataset: Dataset, prior: PriorOfZ) -> pd.DataFrame:
     model = fitted(split, dataset, config.num_inducing, config.seed, Z_is_learnt=False)
     start = model.inducing_variable.Z.numpy()[:, 0]
     give_Z_prior(model, prior, split.X)
-    options = config.sghmc.model_dump()
-    number = {name: options.pop(name) for name in ("num_samples", "num_burnin")}
+    options, number = config.sghmc.parts()
     samples = gpflow_aaci.sample_posterior(
         model,
         (split.X, split.Y),

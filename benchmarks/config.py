@@ -421,6 +421,11 @@ class OfChain(_Strict):
     num_samples: PositiveInt
     num_burnin: PositiveInt
 
+    def parts(self) -> tuple[dict[str, Any], dict[str, int]]:
+        """The options of the sampler, and how many draws it makes."""
+        options = self.model_dump()
+        return options, {name: options.pop(name) for name in OfChain.model_fields}
+
 
 class OfSGHMC(OfChain):
     batch_size: PositiveInt = 1_000

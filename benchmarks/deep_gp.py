@@ -16,14 +16,15 @@ import typer
 from gpflow.keras import tf_keras
 
 import gpflow_aaci
-from gpflow_aaci import contrib, predictions
+from gpflow_aaci import contrib
 from gpflow_aaci.progress import progress_bar
 
+from .bsgp import give_log_normal_prior, predicted
 from .cache import finished
 from .config import DeepGPs
 from .datasets import Array, Dataset, Split, load_datasets
 from .methods import Start, make_model, make_start
-from .metrics import metric_names
+from .metrics import metric_names, of_predictions
 from .report import Report, fixed
 
 Layer = tuple[gpflow.kernels.Kernel, Array]  # with Z [M, D]
@@ -76,9 +77,7 @@ def _one(
     row = {"problem": dataset.problem.title, "sha256": dataset.sha256, "seed": seed}
     row |= {"layers": num_layers, "method": method, "seconds": seconds}
     row["error metric"] = metric_names(dataset.problem)["error_metric"]
-    row["nll"] = float(np.log(split.y_scale) - np.mean(log_p))
-    row["error"] = float(split.y_scale * np.sqrt(np.mean((mean - split.Y_test) ** 2)))
-    return pd.DataFrame([row])
+    return pd.DataFrame([row | of_predictions(split, log_p, mean)])
 
 
 def _layers(config: DeepGPs, start: Start, num_layers: int) -> list[Layer]:
@@ -98,7 +97,7 @@ def _sampled(
     likelihood: gpflow.likelihoods.Likelihood,
     split: Split,
     seed: int,
-    objective: contrib.sghmc.Objective,
+    objective: contrib.joint.Objective,
 ) -> tuple[Array, Array, float]:
     """log p(y) [N], E y [N, 1] of the test rows and CPU seconds, from draws of all parameters."""
     model = contrib.DeepGP([kernel for kernel, _ in layers], likelihood, [Z for _, Z in layers])
@@ -107,20 +106,15 @@ def _sampled(
         if len(parameter.shape) == 2 and parameter.prior is None:
             parameter.prior = tfp.distributions.Normal(np.float64(0.0), np.float64(1.0))
         elif parameter.prior is None:
-            middle = np.log(parameter.numpy())
-            parameter.prior = tfp.distributions.LogNormal(middle, np.float64(1.0))
-    options = config.sghmc.model_dump()
-    number = {name: options.pop(name) for name in ("num_samples", "num_burnin")}
+            give_log_normal_prior(parameter)
+    options, number = config.sghmc.parts()
     sampler = contrib.SGHMC(objective=objective, hyperparameters=True, **options)
     began = process_time()
     samples = gpflow_aaci.sample_posterior(
         model, (split.X, split.Y), sampler, num_chains=1, seed=seed, progress=False, **number
     )
     seconds = process_time() - began
-    test = split.X_test, split.Y_test
-    log_p = predictions.predict_log_density(model, test, samples=samples, progress=False)
-    mean, _ = predictions.predict_y(model, split.X_test, samples=samples, progress=False)
-    return log_p.numpy(), mean.numpy(), seconds
+    return *predicted(model, samples, split), seconds
 
 
 def _fitted(

@@ -58,25 +58,43 @@ def evaluator(model: gpflow.models.GPModel, split: Split) -> Callable[[], Measur
 
     def evaluate() -> Measured:
         nll, plugin_nll, y_mean, Fmu, elbo, of_y = (value.numpy() for value in predict())
-        if split.kind == "binary":
-            error = np.mean((y_mean > 0.5) != (y > 0.5))
-            calibration = expected_calibration_error(y_mean, y)
-        elif split.kind == "classes":
-            is_right = np.argmax(y_mean, axis=1) == y[:, 0]
-            error = 1.0 - np.mean(is_right)
-            calibration = expected_calibration_error(y_mean.max(axis=1), is_right)
-        elif split.kind == "quantile":
+        if split.kind == "quantile":
             r, level = y - Fmu, likelihood.quantile.numpy()
             error = split.y_scale * np.mean(r * (level - (r < 0.0)))  # the pinball loss
             calibration = np.mean(y <= Fmu)
         else:
-            error = split.y_scale * np.sqrt(np.mean((y_mean - y) ** 2))
-            is_count = split.kind == "counts"
-            calibration = np.mean(of_y) - np.mean(y == 0.0) if is_count else coverage(of_y)
+            error, calibration = error_of_mean(split, y_mean), _calibration(split, y_mean, of_y)
         values = (nll + unit, plugin_nll + unit, error, calibration, elbo - len(split.X) * unit)
         return Measured(*map(float, values))
 
     return evaluate
+
+
+def _calibration(split: Split, y_mean: Array, of_y: Array) -> float:
+    """What ``metric_names`` calls calibration; ``of_y`` is P(y = 0) of counts, and the cdf at y."""
+    y = split.Y_test
+    if split.kind == "binary":
+        return expected_calibration_error(y_mean, y)
+    if split.kind == "classes":
+        is_right = np.argmax(y_mean, axis=1) == y[:, 0]
+        return expected_calibration_error(y_mean.max(axis=1), is_right)
+    return float(np.mean(of_y) - np.mean(y == 0.0)) if split.kind == "counts" else coverage(of_y)
+
+
+def error_of_mean(split: Split, y_mean: Array) -> float:
+    """The error of E y [N, P], or of the probability of each class: a rate, or the RMSE."""
+    y = split.Y_test
+    if split.kind == "binary":
+        return float(np.mean((y_mean > 0.5) != (y > 0.5)))
+    if split.kind == "classes":
+        return float(1.0 - np.mean(np.argmax(y_mean, axis=1) == y[:, 0]))
+    return float(split.y_scale * np.sqrt(np.mean((y_mean - y) ** 2)))
+
+
+def of_predictions(split: Split, log_p: Array, y_mean: Array) -> dict[str, float]:
+    """NLL and error of log p(y) and E y at the test rows."""
+    nll = float(np.log(split.y_scale) - np.mean(log_p))
+    return {"nll": nll, "error": error_of_mean(split, y_mean)}
 
 
 def metric_names(problem: Problem) -> dict[str, str]:

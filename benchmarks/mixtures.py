@@ -18,6 +18,7 @@ from .cache import finished
 from .config import Mixtures
 from .datasets import Array, Dataset, Split, load_datasets
 from .methods import make_model, make_start
+from .metrics import error_of_mean
 from .report import Report, boxes
 
 _DRAWS = 2_000  # of Softmax, where a model is measured
@@ -84,8 +85,6 @@ def _one(config: Mixtures, dataset: Dataset, seed: int, K: int, by: str) -> pd.D
 
 def _error(split: Split, mean: Array) -> float:
     """The paper's standardised squared error, or the share of wrong classes."""
-    y = split.Y_test
-    if split.kind not in _OF_LABELS:
-        return float(np.mean((mean - y) ** 2) / y.var())
-    likeliest = mean > 0.5 if split.kind == "binary" else mean.argmax(1)[:, None]
-    return float(np.mean(likeliest != (y > 0.5 if split.kind == "binary" else y)))
+    if split.kind in _OF_LABELS:
+        return error_of_mean(split, mean)
+    return float(np.mean((mean - split.Y_test) ** 2) / split.Y_test.var())

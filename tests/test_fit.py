@@ -206,7 +206,7 @@ def test_lengthscales_far_beyond_the_data_are_said_by_their_columns() -> None:
     model.kernel.lengthscales.assign([1.0, 101.0 * np.ptp(X[:, 1])])
     (said,) = advice(model, X)
     assert "1 of 2 lengthscales" in said
-    assert "(columns 1)" in said
+    assert "(column 1)" in said
     model.kernel.lengthscales.assign([1.0, 99.0 * np.ptp(X[:, 1])])
     assert advice(model, X) == []
 

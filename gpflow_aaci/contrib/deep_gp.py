@@ -54,9 +54,10 @@ class HiddenLayer(gpflow.Module):
     @check_shapes("X: [N, D]", "return: [N, L]")
     def draw(self, X: TensorType, seed: Any, full_cov: bool) -> tf.Tensor:
         """Outputs at X given v: independent given X, or jointly Gaussian if ``full_cov``."""
-        mean, variance = f_given_v(self, X, self.v)
+        projection = project_at(self, X)
+        mean, variance = f_given_v(projection, self.v)
         if full_cov:
-            A = project_at(self, X).A
+            A = projection.A
             variance = covariance(self, X) - tf.matmul(A, A, transpose_a=True)
         return mean + coloured(normal(tf.shape(mean), seed)[None], variance, full_cov)[0]
 

@@ -1,5 +1,6 @@
 """Hamiltonian Monte Carlo of f or u, for likelihoods with an augmentation or without."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -12,7 +13,7 @@ from ..sampling.latents import AnyModel
 from ..validation import check_count, check_positive
 from .whitened import State, WhitenedKernel
 
-_TUNED_PART = 0.8  # the part of the burn-in that tunes the step size; the rest keeps it fixed
+TUNED_PART = 0.8  # the part of the burn-in that tunes the step size; the rest keeps it fixed
 _ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned for
 
 
@@ -50,7 +51,7 @@ class HamiltonianKernel(WhitenedKernel):
             include them all.
         :raises ValueError: as :class:`EllipticalSliceKernel`, and for numbers out of range.
         """
-        _check_steps(step_size, num_leapfrog_steps)
+        check_steps(step_size, num_leapfrog_steps)
         check_count("num_adaptation_steps", num_adaptation_steps, 0)
         super().__init__(
             model,
@@ -59,13 +60,9 @@ class HamiltonianKernel(WhitenedKernel):
             num_leapfrog_steps=num_leapfrog_steps,
             num_adaptation_steps=num_adaptation_steps,
         )
-        self._hmc: tfp.mcmc.TransitionKernel = tfp.mcmc.HamiltonianMonteCarlo(
-            self._log_posterior, to_default_float(step_size), num_leapfrog_steps
+        self._hmc = hamiltonian(
+            self._log_posterior, step_size, num_leapfrog_steps, num_adaptation_steps
         )
-        if num_adaptation_steps:
-            self._hmc = tfp.mcmc.DualAveragingStepSizeAdaptation(
-                self._hmc, num_adaptation_steps, target_accept_prob=to_default_float(_ACCEPTANCE)
-            )
 
     def _inner(self, state: State) -> tfp.mcmc.TransitionKernel:
         return self._hmc
@@ -93,15 +90,32 @@ class HMC(BatchedSampler):
     num_leapfrog_steps: int = 10
 
     def __post_init__(self) -> None:
-        _check_steps(self.step_size, self.num_leapfrog_steps)
+        check_steps(self.step_size, self.num_leapfrog_steps)
 
     def _kernel(
         self, model: AnyModel, data: RegressionData | None, num_burnin: int
     ) -> HamiltonianKernel:
-        num_tuned = int(_TUNED_PART * num_burnin)
+        num_tuned = int(TUNED_PART * num_burnin)
         return HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
 
 
-def _check_steps(step_size: float, num_leapfrog_steps: int) -> None:
+def check_steps(step_size: float, num_leapfrog_steps: int) -> None:
     check_positive("step_size", step_size)
     check_count("num_leapfrog_steps", num_leapfrog_steps, 1)
+
+
+def hamiltonian(
+    log_density: Callable[..., tf.Tensor],
+    step_size: float,
+    num_leapfrog_steps: int,
+    num_adaptation_steps: int,
+) -> tfp.mcmc.TransitionKernel:
+    """TFP's kernel; dual averaging tunes the step size in the first ``num_adaptation_steps``."""
+    kernel: tfp.mcmc.TransitionKernel = tfp.mcmc.HamiltonianMonteCarlo(
+        log_density, to_default_float(step_size), num_leapfrog_steps
+    )
+    if num_adaptation_steps:
+        kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
+            kernel, num_adaptation_steps, target_accept_prob=to_default_float(_ACCEPTANCE)
+        )
+    return kernel

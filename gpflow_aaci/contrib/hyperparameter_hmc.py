@@ -13,19 +13,15 @@ from typing import get_args
 import numpy as np
 import scipy.linalg
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.utilities import to_default_float
 
 from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, check_sampled_model, checked_rows, prior_covariance
-from ..validation import check_count, check_one_of, check_positive
+from ..validation import check_one_of
+from .hmc import TUNED_PART, check_steps, hamiltonian
 from .joint import JointChains, Objective
 from .starts import sampled_parameters
-
-_TUNED_PART = 0.8  # the part of the burn-in that tunes the step size; the rest keeps it fixed
-_ACCEPTANCE = 0.75  # the probability of acceptance that the step size is tuned for
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,7 @@ class HyperparameterHMC:
     objective: Objective = "predictive"
 
     def __post_init__(self) -> None:
-        check_positive("step_size", self.step_size)
-        check_count("num_leapfrog_steps", self.num_leapfrog_steps, 1)
+        check_steps(self.step_size, self.num_leapfrog_steps)
         check_one_of("objective", self.objective, get_args(Objective))
 
     def chains(
@@ -89,15 +84,12 @@ class HyperparameterHMC:
             is_regular = _has_cholesky(prior_covariance(model))
             return tf.cond(is_regular, lambda: joint.log_likelihood(*joint.rows), lambda: nowhere)
 
-        kernel: tfp.mcmc.TransitionKernel = tfp.mcmc.HamiltonianMonteCarlo(
+        kernel = hamiltonian(
             joint.log_density(log_likelihood),
-            to_default_float(self.step_size),
+            self.step_size,
             self.num_leapfrog_steps,
+            int(TUNED_PART * num_burnin),
         )
-        if num_tuned := int(_TUNED_PART * num_burnin):
-            kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
-                kernel, num_tuned, target_accept_prob=to_default_float(_ACCEPTANCE)
-            )
         return joint.chains(kernel, seeds, num_burnin + num_samples)
 
 

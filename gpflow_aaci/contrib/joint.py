@@ -24,6 +24,7 @@ from ..sampling.latents import (
     f_given_v,
     pointwise_log_prob,
     prior_covariance,
+    project_at,
     to_u,
 )
 from .deep_gp import whitened_variables
@@ -64,7 +65,7 @@ class JointChains:
         if isinstance(model, FullGP):
             return tf.reduce_sum(pointwise_log_prob(model.likelihood, X, self._f(), Y))
         of_last = model.draw_hidden(X, seed) if isinstance(model, DeepModel) else X
-        Fmu, Fvar = f_given_v(model, of_last, self.v)
+        Fmu, Fvar = f_given_v(project_at(model, of_last), self.v)
         if self._objective == "variational":
             return tf.reduce_sum(model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
         return tf.reduce_sum(model.likelihood.predict_log_density(X, Fmu, Fvar, Y))

@@ -12,7 +12,6 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals.util import sample_mvn
-from gpflow.config import default_jitter
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
@@ -23,7 +22,7 @@ from gpflow.utilities import assert_params_false, positive, to_default_float, tr
 from ..algebra.gaussian import naturals_to_q
 from ..algebra.projection import Prior, Projection, project
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..models.shared import k_diag
+from ..models.shared import jittered, k_diag
 from ..validation import (
     as_matrix,
     as_observed,
@@ -227,8 +226,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def _prior_covariance(self) -> tf.Tensor:
         """K(X, X) + jitter I of every latent GP, [broadcast L, N, N]."""
-        K = _gram(self.kernel, self.data[0])
-        return K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype)
+        return jittered(_gram(self.kernel, self.data[0]))
 
     # ---- predictions ----
 

@@ -47,8 +47,6 @@ class _PointProcess(tfp.distributions.Distribution):
             parameters=parameters,
         )
 
-    _parameter_properties: Any = classmethod(_no_properties)
-
     def _event_shape(self) -> tf.TensorShape:
         return tf.TensorShape([None, None])
 

@@ -212,8 +212,12 @@ def prior_q(M: int, L: int) -> Gaussian:
 
 def with_jitter(kernel: Kernel, X: TensorType) -> tf.Tensor:
     """K(X, X) + jitter I of a single-output kernel, [1, N, N]."""
-    K = kernel(X)
-    return (K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype))[None]
+    return jittered(kernel(X)[None])
+
+
+def jittered(K: tf.Tensor) -> tf.Tensor:
+    """K + jitter I, [..., N, N]."""
+    return K + default_jitter() * tf.eye(tf.shape(K)[-1], dtype=K.dtype)
 
 
 def k_diag(kernel: Kernel, X: TensorType) -> tf.Tensor:

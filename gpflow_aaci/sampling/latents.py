@@ -124,11 +124,13 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     return project(Prior(prior_covariance(model), K_ZX, k_ii, model.mean_function(X)))
 
 
-def f_given_v(model: AnyModel, X: tf.Tensor, v: TensorType) -> MeanAndVariance:
+def f_given_v(projection: Projection, v: TensorType) -> MeanAndVariance:
     """
-    Mean and variance of f at X given the whitened inducing variables v [M, L], both [N, L].
+    Mean and variance of f given the whitened inducing variables v [M, L], both [N, L].
+
+    :param projection: :func:`project_at` the inputs of f.
     """
-    prior = of_each_latent(project_at(model, X), model.num_latent_gps)
+    prior = of_each_latent(projection, v.shape[-1])
     mean = f_mean(prior, tf.convert_to_tensor(v))
     return mean, tf.broadcast_to(tf.transpose(prior.unexplained), tf.shape(mean))
 
