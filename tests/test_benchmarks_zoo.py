@@ -125,6 +125,7 @@ def test_gpflows_softmax_gets_the_whole_numbers_that_it_takes() -> None:
     assert nll == pytest.approx(np.log(3.0), abs=0.2)  # under the prior, all classes are alike
 
 
+@pytest.mark.slow
 def test_of_counts() -> None:
     of = Problem(
         data="synthetic:protein", rows=300, likelihood=LikelihoodConfig(name="NegativeBinomial")

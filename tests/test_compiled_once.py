@@ -284,6 +284,7 @@ def test_models_share_nothing_that_have_of_the_user_s_own(
     assert structure(build()) is None
 
 
+@pytest.mark.slow
 def test_a_kernel_with_a_state_in_python_is_compiled_for_each_model() -> None:
     found = []
     for factor in (1.0, 3.0):
@@ -300,6 +301,7 @@ def test_a_kernel_with_a_state_in_python_is_compiled_for_each_model() -> None:
 # ---- at the same time ----
 
 
+@pytest.mark.slow
 def test_fits_in_turns_never_see_each_other() -> None:
     """
     Each of the first iterations is followed by a whole fit of another model of equal structure.

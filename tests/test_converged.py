@@ -39,6 +39,7 @@ def make(data: Data, likelihood: gpflow.likelihoods.Likelihood, M: int = 20) -> 
 @pytest.mark.parametrize(
     ("noise", "D"), [("t", 1), ("t", 6), ("binary", 3), ("laplace", 2)], ids=str
 )
+@pytest.mark.by_default("t-6")
 def test_a_second_fit_of_a_converged_model_gains_less_than_the_tolerance(
     noise: str, D: int
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_second_fit_of_a_converged_model_gains_less_than_the_tolerance(
     assert f"the tolerance is {first.tolerance:.1g}" in str(first)
 
 
+@pytest.mark.slow
 def test_a_second_fit_does_not_leave_the_optimum_on_all_rows_for_that_on_a_subset() -> None:
     """It is where the first one ended, and says so after few evaluations."""
     data = draw(7, 2_500, 3)
@@ -116,6 +118,7 @@ def test_noise_that_grows_with_x_ends_where_gpr_does() -> None:
 # ---- starts ----
 
 
+@pytest.mark.slow
 def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> None:
     """At lengthscales of 1 no two rows are correlated, and so every gradient vanishes."""
     data = draw(2103, 100, 50)

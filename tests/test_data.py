@@ -138,6 +138,7 @@ def test_a_natural_gradient_step_is_that_of_the_arrays(rows: Pair, whiten: bool)
     np.testing.assert_allclose(streamed.q_sqrt, whole.q_sqrt, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_a_fit_ends_where_that_of_the_arrays_does(
     rows: Pair, uninterrupted: tuple[int, FitResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:

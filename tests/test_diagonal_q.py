@@ -75,6 +75,7 @@ def test_polish_ends_where_gpflows_gradient_vanishes(name: str) -> None:
 
 
 @pytest.mark.by_default("StudentT")
+@pytest.mark.slow
 def test_fit_ends_no_lower_than_l_bfgs_and_below_the_full_q(name: str) -> None:
     data = data_of(name)
     ours, theirs, full = make(name), make(name, gpflow.models.SVGP), make(name, q_diag=False)

@@ -117,6 +117,7 @@ def test_enough_rows_are_fewer_and_predict_as_well_as_all() -> None:
     assert float(densities[0]) > float(densities[1]) - 2e-3
 
 
+@pytest.mark.slow
 def test_the_worth_of_more_rows_is_what_rows_that_neither_fit_has_seen_gain_by_them() -> None:
     """
     The mean difference of their log p(y) between the ends on 4,000 and on 16,000 rows, and how that
@@ -153,6 +154,7 @@ def test_the_worth_of_more_rows_is_what_rows_that_neither_fit_has_seen_gain_by_t
     np.testing.assert_allclose(result.worth_error, error, rtol=3e-3)
 
 
+@pytest.mark.slow
 def test_a_stream_uses_the_rows_that_arrays_would_use_and_is_read_once() -> None:
     dataset, reads = counted_stream()
     of_stream, of_arrays = make(None), make(None)
@@ -164,6 +166,7 @@ def test_a_stream_uses_the_rows_that_arrays_would_use_and_is_read_once() -> None
     np.testing.assert_allclose(of_stream.q_mu, of_arrays.q_mu, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_fit_to_enough_rows_goes_on_from_its_checkpoint_to_the_same_end(tmp_path: Path) -> None:
     """Interrupted on the second subset; and called once more when it has ended."""
     calls: list[int] = []

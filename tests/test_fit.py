@@ -50,6 +50,7 @@ def test_finite_data_are_fitted_by_fit_collapsed_and_the_summary_is_the_models()
     assert result.reason in str(result)
 
 
+@pytest.mark.slow
 def test_a_dataset_of_one_pass_and_a_model_that_keeps_its_data_end_alike() -> None:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 3.0])
     full = AugmentedVGP((X, Y), kernel, likelihoods.StudentT(0.2, 4.0))

@@ -247,6 +247,7 @@ def test_where_the_kernel_loses_its_digits_no_fit_begins() -> None:
         gpflow_aaci.fit_collapsed(model, (X, Y))
 
 
+@pytest.mark.slow
 def test_polish_closes_the_gap_and_never_loses() -> None:
     data = breast_cancer(300)
     model = make_model(data, likelihoods.Logistic())

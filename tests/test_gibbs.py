@@ -244,6 +244,7 @@ def test_sparse_moments_are_the_quadrature_s(
         assert abs(draws.mean() - expected) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_the_sparse_sampler_at_z_equal_to_x_is_the_full_one() -> None:
     """Means and standard deviations at all data agree with those of the full GP's kernel."""
     rng = np.random.default_rng(3)

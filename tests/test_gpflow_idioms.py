@@ -433,6 +433,7 @@ def test_update_vgp_data_does_to_both_the_same(rng: np.random.Generator) -> None
     assert_same_predictions(ours, fresh, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_of_growing_data_is_fitted_as_one_of_fixed_data(
     data: tuple[AnyNDArray, AnyNDArray],
 ) -> None:

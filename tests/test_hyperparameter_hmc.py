@@ -77,6 +77,7 @@ def test_the_density_and_its_gradient_are_those_of_gpflow_s_gpmc_and_sgpmc(
             np.testing.assert_allclose(slope, expected_slope, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_f_and_a_variance_have_the_quadrature_s_moments() -> None:
     """One datum, y|f ~ Poisson(exp f), f ~ N(0, variance), and the logarithm of variance normal."""
     kernel = make_kernel()

@@ -183,6 +183,7 @@ def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
     assert errors[1] < 0.5 * errors[0]
 
 
+@pytest.mark.slow
 def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
     rng = np.random.default_rng(3)
     Y = np.sin(2.0 * X) + np.exp(0.5 * X - 1.5) * rng.normal(size=X.shape)
@@ -193,6 +194,7 @@ def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
     assert error.mean() < 0.1
 
 
+@pytest.mark.slow
 def test_of_latent_gps_that_are_mixed_it_is_close_to_the_exact() -> None:
     """
     It is not exact even for Gaussian noise, since the latent GPs are independent under q.

@@ -334,6 +334,7 @@ def best_single(rows: int) -> float:
 
 @pytest.mark.by_default("jensen")
 @pytest.mark.parametrize(("rows", "entropy"), [(2, "jensen"), (4, "pairwise")])
+@pytest.mark.slow
 def test_two_components_find_the_modes_that_gibbs_finds_and_a_higher_bound(
     rows: int, entropy: Any
 ) -> None:

@@ -180,6 +180,7 @@ def mixing_script(model_class: type[Any], name: str, max_iterations: int) -> Any
     return model
 
 
+@pytest.mark.slow
 def test_the_mixing_script_with_gaussian_noise_is_gpflows_step_by_step() -> None:
     """
     The bound is exact, so the first 30 iterations of L-BFGS are equal; later, rounding differs.

@@ -136,6 +136,7 @@ def trained(objective: str, optimizer: Any, num_steps: int) -> float:
     return float(history.nll.iloc[-1])
 
 
+@pytest.mark.slow
 def test_where_noise_varies_with_x_it_predicts_better_than_the_elbo() -> None:
     adam = gpflow.keras.tf_keras.optimizers.Adam(0.03)
     predictive = trained("predictive", adam, 1_000)

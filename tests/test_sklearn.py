@@ -114,6 +114,7 @@ def test_scikit_learn_s_checks(estimator: Any, check: Callable[[Any], None]) -> 
 
 
 @pytest.mark.parametrize("make", [AugmentedGPRegressor, AugmentedGPClassifier])
+@pytest.mark.by_default("AugmentedGPClassifier")
 def test_a_weight_is_how_often_a_row_is_given(make: Callable) -> None:
     """To what a fit leaves open; rows of weight 0 might as well not be there."""
     rng = np.random.default_rng(3)

@@ -265,6 +265,7 @@ def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None
 
 @pytest.mark.by_default("10")
 @pytest.mark.parametrize("steps", [2, 10])  # evaluations use the first 4 batches
+@pytest.mark.slow
 def test_a_dataset_that_shuffles_without_a_seed_goes_on_in_a_new_process(
     tmp_path: Path, steps: int
 ) -> None:
@@ -298,6 +299,7 @@ def from_a_generator() -> tf.data.Dataset:
     return tf.data.Dataset.from_generator(batches, output_signature=(spec, spec)).repeat()
 
 
+@pytest.mark.slow
 def test_a_generator_goes_on_where_it_was_by_skipping_batches(tmp_path: Path) -> None:
     """TensorFlow cannot store the position of a generator."""
     whole, stopped, again = sparse(), sparse(), sparse()

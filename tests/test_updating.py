@@ -442,6 +442,7 @@ def test_what_is_known_survives_saving(tmp_path: Any) -> None:
     assert len(set(results)) == 1
 
 
+@pytest.mark.slow
 def test_num_data_is_the_number_of_rows_that_q_has_seen() -> None:
     rows = waves(90)
     first, second = chunks(rows, 2)
@@ -486,6 +487,7 @@ def test_datasets_and_frames_are_arrays(monkeypatch: pytest.MonkeyPatch) -> None
     assert batched.num_data == 100
 
 
+@pytest.mark.slow
 def test_float32_is_close_to_float64() -> None:
     found = []
     gpflow.config.set_default_jitter(1e-4)

@@ -134,6 +134,7 @@ def test_log_joint_and_site_of_weighted_rows_agree() -> None:
 
 
 @pytest.mark.parametrize("name", ["Poisson", "LogisticTree", "Binomial"])
+@pytest.mark.slow
 def test_bayes_rule_for_the_copies(name: str) -> None:
     """log p(y, ω|f) − log p(ω|f, y) is w log p(y|f) for any ω of all copies."""
     make, Y, latents = BASES[name]

@@ -297,6 +297,20 @@ def test_student_t_noise_against_a_normal_f_of_any_width() -> None:
 LEVELS = [1e-6, 0.05, 0.5, 1.0 - 1e-6]
 
 
+@pytest.mark.by_default(
+    "StudentT",
+    "Binomial with trials",
+    "Interval, probit",
+    "Warped Gaussian, Log",
+    "LogisticTree",
+    "Missing StudentT",
+    "Gamma",
+    "BayesianSVM",
+    "Scaled StudentT",
+    "ZeroTruncated Poisson",
+    "Hurdle Poisson, gate GP",
+    "Laplace",
+)
 def test_quantiles_are_where_the_cdf_has_their_levels(case: AnyCase) -> None:
     """
     Both tails are right to 1e-8; a discrete quantile is the smallest y that reaches the level.

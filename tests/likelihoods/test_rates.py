@@ -241,6 +241,7 @@ def test_a_cox_process_finds_the_intensity_of_its_points() -> None:
     ],
     ids=["CoxProcess", "Poisson", "Weibull", "Gamma"],
 )
+@pytest.mark.by_default("float32")
 def test_values_and_slopes_are_finite(
     make: Callable[[], Rate], Y: list[list[float]], dtype: type
 ) -> None:

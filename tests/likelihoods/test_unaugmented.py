@@ -197,6 +197,7 @@ def at_random_q(model: gpflow.models.GPModel, spread: float = 0.3) -> gpflow.mod
 
 
 @pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.by_default("True")
 def test_the_elbo_of_svgp_is_gpflows(case: Case, whiten: bool) -> None:
     data = data_of(case)
     ours, theirs = (
@@ -260,6 +261,7 @@ def test_a_step_is_gpflows_natural_gradient(case: Case, gamma: float) -> None:
 
 
 @long
+@pytest.mark.by_default("Cubic")
 def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
     """Also where log p(y|f) is not concave, and GPflow's step of that size would leave no q."""
     X, Y = data_of(case)
@@ -279,6 +281,7 @@ def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
 
 
 @long
+@pytest.mark.by_default("Cubic")
 def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
     """Minibatches at step 1 and GPflow's default start, in one compiled step."""
     X, Y = data_of(case)
@@ -294,6 +297,7 @@ def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
 
 
 @long
+@pytest.mark.by_default("Poisson", "Cubic")
 def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
     data = data_of(case)
     ours = make_svgp(case, AugmentedSVGP)
@@ -507,6 +511,7 @@ def test_softmax_is_gpflows_integrated_exactly() -> None:
 
 @pytest.mark.parametrize("sd", [(1e-6, 1e-6), (0.3, 2.9), (11.0, 0.1), (30.0, 20.0), (80.0, 1.0)])
 @pytest.mark.parametrize("mean", [(0.0, 0.0), (3.0, -4.0), (100.0, 101.5), (-5.0, 40.0)])
+@pytest.mark.by_default("mean1", "sd3")
 def test_two_classes_are_one_logistic(sd: tuple[float, float], mean: tuple[float, float]) -> None:
     """log(e^a + e^b) = a + log(1 + e^{b − a}), whose expectation is one-dimensional."""
     likelihood, one = likelihoods.Softmax(2), np.ones((1, 1))

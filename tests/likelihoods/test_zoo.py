@@ -226,13 +226,7 @@ def test_the_expected_site_at_the_optimal_q_is_the_bounds(member: Member) -> Non
         assert np.max(np.abs(np.mean(found, 0) - value) / error) < 5.5
 
 
-@pytest.mark.by_default(
-    "Poisson",
-    "MultinomialProbit",
-    "Interval, logit",
-    "Heteroscedastic Gaussian",
-    "Weighted StudentT",
-)
+@pytest.mark.by_default("MultinomialProbit", "Heteroscedastic Gaussian", "Weighted StudentT")
 def test_verbs_of_an_augmentation_of_several_variables(member: Member) -> None:
     """p(y, ω|f) = p(y|ω, f) π(ω); KL[q ‖ π] by 4,000 draws; no other q has a larger bound."""
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
@@ -317,6 +311,7 @@ def step_as_gpflow(
 
 
 @pytest.mark.parametrize("step_size", [1.0, 0.3])
+@pytest.mark.by_default("0.3")
 def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size: float) -> None:
     """GPflow's step is on the same bound; coupled latent GPs are stepped one after another."""
     data = data_of(member)
@@ -351,6 +346,9 @@ def batches_of(
     return tf.data.Dataset.from_tensor_slices(data).batch(size)
 
 
+@pytest.mark.by_default(
+    "Poisson", "Heteroscedastic Gaussian", "LogisticSoftmax", "Missing StudentT"
+)
 def test_a_stream_is_the_whole(member: Member) -> None:
     data = data_of(member)
     whole, streamed = make_model(member), make_model(member)
@@ -361,7 +359,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
     assert bound == pytest.approx(float(whole.augmented_elbo(data)), rel=1e-10)
 
 
-@pytest.mark.by_default("Poisson", "Heteroscedastic Gaussian", "MultivariateStudentT")
+@pytest.mark.by_default("Heteroscedastic Gaussian", "MultivariateStudentT")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
     """With fixed kernels, its ELBO is as high as GPflow's L-BFGS reaches in q."""
     data, model = data_of(member, 20), make_model(member, 20)
@@ -433,6 +431,7 @@ def test_negative_binomial_recovers_its_total_count() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.by_default("float32")
 def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:
     """They sum to 1, and the slopes to 0, even for f of order 1,000."""
     likelihood, Fmu = LogisticSoftmax(3), tf.constant([[-900.0, -950.0, -800.0]], dtype)
@@ -781,9 +780,7 @@ def test_the_sparse_sampler_at_all_inputs_is_the_full_one(name: str) -> None:
                 assert abs(one.mean() - other.mean()) < 4.5 * np.hypot(*errors) + 1e-3
 
 
-@pytest.mark.by_default(
-    "Poisson", "Binomial with trials", "LogisticSoftmax", "MultivariateStudentT"
-)
+@pytest.mark.by_default("Binomial with trials", "MultivariateStudentT")
 @has_y_to_draw
 def test_draws_have_the_names_and_shapes_of_what_is_drawn(member: Member) -> None:
     model = make_full_model(member, 5)
