@@ -103,6 +103,7 @@ def test_the_second_fit_of_a_structure_traces_nothing_and_is_to_the_bit_one_trac
 
 
 @pytest.mark.parametrize("run", [polish, update])
+@pytest.mark.slow
 def test_other_fits_share_their_functions_too(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

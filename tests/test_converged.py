@@ -74,6 +74,7 @@ def test_a_second_fit_does_not_leave_the_optimum_on_all_rows_for_that_on_a_subse
     assert 0.0 <= second.objective - first.elbo < first.tolerance
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_at_its_optimum_begins_on_a_subset() -> None:
     data = draw(7, 2_500, 3)
     model = make(data, likelihoods.StudentT())
@@ -82,6 +83,7 @@ def test_a_model_that_is_not_at_its_optimum_begins_on_a_subset() -> None:
     assert 1_000 in set(result.history.rows)
 
 
+@pytest.mark.slow
 def test_gpflows_optimizer_finds_no_more_than_the_tolerance_at_the_end() -> None:
     """L-BFGS from the end of a fit, all variables at once, on the same object."""
     data = draw(1, 120, 2)
@@ -177,6 +179,7 @@ def test_lengthscales_that_the_user_fixed_stay() -> None:
     assert not result.restart_gain
 
 
+@pytest.mark.slow
 def test_a_start_that_explains_the_data_is_the_only_one() -> None:
     data = draw(5, 120, 1)
     result = gpflow_aaci.fit(make(data, likelihoods.StudentT()), data, progress=False)

@@ -63,6 +63,7 @@ def test_a_dataset_of_one_pass_and_a_model_that_keeps_its_data_end_alike() -> No
     assert of_stream.elbo == pytest.approx(of_full.elbo, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_dataset_without_end_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with_settings(monkeypatch, most_steps=300, endless_standard_steps=200)
     model = make(num_data=len(X))
@@ -78,6 +79,7 @@ def test_a_dataset_without_end_is_trained_on(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(result.elbo, model.elbo((X, Y)), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.MonkeyPatch) -> None:
     # No rise of the bound reaches 1e3 nats per datum.
     with_settings(monkeypatch, patience=2, patience_gain=1e3, endless_standard_steps=200)
@@ -87,6 +89,7 @@ def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.Monkey
     assert result.history.step.iloc[-1] == 200
 
 
+@pytest.mark.slow
 def test_data_without_end_are_fitted_to_gpflows_elbo(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last steps raise GPflow's ELBO, starting at the optimum of the augmented bound."""
     with_settings(monkeypatch, most_steps=600, endless_standard_steps=600)

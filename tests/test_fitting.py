@@ -133,6 +133,7 @@ def test_a_newton_step_that_fails_is_replaced_by_a_safer_one() -> None:
 
 @pytest.mark.by_default("diabetes")
 @pytest.mark.parametrize("problem", ["diabetes", "breast_cancer", "breast_cancer, probit"])
+@pytest.mark.slow
 def test_fit_ends_where_gradients_vanish(problem: str) -> None:
     """At the end, the gradients of the fitted objective in θ and in q vanish."""
     data = {

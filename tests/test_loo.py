@@ -151,6 +151,7 @@ def test_few_inducing_points_leave_what_a_refit_leaves() -> None:
 @pytest.mark.by_default("student_t-24")
 @pytest.mark.parametrize("num", [N, 60])
 @pytest.mark.parametrize("name", ["student_t", "logistic"])
+@pytest.mark.slow
 def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
     """
     It is much closer than the densities of q itself, which has been fitted to y_i.
@@ -168,6 +169,7 @@ def test_it_is_close_to_refits_without_each_datum(name: str, num: int) -> None:
     assert error < 0.2 * np.abs(own - expected).mean()
 
 
+@pytest.mark.slow
 def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
     """Neither bound gives a warning; after ``polish`` the result is more accurate."""
     likelihood, X, Y = observed("student_t", N)

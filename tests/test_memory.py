@@ -50,7 +50,7 @@ FITS: dict[str, Callable[[AugmentedSVGP], Any]] = {
 }
 
 
-@pytest.mark.by_default("")
+@pytest.mark.by_default("-fit_collapsed", "-train")
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("handed_out", [False, True], ids=["", "with a posterior"])
 def test_a_fitted_model_that_is_dropped_is_freed(name: str, handed_out: bool) -> None:

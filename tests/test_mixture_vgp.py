@@ -379,6 +379,7 @@ def test_components_start_apart_everywhere_or_they_would_stay_one() -> None:
 # ---- likelihoods of GPflow, as they are ----
 
 
+@pytest.mark.slow
 def test_a_log_gaussian_cox_process_is_gpflows_at_one_component_and_better_at_more() -> None:
     counts = RNG.poisson(2.0 * np.exp(np.sin(2.0 * X)))
     likelihood = gpflow.likelihoods.Poisson(binsize=0.5)

@@ -120,6 +120,7 @@ def test_one_node_with_fixed_weights_is_a_gp() -> None:
     np.testing.assert_allclose(found, exact.predict_log_density((X_NEW, Y_NEW)), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_components_may_take_modes_of_opposite_signs() -> None:
     """(f, W) and (−f, −W) are one y, so that two components gain up to log 2 over one."""
     X = np.linspace(-2.0, 2.0, 8)[:, None]

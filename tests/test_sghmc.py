@@ -166,6 +166,7 @@ def test_leaving_the_support_of_a_prior_is_an_error() -> None:
         )
 
 
+@pytest.mark.slow
 def test_draws_predict_and_the_model_keeps_its_values() -> None:
     model, data = make_model()
     Z = model.inducing_variable.Z

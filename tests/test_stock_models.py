@@ -185,6 +185,7 @@ def test_train_takes_them() -> None:
     np.testing.assert_array_equal(*(m.q_mu.numpy() for m in models))
 
 
+@pytest.mark.slow
 def test_what_is_fixed_stays_and_priors_count() -> None:
     make, data = CASES["SVGP StudentT"]
     model = make(gpflow.models.SVGP)

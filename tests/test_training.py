@@ -321,6 +321,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_nothing_behind(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
     model, calls = sparse(), []
 

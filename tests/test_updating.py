@@ -196,6 +196,7 @@ def test_q_is_the_best_for_the_new_rows_and_a_kl_to_the_q_before(name: str) -> N
         assert abs(slopes[0] - slopes[1]) < 0.02 * abs(sum(slopes))  # and stationary
 
 
+@pytest.mark.slow
 def test_the_first_update_of_a_new_model_is_a_polish() -> None:
     """This holds even if q(u) is initially N(0, I), which is not the prior."""
     rows = labels(waves(100))
@@ -262,6 +263,7 @@ REAL: dict[str, tuple[Callable[[], Data], Callable[[], Any]]] = {
 
 @pytest.mark.by_default("diabetes")
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.slow
 def test_twenty_updates_predict_as_well_as_all_rows_in_any_order(name: str) -> None:
     load, make_noise = REAL[name]
     X, y = load()
@@ -404,6 +406,7 @@ def test_every_kind_of_inducing_points_moves(kind: str) -> None:
 
 @pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic"])
+@pytest.mark.slow
 def test_inputs_that_grow_rightwards_are_followed(name: str) -> None:
     """
     After five parts, with inducing points spread over all inputs so far, q is as good as a batch q.

@@ -223,6 +223,20 @@ def test_a_pseudo_likelihood_is_normalised_over_its_labels_or_refused() -> None:
 
 @pytest.mark.applies_to("case", lambda case: num_latents(case) == 1)  # the others are below
 @pytest.mark.parametrize("sd", [pytest.param(0.3, marks=pytest.mark.slow), 40.0])
+@pytest.mark.by_default(
+    "StudentT",
+    "Binomial with trials",
+    "Interval, probit",
+    "Warped Gaussian, Log",
+    "Missing StudentT",
+    "Gamma",
+    "BayesianSVM",
+    "Scaled StudentT",
+    "ZeroTruncated Poisson",
+    "Laplace",
+    "Poisson",
+    "Weighted StudentT",
+)
 def test_the_predictive_cdf_is_the_mean_over_f(case: AnyCase, sd: float) -> None:
     """Noise may be narrow compared with q(f), and y may be in the tail."""
     likelihood, Y = case.make(), observations(case, 3)

@@ -124,6 +124,9 @@ def test_the_bound_is_log_prob_at_a_point(member: Member) -> None:
 
 
 @pytest.mark.applies_to("member", lambda member: member.outcomes is not None)
+@pytest.mark.by_default(
+    "Poisson", "Binomial", "Ordinal, logit", "ZeroInflated Poisson, gate GP", "LogisticSoftmax"
+)
 def test_predicted_moments_are_those_of_the_predicted_density(member: Member) -> None:
     """For a discrete y they are sums over all its values."""
     likelihood = member.make()
@@ -383,6 +386,7 @@ def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> Non
     assert float(stock.elbo(data)) - ended < 2e-2
 
 
+@pytest.mark.by_default("Poisson", "Heteroscedastic Gaussian", "LogisticTree", "Missing StudentT")
 def test_vgp_is_svgp_at_all_inputs(member: Member) -> None:
     X, Y = data_of(member)
     kernel = gpflow.kernels.SquaredExponential(lengthscales=0.5)
@@ -572,6 +576,7 @@ def mixed_data() -> tuple[AnyNDArray, AnyNDArray]:
     return X, latents @ W.T + 0.2 * rng.standard_t(3, size=(30, 3))
 
 
+@pytest.mark.slow
 def test_mixed_latents_have_gpflows_elbo_and_predictions() -> None:
     data = mixed_data()
     ours = make_mixed(AugmentedSVGP, StudentT(0.3))
