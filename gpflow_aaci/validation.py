@@ -75,6 +75,16 @@ def check_finite(name: str, value: tf.Tensor) -> Check:
     )
 
 
+def check_all(values: tf.Tensor, right: tf.Tensor, message: str) -> Check:
+    """Check that ``right``, of the same shape, is true of all ``values``."""
+    return Check(tf.reduce_all(right), message, lambda: some(values, ~right))
+
+
+def check_rows(Y: tf.Tensor, right: tf.Tensor, message: str) -> Check:
+    """Check that ``right`` [..., N, 1] is true of all rows of Y [..., N, P]."""
+    return Check(tf.reduce_all(right), message, lambda: tf.boolean_mask(Y, ~right[..., 0])[:10])
+
+
 def some(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
     """Return the first ten ``values`` at which ``where``, of the same shape, is true."""
     return tf.gather_nd(tf.reshape(values, [-1]), tf.where(tf.reshape(where, [-1]))[:10])

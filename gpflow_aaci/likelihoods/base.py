@@ -1,7 +1,9 @@
 """The base class of likelihoods with an augmentation: what a subclass defines, what follows."""
 
 import abc
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,6 @@ from ..validation import Check, as_default_float, check_finite
 from .integrals.cumulative import cdf_from_density
 
 UNDEFINED = "{} must define {}."
-_NO_GIBBS = "{} has no Gibbs sampler: it does not define {}."
 
 Site = tuple[tf.Tensor, tf.Tensor]
 """Potential and precision [..., N, L]: exp(potential f − ½ precision f²) of every f."""
@@ -82,6 +83,8 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     q(ω), see :mod:`gpflow_aaci.augmentation`. Default: None, for all other augmentations.
     """
 
+    _no_gibbs = "{0} has no Gibbs sampler: it does not define {1}."
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """
         :raises ValueError: if a ``quadrature`` is given and p(y|f) is not a product over outputs.
@@ -119,7 +122,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         :param X: needed only by likelihoods whose parameters are functions of it.
         :raises NotImplementedError: if the likelihood does not define it.
         """
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "auxiliary_law"))
+        raise NotImplementedError(self._no_gibbs.format(type(self).__name__, "auxiliary_law"))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -129,7 +132,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
         :raises NotImplementedError: if the likelihood does not define it.
         """
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "log_joint"))
+        raise NotImplementedError(self._no_gibbs.format(type(self).__name__, "log_joint"))
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """
@@ -138,7 +141,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         :return: potential and precision, both [..., N, L].
         :raises NotImplementedError: if the likelihood does not define it.
         """
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__, "site"))
+        raise NotImplementedError(self._no_gibbs.format(type(self).__name__, "site"))
 
     # ---- what follows ----
 
@@ -371,6 +374,49 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return super().variational_expectations(X, *_of_one_float(Fmu, Fvar, Y))
+
+
+class PredictedMoments(AugmentedLikelihood, abc.ABC):
+    """The mean and variance of y given f are the predicted ones at Fvar = 0."""
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
+
+
+def delegated(name: str, rule: Callable[..., Any], **options: Any) -> Any:
+    """
+    The method ``name(X, *marginals, Y)`` of a likelihood that takes it from other likelihoods.
+
+    :param rule: returns its value, given the likelihood, ``name``, X, the marginals, Y and the
+        ``options``.
+    """
+    hook = getattr(AugmentedLikelihood, name)
+    signature = inspect.signature(hook)
+
+    @functools.wraps(hook, updated=())
+    def method(self: AugmentedLikelihood, *args: Any, **named: Any) -> Any:
+        _, X, *marginals, Y = signature.bind(self, *args, **named).args
+        return rule(self, name, X, marginals, Y, **options)
+
+    return method
+
+
+def of_base(name: str) -> Any:
+    """The method ``name`` of ``self.base``."""
+
+    @functools.wraps(getattr(AugmentedLikelihood, name), updated=())
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        return getattr(self.base, name)(*args, **named)
+
+    return method
+
+
+def draw_as_observed(self: AugmentedLikelihood, F: TensorType, seed: Any) -> tf.Tensor:
+    """The ``draw_y`` that is ``draw_y_like`` at the further columns of Y of a predicted y."""
+    return self.draw_y_like(None, F, self.as_observed(F), seed)
 
 
 def as_float(F: TensorType) -> tf.Tensor:

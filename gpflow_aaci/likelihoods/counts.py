@@ -9,13 +9,14 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..special import betainc
-from ..validation import Check
+from ..validation import Check, check_rows
+from .base import PredictedMoments, draw_as_observed
 from .integrals.quadrature import expectation
 from .parameters import positive_parameter
 from .sigmoid_powers import PowerOfCosh, are_counts
 
 
-class NegativeBinomial(PowerOfCosh):
+class NegativeBinomial(PredictedMoments, PowerOfCosh):
     """
     Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of successes before r failures.
 
@@ -64,12 +65,6 @@ class NegativeBinomial(PowerOfCosh):
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(r, y + 1)."""
         return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.total_count * tf.exp(F)
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.total_count * tf.exp(F) * (1.0 + tf.exp(F))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -133,23 +128,15 @@ class Binomial(PowerOfCosh):
         accepted = "from 0 to the number of trials"
         if self.total_count is not None:
             accepted = f"from 0 to total_count = {self.total_count}"
-        too_many = Check(
-            tf.reduce_all(y <= n),
-            f"Y must be {accepted}.",
-            lambda: tf.boolean_mask(tf.concat([y, n], -1), tf.reduce_any(y > n, -1))[:10],
-        )
-        return [are_counts(Y, type(self).__name__), too_many]
+        is_possible = tf.reduce_all(y <= n, -1, keepdims=True)
+        possible = check_rows(tf.concat([y, n], -1), is_possible, f"Y must be {accepted}.")
+        return [are_counts(Y, type(self).__name__), possible]
 
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """The successes in ``total_count`` trials, or in one trial if it is None."""
-        return self._drawn(F, tf.constant(self.total_count or 1, F.dtype), seed)
+    draw_y = draw_as_observed
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        return self._drawn(F, self.exponent(Y), seed)
-
-    def _drawn(self, F: tf.Tensor, trials: tf.Tensor, seed: Any) -> tf.Tensor:
-        shape = tf.shape(F)
-        return tf.random.stateless_binomial(shape, seed, trials, tf.sigmoid(F), F.dtype)
+        trials, p = self.exponent(Y), tf.sigmoid(F)
+        return tf.random.stateless_binomial(tf.shape(F), seed, trials, p, F.dtype)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         return y if self.total_count is not None else tf.concat([y, tf.ones_like(y)], -1)

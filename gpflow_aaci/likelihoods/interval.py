@@ -12,7 +12,7 @@ from gpflow.base import AnyNDArray, TensorType
 
 from ..distributions import IntervalNormal
 from ..special import log_2cosh_half_sqrt, log_ndtr_between, ndtr
-from ..validation import Check, check_one_of
+from ..validation import Check, check_one_of, check_rows
 from .base import Site
 from .integrals.quadrature import expectation, mean_over_panels
 from .noise.residual import AdditiveNoise
@@ -285,22 +285,13 @@ class Interval(AdditiveNoise, IntervalLikelihood):
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         lower, upper = self.ends(Y)
+        has_end = ~(tf.math.is_inf(lower) & tf.math.is_inf(upper))
+        must = "Y, of columns lower and upper, must have"
+        finite_end = f"{must} a finite end in every row: a row without one says nothing."
         return [
-            _check_rows(Y, lower > upper, "have lower ≤ upper in every row"),
-            _check_rows(
-                Y,
-                tf.math.is_inf(lower) & tf.math.is_inf(upper),
-                "have a finite end in every row: a row without one says nothing",
-            ),
+            check_rows(Y, lower <= upper, f"{must} lower ≤ upper in every row."),
+            check_rows(Y, has_end, finite_end),
         ]
-
-
-def _check_rows(Y: tf.Tensor, is_wrong: tf.Tensor, accepted: str) -> Check:
-    return Check(
-        ~tf.reduce_any(is_wrong),
-        f"Y, of columns lower and upper, must {accepted}.",
-        lambda: tf.boolean_mask(Y, is_wrong[..., 0])[:10],
-    )
 
 
 def _scaled(end: tf.Tensor, F: TensorType, spread: TensorType) -> tf.Tensor:

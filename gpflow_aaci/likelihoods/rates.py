@@ -10,8 +10,8 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..validation import Check, some
-from .base import Site
+from ..validation import Check, check_all
+from .base import PredictedMoments, Site, draw_as_observed
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
@@ -165,11 +165,10 @@ class Poisson(Rate):
         exposure = self.given_column(Y)
         return [
             are_counts(self.response(Y), "Poisson" + (", column 1" if self.given else "")),
-            _are("the exposure, column 2 of Y,", "positive", exposure, exposure > 0.0),
+            check_all(exposure, exposure > 0.0, "The exposure, column 2 of Y, must be positive."),
         ]
 
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return tf.random.stateless_poisson(tf.shape(F), seed, self.rate(F), F.dtype)
+    draw_y = draw_as_observed
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         rate = self.rate(F) * self.exposure(Y)
@@ -217,10 +216,10 @@ class CoxProcess(Rate):
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         is_point, weight = self.response(Y), self.given_column(Y)
         right = (weight >= 0.0) & ((weight == 0.0) | (is_point == 0.0))
-        accepted = "0 for a point and at least 0 for a node"
+        message = "The weight, column 2 of Y, must be 0 for a point and at least 0 for a node."
         return [
-            _are_flags("whether a row is a point, column 1 of Y,", is_point),
-            _are("the weight, column 2 of Y,", accepted, weight, right),
+            _are_flags("Whether a row is a point, column 1 of Y,", is_point),
+            check_all(weight, right, message),
         ]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
@@ -236,7 +235,7 @@ class CoxProcess(Rate):
         return tf.zeros_like(F)
 
 
-class PositiveRate(Rate):
+class PositiveRate(PredictedMoments, Rate):
     """
     y = (G/λσ(f))^{1/k}, G ~ Gamma(α, 1): waiting times, and other y > 0.
 
@@ -270,10 +269,10 @@ class PositiveRate(Rate):
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         y, is_observed = self.response(Y), self.given_column(Y)
-        name = "the time, column 1 of Y," if self.given else "Y"
+        name = "The time, column 1 of Y," if self.given else "Y"
         return [
-            _are(name, f"positive for {type(self).__name__}", y, y > 0.0),
-            _are_flags("whether it is observed, column 2 of Y,", is_observed),
+            check_all(y, y > 0.0, f"{name} must be positive for {type(self).__name__}."),
+            _are_flags("Whether it is observed, column 2 of Y,", is_observed),
         ]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
@@ -292,12 +291,6 @@ class PositiveRate(Rate):
         """Y itself: a censored y is above its time, and an observed y is real."""
         y = self.response(Y)
         return self.as_observed(y).numpy() if self.given else Y, np.zeros(y.shape, bool)
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -402,11 +395,5 @@ def _expected_inverse_power(p: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> 
     return expectation(h, Fmu, Fvar) + tilted * expectation(h, p * Fvar - Fmu, Fvar)
 
 
-def _are(name: str, accepted: str, values: tf.Tensor, right: tf.Tensor) -> Check:
-    """Check that ``right`` is true of all ``values``; the message names what is ``accepted``."""
-    message = f"{name[0].upper()}{name[1:]} must be {accepted}."
-    return Check(tf.reduce_all(right), message, lambda: some(values, ~right))
-
-
 def _are_flags(name: str, values: tf.Tensor) -> Check:
-    return _are(name, "0 or 1", values, (values == 0.0) | (values == 1.0))
+    return check_all(values, (values == 0.0) | (values == 1.0), f"{name} must be 0 or 1.")

@@ -16,7 +16,7 @@ from gpflow.base import TensorType
 
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt, log_sech_sqrt
-from ..validation import Check, some
+from ..validation import Check, check_all
 from .base import Site
 from .integrals.quadrature import expectation
 from .super_gaussian import SuperGaussianLikelihood
@@ -134,6 +134,5 @@ def rate_site(a: TensorType, auxiliary: Any) -> Site:
 
 def are_counts(Y: tf.Tensor, owner: str) -> Check:
     """Check that Y holds whole numbers from 0 up."""
-    wrong = ~((Y >= 0.0) & tf.equal(Y, tf.round(Y)))
-    message = f"Y must hold whole numbers from 0 up for {owner}."
-    return Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))
+    is_count = (Y >= 0.0) & tf.equal(Y, tf.round(Y))
+    return check_all(Y, is_count, f"Y must hold whole numbers from 0 up for {owner}.")

@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
-from ..validation import Check, some
+from ..validation import Check, check_all
 from .classes.binary import are_signs, drawn_label
 from .classes.labels import LabelLikelihood
 from .composed.switched import ends_in_an_index
@@ -47,9 +47,7 @@ class _Positive(_WithLaw):
         return tf.math.softplus(z)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        wrong = Y <= 0.0
-        message = f"Y must be positive for {type(self).__name__}."
-        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+        return [check_all(Y, Y > 0.0, f"Y must be positive for {type(self).__name__}.")]
 
 
 class Exponential(_Positive, gpflow.likelihoods.Exponential):
@@ -78,9 +76,7 @@ class Beta(_WithLaw, gpflow.likelihoods.Beta):
         return tf.sigmoid(z)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        wrong = ~((Y > 0.0) & (Y < 1.0))
-        message = "Y must be above 0 and below 1 for Beta."
-        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+        return [check_all(Y, (Y > 0.0) & (Y < 1.0), "Y must be above 0 and below 1 for Beta.")]
 
 
 class Poisson(_WithLaw, gpflow.likelihoods.Poisson):

@@ -163,16 +163,10 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         potential, precision = self.site(X, omega_mean, Y)
         return potential - precision * Fmu, -0.5 * precision
 
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
-    ) -> tfp.distributions.Distribution:
-        """π_φ(ω| |h|), of batch shape [..., N, P] (AACI Thm 2)."""
-        return self.tilted(self.aux_full_conditional_c(F, Y), Y)
-
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """π_φ(ω|c) at c² = E h², of batch shape [..., N, P] (AACI Alg. 1)."""
+        """π_φ(ω|c) at c² = E h², of batch shape [..., N, P] (AACI Thm 2, Alg. 1)."""
         return self.tilted(tf.sqrt(self.expected_h_squared(Fmu, Fvar, Y)), Y)
 
     def log_joint(

@@ -6,18 +6,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from gpflow.likelihoods import QuadratureLikelihood, ScalarLikelihood
 
 from .base import UNDEFINED, AugmentedLikelihood
 from .integrals.quadrature import lifted, mean_over_panels
-
-_NO_GIBBS = (
-    "{0} has no auxiliary variables that make it Gaussian in f, and so no Gibbs sampler. Exact "
-    "draws of its posterior come from sample_posterior(model, sampler=contrib.HMC()) or "
-    "contrib.EllipticalSlices()."
-)
 
 
 class Unaugmented(AugmentedLikelihood):
@@ -32,6 +25,11 @@ class Unaugmented(AugmentedLikelihood):
     """
 
     is_augmented = False
+    _no_gibbs = (
+        "{0} has no auxiliary variables that make it Gaussian in f, and so no Gibbs sampler. Exact "
+        "draws of its posterior come from sample_posterior(model, sampler=contrib.HMC()) or "
+        "contrib.EllipticalSlices()."
+    )
 
     # ---- the bound and its slopes ----
 
@@ -64,23 +62,6 @@ class Unaugmented(AugmentedLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return self.expected_log_prob(X, Fmu, Fvar, Y)
-
-    # ---- not available without auxiliary variables ----
-
-    def full_conditional(
-        self, X: TensorType | None, F: TensorType, Y: TensorType
-    ) -> tfp.distributions.Distribution:
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
-
-    def log_joint(
-        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
-
-    def site(
-        self, X: TensorType | None, auxiliary: Any, Y: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        raise NotImplementedError(_NO_GIBBS.format(type(self).__name__))
 
 
 class StockLikelihood(Unaugmented):

@@ -11,7 +11,7 @@ from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.utilities import positive
 
-from ..validation import Check, some
+from ..validation import Check, check_all
 
 
 class Warp(gpflow.Module, abc.ABC):
@@ -86,8 +86,7 @@ class BoxCox(Warp):
         return tf.exp(tf.math.log(tf.maximum(1.0 + self.power * Z, tiny)) / self.power)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        message = f"Y must be positive for the warp {type(self).__name__}."
-        return [Check(tf.reduce_all(Y > 0.0), message, lambda: some(Y, Y <= 0.0))]
+        return [check_all(Y, Y > 0.0, f"Y must be positive for the warp {type(self).__name__}.")]
 
 
 class Log(BoxCox):
@@ -112,9 +111,8 @@ class Logit(Warp):
         return tf.sigmoid(Z)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        wrong = ~((Y > 0.0) & (Y < 1.0))
         message = "Y must be between 0 and 1, and neither of them, for the warp Logit."
-        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))]
+        return [check_all(Y, (Y > 0.0) & (Y < 1.0), message)]
 
 
 class Tanh(Warp):

@@ -23,11 +23,10 @@ from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import as_augmented
 from ..sampling.latents import DeepModel
 from ..validation import (
-    Check,
     as_default_float,
+    check_all,
     check_count,
     require,
-    some,
 )
 from .f import VALUES_AT_ONCE, Draws, checked_inputs, coloured, conditionals, restored
 from .quantiles import quantile_of_counts, quantile_of_reals
@@ -114,9 +113,8 @@ def predict_y_quantile(
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
     predicted = Predicted(model, Xnew, samples, progress)
     levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # rounding may give 0 or 1
-    outside = ~((levels > 0.0) & (levels < 1.0))  # NaN too
-    message = "levels must be in (0, 1)."
-    inside = Check(~tf.reduce_any(outside), message, lambda: some(levels, outside))
+    is_inside = (levels > 0.0) & (levels < 1.0)  # and not NaN
+    inside = check_all(levels, is_inside, "levels must be in (0, 1).")
     with tf.control_dependencies([require([inside])]):
         levels = tf.identity(levels)[:, None, None]
     return predicted.by_rows(lambda rows: predicted.quantile(rows, levels), levels.shape[0] or 1)

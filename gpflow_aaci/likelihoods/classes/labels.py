@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 
-from ...validation import Check, check_count, some
+from ...validation import Check, check_all, check_count
 from ..base import AugmentedLikelihood
 
 
@@ -104,6 +104,5 @@ def are_labels(Y: tf.Tensor, number: int, highest: str) -> Check:
 
     :param highest: a description of the highest label, for the error message.
     """
-    wrong = ~((Y >= 0.0) & (float(number - 1) >= Y) & tf.equal(Y, tf.round(Y)))
-    message = f"Y must hold labels from 0 to {highest} = {number - 1}."
-    return Check(~tf.reduce_any(wrong), message, lambda: some(Y, wrong))
+    is_label = (Y >= 0.0) & (float(number - 1) >= Y) & tf.equal(Y, tf.round(Y))
+    return check_all(Y, is_label, f"Y must hold labels from 0 to {highest} = {number - 1}.")

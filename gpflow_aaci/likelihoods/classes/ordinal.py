@@ -11,12 +11,13 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import set_trainable
 
 from ...validation import Check
+from ..base import PredictedMoments
 from ..interval import IntervalLikelihood
 from ..parameters import positive_parameter
 from .labels import are_labels
 
 
-class Ordinal(IntervalLikelihood):
+class Ordinal(PredictedMoments, IntervalLikelihood):
     r"""
     Ordered labels 0 … K − 1: y is the number of edges below z = f + σ e, where e is noise.
 
@@ -83,12 +84,6 @@ class Ordinal(IntervalLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         return self.below(self.ends(tf.math.floor(Y))[1], Fmu, Fvar)
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[0]
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.base import AnyNDArray, TensorType
 
-from ...validation import Check, require, some
-from ..base import AugmentedLikelihood, Site
+from ...validation import Check, check_all, require
+from ..base import AugmentedLikelihood, Site, delegated, of_base
 from ..outputwise import OutputwiseLikelihood
 
 _STAND_IN = 1.0  # a y that every likelihood accepts, for outputs that are missing
@@ -30,51 +30,20 @@ class OfBase(AugmentedLikelihood, abc.ABC):
     def _of_base(self, Y: TensorType) -> tf.Tensor:
         """The base's Y."""
 
-    def in_support(self, z: TensorType) -> tf.Tensor:
-        return self.base.in_support(z)
+    in_support = of_base("in_support")
+    draw_y = of_base("draw_y")
+    _conditional_mean = of_base("_conditional_mean")
+    _conditional_variance = of_base("_conditional_variance")
+    _predict_mean_and_var = of_base("_predict_mean_and_var")
 
     def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
         return self.base.must_be_finite(self._of_base(Y))
 
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return self.base.draw_y(F, seed)
-
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self.base.draw_y_like(X, F, self._of_base(Y), seed)
 
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.base._conditional_mean(X, F)
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.base._conditional_variance(X, F)
-
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        return self.base._predict_mean_and_var(X, Fmu, Fvar)
-
-
-def _weighted(name: str, num_axes: int) -> Any:
-    """w times the base's ``name(X, *marginals, Y)``, with ``num_axes`` axes after the batch."""
-
-    def method(self: "Weighted", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
-        *marginals, Y = marginals_and_Y
-        y, weight = self._parts(Y)
-        weight = tf.reshape(weight, tf.concat([tf.shape(weight)[:-1], [1] * (num_axes - 1)], 0))
-        value = getattr(self.base, name)(X, *marginals, y)
-        return tf.nest.map_structure(lambda part: weight * part, value)
-
-    return method
-
-
-def _unweighted(name: str) -> Any:
-    """The base's ``name(X, *marginals, Y)`` without the weight."""
-
-    def method(self: "Weighted", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
-        *marginals, Y = marginals_and_Y
+    def _unchanged(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
         return getattr(self.base, name)(X, *marginals, self._of_base(Y))
-
-    return method
 
 
 class Weighted(OfBase):
@@ -118,16 +87,24 @@ class Weighted(OfBase):
     def num_outputs(self, num_observed: int) -> int:
         return self.base.num_outputs(num_observed - 1)
 
-    bound = _weighted("bound", 1)
-    bound_slopes = _weighted("bound_slopes", 2)
-    coupling = _weighted("coupling", 3)
-    pointwise_bound = _weighted("pointwise_bound", 2)
-    pointwise_log_prob = _weighted("pointwise_log_prob", 2)
-    expected_log_prob = _weighted("expected_log_prob", 2)
-    predictive_log_density = _weighted("predictive_log_density", 2)
-    _variational_expectations = _weighted("_variational_expectations", 1)
-    _cdf = _unweighted("_cdf")
-    _predict_cdf = _unweighted("_predict_cdf")
+    def _weighted(
+        self, name: str, X: TensorType | None, marginals: Any, Y: TensorType, *, num_axes: int = 2
+    ) -> Any:
+        """w times the base's value, which has ``num_axes`` axes from the axis N on."""
+        weight = tf.reshape(Y[..., -1], tf.concat([tf.shape(Y)[:-1], [1] * (num_axes - 1)], 0))
+        value = self._unchanged(name, X, marginals, Y)
+        return tf.nest.map_structure(lambda part: weight * part, value)
+
+    bound = delegated("bound", _weighted, num_axes=1)
+    bound_slopes = delegated("bound_slopes", _weighted)
+    coupling = delegated("coupling", _weighted, num_axes=3)
+    pointwise_bound = delegated("pointwise_bound", _weighted)
+    pointwise_log_prob = delegated("pointwise_log_prob", _weighted)
+    expected_log_prob = delegated("expected_log_prob", _weighted)
+    predictive_log_density = delegated("predictive_log_density", _weighted)
+    _variational_expectations = delegated("_variational_expectations", _weighted, num_axes=1)
+    _cdf = delegated("_cdf", OfBase._unchanged)
+    _predict_cdf = delegated("_predict_cdf", OfBase._unchanged)
 
     # ---- Gibbs: auxiliary variables for every copy of a datum ----
 
@@ -142,14 +119,12 @@ class Weighted(OfBase):
         :raises ValueError: for weights that are not whole numbers.
         """
         y, weight = self._parts(Y)
-        wrong = ~tf.equal(weight, tf.round(weight))
         message = "Y must hold weights that are whole numbers for Gibbs sampling."
-        whole = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
-        with tf.control_dependencies([require([whole])]):
+        are_whole = check_all(weight, tf.equal(weight, tf.round(weight)), message)
+        with tf.control_dependencies([require([are_whole])]):
             most = tf.cast(tf.reduce_max(weight), tf.int32)
         rank = Fmu.shape.rank
-        counts = _counts(most, weight, rank)
-        Fmu, Fvar = (tf.where(counts, part, tf.zeros_like(part)) for part in (Fmu, Fvar))
+        Fmu, Fvar = _where(_counts(most, weight, rank), (Fmu, Fvar))
         return _Copies(self.base.auxiliary_law(X, Fmu, Fvar, y), rank)
 
     def log_joint(
@@ -171,10 +146,8 @@ class Weighted(OfBase):
         copies = tf.nest.map_structure(_last_to_first, auxiliary)
         potential, precision = self.base.site(X, copies, y)
         counts = _counts(tf.shape(precision)[0], weight, precision.shape.rank - 1)
-        return tuple(
-            tf.reduce_sum(tf.where(counts, part, tf.zeros_like(part)), 0)
-            for part in (potential + tf.zeros_like(precision), precision)
-        )
+        sites = _where(counts, (potential + tf.zeros_like(precision), precision))
+        return tuple(tf.reduce_sum(part, 0) for part in sites)
 
     # ---- y, which has no weight ----
 
@@ -192,10 +165,9 @@ class Weighted(OfBase):
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         y, weight = self._parts(Y)
-        wrong = ~((weight >= 0.0) & tf.math.is_finite(weight))
+        right = (weight >= 0.0) & tf.math.is_finite(weight)
         message = "Y must end in a column of weights that are finite and not negative."
-        of_weight = Check(~tf.reduce_any(wrong), message, lambda: some(weight, wrong))
-        return [of_weight, *self.base.check_observations(y)]
+        return [check_all(weight, right, message), *self.base.check_observations(y)]
 
 
 class _Copies:
@@ -227,20 +199,6 @@ def _counts(most: tf.Tensor, weight: tf.Tensor, rank: int) -> tf.Tensor:
     """Whether the k-th of W = ``most`` copies counts, [W, ..., N, 1], with 1 + ``rank`` axes."""
     shape = tf.concat([[-1], tf.ones([rank], tf.int32)], 0)
     return tf.reshape(tf.range(most, dtype=weight.dtype), shape) < weight
-
-
-def _where_observed(name: str, otherwise: float = 0.0) -> Any:
-    """The base's ``name(X, *marginals, Y)`` at observed outputs, ``otherwise`` at missing ones."""
-
-    def method(self: "Missing", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
-        *marginals, Y = marginals_and_Y
-        is_observed, y = _filled(Y)
-        value = getattr(self.base, name)(X, *marginals, y)
-        return tf.nest.map_structure(
-            lambda part: tf.where(is_observed, part, tf.cast(otherwise, part.dtype)), value
-        )
-
-    return method
 
 
 class Missing(OfBase, OutputwiseLikelihood):
@@ -275,20 +233,34 @@ class Missing(OfBase, OutputwiseLikelihood):
     def _of_base(self, Y: TensorType) -> tf.Tensor:
         return _filled(Y)[1]
 
-    pointwise_bound = _where_observed("pointwise_bound")
-    bound_slopes = _where_observed("bound_slopes")
-    pointwise_log_prob = _where_observed("pointwise_log_prob")
-    expected_log_prob = _where_observed("expected_log_prob")
-    predictive_log_density = _where_observed("predictive_log_density")
-    _cdf = _where_observed("_cdf", np.nan)
-    _predict_cdf = _where_observed("_predict_cdf", np.nan)
+    def _where_observed(
+        self,
+        name: str,
+        X: TensorType | None,
+        marginals: Any,
+        Y: TensorType,
+        *,
+        otherwise: float = 0.0,
+    ) -> Any:
+        """The base's value for observed outputs, and ``otherwise`` for missing ones."""
+        value = self._unchanged(name, X, marginals, Y)
+        return _where(_filled(Y)[0], value, otherwise)
+
+    pointwise_bound = delegated("pointwise_bound", _where_observed)
+    bound_slopes = delegated("bound_slopes", _where_observed)
+    pointwise_log_prob = delegated("pointwise_log_prob", _where_observed)
+    expected_log_prob = delegated("expected_log_prob", _where_observed)
+    predictive_log_density = delegated("predictive_log_density", _where_observed)
+    _cdf = delegated("_cdf", _where_observed, otherwise=np.nan)
+    _predict_cdf = delegated("_predict_cdf", _where_observed, otherwise=np.nan)
+    outcomes = of_base("outcomes")
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """The base's; the auxiliary variables of a missing output have no effect."""
         is_observed, y = _filled(Y)
-        Fmu, Fvar = (tf.where(is_observed, part, tf.zeros_like(part)) for part in (Fmu, Fvar))
+        Fmu, Fvar = _where(is_observed, (Fmu, Fvar))
         return self.base.auxiliary_law(X, Fmu, Fvar, y)
 
     def log_joint(
@@ -300,13 +272,7 @@ class Missing(OfBase, OutputwiseLikelihood):
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         is_observed, y = _filled(Y)
-        return tuple(
-            tf.where(is_observed, part, tf.zeros_like(part))
-            for part in self.base.site(X, auxiliary, y)
-        )
-
-    def outcomes(self) -> AnyNDArray | None:
-        return self.base.outcomes()
+        return _where(is_observed, self.base.site(X, auxiliary, y))
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         is_observed, y = _filled(Y)
@@ -316,6 +282,13 @@ class Missing(OfBase, OutputwiseLikelihood):
             ~tf.reduce_any(is_empty) | self.empty_rows, message, lambda: tf.where(is_empty)[:10, 0]
         )
         return [empty, *self.base.check_observations(y)]
+
+
+def _where(condition: tf.Tensor, values: Any, otherwise: float = 0.0) -> Any:
+    """One tensor or several, with ``otherwise`` where the condition is not true."""
+    return tf.nest.map_structure(
+        lambda part: tf.where(condition, part, tf.cast(otherwise, part.dtype)), values
+    )
 
 
 def _filled(Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:

@@ -9,29 +9,19 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...validation import Check, some
-from ..base import Site
+from ...validation import Check, check_all
+from ..base import Site, delegated
 from ..outputwise import OutputwiseLikelihood
 
 _STAND_IN = 1.0  # a y that every likelihood accepts, for data that belong to another part
 
 
-def _of_own_part(name: str) -> Any:
-    """The method ``name(X, *marginals, Y)``, taken from the part that each datum belongs to."""
-
-    def method(self: "Switched", X: TensorType | None, *marginals_and_Y: TensorType) -> Any:
-        *marginals, Y = marginals_and_Y
-        return self._taken(lambda part, y: getattr(part, name)(X, *marginals, y), Y)
-
-    return method
-
-
 def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
     """Check that the last column of Y holds the index of one of ``number`` parts."""
     index = Y[..., -1:]
-    wrong = ~tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
+    right = tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
     message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
-    return Check(~tf.reduce_any(wrong), message, lambda: some(index, wrong))
+    return check_all(index, right, message)
 
 
 class Switched(OutputwiseLikelihood):
@@ -65,12 +55,15 @@ class Switched(OutputwiseLikelihood):
             taken = tf.nest.map_structure(partial(tf.where, is_own), of(part, y), taken)
         return taken
 
-    pointwise_bound = _of_own_part("pointwise_bound")
-    bound_slopes = _of_own_part("bound_slopes")
-    pointwise_log_prob = _of_own_part("pointwise_log_prob")
-    predictive_log_density = _of_own_part("predictive_log_density")
-    _cdf = _of_own_part("_cdf")
-    _predict_cdf = _of_own_part("_predict_cdf")
+    def _of_own_part(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> Any:
+        return self._taken(lambda part, y: getattr(part, name)(X, *marginals, y), Y)
+
+    pointwise_bound = delegated("pointwise_bound", _of_own_part)
+    bound_slopes = delegated("bound_slopes", _of_own_part)
+    pointwise_log_prob = delegated("pointwise_log_prob", _of_own_part)
+    predictive_log_density = delegated("predictive_log_density", _of_own_part)
+    _cdf = delegated("_cdf", _of_own_part)
+    _predict_cdf = delegated("_predict_cdf", _of_own_part)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

@@ -1,8 +1,6 @@
 """Likelihoods of a transformed y (warped), or with units of y and f that depend on X (scaled)."""
 
 import abc
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,31 +10,14 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
-from ...validation import Check, some
-from ..base import AugmentedLikelihood, Site
+from ...validation import Check, check_all
+from ..base import Site, delegated, of_base
 from ..integrals.nodes import before_axes_of, whole_line
 from ..interval import Interval
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
 from ..warps import Warp
-
-
-def _of_base(name: str, *, with_slope: bool = False) -> Any:
-    """The base's method ``name(X, *marginals, Y)`` at f/unit and t(y), plus log t′(y) if asked."""
-    hook = getattr(AugmentedLikelihood, name)
-    signature = inspect.signature(hook)
-
-    @functools.wraps(hook)
-    def method(self: "TransformedLikelihood", *args: Any, **named: Any) -> Any:
-        _, X, *marginals, Y = signature.bind(self, *args, **named).args
-        unit = self.unit(X)
-        # A mean is divided by the unit, a variance by its square.
-        in_base = [part / unit**power for power, part in enumerate(marginals, 1)]
-        value = getattr(self.base, name)(X, *in_base, self.in_base(X, Y))
-        return value + self.log_slope(X, Y) if with_slope else value
-
-    return method
 
 
 class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -67,21 +48,30 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         """log t′(y), [..., N, P]."""
 
-    pointwise_bound = _of_base("pointwise_bound", with_slope=True)
-    auxiliary_law = _of_base("auxiliary_law")
-    pointwise_log_prob = _of_base("pointwise_log_prob", with_slope=True)
-    expected_log_prob = _of_base("expected_log_prob", with_slope=True)
-    predictive_log_density = _of_base("predictive_log_density", with_slope=True)
-    _cdf = _of_base("_cdf")
-    _predict_cdf = _of_base("_predict_cdf")
+    def _of_base(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
+        """The base's method ``name`` at f/unit and t(y)."""
+        in_base = self._per_unit(X, marginals)
+        return getattr(self.base, name)(X, *in_base, self.in_base(X, Y))
 
-    def bound_slopes(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _with_slope(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
+        return self._of_base(name, X, marginals, Y) + self.log_slope(X, Y)
+
+    def _slopes(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> Any:
+        return self._per_unit(X, self._of_base(name, X, marginals, Y))
+
+    def _per_unit(self, X: TensorType | None, parts: Sequence[TensorType]) -> tuple[tf.Tensor, ...]:
+        """The first part divided by the unit, and the second by its square."""
         unit = self.unit(X)
-        marginals = Fmu / unit, Fvar / unit**2
-        in_mean, in_variance = self.base.bound_slopes(X, *marginals, self.in_base(X, Y))
-        return in_mean / unit, in_variance / unit**2
+        return tuple(part / unit**power for power, part in enumerate(parts, 1))
+
+    pointwise_bound = delegated("pointwise_bound", _with_slope)
+    bound_slopes = delegated("bound_slopes", _slopes)
+    auxiliary_law = delegated("auxiliary_law", _of_base)
+    pointwise_log_prob = delegated("pointwise_log_prob", _with_slope)
+    expected_log_prob = delegated("expected_log_prob", _with_slope)
+    predictive_log_density = delegated("predictive_log_density", _with_slope)
+    _cdf = delegated("_cdf", _of_base)
+    _predict_cdf = delegated("_predict_cdf", _of_base)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -90,9 +80,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         return of_base + self.log_slope(X, Y)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        potential, precision = self.base.site(X, auxiliary, self.in_base(X, Y))
-        unit = self.unit(X)
-        return potential / unit, precision / unit**2
+        return self._per_unit(X, self.base.site(X, auxiliary, self.in_base(X, Y)))
 
 
 class Scaled(TransformedLikelihood):
@@ -239,21 +227,18 @@ class Warped(TransformedLikelihood):
         Y = tf.where(self.warp.lowest >= Y, -infinity, Y)
         return tf.where(self.warp.highest <= Y, infinity, Y)
 
-    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
-        return self.base.must_be_finite(Y)
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        return self.base.as_observed(y)
+    must_be_finite = of_base("must_be_finite")
+    as_observed = of_base("as_observed")
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         if not self.given:
             return [*self.base.check_observations(Y), *self.warp.check_observations(Y)]
         lowest, highest, name = self.warp.lowest, self.warp.highest, type(self.warp).__name__
-        is_outside = ((lowest > Y) | (highest < Y)) & ~tf.math.is_inf(Y)
+        is_inside = (lowest <= Y) & (highest >= Y) | tf.math.is_inf(Y)
         message = f"Y must be from {lowest:g} to {highest:g} for the warp {name}."
         return [
             *self.warp.check_observations(self._exact(Y)[1]),
-            Check(~tf.reduce_any(is_outside), message, lambda: some(Y, is_outside)),
+            check_all(Y, is_inside, message),
             *self.base.check_observations(self._with_open_ends(Y)),
         ]
 

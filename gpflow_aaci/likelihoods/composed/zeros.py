@@ -10,8 +10,8 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...validation import Check, some
-from ..base import AugmentedLikelihood, Site
+from ...validation import Check, check_all
+from ..base import PredictedMoments, Site, delegated, of_base
 from ..counts import Binomial, NegativeBinomial
 from ..integrals.quadrature import expectation, log_expectation
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
@@ -31,7 +31,7 @@ _NUMBERS = 56 * 56  # floats for one f: the nodes of f times the nodes of g
 Gate: TypeAlias = float | Parameter | Literal["gp"]
 
 
-class ZeroTruncated(OutputwiseLikelihood):
+class ZeroTruncated(PredictedMoments, OutputwiseLikelihood):
     r"""
     p(y|f)/(1 − p(0|f)) of counts y = 1, 2, …, where a zero cannot be observed.
 
@@ -127,15 +127,6 @@ class ZeroTruncated(OutputwiseLikelihood):
         p = 1.0 - (1.0 - self.base._cdf(X, F, Y)) / positive
         return tf.where(Y < 1.0, tf.zeros_like(p), p)
 
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.base._conditional_mean(X, F) / _one_minus_exp(self._log_zero(F))
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        mean = self.base._conditional_mean(X, F)
-        square = self.base._conditional_variance(X, F) + tf.square(mean)
-        positive = _one_minus_exp(self._log_zero(F))
-        return tf.nn.relu(square / positive - tf.square(mean / positive))
-
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -176,13 +167,24 @@ class ZeroTruncated(OutputwiseLikelihood):
         return self.base.outcomes()[1:]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        zero = tf.equal(Y, 0.0)
         message = f"Y must be at least 1 for {type(self).__name__}."
-        none = Check(~tf.reduce_any(zero), message, lambda: some(Y, zero))
-        return [*self.base.check_observations(Y), none]
+        return [*self.base.check_observations(Y), check_all(Y, Y != 0.0, message)]
 
 
-class _Gated(AugmentedLikelihood, abc.ABC):
+def _bound_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """A lower bound on E log σ(x), equal to it if the variance is 0."""
+    return log_s(-mean, variance)
+
+
+def _expected_log_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    return expectation(tf.math.log_sigmoid, mean, variance)
+
+
+def _log_expected_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    return log_expectation(tf.math.log_sigmoid, mean, variance, [tf.zeros_like(mean)])
+
+
+class _Gated(PredictedMoments, abc.ABC):
     """
     A zero with probability π, and otherwise a count with the distribution ``count``.
 
@@ -208,47 +210,68 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         return F[..., :1] if self._has_gp else F
 
     def _log_gates(
-        self, of_sigmoid: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], *marginals: TensorType
+        self, of_sigmoid: Callable[..., tf.Tensor], *marginals: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """log π and log(1 − π): ``of_sigmoid`` for the marginals of g and of −g."""
         if self._has_gp:
-            mean, variance = (part[..., 1:] for part in marginals)
-            return of_sigmoid(mean, variance), of_sigmoid(-mean, variance)
+            mean, *variance = (part[..., 1:] for part in marginals)
+            return of_sigmoid(mean, *variance), of_sigmoid(-mean, *variance)
         pi = tf.cast(self.gate, marginals[0].dtype)
         return tf.math.log(pi), tf.math.log1p(-pi)
-
-    def _gates_at(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._log_gates(_bound_of_sigmoid, F, tf.zeros_like(F))
 
     def _is_zero(self, Y: TensorType) -> tf.Tensor:
         return tf.equal(self.response(Y), 0.0)
 
-    def _value(
-        self, gates: tuple[tf.Tensor, tf.Tensor], of_count: tf.Tensor, Y: TensorType
-    ) -> tf.Tensor:
-        """log p(y) or a bound, from the values for the gate and for the count."""
-        value = gates[1] + of_count
-        return tf.where(self._is_zero(Y), self._of_zero(gates[0], value), value)
-
     @property
     @abc.abstractmethod
-    def _base(self) -> OutputwiseLikelihood:
+    def base(self) -> OutputwiseLikelihood:
         """The user's distribution of counts."""
 
     @abc.abstractmethod
     def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
         """log p(0), given log π and the log-probability that a zero is a count."""
 
+    # ---- log p(y|f), a bound on it, its expectations, and P(y' ≤ y) ----
+
+    def _log_mixture(
+        self, name: str, X: TensorType, marginals: Any, Y: TensorType, of_sigmoid: Any
+    ) -> tf.Tensor:
+        """log p(y) or a bound, from ``of_sigmoid`` for the gate and ``name`` of the count."""
+        log_pi, log_rest = self._log_gates(of_sigmoid, *marginals)
+        value = log_rest + getattr(self.count, name)(X, *map(self._f, marginals), Y)
+        return tf.where(self._is_zero(Y), self._of_zero(log_pi, value), value)
+
+    def _mixture(
+        self, name: str, X: TensorType, marginals: Any, Y: TensorType, of_sigmoid: Any
+    ) -> tf.Tensor:
+        pi, rest = map(tf.exp, self._log_gates(of_sigmoid, *marginals))
+        return pi + rest * getattr(self.count, name)(X, *map(self._f, marginals), Y)
+
+    pointwise_bound = delegated("pointwise_bound", _log_mixture, of_sigmoid=_bound_of_sigmoid)
+    pointwise_log_prob = delegated(
+        "pointwise_log_prob", _log_mixture, of_sigmoid=tf.math.log_sigmoid
+    )
+    expected_log_prob = delegated(
+        "expected_log_prob", _log_mixture, of_sigmoid=_expected_log_sigmoid
+    )
+    predictive_log_density = delegated(
+        "predictive_log_density", _log_mixture, of_sigmoid=_log_expected_sigmoid
+    )
+    _cdf = delegated("_cdf", _mixture, of_sigmoid=tf.math.log_sigmoid)
+    _predict_cdf = delegated("_predict_cdf", _mixture, of_sigmoid=_log_expected_sigmoid)
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        """The variance is that within origins, plus that of the mean between origins."""
+        pi, rest = map(tf.exp, self._log_gates(_log_expected_sigmoid, Fmu, Fvar))
+        mean, variance = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
+        return rest * mean, rest * (variance + pi * tf.square(mean))
+
     # ---- the augmentation ----
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(self.pointwise_bound(X, Fmu, Fvar, Y), -1)
-
-    def pointwise_bound(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        of_count = self.count.pointwise_bound(X, self._f(Fmu), self._f(Fvar), Y)
-        return self._value(self._log_gates(_bound_of_sigmoid, Fmu, Fvar), of_count, Y)
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -279,7 +302,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         if self._has_gp:
             of_gate = log_powers_of_sigmoid(gated, 1.0 - gated, auxiliary["omega"], F[..., 1:])
         else:
-            log_pi, log_rest = self._gates_at(F)
+            log_pi, log_rest = self._log_gates(tf.math.log_sigmoid, F)
             of_gate = gated * log_pi + (1.0 - gated) * log_rest
         none = tf.zeros_like(f)
         law = self.count.auxiliary_law(X, none, none, Y)  # without effect on y
@@ -298,88 +321,21 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         of_gate = gated - 0.5, 2.0 * auxiliary["omega"]
         return tuple(tf.concat(parts, -1) for parts in zip(sites, of_gate, strict=True))
 
-    # ---- expectations ----
-
-    def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        of_count = self.count.pointwise_log_prob(X, self._f(F), Y)
-        return self._value(self._gates_at(F), of_count, Y)
-
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        of_count = self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
-        return self._value(self._log_gates(_expected_log_sigmoid, Fmu, Fvar), of_count, Y)
-
-    def predictive_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """The formula for known f and g, with expectations replacing π and p(y|f)."""
-        of_count = self.count.predictive_log_density(X, self._f(Fmu), self._f(Fvar), Y)
-        return self._value(self._log_gates(_log_expected_sigmoid, Fmu, Fvar), of_count, Y)
-
-    def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._mean(self._gates_at(F), self.count._cdf(X, self._f(F), Y), 1.0)
-
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        of_count = self.count._predict_cdf(X, self._f(Fmu), self._f(Fvar), Y)
-        return self._mean(self._log_gates(_log_expected_sigmoid, Fmu, Fvar), of_count, 1.0)
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._mean(self._gates_at(F), self.count._conditional_mean(X, self._f(F)))
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        f = self._f(F)
-        moments = self.count._conditional_mean(X, f), self.count._conditional_variance(X, f)
-        return self._variance(self._gates_at(F), *moments)
-
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        gates = self._log_gates(_log_expected_sigmoid, Fmu, Fvar)
-        moments = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
-        return self._mean(gates, moments[0]), self._variance(gates, *moments)
-
-    @staticmethod
-    def _mean(
-        gates: tuple[tf.Tensor, tf.Tensor], of_count: tf.Tensor, of_gated: float = 0.0
-    ) -> tf.Tensor:
-        pi, rest = map(tf.exp, gates)
-        return pi * of_gated + rest * of_count
-
-    @staticmethod
-    def _variance(
-        gates: tuple[tf.Tensor, tf.Tensor], mean: tf.Tensor, variance: tf.Tensor
-    ) -> tf.Tensor:
-        """The variance within origins, plus the variance of the mean between origins."""
-        pi, rest = map(tf.exp, gates)
-        return rest * (variance + pi * tf.square(mean))
-
     # ---- what y may be, and draws of it ----
 
+    outcomes = of_base("outcomes")
+    as_observed = of_base("as_observed")
+    check_observations = of_base("check_observations")
+
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return self._drawn(F, seed, self.count.draw_y)
+        return self.draw_y_like(None, F, self.as_observed(self._f(F)), seed)
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        return self._drawn(F, seed, lambda f, seed: self.count.draw_y_like(X, f, Y, seed))
-
-    def _drawn(
-        self, F: TensorType, seed: Any, of_count: Callable[[tf.Tensor, Any], tf.Tensor]
-    ) -> tf.Tensor:
         seeds = tfp.random.split_seed(seed, n=2, salt="gated")
-        counts = of_count(self._f(F), seeds[0])
+        counts = self.count.draw_y_like(X, self._f(F), Y, seeds[0])
         u = tf.random.stateless_uniform(tf.shape(counts), seeds[1], dtype=F.dtype)
-        return tf.where(u < tf.exp(self._gates_at(F)[0]), tf.zeros_like(counts), counts)
-
-    def outcomes(self) -> AnyNDArray:
-        return self._base.outcomes()
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        return self._base.as_observed(y)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return self._base.check_observations(Y)
+        pi = tf.exp(self._log_gates(tf.math.log_sigmoid, F)[0])
+        return tf.where(u < pi, tf.zeros_like(counts), counts)
 
 
 class ZeroInflated(_Gated):
@@ -412,7 +368,7 @@ class ZeroInflated(_Gated):
         self.row_cost = 5.0 if self._has_gp else 0.0  # E log p(0) is a double integral
 
     @property
-    def _base(self) -> OutputwiseLikelihood:
+    def base(self) -> OutputwiseLikelihood:
         return self.count
 
     def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
@@ -434,7 +390,9 @@ class ZeroInflated(_Gated):
 
     def _logit(self, Fmu: TensorType) -> tf.Tensor:
         """logit π, or the mean of g for a gate GP."""
-        return Fmu[..., 1:] if self._has_gp else tf.subtract(*self._gates_at(Fmu))
+        if self._has_gp:
+            return Fmu[..., 1:]
+        return tf.subtract(*self._log_gates(tf.math.log_sigmoid, Fmu))
 
     def _expected_of_log_odds(
         self,
@@ -517,7 +475,7 @@ class Hurdle(_Gated):
         super().__init__(ZeroTruncated(base), gate, **kwargs)
 
     @property
-    def _base(self) -> OutputwiseLikelihood:
+    def base(self) -> OutputwiseLikelihood:
         return self.count.base
 
     def _of_zero(self, log_pi: tf.Tensor, log_counted: tf.Tensor) -> tf.Tensor:
@@ -528,19 +486,6 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
     """1 − p(0|f), at least the smallest positive number."""
     tiny = tf.constant(np.finfo(log_zero.dtype.as_numpy_dtype).tiny, log_zero.dtype)
     return tf.maximum(-tf.math.expm1(log_zero), tiny)
-
-
-def _bound_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """A lower bound on E log σ(x), equal to it if the variance is 0."""
-    return log_s(-mean, variance)
-
-
-def _expected_log_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    return expectation(tf.math.log_sigmoid, mean, variance)
-
-
-def _log_expected_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    return log_expectation(tf.math.log_sigmoid, mean, variance, [tf.zeros_like(mean)])
 
 
 def _check_base(owner: str, base: Any, *accepted: type) -> None:

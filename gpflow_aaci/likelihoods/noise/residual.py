@@ -14,8 +14,8 @@ from gpflow.config import default_float
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_sech_sqrt, ndtr
-from ...validation import Check, some
-from ..base import AugmentedLikelihood
+from ...validation import Check, check_all
+from ..base import AugmentedLikelihood, draw_as_observed
 from ..integrals.quadrature import expectation
 from ..parameters import positive_parameter
 from ..super_gaussian import SuperGaussianLikelihood
@@ -115,12 +115,10 @@ class Gaussian(ResidualLikelihood):
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         if not self.given:
             return ()
-        wrong = Y[..., 1:] < 0.0
         message = "Y must end in a column of noise variances that are not negative."
-        return [Check(~tf.reduce_any(wrong), message, lambda: some(Y[..., 1:], wrong))]
+        return [check_all(Y[..., 1:], Y[..., 1:] >= 0.0, message)]
 
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        return self.draw_y_like(None, F, self.as_observed(F), seed)
+    draw_y = draw_as_observed
 
     def draw_y_like(
         self, X: TensorType | None, F: TensorType, Y: TensorType, seed: Any
