@@ -161,13 +161,10 @@ class Heteroscedastic(AugmentedLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         def of_rows(d: tf.Tensor, v: tf.Tensor, m_g: tf.Tensor, v_g: tf.Tensor) -> tf.Tensor:
-            return log_expectation(
-                lambda g: self._log_scaled("predictive_log_density", g, d, v),
-                m_g,
-                v_g,
-                [self._peak(d)],
-                _HALVINGS,
-            )
+            def log_p(g: tf.Tensor) -> tf.Tensor:
+                return self._log_scaled("predictive_log_density", g, d, v)
+
+            return log_expectation(log_p, m_g, v_g, [self._peak(d)], _HALVINGS)
 
         return self._over_rows(of_rows, Fmu, Fvar, Y, _NUMBERS_OF_PANELS)
 
@@ -226,9 +223,6 @@ class Heteroscedastic(AugmentedLikelihood):
     def _log_precision(self, g: TensorType) -> tf.Tensor:
         return tf.math.log(self.max_precision) + tf.math.log_sigmoid(g)
 
-    def _precision(self, g: TensorType) -> tf.Tensor:
-        return self.max_precision * tf.sigmoid(g)
-
     # ---- moments and draws ----
 
     def noise_variance(self, g: TensorType) -> tf.Tensor:
@@ -249,4 +243,5 @@ class Heteroscedastic(AugmentedLikelihood):
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         f = F[..., :1]
-        return f + self.base.draw_y(tf.zeros_like(f), seed) / tf.sqrt(self._precision(F[..., 1:]))
+        root = tf.exp(0.5 * self._log_precision(F[..., 1:]))
+        return f + self.base.draw_y(tf.zeros_like(f), seed) / root

@@ -18,8 +18,9 @@ from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, 
 from ..sigmoid_powers import (
     half_polya_gamma,
     log_cosh_and_one_minus_s,
-    log_powers_of_sigmoid,
     log_s,
+    rate_log_joint,
+    rate_site,
     root_mean_square,
 )
 from ..unaugmented import Unaugmented
@@ -89,13 +90,12 @@ class LogisticSoftmax(_Normalised):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        rate, n, omega = (auxiliary[name] for name in ("rate", "n", "omega"))
-        log_n = tfd.Poisson(rate).log_prob(n)
-        return tf.reduce_sum(log_n + log_powers_of_sigmoid(self._one_hot(Y), n, omega, F), -1)
+        joint = rate_log_joint(self._one_hot(Y), auxiliary["rate"], auxiliary, F)
+        return tf.reduce_sum(joint, -1)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential ([j = k] − n_j)/2, precision 2ω_j."""
-        return (self._one_hot(Y) - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
+        return rate_site(self._one_hot(Y), auxiliary)
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
         log_sigmoid = tf.math.log_sigmoid(F)

@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...validation import Check, check_all
-from ..base import Site, delegated, of_base
+from ..base import PredictedMoments, Site, delegated, of_base
 from ..integrals.nodes import before_axes_of, whole_line
 from ..interval import Interval
 from ..noise.residual import Gaussian
@@ -83,7 +83,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         return self._per_unit(X, self.base.site(X, auxiliary, self.in_base(X, Y)))
 
 
-class Scaled(TransformedLikelihood):
+class Scaled(PredictedMoments, TransformedLikelihood):
     """
     Gaussian or Student-t noise whose scale is a function of X, made from GPflow's likelihood.
 
@@ -132,14 +132,6 @@ class Scaled(TransformedLikelihood):
 
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         return -tf.math.log(self.unit(X)) + tf.zeros_like(Y)
-
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        unit = self.unit(X)
-        return unit * self.base._conditional_mean(X, F / unit)
-
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        unit = self.unit(X)
-        return tf.square(unit) * self.base._conditional_variance(X, F / unit)
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -127,6 +128,9 @@ class ZeroTruncated(PredictedMoments, OutputwiseLikelihood):
         p = 1.0 - (1.0 - self.base._cdf(X, F, Y)) / positive
         return tf.where(Y < 1.0, tf.zeros_like(p), p)
 
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.base._conditional_mean(X, F) / _one_minus_exp(self._log_zero(F))
+
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
@@ -171,17 +175,19 @@ class ZeroTruncated(PredictedMoments, OutputwiseLikelihood):
         return [*self.base.check_observations(Y), check_all(Y, Y != 0.0, message)]
 
 
-def _bound_of_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """A lower bound on E log σ(x), equal to it if the variance is 0."""
-    return log_s(-mean, variance)
-
-
-def _expected_log_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    return expectation(tf.math.log_sigmoid, mean, variance)
-
-
 def _log_expected_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     return log_expectation(tf.math.log_sigmoid, mean, variance, [tf.zeros_like(mean)])
+
+
+# What log σ(g) is replaced by in each method, as a function of the marginals of g.
+_OF_SIGMOID: dict[str, Callable[..., tf.Tensor]] = {
+    "pointwise_bound": lambda mean, variance: log_s(-mean, variance),
+    "pointwise_log_prob": tf.math.log_sigmoid,
+    "expected_log_prob": partial(expectation, tf.math.log_sigmoid),
+    "predictive_log_density": _log_expected_sigmoid,
+    "_cdf": tf.math.log_sigmoid,
+    "_predict_cdf": _log_expected_sigmoid,
+}
 
 
 class _Gated(PredictedMoments, abc.ABC):
@@ -209,11 +215,10 @@ class _Gated(PredictedMoments, abc.ABC):
         """The columns of f, without the column of g."""
         return F[..., :1] if self._has_gp else F
 
-    def _log_gates(
-        self, of_sigmoid: Callable[..., tf.Tensor], *marginals: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """log π and log(1 − π): ``of_sigmoid`` for the marginals of g and of −g."""
+    def _log_gates(self, name: str, *marginals: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """log π and log(1 − π), or what the method ``name`` replaces them by."""
         if self._has_gp:
+            of_sigmoid = _OF_SIGMOID[name]
             mean, *variance = (part[..., 1:] for part in marginals)
             return of_sigmoid(mean, *variance), of_sigmoid(-mean, *variance)
         pi = tf.cast(self.gate, marginals[0].dtype)
@@ -233,38 +238,32 @@ class _Gated(PredictedMoments, abc.ABC):
 
     # ---- log p(y|f), a bound on it, its expectations, and P(y' ≤ y) ----
 
-    def _log_mixture(
-        self, name: str, X: TensorType, marginals: Any, Y: TensorType, of_sigmoid: Any
-    ) -> tf.Tensor:
-        """log p(y) or a bound, from ``of_sigmoid`` for the gate and ``name`` of the count."""
-        log_pi, log_rest = self._log_gates(of_sigmoid, *marginals)
+    def _log_mixture(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
+        """log p(y) or a bound, from the values of the method ``name`` for gate and count."""
+        log_pi, log_rest = self._log_gates(name, *marginals)
         value = log_rest + getattr(self.count, name)(X, *map(self._f, marginals), Y)
         return tf.where(self._is_zero(Y), self._of_zero(log_pi, value), value)
 
-    def _mixture(
-        self, name: str, X: TensorType, marginals: Any, Y: TensorType, of_sigmoid: Any
-    ) -> tf.Tensor:
-        pi, rest = map(tf.exp, self._log_gates(of_sigmoid, *marginals))
+    def _mixture(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
+        pi, rest = map(tf.exp, self._log_gates(name, *marginals))
         return pi + rest * getattr(self.count, name)(X, *map(self._f, marginals), Y)
 
-    pointwise_bound = delegated("pointwise_bound", _log_mixture, of_sigmoid=_bound_of_sigmoid)
-    pointwise_log_prob = delegated(
-        "pointwise_log_prob", _log_mixture, of_sigmoid=tf.math.log_sigmoid
-    )
-    expected_log_prob = delegated(
-        "expected_log_prob", _log_mixture, of_sigmoid=_expected_log_sigmoid
-    )
-    predictive_log_density = delegated(
-        "predictive_log_density", _log_mixture, of_sigmoid=_log_expected_sigmoid
-    )
-    _cdf = delegated("_cdf", _mixture, of_sigmoid=tf.math.log_sigmoid)
-    _predict_cdf = delegated("_predict_cdf", _mixture, of_sigmoid=_log_expected_sigmoid)
+    pointwise_bound = delegated("pointwise_bound", _log_mixture)
+    pointwise_log_prob = delegated("pointwise_log_prob", _log_mixture)
+    expected_log_prob = delegated("expected_log_prob", _log_mixture)
+    predictive_log_density = delegated("predictive_log_density", _log_mixture)
+    _cdf = delegated("_cdf", _mixture)
+    _predict_cdf = delegated("_predict_cdf", _mixture)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        _, log_rest = self._log_gates("pointwise_log_prob", F)
+        return tf.exp(log_rest) * self.count._conditional_mean(X, self._f(F))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
         """The variance is that within origins, plus that of the mean between origins."""
-        pi, rest = map(tf.exp, self._log_gates(_log_expected_sigmoid, Fmu, Fvar))
+        pi, rest = map(tf.exp, self._log_gates("_predict_cdf", Fmu, Fvar))
         mean, variance = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
         return rest * mean, rest * (variance + pi * tf.square(mean))
 
@@ -280,7 +279,7 @@ class _Gated(PredictedMoments, abc.ABC):
         ``gated`` ~ Bernoulli: whether the zero comes from π; ``count``: the count's auxiliary
         variables, without effect if gated; and for a gate GP ``omega`` ~ PG(1, g)/2.
         """
-        log_pi, _ = self._log_gates(_bound_of_sigmoid, Fmu, Fvar)
+        log_pi, _ = self._log_gates("pointwise_bound", Fmu, Fvar)
         p = tf.exp(tf.minimum(log_pi - self.pointwise_bound(X, Fmu, Fvar, Y), 0.0))
         p = tf.where(self._is_zero(Y), p, tf.zeros_like(p))
         laws = {
@@ -302,7 +301,7 @@ class _Gated(PredictedMoments, abc.ABC):
         if self._has_gp:
             of_gate = log_powers_of_sigmoid(gated, 1.0 - gated, auxiliary["omega"], F[..., 1:])
         else:
-            log_pi, log_rest = self._log_gates(tf.math.log_sigmoid, F)
+            log_pi, log_rest = self._log_gates("pointwise_log_prob", F)
             of_gate = gated * log_pi + (1.0 - gated) * log_rest
         none = tf.zeros_like(f)
         law = self.count.auxiliary_law(X, none, none, Y)  # without effect on y
@@ -334,7 +333,7 @@ class _Gated(PredictedMoments, abc.ABC):
         seeds = tfp.random.split_seed(seed, n=2, salt="gated")
         counts = self.count.draw_y_like(X, self._f(F), Y, seeds[0])
         u = tf.random.stateless_uniform(tf.shape(counts), seeds[1], dtype=F.dtype)
-        pi = tf.exp(self._log_gates(tf.math.log_sigmoid, F)[0])
+        pi = tf.exp(self._log_gates("pointwise_log_prob", F)[0])
         return tf.where(u < pi, tf.zeros_like(counts), counts)
 
 
@@ -378,7 +377,7 @@ class ZeroInflated(_Gated):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log(a + b) = log a + softplus(log b − log a), where a is not negligible."""
-        log_pi, log_rest = self._log_gates(_expected_log_sigmoid, Fmu, Fvar)
+        log_pi, log_rest = self._log_gates("expected_log_prob", Fmu, Fvar)
         counted = log_rest + self.count.expected_log_prob(X, self._f(Fmu), self._f(Fvar), Y)
 
         def of_rest(x: tf.Tensor, logit: tf.Tensor) -> tf.Tensor:
@@ -392,7 +391,7 @@ class ZeroInflated(_Gated):
         """logit π, or the mean of g for a gate GP."""
         if self._has_gp:
             return Fmu[..., 1:]
-        return tf.subtract(*self._log_gates(tf.math.log_sigmoid, Fmu))
+        return tf.subtract(*self._log_gates("pointwise_log_prob", Fmu))
 
     def _expected_of_log_odds(
         self,

@@ -28,7 +28,10 @@ def cdf_from_density(
     :raises NotImplementedError: for a real y whose density is not normalised.
     """
     if outcomes is not None:
-        return _by_summation(log_density, outcomes[:, 0], Y, is_density)
+        values = before_axes_of(Y, outcomes[:, 0])
+        p = tf.exp(log_density(values + tf.zeros_like(Y)))
+        total = tf.reduce_sum(tf.where(values <= Y, p, tf.zeros_like(p)), 0)
+        return total if is_density else total / tf.reduce_sum(p, 0)
     if not is_density:
         raise NotImplementedError(
             "A likelihood of a real y that is no density must define _cdf(X, F, Y)."
@@ -56,12 +59,3 @@ def _by_quadrature(log_density: LogDensity, Y: tf.Tensor) -> tf.Tensor:
     nodes, weights = before_axes_of(Y, _NODES), before_axes_of(Y, _WEIGHTS)
     tail = width * tf.reduce_sum(weights * tf.exp(log_density(Y + outwards * width * nodes)), 0)
     return tf.where(rises, tail, 1.0 - tail)
-
-
-def _by_summation(
-    log_density: LogDensity, outcomes: AnyNDArray, Y: tf.Tensor, is_density: bool
-) -> tf.Tensor:
-    values = before_axes_of(Y, outcomes)
-    p = tf.exp(log_density(values + tf.zeros_like(Y)))
-    total = tf.reduce_sum(tf.where(values <= Y, p, tf.zeros_like(p)), 0)
-    return total if is_density else total / tf.reduce_sum(p, 0)

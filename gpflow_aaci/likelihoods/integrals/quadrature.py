@@ -110,7 +110,7 @@ def _panels(
     edges = [before_axes_of(sd, _ABOUT_MEAN) + tf.zeros_like(sd)]
     for centre in centres:
         edges.append((centre - Fmu) / sd + about_centre)
-    z_edges = _sort_first_axis(tf.concat(edges, axis=0))
+    z_edges = tf.sort(tf.concat(edges, axis=0), axis=0)
     mid, half = (z_edges[1:] + z_edges[:-1]) / 2.0, (z_edges[1:] - z_edges[:-1]) / 2.0
     z = tf.concat([mid + half * x for x in _NODES], axis=0)
     return Fmu + sd * z, z, tf.concat([half * w for w in _WEIGHTS], axis=0)
@@ -125,9 +125,3 @@ def lifted(Fvar: TensorType, floor: float) -> tf.Tensor:
 def safe_sqrt(Fvar: TensorType) -> tf.Tensor:
     """√Fvar, also if rounding has left Fvar at or below 0; it does not underflow."""
     return tf.sqrt(lifted(Fvar, np.sqrt(np.finfo(Fvar.dtype.as_numpy_dtype).tiny)))
-
-
-def _sort_first_axis(values: tf.Tensor) -> tf.Tensor:
-    last = tf.concat([tf.range(1, tf.rank(values)), [0]], axis=0)
-    first = tf.concat([[tf.rank(values) - 1], tf.range(tf.rank(values) - 1)], axis=0)
-    return tf.transpose(tf.sort(tf.transpose(values, last), axis=-1), first)
