@@ -353,7 +353,7 @@ def with_one_omega(likelihood: AugmentedLikelihood) -> _KnownByC:
     if _has_one_omega(likelihood):
         return likelihood
     raise ValueError(
-        "likelihood must have one ω per output whose law is known by one number c, and no "
+        "likelihood must have one ω per output whose distribution is given by one number c, and no "
         f"parameter that is a function of X. Found: {type(likelihood).__name__}."
     )
 
@@ -365,8 +365,8 @@ def _has_one_omega(likelihood: Any) -> TypeIs[_KnownByC]:
 def _refuse_unless_quadratic(likelihood: AugmentedLikelihood) -> None:
     if likelihood.in_turn or not likelihood.is_augmented:
         raise ValueError(
-            "likelihood must have auxiliary variables given which log p(y, ω|f) is quadratic in "
-            f"all f at once. Found: {type(likelihood).__name__}."
+            "likelihood must have auxiliary variables ω that make log p(y, ω|f) quadratic in all f "
+            f"jointly. Found: {type(likelihood).__name__}."
         )
 
 

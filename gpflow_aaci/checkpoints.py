@@ -100,7 +100,7 @@ class Checkpoints:
             return None
         path = together(self._strategy, lambda: self._latest(directory))
         name = "no checkpoint" if path is None else path.name
-        facts = {"what is in checkpoint_dir, on storage that all share,": name}
+        facts = {"the content of checkpoint_dir, on storage that all workers share,": name}
         check_agreement(self._strategy, facts)
         return path
 
@@ -123,8 +123,9 @@ class Checkpoints:
         ours = json.loads(json.dumps(dict(self._run)))  # tuples become lists, as in the file
         for key in sorted({*ours, *theirs}):
             if ours.get(key) != theirs.get(key):
+                difference = _difference(key, ours.get(key), theirs.get(key))
                 raise ValueError(
-                    f"{path} is of another run: {_difference(key, ours.get(key), theirs.get(key))} "
+                    f"{path} belongs to another run: {difference} "
                     "Give checkpoint_dir an empty folder."
                 )
         return path
@@ -134,7 +135,7 @@ def _difference(key: str, ours: Any, theirs: Any) -> str:
     """The first difference between two runs, in words."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         part = min(part for part in {*ours, *theirs} if ours.get(part) != theirs.get(part))
-        return f"{key} is another, for {_difference(part, ours.get(part), theirs.get(part))}"
+        return f"{key} differs: {_difference(part, ours.get(part), theirs.get(part))}"
     return f"{key} is {ours!r} here. Found: {theirs!r}."
 
 
@@ -155,8 +156,8 @@ def check_objective(path: Path, stored: float, found: float) -> None:
     rounding = float(np.finfo(default_float()).eps) ** 0.4
     if not np.isclose(stored, found, rtol=rounding, atol=rounding, equal_nan=True):
         raise ValueError(
-            f"{path} is of another run: the objective at what it holds was {stored:.10g}, and is "
-            f"{found:.10g} here. Give checkpoint_dir an empty folder."
+            f"{path} belongs to another run: the objective at its parameters was {stored:.10g}, "
+            f"and is {found:.10g} here. Give checkpoint_dir an empty folder."
         )
 
 

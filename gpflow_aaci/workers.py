@@ -134,7 +134,7 @@ def together(strategy: tf.distribute.Strategy, action: Callable[[], T], mark: in
     if marks.min():
         other = int(np.flatnonzero(marks != marks[0])[0])
         raise RuntimeError(
-            f"worker {other} has come to other numbers than worker 0 at the same point. All must "
+            f"worker {other} has computed other numbers than worker 0 at the same step. All must "
             "run the same program with the same TensorFlow on the same kind of machine."
         )
     failures = _texts(strategy, "" if failure is None else f"{type(failure).__name__}: {failure}")

@@ -342,7 +342,7 @@ FAR_FITS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("offset", [1e6, 1e7, 1e9])
 @pytest.mark.parametrize("how", FAR_FITS)
 def test_inputs_far_from_zero_are_named_before_anything_changes(how: str, offset: float) -> None:
-    """Squared distances of such inputs lose their digits, and a fit would end in NaN."""
+    """Squared distances of such inputs lose precision, and a fit would end in NaN."""
     rng = np.random.default_rng(0)
     X = np.hstack([np.ones((60, 1)), offset + rng.uniform(0.0, 10.0, (60, 1))])
     far = X, np.sin(X[:, 1:] - offset) + 0.2 * rng.standard_t(3, size=(60, 1))

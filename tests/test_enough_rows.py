@@ -101,7 +101,7 @@ def test_enough_rows_are_fewer_and_predict_as_well_as_all() -> None:
     enough = gpflow_aaci.fit(some, (X, Y), rows="enough", progress=False)
     every = gpflow_aaci.fit(whole, (X, Y), rows="all", progress=False)
     assert enough.converged
-    assert enough.reason == "four times more rows are worth too little"
+    assert enough.reason == "four times more rows would gain too little"
     assert (enough.rows, enough.num_data) == (16_000, N)
     assert enough.worth < 1e-3
     assert 0.0 < enough.worth_error < 2e-3

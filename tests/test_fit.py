@@ -72,7 +72,7 @@ def test_a_dataset_without_end_is_trained_on(monkeypatch: pytest.MonkeyPatch) ->
     result = gpflow_aaci.fit(model, batches, progress=False)
     assert result.route == "train"
     assert not result.converged
-    assert result.reason == "the most steps were made"
+    assert result.reason == "the limit of steps was reached"
     assert result.history.step.tolist() == [100, 200]
     assert result.elbo > before
     # The dataset repeats 80 rows.
@@ -295,7 +295,7 @@ def test_what_fails_after_the_fit_costs_nothing_of_it(monkeypatch: pytest.Monkey
     of_elbo, of_advice = result.warnings
     for said, what in ((of_elbo, "The ELBO"), (of_advice, "Advice")):
         assert said.startswith(what)
-        assert said.endswith("could not be worked out: IndexError: index -1 is out of bounds")
+        assert said.endswith("could not be computed: IndexError: index -1 is out of bounds")
         assert said in str(result)
     assert np.isnan(result.elbo)
 

@@ -512,7 +512,7 @@ def test_all_is_right_in_float32(expectations: Any) -> None:
     [
         ({"num_components": 0}, r"num_components must be an integer of at least 1\. Found: 0"),
         ({"num_components": 2.5}, "num_components must be an integer"),
-        ({"covariance": "full"}, r'covariance must be "diagonal" where num_components is above 1'),
+        ({"covariance": "full"}, r'covariance must be "diagonal" if num_components is above 1'),
         ({"covariance": "block"}, r"covariance must be one of .*Found: 'block'"),
         ({"expectations": "laplace"}, r'one of "augmented", "quadrature", "score"\. Found: \'lap'),
         ({"data": (X, Y[:4])}, r"Argument: Y\s*Expected: \[N, P\]"),

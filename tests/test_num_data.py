@@ -97,7 +97,7 @@ def test_the_first_example_of_a_new_user_is_right() -> None:
 )
 def test_train_says_where_it_cannot_know(data: Batch, dataset: Any) -> None:
     model, fresh = make(data), make(data)
-    with pytest.raises(ValueError, match="num_data of the model must be given with a dataset"):
+    with pytest.raises(ValueError, match="num_data of the model must be given unless the dataset"):
         train(model, dataset(data), num_steps=3, progress=False)
     for a, b in zip(values(model), values(fresh), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -212,7 +212,7 @@ def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path: Path) -
     for a, b in zip(whole.variables, resumed.variables, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     model = make(likelihoods.Laplace(0.3), num_data=len(X))
-    with pytest.raises(ValueError, match="is of another run: optimizer"):
+    with pytest.raises(ValueError, match="belongs to another run: optimizer"):
         train(
             model,
             (X, Y),

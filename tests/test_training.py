@@ -535,7 +535,7 @@ def test_a_foreign_checkpoint_is_refused(
 ) -> None:
     _run(sparse(), tmp_path)
     other, fresh = model(), model()
-    with pytest.raises(ValueError, match=f"of another run: {says}"):
+    with pytest.raises(ValueError, match=f"to another run: {says}"):
         _run(other, tmp_path, **kwargs)
     assert_same(other, fresh)
 

@@ -110,7 +110,7 @@ class DeepGP(gpflow.Module):
         if mean_functions is None:
             if len(set(widths)) > 1:
                 raise ValueError(
-                    "mean_functions must be given where layers have different numbers of inputs. "
+                    "mean_functions must be given if layers have different numbers of inputs. "
                     f"Found: inputs {widths}."
                 )
             mean_functions = [*(Identity() for _ in points[1:]), Zero(num_latent_gps)]

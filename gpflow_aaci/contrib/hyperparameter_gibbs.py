@@ -115,8 +115,8 @@ class HyperparameterSweep:
         gibbs_kernel(model, data, 0.0)  # raises for what Gibbs sampling cannot take
         if model.in_turn:
             raise ValueError(
-                "hyperparameters can be sampled where the latent GPs are independent given ω. "
-                f"Found: {type(model.likelihood).__name__}."
+                "likelihood must leave the latent GPs independent given ω to sample "
+                f"hyperparameters. Found: {type(model.likelihood).__name__}."
             )
         self.parameters = sampled_parameters(model)
         self._model, self._data = model, data

@@ -118,7 +118,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         check_one_of("expectations", expectations, ["augmented", "quadrature", "score"])
         if covariance != "diagonal" and num_components > 1:
             raise ValueError(
-                'covariance must be "diagonal" where num_components is above 1. '
+                'covariance must be "diagonal" if num_components is above 1. '
                 f'Found: "{covariance}", and {num_components} components.'
             )
         # This check is first, since another likelihood may ask for other arguments as well.

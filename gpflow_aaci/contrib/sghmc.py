@@ -80,7 +80,7 @@ class SGHMC:
         check_count("num_burnin", num_burnin, 1)
         if isinstance(model, FullGP):
             raise ValueError(
-                "model must have inducing variables where sampler is SGHMC. "
+                "model must have inducing variables if sampler is SGHMC. "
                 f"Found: {type(model).__name__}."
             )
         rows = checked_rows(model, data)

@@ -38,11 +38,11 @@ def sampled_parameters(model: AnyModel) -> dict[str, Parameter]:
     without = [name for name, parameter in found.items() if parameter.prior is None]
     if without:
         raise ValueError(
-            "hyperparameters can be sampled where every trainable one has a prior. Found none on: "
+            "every trainable hyperparameter must have a prior to be sampled. Found none on: "
             f"{', '.join(without)}. Set its .prior, or gpflow.set_trainable(..., False)."
         )
     if not found:
-        raise ValueError("hyperparameters to be sampled must be trainable. Found: none that is.")
+        raise ValueError("model must have trainable hyperparameters to sample. Found: none.")
     for name, parameter in found.items():
         log_prior = parameter.log_prior_density().numpy()
         if not np.isfinite(log_prior):  # the search for a slice would never end
@@ -103,7 +103,7 @@ class Starts:
                 state, block = several(state, tf.stack(seeds[start : start + draws_at_once]))
                 yield {name: value.numpy() for name, value in block.items()}
         except tf.errors.InvalidArgumentError as error:
-            raise FloatingPointError(f"A draw is beyond floating point: {error.message}") from error
+            raise FloatingPointError(f"A draw overflows floating point: {error.message}") from error
         finally:
             self.put_back()
 

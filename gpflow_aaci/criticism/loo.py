@@ -71,7 +71,9 @@ def loo(
         diagonal covariance.
     """
     if model.is_diagonal:
-        raise ValueError("q_diag must be False for loo, as a cavity needs all of S. Found: True.")
+        raise ValueError(
+            "q_diag must be False for loo, as a cavity needs the full covariance of q. Found: True."
+        )
     rows = as_data(model.expected_data, data, progress)
     if float(rows.num_data) != rows.num_rows:
         raise ValueError(
@@ -84,7 +86,7 @@ def loo(
         warnings.warn(
             "q is not at its optimum, neither of GPflow's ELBO nor of the augmented bound: a step "
             f"would move it by {nats:.2g} nats. Its sites are not the data's, and leaving one out "
-            "is a rough guess. polish(model, data) takes q there.",
+            "is a rough guess. Call polish(model, data) first.",
             stacklevel=2,
         )
     left_out = rows.map(lambda X, Y: _left_out(model, _BOUNDS[bound], X, Y))

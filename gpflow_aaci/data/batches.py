@@ -196,7 +196,7 @@ class BatchesOfDataset(Batches):
         self._is_shared = self._skips = workers > 1
         if resumable and workers == 1 and not _can_be_stored(self._iterator):
             self._skips = True
-            self.identity["way to go on"] = "skipping batches"
+            self.identity["way to resume"] = "skipping batches"
         self.iterator = None if self._skips else self._iterator
         most = min(WATCHED_ROWS, rows)
         self._first: list[RegressionData] = []
@@ -277,7 +277,7 @@ def _num_rows(data: tf.data.Dataset) -> int:
         fault = "that repeats its data"
     if fault is not None:
         raise ValueError(
-            "num_data of the model must be given with a dataset that is not one pass over data of "
+            "num_data of the model must be given unless the dataset is one pass over data of "
             f"known length: AugmentedSVGP(..., num_data=N). Found: None, and a dataset {fault}."
         )
     zero = tf.constant(0, tf.int64)

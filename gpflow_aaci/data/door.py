@@ -68,7 +68,7 @@ def as_arrays(expected: Expected, data: RegressionData | None = None) -> Arrays:
     """
     if isinstance(data, tf.data.Dataset):
         raise ValueError(
-            "data must be arrays here, (X, Y): what is stored for every row cannot stream. "
+            "data must be arrays (X, Y) here, as values are stored for every row. "
             "Found: a tf.data.Dataset."
         )
     refuse_where_kept(expected, data)
@@ -81,11 +81,15 @@ def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: An
     """Return the rows of this worker, as if there were no others."""
     if isinstance(data, tf.data.Dataset):
         if not tf.executing_eagerly():
-            raise ValueError("data must not be a tf.data.Dataset in a tf.function. Found: one.")
+            raise ValueError(
+                "data must not be a tf.data.Dataset inside a tf.function. Found: a dataset."
+            )
         return Stream(expected, data, num_data, progress)
     if data is None:
         if expected.own is None:
-            raise ValueError(f"data must be given: {expected.model} keeps none. Found: None.")
+            raise ValueError(
+                f"data must be given: {expected.model} does not store its data. Found: None."
+            )
         return _Own(*map(tf.convert_to_tensor, expected.own))
     X, Y = checked_rows(expected, data)
     return Arrays(X, Y, num_data, progress=progress)
@@ -114,6 +118,6 @@ def check_step_data(expected: Expected, data: Any, num_data: int | None = None) 
         # Otherwise each batch would count as all data, and a step of size 1 would fit q to the
         # last batch only.
         raise ValueError(
-            "num_data of the model must be the number of rows of all batches together where data "
-            "is an iterator of them: AugmentedSVGP(..., num_data=N). Found: None."
+            "num_data of the model must be the number of rows of all batches together if data is "
+            "an iterator of batches: AugmentedSVGP(..., num_data=N). Found: None."
         )

@@ -65,7 +65,8 @@ def refuse_where_kept(expected: Expected, data: Any) -> None:
     """
     if expected.own is not None and data is not None:
         raise ValueError(
-            f"data must not be given: {expected.model} keeps its own. Found: {type(data).__name__}."
+            f"data must not be given: {expected.model} stores its own. "
+            f"Found: {type(data).__name__}."
         )
 
 
@@ -88,6 +89,6 @@ def refuse_if_distributed(expected: Expected, call: str) -> None:
     workers = num_workers(expected.strategy)
     if workers > 1:
         raise ValueError(
-            f"model must be of one process, as {call} does not sum over workers. "
+            f"model must be trained in one process, as {call} does not sum over workers. "
             f"Found: {workers} of them."
         )

@@ -76,7 +76,7 @@ class Stream(Data):
         if rows != self._rows or np.any(unordered != self._unordered):
             others = "" if rows != self._rows else " with other values"
             raise ValueError(
-                "data must have the same rows in every pass, in whatever order. "
+                "data must have the same rows in every pass, in any order. "
                 f"Found: {self._rows} in the first, {rows}{others} in a later one."
             )
 

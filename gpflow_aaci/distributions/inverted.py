@@ -163,8 +163,8 @@ def _kl(a: InvertedDistribution, b: InvertedDistribution, name: str | None = Non
     """
     if a.log_phi != b.log_phi:
         raise ValueError(
-            "The KL divergence is known between two tilts of one φ: log_phi must be the same "
-            f"function. Found: {a.log_phi} and {b.log_phi}."
+            "The KL divergence is available between two tilted distributions of one φ: log_phi "
+            f"must be the same function. Found: {a.log_phi} and {b.log_phi}."
         )
     with tf.name_scope(name or "kl_of_tilts"):
         (r1, *of_a), (r2, *of_b) = a._law_parameters(), b._law_parameters()

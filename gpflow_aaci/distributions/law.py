@@ -84,7 +84,7 @@ class TiltedLaw:
         except (TypeError, ValueError, tf.errors.OpError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(
-                "log_phi must take complex128 as well as float64, for the Laplace transform is "
+                "log_phi must take complex128 as well as float64, as the Laplace transform is "
                 "inverted along a complex line: write tf.cast(parameter, r.dtype), and log1p, "
                 f"sqrt, log, expm1 rather than softplus or abs. Found: {reason}."
             ) from error

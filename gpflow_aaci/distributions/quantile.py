@@ -30,9 +30,10 @@ def require_inverted(ok: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
         [
             Check(
                 tf.reduce_all(ok),
-                "The law of ω could not be computed from log_phi to 1e-6, which must be the "
-                "logarithm of a completely monotone function whose law has a smooth density, "
-                "analytic for Re r > 0 (see check_likelihood). It failed at these c² (up to ten).",
+                "The distribution of ω could not be computed from log_phi to 1e-6. log_phi must be "
+                "the logarithm of a completely monotone function whose distribution has a smooth "
+                "density, analytic for Re r > 0 (see check_likelihood). It failed at these c² (up "
+                "to ten).",
                 lambda: tf.boolean_mask(r, ~ok)[:10],
             )
         ]

@@ -43,8 +43,8 @@ def rejection_sample(
     _, rows, draws, _ = tf.while_loop(unfinished, advance, state, shape_invariants=shapes)
     finished = Check(
         tf.equal(tf.size(rows), 0),
-        f"Rejection sampling must end within {_MAX_ROUNDS} rounds: the parameters are not finite, "
-        "or beyond floating point. Rows not done (up to ten):",
+        f"Rejection sampling did not end within {_MAX_ROUNDS} rounds: the parameters are not "
+        "finite, or overflow. Rows left (up to ten):",
         lambda: rows[:10],
     )
     with tf.control_dependencies([require([finished])]):

@@ -67,8 +67,8 @@ def _of_signal(model: AugmentedModel) -> Iterator[str]:
     # A mean function of X may explain everything by itself.
     if isinstance(model.mean_function, Constant) and noise > SETTINGS.no_signal * signal:
         yield (
-            "f explains next to nothing of Y: its standard deviation is "
-            f"{signal:.2g} beside noise of {noise:.2g}. Either X says nothing of Y, or another "
+            "f explains almost nothing of Y: its standard deviation is "
+            f"{signal:.2g} beside noise of {noise:.2g}. Either X does not predict Y, or another "
             "start would find more: kernel variance and noise of the size of Y's variance, "
             "lengthscales of √D times the standard deviations of the D columns of X."
         )
@@ -124,7 +124,7 @@ def _of_likelihood(model: AugmentedModel) -> Iterator[str]:
             if len(reached):
                 yield (
                     f"likelihood{path} is {np.array2string(value, precision=4)}, at the bound "
-                    f"{reached[0]:.4g} of what it can be: another likelihood may suit the data "
+                    f"{reached[0]:.4g} of its range: another likelihood may suit the data "
                     "better."
                 )
 

@@ -88,15 +88,15 @@ class Fit(NamedTuple):
         if self.worth is not None and self.rows < self.num_data:
             lines.append(
                 f"q and the hyperparameters were fitted to {self.rows:,} random rows of "
-                f"{self.num_data:,}. Four times more rows are expected to be worth "
-                f"{self.worth:.1g} nats a datum to rows not used (standard error "
+                f"{self.num_data:,}. Four times more rows are expected to gain "
+                f"{self.worth:.1g} nats a datum on rows not used (standard error "
                 f"{self.worth_error:.1g}); the ELBO is scaled "
                 'from the rows used. rows="all" uses all of them.'
             )
         if self.restart_gain:
             lines.append(
-                "The search began a second time, at lengthscales of √D·sd(X), as f explained "
-                "little, or was nearly a polynomial, from the model's own; this gained "
+                "The first search ended where f explained little or was nearly a polynomial. A "
+                "second, from lengthscales of √D·sd(X), gained "
                 f"{self.restart_gain:.3g} nats."
             )
         above = f", {self.gap:.2g} nats above the augmented bound" if self.gap else ""
@@ -281,7 +281,7 @@ def _at_the_end(model: AugmentedModel, rows: Data) -> tuple[float, float, list[s
 
 
 def _failed(what: str, error: Exception) -> str:
-    return f"{what} could not be worked out: {type(error).__name__}: {error}"
+    return f"{what} could not be computed: {type(error).__name__}: {error}"
 
 
 def _check_start(model: AugmentedModel, rows: Data, error: RuntimeError) -> None:

@@ -25,12 +25,12 @@ from .rescues import (
 from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
 
-_LITTLE_TO_GAIN = "what is still to be gained is below the tolerance"
-_NO_STEP_GAINS = "no step gains, though more was expected"
+_LITTLE_TO_GAIN = "the expected further gain is below the tolerance"
+_NO_STEP_GAINS = "no step improves the objective, though a gain was expected"
 _NOTHING_ELSE = "nothing but q is trainable"
-_ITERATIONS_USED = "the most iterations were reached"
+_ITERATIONS_USED = "the limit of iterations was reached"
 _NOT_FINITE = "the objective is not finite"
-_ENOUGH = "four times more rows are worth too little"
+_ENOUGH = "four times more rows would gain too little"
 CONVERGED = (_LITTLE_TO_GAIN, _NOTHING_ELSE, _ENOUGH)
 
 _FILE = "state.npz"

@@ -37,8 +37,8 @@ def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -
     found = [Z.shape for Z in new]
     if found != shapes:
         raise ValueError(
-            "inducing_variable must have as many points as the model's, which cannot become more "
-            f"or fewer: Z of shape {shapes}. Found: {found}."
+            "inducing_variable must keep the model's number of points: "
+            f"Z of shape {shapes}. Found: {found}."
         )
     if not all(np.all(np.isfinite(Z)) for Z in new):
         raise ValueError("inducing_variable must be finite. Found: NaN or infinity.")

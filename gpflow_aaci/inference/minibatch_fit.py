@@ -30,8 +30,8 @@ from .training import Objective, train
 if TYPE_CHECKING:
     import pandas as pd
 
-_ALL_STEPS = "all steps were made; what more of them would gain is not known"
-_MOST_STEPS = "the most steps were made"
+_ALL_STEPS = "all steps were made; the gain of further steps is not known"
+_MOST_STEPS = "the limit of steps was reached"
 
 
 class Part(NamedTuple):

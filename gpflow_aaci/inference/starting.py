@@ -76,7 +76,7 @@ def _why(model: AugmentedModel, X: AnyNDArray) -> str:
         )
     if not is_explained:
         return (
-            " Distances between rows lose their digits: columns of X are too far from 0 for their "
+            " Distances between rows lose precision: columns of X are too far from 0 for their "
             "lengthscales. Begin with larger lengthscales, or subtract the means of the columns."
         )
     return ""
@@ -94,6 +94,6 @@ def _far_from_zero(X: AnyNDArray) -> str:
         return ""
     return (
         f" Column {column} of X has mean {mean[column]:.6g} and standard deviation "
-        f"{spread[column]:.3g}: so far from 0, distances lose their digits. Subtract the means of "
+        f"{spread[column]:.3g}: so far from 0 that distances lose precision. Subtract the means of "
         "the columns from X, and from the inducing points."
     )

@@ -37,19 +37,19 @@ class Stepper(tf.Module, abc.ABC):
 
     def __init__(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
         """
-        :raises ValueError: for an optimizer whose slots cannot be made before a step.
+        :raises ValueError: for an optimizer whose slots cannot be created before a step.
         """
         super().__init__()
         if isinstance(optimizer, type):
             raise ValueError(
-                f"{self.argument} must be an optimizer, not a class of them: Adam(0.01). "
+                f"{self.argument} must be an optimizer object, such as Adam(0.01), not a class. "
                 f"Found: the class {optimizer.__name__}."
             )
         if not hasattr(optimizer, "build") or not hasattr(optimizer, "apply_gradients"):
             found = type(optimizer)
             raise ValueError(
                 f"{self.argument} must be one of tf_keras.optimizers or keras.optimizers, "
-                "not of tf_keras.optimizers.legacy, whose slots cannot be made before a step. "
+                "not of tf_keras.optimizers.legacy, whose slots cannot be created before a step. "
                 f"Found: {found.__module__}.{found.__name__}."
             )
         self.hyperparameter_optimizer = optimizer
@@ -87,9 +87,9 @@ class Stepper(tf.Module, abc.ABC):
         foreign = [v.name for v in variables if not any(v is other for other in known)]
         if foreign:
             raise ValueError(
-                f"{self.argument} must be a new one for each model: this one has been used for "
-                "another, or for other trainable parameters of this one. Found variables that it "
-                f"does not know: {foreign}."
+                f"{self.argument} must be a new one for each model: this one has been used with "
+                "another model, or with other trainable parameters. Found variables that it does "
+                f"not know: {foreign}."
             )
         return variables
 

@@ -359,7 +359,7 @@ class _Run:
         """
         Set everything to the latest checkpoint, if there is one; warn where no step is left.
 
-        :raises ValueError: where that is of another run; everything is then as it was.
+        :raises ValueError: if that belongs to another run; everything is then as it was.
         """
         path = self._checkpoints.latest()
         if path is not None:

@@ -114,7 +114,7 @@ def update(
         q = compiled.of_u(found.q)
         if not np.isfinite(found.elbo) or not all(np.all(np.isfinite(part)) for part in q):
             raise ValueError(
-                "the bound on the new rows must be finite, at some q. (A kernel matrix that is not "
+                "the bound on the new rows must be finite. (A kernel matrix that is not "
                 "positive definite? Raise gpflow.config.default_jitter().) "
                 f"Found: {float(found.elbo)}."
             )
@@ -130,8 +130,8 @@ def _check_model(model: Any) -> None:
     as_augmented(model)  # which raises for what is no such model at all
     if not isinstance(model, AugmentedSVGP):
         raise ValueError(
-            "model must be an AugmentedSVGP: its inducing variables are what old rows leave "
-            f"behind. Found: {type(model).__name__}, which keeps all of its data."
+            "model must be an AugmentedSVGP, whose inducing variables summarise the old rows. "
+            f"Found: {type(model).__name__}, which stores all of its data."
         )
 
 

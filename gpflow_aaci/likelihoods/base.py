@@ -91,8 +91,8 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         if kwargs.get("quadrature") is not None and not isinstance(self, ScalarLikelihood):
             raise ValueError(
-                f"{type(self).__name__}: quadrature must not be given, for expectations over "
-                "several latent GPs have rules of their own here. "
+                f"{type(self).__name__}: quadrature must not be given, as expectations over "
+                "several latent GPs have rules of their own. "
                 f"Found: {type(kwargs['quadrature']).__name__}."
             )
         super().__init__(*args, **kwargs)

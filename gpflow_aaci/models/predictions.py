@@ -57,7 +57,7 @@ class WithPredictions(Augmented):
     ) -> MeanAndVariance:
         if isinstance(Xnew, tf.data.Dataset):
             if full_cov:
-                raise ValueError("full_cov must be False where Xnew is a dataset. Found: True.")
+                raise ValueError("full_cov must be False if Xnew is a dataset. Found: True.")
             check_inputs(Xnew)
             return over_batches("Xnew", lambda X: predict(X, full_cov, full_output_cov), Xnew)
         return predict(as_matrix(Xnew, "Xnew"), full_cov, full_output_cov)

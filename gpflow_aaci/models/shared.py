@@ -193,7 +193,7 @@ def check_latents(kernel: Kernel, likelihood: AugmentedLikelihood, num_latent_gp
     mixed_of = kernel.num_latent_gps if isinstance(kernel, LinearCoregionalization) else None
     if mixed_of not in (None, num_latent_gps):
         raise ValueError(
-            f"num_latent_gps must be that of the kernel, {mixed_of}. Found: {num_latent_gps}."
+            f"num_latent_gps must be {mixed_of}, as for the kernel. Found: {num_latent_gps}."
         )
     outputs = num_latent_gps if mixed_of is None else int(kernel.W.shape[0])
     if likelihood.latent_dim not in (None, outputs):

@@ -161,7 +161,7 @@ def check_diagonal(q_diag: bool, whiten: bool) -> None:
     """
     if q_diag and not whiten:
         raise ValueError(
-            "whiten must be True where q_diag is: only the whitened q(v) may be diagonal here. "
+            "whiten must be True if q_diag is True: only the whitened q(v) may be diagonal. "
             "Found: False."
         )
 

@@ -93,7 +93,7 @@ def probabilities(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -
     """
     if likelihood.labels is None:
         raise ValueError(
-            "model must be of labels for probabilities of each. "
+            "model must have a likelihood of labels to give their probabilities. "
             f"Found: {type(likelihood).__name__}."
         )
     log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, k)) for k in likelihood.labels]

@@ -86,7 +86,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
     """
     if isinstance(model, FullGP) == (data is not None):
         raise ValueError(
-            "data must be given for models with inducing variables and not for those that keep "
+            "data must be given for models with inducing variables, and not for models that store "
             f"their own. Found: {type(model).__name__}, data {'not ' if data is None else ''}given."
         )
     if isinstance(model, AugmentedModel):

@@ -210,7 +210,8 @@ def obeys_bayes(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterator[str]
         own_law = getattr(type(likelihood), "_tilted", None)
         if own_law is SuperGaussianLikelihood._tilted:
             return  # φ is wrong, which other checks report, or the law of ω has no density
-        yield f"tilted(c) must be the law of ω; it fails with: {str(error).splitlines()[0]}"
+        reason = str(error).splitlines()[0]
+        yield f"tilted(c) must be the distribution of ω; it fails with: {reason}"
         return
     # A point mass has no density; TiltedDistribution returns infinity for it.
     point = np.isposinf(posterior)

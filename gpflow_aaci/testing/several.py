@@ -31,7 +31,7 @@ def _equal_or_below(
     wrong = ~((difference if below else np.abs(difference)) <= 1e-6 * (1.0 + np.abs(expected)))
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
-        yield f"{statement}; for datum {at[-1]} {found.numpy()[at]:.8g} is against "
+        yield f"{statement}; for datum {at[-1]} {found.numpy()[at]:.8g} differs from "
         yield f"{expected.numpy()[at]:.8g}."
 
 

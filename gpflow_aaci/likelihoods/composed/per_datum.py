@@ -277,7 +277,7 @@ class Missing(OfBase, OutputwiseLikelihood):
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         is_observed, y = _filled(Y)
         is_empty = ~tf.reduce_any(is_observed, -1)
-        message = "Y must have an output in every row, unless empty_rows=True."
+        message = "Y must have an observed output in every row, unless empty_rows=True."
         empty = Check(
             ~tf.reduce_any(is_empty) | self.empty_rows, message, lambda: tf.where(is_empty)[:10, 0]
         )

@@ -125,9 +125,9 @@ class Switched(OutputwiseLikelihood):
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(
-            "likelihood must say what y is, for quantiles and draws at new inputs. Found: "
-            "Switched, where a column of Y says so. For part k, set model.likelihood to "
-            "model.likelihood.likelihoods[k] first."
+            "likelihood must be one part of Switched for quantiles and draws at new inputs, as a "
+            "column of Y chooses the part. Found: Switched. Its parts are "
+            "model.likelihood.likelihoods."
         )
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:

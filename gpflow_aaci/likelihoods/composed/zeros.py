@@ -51,7 +51,7 @@ class ZeroTruncated(PredictedMoments, OutputwiseLikelihood):
         _check_base("ZeroTruncated", base, NegativeBinomial, Poisson)
         if base.given:
             raise ValueError(
-                "ZeroTruncated: base must be of one column of Y. "
+                "ZeroTruncated: base must take one column of Y. "
                 f"Found: {type(base).__name__} with {', '.join(base.given)}."
             )
         self.base = base
