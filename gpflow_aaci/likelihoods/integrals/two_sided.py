@@ -40,14 +40,18 @@ def log_exponential_side(mean: TensorType, variance: TensorType, scale: TensorTy
     return tf.where(right, far, near) - np.log(2.0)
 
 
+def two_sided_cdf(d: TensorType, above: TensorType, below: TensorType) -> tf.Tensor:
+    """P(x ≤ d) of the density e^{−x/above} for x > 0 and e^{x/below} for x < 0, normalised."""
+    right = d > 0.0
+    share = below / (above + below)
+    tail = tf.exp(-tf.abs(d) / tf.where(right, above, below))
+    return tf.where(right, 1.0 - (1.0 - share) * tail, share * tail)
+
+
 def expected_two_sided_cdf(
     mean: TensorType, variance: TensorType, above: TensorType, below: TensorType
 ) -> tf.Tensor:
-    """
-    E P(x ≤ d) under d ~ N(mean, variance): the sum over both sides of 0.
-
-    The density of x is e^{−x/above} for x > 0 and e^{x/below} for x < 0, normalised.
-    """
+    """E :func:`two_sided_cdf` under d ~ N(mean, variance): the sum over both sides of 0."""
     share = below / (above + below)
     right = tf.exp(log_exponential_side(-mean, variance, above))  # at most P(d > 0)
     left = tf.exp(log_exponential_side(mean, variance, below))

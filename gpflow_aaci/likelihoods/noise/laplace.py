@@ -14,6 +14,7 @@ from ..integrals.two_sided import (
     expected_absolute,
     expected_two_sided_cdf,
     log_exponential_side,
+    two_sided_cdf,
 )
 from ..parameters import open_interval_parameter, positive_parameter
 from .residual import ResidualLikelihood
@@ -89,7 +90,7 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
         return tfp.math.log_add_exp(right, left) - tf.math.log(above + below)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._predict_cdf(X, F, tf.zeros_like(F), Y)
+        return two_sided_cdf(Y - F, *self._sides())
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
