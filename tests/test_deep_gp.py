@@ -259,6 +259,11 @@ def test_bad_input_is_named() -> None:
     shared = gpflow.kernels.SharedIndependent(kernel(), 2)
     with pytest.raises(ValueError, match=r"single-output kernels\. Found: SharedIndependent"):
         DeepGP([shared, kernel()], gaussian, [Z, Z])
+    points = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(Z)
+    )
+    with pytest.raises(ValueError, match=r"must be points Z \[M, D\]\. Found: SharedIndependent"):
+        DeepGP([kernel(), kernel()], gaussian, [Z, points])
     narrow = gpflow.functions.Linear(np.ones([2, 1]))
     zero = gpflow.functions.Zero()
     DeepGP([kernel(), kernel()], gaussian, [Z, Z[:, :1]], mean_functions=[narrow, zero])

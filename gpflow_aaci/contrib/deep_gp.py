@@ -101,11 +101,17 @@ class DeepGP(gpflow.Module):
         :param mean_functions: one for each layer. Default: zero for the last layer, and for the
             others the identity, which needs as many outputs as inputs.
         :param num_latent_gps: the number of outputs of the last layer.
-        :raises ValueError: for sequences of different lengths, kernels with several outputs, and
-            layers that change the number of inputs without a mean function.
+        :raises ValueError: for sequences of different lengths, kernels with several outputs,
+            inducing variables other than points, and layers that change the number of inputs
+            without a mean function.
         """
         super().__init__()
         points = [gpflow.models.util.inducingpoint_wrapper(Z) for Z in inducing_variables]
+        for each in points:
+            if not isinstance(each, InducingPoints):
+                raise ValueError(
+                    f"inducing_variables must be points Z [M, D]. Found: {type(each).__name__}."
+                )
         widths = [each.Z.shape[-1] for each in points]
         if mean_functions is None:
             if len(set(widths)) > 1:

@@ -40,7 +40,8 @@ def sample_posterior(
     """
     Draw from the exact posterior, by Gibbs sampling or by another sampler.
 
-    Chains begin at draws from the prior of f. The result has these groups:
+    Chains begin at draws from the prior of f; where they begin in the hyperparameters and in a deep
+    GP's hidden layers, the sampler says. The result has these groups:
 
     - ``posterior``: ``f`` (chain, draw, data, output) for models that keep their data, or ``u``
       (chain, draw, inducing, output) for models with inducing variables, for which

@@ -86,3 +86,11 @@ def test_a_batch_of_locations_and_labels_is_broadcast(dtype: type) -> None:
     np.testing.assert_array_equal(np.argmax(z, -1), np.broadcast_to([0, 2], [4, 5, 2]))
     assert law.log_prob(z).shape == (4, 5, 2)
     assert law.mean().shape == (5, 2, 3)
+
+
+def test_no_rows_have_no_moments_and_no_error() -> None:
+    """A worker's share of a last batch can be empty."""
+    law = ArgmaxNormal(np.zeros([0, 3]), np.zeros([0]))
+    assert law.mean().shape == law.variance().shape == (0, 3)
+    assert law.log_prob(np.zeros([0, 3])).shape == (0,)
+    assert law.sample(2, seed=0).shape == (2, 0, 3)

@@ -20,7 +20,12 @@ class MultinomialProbit(LabelLikelihood):
     p(y = k|f) = E_u Π_{j≠k} Φ(u + f_k − f_j), u ~ N(0, 1). Given z, the K latent GPs are
     independent and Gaussian (Albert and Chib 1993; Girolami and Rogers 2006). Predicted
     probabilities are one-dimensional integrals, too. Under a prior with mean 0 and equal variances
-    all classes are equally probable. With two classes this is ``Probit`` of (f_1 − f_0)/√2.
+    all classes are equally probable. With two classes this is ``Probit`` of (f_1 − f_0)/√2::
+
+        likelihood = likelihoods.MultinomialProbit(3)
+        model = AugmentedSVGP(kernel, likelihood, Z, num_latent_gps=3, num_data=len(X))
+        fit(model, (X, Y))  # Y [N, 1] of 0, 1 and 2
+        mean, _ = predictions.predict_y(model, Xnew)  # [N, 3], the probabilities
 
     The bound is loose: it is log p(y|f) at f = Fmu, minus ½ Σ Fvar. E log p(y|f) is an integral
     over K − 1 combinations of f. Its error is about 1e-4 for K ≤ 4 if Fvar is of order 1. For more
