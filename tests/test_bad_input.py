@@ -412,6 +412,7 @@ def test_likelihood_of_another_number_of_latent_gps(data: Batch, num_latent_gps:
             AugmentedSVGP(Matern32(), likelihood, data[0][:M], num_latent_gps=num_latent_gps)
 
 
+@pytest.mark.by_default("Binomial", "Poisson", "Warped")
 @pytest.mark.parametrize(
     ("likelihood", "y", "message"),
     [
