@@ -441,8 +441,10 @@ def bsgp() -> list[Row]:
         "Heart, logistic",
         "Protein, Gaussian",
     ]
-    fixed, learnt = (of_each("bsgp", "nll", problems, name) for name in ("SVGP", "SVGP, Z learnt"))
-    small, large = (of_each(run, "nll", problems, "BSGP") for run in ("bsgp", "bsgp_step_0.03"))
+    fixed, learnt = (
+        of_each("bsgp", "nll", problems, f"fit_collapsed{how}") for how in ("", ", Z learnt")
+    )
+    small, large = (of_each(run, "nll", problems, "SGHMC") for run in ("bsgp", "bsgp_step_0.03"))
     fitted = list(map(min, fixed, learnt))
     better = [problem for problem, a, b in zip(problems, large, fitted, strict=True) if a < b]
     return [
