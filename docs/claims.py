@@ -324,7 +324,7 @@ def hmc_grid() -> Row:
         "Most effective draws a second: "
         + "; ".join(f"{problem}: {one}" for problem, one in zip(problems, best, strict=True))
         + ". For Laplace noise a step of 0.1 is nearly always refused (accepted: "
-        + f"{listed(refused)}). Lag 1 is of f here, and of the whitened f in the paper.",
+        + f"{listed(refused)}). Lag 1 is measured on f here, on the whitened f in the paper.",
         "yes, for Laplace noise, too" if all("10 leap" in one for one in best) else False,
     )
 
@@ -580,8 +580,8 @@ def augmented_likelihoods() -> list[Row]:
             "package",
             ["tests/test_augmentation.py", "tests/likelihoods/test_known_errors.py"],
             "True for the likelihoods here. Formulas in the published code for negative "
-            "binomial, Poisson, heteroscedastic and categorical likelihoods and for a KL are not "
-            "those of the densities; the tests have the oracles.",
+            "binomial, Poisson, heteroscedastic and categorical likelihoods and for a KL do not "
+            "follow from the densities; the tests have the oracles.",
             "yes, with corrected formulas",
         ),
     ]

@@ -136,7 +136,7 @@ draw(
 # Positive or skewed: a warped y
 # ------------------------------
 #
-# Here t(y) = f + noise, for an increasing t and any noise from above. The density shown is of y.
+# Here t(y) = f + noise, for an increasing t and any noise from above. The picture shows p(y).
 
 formulas(Warped)
 _, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")

@@ -56,7 +56,7 @@ fitted("In logarithms", lines(variance=np.ones(4)), logarithms(first), logarithm
 gp = fitted("GP", curves(lengthscales=np.full(4, 2.0)), first / scale, second / scale)
 
 # %%
-# A pair (x, typical journey) gives the utility of x above that of the typical one, with its
+# A pair (x, typical journey) gives how much more useful x is than the typical one, with its
 # uncertainty: no constant is left open. What is cheap or short is worth more than a line allows.
 
 typical = np.median(np.vstack([first, second]), axis=0)

@@ -95,7 +95,7 @@ def loo(
     if num_improper:
         warnings.warn(
             f"{num_improper} of {rows.num_rows} data have an improper cavity (leverage of 1 or "
-            "more): their densities are those of the prior.",
+            "more): the prior of f takes the cavity's place.",
             stacklevel=2,
         )
     from .elpd import as_elpd  # here, as ArviZ is slow to import

@@ -375,6 +375,6 @@ class _Run:
         if self.done >= num_steps:
             warnings.warn(
                 f"there is nothing to do: num_steps is {num_steps}, and the checkpoint in "
-                f"{self._checkpoints.directory} is of step {self.done}.",
+                f"{self._checkpoints.directory} was written at step {self.done}.",
                 stacklevel=3,
             )

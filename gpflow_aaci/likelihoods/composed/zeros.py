@@ -262,7 +262,7 @@ class _Gated(PredictedMoments, abc.ABC):
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        """The variance is that within origins, plus that of the mean between origins."""
+        """The law of total variance: within origins, plus of the mean between origins."""
         pi, rest = map(tf.exp, self._log_gates("_predict_cdf", Fmu, Fvar))
         mean, variance = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
         return rest * mean, rest * (variance + pi * tf.square(mean))
