@@ -143,7 +143,9 @@ def test_an_optimizer_of_another_model_is_refused_before_anything_changes() -> N
 
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
-    with pytest.warns(UserWarning, match="nothing to do: num_steps is 20, .* is of step 20"):
+    with pytest.warns(
+        UserWarning, match="nothing to do: num_steps is 20, .* was written at step 20"
+    ):
         history = quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
     assert list(history.step) == [10, 20]
 
