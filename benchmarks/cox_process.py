@@ -172,7 +172,7 @@ def _figure(by_method: dict[str, pd.DataFrame]) -> Figure:
         axes[0, 2].barh(method, rows.seconds[0], color=look["color"])
     axes[0, 1].set(title="mean rate, 90 % interval", xlabel="year", ylabel="events a year")
     axes[0, 1].legend(fontsize="x-small", frameon=False)
-    axes[0, 2].set(title="time", xlabel="seconds", xscale="log")
+    axes[0, 2].set(title="time", xlabel="seconds")
     axes[0, 2].invert_yaxis()
     axes[0, 2].tick_params("y", labelsize="small")
     return figure

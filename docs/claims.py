@@ -394,19 +394,17 @@ def mixtures_over_splits() -> list[Row]:
         for K in range(3)
     ]
     all_nll = [a + b for a, b in zip(nll, digits, strict=True)]
-    lowest = [min(of_problem) for of_problem in zip(*all_nll, strict=True)]
+    best = [full < min(one, two) for full, one, two in zip(*all_nll, strict=True)]
     network = of_each("regression_networks", "nll", ["network, full", "network, 2 diagonal"])
     fixed, independent = of_each("regression_networks", "nll", ["fixed weights", "independent"])
     return [
         Row(
             "The same two families on Wisconsin, Boston housing plain and warped, and three digits",
             [run, "mixtures_softmax"],
-            "Median test NLL over five splits: one full Gaussian "
+            "Median test NLL over ten splits: one full Gaussian "
             f"{listed(all_nll[0])}; one diagonal {listed(all_nll[1])}; two diagonal "
             f"{listed(all_nll[2])}.",
-            "the full Gaussian is best on all"
-            if all_nll[0] == lowest
-            else "the full Gaussian is not best on all",
+            f"the full Gaussian is best on {sum(best)} of {len(best)}",
         ),
         Row(
             "Regression networks of GPs can be fitted by such mixtures",
