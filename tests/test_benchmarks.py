@@ -69,6 +69,7 @@ def run(config: Path, *options: str) -> tuple[int, str]:
     return command("run", config, *options)
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_mixtures_are_compared(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(
@@ -84,6 +85,7 @@ def test_mixtures_are_compared(tmp_path: Path, csv: Path) -> None:
     assert "one full Gaussian" in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
     """
@@ -112,6 +114,7 @@ def test_sparse_gps_are_fitted_and_sampled(tmp_path: Path, csv: Path) -> None:
     assert "HyperparameterGibbs" not in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_traces_of_inducing_points_are_drawn_and_summed_up(tmp_path: Path, csv: Path) -> None:
     """Every prior has a row of the table; draws of a box stay within it, up to its margin."""
@@ -131,6 +134,7 @@ def test_traces_of_inducing_points_are_drawn_and_summed_up(tmp_path: Path, csv: 
     assert (tmp_path / "traces.png").is_file()
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_deep_gps_are_sampled_where_gpflux_is_not_installed(
     tmp_path: Path, csv: Path, monkeypatch: pytest.MonkeyPatch
@@ -266,6 +270,7 @@ def test_what_other_code_has_run_is_run_again(
     assert cache.finished(longer, "name", {"seed": 0}, run).x.tolist() == [4]
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_a_grid_point_is_run_once_and_its_curve_is_that_of_the_last_run(
     tmp_path: Path, csv: Path

@@ -130,7 +130,7 @@ def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> N
     other = gpflow_aaci.fit(long, data, progress=False)
     assert result.elbo > other.elbo - 5.0  # a hundred rows have several modes of fifty lengthscales
     assert result.restart_gain > 20.0
-    assert "began a second time, at lengthscales of √D·sd(X)" in str(result)
+    assert "second, from lengthscales of √D·sd(X), gained" in str(result)
     assert not other.restart_gain
 
 

@@ -170,6 +170,7 @@ def test_rows_may_come_in_another_order_in_every_pass(rows: Pair) -> None:
     np.testing.assert_allclose(ours.elbo, theirs.elbo, rtol=1e-8)
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -> None:
     """It does so even if the same rows come in other batches."""
@@ -188,6 +189,7 @@ def test_a_streamed_fit_goes_on_from_its_checkpoint(rows: Pair, tmp_path: Any) -
     assert resumed.evaluations == expected.evaluations
 
 
+@pytest.mark.by_default("8")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "stop",

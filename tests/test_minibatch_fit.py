@@ -132,6 +132,7 @@ def test_where_the_first_part_is_interrupted_the_second_does_not_begin(
     assert result.history.step.tolist() == ([steps] if steps else [])
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_a_fit_that_is_interrupted_in_both_parts_goes_on_to_the_undisturbed_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -128,6 +128,7 @@ def test_a_pipe_stays_clean() -> None:
         assert TENSORFLOW.sub("", stream.partition("BEGIN\n")[2]) == ""
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_a_terminal_shows_nothing_that_is_not_wanted() -> None:
     assert in_a_terminal(script(False)) == ""

@@ -165,6 +165,7 @@ def nuts_draws() -> np.ndarray:
     return draw(sampler, 200, 1_500, np.inf, seed=1).f
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 def test_gibbs_agrees_with_nuts(nuts_draws: np.ndarray, over_relaxation: float) -> None:

@@ -438,6 +438,7 @@ def new_runs() -> Iterator[Callable[[], _Runs]]:
         runs.close()
 
 
+@pytest.mark.by_default("dataset collapsed", "10-arrays")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("times", "routes"), [(10, "arrays"), (10, "streamed"), (3, "dataset collapsed")]

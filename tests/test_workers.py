@@ -164,6 +164,7 @@ def test_what_listens_on_all_addresses_in_a_launch_is_not_heard_outside() -> Non
             listener.communicate()
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
     """Each launch has its own chief, whose table has its own number of workers."""
@@ -190,6 +191,7 @@ def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
     assert_same(alone("steps"), first, 1e-8)
 
 
+@pytest.mark.by_default("fit-4-0", "fit-0-2")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "workers", "devices"),
@@ -208,12 +210,14 @@ def test_any_number_of_workers_or_devices_ends_as_one_process(
     assert_same(alone(task), several[0], 1e-8)
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_the_same_workers_find_the_same_bits_again(tmp_path: Path) -> None:
     once, again = (run(2, "fit", tmp_path / name)[0] for name in ("once", "again"))
     assert once == again
 
 
+@pytest.mark.by_default("scale", "data")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("on", "message"),

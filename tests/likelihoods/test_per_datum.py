@@ -133,6 +133,7 @@ def test_log_joint_and_site_of_weighted_rows_agree() -> None:
     np.testing.assert_allclose(at[1] - at[0], expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.by_default("Binomial")
 @pytest.mark.parametrize("name", ["Poisson", "LogisticTree", "Binomial"])
 @pytest.mark.slow
 def test_bayes_rule_for_the_copies(name: str) -> None:

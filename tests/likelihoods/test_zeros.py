@@ -236,8 +236,8 @@ def test_simultaneous_steps_of_f_and_its_gate_never_lower_the_bound() -> None:
         assert np.all(np.diff(bounds) >= -1e-9 * np.abs(bounds[1:]))
 
 
+@pytest.mark.by_default("inflated")
 @pytest.mark.slow
-@pytest.mark.by_default("inflated", "hurdle, GP")
 @pytest.mark.parametrize(
     "make",
     [
