@@ -380,7 +380,7 @@ def test_the_likelihood_is_named_before_what_else_is_wrong(data: Batch) -> None:
 
 
 def test_diagonal_q_that_is_not_whitened(data: Batch) -> None:
-    with pytest.raises(ValueError, match=r"whiten must be True where q_diag is"):
+    with pytest.raises(ValueError, match=r"whiten must be True if q_diag is True"):
         sparse(data, q_diag=True, whiten=False)
 
 

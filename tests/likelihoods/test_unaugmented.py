@@ -459,7 +459,7 @@ def test_random_expectations_are_refused() -> None:
     class Own(gpflow.likelihoods.Softmax):
         """Draws samples, and may have overridden anything."""
 
-    with pytest.raises(ValueError, match=r"no Monte Carlo estimate.*Found: Own"):
+    with pytest.raises(ValueError, match=r"not a Monte Carlo estimate.*Found: Own"):
         augmented(Own(3))
     with pytest.raises(ValueError, match=r"gpflow\.likelihoods\.Likelihood.*Found: str"):
         augmented("Poisson")  # type: ignore[arg-type]

@@ -235,7 +235,7 @@ def test_verbs_of_an_augmentation_of_several_variables(member: Member) -> None:
     likelihood, (X, Y) = member.make(), map(tf.constant, data_of(member))
     Fmu, Fvar = map(tf.constant, marginals_of(member, 0.8))
     if likelihood.in_turn:
-        with pytest.raises(ValueError, match="quadratic in all f at once"):
+        with pytest.raises(ValueError, match="quadratic in all f jointly"):
             augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
         return
     c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
