@@ -393,7 +393,7 @@ def test_diagonal_q_sqrt(data: Batch) -> None:
 def test_kernel_of_another_number_of_latent_gps(data: Batch) -> None:
     kernel = LinearCoregionalization([Matern32(), Matern32()], W=np.ones((3, 2)))
     inducing = SharedIndependentInducingVariables(InducingPoints(data[0][:M]))
-    with pytest.raises(ValueError, match=r"num_latent_gps must be.*kernel, 2. Found: 3"):
+    with pytest.raises(ValueError, match=r"num_latent_gps must be 2, .* kernel. Found: 3"):
         AugmentedSVGP(kernel, likelihoods.Laplace(), inducing, num_latent_gps=3)
 
 

@@ -104,10 +104,12 @@ def test_draws_have_names_and_the_model_keeps_its_values() -> None:
 def test_a_parameter_without_prior_is_named() -> None:
     model = make_model()
     model.kernel.variance.prior = None
-    with pytest.raises(ValueError, match=r"every trainable one has a prior.*: kernel.variance\."):
+    with pytest.raises(
+        ValueError, match=r"every trainable hyperparameter must have a prior.*: kernel.variance\."
+    ):
         sample_posterior(model, sampler=HyperparameterGibbs())
     gpflow.set_trainable(model, False)
-    with pytest.raises(ValueError, match="must be trainable"):
+    with pytest.raises(ValueError, match="must have trainable hyperparameters"):
         sample_posterior(model, sampler=HyperparameterGibbs())
 
 

@@ -70,7 +70,9 @@ def test_expected_counts_and_bad_input() -> None:
     model = fitted(likelihoods.NegativeBinomial(3.0), np.round(np.exp(F + 1.0)))
     found = predict_of_f(model, NEW, mean_of_y, LEVELS, num_samples=20_000)
     np.testing.assert_allclose(found[..., 0], 3.0 * np.exp(quantiles_of_f(model)), rtol=0.06)
-    with pytest.raises(ValueError, match=r"of labels to give their probabilities.*NegativeBinomial"):
+    with pytest.raises(
+        ValueError, match=r"of labels to give their probabilities.*NegativeBinomial"
+    ):
         predict_of_f(model, NEW, probabilities)
     with pytest.raises(ValueError, match="levels must be between 0 and 1"):
         predict_of_f(model, NEW, mean_of_y, [0.0])

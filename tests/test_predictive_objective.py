@@ -272,7 +272,7 @@ ADAM = gpflow.keras.tf_keras.optimizers.Adam
         ),
         (
             {"objective": "predictive", "optimizer": JointAscent},
-            "optimizer must be an optimizer, not a class .* Found: the class JointAscent",
+            "optimizer must be an optimizer object.* not a class. Found: the class JointAscent",
         ),
         ({"optimizer": ADAM(0.1)}, "optimizer must be AlternatingOptimizer .* Found: Adam"),
         (

@@ -190,7 +190,7 @@ def test_draws_predict_and_the_model_keeps_its_values() -> None:
 def test_bad_input_is_named() -> None:
     model, data = make_model()
     full = gpflow.models.VGP(data, gpflow.kernels.RBF(), gpflow.likelihoods.Gaussian())
-    with pytest.raises(ValueError, match=r"inducing variables where sampler is SGHMC\. Found: VGP"):
+    with pytest.raises(ValueError, match=r"inducing variables if sampler is SGHMC\. Found: VGP"):
         sample_posterior(full, sampler=SGHMC())
     with pytest.raises(ValueError, match="num_burnin must be an integer of at least 1"):
         sample_posterior(model, data, SGHMC(), num_burnin=0)
@@ -202,7 +202,7 @@ def test_bad_input_is_named() -> None:
         SGHMC(batch_size=0)
     with pytest.raises(ValueError, match='objective must be one of "predictive", "variational"'):
         SGHMC(objective="elbo")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="must be trainable"):
+    with pytest.raises(ValueError, match="must have trainable hyperparameters"):
         sample_posterior(model, data, SGHMC(hyperparameters=True))
     for arguments, message in (
         ({"step_size": 0.0}, "step_size must be above 0"),

@@ -617,8 +617,11 @@ BAD: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], str]] = {
         lambda: (tf.data.Dataset.from_tensor_slices(ROWS).batch(2).repeat(), {}),
         "one pass over the rows",
     ),
-    "more points": (lambda: (ROWS, {"inducing_variable": ROWS[0][:6]}), "as many points"),
-    "a vector": (lambda: (ROWS, {"inducing_variable": ROWS[0][0]}), "as many points"),
+    "more points": (
+        lambda: (ROWS, {"inducing_variable": ROWS[0][:6]}),
+        "the model's number of points",
+    ),
+    "a vector": (lambda: (ROWS, {"inducing_variable": ROWS[0][0]}), "the model's number of points"),
     "points at NaN": (
         lambda: (ROWS, {"inducing_variable": Z_OF_FIVE * np.nan}),
         "inducing_variable must be finite",
@@ -673,7 +676,7 @@ def test_labels_that_are_none_are_refused() -> None:
 def test_models_that_keep_their_data_are_refused() -> None:
     vgp = AugmentedVGP(ROWS, gpflow.kernels.Matern32(), likelihoods.StudentT())
     stock = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), Z_OF_FIVE)
-    for model, name in ((vgp, "AugmentedVGP, which keeps"), (stock, "SVGP")):
+    for model, name in ((vgp, "AugmentedVGP, which stores"), (stock, "SVGP")):
         with pytest.raises(ValueError, match=f"AugmentedSVGP.*Found: {name}"):
             update(model, ROWS)
 

@@ -226,7 +226,7 @@ def test_a_coregionalised_model_predicts_what_is_missing() -> None:
 def test_an_empty_row_is_refused_unless_asked_for() -> None:
     Y = two_outputs()
     Y[5] = np.nan  # its second output was missing already
-    with pytest.raises(ValueError, match=r"an output in every row.*\[5\]"):
+    with pytest.raises(ValueError, match=r"an observed output in every row.*\[5\]"):
         svgp(Missing(likelihoods.StudentT()), 2, N).elbo((X, Y))
     allowed = svgp(Missing(likelihoods.StudentT(), empty_rows=True), 2, N)
     rest = svgp(Missing(likelihoods.StudentT()), 2, N - 1)

@@ -350,7 +350,7 @@ def test_there_is_no_gibbs_sampler_and_the_message_names_others(case: Case) -> N
     F = np.zeros((N, case.num_latents))
     with pytest.raises(NotImplementedError, match=r"contrib\.HMC.*contrib\.EllipticalSlices"):
         augmentation.aux_full_conditional(likelihood, F, Y)
-    with pytest.raises(ValueError, match="given which log p"):
+    with pytest.raises(ValueError, match="that make log p"):
         augmentation.aux_posterior_c(likelihood, F, F, Y)
     model = AugmentedVGP(
         (X, Y),
