@@ -11,6 +11,8 @@ from benchmarks.datasets import Split
 from benchmarks.metrics import coverage, evaluator, expected_calibration_error
 from gpflow_aaci import AugmentedSVGP, likelihoods, predictions
 
+pytestmark = pytest.mark.slow
+
 RESIDUAL = [
     likelihoods.Gaussian(variance=0.3),
     likelihoods.StudentT(scale=0.5, df=4.0),

@@ -18,6 +18,8 @@ from benchmarks.samplers import Setting as SamplerSetting
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, likelihoods
 from gpflow_aaci.data import CHUNK
 
+pytestmark = pytest.mark.slow
+
 
 def run_one(kind: str, full: bool = False, **options: float) -> pd.DataFrame:
     """The metrics of one method on forty rows of diabetes."""

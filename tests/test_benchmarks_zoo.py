@@ -15,6 +15,8 @@ from benchmarks.datasets import Split, load_dataset, made_up
 from benchmarks.methods import make_model, make_start
 from benchmarks.metrics import evaluator
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 

@@ -202,6 +202,7 @@ def test_where_more_rows_are_worth_it_all_are_used(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(result.elbo, expected.elbo, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_rows_are_used_as_far_as_they_are_enough_unless_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

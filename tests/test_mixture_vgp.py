@@ -18,6 +18,8 @@ from gpflow_aaci.contrib import MixtureVGP
 from gpflow_aaci.contrib.mixture_entropy import entropy_by_jensen, entropy_by_pairs
 from gpflow_aaci.contrib.score_function import score_expectations
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 N = 9
 X = np.sort(RNG.uniform(-2.0, 2.0, (N, 1)), 0)

@@ -174,6 +174,7 @@ def test_the_other_calls_take_them(name: str) -> None:
     np.testing.assert_allclose(*cdfs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_train_takes_them() -> None:
     make, data = CASES["SVGP StudentT"]
     models = [make(kind) for kind in (gpflow.models.SVGP, AugmentedSVGP)]

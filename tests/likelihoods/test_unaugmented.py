@@ -297,7 +297,7 @@ def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
 
 
 @long
-@pytest.mark.by_default("Poisson", "Cubic")
+@pytest.mark.by_default("Cubic")
 def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
     data = data_of(case)
     ours = make_svgp(case, AugmentedSVGP)

@@ -238,6 +238,7 @@ def test_leading_dimensions_broadcast(name: str) -> None:
     np.testing.assert_allclose(swapped, expected, rtol=1e-12)
 
 
+@pytest.mark.by_default("1.0")
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
 @pytest.mark.parametrize("ratio", [1e-3, 1.0, 1e3])
 def test_in_single_precision(name: str, ratio: float) -> None:
