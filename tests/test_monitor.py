@@ -36,6 +36,8 @@ from gpflow_aaci.monitor import (
 )
 from gpflow_aaci.predictions import predict_y_quantile
 
+pytestmark = pytest.mark.slow
+
 Randomise = Callable[[gpflow.models.GPModel], None]
 AugmentedModel = AugmentedSVGP | AugmentedVGP
 Build = Callable[..., tuple[Any, tuple[Any, ...], tuple[AnyNDArray, AnyNDArray]]]

@@ -20,6 +20,8 @@ from gpflow_aaci.criticism.calibration import binomial_band, pit
 from gpflow_aaci.plots import plot_calibration, plot_fit
 from gpflow_aaci.predictions import predict_y_cdf, predict_y_quantile, predict_y_samples
 
+pytestmark = pytest.mark.slow
+
 N = 40
 
 

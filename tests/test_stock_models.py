@@ -151,6 +151,7 @@ def test_a_second_fit_changes_nothing(case: Case) -> None:
         np.testing.assert_allclose(value, values[path], rtol=0.05, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SVGP StudentT", "VGP StudentT"])
 @pytest.mark.by_default("SVGP StudentT")
 def test_the_other_calls_take_them(name: str) -> None:
