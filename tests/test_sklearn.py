@@ -397,7 +397,7 @@ class _RandomOne(gpflow.likelihoods.Softmax):
         ({"kernel": gpflow.kernels.Matern52}, r"kernel must be a gpflow Kernel or .*Found: <class"),
         ({"num_inducing": 0}, r"num_inducing must be a positive integer. Found: 0"),
         ({"num_inducing": 2.5}, r"num_inducing must be a positive integer. Found: 2.5"),
-        ({"likelihood": _RandomOne(2)}, r"no Monte Carlo estimate.*Found: _RandomOne"),
+        ({"likelihood": _RandomOne(2)}, r"not a Monte Carlo estimate.*Found: _RandomOne"),
     ],
 )
 def test_parameters_that_are_none(parameters: dict[str, Any], message: str) -> None:

@@ -21,6 +21,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.functions import Identity, MeanFunction, Zero
 from gpflow.inducing_variables import InducingPoints
+from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import to_default_float
@@ -108,7 +109,7 @@ class DeepGP(gpflow.Module):
         super().__init__()
         points = [gpflow.models.util.inducingpoint_wrapper(Z) for Z in inducing_variables]
         for each in points:
-            if not isinstance(each, InducingPoints):
+            if not isinstance(each, InducingPointsBase):
                 raise ValueError(
                     f"inducing_variables must be points Z [M, D]. Found: {type(each).__name__}."
                 )

@@ -103,7 +103,7 @@ class Starts:
                 state, block = several(state, tf.stack(seeds[start : start + draws_at_once]))
                 yield {name: value.numpy() for name, value in block.items()}
         except tf.errors.InvalidArgumentError as error:
-            raise FloatingPointError(f"A draw overflows floating point: {error.message}") from error
+            raise FloatingPointError(f"A draw failed: {error.message}") from error
         finally:
             self.put_back()
 

@@ -187,13 +187,8 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         return Y[..., : -self.num_given] if self.num_given else Y
 
     def num_observed(self, num_outputs: int) -> int:
-        """
-        The number of columns of Y for this number of columns of f.
-
-        Default for a fixed number of latent GPs, if there is no ``observation_dim``: 1.
-        """
-        of_scalars = num_outputs if self.latent_dim is None else 1
-        num_y = of_scalars if self.observation_dim is None else self.observation_dim
+        """The number of columns of Y for this number of columns of f."""
+        num_y = num_outputs if self.observation_dim is None else self.observation_dim
         return num_y + self.num_given
 
     def num_outputs(self, num_observed: int) -> int:

@@ -97,8 +97,8 @@ def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:
     """The likelihood as an instance of a class with a bound; all attributes are shared."""
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MonteCarloLikelihood):
         raise ValueError(
-            "likelihood must be a gpflow.likelihoods.Likelihood whose E log p(y|f) is no Monte "
-            "Carlo estimate: derive your own from ScalarLikelihood or QuadratureLikelihood. "
+            "likelihood must be a gpflow.likelihoods.Likelihood whose E log p(y|f) is not a "
+            "Monte Carlo estimate: derive your own from ScalarLikelihood or QuadratureLikelihood. "
             f"Found: {type(likelihood).__name__}."
         )
     found = copy.copy(likelihood)

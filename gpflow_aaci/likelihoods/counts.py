@@ -71,7 +71,9 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
     ) -> MeanAndVariance:
         r, of_odds = self.total_count, tf.exp(Fmu + Fvar / 2.0)  # E e^f, E e^{2f} = of_odds² e^v
         within = of_odds + tf.square(of_odds) * tf.exp(Fvar)
-        return r * of_odds, r * within + tf.square(r * of_odds) * tf.math.expm1(Fvar)
+        # At Fvar = 0 no variance, though the square may overflow.
+        between = tf.math.multiply_no_nan(tf.square(r * of_odds), tf.math.expm1(Fvar))
+        return r * of_odds, r * within + between
 
 
 class Binomial(PowerOfCosh):

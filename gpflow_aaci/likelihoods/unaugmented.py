@@ -77,6 +77,12 @@ class StockLikelihood(Unaugmented):
         """The methods of the class that GPflow or the user wrote."""
         return super(AugmentedLikelihood, self)
 
+    def num_observed(self, num_outputs: int) -> int:
+        """Default for several latent GPs, if there is no ``observation_dim``: 1."""
+        if self.observation_dim is None and self.latent_dim is not None:
+            return 1 + self.num_given
+        return super().num_observed(num_outputs)
+
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """[..., N, P] if p(y|f) is a product over outputs, otherwise [..., N, 1]."""
         if isinstance(self, ScalarLikelihood):

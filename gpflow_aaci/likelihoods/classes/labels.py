@@ -41,6 +41,9 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
         """log E p(y = k|f) of every class under f ~ N(Fmu, Fvar), [..., N, K]."""
 
+    def num_observed(self, num_outputs: int) -> int:
+        return 1
+
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._of_label(self.log_shares(F), Y)
 

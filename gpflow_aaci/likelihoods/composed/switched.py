@@ -126,8 +126,8 @@ class Switched(OutputwiseLikelihood):
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(
             "likelihood must be one part of Switched for quantiles and draws at new inputs, as a "
-            "column of Y chooses the part. Found: Switched. Its parts are "
-            "model.likelihood.likelihoods."
+            "column of Y chooses the part. Found: Switched. Set "
+            "model.likelihood to model.likelihood.likelihoods[k], for part k."
         )
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:

@@ -12,7 +12,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all
-from ..base import PredictedMoments, Site, delegated, of_base
+from ..base import AugmentedLikelihood, PredictedMoments, Site, delegated, of_base
 from ..counts import Binomial, NegativeBinomial
 from ..integrals.quadrature import expectation, log_expectation
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
@@ -190,7 +190,7 @@ _OF_SIGMOID: dict[str, Callable[..., tf.Tensor]] = {
 }
 
 
-class _Gated(PredictedMoments, abc.ABC):
+class _Gated(AugmentedLikelihood, abc.ABC):
     """
     A zero with probability π, and otherwise a count with the distribution ``count``.
 
@@ -259,12 +259,21 @@ class _Gated(PredictedMoments, abc.ABC):
         _, log_rest = self._log_gates("pointwise_log_prob", F)
         return tf.exp(log_rest) * self.count._conditional_mean(X, self._f(F))
 
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        f = self._f(F)
+        moments = self.count._conditional_mean(X, f), self.count._conditional_variance(X, f)
+        return self._moments("pointwise_log_prob", [F], moments)[1]
+
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
+        moments = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
+        return self._moments("_predict_cdf", [Fmu, Fvar], moments)
+
+    def _moments(self, name: str, marginals: Any, of_count: MeanAndVariance) -> MeanAndVariance:
         """The law of total variance: within origins, plus of the mean between origins."""
-        pi, rest = map(tf.exp, self._log_gates("_predict_cdf", Fmu, Fvar))
-        mean, variance = self.count._predict_mean_and_var(X, self._f(Fmu), self._f(Fvar))
+        pi, rest = map(tf.exp, self._log_gates(name, *marginals))
+        mean, variance = of_count
         return rest * mean, rest * (variance + pi * tf.square(mean))
 
     # ---- the augmentation ----
