@@ -322,3 +322,37 @@ def test_a_gate_is_shared_as_a_parameter_and_learnt() -> None:
     likelihood = ZeroInflated(NegativeBinomial(2.0), gate)
     assert likelihood.gate is gate
     assert ZeroInflated(NegativeBinomial(2.0), 0.4).gate.trainable
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "count_variance"),
+    [
+        (ZeroInflated(Poisson(9.0), gate="gp"), lambda m: m),
+        (ZeroInflated(NegativeBinomial(2.0), gate="gp"), lambda m: m + m**2 / 2.0),
+    ],
+    ids=["Poisson", "NegativeBinomial"],
+)
+def test_the_gate_s_slope_of_the_variance_is_finite_at_its_prior_mean(
+    likelihood: AugmentedLikelihood, count_variance: Callable[[float], float]
+) -> None:
+    """Var y = (1 − π)(v + π m²) and π = σ(g), so its slope at g = 0 is ¼(0·m² − v) = −v/4."""
+    F = tf.constant([[0.0, 0.0]], tf.float64)
+    X = tf.zeros([1, 1], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(F)
+        variance = likelihood.conditional_variance(X, F)
+    mean = likelihood.count.conditional_mean(X, F[:, :1]).numpy().item()
+    v = count_variance(mean)
+    np.testing.assert_allclose(variance, [[0.5 * (v + 0.5 * mean**2)]], rtol=1e-12)
+    np.testing.assert_allclose(tape.gradient(variance, F)[0, 1], -v / 4.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_variance_of_a_negative_binomial_is_no_nan_for_any_f(dtype: type) -> None:
+    """Of f and no uncertainty it is r(e^f + e^{2f}), even where (r e^f)² overflows."""
+    largest = 0.5 * np.log(np.finfo(dtype).max)
+    F = tf.constant(largest - np.array([[0.4], [0.6], [5.0]]), dtype)
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        found = NegativeBinomial(2.0).conditional_variance(tf.zeros_like(F), F)
+    f = F.numpy().astype(float)
+    np.testing.assert_allclose(found, 2.0 * np.exp(f) * (1.0 + np.exp(f)), rtol=3e-5)
