@@ -554,6 +554,11 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
             low, high = shown.min(), shown.quantile(0.9)
             room = max(high - low, 1e-3)
             ax.set(xscale="log", ylim=(low - 0.05 * room, high + 0.1 * room))
+            for method, ends in _ends(rows)[_have_failed].groupby("method"):  # off the top
+                mark = {"color": style(method)["color"], "transform": ax.get_xaxis_transform()}
+                ax.plot(
+                    ends.seconds, np.ones(len(ends)), "X", **mark, clip_on=False, label="failed"
+                )
     one_legend(figure, axes, runs.seed.nunique())
     return figure
 
