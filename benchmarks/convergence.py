@@ -554,7 +554,8 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
             low, high = shown.min(), shown.quantile(0.9)
             room = max(high - low, 1e-3)
             ax.set(xscale="log", ylim=(low - 0.05 * room, high + 0.1 * room))
-            for method, ends in _ends(rows)[_have_failed].groupby("method"):  # off the top
+            last = rows.groupby(_RUN, sort=False).tail(1)
+            for method, ends in last[_have_failed(last)].groupby("method"):  # off the top
                 mark = {"color": style(method)["color"], "transform": ax.get_xaxis_transform()}
                 ax.plot(
                     ends.seconds, np.ones(len(ends)), "X", **mark, clip_on=False, label="failed"

@@ -300,7 +300,7 @@ def test_a_run_that_diverges_beyond_float32_is_kept(tmp_path: Path) -> None:
     assert [float(tf.make_ndarray(event.tensor_proto)) for event in curve] == [1.0, np.inf]
 
 
-def test_a_method_that_failed_at_once_has_no_curve() -> None:
+def test_a_method_that_failed_at_once_has_no_curve_and_one_that_failed_later_a_mark() -> None:
     def rows(method: str, seconds: list[float], status: str) -> pd.DataFrame:
         of_run = {"problem": "p", "method": method, "setting": "s", "seed": 0, "repeat": 0}
         of_run["status"] = status
@@ -310,6 +310,10 @@ def test_a_method_that_failed_at_once_has_no_curve() -> None:
     failed = rows("NatGrad + Adam", [0.0], "failed: Cholesky")
     figure = convergence_figure(pd.concat([rows("Adam", [0.0, 0.1, 0.2], "ok"), failed]))
     assert [line.get_label() for line in figure.axes[0].lines] == ["Adam"]
+    later = rows("NatGrad + Adam", [0.0, 0.15], "failed: Cholesky")
+    figure = convergence_figure(pd.concat([rows("Adam", [0.0, 0.1, 0.2], "ok"), later]))
+    mark = figure.axes[0].lines[-1]
+    assert (mark.get_label(), list(mark.get_xdata())) == ("failed", [0.15])
 
 
 def test_the_kernel_and_its_start_can_be_chosen(tmp_path: Path, csv: Path) -> None:
