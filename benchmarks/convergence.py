@@ -460,8 +460,12 @@ def _ratio(gpflows: float, own: float, limit: float) -> str:
 
 def _ends(metrics: pd.DataFrame) -> pd.DataFrame:
     """The last evaluation of every run, and its seconds in total."""
-    ends = metrics.groupby(_RUN, sort=False).tail(1)
+    ends = _last(metrics)
     return ends.assign(total=ends.seconds + ends.tracing_seconds)
+
+
+def _last(metrics: pd.DataFrame) -> pd.DataFrame:
+    return metrics.groupby(_RUN, sort=False).tail(1)
 
 
 def _have_failed(runs: pd.DataFrame) -> "pd.Series[bool]":
@@ -554,8 +558,7 @@ def convergence_figure(runs: pd.DataFrame) -> Figure:
             low, high = shown.min(), shown.quantile(0.9)
             room = max(high - low, 1e-3)
             ax.set(xscale="log", ylim=(low - 0.05 * room, high + 0.1 * room))
-            last = rows.groupby(_RUN, sort=False).tail(1)
-            for method, ends in last[_have_failed(last)].groupby("method"):  # off the top
+            for method, ends in _last(rows)[_have_failed].groupby("method"):  # off the top
                 mark = {"color": style(method)["color"], "transform": ax.get_xaxis_transform()}
                 ax.plot(
                     ends.seconds, np.ones(len(ends)), "X", **mark, clip_on=False, label="failed"

@@ -148,8 +148,8 @@ def test_minibatch_adam(name: str) -> None:
     assert adam_script(AugmentedSVGP, problem(name)) <= stock_adam(name) + SLACK
 
 
-@pytest.mark.by_default("0.1", "0.5")
 # Batches of 64 are used unless they break the stock model, which then gets all data.
+@pytest.mark.by_default("0.1", "0.5")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),

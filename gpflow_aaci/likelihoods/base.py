@@ -1,10 +1,9 @@
 """The base class of likelihoods with an augmentation: what a subclass defines, what follows."""
 
 import abc
-import functools
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -396,7 +395,7 @@ def delegated(name: str, rule: Callable[..., Any], **options: Any) -> Any:
     hook = getattr(AugmentedLikelihood, name)
     signature = inspect.signature(hook)
 
-    @functools.wraps(hook, updated=())
+    @wraps(hook, updated=())
     def method(self: AugmentedLikelihood, *args: Any, **named: Any) -> Any:
         _, X, *marginals, Y = signature.bind(self, *args, **named).args
         return rule(self, name, X, marginals, Y, **options)
@@ -407,7 +406,7 @@ def delegated(name: str, rule: Callable[..., Any], **options: Any) -> Any:
 def of_base(name: str) -> Any:
     """The method ``name`` of ``self.base``."""
 
-    @functools.wraps(getattr(AugmentedLikelihood, name), updated=())
+    @wraps(getattr(AugmentedLikelihood, name), updated=())
     def method(self: Any, *args: Any, **named: Any) -> Any:
         return getattr(self.base, name)(*args, **named)
 

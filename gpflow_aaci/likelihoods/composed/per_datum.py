@@ -42,9 +42,6 @@ class OfBase(AugmentedLikelihood, abc.ABC):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self.base.draw_y_like(X, F, self._of_base(Y), seed)
 
-    def _unchanged(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
-        return getattr(self.base, name)(X, *marginals, self._of_base(Y))
-
 
 class Weighted(OfBase):
     r"""
@@ -87,6 +84,9 @@ class Weighted(OfBase):
     def num_outputs(self, num_observed: int) -> int:
         return self.base.num_outputs(num_observed - 1)
 
+    def _unchanged(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
+        return getattr(self.base, name)(X, *marginals, self._of_base(Y))
+
     def _weighted(
         self, name: str, X: TensorType | None, marginals: Any, Y: TensorType, *, num_axes: int = 2
     ) -> Any:
@@ -103,8 +103,8 @@ class Weighted(OfBase):
     expected_log_prob = delegated("expected_log_prob", _weighted)
     predictive_log_density = delegated("predictive_log_density", _weighted)
     _variational_expectations = delegated("_variational_expectations", _weighted, num_axes=1)
-    _cdf = delegated("_cdf", OfBase._unchanged)
-    _predict_cdf = delegated("_predict_cdf", OfBase._unchanged)
+    _cdf = delegated("_cdf", _unchanged)
+    _predict_cdf = delegated("_predict_cdf", _unchanged)
 
     # ---- Gibbs: auxiliary variables for every copy of a datum ----
 
@@ -243,8 +243,8 @@ class Missing(OfBase, OutputwiseLikelihood):
         otherwise: float = 0.0,
     ) -> Any:
         """The base's value for observed outputs, and ``otherwise`` for missing ones."""
-        value = self._unchanged(name, X, marginals, Y)
-        return _where(_filled(Y)[0], value, otherwise)
+        is_observed, y = _filled(Y)
+        return _where(is_observed, getattr(self.base, name)(X, *marginals, y), otherwise)
 
     pointwise_bound = delegated("pointwise_bound", _where_observed)
     bound_slopes = delegated("bound_slopes", _where_observed)

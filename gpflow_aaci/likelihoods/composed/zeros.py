@@ -12,7 +12,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all
-from ..base import AugmentedLikelihood, PredictedMoments, Site, delegated, of_base
+from ..base import AugmentedLikelihood, Site, delegated, of_base
 from ..counts import Binomial, NegativeBinomial
 from ..integrals.quadrature import expectation, log_expectation
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
@@ -32,7 +32,7 @@ _NUMBERS = 56 * 56  # floats for one f: the nodes of f times the nodes of g
 Gate: TypeAlias = float | Parameter | Literal["gp"]
 
 
-class ZeroTruncated(PredictedMoments, OutputwiseLikelihood):
+class ZeroTruncated(OutputwiseLikelihood):
     r"""
     p(y|f)/(1 − p(0|f)) of counts y = 1, 2, …, where a zero cannot be observed.
 
@@ -130,6 +130,12 @@ class ZeroTruncated(PredictedMoments, OutputwiseLikelihood):
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.base._conditional_mean(X, F) / _one_minus_exp(self._log_zero(F))
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        mean = self.base._conditional_mean(X, F)
+        square = self.base._conditional_variance(X, F) + tf.square(mean)
+        positive = _one_minus_exp(self._log_zero(F))
+        return tf.nn.relu(square / positive - tf.square(mean / positive))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
