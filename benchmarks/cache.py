@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -76,6 +77,20 @@ def environment() -> dict[str, Any]:
         "machine": {"architecture": platform.machine(), "cpus": os.cpu_count()},
         "code SHA-256": digest.hexdigest(),  # the package and the benchmarks
     }
+
+
+def commit(folder: Path = Path(__file__).parent) -> str | None:
+    """
+    The hash of the Git commit that the folder is at, followed by "-dirty" if a file has changed.
+
+    It is None if the folder is not in a Git repository, or Git is not installed.
+    """
+    describe = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        done = subprocess.run(describe, cwd=folder, capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() or None
 
 
 def _write_curve(folder: Path, values: pd.DataFrame) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from .cache import environment
+from .cache import commit, environment
 from .config import ConfigError
 
 _ENVIRONMENT = "environment.json"
@@ -144,12 +144,12 @@ def print_table(table: pd.DataFrame, title: str) -> None:
 
 
 def write_environment(metrics: pd.DataFrame, folder: Path) -> None:
-    """Write ``environment.json``, with the seeds and the digests of the data."""
+    """Write ``environment.json``, with the commit, the seeds and the digests of the data."""
     data = {}
     if "sha256" in metrics:
         data = dict(metrics[["problem", "sha256"]].drop_duplicates().to_numpy().tolist())
     seeds = sorted(set(metrics.seed.tolist())) if "seed" in metrics else []
-    values = environment() | {"seeds": seeds, "data SHA-256": data}
+    values = environment() | {"commit": commit(), "seeds": seeds, "data SHA-256": data}
     (folder / _ENVIRONMENT).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 

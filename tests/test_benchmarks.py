@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -268,6 +269,24 @@ def test_what_other_code_has_run_is_run_again(
     assert cache.finished(config, "name", {"seed": 1}, run).x.tolist() == [3]
     longer = config.model_copy(update={"rounds": 99})
     assert cache.finished(longer, "name", {"seed": 0}, run).x.tolist() == [4]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs Git")
+def test_the_commit_of_a_run_and_whether_files_have_changed_since(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+        return subprocess.check_output(["git", *name, *words], cwd=tmp_path, text=True).strip()
+
+    assert cache.commit(tmp_path) is None
+    git("init", "--quiet")
+    (tmp_path / "code.py").write_text("x = 1\n")
+    git("add", "code.py")
+    git("commit", "--quiet", "--message", "Code")
+    git("tag", "--annotate", "v1", "--message", "A name that is not wanted")
+    head = git("rev-parse", "HEAD")
+    assert cache.commit(tmp_path) == head
+    (tmp_path / "code.py").write_text("x = 2\n")
+    assert cache.commit(tmp_path) == f"{head}-dirty"
 
 
 @pytest.mark.replicate
