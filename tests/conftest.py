@@ -1,5 +1,6 @@
 """Every built-in likelihood, small data for it, and a fresh start for each test."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ from gpflow_aaci import likelihoods
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each test worker gets one core
     tf.config.threading.set_intra_op_parallelism_threads(1)
+
+# Graphs are many small objects: Python's collector would take a tenth of the time of all tests.
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]

@@ -133,6 +133,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.by_default("mixture")
 @pytest.mark.by_default("noise", "mixture")
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_few_steps_find_the_best_q(problem: str) -> None:

@@ -122,6 +122,14 @@ VARIANTS = {
 }
 
 
+@pytest.mark.by_default(
+    "one output, unwhitened",
+    "minibatch, whitened",
+    "mean function, unwhitened",
+    "separate kernels, separate Z, whitened",
+    "shared kernel, separate Z, unwhitened",
+    "two outputs, whitened",
+)
 @pytest.mark.by_default("StudentT", "two outputs, whitened")
 @pytest.mark.parametrize(("structure", "whiten", "step_size"), VARIANTS.values(), ids=VARIANTS)
 def test_closed_form_step_is_gpflows_natural_gradient(

@@ -69,6 +69,7 @@ def test_a_special_case_is_the_other_likelihood(name: str) -> None:
         np.testing.assert_allclose(ours[key], value, rtol=tolerance, atol=tolerance, err_msg=key)
 
 
+@pytest.mark.by_default("AsymmetricLaplace")
 @pytest.mark.parametrize("name", ["AsymmetricLaplace", "GeneralizedGaussian-1", "Matern52"])
 def test_compiled_it_is_the_same(name: str) -> None:
     likelihood = PAIRS[name][0]()

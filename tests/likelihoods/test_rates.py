@@ -228,6 +228,7 @@ def test_a_cox_process_finds_the_intensity_of_its_points() -> None:
 # ---- edges ----
 
 
+@pytest.mark.by_default("CoxProcess", "Gamma")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     ("make", "Y"),

@@ -147,6 +147,7 @@ def oracle(log_density: LogDensity, y: float, sd: float, mean: float, width: flo
     )
 
 
+@pytest.mark.by_default("0.001", "0.1", "10.0", "1000.0")
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")  # see cases._integral
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
@@ -299,6 +300,19 @@ MEMBERS = {
 }
 
 
+@pytest.mark.by_default(
+    "StudentT",
+    "Switched",
+    "Warped StudentT",
+    "NoiseMixture",
+    "NegativeBinomial",
+    "Probit",
+    "Ordinal",
+    "Missing StudentT",
+    "Poisson",
+    "Gaussian",
+    "Laplace",
+)
 @pytest.mark.parametrize(("make", "y"), MEMBERS.values(), ids=MEMBERS)
 def test_every_product_over_outputs_uses_the_quadrature_it_is_given(
     make: Callable[[], AugmentedLikelihood], y: object

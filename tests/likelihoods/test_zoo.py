@@ -190,6 +190,17 @@ one_of_each_augmentation = pytest.mark.by_default(
 )
 
 
+@pytest.mark.by_default(
+    "LogisticSoftmax",
+    "ZeroInflated NegativeBinomial",
+    "Poisson",
+    "Heteroscedastic Gaussian",
+    "Interval, logit",
+    "Missing StudentT",
+    "MultivariateStudentT",
+    "Weighted StudentT",
+    "Scaled Gaussian",
+)
 @one_of_each_augmentation
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) for any auxiliary variables."""
@@ -269,6 +280,16 @@ def _row_sums(value: tf.Tensor, rank: int) -> tf.Tensor:
     return value if value.shape.rank == rank else tf.reduce_sum(value, -1)
 
 
+@pytest.mark.by_default(
+    "LogisticSoftmax",
+    "Poisson",
+    "Heteroscedastic Gaussian",
+    "Interval, logit",
+    "Missing StudentT",
+    "MultivariateStudentT",
+    "Weighted StudentT",
+    "Scaled Gaussian",
+)
 @one_of_each_augmentation
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) is potential f − ½ precision f² + a constant in each f."""
