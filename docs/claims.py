@@ -506,7 +506,7 @@ def bsgp_over_splits() -> list[Row]:
             f"on {sum(better)} of {len(better)}, by more than two standard errors",
         ),
         Row(
-            "The same on Protein, three splits",
+            "The same on Protein, ten splits",
             ["bsgp_protein"],
             f"Test NLL sampled {readable(protein_sampled)}, fitted with Z fixed "
             f"{readable(protein_fixed)}. R-hat {listed(protein_r_hat)}.",
