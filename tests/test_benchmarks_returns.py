@@ -60,6 +60,7 @@ def test_a_method_is_cut_at_its_time() -> None:
         assert rows.seconds.iloc[0] == 0.0
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_all_full_batch_methods_end_at_the_same_elbo_by_their_own_tests() -> None:
     kinds = "scipy", "collapsed", "fit"

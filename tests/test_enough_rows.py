@@ -117,6 +117,7 @@ def test_enough_rows_are_fewer_and_predict_as_well_as_all() -> None:
     assert float(densities[0]) > float(densities[1]) - 2e-3
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_the_worth_of_more_rows_is_what_rows_that_neither_fit_has_seen_gain_by_them() -> None:
     """
@@ -154,6 +155,7 @@ def test_the_worth_of_more_rows_is_what_rows_that_neither_fit_has_seen_gain_by_t
     np.testing.assert_allclose(result.worth_error, error, rtol=3e-3)
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_a_stream_uses_the_rows_that_arrays_would_use_and_is_read_once() -> None:
     dataset, reads = counted_stream()

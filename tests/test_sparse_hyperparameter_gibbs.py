@@ -155,7 +155,7 @@ def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
         sparse,
         (X, Y),
         HyperparameterGibbs(),
-        num_samples=1_500,
+        num_samples=800,
         num_chains=2,
         num_burnin=200,
         seed=1,
@@ -164,7 +164,7 @@ def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
     of_full = sample_posterior(
         full,
         sampler=HyperparameterGibbs(),
-        num_samples=1_500,
+        num_samples=800,
         num_chains=2,
         num_burnin=200,
         seed=2,

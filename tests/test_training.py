@@ -250,6 +250,7 @@ def test_labels_that_training_data_may_not_have_test_data_may_not_have() -> None
 # ---- stopping and going on ----
 
 
+@pytest.mark.by_default("dataset", "VGP")
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["arrays", "dataset", "VGP"])
 def test_a_run_in_two_parts_is_a_run_in_one(tmp_path: Path, source: str) -> None:

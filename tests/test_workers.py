@@ -191,15 +191,17 @@ def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
     assert_same(alone("steps"), first, 1e-8)
 
 
-@pytest.mark.by_default("fit-4-0", "fit-0-2")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "workers", "devices"),
     [
-        *[("fit", *several) for several in [(1, 0), (2, 0), (4, 0), (0, 2), (0, 3)]],
-        # Streams, coupled latent GPs, an unwhitened q(u), and other objectives.
-        ("others", 2, 0),
-        pytest.param("others", 0, 2, marks=pytest.mark.replicate),
+        ("fit", 4, 0),
+        ("fit", 0, 2),
+        ("others", 2, 0),  # streams, coupled latent GPs, an unwhitened q(u), other objectives
+        *(
+            pytest.param(*case, marks=pytest.mark.replicate)
+            for case in [("fit", 1, 0), ("fit", 2, 0), ("fit", 0, 3), ("others", 0, 2)]
+        ),
     ],
 )
 def test_any_number_of_workers_or_devices_ends_as_one_process(
@@ -217,7 +219,7 @@ def test_the_same_workers_find_the_same_bits_again(tmp_path: Path) -> None:
     assert once == again
 
 
-@pytest.mark.by_default("scale", "data")
+@pytest.mark.by_default("scale")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("on", "message"),

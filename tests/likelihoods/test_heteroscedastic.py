@@ -255,6 +255,7 @@ def test_only_integrals_over_both_are_dear() -> None:
     assert Heteroscedastic(StudentT()).row_cost > 0.0
 
 
+@pytest.mark.replicate
 @pytest.mark.slow
 def test_fit_ends_no_lower_than_gpflows_optimizer_on_the_same_likelihood() -> None:
     rng = np.random.default_rng(2)

@@ -660,8 +660,6 @@ def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
 
 
 @pytest.mark.by_default(
-    "ZeroTruncated Poisson",
-    "Poisson",
     "Exponential",
     "Interval, logit",
     "Binomial with trials",
@@ -715,7 +713,6 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
 
 @pytest.mark.by_default(
     "NegativeBinomial",
-    "Interval, probit",
     "LogisticTree",
     "Missing StudentT",
     "MultivariateStudentT",
