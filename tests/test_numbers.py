@@ -296,3 +296,13 @@ def test_an_altered_number_is_found() -> None:
             num_found += bool(list(unfounded(altered)))
     assert num_altered > 100
     assert num_found >= 0.9 * num_altered
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_kept_run_says_with_what_it_was_made(run: str) -> None:
+    environment = json.loads((REFERENCE / run / "environment.json").read_text())
+    assert re.fullmatch("[0-9a-f]{40}", environment["commit"])  # without "-dirty"
+    assert re.fullmatch("[0-9a-f]{64}", environment["code SHA-256"])
+    assert {"gpflow", "tensorflow", "numpy"} <= set(environment["packages"])
+    config = json.loads((REFERENCE / run / "config.json").read_text())
+    assert environment["seeds"] == sorted(config.get("seeds", environment["seeds"]))
