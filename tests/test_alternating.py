@@ -96,6 +96,7 @@ def arguments(model: AugmentedModel, data: Batch) -> tuple[Any, ...]:
     return () if isinstance(model, AugmentedVGP) else (data,)
 
 
+@pytest.mark.by_default("0.3")
 @pytest.mark.by_default("Student-t", "Laplace", "unwhitened", "mean function", "VGP")
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("step_size", [1.0, 0.3])

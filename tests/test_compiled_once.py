@@ -127,6 +127,7 @@ def test_other_fits_share_their_functions_too(
     assert_same_values(model, alone)
 
 
+@pytest.mark.slow
 def test_a_vgp_shares_with_one_of_other_data_of_the_same_number_of_rows() -> None:
     def vgp(data: Pair) -> AugmentedVGP:
         return AugmentedVGP(data, gpflow.kernels.Matern32(), likelihoods.Laplace(0.3))
@@ -140,11 +141,13 @@ def test_a_vgp_shares_with_one_of_other_data_of_the_same_number_of_rows() -> Non
     assert structure(vgp(waves(0, 16))) != structure(second)
 
 
+@pytest.mark.slow
 def test_fit_says_that_it_compiled_nothing() -> None:
     fit(make(), waves(0), progress=False)
     assert "compiling" not in str(fit(make(), waves(1), progress=False))
 
 
+@pytest.mark.slow
 def test_twins_that_are_not_in_use_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "_MOST_TWINS", 1)
     polish(make(), waves(0), progress=False)

@@ -99,6 +99,7 @@ def test_gpflows_optimizer_finds_no_more_than_the_tolerance_at_the_end() -> None
     assert float(model.elbo(data)) - result.elbo < 1e-3
 
 
+@pytest.mark.slow
 def test_noise_that_grows_with_x_ends_where_gpr_does() -> None:
     """GPflow's notebook of varying noise, which a stop by small gains left a nat too early."""
     rng = np.random.default_rng(42)
@@ -134,6 +135,7 @@ def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> N
     assert not other.restart_gain
 
 
+@pytest.mark.slow
 def test_a_column_that_matters_comes_back_where_the_first_rows_had_lost_it() -> None:
     """On the first 1,000 rows the third of eight columns is better left out, on 5,000 it is not."""
     rng = np.random.default_rng(1050)
@@ -148,6 +150,7 @@ def test_a_column_that_matters_comes_back_where_the_first_rows_had_lost_it() -> 
     assert lengthscales[3:].min() > 30.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e3, 1e-3])
 def test_columns_in_another_unit_end_where_they_do_in_their_own(unit: float) -> None:
     X, Y = draw(3, 120, 2)

@@ -133,6 +133,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("mixture")
 @pytest.mark.by_default("noise", "mixture")
 @pytest.mark.parametrize("problem", PROBLEMS)

@@ -483,6 +483,7 @@ def test_predictions_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
         model.predict_f(X.repeat())
 
 
+@pytest.mark.slow
 def test_predictions_from_draws_of_a_dataset_are_those_of_its_rows(rows: Pair) -> None:
     few, new = (rows[0][:12], rows[1][:12]), (rows[0][50:57], rows[1][50:57])
     model = AugmentedVGP(few, gpflow.kernels.Matern32(), likelihoods.StudentT(0.4, 3.5))

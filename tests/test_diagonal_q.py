@@ -101,6 +101,7 @@ def test_gpflows_own_ends_there_too(name: str) -> None:
     np.testing.assert_allclose(stock.q_sqrt, ours.q_sqrt, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("logistic")
 def test_both_optimizers_make_the_same_step_and_train_ascends(name: str) -> None:
     data = data_of(name)

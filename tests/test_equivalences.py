@@ -451,6 +451,7 @@ def test_whitening_is_a_change_of_variables_only(
             np.testing.assert_allclose(a, b, atol=1e-8)
 
 
+@pytest.mark.by_default("StudentT", "Logistic")
 def test_two_outputs_are_two_models(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe
 ) -> None:
@@ -492,6 +493,7 @@ def test_a_representative_minibatch_is_as_good_as_all_data(
     )
 
 
+@pytest.mark.by_default("StudentT", "Laplace", "Probit", "BayesianSVM")
 def test_the_gap_is_what_the_augmentation_costs(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe, randomise_q: Randomise
 ) -> None:

@@ -173,6 +173,7 @@ def test_every_public_likelihood_is_a_line() -> None:
     assert concrete == {type(line.make()) for line in LINES}
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("NoiseMixture", "Scaled StudentT")
 @every_likelihood
 def test_every_likelihood_is_fitted_and_saved(line: Line, tmp_path: Path) -> None:
@@ -209,6 +210,7 @@ def test_every_kernel_is_fitted_and_saved(kernel: str, inducing: str, tmp_path: 
     check_fit_and_saving(lambda: model_of_two(kernel, inducing), data_of_two(), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("SharedIndependent-separate")
 @every_pair
 def test_every_kernel_is_stepped_and_trained(kernel: str, inducing: str) -> None:

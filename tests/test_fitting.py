@@ -99,6 +99,7 @@ def test_profile_gradient_is_the_finite_difference_of_the_profile(
     assert at == len(gradient)
 
 
+@pytest.mark.slow
 def test_one_chunk_or_many_give_the_same_profile() -> None:
     data = diabetes(120)
     model = make_model(data, likelihoods.Laplace(0.5))
@@ -380,6 +381,7 @@ def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:
     np.testing.assert_allclose(waves(unit, 1.0)[0], waves(1.0, 1.0)[0], atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_fit_finds_a_signal_that_was_guessed_far_too_small() -> None:
     """The noise is guessed well, but the kernel's variance is 1e-8 of the right one."""
     np.testing.assert_allclose(waves(1.0, 1.0, signal=1e-4)[0], waves(1.0, 1.0)[0], atol=0.05)
@@ -401,6 +403,7 @@ def test_a_kernel_that_drowns_in_the_jitter_is_not_passed_over() -> None:
         waves(1e-5, 1e-5)
 
 
+@pytest.mark.slow
 def test_with_nothing_else_to_learn_q_is_fitted() -> None:
     """q becomes the best one at the fixed hyperparameters, which do not change."""
     data = diabetes(60)

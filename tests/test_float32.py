@@ -98,6 +98,7 @@ def test_float32_is_close_to_float64(
         np.testing.assert_allclose(low, high, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("Laplace", "Probit")
 def test_float32_without_whitening(
     make_likelihood: MakeLikelihood, observe: Observe, X: AnyNDArray
@@ -133,6 +134,7 @@ def test_gradients_are_float32_and_close(
         np.testing.assert_allclose(low, high, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.slow
 def test_float64_data_are_taken_in_a_float32_session(X: AnyNDArray) -> None:
     """Data are cast to GPflow's default dtype, in compiled minibatch steps, too."""
     use(np.float32)
@@ -145,6 +147,7 @@ def test_float64_data_are_taken_in_a_float32_session(X: AnyNDArray) -> None:
     np.testing.assert_allclose(model.q_mu, in_float32.q_mu, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("Laplace")
 @either_model
 @pytest.mark.parametrize("name", ["Laplace", "Matern32", "Logistic"])

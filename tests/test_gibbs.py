@@ -388,6 +388,7 @@ def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
     np.testing.assert_array_equal(samples.observed_data.y.values.reshape(Y.shape), Y)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("AugmentedVGP")
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 def test_arviz_criticises_the_draws_of_either_model(kind: str) -> None:

@@ -230,6 +230,7 @@ def test_frozen_copy_predicts_the_same(pair: Pair) -> None:
 # ---- files ----
 
 
+@pytest.mark.by_default("StudentT", "Matern32", "Probit", "BayesianSVM")
 @pytest.mark.by_default("float64")
 @pytest.mark.parametrize("name", ["float64", "float32"])
 @pytest.mark.parametrize("whiten", [True, False])
@@ -338,6 +339,7 @@ def test_saved_model_predicts_the_same(pair: Pair, tmp_path: Path) -> None:
 # ---- optimizers ----
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("AugmentedVGP")
 def test_scipy_raises_the_elbo(pair: Pair) -> None:
     """It uses training_loss_closure, and ends no lower than closed-form steps of q alone."""
@@ -402,6 +404,7 @@ def test_a_likelihood_shared_with_a_stock_model_is_one(
     np.testing.assert_allclose(with_ours.elbo(data), with_theirs.elbo(data), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_update_vgp_data_does_to_both_the_same(rng: np.random.Generator) -> None:
     """
     For new data of another length, q is carried over as by GPflow, and compiled steps still work.

@@ -122,6 +122,7 @@ def test_settings_count_too(folders: dict[str, Path]) -> None:
     assert facts(RobbinsMonro(0.6)) != facts(RobbinsMonro(0.7))
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("train")
 @pytest.mark.parametrize("route", ["fit_collapsed", "train"])
 def test_what_no_digest_sees_the_objective_does(tmp_path: Path, route: str) -> None:

@@ -339,6 +339,7 @@ def test_an_improper_cavity_is_told_and_is_the_prior() -> None:
     np.testing.assert_allclose(result.loo_i, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_float32_is_close_to_float64() -> None:
     _, X, Y = observed("student_t", N)
     results = []
@@ -358,6 +359,7 @@ def test_float32_is_close_to_float64() -> None:
 # ---- data ----
 
 
+@pytest.mark.slow
 def test_frames_and_batches_are_as_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches form several chunks."""
     likelihood, X, Y = observed("student_t", N)

@@ -108,6 +108,7 @@ def test_moments_are_those_of_gibbs_sampling(kind: str, method: str) -> None:
             assert abs(p.mean() - q.mean()) < 4.5 * error
 
 
+@pytest.mark.slow
 def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
     """
     There is one datum, y

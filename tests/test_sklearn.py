@@ -156,6 +156,7 @@ def test_probabilities_of_three_classes_are_the_model_s(three_classes: Fitted) -
     assert set(estimator.predict(X)) == set(y)
 
 
+@pytest.mark.slow
 def test_the_tree_parts_similar_classes_last() -> None:
     """In iris, versicolor and virginica."""
     X, y = sklearn.datasets.load_iris(return_X_y=True)
@@ -225,6 +226,7 @@ def test_many_rows_are_predicted_in_parts(
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_where_y_has_no_mean_its_median_is_predicted() -> None:
     X, y = noisy_wave(60, seed=2, df=1.0)
     regressor = AugmentedGPRegressor(likelihood="cauchy", num_inducing=15, random_state=0)

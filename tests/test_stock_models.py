@@ -113,6 +113,7 @@ def kinds(make: Callable) -> tuple[type, type]:
     return gpflow.models.SVGP, AugmentedSVGP
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("SVGP StudentT", "VGP Poisson")
 def test_fit_ends_where_the_swapped_class_ends(case: Case) -> None:
     """Every Parameter of the user's object is where that of the swapped class is."""

@@ -188,6 +188,7 @@ def blow_up_script(model_class: type[Any], gamma: float) -> float:
     return natural_gradient_script(model_class, diabetes, gamma, 64, steps=500, num_inducing=50)
 
 
+@pytest.mark.slow
 def test_large_natural_gradient_steps_break_the_stock_model() -> None:
     """A Cholesky factorisation or a check for finite values in GPflow fails."""
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -141,6 +141,7 @@ def test_an_optimizer_of_another_model_is_refused_before_anything_changes() -> N
     assert_same(model, fresh)
 
 
+@pytest.mark.slow
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     quiet(sparse(), wave(), num_steps=20, checkpoint_dir=tmp_path)
     with pytest.warns(
@@ -580,6 +581,7 @@ def test_a_disk_that_fails_stops_the_run_with_the_reason(
     assert_same(again, good)
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """There is a file with its name."""
     (tmp_path / "file").write_text("")

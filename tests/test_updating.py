@@ -474,6 +474,7 @@ def test_posteriors_that_were_handed_out_follow() -> None:
     assert distance(posterior.predict_f(X_NEW)[0], model.predict_f(X_NEW)[0]) < 1e-10
 
 
+@pytest.mark.slow
 def test_datasets_and_frames_are_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dataset needs one pass, and may be longer than a chunk, or than num_data."""
     rows = labels(waves(100))
@@ -519,6 +520,7 @@ class Counted(likelihoods.Gaussian):
         return super()._variational_expectations(*args)
 
 
+@pytest.mark.slow
 def test_updates_of_any_size_are_compiled_once_for_a_model() -> None:
     model = make(Counted(NOISE), M=5)
     X, Y = waves(100)
@@ -531,6 +533,7 @@ def test_updates_of_any_size_are_compiled_once_for_a_model() -> None:
     assert Counted.looks == looks
 
 
+@pytest.mark.slow
 def test_hyperparameters_and_parts_that_change_are_seen() -> None:
     """Compiled code reads new hyperparameters; after other changes it is compiled anew."""
     rows = waves(60)

@@ -364,6 +364,7 @@ def linear_model(link: str) -> tuple[AugmentedSVGP, AnyNDArray, AnyNDArray]:
     return model, AT @ line, np.sqrt(np.einsum("ni,ij,nj->n", AT, covariance, AT))
 
 
+@pytest.mark.slow
 @each_link
 def test_a_linear_gp_has_the_line_of_the_accelerated_failure_time_model(link: str) -> None:
     """

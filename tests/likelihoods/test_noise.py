@@ -136,6 +136,7 @@ def test_the_power_is_learnt_within_0_and_2_and_held_fixed_at_2() -> None:
     assert likelihoods.GeneralizedGaussian(power=own).power is own
 
 
+@pytest.mark.slow
 def test_omega_of_power_1_is_inverse_gaussian() -> None:
     """Draws are exactly that law's, eagerly and in a graph; all else agrees to 1e-7."""
     ours, laplace = likelihoods.GeneralizedGaussian(0.7, 1.0), likelihoods.Laplace(0.7)

@@ -142,6 +142,7 @@ def test_log_prob_sums_over_outputs(case: Case) -> None:
 # ---- predictive densities ----
 
 
+@pytest.mark.by_default("0.001", "1000.0")
 @every_scaled
 @pytest.mark.parametrize("ratio", [1e-3, 1e-2, 0.1, 1.0, 10.0, 1e3])
 @pytest.mark.by_default("0.001", "1.0", "1000.0")

@@ -79,6 +79,7 @@ def test_similar_classes_are_parted_last_whatever_the_units_of_columns(
     assert {first, second} == {frozenset({0, 2}), frozenset({1, 3})}
 
 
+@pytest.mark.slow
 def test_a_fit_converges_and_finds_the_classes(data: tuple[AnyNDArray, AnyNDArray]) -> None:
     X, Y = data
     model = make(LogisticTree(K, ward_tree(X, Y)), K - 1, X)

@@ -240,6 +240,7 @@ def test_predictions_are_gpflows(case: Case) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.by_default("0.3")
 # Elsewhere GPflow's step need not exist; steps that ascend are tested below.
 @pytest.mark.applies_to("case", lambda case: case.is_concave)
 @pytest.mark.parametrize("gamma", [1.0, 0.3])
@@ -280,6 +281,7 @@ def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
         assert float(model.elbo((X, Y))) > values[0]
 
 
+@pytest.mark.slow
 @long
 @pytest.mark.by_default("Cubic")
 def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
@@ -296,6 +298,7 @@ def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
     assert float(model.elbo((X, Y))) > start + 5.0
 
 
+@pytest.mark.slow
 @long
 @pytest.mark.by_default("Cubic")
 def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
@@ -509,6 +512,7 @@ def test_softmax_is_gpflows_integrated_exactly() -> None:
         np.testing.assert_array_equal(found[:, k, k], 0.0)
 
 
+@pytest.mark.by_default("mean1-sd0", "mean1-sd4", "mean0-sd3", "mean3-sd3")
 @pytest.mark.parametrize("sd", [(1e-6, 1e-6), (0.3, 2.9), (11.0, 0.1), (30.0, 20.0), (80.0, 1.0)])
 @pytest.mark.parametrize("mean", [(0.0, 0.0), (3.0, -4.0), (100.0, 101.5), (-5.0, 40.0)])
 @pytest.mark.by_default("mean1", "sd3")

@@ -384,6 +384,7 @@ def test_a_stream_is_the_whole(member: Member) -> None:
     assert bound == pytest.approx(float(whole.augmented_elbo(data)), rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("MultivariateStudentT")
 def test_fit_collapsed_ends_where_nothing_is_to_be_gained(member: Member) -> None:
     """With fixed kernels, its ELBO is as high as GPflow's L-BFGS reaches in q."""
