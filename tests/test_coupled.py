@@ -135,7 +135,6 @@ PROBLEMS = {
 
 @pytest.mark.slow
 @pytest.mark.by_default("mixture")
-@pytest.mark.by_default("noise", "mixture")
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_few_steps_find_the_best_q(problem: str) -> None:
     """

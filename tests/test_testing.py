@@ -79,7 +79,6 @@ def refusal(likelihood: AugmentedLikelihood, Y: AnyNDArray = REAL) -> str:
 
 
 @pytest.mark.by_default("StudentT", "Laplace", "Probit")
-@pytest.mark.by_default("StudentT", "Laplace", "Logistic", "Probit", "BayesianSVM")
 @pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
 def test_the_built_in_likelihoods_pass(case: Case) -> None:
     check_likelihood(case.make(), LABELS if case.is_binary else REAL)

@@ -161,10 +161,6 @@ def case(request: pytest.FixtureRequest) -> Case:
     return request.param
 
 
-long = pytest.mark.by_default("Poisson", "MultiClass", "Cubic")
-"""Of a test that takes long: the cases that do not run with ``-m replicate`` alone."""
-
-
 def data_of(case: Case, num_data: int = N) -> tuple[AnyNDArray, AnyNDArray]:
     rng = np.random.default_rng(5)
     X = np.linspace(0.0, 6.0, num_data)[:, None]
@@ -261,7 +257,6 @@ def test_a_step_is_gpflows_natural_gradient(case: Case, gamma: float) -> None:
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-9)
 
 
-@long
 @pytest.mark.by_default("Cubic")
 def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
     """Also where log p(y|f) is not concave, and GPflow's step of that size would leave no q."""
@@ -282,7 +277,6 @@ def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
 
 
 @pytest.mark.slow
-@long
 @pytest.mark.by_default("Cubic")
 def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
     """Minibatches at step 1 and GPflow's default start, in one compiled step."""
@@ -299,7 +293,6 @@ def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
 
 
 @pytest.mark.slow
-@long
 @pytest.mark.by_default("Cubic")
 def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
     data = data_of(case)
@@ -515,7 +508,6 @@ def test_softmax_is_gpflows_integrated_exactly() -> None:
 @pytest.mark.by_default("mean1-sd0", "mean1-sd4", "mean0-sd3", "mean3-sd3")
 @pytest.mark.parametrize("sd", [(1e-6, 1e-6), (0.3, 2.9), (11.0, 0.1), (30.0, 20.0), (80.0, 1.0)])
 @pytest.mark.parametrize("mean", [(0.0, 0.0), (3.0, -4.0), (100.0, 101.5), (-5.0, 40.0)])
-@pytest.mark.by_default("mean1", "sd3")
 def test_two_classes_are_one_logistic(sd: tuple[float, float], mean: tuple[float, float]) -> None:
     """log(e^a + e^b) = a + log(1 + e^{b − a}), whose expectation is one-dimensional."""
     likelihood, one = likelihoods.Softmax(2), np.ones((1, 1))

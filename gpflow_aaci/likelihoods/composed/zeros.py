@@ -132,10 +132,13 @@ class ZeroTruncated(OutputwiseLikelihood):
         return self.base._conditional_mean(X, F) / _one_minus_exp(self._log_zero(F))
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        square = self._square_of_base(X, F) / _one_minus_exp(self._log_zero(F))
+        return tf.nn.relu(square - tf.square(self._conditional_mean(X, F)))
+
+    def _square_of_base(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        """E[y²|f] of the base."""
         mean = self.base._conditional_mean(X, F)
-        square = self.base._conditional_variance(X, F) + tf.square(mean)
-        positive = _one_minus_exp(self._log_zero(F))
-        return tf.nn.relu(square / positive - tf.square(mean / positive))
+        return self.base._conditional_variance(X, F) + tf.square(mean)
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -146,11 +149,8 @@ class ZeroTruncated(OutputwiseLikelihood):
         def odds(F: tf.Tensor) -> tf.Tensor:
             return tf.exp(self._log_zero(F)) / _one_minus_exp(self._log_zero(F))
 
-        def of_square(F: tf.Tensor) -> tf.Tensor:
-            mean = self.base._conditional_mean(X, F)
-            return odds(F) * (self.base._conditional_variance(X, F) + tf.square(mean))
-
-        square = variance + tf.square(mean) + expectation(of_square, Fmu, Fvar)
+        square = variance + tf.square(mean)
+        square += expectation(lambda F: odds(F) * self._square_of_base(X, F), Fmu, Fvar)
         mean += expectation(lambda F: odds(F) * self.base._conditional_mean(X, F), Fmu, Fvar)
         return mean, tf.nn.relu(square - tf.square(mean))
 
