@@ -24,6 +24,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 ``inference.fit``                     ``fit``, which chooses; ``inference.advice``: its warnings
 ``inference.compiled``                functions compiled once for all models of one ``structure``
 ``inference.updating``                ``update``: new rows, with the old q as prior
+``nearest``                           ``AugmentedNNGP``, which predicts from the nearest rows
 ``workers``                           sums over the rows of several machines
 ``sampling``                          ``sample_posterior`` and the exact Gibbs samplers
 ``predictions``                       f and y, from q or from these draws
@@ -57,6 +58,7 @@ from .inference.optimizers import AugmentedNaturalGradient
 from .inference.training import train
 from .inference.updating import update
 from .models import AugmentedSVGP, AugmentedVGP
+from .nearest import AugmentedNNGP
 from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
 
@@ -64,6 +66,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlternatingOptimizer",
+    "AugmentedNNGP",
     "AugmentedNaturalGradient",
     "AugmentedSVGP",
     "AugmentedVGP",

@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray, TensorType
 
 from .criticism.calibration import AnyData, binomial_band, coverage, pit
 from .data import as_data
-from .models import AugmentedModel, of_any_model
+from .models import WithData, of_any_gp
 from .predictions import predict_y_cdf, predict_y_quantile
 from .predictions.f import checked_inputs
 from .validation import check_count
@@ -30,9 +30,9 @@ _MOST_DOTS = 2_000  # a larger data set is subsampled, as its dots would cover e
 _POINTS = 300  # inputs along the slice at which y is predicted
 
 
-@of_any_model
+@of_any_gp
 def plot_fit(
-    model: AugmentedModel,
+    model: WithData,
     data: AnyData = None,
     *,
     ax: "Axes | None" = None,
@@ -101,7 +101,7 @@ def plot_fit(
 
 
 def plot_calibration(
-    model: AugmentedModel,
+    model: WithData,
     data: AnyData = None,
     *,
     axes: "Sequence[Axes] | None" = None,
@@ -121,7 +121,8 @@ def plot_calibration(
     as separate data.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
-        ``tf.data.Dataset`` of such batches; None for the data that an ``AugmentedVGP`` keeps.
+        ``tf.data.Dataset`` of such batches; None for the data that an
+        ``AugmentedVGP`` or ``AugmentedNNGP`` stores.
     :param axes: the two axes to draw on. Default: a new figure.
     :param num_bins: the number of bins of the histogram.
     :param seed: the seed of the PIT of a discrete or censored y, which is random.
@@ -206,7 +207,7 @@ def _draw_probabilities(
 
 def _draw_data(
     ax: "Axes",
-    model: AugmentedModel,
+    model: WithData,
     x: AnyNDArray,
     Y: AnyNDArray,
     labels: AnyNDArray | None,
@@ -226,7 +227,7 @@ def _draw_data(
     ax.scatter(x, y, s=10, c=colour, alpha=alpha, lw=0.0, label="data", zorder=3)
 
 
-def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> None:
+def _draw_inducing_inputs(ax: "Axes", model: WithData, input_dim: int) -> None:
     """Draw a tick on the horizontal axis for every inducing input."""
     Z = inducing_inputs(model)
     if Z is not None:
@@ -235,7 +236,7 @@ def _draw_inducing_inputs(ax: "Axes", model: AugmentedModel, input_dim: int) -> 
         ticks.set(label="inducing inputs", zorder=4)
 
 
-def _labels(model: AugmentedModel) -> AnyNDArray | None:
+def _labels(model: WithData) -> AnyNDArray | None:
     """The labels whose probabilities are drawn, sorted; None if quantiles are drawn."""
     labels = model.likelihood.labels
     if "trials" in model.likelihood.given:  # the outcomes of a single trial
@@ -244,7 +245,7 @@ def _labels(model: AugmentedModel) -> AnyNDArray | None:
 
 
 def _probabilities(
-    model: AugmentedModel, X: AnyNDArray, labels: AnyNDArray, output: int
+    model: WithData, X: AnyNDArray, labels: AnyNDArray, output: int
 ) -> AnyNDArray:
     """P(y = label) of every label at every row of X [K, D], as [number of labels, K]."""
     up_to = []
@@ -294,7 +295,7 @@ def _finish(ax: "Axes", is_own: bool) -> None:
     ax.legend(**where, fontsize="small", columnspacing=1.2, handletextpad=0.4)
 
 
-def inducing_inputs(model: AugmentedModel) -> AnyNDArray | None:
+def inducing_inputs(model: WithData) -> AnyNDArray | None:
     """The inducing inputs [M, D] of all latent GPs, or None if there are no such inputs to draw."""
     variable: Any = getattr(model, "inducing_variable", None)
     points = getattr(variable, "inducing_variables", (variable,))

@@ -7,14 +7,14 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_data
-from ..models import AugmentedModel, of_any_model
+from ..models import WithData, of_any_gp
 from ..predictions import predict_y_cdf
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
 
-@of_any_model
-def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
+@of_any_gp
+def pit(model: WithData, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
     """
     The probability integral transform P(y' ≤ y) of every y, [N, columns of y].
 
@@ -24,7 +24,8 @@ def pit(model: AugmentedModel, data: AnyData = None, *, seed: int = 0) -> AnyNDA
     up to an interval, it is drawn uniformly between the probabilities of the interval's ends.
 
     :param data: X [N, D], Y [N, P], training data or others, as arrays, frames or a
-        ``tf.data.Dataset`` of such batches; None for the data that an ``AugmentedVGP`` keeps.
+        ``tf.data.Dataset`` of such batches; None for the data that an
+        ``AugmentedVGP`` or ``AugmentedNNGP`` stores.
     :param seed: the seed for the draws of a discrete or censored y.
     :raises ValueError: for bad data.
     """

@@ -10,7 +10,7 @@ from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
 from ..kernels import columns_of_f
-from ..models import AugmentedModel, AugmentedVGP
+from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import noise_and_signal, parts_of
 from .settings import SETTINGS
 
@@ -30,7 +30,7 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
     """
     said = [*_of_inputs(X), *_of_signal(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
-    if not isinstance(model, AugmentedVGP):
+    if isinstance(model, AugmentedSVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
     return said
 

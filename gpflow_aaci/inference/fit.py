@@ -3,7 +3,7 @@
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -11,7 +11,10 @@ from gpflow.base import RegressionData
 from ..algebra.terms import augmented, standard
 from ..checkpoints import check_same_program
 from ..data import Data, as_data, check_batches, is_endless
-from ..models import AugmentedModel, of_any_model
+from ..data.expected import refuse_where_kept
+from ..models import AugmentedModel, Model, as_augmented
+from ..nearest.model import AugmentedNNGP
+from ..nearest.search import NearestFit, fit_nearest
 from ..validation import check_one_of
 from .advice import advice
 from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows
@@ -104,9 +107,18 @@ class Fit(NamedTuple):
         return "\n".join([*lines, *self.warnings])
 
 
-@of_any_model
+@overload
+def fit(model: AugmentedNNGP, data: None = None, **options: Any) -> NearestFit: ...
+
+
+@overload
 def fit(
-    model: AugmentedModel,
+    model: Model, data: RegressionData | tf.data.Dataset | None = None, **options: Any
+) -> Fit: ...
+
+
+def fit(
+    model: Model | AugmentedNNGP,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
     objective: _Objective = "standard",
@@ -115,7 +127,7 @@ def fit(
     seed: int = 0,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
-) -> Fit:
+) -> Fit | NearestFit:
     """
     Fit q(u) and every trainable parameter of ``model``, and report the result.
 
@@ -135,9 +147,16 @@ def fit(
         result = gpflow_aaci.fit(model, (X, Y))
         print(result)
 
-    :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
+    For an ``AugmentedNNGP``, which has no ELBO, ``fit`` maximises the leave-one-out log density of
+    random rows, see :class:`~gpflow_aaci.nearest.search.NearestFit`. Its tolerance is in nats a
+    datum (default: 1e-4), and it takes no ``rows`` and no ``checkpoint_dir``, as its time does not
+    grow with the number of rows.
+
+    :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, an ``AugmentedNNGP``, or GPflow's own
+        ``SVGP`` or ``VGP``.
     :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
-        batches, which is one pass over the rows or endless; None for ``AugmentedVGP``.
+        batches, which is one pass over the rows or endless; None for ``AugmentedVGP`` and
+        ``AugmentedNNGP``.
     :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
     :param tolerance: the fit has converged when further iterations are expected to gain less than
@@ -161,6 +180,13 @@ def fit(
     if rows is not None:
         check_one_of("rows", rows, get_args(RowsUsed))
     check_tolerance(tolerance)
+    if isinstance(model, AugmentedNNGP):
+        refuse_where_kept(model.expected_data, data)
+        for name, value in (("rows", rows), ("checkpoint_dir", checkpoint_dir)):
+            if value is not None:
+                raise ValueError(f"{name} must be None for AugmentedNNGP. Found: {value!r}.")
+        return fit_nearest(model, tolerance, seed, progress)
+    model = as_augmented(model)
     check_same_program(model, "fit", objective=objective, seed=seed)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     given = _some_rows(model, data) if has_no_end else data

@@ -263,8 +263,8 @@ def typical_lengthscales(
 
 def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None:
     """The lines; None unless the scales of noise and signal are searched as logarithms."""
-    of_noise = _of_noise(model.likelihood)
-    of_signal = _of_variances(model.kernel, 2.0)
+    of_noise = noise_parameters(model.likelihood)
+    of_signal = signal_parameters(model.kernel, 2.0)
     if not of_noise or not of_signal:
         return None
     noise = coordinates.of_logarithms(of_noise)
@@ -275,13 +275,13 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     """The scale of the noise (0 if it has none) and the prior standard deviation of f."""
     of_noise = [
-        np.mean(parameter) ** (1.0 / power) for parameter, power in _of_noise(model.likelihood)
+        np.mean(parameter) ** (1.0 / power) for parameter, power in noise_parameters(model.likelihood)
     ]
     variance = float(tf.reduce_mean(model.prior_variance()))
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
 
 
-def _of_noise(likelihood: Likelihood) -> _Powers:
+def noise_parameters(likelihood: Likelihood) -> _Powers:
     """The parameters that set the scale of the noise, each as a power of this scale."""
     if isinstance(likelihood, OfBase):
         likelihood = likelihood.base
@@ -299,20 +299,20 @@ def parts_of(kernel: Kernel) -> list[Kernel]:
     ]
 
 
-def _of_variances(kernel: Kernel, power: float) -> _Powers:
+def signal_parameters(kernel: Kernel, power: float) -> _Powers:
     """
     The trainable parameters that scale the kernel, each with its power of the unit of y.
 
     :param power: the kernel must grow by this power of the unit.
     """
     if isinstance(kernel, gpflow.kernels.Product):
-        factors = [found for part in kernel.kernels if (found := _of_variances(part, 1.0))]
+        factors = [found for part in kernel.kernels if (found := signal_parameters(part, 1.0))]
         return [(p, power * each / len(factors)) for found in factors for p, each in found]
     if isinstance(kernel, gpflow.kernels.Polynomial):
         of_each = power / float(kernel.degree)
         return [(p, of_each) for p in (kernel.variance, kernel.offset) if p.trainable]
     if parts := parts_of(kernel):
-        return [pair for part in parts for pair in _of_variances(part, power)]
+        return [pair for part in parts for pair in signal_parameters(part, power)]
     variance = getattr(kernel, "variance", None)
     is_learnt = isinstance(variance, gpflow.Parameter) and variance.trainable
     return [(variance, power)] if is_learnt else []

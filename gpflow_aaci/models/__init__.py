@@ -1,7 +1,8 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
 from .posteriors import refresh_posteriors
-from .stock import Model, as_augmented, of_any_model
+from .shared import WithData
+from .stock import Model, as_augmented, of_any_gp, of_any_model
 from .svgp import AugmentedSVGP
 from .variables import hyperparameters
 from .vgp import AugmentedVGP
@@ -13,8 +14,10 @@ __all__ = [
     "AugmentedSVGP",
     "AugmentedVGP",
     "Model",
+    "WithData",
     "as_augmented",
     "hyperparameters",
+    "of_any_gp",
     "of_any_model",
     "refresh_posteriors",
 ]

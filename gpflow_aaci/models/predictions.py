@@ -8,12 +8,12 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from ..data import check_batches, check_inputs, over_batches
 from ..validation import as_matrix, as_pair
-from .shared import Augmented
+from .shared import WithData
 
 Inputs: TypeAlias = TensorType | tf.data.Dataset
 
 
-class WithPredictions(Augmented):
+class WithPredictions(WithData):
     """``Xnew`` is [N, D], a frame of D columns, or a ``tf.data.Dataset`` of batches X [B, D]."""
 
     def predict_f(

@@ -1,4 +1,4 @@
-"""The base class of both models: their properties, and the prior and q that a pass needs."""
+"""The base classes of all models: their properties, and the prior and q that a pass needs."""
 
 import abc
 from collections.abc import Callable
@@ -29,13 +29,11 @@ from .posteriors import handed_out
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
 
-class Augmented(gpflow.models.GPModel):
-    """An augmented model; ``bounds`` adds its objectives and ``predictions`` its predictions."""
+class WithData(gpflow.models.GPModel):
+    """A GP model of this package: it says which data it takes."""
 
     likelihood: AugmentedLikelihood
     num_data: Any
-
-    # ---- what each model defines ----
 
     @property
     def expected_data(self) -> Expected:
@@ -61,6 +59,27 @@ class Augmented(gpflow.models.GPModel):
     @abc.abstractmethod
     def input_dim(self) -> int | None:
         """Columns of X, or None where the inducing variable does not tell."""
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """The strategy in whose scope the model was made."""
+        return strategy_of(self.variables)
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns of f."""
+        return self.num_latent_gps
+
+    @property
+    def num_observed(self) -> int:
+        """Columns of Y."""
+        return self.likelihood.num_observed(self.num_outputs)
+
+
+class Augmented(WithData):
+    """A model with a q(u); ``bounds`` adds its objectives and ``predictions`` its predictions."""
+
+    # ---- what each model defines ----
 
     @abc.abstractmethod
     def prior_covariance(self) -> tf.Tensor:
@@ -90,11 +109,6 @@ class Augmented(gpflow.models.GPModel):
     def num_outputs(self) -> int:
         """Columns of f."""
         return self.num_latent_gps if self.mixing is None else int(self.mixing.shape[0])
-
-    @property
-    def num_observed(self) -> int:
-        """Columns of Y."""
-        return self.likelihood.num_observed(self.num_outputs)
 
     @property
     def in_turn(self) -> bool:

@@ -12,7 +12,7 @@ from gpflow.kernels import MultioutputKernel
 from ..likelihoods import augmented
 from ..validation import checked_data
 from .posteriors import handed_out
-from .shared import Augmented, check_latents, check_single_output
+from .shared import Augmented, WithData, check_latents, check_single_output
 from .svgp import AugmentedSVGP, check_diagonal, check_inducing_variable, of_independent_gps
 from .vgp import AugmentedVGP
 
@@ -59,7 +59,7 @@ def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
             checks_of_Y=likelihood.checks,
         )
     else:
-        hint = ""
+        hint = " It has no q(u)." if isinstance(model, WithData) else ""
         if isinstance(model, _EXACT):
             hint = (
                 " Its posterior is known in closed form, so that "
@@ -94,3 +94,14 @@ def of_any_model(
         return function(as_augmented(model), *args, **kwargs)
 
     return cast(Callable[Concatenate[Model, P], R], called)
+
+
+def of_any_gp(function: Callable[Concatenate[WithData, P], R]) -> Callable[P, R]:
+    """As :func:`of_any_model`, for a function that needs no q: a model without one is taken, too."""
+
+    @functools.wraps(function)
+    def called(model: gpflow.models.GPModel, *args: Any, **kwargs: Any) -> R:
+        known = model if isinstance(model, WithData) else as_augmented(model)
+        return function(known, *args, **kwargs)
+
+    return cast(Callable[P, R], called)
