@@ -19,8 +19,10 @@ from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics
 from ..algebra.terms import Term, augmented, predictive, standard
 from ..data import Data, as_data
+from ..data.expected import refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
-from ..models import AugmentedModel, of_any_model
+from ..models import AugmentedModel, Model, as_augmented
+from ..nearest import AugmentedNNGP
 
 if TYPE_CHECKING:
     import arviz
@@ -31,9 +33,8 @@ _BOUNDS: dict[str, Bound] = {"standard": standard, "augmented": augmented}
 _TOLERANCE = 1e-4  # the largest move of q by a step of size 1, in nats per datum
 
 
-@of_any_model
 def loo(
-    model: AugmentedModel,
+    model: Model | AugmentedNNGP,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
     progress: bool = False,
@@ -57,9 +58,12 @@ def loo(
 
         arviz.compare({"Student-t": loo(student_t, data), "Laplace": loo(laplace, data)})
 
+    For an ``AugmentedNNGP`` the row is really left out of all neighbours, whose sites are then
+    computed without it: nothing is neglected, and there is no leverage.
+
     :param data: X [N, D], Y [N, P], as arrays or frames; or a ``tf.data.Dataset`` of such batches,
-        which is one pass over any number of rows; None for ``AugmentedVGP``. It must be all data
-        that q was fitted to.
+        which is one pass over any number of rows; None for ``AugmentedVGP`` and ``AugmentedNNGP``.
+        It must be all data that q was fitted to.
     :param progress: whether to show a progress bar for each pass.
     :return: an object like a pointwise result of ``arviz.loo``, for ``arviz.compare`` and
         ``plot_elpd``. As there are no draws, it has ``leverage`` [N] (the largest over the latent
@@ -70,6 +74,9 @@ def loo(
     :raises ValueError: for bad data, for fewer or more rows than ``num_data``, and for a q with
         diagonal covariance.
     """
+    if isinstance(model, AugmentedNNGP):
+        return _without_each_row(model, data)
+    model = as_augmented(model)
     if model.is_diagonal:
         raise ValueError(
             "q_diag must be False for loo, as a cavity needs the full covariance of q. Found: True."
@@ -101,6 +108,16 @@ def loo(
     from .elpd import as_elpd  # here, as ArviZ is slow to import
 
     return as_elpd(loo_i, log_density_i, leverage, bound, is_far or num_improper > 0)
+
+
+def _without_each_row(model: AugmentedNNGP, data: object) -> "arviz.ELPDData":
+    refuse_where_kept(model.expected_data, data)
+    from .elpd import as_elpd  # here, as ArviZ is slow to import
+
+    how = model.prediction_neighbors, model.prediction_steps
+    loo_i = model.leave_one_out(np.arange(model.num_data), *how, leave_out_repeats=False)
+    log_density_i = model.predict_log_density(model.data).numpy()
+    return as_elpd(loo_i, log_density_i, None, None, False)
 
 
 def _stationary_bound(model: AugmentedModel, data: Data) -> tuple[str, float]:

@@ -15,7 +15,7 @@ each, [L] latent GPs.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gpflow
 import tensorflow as tf
@@ -102,25 +102,29 @@ class LocalGP(gpflow.base.Module):
     def _solution(
         self, K: tf.Tensor, prior_mean: tf.Tensor, X: TensorType, Y: TensorType
     ) -> "_Solution":
-        """The posterior of the rows after ``num_steps`` updates of all sites."""
+        """
+        The posterior of the rows given the sites at the marginals after ``num_steps`` updates.
+
+        Latent GPs that are coupled are moved one after the other, each at fresh marginals.
+        """
         num_latents = self.likelihood.num_outputs(Y.shape[-1])
         of_each = tf.zeros([*tf.unstack(tf.shape(X)[:2]), num_latents], K.dtype)
         variance = tf.linalg.diag_part(K)  # [B, 1 or L, k]
         least = _LEAST_PRECISION / tf.maximum(variance, _LEAST_PRECISION)
         m, v = prior_mean + of_each, _columns_last(variance) + of_each
-        in_turn = self.likelihood.in_turn and num_latents > 1
-        for _ in range(self.num_steps):
-            for latent in range(num_latents) if in_turn else [None]:
-                updated = self._posterior(K, prior_mean, least, X, m, v, Y)
-                W = tf.linalg.triangular_solve(updated.chol, updated.root[..., None] * K)
-                rest = tf.maximum(variance - _squares(W), _LEAST_VARIANCE * variance)
-                moved = prior_mean + _columns_last(_matvec(W, updated.white)), _columns_last(rest)
-                if latent is None:
-                    m, v = moved
-                else:
-                    is_moved = tf.range(num_latents) == latent
-                    m, v = (tf.where(is_moved, *pair) for pair in zip(moved, (m, v), strict=True))
-        return self._posterior(K, prior_mean, least, X, m, v, Y)
+        if not (self.likelihood.in_turn and num_latents > 1):
+            for _ in range(self.num_steps):
+                solution = self._posterior(K, prior_mean, least, X, m, v, Y)
+                m, v = _marginals_of(solution, K, prior_mean)
+            return self._posterior(K, prior_mean, least, X, m, v, Y)
+        solutions: list[Any] = [None] * num_latents
+        for latent in list(range(num_latents)) * (self.num_steps + 1):
+            solution = self._posterior(K, prior_mean, least, X, m, v, Y)
+            solutions[latent] = [part[:, latent] for part in solution]
+            is_moved = tf.range(num_latents) == latent
+            moved = _marginals_of(solution, K, prior_mean)
+            m, v = (tf.where(is_moved, *pair) for pair in zip(moved, (m, v), strict=True))
+        return _Solution(*(tf.stack(parts, 1) for parts in zip(*solutions, strict=True)))
 
     def _posterior(
         self,
@@ -147,6 +151,16 @@ class _Solution(NamedTuple):
     root: tf.Tensor  # r = √p, [B, L, k]
     chol: tf.Tensor  # of B = I + r K r, [B, L, k, k]
     white: tf.Tensor  # chol⁻¹ (h/r), [B, L, k]
+
+
+def _marginals_of(
+    solution: _Solution, K: tf.Tensor, prior_mean: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance of f at the rows, [B, k, L]."""
+    W = tf.linalg.triangular_solve(solution.chol, solution.root[..., None] * K)
+    variance = tf.linalg.diag_part(K)
+    rest = tf.maximum(variance - _squares(W), _LEAST_VARIANCE * variance)
+    return prior_mean + _columns_last(_matvec(W, solution.white)), _columns_last(rest)
 
 
 def is_translation_invariant(kernel: Kernel) -> bool:
