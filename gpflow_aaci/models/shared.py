@@ -50,6 +50,7 @@ class Augmented(gpflow.models.GPModel):
             self.num_data,
             self.own_data,
             self.strategy,
+            self.likelihood.labels,
         )
 
     @property

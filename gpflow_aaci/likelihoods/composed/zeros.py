@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...validation import Check, check_all
+from ...validation import Check, check_all, shown
 from ..base import AugmentedLikelihood, Site, delegated, of_base
 from ..counts import Binomial, NegativeBinomial
 from ..integrals.quadrature import expectation, log_expectation
@@ -209,7 +209,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         self._has_gp = isinstance(gate, str)
         if self._has_gp and gate != "gp":
             raise ValueError(
-                f'{name}: gate must be "gp", or one number in (0, 1). Found: {gate!r}.'
+                f'{name}: gate must be "gp", or one number in (0, 1). Found: {shown(gate)}.'
             )
         dims = (2, 1) if self._has_gp else (count.latent_dim, count.observation_dim)
         super().__init__(input_dim=None, latent_dim=dims[0], observation_dim=dims[1], **kwargs)
@@ -505,4 +505,7 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
 def _check_base(owner: str, base: Any, *accepted: type) -> None:
     if not isinstance(base, accepted):
         names = ", ".join(kind.__name__ for kind in accepted)
-        raise ValueError(f"{owner}: base must be one of {names}. Found: {base!r}.")
+        raise ValueError(
+            f"{owner}: base must be one of {names} of gpflow_aaci.likelihoods, such as "
+            f"Poisson(max_rate=10.0). Found: {shown(base)}."
+        )
