@@ -556,6 +556,23 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert [record[0] for record in steps] == [10, 20]
 
 
+def test_only_checkpoints_are_removed_or_resumed_from(tmp_path: Path) -> None:
+    """Folders and files of the user stay, and do not count as checkpoints."""
+    _run(sparse(), tmp_path, checkpoint_every=10)
+    names = ("step-0000000010-keep", "step-00-my notes", "step-99999999990", "step-9 of mine")
+    for name in names:
+        shutil.copytree(tmp_path / "step-0000000010", tmp_path / name)
+    (tmp_path / "step-0000000000").write_text("a file")
+    (tmp_path / "step-9999999999").write_text("a later file")
+    model, whole = sparse(), sparse()
+    quiet(model, wave(), num_steps=40, checkpoint_dir=tmp_path, checkpoint_every=10)
+    quiet(whole, wave(), num_steps=40)
+    assert_same(model, whole)
+    left = {path.name for path in tmp_path.iterdir()}
+    theirs = {*names, "step-0000000000", "step-9999999999"}
+    assert left == {*theirs, "step-0000000030", "step-0000000040"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 def test_a_disk_that_fails_stops_the_run_with_the_reason(

@@ -75,5 +75,6 @@ def _is_number(kind: Any) -> bool:
     """Whether a column of this type of Arrow holds numbers or truth values, or nothing at all."""
     from pyarrow import types
 
+    kind = kind.value_type if types.is_dictionary(kind) else kind
     accepted = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return any(accepts(kind) for accepts in (*accepted, types.is_null))

@@ -71,7 +71,3 @@ class WithPredictions(Augmented):
             check_inputs(Xnew)
             return over_batches("Xnew", lambda X: predict(X, full_cov, full_output_cov), Xnew)
         return predict(as_matrix(Xnew, "Xnew"), full_cov, full_output_cov)
-
-
-# GPflow's errors name the method by this, and users do not know the class of this module.
-WithPredictions.predict_f.__qualname__ = "predict_f"

@@ -48,12 +48,7 @@ class ZeroTruncated(OutputwiseLikelihood):
         :raises ValueError: for any other likelihood.
         """
         super().__init__(**kwargs)
-        _check_base("ZeroTruncated", base, NegativeBinomial, Poisson)
-        if base.given:
-            raise ValueError(
-                "ZeroTruncated: base must take one column of Y. "
-                f"Found: {type(base).__name__} with {', '.join(base.given)}."
-            )
+        _check_truncated("ZeroTruncated", base)
         self.base = base
 
     def _log_zero(self, Fmu: TensorType, Fvar: TensorType | None = None) -> tf.Tensor:
@@ -485,7 +480,7 @@ class Hurdle(_Gated):
         :param gate: as in :class:`ZeroInflated`.
         :raises ValueError: for another likelihood or gate.
         """
-        _check_base("Hurdle", base, NegativeBinomial, Poisson)
+        _check_truncated("Hurdle", base)
         super().__init__(ZeroTruncated(base), gate, **kwargs)
 
     @property
@@ -500,6 +495,15 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
     """1 − p(0|f), at least the smallest positive number."""
     tiny = tf.constant(np.finfo(log_zero.dtype.as_numpy_dtype).tiny, log_zero.dtype)
     return tf.maximum(-tf.math.expm1(log_zero), tiny)
+
+
+def _check_truncated(owner: str, base: Any) -> None:
+    _check_base(owner, base, NegativeBinomial, Poisson)
+    if base.given:
+        raise ValueError(
+            f"{owner}: base must take one column of Y. "
+            f"Found: {type(base).__name__} with {', '.join(base.given)}."
+        )
 
 
 def _check_base(owner: str, base: Any, *accepted: type) -> None:
