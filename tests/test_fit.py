@@ -306,6 +306,7 @@ def test_a_small_unit_of_y_is_a_warning_of_the_result() -> None:
     model = make()
     model.kernel.variance.assign(unit**2)
     model.likelihood.scale.assign(unit)
+    gpflow.set_trainable(model, False)  # but q is fitted
     result = gpflow_aaci.fit(model, (X, unit * Y), progress=False)
     (said,) = (each for each in result.warnings if "The kernel's variance is" in each)
     assert "lower gpflow.config.default_jitter()" in said
