@@ -336,8 +336,8 @@ def checked_data(
 
 
 _LABELS = (
-    " A column of y holds labels, {}, not one column for each label. Soft labels are rows that are "
-    "given once for each label, with its probability as the weight: likelihoods.Weighted."
+    " Each y is the number of a label, {}, in one column, and not one-hot. Soft labels are rows "
+    "that are given once for each label, with its probability as the weight: likelihoods.Weighted."
 )
 
 

@@ -384,9 +384,7 @@ def test_of_one_hot_or_soft_labels_it_is_said_how_they_are_given(data: Batch, na
     L, K = likelihood.latent_dim or 1, 2 if name == "Logistic" else 3
     Y = 0.9 * np.eye(K)[np.arange(N) % K] + 0.1 / K
     numbers = "0 or 1" if K == 2 else "0 to 2"
-    message = (
-        rf"labels, {numbers}, not one column for each.*likelihoods\.Weighted\. Found: \[12 +{K}\]"
-    )
+    message = rf"number of a label, {numbers}, in one column.*\.Weighted\. Found: \[12 +{K}\]"
     svgp = AugmentedSVGP(Matern32(), likelihood, data[0][:M].copy(), num_latent_gps=L, num_data=N)
     for make in (
         lambda: svgp.elbo((data[0], Y)),
