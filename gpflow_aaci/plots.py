@@ -47,8 +47,10 @@ def plot_fit(
     :func:`~gpflow_aaci.predictions.predict_y_quantile` computes the quantiles, which include the
     noise. If y is a label, the lines are probabilities instead: of the larger of two labels, or of
     each of several labels. If a column of Y is the number of trials, the line is the probability of
-    success, and the data are shares of successes. If X has several columns, the lines are for the
-    medians of the other columns, but all data are drawn (a random 2,000 if there are more)::
+    success, and the data are shares of successes. If it is an exposure, the lines are quantiles at
+    an exposure of 1, and the data are counts divided by their exposures. Of an interval the middle
+    is drawn, or its finite end. If X has several columns, the lines are for the medians of the
+    other columns, but all data are drawn (a random 2,000 if there are more)::
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
@@ -92,7 +94,7 @@ def plot_fit(
     else:
         _draw_probabilities(ax, x[:, input_dim], y, labels, y_name)
     if rows:
-        _draw_data(ax, model, rows[0][:, input_dim], rows[1], labels, output)
+        _draw_data(ax, model, rows[0][:, input_dim], rows[1], output)
     _draw_inducing_inputs(ax, model, input_dim)
     ax.set(xlabel=x_name, ylabel=y_name if labels is None else "probability")
     ax.margins(x=0.0)
@@ -210,21 +212,31 @@ def _draw_data(
     model: WithData,
     x: AnyNDArray,
     Y: AnyNDArray,
-    labels: AnyNDArray | None,
     output: int,
 ) -> None:
     """Draw data at y; of two labels at 0 or 1; of more labels at 1, in the colours of the lines."""
-    y = Y[:, output]
+    y = _drawn(model, Y, output)
+    labels = model.likelihood.labels  # None for trials
     colour: Any = "black"
-    if "trials" in model.likelihood.given:
-        y = y / Y[:, 1]
-    elif labels is not None and len(labels) == 2:
+    if labels is not None and len(labels) == 2:
         y = (y > 0.0).astype(float)
     elif labels is not None:
         colour = [COLOURS[int(label) % len(COLOURS)] for label in y]
         y = np.ones_like(y)
     alpha = float(np.clip(20.0 / np.sqrt(len(x)), 0.25, 0.8))
     ax.scatter(x, y, s=10, c=colour, alpha=alpha, lw=0.0, label="data", zorder=3)
+
+
+def _drawn(model: WithData, Y: AnyNDArray, output: int) -> AnyNDArray:
+    """y at the height at which it is drawn, in the unit of the lines."""
+    y, given = Y[:, output], model.likelihood.given
+    for name, column in zip(given, Y[:, Y.shape[1] - len(given) :].T, strict=True):
+        if name in ("trials", "exposure"):
+            y = y / column
+        elif name == "upper":  # of the two ends one may be infinite
+            low, high = np.where(np.isinf(y), column, y), np.where(np.isinf(column), y, column)
+            y = (low + high) / 2.0
+    return y
 
 
 def _draw_inducing_inputs(ax: "Axes", model: WithData, input_dim: int) -> None:

@@ -12,6 +12,9 @@ from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLikelihood
 
+# "<module.Class object at 0x7f…>" and "<function name at 0x7f…>"
+_ADDRESS = re.compile(r"<(?:function )?(\S+)(?: object)? at 0x[0-9a-f]+>")
+
 
 class Check(NamedTuple):
     """A condition that must hold, and the message of the error that is raised otherwise."""
@@ -49,6 +52,16 @@ def require(checks: Sequence[Check]) -> tf.Tensor:
 
     all_hold = tf.reduce_all([check.condition for check in checks])
     return tf.cond(all_hold, lambda: tf.constant(True), fail)
+
+
+def shown(value: Any) -> str:
+    """
+    The ``repr`` of what was found, for an error message.
+
+    Objects without a ``repr`` of their own are called by their class, and functions by their name,
+    instead of by their address.
+    """
+    return _ADDRESS.sub(r"\1", repr(value))
 
 
 def message_of(error: Exception) -> str:
@@ -96,7 +109,7 @@ def check_count(name: str, value: Any, least: int) -> None:
     """
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}. Found: {value!r}.")
+        raise ValueError(f"{name} must be an integer of at least {least}. Found: {shown(value)}.")
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -113,7 +126,20 @@ def check_one_of(name: str, value: Any, accepted: Sequence[str]) -> None:
     """
     if value not in accepted:
         listed = ", ".join(f'"{choice}"' for choice in accepted)
-        raise ValueError(f"{name} must be one of {listed}. Found: {value!r}.")
+        raise ValueError(f"{name} must be one of {listed}. Found: {shown(value)}.")
+
+
+def check_marginal(call: str, full_cov: bool, full_output_cov: bool) -> None:
+    """
+    :raises NotImplementedError: for the joint distribution of several y, as in GPflow.
+    """
+    for name, value in (("full_cov", full_cov), ("full_output_cov", full_output_cov)):
+        if value:
+            raise NotImplementedError(
+                f"{call}: {name} must be False, since each y is predicted by itself. "
+                "predictions.predict_y_samples with full_cov=True draws the y of all rows jointly. "
+                "Found: True."
+            )
 
 
 def as_observed(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
@@ -259,6 +285,7 @@ def checked_data(
     num_outputs: int,
     input_dim: int | None = None,
     given: Sequence[str] = (),
+    labels: Sequence[float] | AnyNDArray | None = None,
     checks_of_Y: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: [check_finite("Y", Y)],
     may_be_empty: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -271,6 +298,7 @@ def checked_data(
     :param num_observed, num_outputs: the numbers of columns of Y and of f.
     :param input_dim: the number of columns of X; None where any number is accepted.
     :param given: the names of the columns of Y after those of y.
+    :param labels: the values that y takes, or None where it is a real number or a count.
     :param checks_of_Y: returns the likelihood's checks of Y.
     :param may_be_empty: whether data without rows are accepted.
     :raises ValueError: for values that are not real numbers, non-finite or empty data, dimensions
@@ -286,6 +314,7 @@ def checked_data(
         "one column for each latent GP" if of_latents else "the likelihood's number of columns"
     )
     names = f" ({', '.join(['y', *given])})" if given else ""
+    of_labels = "" if labels is None else _LABELS.format(_range_of(labels))
     checks = [
         Check(
             _has_shape(X, None, input_dim),
@@ -294,7 +323,7 @@ def checked_data(
         ),
         Check(
             _has_shape(Y, N, num_observed),
-            f"Y must have as many rows as X, and {wording}, {num_observed}{names}.",
+            f"Y must have as many rows as X, and {wording}, {num_observed}{names}.{of_labels}",
             lambda: tf.shape(Y),
         ),
         Check((N > 0) | may_be_empty, "X must have at least one row.", lambda: tf.shape(X)),
@@ -304,6 +333,16 @@ def checked_data(
     with tf.control_dependencies([require(checks)]):
         # The checks hold from here on, so that these shapes may be used while tracing.
         return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_observed])
+
+
+_LABELS = (
+    " Each y is the number of a label, {}, in one column, and not one-hot. Soft labels are rows "
+    "that are given once for each label, with its probability as the weight: likelihoods.Weighted."
+)
+
+
+def _range_of(labels: Sequence[float] | AnyNDArray) -> str:
+    return "0 or 1" if len(labels) == 2 else f"0 to {len(labels) - 1}"
 
 
 def check_rank(name: str, rank: int | None) -> None:

@@ -31,11 +31,14 @@ from gpflow_aaci import (
     likelihoods,
     loo,
     polish,
+    sample_posterior,
     train,
     update,
 )
 from gpflow_aaci.contrib import MixtureVGP
-from gpflow_aaci.likelihoods import warps
+from gpflow_aaci.distributions import TiltedDistribution
+from gpflow_aaci.likelihoods import augmented, warps
+from gpflow_aaci.sklearn import AugmentedGPRegressor
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
@@ -362,7 +365,80 @@ def test_a_fit_that_cannot_begin_for_another_reason_names_that(data: Batch) -> N
         polish(model, data, progress=False)
 
 
+CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    "Softmax": lambda: likelihoods.Softmax(3),
+    "LogisticSoftmax": lambda: likelihoods.LogisticSoftmax(3),
+    "LogisticTree": lambda: likelihoods.LogisticTree(3),
+    "MultinomialProbit": lambda: likelihoods.MultinomialProbit(3),
+    "GPflow's MultiClass": lambda: gpflow.likelihoods.MultiClass(3),
+    "GPflow's Softmax": lambda: gpflow.likelihoods.Softmax(3),
+    "Ordinal": lambda: likelihoods.Ordinal([-1.0, 1.0]),
+    "Weighted": lambda: likelihoods.Weighted(likelihoods.Softmax(3)),
+    "Logistic": likelihoods.Logistic,
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_of_one_hot_or_soft_labels_it_is_said_how_they_are_given(data: Batch, name: str) -> None:
+    likelihood = CLASSIFIERS[name]()
+    L, K = likelihood.latent_dim or 1, 2 if name == "Logistic" else 3
+    Y = 0.9 * np.eye(K)[np.arange(N) % K] + 0.1 / K
+    numbers = "0 or 1" if K == 2 else "0 to 2"
+    message = rf"number of a label, {numbers}, in one column.*\.Weighted\. Found: \[12 +{K}\]"
+    svgp = AugmentedSVGP(Matern32(), likelihood, data[0][:M].copy(), num_latent_gps=L, num_data=N)
+    for make in (
+        lambda: svgp.elbo((data[0], Y)),
+        lambda: fit(svgp, (data[0], Y), progress=False),
+        lambda: AugmentedVGP((data[0], Y), Matern32(), likelihood, num_latent_gps=L),
+        lambda: MixtureVGP((data[0], Y), Matern32(), augmented(likelihood), num_latent_gps=L),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+def test_y_that_is_predicted_by_itself_says_so_in_the_user_s_words(data: Batch) -> None:
+    """GPflow's error would name a class that no user knows."""
+    for model in (
+        sparse(data),
+        AugmentedVGP(data, Matern32(), likelihoods.StudentT()),
+        MixtureVGP(data, Matern32(), likelihoods.StudentT()),
+    ):
+        for name in ("full_cov", "full_output_cov"):
+            for call, given in (("predict_y", data[0]), ("predict_log_density", data)):
+                message = f"^{call}: {name} must be False.*predict_y_samples.*Found: True"
+                with pytest.raises(NotImplementedError, match=message):
+                    getattr(model, call)(given, **{name: True})
+
+
 # ---- refused: models ----
+
+
+class Odd:
+    """Is accepted nowhere."""
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "base": lambda: likelihoods.ZeroInflated(Odd()),
+    "components": lambda: likelihoods.NoiseMixture([Odd()]),
+    "function of X": lambda: likelihoods.StudentT(gpflow.functions.Linear()),
+    "step_size": lambda: AlternatingOptimizer(Odd()),
+    "count": lambda: likelihoods.Softmax(Odd()),
+    "one of": lambda: likelihoods.Interval(Odd()),
+    "sampler": lambda: sample_posterior(None, sampler=Odd()),
+    "log_phi": lambda: TiltedDistribution(Odd(), 1.0),
+    "kernel": lambda: AugmentedGPRegressor(kernel=Odd()).fit(np.ones((9, 1)), np.ones(9)),
+    "in a list": lambda: likelihoods.Softmax([lambda: 0, Odd()]),
+}
+
+
+@pytest.mark.parametrize("argument", ODD)
+def test_an_object_that_is_refused_is_called_by_its_class(argument: str) -> None:
+    """Its address would say nothing."""
+    with pytest.raises(ValueError, match="must be") as raised:
+        ODD[argument]()
+    found = str(raised.value).split("Found: ")[1]
+    assert "Odd" in found or "gpflow.functions.Linear" in found
+    assert " at 0x" not in found
 
 
 def test_the_likelihood_is_named_before_what_else_is_wrong(data: Batch) -> None:

@@ -44,8 +44,22 @@ def test_openml_is_asked_and_categories_become_numbers(
     np.testing.assert_array_equal(heart.y, [1.0, 0.0, 1.0])
     housing = load_dataset(problem("housing"), tmp_path)
     np.testing.assert_array_equal(housing.y, [24.0, 21.6, 3.0])
-    load_dataset(problem("protein"), tmp_path)
-    assert asked == [("heart-statlog", 1), ("boston", 1), ("physiochemical_protein", 1)]
+    rmsd, log_rmsd = (load_dataset(problem(f"protein{end}"), tmp_path).y for end in ("_rmsd", ""))
+    np.testing.assert_array_equal(rmsd, [24.0, 21.6, 3.0])
+    expected = np.log([25.0, 22.6, 4.0])
+    np.testing.assert_allclose(log_rmsd, expected - expected.mean(), rtol=1e-12)
+    protein = ("physiochemical_protein", 1)
+    assert asked == [("heart-statlog", 1), ("boston", 1), protein, protein]
+
+
+def test_the_two_targets_of_protein_are_two_files(tmp_path: Path) -> None:
+    """UCI's RMSD, and log(1 + RMSD)."""
+    (tmp_path / "uci").mkdir()
+    for name, y in (("uci/protein", 17.284), ("protein", 0.97369)):
+        rows = pd.DataFrame([[*range(9), y], [*range(9), 1.0]])
+        rows.to_csv(tmp_path / f"{name}.csv.gz", header=False, index=False)
+    assert load_dataset(problem("protein_rmsd"), tmp_path).y[0] == 17.284
+    assert load_dataset(problem("protein"), tmp_path).y[0] == 0.97369
 
 
 def test_covtype_is_lodgepole_pine_against_the_rest(

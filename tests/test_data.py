@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -456,6 +457,25 @@ def test_a_parquet_file_without_a_column_or_a_value_says_so(tmp_path: Path) -> N
         data.from_parquet(path, ["a", "b"], ["y"])
     with pytest.raises(tf.errors.OpError, match="missing values in y"):
         list(data.from_parquet(path, ["a"], ["y"]))
+
+
+def test_parquet_columns_that_hold_no_numbers_are_named_with_their_type(tmp_path: Path) -> None:
+    """Also dates alone, which would become days since 1970 without a word."""
+    path = tmp_path / "rows.parquet"
+    day = pd.Timestamp("2020-01-01")
+    columns = {"word": ["a"], "kind": ["b"], "day": [day], "date": [day.date()], "gap": [day - day]}
+    numbers = {"n": [3], "x": [0.5], "b": [True], "d": [Decimal("1.5")], "few": [7]}
+    frame = pd.DataFrame({**columns, **numbers}).astype({"kind": "category", "few": "category"})
+    frame.to_parquet(path)
+    for name, kind in zip(
+        columns, ("string", "dict", "timestamp", "date32", "duration"), strict=True
+    ):
+        found = f"columns of numbers in rows.parquet. Found: {name}, .*{kind}"
+        for inputs, outputs in ((["n", name], ["x"]), (["n"], [name])):
+            with pytest.raises(ValueError, match=found):
+                data.from_parquet(path, inputs, outputs)
+    ((X, Y),) = data.from_parquet(path, ["n", "x", "b"], ["d", "few"])
+    np.testing.assert_array_equal(np.hstack([X, Y]), [[3.0, 0.5, 1.0, 1.5, 7.0]])
 
 
 # ---- predictions ----

@@ -122,6 +122,20 @@ def test_a_logged_sum_is_not_made_again_unless_rows_or_arguments_differ(tmp_path
     assert len(passes) == 3
 
 
+@pytest.mark.parametrize("content", [b"", b"PK", b"not a result"])
+def test_a_logged_sum_that_is_damaged_is_made_again(tmp_path: Path, content: bytes) -> None:
+    """After a crash of the file system the file may be empty, for example."""
+    rows = Arrays(X, Y)
+    rows.log = PassLog(tmp_path)
+    one = tf.constant(1.0, tf.float64)
+    first = rows.sum(summand([]), one)
+    (path,) = tmp_path.glob("passes-*/*.npz")
+    path.write_bytes(content)
+    again = rows.sum(summand([]), one)
+    np.testing.assert_array_equal(first["of X"], again["of X"])
+    assert path.stat().st_size > len(content)
+
+
 def test_a_smaller_subset_of_the_same_seed_is_a_part_of_a_larger_one() -> None:
     rows = Arrays(X, Y)
     small, large = (rows.subset(size, seed=1) for size in (5, 11))

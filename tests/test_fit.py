@@ -300,6 +300,19 @@ def test_what_fails_after_the_fit_costs_nothing_of_it(monkeypatch: pytest.Monkey
     assert np.isnan(result.elbo)
 
 
+def test_a_small_unit_of_y_is_a_warning_of_the_result() -> None:
+    """The jitter is an absolute number, beside which the kernel's variance is then small."""
+    unit = 0.003
+    model = make()
+    model.kernel.variance.assign(unit**2)
+    model.likelihood.scale.assign(unit)
+    gpflow.set_trainable(model, False)  # but q is fitted
+    result = gpflow_aaci.fit(model, (X, unit * Y), progress=False)
+    (said,) = (each for each in result.warnings if "The kernel's variance is" in each)
+    assert "lower gpflow.config.default_jitter()" in said
+    assert said in str(result)
+
+
 def test_the_result_says_it() -> None:
     result = gpflow_aaci.fit(make(X[:2]), (X, Y), progress=False)
     (said,) = (each for each in result.warnings if "The 2 inducing points leave" in each)

@@ -399,7 +399,7 @@ def test_a_wrong_guess_of_the_noise_alone_moves_no_unit(monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_a_kernel_that_drowns_in_the_jitter_is_not_passed_over() -> None:
-    with pytest.warns(UserWarning, match="the kernel's variance is .* after the fit.*jitter"):
+    with pytest.warns(UserWarning, match="The kernel's variance is .* after the fit.*jitter"):
         waves(1e-5, 1e-5)
 
 

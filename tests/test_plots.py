@@ -132,6 +132,27 @@ def test_of_trials_it_is_the_probability_of_one_and_dots_are_shares(ax: Any) -> 
     assert np.all(ax.collections[0].get_offsets()[:, 1] == 0.75)
 
 
+def test_counts_are_drawn_per_unit_of_exposure_beside_quantiles_at_exposure_one(ax: Any) -> None:
+    model, X = made(likelihoods.Weighted(likelihoods.Poisson(6.0, with_exposure=True)))
+    Y = np.tile([12.0, 4.0, 2.0], (N, 1))
+    plot_fit(model, (X, Y), ax=ax, levels=[0.5])
+    (line,) = ax.lines
+    expected = predict_y_quantile(model, line.get_xdata()[:, None], 0.5)[0, :, 0]
+    np.testing.assert_array_equal(line.get_ydata(), expected)
+    (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "data")
+    np.testing.assert_array_equal(dots.get_offsets()[:, 1], 3.0)
+
+
+def test_of_an_interval_the_middle_is_drawn_or_its_finite_end(ax: Any) -> None:
+    model, X = made(likelihoods.Interval("probit", 0.3))
+    Y = np.resize([[0.5, 0.5], [-np.inf, 0.2], [0.3, np.inf], [0.2, 0.6]], (N, 2))
+    plot_fit(model, (X, Y), ax=ax)
+    (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "data")
+    at = np.argsort(X[:, 0])
+    drawn = dots.get_offsets()[np.argsort(dots.get_offsets()[:, 0])]
+    np.testing.assert_allclose(drawn[:, 1], np.resize([0.5, 0.2, 0.3, 0.4], N)[at], rtol=1e-12)
+
+
 def test_given_axes_pyplot_is_left_alone(ax: Any) -> None:
     plt.close("all")
     rng = np.random.default_rng(0)

@@ -76,3 +76,14 @@ def test_expected_counts_and_bad_input() -> None:
         predict_of_f(model, NEW, probabilities)
     with pytest.raises(ValueError, match="levels must be between 0 and 1"):
         predict_of_f(model, NEW, mean_of_y, [0.0])
+
+
+def test_of_two_outputs_it_is_said_that_there_must_be_one() -> None:
+    """No Y was given, so that the message must not be about Y."""
+    for likelihood in (likelihoods.Laplace(), likelihoods.Logistic()):
+        model = AugmentedSVGP(gpflow.kernels.Matern52(), likelihood, X[::4], num_latent_gps=2)
+        for function in (survival_at([1.0]), hazard_at([1.0]), probabilities):
+            if function is probabilities and likelihood.labels is None:
+                continue
+            with pytest.raises(ValueError, match=r"model must have one y in each.*Found: 2"):
+                predict_of_f(model, NEW, function)

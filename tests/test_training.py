@@ -25,6 +25,7 @@ from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, train
 from gpflow_aaci.checkpoints import Checkpoints
 from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.models import AugmentedModel
+from gpflow_aaci.workers import ONE_PROCESS
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 N = 120
@@ -554,6 +555,27 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     ]
     steps = json.loads((_latest(tmp_path) / "history.json").read_text())
     assert [record[0] for record in steps] == [10, 20]
+
+
+def test_only_checkpoints_are_removed_or_resumed_from(tmp_path: Path) -> None:
+    """Folders and files of the user stay, and do not count as checkpoints."""
+    checkpoints = Checkpoints(tmp_path, {"seed": 0}, ONE_PROCESS)
+
+    def write(folder: Path) -> None:
+        (folder / "state").write_text("all that was learnt")
+
+    checkpoints.save(10, write)
+    names = ("step-0000000010-keep", "step-00-my notes", "step-99999999990", "step-9 of mine")
+    for name in names:
+        shutil.copytree(tmp_path / "step-0000000010", tmp_path / name)
+    files = ("step-0000000000", "step-9999999999", "step-0000000010.txt")
+    for name in files:
+        (tmp_path / name).write_text("of the user")
+    for step in (20, 30, 40):
+        checkpoints.save(step, write)
+        assert checkpoints.latest() == tmp_path / f"step-{step:010d}"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*names, *files, "step-0000000030", "step-0000000040"}
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from ..validation import (
     as_observed,
     as_pair,
     check_count,
+    check_marginal,
     check_one_of,
     checked_data,
     num_observed_columns,
@@ -307,7 +308,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Mean and variance of y under the mixture."""
-        assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
+        check_marginal("predict_y", full_cov, full_output_cov)
         X = to_default_float(as_matrix(Xnew, "Xnew"))
         predict = self.likelihood.predict_mean_and_var
         means, variances = self._by_component(predict, X, self.predict_f_components(X))
@@ -319,9 +320,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         """log p(y) under the mixture, [N]."""
-        assert_params_false(
-            self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
-        )
+        check_marginal("predict_log_density", full_cov, full_output_cov)
         X, Y = as_pair(data)
         X, Y = to_default_float(X), as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
@@ -390,11 +389,11 @@ def _checked(
             f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
             f"Found: {num_latent_gps}."
         )
-    labels: dict[str, Any] = {}
+    of_Y: dict[str, Any] = {}
     if is_ours:
         observed = likelihood.num_observed(num_latent_gps)
-        labels["checks_of_Y"] = likelihood.checks
+        of_Y = {"checks_of_Y": likelihood.checks, "labels": likelihood.labels}
     else:
         observed = num_observed_columns(likelihood, Y, num_latent_gps)
-    X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **labels)
+    X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **of_Y)
     return X, checked_Y if is_ours else as_observed(likelihood, Y), num_latent_gps

@@ -25,6 +25,7 @@ class Expected(NamedTuple):
     num_data: Any  # the number of all rows: an integer, a variable, or None where it is not known
     own: RegressionData | None  # the data that the model keeps, or None
     strategy: tf.distribute.Strategy  # the model was made in its scope
+    labels: Any = None  # the values that y takes, or None where it is a real number or a count
 
     @property
     def known_num_data(self) -> int | None:
@@ -54,6 +55,7 @@ def checked_rows(expected: Expected, data: RegressionData) -> Rows:
         num_outputs=expected.num_outputs,
         input_dim=expected.input_dim,
         given=expected.given,
+        labels=expected.labels,
         checks_of_Y=expected.checks_of_Y,
         may_be_empty=num_workers(expected.strategy) > 1,  # the other workers have rows
     )

@@ -97,7 +97,7 @@ def _stored(path: Path) -> list[tf.Tensor] | None:
     try:
         with np.load(path) as arrays:
             return [tf.constant(arrays[str(i)]) for i in range(len(arrays))]
-    except (OSError, ValueError, zipfile.BadZipFile):  # missing, just removed, or damaged
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile):  # missing, empty, damaged
         return None
 
 

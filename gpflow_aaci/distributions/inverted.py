@@ -9,7 +9,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ..inverse_laplace import invert
-from ..validation import require
+from ..validation import require, shown
 from .law import LogPhi, TiltedLaw, cumulants, in_blocks
 from .parameters import PositiveDistribution, check_parameter, flat
 from .quantile import inverted_well, quantile, require_inverted
@@ -164,7 +164,8 @@ def _kl(a: InvertedDistribution, b: InvertedDistribution, name: str | None = Non
     if a.log_phi != b.log_phi:
         raise ValueError(
             "The KL divergence is available between two tilted distributions of one φ: log_phi "
-            f"must be the same function. Found: {a.log_phi} and {b.log_phi}."
+            f"must be the same function. Found: {shown(a.log_phi)} and "
+            f"{shown(b.log_phi)}."
         )
     with tf.name_scope(name or "kl_of_tilts"):
         (r1, *of_a), (r2, *of_b) = a._law_parameters(), b._law_parameters()

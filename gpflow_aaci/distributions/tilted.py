@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..validation import Check
+from ..validation import Check, shown
 from .inverted import InvertedDistribution
 from .law import cumulants
 from .parameters import check_parameter, positive_property
@@ -43,7 +43,7 @@ class TiltedDistribution(InvertedDistribution):
             be positive, and Var[ω] non-negative.
         """
         if not callable(log_phi):
-            raise ValueError(f"{name}: log_phi must be a function of r. Found: {log_phi!r}.")
+            raise ValueError(f"{name}: log_phi must be a function of r. Found: {shown(log_phi)}.")
         self.log_phi = log_phi
         self._phi_parameters = [tf.convert_to_tensor(p) for p in phi_parameters]
         self._names = [f"phi_parameters[{k}]" for k in range(len(phi_parameters))]

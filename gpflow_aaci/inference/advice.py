@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.config import default_jitter
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
@@ -28,7 +29,7 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
 
     :param X: [N, D], the inputs of all rows or of a part.
     """
-    said = [*_of_inputs(X), *_of_signal(model)]
+    said = [*_of_inputs(X), *of_jitter(model), *_of_signal(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
     if isinstance(model, AugmentedSVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
@@ -59,6 +60,18 @@ def _of_inputs(X: AnyNDArray) -> Iterator[str]:
         yield (
             f"The {found}. Lengthscales of order 1, as GPflow begins with, suit columns that are "
             "divided by their standard deviation."
+        )
+
+
+def of_jitter(model: AugmentedModel) -> Iterator[str]:
+    """Whether the jitter, an absolute number, is small beside the kernel's variance."""
+    jitter, least = default_jitter(), SETTINGS.least_jitter_ratio
+    variance = float(tf.reduce_max(model.prior_variance()))
+    if variance < least * jitter:
+        yield (
+            f"The kernel's variance is {variance:.2g} after the fit, less than {least:g} times "
+            f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
+            "for that jitter: give it another, or lower gpflow.config.default_jitter()."
         )
 
 

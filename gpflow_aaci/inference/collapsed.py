@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.config import default_jitter
 
 from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
 from ..models import AugmentedModel, of_any_model, refresh_posteriors
 from ..progress import progress_bar
 from ..validation import check_one_of
+from .advice import of_jitter
 from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
 from .objective import Objective, RowsUsed, Stretch
 from .profile import Profile
@@ -150,7 +150,10 @@ def fit_collapsed(
     :return: the objective before and after, whether the fit has converged, and why it ended.
     """
     checked = as_data(model.expected_data, data, progress)
-    return fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
+    found = fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
+    for said in of_jitter(model):  # ``fit`` returns it with its other advice
+        warnings.warn(said, stacklevel=3)
+    return found
 
 
 def fit_rows(
@@ -189,7 +192,6 @@ def fit_rows(
         finally:  # also on Ctrl-C: the model never stays in the middle of a line search
             search.move_to(climb.state)
             refresh_posteriors(model)
-        _check_jitter(model)
         tracing = objective.tracing_seconds
         end = climb.state
         return FitResult(
@@ -276,20 +278,6 @@ class _Climb:
         number = self.state.stretch * SETTINGS.most_iterations + self.state.iteration
         self._checkpoints.save(number, self.state.write)
         self._search.objective.data.log.clear()
-
-
-def _check_jitter(model: AugmentedModel) -> None:
-    """Warn if the jitter, an absolute number, is not small compared with the kernel's variance."""
-    jitter = default_jitter()
-    variance = float(tf.reduce_max(model.prior_variance()))
-    least = SETTINGS.least_jitter_ratio
-    if variance < least * jitter:
-        warnings.warn(
-            f"the kernel's variance is {variance:.2g} after the fit, no more than {least:g} times "
-            f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
-            "for that jitter: give it another, or lower gpflow.config.default_jitter().",
-            stacklevel=4,
-        )
 
 
 @of_any_model

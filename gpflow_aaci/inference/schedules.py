@@ -7,6 +7,8 @@ import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
+from ..validation import shown
+
 _WINDOW = 20  # steps that the averages remember
 _CAUTION = 3.0  # a factor of the estimated noise, as it is only an estimate
 
@@ -80,6 +82,6 @@ def as_schedule(step_size: float | Schedule) -> Schedule:
         in_range = False
     if not in_range:
         raise ValueError(
-            f"step_size must be a number in (0, 1] or a schedule. Found: {step_size!r}."
+            f"step_size must be a number in (0, 1] or a schedule. Found: {shown(step_size)}."
         )
     return lambda step, gradient: to_default_float(step_size)

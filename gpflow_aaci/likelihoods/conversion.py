@@ -1,8 +1,7 @@
 """Conversion of GPflow's likelihoods to augmented ones that share the user's Parameters."""
 
-import copy
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import gpflow
 import numpy as np
@@ -22,7 +21,7 @@ from .composed.transformed import Scaled
 from .noise.residual import Gaussian
 from .noise.student_t import StudentT
 from .outputwise import OutputwiseLikelihood
-from .stock import unaugmented_class
+from .stock import unaugmented
 
 T = TypeVar("T", bound=AugmentedLikelihood)
 
@@ -101,10 +100,7 @@ def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:
             "Monte Carlo estimate: derive your own from ScalarLikelihood or QuadratureLikelihood. "
             f"Found: {type(likelihood).__name__}."
         )
-    found = copy.copy(likelihood)
-    kind: type[Likelihood] = type(likelihood)
-    found.__class__ = unaugmented_class(kind)
-    return cast(AugmentedLikelihood, found)
+    return unaugmented(likelihood)
 
 
 def _with(likelihood: T, **values: Any) -> T:

@@ -10,6 +10,8 @@ from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.utilities import positive
 
+from ..validation import shown
+
 
 def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) -> Parameter:
     """
@@ -78,5 +80,6 @@ def simplex_parameter(owner: str, name: str, value: Any, size: int) -> Parameter
 def _refuse_function(owner: str, name: str, accepted: str, value: Any) -> None:
     if isinstance(value, Function):
         raise ValueError(
-            f"{owner}: {name} must be {accepted} for all data. Found: {value!r}, a Function of X."
+            f"{owner}: {name} must be {accepted} for all data. Found: {shown(value)}, a "
+            "Function of X."
         )

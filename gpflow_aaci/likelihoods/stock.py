@@ -1,9 +1,10 @@
 """GPflow's likelihoods without an augmentation, with the methods that predictions need."""
 
 import abc
+import copy
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gpflow
 import numpy as np
@@ -13,9 +14,10 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
 from ..validation import Check, check_all
+from .base import AugmentedLikelihood, delegated
 from .classes.binary import are_signs, drawn_label
 from .classes.labels import LabelLikelihood
-from .composed.switched import ends_in_an_index
+from .composed.switched import NO_PART, ends_in_an_index, next_below_by_part
 from .sigmoid_powers import are_counts
 from .unaugmented import StockLikelihood, by_rows
 
@@ -136,6 +138,29 @@ class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood)
 
     given = ("part",)
 
+    def _parts(self) -> list[AugmentedLikelihood]:
+        return [
+            part if isinstance(part, AugmentedLikelihood) else unaugmented(part)
+            for part in self.likelihoods
+        ]
+
+    def _of_own_part(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
+        y, index = Y[..., :-1], Y[..., -1:]
+        value = tf.zeros_like(y)
+        for k, part in enumerate(self._parts()):
+            is_own = tf.equal(index, tf.cast(k, index.dtype))
+            value = tf.where(is_own, getattr(part, name)(X, *marginals, y), value)
+        return value
+
+    _cdf = delegated("_cdf", _of_own_part)
+    _predict_cdf = delegated("_predict_cdf", _of_own_part)
+
+    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        return next_below_by_part(self._parts(), Y)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        raise ValueError(NO_PART.format(type(self).__name__))
+
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         return [ends_in_an_index(Y, len(self.likelihoods))]
 
@@ -153,6 +178,13 @@ _CLASSES: dict[type[Likelihood], type[StockLikelihood]] = {
         SwitchedLikelihood,
     )
 }
+
+
+def unaugmented(likelihood: Likelihood) -> AugmentedLikelihood:
+    """A copy that is an instance of a class with a bound; all attributes are shared."""
+    found = copy.copy(likelihood)
+    found.__class__ = unaugmented_class(type(likelihood))
+    return cast(AugmentedLikelihood, found)
 
 
 def unaugmented_class(kind: type[Likelihood]) -> type[StockLikelihood]:

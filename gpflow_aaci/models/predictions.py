@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from ..data import check_batches, check_inputs, over_batches
-from ..validation import as_matrix, as_pair
+from ..validation import as_matrix, as_pair, check_marginal
 from .shared import WithData
 
 Inputs: TypeAlias = TensorType | tf.data.Dataset
@@ -29,7 +29,12 @@ class WithPredictions(WithData):
     def predict_y(
         self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of y, as in GPflow. ``Xnew`` is as in :meth:`predict_f`."""
+        """
+        Mean and variance of y, as in GPflow. ``Xnew`` is as in :meth:`predict_f`.
+
+        :raises NotImplementedError: for ``full_cov`` or ``full_output_cov``.
+        """
+        check_marginal("predict_y", full_cov, full_output_cov)
         return self._predicted(super().predict_y, Xnew, full_cov, full_output_cov)
 
     def predict_log_density(
@@ -38,7 +43,12 @@ class WithPredictions(WithData):
         full_cov: bool = False,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """log p(y) of new data [N], as in GPflow. Frames and a dataset of batches are accepted."""
+        """
+        log p(y) of new data [N], as in GPflow. Frames and a dataset of batches are accepted.
+
+        :raises NotImplementedError: for ``full_cov`` or ``full_output_cov``.
+        """
+        check_marginal("predict_log_density", full_cov, full_output_cov)
         predict = super().predict_log_density
         if isinstance(data, tf.data.Dataset):
             check_batches(data)

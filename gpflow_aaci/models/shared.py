@@ -48,6 +48,7 @@ class WithData(gpflow.models.GPModel):
             self.num_data,
             self.own_data,
             self.strategy,
+            self.likelihood.labels,
         )
 
     @property

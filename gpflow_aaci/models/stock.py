@@ -56,6 +56,7 @@ def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
             num_observed=likelihood.num_observed(model.num_latent_gps),
             num_outputs=model.num_latent_gps,
             given=likelihood.given,
+            labels=likelihood.labels,
             checks_of_Y=likelihood.checks,
         )
     else:

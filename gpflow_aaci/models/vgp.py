@@ -60,6 +60,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
             num_observed=likelihood.num_observed(num_latent_gps),
             num_outputs=num_latent_gps,
             given=likelihood.given,
+            labels=likelihood.labels,
             checks_of_Y=likelihood.checks,
         )
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.

@@ -188,6 +188,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
             num_outputs=self.num_outputs,
             input_dim=input_dim,
             given=self.likelihood.given,
+            labels=self.likelihood.labels,
             checks_of_Y=self.likelihood.checks,
         )
 

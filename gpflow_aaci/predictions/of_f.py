@@ -106,5 +106,15 @@ def mean_of_y(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf
 
 
 def _observed(likelihood: AugmentedLikelihood, F: tf.Tensor, y: float) -> tf.Tensor:
-    """Rows of Y that all hold y."""
+    """
+    Rows of Y that all hold y.
+
+    :raises ValueError: where a row has several y.
+    """
+    number = likelihood.num_observed(F.shape[-1]) - likelihood.num_given
+    if number != 1:
+        raise ValueError(
+            "model must have one y in each row for survival_at, hazard_at and probabilities; "
+            f"your own function(likelihood, X, F) may take more. Found: {number}."
+        )
     return likelihood.as_observed(tf.fill(tf.shape(F[..., :1]), tf.cast(y, F.dtype)))

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 
 from ..progress import progress_bar
-from ..validation import check_count
+from ..validation import check_count, shown
 from .chains import Draws, Sampler, check_finite, joined
 from .gibbs import Gibbs
 from .latents import (
@@ -84,12 +84,12 @@ def sample_posterior(
     check_count("num_chains", num_chains, 1)
     check_count("num_burnin", num_burnin, 0)
     if not (isinstance(seed, int | np.integer) and 0 <= seed < 2**31):
-        raise ValueError(f"seed must be an integer from 0 to 2**31 - 1. Found: {seed!r}.")
+        raise ValueError(f"seed must be an integer from 0 to 2**31 - 1. Found: {shown(seed)}.")
     sampler = Gibbs() if sampler is None else sampler
     if isinstance(sampler, type) or not isinstance(sampler, Sampler):
         raise ValueError(
             "sampler must be a sampler object such as sampling.Gibbs() or contrib.HMC(). "
-            f"Found: {sampler!r}."
+            f"Found: {shown(sampler)}."
         )
     if not isinstance(model, DeepModel):  # which only samplers of deep models take
         check_sampled_model(model)

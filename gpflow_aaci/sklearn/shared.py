@@ -22,6 +22,7 @@ from ..inference.collapsed import FitResult, fit_collapsed
 from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
 from ..likelihoods import Weighted, augmented
 from ..models import AugmentedSVGP
+from ..validation import shown
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "squared-exponential": gpflow.kernels.SquaredExponential,
@@ -145,7 +146,7 @@ def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
         return accepted[value]
     raise ValueError(
         f"{name} must be a gpflow {kind.__name__} or one of {', '.join(map(repr, accepted))}. "
-        f"Found: {value!r}."
+        f"Found: {shown(value)}."
     )
 
 
@@ -162,7 +163,7 @@ def _inducing_points(
 ) -> AnyNDArray:
     """Z [M, D]: all distinct rows of X; if there are more than M, rows that are far apart."""
     if not (isinstance(num_inducing, numbers.Integral) and num_inducing >= 1):
-        raise ValueError(f"num_inducing must be a positive integer. Found: {num_inducing!r}.")
+        raise ValueError(f"num_inducing must be a positive integer. Found: {shown(num_inducing)}.")
     distinct = np.unique(X, axis=0)
     if len(distinct) <= num_inducing:
         return distinct

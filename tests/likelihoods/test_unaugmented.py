@@ -29,6 +29,7 @@ from gpflow_aaci import (
     predictions,
     sample_posterior,
 )
+from gpflow_aaci.criticism.calibration import pit
 from gpflow_aaci.likelihoods import augmented
 from gpflow_aaci.likelihoods.unaugmented import StockLikelihood
 
@@ -428,6 +429,50 @@ def test_cdf_and_quantiles_are_those_of_the_law(name: str) -> None:
     draws = predictions.predict_y_samples(model, model.inducing_variable.Z, 4_000, seed=1)
     share = np.mean(draws.numpy() <= median, 0)
     np.testing.assert_allclose(share, above, atol=0.04)
+
+
+def test_of_a_switched_likelihood_each_row_has_the_distribution_of_its_part() -> None:
+    """One part has no augmentation. A quantile at a new input would need the part."""
+    parts = [
+        gpflow.likelihoods.Poisson(),
+        gpflow.likelihoods.Gaussian(0.2),
+        likelihoods.StudentT(0.3),
+        gpflow.likelihoods.Gamma(shape=2.0),
+        gpflow.likelihoods.Bernoulli(),
+    ]
+    rng = np.random.default_rng(0)
+    X, part = rng.normal(size=(40, 1)), np.arange(40)[:, None] % 5.0
+    y = np.where(
+        part == 4, part % 3 > X, np.where(part == 0, rng.poisson(2.0, X.shape), 0.5 + X**2)
+    )
+    switched = gpflow.likelihoods.SwitchedLikelihood(parts)
+    model = AugmentedSVGP(gpflow.kernels.Matern52(), switched, X[:7].copy(), num_data=40)
+    model.q_mu.assign(rng.normal(size=(7, 1)))
+    cdf = predictions.predict_y_cdf(model, X, np.hstack([y, part]))
+    for k, one in enumerate(parts):
+        own = part[:, 0] == k
+        model.likelihood = one
+        expected = predictions.predict_y_cdf(model, X[own], y[own])
+        # GPflow squeezes the probabilities of its Bernoulli into [0.001, 0.999].
+        np.testing.assert_allclose(cdf[own], expected, atol=1.1e-3 if k == 4 else 1e-6)
+    model.likelihood = augmented(switched)
+    values = pit(model, (X, np.hstack([y, part])))
+    np.testing.assert_array_equal(values[part % 4 != 0], cdf[part % 4 != 0])
+    below = np.where(part == 0, y - 1.0, 0.0)
+    lower = np.where(
+        (part == 0) & (y > 0.0),
+        predictions.predict_y_cdf(model, X, np.hstack([np.maximum(below, 0.0), part])),
+        0.0,
+    )
+    is_count = part == 0
+    assert np.all((values >= lower)[is_count])
+    assert np.all((values <= cdf)[is_count])
+    for call in (
+        lambda: predictions.predict_y_quantile(model, X, [0.5]),
+        lambda: predictions.predict_y_samples(model, X, 3),
+    ):
+        with pytest.raises(ValueError, match="must be one part of SwitchedLikelihood"):
+            call()
 
 
 @pytest.mark.parametrize(

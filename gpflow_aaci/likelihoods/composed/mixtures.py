@@ -12,6 +12,7 @@ from gpflow.config import default_float
 
 from ...distributions.mixture import TiltedMixture, TiltedSum
 from ...special import log_mixture
+from ...validation import shown
 from ..integrals.even_densities import LogPhi
 from ..noise.residual import Deterministic, ResidualLikelihood
 from ..parameters import simplex_parameter
@@ -197,7 +198,7 @@ def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[
     """
     accepted = "two or more likelihoods of y − f, with h² ∝ (y − f)² and g = 0, in a list"
     if not isinstance(components, list | tuple) or len(components) < 2:
-        raise ValueError(f"{owner}: components must be {accepted}. Found: {components!r}.")
+        raise ValueError(f"{owner}: components must be {accepted}. Found: {shown(components)}.")
     for component in components:
         reason = why_no_even_noise(component)
         if reason:

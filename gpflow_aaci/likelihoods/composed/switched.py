@@ -10,10 +10,16 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all
-from ..base import Site, delegated
+from ..base import AugmentedLikelihood, Site, delegated
 from ..outputwise import OutputwiseLikelihood
 
 _STAND_IN = 1.0  # a y that every likelihood accepts, for data that belong to another part
+
+NO_PART = (
+    "likelihood must be one part of {0} for quantiles and draws at new inputs, as a column of Y "
+    "chooses the part. Found: {0}. Set model.likelihood to model.likelihood.likelihoods[k], for "
+    "part k."
+)
 
 
 def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
@@ -22,6 +28,17 @@ def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
     right = tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
     message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
     return check_all(index, right, message)
+
+
+def next_below_by_part(
+    parts: Sequence[AugmentedLikelihood], Y: AnyNDArray
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """``next_below`` of the part that each row of Y [N, P + 1] belongs to."""
+    below, is_least = Y.copy(), np.zeros(Y[..., :-1].shape, bool)
+    for k, part in enumerate(parts):
+        own = Y[..., -1] == k
+        below[own, :-1], is_least[own] = part.next_below(Y[own, :-1])
+    return below, is_least
 
 
 class Switched(OutputwiseLikelihood):
@@ -117,18 +134,10 @@ class Switched(OutputwiseLikelihood):
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
 
     def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        below, is_least = Y.copy(), np.zeros(Y[..., :-1].shape, bool)
-        for k, part in enumerate(self.likelihoods):
-            own = Y[..., -1] == k
-            below[own, :-1], is_least[own] = part.next_below(Y[own, :-1])
-        return below, is_least
+        return next_below_by_part(self.likelihoods, Y)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
-        raise ValueError(
-            "likelihood must be one part of Switched for quantiles and draws at new inputs, as a "
-            "column of Y chooses the part. Found: Switched. Set "
-            "model.likelihood to model.likelihood.likelihoods[k], for part k."
-        )
+        raise ValueError(NO_PART.format(type(self).__name__))
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         checks = [ends_in_an_index(Y, len(self.likelihoods))]

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...validation import Check, check_all
+from ...validation import Check, check_all, shown
 from ..base import AugmentedLikelihood, Site, delegated, of_base
 from ..counts import Binomial, NegativeBinomial
 from ..integrals.quadrature import expectation, log_expectation
@@ -48,12 +48,7 @@ class ZeroTruncated(OutputwiseLikelihood):
         :raises ValueError: for any other likelihood.
         """
         super().__init__(**kwargs)
-        _check_base("ZeroTruncated", base, NegativeBinomial, Poisson)
-        if base.given:
-            raise ValueError(
-                "ZeroTruncated: base must take one column of Y. "
-                f"Found: {type(base).__name__} with {', '.join(base.given)}."
-            )
+        _check_truncated("ZeroTruncated", base)
         self.base = base
 
     def _log_zero(self, Fmu: TensorType, Fvar: TensorType | None = None) -> tf.Tensor:
@@ -209,7 +204,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         self._has_gp = isinstance(gate, str)
         if self._has_gp and gate != "gp":
             raise ValueError(
-                f'{name}: gate must be "gp", or one number in (0, 1). Found: {gate!r}.'
+                f'{name}: gate must be "gp", or one number in (0, 1). Found: {shown(gate)}.'
             )
         dims = (2, 1) if self._has_gp else (count.latent_dim, count.observation_dim)
         super().__init__(input_dim=None, latent_dim=dims[0], observation_dim=dims[1], **kwargs)
@@ -485,7 +480,7 @@ class Hurdle(_Gated):
         :param gate: as in :class:`ZeroInflated`.
         :raises ValueError: for another likelihood or gate.
         """
-        _check_base("Hurdle", base, NegativeBinomial, Poisson)
+        _check_truncated("Hurdle", base)
         super().__init__(ZeroTruncated(base), gate, **kwargs)
 
     @property
@@ -502,7 +497,19 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
     return tf.maximum(-tf.math.expm1(log_zero), tiny)
 
 
+def _check_truncated(owner: str, base: Any) -> None:
+    _check_base(owner, base, NegativeBinomial, Poisson)
+    if base.given:
+        raise ValueError(
+            f"{owner}: base must take one column of Y. "
+            f"Found: {type(base).__name__} with {', '.join(base.given)}."
+        )
+
+
 def _check_base(owner: str, base: Any, *accepted: type) -> None:
     if not isinstance(base, accepted):
         names = ", ".join(kind.__name__ for kind in accepted)
-        raise ValueError(f"{owner}: base must be one of {names}. Found: {base!r}.")
+        raise ValueError(
+            f"{owner}: base must be one of {names} of gpflow_aaci.likelihoods, such as "
+            f"Poisson(max_rate=10.0). Found: {shown(base)}."
+        )
