@@ -59,6 +59,7 @@ from .inference.training import train
 from .inference.updating import update
 from .models import AugmentedSVGP, AugmentedVGP
 from .nearest import AugmentedNNGP
+from .nearest.choose import choose
 from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
 
@@ -72,6 +73,7 @@ __all__ = [
     "AugmentedVGP",
     "augmentation",
     "check_likelihood",
+    "choose",
     "contrib",
     "fit",
     "fit_collapsed",

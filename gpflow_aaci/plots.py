@@ -256,9 +256,7 @@ def _labels(model: WithData) -> AnyNDArray | None:
     return None if labels is None else np.sort(np.asarray(labels, float))
 
 
-def _probabilities(
-    model: WithData, X: AnyNDArray, labels: AnyNDArray, output: int
-) -> AnyNDArray:
+def _probabilities(model: WithData, X: AnyNDArray, labels: AnyNDArray, output: int) -> AnyNDArray:
     """P(y = label) of every label at every row of X [K, D], as [number of labels, K]."""
     up_to = []
     for label in labels:

@@ -108,12 +108,27 @@ class Fit(NamedTuple):
 
 
 @overload
-def fit(model: AugmentedNNGP, data: None = None, **options: Any) -> NearestFit: ...
+def fit(
+    model: AugmentedNNGP,
+    data: None = None,
+    *,
+    tolerance: float | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> NearestFit: ...
 
 
 @overload
 def fit(
-    model: Model, data: RegressionData | tf.data.Dataset | None = None, **options: Any
+    model: Model,
+    data: RegressionData | tf.data.Dataset | None = None,
+    *,
+    objective: _Objective = "standard",
+    tolerance: float | None = None,
+    rows: RowsUsed | None = None,
+    seed: int = 0,
+    checkpoint_dir: str | Path | None = None,
+    progress: bool = True,
 ) -> Fit: ...
 
 

@@ -13,7 +13,7 @@ Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correl
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gpflow
 import numpy as np
@@ -36,6 +36,15 @@ from .settings import SETTINGS
 _NO_MEAN = 1e-6  # in prior standard deviations of f; a smaller mean counts as 0
 
 _Powers = list[tuple[gpflow.Parameter, float]]
+
+
+class Searched(Protocol):
+    """What is searched: an objective, of a model with a q or of another model."""
+
+    model: Any
+    coordinates: Coordinates
+
+    def evaluate(self, rows: int, x: AnyNDArray, q: Any) -> tuple[Point, Any]: ...
 
 
 class Lines(NamedTuple):
@@ -68,8 +77,8 @@ def off_a_saddle(
 
 
 def in_other_units(
-    objective: Objective, stretch: Stretch, point: Point, q: Gaussian
-) -> tuple[Point, Gaussian]:
+    objective: Searched, stretch: Stretch, point: Point, q: Any
+) -> tuple[Point, Any]:
     """The point and q where the ascent begins: the given ones, or better ones in another unit."""
     lines = along_units(objective.model, objective.coordinates)
     if lines is None:
@@ -275,7 +284,8 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     """The scale of the noise (0 if it has none) and the prior standard deviation of f."""
     of_noise = [
-        np.mean(parameter) ** (1.0 / power) for parameter, power in noise_parameters(model.likelihood)
+        np.mean(parameter) ** (1.0 / power)
+        for parameter, power in noise_parameters(model.likelihood)
     ]
     variance = float(tf.reduce_mean(model.prior_variance()))
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))

@@ -97,12 +97,14 @@ def of_any_model(
     return cast(Callable[Concatenate[Model, P], R], called)
 
 
-def of_any_gp(function: Callable[Concatenate[WithData, P], R]) -> Callable[P, R]:
-    """As :func:`of_any_model`, for a function that needs no q: a model without one is taken, too."""
+def of_any_gp(
+    function: Callable[Concatenate[WithData, P], R],
+) -> Callable[Concatenate[gpflow.models.GPModel, P], R]:
+    """As :func:`of_any_model`, for a function that needs no q: it takes models without one, too."""
 
     @functools.wraps(function)
     def called(model: gpflow.models.GPModel, *args: Any, **kwargs: Any) -> R:
         known = model if isinstance(model, WithData) else as_augmented(model)
         return function(known, *args, **kwargs)
 
-    return cast(Callable[P, R], called)
+    return cast(Callable[Concatenate[gpflow.models.GPModel, P], R], called)

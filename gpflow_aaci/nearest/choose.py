@@ -65,7 +65,8 @@ def choose(
     neighbours are kept if it is higher by two standard errors of the paired difference; otherwise
     inducing points, whose predictions cost less and are joint::
 
-        choice = gpflow_aaci.choose((X, Y), gpflow.kernels.Matern52(lengthscales=[3.0] * D), StudentT())
+        kernel = gpflow.kernels.Matern52(lengthscales=[3.0] * D)
+        choice = gpflow_aaci.choose((X, Y), kernel, StudentT())
         print(choice)
         mean, variance = choice.model.predict_y(Xnew)
 

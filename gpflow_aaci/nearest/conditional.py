@@ -4,11 +4,11 @@ f at some inputs given a few rows of data: the augmented GP of these rows on its
 Given its sites, exp(h_i (f_i − μ_i) − ½ p_i (f_i − μ_i)²), every augmented likelihood is Gaussian
 in f. With r = √p, B = I + r K r and μ the mean function,
 
-    f_x | sites ~ N(μ_x + κᵀ r B⁻¹ (h/r),  k_xx − κᵀ r B⁻¹ r κ)         (Rasmussen and Williams 3.27)
+    f_x | sites ~ N(μ_x + κᵀ r B⁻¹ (h/r),  k_xx − κᵀ r B⁻¹ r κ)     (Rasmussen and Williams 3.27).
 
 All eigenvalues of B are at least 1, so that no jitter is needed and a precision may be 0. The sites
-are those of the closed-form step of size 1 (AACI Thm 2): p = −2 ∂bound/∂v, h = ∂bound/∂m + p(m − μ),
-at marginals that begin at the prior.
+are those of the closed-form step of size 1 (AACI Thm 2), p = −2 ∂bound/∂v and
+h = ∂bound/∂m + p(m − μ), at marginals that begin at the prior.
 
 Shapes: [B] problems that have nothing to do with each other, [k] rows of data and [Q] queries in
 each, [L] latent GPs.

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
-from gpflow.config import default_float
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -91,7 +89,9 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         check_count("num_neighbors", num_neighbors, 1)
         check_count("num_steps", num_steps, 1)
         if isinstance(kernel, MultioutputKernel) and not hasattr(kernel, "latent_kernels"):
-            raise ValueError(f"kernel must be a single-output kernel. Found: {type(kernel).__name__}.")
+            raise ValueError(
+                f"kernel must be a single-output kernel. Found: {type(kernel).__name__}."
+            )
         if isinstance(kernel, LinearCoregionalization):
             raise ValueError(
                 "kernel must be a single-output kernel, SharedIndependent or SeparateIndependent: "
@@ -335,9 +335,14 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     def gathered(
         self, rows: AnyNDArray, near: AnyNDArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """X and Y of some rows, [n, 1, D] and [n, P], and of their neighbours [n, k, D], [n, k, P]."""
+        """X [n, 1, D] and Y [n, P] of some rows, and those of their neighbours [n, k, ...]."""
         X, Y = self.data
-        return tf.gather(X, rows)[:, None], tf.gather(Y, rows), tf.gather(X, near), tf.gather(Y, near)
+        return (
+            tf.gather(X, rows)[:, None],
+            tf.gather(Y, rows),
+            tf.gather(X, near),
+            tf.gather(Y, near),
+        )
 
     def leave_one_out(
         self,

@@ -1,4 +1,4 @@
-"""The nearest rows of a query: exact searches in trees or blocks, with ties broken by row number."""
+"""The nearest rows of a query: exact searches, in which the lower row number wins a tie."""
 
 import importlib.util
 from typing import Any
@@ -24,14 +24,18 @@ class Neighbors:
         self._candidates = _search_of(self._features)
 
     def of(
-        self, queries: AnyNDArray, k: int, left_out: AnyNDArray | None = None, most_left_out: int = 0
+        self,
+        queries: AnyNDArray,
+        k: int,
+        left_out: tuple[AnyNDArray, AnyNDArray] | None = None,
+        most_left_out: int = 0,
     ) -> AnyNDArray:
         """
         The k nearest rows of every query, the nearest first: their numbers [n, k].
 
         :param queries: [n, F].
-        :param left_out: a function's result ``left_out[i, j]``, given as two columns of labels:
-            rows with the label ``left_out[0][i]`` in ``left_out[1]`` [N] are not neighbours of i.
+        :param left_out: a label of each query [n] and of each row [N]: rows with the label of a
+            query are not its neighbours.
         :param most_left_out: the largest number of rows that a query leaves out.
         """
         num_rows = len(self._features)

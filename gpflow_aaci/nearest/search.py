@@ -1,4 +1,4 @@
-"""``fit`` of a model of nearest neighbours: its hyperparameters, its metric, and how far they hold."""
+"""``fit`` of a model of nearest neighbours: hyperparameters, metric, and how far they hold."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -141,7 +141,11 @@ class _Objective:
         self.compiled = Compiled(local, self.variables)
         X, Y = model.data
         widths = X.shape[-1], Y.shape[-1]
-        ranks = ([None, 1, widths[0]], [None, widths[1]], *([None, None, width] for width in widths))
+        ranks = (
+            [None, 1, widths[0]],
+            [None, widths[1]],
+            *([None, None, width] for width in widths),
+        )
         self._function = self.compiled.function(
             _density_and_slopes, signature=[tf.TensorSpec(rank, X.dtype) for rank in ranks]
         )
@@ -310,7 +314,7 @@ class _Fit:
             objective.of_rows(rows)
             point, _ = in_other_units(objective, stretch, objective.at(x), None)
             self._record(point)
-            ends.append((point if np.isfinite(point.value) else point._replace(value=-np.inf)))
+            ends.append(point if np.isfinite(point.value) else point._replace(value=-np.inf))
         best = max(range(len(ends)), key=lambda k: ends[k].value)
         if not np.isfinite(ends[best].value):
             raise ValueError(
@@ -330,7 +334,7 @@ class _Fit:
         Neighbours that followed the lengthscales after each search would be no ascent: a search
         at frozen neighbours exploits them.
         """
-        objective, model = self._objective, self._model
+        objective = self._objective
         curvature = Curvature.unknown(len(point.x))
         for _ in range(_MOVES):
             before = point.value
@@ -391,7 +395,7 @@ class _Fit:
                 is_trusted = is_trusted and not is_stuck and gain <= 1.5 * ascent.expected
                 if not is_stuck and (gain >= tolerance or is_trusted):
                     continue
-                if not can_measure or is_stuck and num_measured == _MOST_MEASURED:
+                if not can_measure or (is_stuck and num_measured == _MOST_MEASURED):
                     reason = _NO_STEP_GAINS if is_stuck else reason
                     break
             if num_measured == _MOST_MEASURED:
