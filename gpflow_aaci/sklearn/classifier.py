@@ -25,8 +25,8 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     For two classes P(y = 1) = σ(f). For K classes P(y = k) is a product of σ(±f_j), one factor for
     each split on the way to k in a binary tree of the classes, which separates similar classes last
     (:func:`~gpflow_aaci.likelihoods.ward_tree`). With ``multiclass="softmax"`` it is
-    σ(f_k)/Σσ(f_j). The latent GPs are sparse GPs with ``num_inducing`` points and a shared kernel;
-    ``fit_collapsed`` fits all parameters::
+    σ(f_k)/Σσ(f_j). The latent GPs share a kernel; they are sparse GPs with ``num_inducing`` points
+    or, as ``method`` says, other models. ``fit_collapsed`` fits all parameters::
 
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
@@ -52,9 +52,9 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     more, as its distances lose digits.) A kernel object is copied, and the copy is fitted from
     the object's values; the object itself is never changed.
 
-    Fitted attributes: ``classes_`` [K], sorted; ``model_``, the ``AugmentedSVGP``, in which the
-    labels are numbered 0 … K − 1; ``fit_result_``, the result of ``fit_collapsed``, or an
-    equivalent for minibatches; ``n_features_in_``, ``feature_names_in_``.
+    Fitted attributes: ``classes_`` [K], sorted; ``model_``, the GPflow model, in which the
+    labels are numbered 0 … K − 1; ``fit_result_``, the result of the fit; ``n_features_in_``,
+    ``feature_names_in_``.
     """
 
     classes_: AnyNDArray
@@ -63,16 +63,26 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         self,
         *,
         kernel: str | Kernel = "squared-exponential",
+        method: str = "sparse",
         num_inducing: int = 100,
+        num_neighbors: int = 32,
         multiclass: str = "tree",
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
         """
+        :param method: "sparse", inducing points; "nearest", nearest neighbours; "full", the GP
+            itself; or "auto", which takes "full" up to 1,000 rows and beyond them what
+            :func:`~gpflow_aaci.choose` finds to be better.
         :param multiclass: "tree" or "softmax", for three classes or more.
         """
         super().__init__(
-            kernel=kernel, num_inducing=num_inducing, random_state=random_state, progress=progress
+            kernel=kernel,
+            method=method,
+            num_inducing=num_inducing,
+            num_neighbors=num_neighbors,
+            random_state=random_state,
+            progress=progress,
         )
         self.multiclass = multiclass
 

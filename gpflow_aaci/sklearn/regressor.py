@@ -35,7 +35,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     """
     Gaussian process regression with Student-t or other noise, for scikit-learn.
 
-    It is a sparse GP with ``num_inducing`` points; ``fit_collapsed`` fits its kernel and noise::
+    It is a sparse GP with ``num_inducing`` points, or another model that ``method`` names;
+    ``fit_collapsed`` (``fit`` for nearest neighbours) fits its kernel and noise::
 
         import numpy as np
         from sklearn.model_selection import cross_val_score
@@ -57,8 +58,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     more, as its distances lose digits.) Objects are copied, and the copies are fitted from the
     objects' values; the objects themselves are never changed.
 
-    Fitted attributes: ``model_``, an ``AugmentedSVGP`` for (X, (y − ``y_center_``)/``y_scale_``);
-    ``fit_result_``, the result of ``fit_collapsed``; ``y_center_``, ``y_scale_``;
+    Fitted attributes: ``model_``, the GPflow model of (X, (y − ``y_center_``)/``y_scale_``);
+    ``fit_result_``, the result of the fit; ``y_center_``, ``y_scale_``;
     ``n_features_in_``, ``feature_names_in_``.
     """
 
@@ -70,7 +71,9 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         *,
         likelihood: str | Likelihood = "student-t",
         kernel: str | Kernel = "squared-exponential",
+        method: str = "sparse",
         num_inducing: int = 100,
+        num_neighbors: int = 32,
         normalize_y: bool = True,
         random_state: Any = None,
         progress: bool = False,
@@ -81,7 +84,11 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
             that ``normalize_y`` makes.
         :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
             and "matern52"; or a GPflow kernel.
+        :param method: "sparse", inducing points; "nearest", nearest neighbours; "full", the GP
+            itself; or "auto", which takes "full" up to 1,000 rows and beyond them what
+            :func:`~gpflow_aaci.choose` finds to be better.
         :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
+        :param num_neighbors: k, of nearest neighbours during the fit.
         :param normalize_y: whether to subtract the median and divide by the interquartile range
             over 1.349. For a normal y this is the standard deviation, and outliers hardly change
             it. It must be False for counts and for likelihoods of y > 0. Predictions are in the
@@ -91,7 +98,12 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :param progress: whether to show a progress bar.
         """
         super().__init__(
-            kernel=kernel, num_inducing=num_inducing, random_state=random_state, progress=progress
+            kernel=kernel,
+            method=method,
+            num_inducing=num_inducing,
+            num_neighbors=num_neighbors,
+            random_state=random_state,
+            progress=progress,
         )
         self.likelihood = likelihood
         self.normalize_y = normalize_y

@@ -19,10 +19,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..inducing import kmeans_plusplus
 from ..inference.collapsed import FitResult, fit_collapsed
+from ..inference.fit import Fit, fit
 from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
 from ..likelihoods import Weighted, augmented
-from ..models import AugmentedSVGP
-from ..validation import shown
+from ..models import AugmentedSVGP, AugmentedVGP
+from ..nearest import AugmentedNNGP
+from ..nearest.choose import choose
+from ..nearest.search import NearestFit
+from ..validation import check_one_of, shown
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "squared-exponential": gpflow.kernels.SquaredExponential,
@@ -32,33 +36,43 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "matern52": gpflow.kernels.Matern52,
 }
 
+_METHODS = ("sparse", "nearest", "full", "auto")
+_MOST_ROWS_OF_FULL = 1_000  # up to which "auto" is "full"
 _ROWS_AT_ONCE = 10_000  # a prediction processes so many rows at a time
 
 
 class AugmentedGP(BaseEstimator):
-    """An ``AugmentedSVGP`` behind scikit-learn's interface; the base of both estimators."""
+    """A GP of this package behind scikit-learn's interface; the base of both estimators."""
 
-    model_: AugmentedSVGP
-    fit_result_: FitResult
+    model_: AugmentedSVGP | AugmentedVGP | AugmentedNNGP
+    fit_result_: Fit | FitResult | NearestFit
 
     def __init__(
         self,
         *,
         kernel: str | Kernel = "squared-exponential",
+        method: str = "sparse",
         num_inducing: int = 100,
+        num_neighbors: int = 32,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
         """
         :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
             and "matern52"; or a GPflow kernel.
+        :param method: "sparse", inducing points; "nearest", nearest neighbours; "full", the GP
+            itself; or "auto", which takes "full" up to 1,000 rows and beyond them what
+            :func:`~gpflow_aaci.choose` finds to be better.
         :param num_inducing: M; if X has no more distinct rows, they are the inducing points.
+        :param num_neighbors: k, of nearest neighbours during the fit.
         :param random_state: the seed for inducing points and subsets of rows: an integer, a
             ``RandomState``, or None for a new draw at every fit.
         :param progress: whether to show a progress bar.
         """
         self.kernel = kernel
+        self.method = method
         self.num_inducing = num_inducing
+        self.num_neighbors = num_neighbors
         self.random_state = random_state
         self.progress = progress
 
@@ -85,22 +99,37 @@ class AugmentedGP(BaseEstimator):
         if sample_weight is not None:
             likelihood = Weighted(likelihood)
             Y = np.hstack([Y, sample_weight[:, None]])
-        data = X, Y
-        model = AugmentedSVGP(
-            _kernel(self.kernel, scaler.scale_, unit),
-            likelihood,
-            _inducing_points(X, self.num_inducing, scaler, seed),
-            mean_function=mean_function,
-            num_latent_gps=likelihood.latent_dim or 1,
-            num_data=len(X),
-        )
-        gpflow.set_trainable(model.inducing_variable, False)
+        check_one_of("method", self.method, _METHODS)
+        method = self.method
+        if method == "auto" and len(X) <= _MOST_ROWS_OF_FULL:
+            method = "full"
+        data, kernel = (X, Y), _kernel(self.kernel, scaler.scale_, unit)
         how: dict[str, Any] = {"seed": seed, "progress": self.progress}
-        if is_for_minibatches(model, data):
-            self.fit_result_, _ = fit_in_minibatches(model, data, **how)
+        options: dict[str, Any] = {
+            "mean_function": mean_function,
+            "num_latent_gps": likelihood.latent_dim or 1,
+        }
+        if method == "auto":
+            options["num_inducing"] = self.num_inducing
+            options["num_neighbors"] = self.num_neighbors
+            choice = choose(data, kernel, likelihood, **options, **how)
+            self.model_ = choice.model
+            self.fit_result_ = choice.fits[choice.model is choice.nearest]
+        elif method == "nearest":
+            self.model_ = AugmentedNNGP(data, kernel, likelihood, self.num_neighbors, **options)
+            self.fit_result_ = fit(self.model_, **how)
+        elif method == "full":
+            self.model_ = AugmentedVGP(data, kernel, likelihood, **options)
+            self.fit_result_ = fit_collapsed(self.model_, **how)
         else:
-            self.fit_result_ = fit_collapsed(model, data, **how)
-        self.model_ = model
+            Z = _inducing_points(X, self.num_inducing, scaler, seed)
+            model = AugmentedSVGP(kernel, likelihood, Z, num_data=len(X), **options)
+            gpflow.set_trainable(model.inducing_variable, False)
+            if is_for_minibatches(model, data):
+                self.fit_result_, _ = fit_in_minibatches(model, data, **how)
+            else:
+                self.fit_result_ = fit_collapsed(model, data, **how)
+            self.model_ = model
 
     def _inputs(self, X: Any) -> AnyNDArray:
         """
