@@ -16,7 +16,7 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 import gpflow_aaci
-from gpflow_aaci.inference.compiled import forget_compiled
+from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
 
 from . import methods

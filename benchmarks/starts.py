@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 import gpflow_aaci
 from gpflow_aaci import likelihoods
-from gpflow_aaci.inference.compiled import forget_compiled
+from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
 
 from .cache import finished

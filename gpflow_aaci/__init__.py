@@ -22,7 +22,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 ``inference.hyperparameter_search``   quasi-Newton ascent in the hyperparameters, on ever more rows
 ``inference.collapsed``               ``fit_collapsed`` and ``polish``, which run these
 ``inference.fit``                     ``fit``, which chooses; ``inference.advice``: its warnings
-``inference.compiled``                functions compiled once for all models of one ``structure``
+``compiled``                          functions compiled once for all models of one ``structure``
 ``inference.updating``                ``update``: new rows, with the old q as prior
 ``nearest``                           ``AugmentedNNGP``, which predicts from the nearest rows
 ``workers``                           sums over the rows of several machines
@@ -49,6 +49,7 @@ from . import inference as inference
 from . import kernels as kernels
 from . import plots as plots
 from . import sampling as sampling
+from .criticism.choose import choose
 from .criticism.loo import loo
 from .inducing import kmeans_plusplus
 from .inference.alternating import AlternatingOptimizer
@@ -59,7 +60,6 @@ from .inference.training import train
 from .inference.updating import update
 from .models import AugmentedSVGP, AugmentedVGP
 from .nearest import AugmentedNNGP
-from .nearest.choose import choose
 from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedSVGP, fit_collapsed, likelihoods, train
+from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.inference import RobbinsMonro
-from gpflow_aaci.inference.compiled import forget_compiled
 from gpflow_aaci.structure import facts
 
 X = np.linspace(-2.0, 2.0, 40)[:, None] * [1.0, 0.5]

@@ -40,7 +40,7 @@ def diagram(direct: dict[str, set[str]]) -> str:
 
 
 def test_the_diagram_of_layers_is_that_of_the_imports() -> None:
-    (shown,) = re.findall(r"```text\n(\d  .*?)\n```", PAGE.read_text(), re.DOTALL)
+    (shown,) = re.findall(r"```text\n(\d+  .*?)\n```", PAGE.read_text(), re.DOTALL)
     assert diagram(dependencies()) == shown
 
 

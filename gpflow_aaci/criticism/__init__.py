@@ -2,5 +2,5 @@
 Model criticism: how well a model predicts unseen or left-out data.
 
 ``loo``: leave-one-out densities in closed form. ``elpd``: the ArviZ object that holds them.
-``calibration``: PIT values and coverage.
+``calibration``: PIT values and coverage. ``choose``: inducing points or nearest neighbours.
 """

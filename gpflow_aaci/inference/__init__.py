@@ -11,6 +11,7 @@ runs the search. ``bound_gradient`` is the gradient in the hyperparameters, whic
 
 from .collapsed import FitProgress, FitResult, PolishResult
 from .fit import Fit
+from .nearest_fit import NearestFit
 from .schedules import AdaptiveStepSize, RobbinsMonro
 from .stopping import EarlyStopping
 from .training import TrainOptions
@@ -22,6 +23,7 @@ __all__ = [
     "Fit",
     "FitProgress",
     "FitResult",
+    "NearestFit",
     "PolishResult",
     "RobbinsMonro",
     "TrainOptions",

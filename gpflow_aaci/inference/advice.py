@@ -10,9 +10,9 @@ from gpflow.config import default_jitter
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
-from ..kernels import columns_of_f
+from ..kernels import columns_of_f, parts_of
 from ..models import AugmentedModel, AugmentedSVGP
-from .rescues import noise_and_signal, parts_of
+from .rescues import noise_and_signal
 from .settings import SETTINGS
 
 _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves

@@ -14,7 +14,6 @@ from ..data import Data, as_data, check_batches, is_endless
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest.model import AugmentedNNGP
-from ..nearest.search import NearestFit, fit_nearest
 from ..validation import check_one_of
 from .advice import advice
 from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows
@@ -27,6 +26,7 @@ from .minibatch_fit import (
     in_parts,
     is_for_minibatches,
 )
+from .nearest_fit import NearestFit, fit_nearest
 from .objective import RowsUsed
 from .settings import SETTINGS
 from .starting import value_at_start
@@ -163,7 +163,7 @@ def fit(
         print(result)
 
     For an ``AugmentedNNGP``, which has no ELBO, ``fit`` maximises the leave-one-out log density of
-    random rows, see :class:`~gpflow_aaci.nearest.search.NearestFit`. Its tolerance is in nats a
+    random rows, see :class:`~gpflow_aaci.inference.NearestFit`. Its tolerance is in nats a
     datum (default: 1e-4), and it takes no ``rows`` and no ``checkpoint_dir``, as its time does not
     grow with the number of rows.
 

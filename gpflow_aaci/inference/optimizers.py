@@ -15,10 +15,10 @@ from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
 from ..checkpoints import check_same_program_once
+from ..compiled import Compiled
 from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
 from ..models import AugmentedModel, as_augmented, refresh_posteriors
 from ..validation import Check, check_finite, require
-from .compiled import Compiled
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 

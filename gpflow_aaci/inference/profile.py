@@ -22,11 +22,11 @@ from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
+from ..compiled import Compiled, CompiledFunction, Maker
 from ..data import Arrays, Data, Summand, over_devices
 from ..mirrored import local
 from ..models import AugmentedModel
 from .bound_gradient import bound_gradient, recorded, value_and_gradient
-from .compiled import Compiled, CompiledFunction, Maker
 from .newton import Maximum, Sums, maximise, sums_of_rows
 
 

@@ -25,7 +25,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..algebra.gaussian import Gaussian, columns
 from ..data import Data
-from ..kernels import columns_of_f
+from ..kernels import columns_of_f, parts_of
 from ..likelihoods.composed.per_datum import OfBase
 from ..models import AugmentedModel, AugmentedVGP
 from .coordinates import Coordinates
@@ -299,13 +299,6 @@ def noise_parameters(likelihood: Likelihood) -> _Powers:
         (parameter, power)
         for name, power in (("scale", 1.0), ("variance", 2.0))
         if isinstance(parameter := getattr(likelihood, name, None), gpflow.Parameter)
-    ]
-
-
-def parts_of(kernel: Kernel) -> list[Kernel]:
-    """The kernels that a kernel combines; an empty list for a basic kernel."""
-    return getattr(kernel, "kernels", None) or [
-        part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
     ]
 
 

@@ -14,8 +14,8 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import data_input_to_tensor
 
-from ..inference.compiled import Compiled
-from ..inference.rescues import parts_of
+from ..compiled import Compiled
+from ..kernels import parts_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.base import as_float
 from ..models.predictions import WithPredictions

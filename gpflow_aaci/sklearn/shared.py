@@ -17,15 +17,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ..criticism.choose import choose
 from ..inducing import kmeans_plusplus
 from ..inference.collapsed import FitResult, fit_collapsed
 from ..inference.fit import Fit, fit
 from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
+from ..inference.nearest_fit import NearestFit
 from ..likelihoods import Weighted, augmented
 from ..models import AugmentedSVGP, AugmentedVGP
 from ..nearest import AugmentedNNGP
-from ..nearest.choose import choose
-from ..nearest.search import NearestFit
 from ..validation import check_one_of, shown
 
 KERNELS: dict[str, Callable[..., Kernel]] = {

@@ -17,9 +17,9 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import config
 
-from ..graphs import compiled
-from ..models import AugmentedModel, AugmentedVGP
-from ..structure import Structure, structure_of
+from .graphs import compiled
+from .models import AugmentedModel, AugmentedVGP
+from .structure import Structure, structure_of
 
 _MOST_TWINS = 8  # twins not in use that are kept; each has some 25 MB of graphs
 _MOST_NUMBERS = 2_000_000  # in a model with a twin; a larger one takes longer to fit than to trace

@@ -8,22 +8,22 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..inference.advice import advice
-from ..inference.compiled import Compiled
-from ..inference.coordinates import Coordinates
-from ..inference.objective import Stretch
-from ..inference.quasi_newton import Curvature, Point, ascend, measured
-from ..inference.rescues import (
+from ..compiled import Compiled
+from ..models.variables import undone_on_failure
+from ..nearest.conditional import LocalGP
+from ..nearest.model import AugmentedNNGP, leave_one_out, rows_at_once
+from ..progress import progress_bar
+from .advice import advice
+from .coordinates import Coordinates
+from .objective import Stretch
+from .quasi_newton import Curvature, Point, ascend, measured
+from .rescues import (
     in_other_units,
     noise_parameters,
     signal_parameters,
     typical_lengthscales,
 )
-from ..inference.settings import SETTINGS
-from ..models.variables import undone_on_failure
-from ..progress import progress_bar
-from .conditional import LocalGP
-from .model import AugmentedNNGP, leave_one_out, rows_at_once
+from .settings import SETTINGS
 
 if TYPE_CHECKING:
     import pandas as pd

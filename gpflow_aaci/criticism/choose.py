@@ -9,13 +9,13 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
-from ..criticism.loo import loo
 from ..inducing import kmeans_plusplus
 from ..inference.fit import Fit, fit
+from ..inference.nearest_fit import NearestFit
 from ..models import AugmentedSVGP
+from ..nearest import AugmentedNNGP
 from ..validation import check_count
-from .model import AugmentedNNGP
-from .search import NearestFit
+from .loo import loo
 
 _JUDGED = 1_000  # rows on which the two are compared
 _ERRORS = 2.0  # standard errors that count as a difference
