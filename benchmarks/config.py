@@ -542,6 +542,17 @@ class LargeN(Experiment):
     likelihood: LikelihoodConfig
 
 
+class Nearest(Experiment):
+    experiment: Literal["nearest"]
+    problem: Problems[Problem]
+    num_inducing: list[PositiveInt] = Field([200, 1_000], min_length=1)
+    most_rows_of_full: int = 2_000  # training rows up to which the full GP is fitted, too
+    kernel: Literal["SquaredExponential", "Matern32", "Matern52"] = "Matern52"
+    max_test: PositiveInt = 10_000
+    test_fraction: Fraction = 0.1  # of data without a file of test rows
+    seeds: Seeds = [0]  # of the splits
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -559,6 +570,7 @@ Single = (
     | BSGPTraces
     | Starts
     | LargeN
+    | Nearest
 )
 
 

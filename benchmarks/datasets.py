@@ -190,14 +190,15 @@ class Dataset:
         """
         order = np.random.default_rng(seed).permutation(len(self.X))
         num_test = max(1, round(test_fraction * len(self.X)))
-        return self._parts(order[num_test:], order[:num_test][:max_test])
+        return self.parts(order[num_test:], order[:num_test][:max_test])
 
     def whole(self) -> "Split":
         """A split whose training part has all rows, in their order."""
         rows = np.arange(len(self.X))
-        return self._parts(rows, rows[:0])
+        return self.parts(rows, rows[:0])
 
-    def _parts(self, train: Array, test: Array) -> "Split":
+    def parts(self, train: Array, test: Array) -> "Split":
+        """The split into these rows; training rows standardise."""
         of_y = self.problem.likelihood
         X, X_test, _ = _standardise(self.X[train], self.X[test])
         Y, Y_test = self.y[train, None], self.y[test, None]

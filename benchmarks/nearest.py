@@ -1,0 +1,170 @@
+"""Inducing points, nearest neighbours and the full GP: held-out density against CPU seconds."""
+
+import concurrent.futures
+import multiprocessing
+import resource
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+from matplotlib.figure import Figure
+
+import gpflow_aaci
+from gpflow_aaci.predictions import predict_y_quantile
+from gpflow_aaci.progress import progress_bar
+
+from .cache import finished
+from .config import ConfigError, Nearest
+from .datasets import Array, Dataset, Split, load_datasets
+from .report import Report, fixed, one_legend, subplots
+
+_NEAREST, _FULL = "nearest", "full"
+_AT_ONCE = 2_000  # test rows that are predicted at once
+_LEVEL = 0.9
+
+
+def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
+    """One row for every problem, split and method, each run in a process of its own."""
+    datasets = load_datasets(config.problem, folder, quiet)
+    names = [f"sparse, M = {M}" for M in config.num_inducing] + [_NEAREST, _FULL]
+    tables = []
+    runs = [(data, seed, name) for data in datasets for seed in config.seeds for name in names]
+    for data, seed, name in progress_bar(not quiet, iterable=runs, unit="run"):
+        split = _split(data, seed, folder, config)
+        if name == _FULL and len(split.X) > config.most_rows_of_full:
+            continue
+        key = {**data.key, "seed": seed, "method": name}
+        title = f"{split.name}-{name}-{seed}"
+        tables.append(finished(config, title, key, partial(_elsewhere, config, split, name, seed)))
+    return pd.concat(tables, ignore_index=True)
+
+
+def report(metrics: pd.DataFrame) -> Report:
+    """Means over the splits, with standard errors."""
+    keys = ["problem", "rows", "columns", "method"]
+    groups = metrics.groupby(keys, sort=False)
+    table = groups.agg(splits=("seed", "size")).reset_index()
+    for column in ("nll", "error", "coverage"):
+        table[column] = [_with_error(group[column]) for _, group in groups]
+    for column, digits in (("cpu_seconds", 1), ("cpu_seconds_predicting", 1), ("megabytes", 0)):
+        table[column] = fixed(groups[column].mean().reset_index(drop=True), digits)
+    table["converged"] = [f"{int(group.converged.sum())} of {len(group)}" for _, group in groups]
+    caption = (
+        "Test NLL in nats a datum of the standardised y; error is the RMSE, or the share of wrong "
+        "labels; coverage of central 90 % intervals of y. CPU seconds of one core from the call of "
+        "the fit to its return, tracing counted; megabytes are the peak of the process."
+    )
+    return Report({caption: table}, {"nearest": _figure(metrics)})
+
+
+def _with_error(values: pd.Series) -> str:
+    """The mean and its standard error."""
+    if values.isna().any():
+        return ""
+    error = f" ± {values.std() / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""
+    return f"{values.mean():.3f}{error}"
+
+
+def _split(data: Dataset, seed: int, folder: Path, config: Nearest) -> Split:
+    """The split of that number in the file of test rows beside the data, or a random one."""
+    path = folder / data.problem.data.replace(".csv.gz", "_test_rows.csv.gz")
+    if not (data.problem.data.endswith(".csv.gz") and path.is_file()):
+        return data.split(config.test_fraction, seed, config.max_test)
+    rows = pd.read_csv(path, header=None).to_numpy(int)
+    test = rows[rows[:, 0] == seed, 1]
+    if not len(test):
+        raise ConfigError(f"seeds must be splits of {path}. Found: {seed}.")
+    train = np.setdiff1d(np.arange(len(data.X)), test)
+    return data.parts(np.random.default_rng(seed).permutation(train), test[: config.max_test])
+
+
+def _elsewhere(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
+    """A run in a new process, so that its CPU time and memory are its own."""
+    fresh = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, fresh) as pool:
+        return pool.submit(_run, config, split, name, seed).result()
+
+
+def _run(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    (likelihood,) = (p.likelihood for p in config.problem if p.title == split.name)
+    rows, columns = split.X.shape
+    kernel = getattr(gpflow.kernels, config.kernel)(lengthscales=[np.sqrt(columns)] * columns)
+    began = time.process_time()
+    model, result = _fitted(name, kernel, likelihood.make(), split, seed)
+    fitted = time.process_time()
+    scores = _scores(model, split)
+    of_run = {
+        "problem": split.name,
+        "rows": rows,
+        "columns": columns,
+        "seed": seed,
+        "method": name,
+        **scores,
+        "cpu_seconds": fitted - began,
+        "cpu_seconds_predicting": time.process_time() - fitted,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+        "converged": result.converged,
+        "reason": result.reason,
+        "repeated": getattr(result, "repeated", None),
+        "neighbors": getattr(result, "num_neighbors", None),
+    }
+    return pd.DataFrame([of_run])
+
+
+def _fitted(name: str, kernel: Any, likelihood: Any, split: Split, seed: int) -> tuple[Any, Any]:
+    data = split.X, split.Y
+    if name in (_NEAREST, _FULL):
+        kind = gpflow_aaci.AugmentedNNGP if name == _NEAREST else gpflow_aaci.AugmentedVGP
+        model = kind(data, kernel, likelihood)
+        return model, gpflow_aaci.fit(model, seed=seed, progress=False)
+    num_inducing = int(name.rpartition(" ")[2])
+    Z = gpflow_aaci.kmeans_plusplus(split.X, min(num_inducing, len(split.X)), seed)
+    model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, Z, num_data=len(split.X))
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model, gpflow_aaci.fit(model, data, seed=seed, progress=False)
+
+
+def _scores(model: Any, split: Split) -> dict[str, float]:
+    """NLL, error and coverage on the test rows."""
+    log_p, errors, inside = [], [], []
+    for start in range(0, len(split.X_test), _AT_ONCE):
+        X, Y = (part[start : start + _AT_ONCE] for part in (split.X_test, split.Y_test))
+        log_p.append(model.predict_log_density((X, Y)).numpy())
+        mean = model.predict_y(X)[0].numpy()
+        if split.kind == "binary":
+            errors.append((mean > 0.5) != (Y > 0.5))
+            continue
+        errors.append(np.square(mean - Y))
+        tails = [0.5 - _LEVEL / 2.0, 0.5 + _LEVEL / 2.0]
+        low, high = predict_y_quantile(model, X, tails, progress=False).numpy()
+        inside.append((low <= Y) & (high >= Y))
+    error = float(np.mean(np.concatenate(errors)))
+    return {
+        "nll": -float(np.concatenate(log_p).mean()),
+        "error": error if split.kind == "binary" else float(np.sqrt(error)),
+        "coverage": float(np.concatenate(inside).mean()) if inside else np.nan,
+    }
+
+
+def _figure(metrics: pd.DataFrame) -> Figure:
+    problems: Array = metrics.problem.unique()
+    methods = list(metrics.method.unique())
+    columns = min(4, len(problems))
+    figure, axes = subplots(-(-len(problems) // columns), columns, 2.6, 2.3)
+    for ax in axes.flat[len(problems) :]:
+        ax.axis("off")
+    for ax, problem in zip(axes.flat, problems, strict=False):
+        for number, method in enumerate(methods):
+            own = metrics[(metrics.problem == problem) & (metrics.method == method)]
+            marker = {"marker": "osD^v"[number % 5], "linestyle": "none", "markersize": 5}
+            ax.plot(own.cpu_seconds, own.nll, **marker, color=f"C{number}", label=method)
+        ax.set(xscale="log", title=problem, xlabel="CPU seconds of the fit", ylabel="test NLL")
+    one_legend(figure, axes)
+    return figure
