@@ -548,6 +548,7 @@ class Nearest(Experiment):
     num_inducing: list[PositiveInt] = Field([200, 1_000], min_length=1)
     most_rows_of_full: int = 2_000  # training rows up to which the full GP is fitted, too
     kernel: Literal["SquaredExponential", "Matern32", "Matern52"] = "Matern52"
+    own_process: bool = True  # of each run, for its CPU seconds on one core and its memory
     max_test: PositiveInt = 10_000
     test_fraction: Fraction = 0.1  # of data without a file of test rows
     seeds: Seeds = [0]  # of the splits

@@ -40,7 +40,8 @@ def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
             continue
         key = {**data.key, "seed": seed, "method": name}
         title = f"{split.name}-{name}-{seed}"
-        tables.append(finished(config, title, key, partial(_elsewhere, config, split, name, seed)))
+        made = partial(_elsewhere if config.own_process else _run, config, split, name, seed)
+        tables.append(finished(config, title, key, made))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -87,12 +88,16 @@ def _elsewhere(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFr
     """A run in a new process, so that its CPU time and memory are its own."""
     fresh = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, fresh) as pool:
+        pool.submit(_on_one_core).result()
         return pool.submit(_run, config, split, name, seed).result()
 
 
-def _run(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
+def _on_one_core() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def _run(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
     (likelihood,) = (p.likelihood for p in config.problem if p.title == split.name)
     rows, columns = split.X.shape
     kernel = getattr(gpflow.kernels, config.kernel)(lengthscales=[np.sqrt(columns)] * columns)
