@@ -288,7 +288,10 @@ def test_the_fit_finds_how_many_zeros_are_no_counts() -> None:
             lambda: ZeroInflated(Laplace()),
             "base must be one of NegativeBinomial, Binomial, Poisson",
         ),
-        (lambda: Hurdle(Binomial(3)), "Hurdle: base must be one of NegativeBinomial, Poisson"),
+        (
+            lambda: Hurdle(Laplace()),
+            "Hurdle: base must be one of NegativeBinomial, Binomial, Poisson",
+        ),
         (lambda: ZeroTruncated("Poisson"), "base must be one of .* Found: 'Poisson'"),
         (lambda: ZeroInflated(Poisson(), 1.0), r"gate must be one number in \(0, 1\). Found: 1.0"),
         (lambda: Hurdle(Poisson(), -0.1), r"Hurdle: gate must be one number in \(0, 1\)"),
