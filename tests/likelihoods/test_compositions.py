@@ -8,7 +8,7 @@ constructor refuses the base and says why.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import gpflow
 import numpy as np
@@ -109,7 +109,8 @@ def _exponential(base: Member, y: Rows) -> Rows:
 
 def _logarithm(base: Member, y: Rows) -> Rows:
     number = _columns_of_y(base)
-    return np.concatenate([np.log(y[..., :number]), y[..., number:]], -1)
+    with np.errstate(divide="ignore"):  # an end of an interval may be 0
+        return np.concatenate([np.log(y[..., :number]), y[..., number:]], -1)
 
 
 def _warped(base: Member, x: Rows, f: Rows, y: Rows) -> Rows:
@@ -307,6 +308,7 @@ def test_what_the_mathematics_allows_is_accepted(name: str, base: str) -> None:
     assert f"{name}: {base}" in CELLS
 
 
+@pytest.mark.by_default(*BY_DEFAULT)
 @every_cell
 def test_log_prob_bound_and_density_are_those_of_the_definition(name: str) -> None:
     """At a point, where the bound is log p(y|f), and in the limit of a narrow q(f)."""
@@ -320,3 +322,250 @@ def test_log_prob_bound_and_density_are_those_of_the_definition(name: str) -> No
 @every_cell
 def test_bounds_and_expectations_are_those_of_the_definition(name: str) -> None:
     test_zoo.test_bound_and_expectations_against_a_product_rule(CELLS[name][2], 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.by_default(*BY_DEFAULT)
+@every_cell
+def test_auxiliary_variables_and_a_step_are_those_of_the_definition(name: str) -> None:
+    """Bayes' rule, sites, ``check_likelihood``, and a natural-gradient step by GPflow."""
+    _, _, made = CELLS[name]
+    test_zoo.test_bayes_rule_for_the_auxiliary_variables(made)
+    test_zoo.test_given_the_auxiliary_variables_the_likelihood_is_gaussian(made)
+    test_zoo.test_it_passes_its_own_checks(made)
+    test_zoo.test_a_closed_form_step_is_a_natural_gradient_step(made, 0.3)
+
+
+@pytest.mark.by_default(*BY_DEFAULT)
+@every_cell
+def test_the_cdf_and_the_draws_are_those_of_the_definition(name: str) -> None:
+    """Of 4,000 draws for every row, the share that is at most y is P(y' ≤ y|f)."""
+    composition, base, made = CELLS[name]
+    likelihood, (X, Y) = made.make(), test_zoo.data_of(made)
+    Y = _of_events(likelihood, Y)
+    F, _ = test_zoo.marginals_of(made, 1.0)
+    parts = [tf.repeat(tf.constant(part)[None], 4_000, 0) for part in (X, F, Y)]
+    if base.name == "CoxProcess":
+        for call in (
+            lambda: likelihood.cdf(X, F, Y),
+            lambda: likelihood.draw_y_like(*parts, [1, 2]),
+        ):
+            with pytest.raises(NotImplementedError, match="CoxProcess: a row is a point or a node"):
+                call()
+        return
+    expected = composition.cdf(base, X, F, Y)
+    np.testing.assert_allclose(likelihood.cdf(X, F, Y)[:, 0], expected, rtol=1e-9, atol=1e-12)
+    is_interval = base.coarsened is not None and Y[:, 1] >= Y[:, 0]
+    y = np.where(is_interval, Y[:, 1], Y[:, 0])[:, None]
+    drawn = likelihood.draw_y_like(*parts, seed=[1, 2])
+    share, rest = np.mean(drawn <= y, 0)[:, 0], np.maximum(1.0 - expected, 0.0)
+    error = np.sqrt(expected * rest / 4_000)
+    assert np.all(np.abs(share - expected) <= 5.0 * error + 1e-9)
+
+
+def _of_events(likelihood: AugmentedLikelihood, Y: Rows) -> Rows:
+    """Y with every event observed: a draw is the time of the event, censored or not."""
+    Y = Y.copy()
+    first = likelihood.response(Y).shape[-1]
+    for column, given in enumerate(likelihood.given, first):
+        if given == "is_observed":
+            Y[:, column] = 1.0
+    return Y
+
+
+@pytest.mark.by_default(*BY_DEFAULT)
+@every_cell
+def test_what_the_base_checks_is_checked(name: str) -> None:
+    """Rows of Y are refused if, and only if, the base refuses its own part of them."""
+    composition, base, made = CELLS[name]
+    likelihood, of_base = made.make(), base.make()
+    lifted = composition.lifted
+    good = base.observe(np.random.default_rng(4), 6)
+    assert _accepts(likelihood, made.observe(np.random.default_rng(4), 6))
+    if lifted in (_with_zeros, _without_zeros):
+        good[:, 0] = np.maximum(good[:, 0], 1.0)  # some of these compositions need a positive y
+        lifted = lambda base, y: y  # noqa: E731
+    for row, column in ((1, k) for k in range(good.shape[1])):
+        for value in (-1.0, 0.37, 2.0, 30.0, np.nan, np.inf, -np.inf):
+            bad = good.copy()
+            bad[row, column] = value
+            assert _accepts(likelihood, lifted(base, bad)) == _accepts(of_base, bad), bad[row]
+
+
+def _accepts(likelihood: AugmentedLikelihood, Y: Rows) -> bool:
+    try:
+        require(likelihood.checks(tf.constant(Y)))
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.by_default(*BY_DEFAULT)
+@every_cell
+def test_a_fit_ends_at_the_elbo_of_the_definition(name: str) -> None:
+    """After a few steps, ``elbo`` is Σ E log p(y|f) − KL[q ‖ p] of the textbook density."""
+    _, _, made = CELLS[name]
+    (X, Y), model = test_zoo.data_of(made), test_zoo.make_model(made)
+    before = float(model.elbo((X, Y)))
+    for part in (model.likelihood, model.inducing_variable):
+        gpflow.set_trainable(part, False)
+    gpflow_aaci.fit(model, (X, Y), tolerance=3.0, progress=False)
+    nodes, log_w = test_zoo.grid(*(part.numpy() for part in model.predict_f(X)))
+    expected = np.exp(log_w) @ made.log_density(X, nodes, Y)
+    elbo = float(model.elbo((X, Y)))
+    assert elbo == pytest.approx(np.sum(expected) - float(model.prior_kl()), abs=1e-3)
+    assert elbo > before
+    assert float(model.augmented_elbo((X, Y))) <= elbo + 1e-9
+
+
+# ---- stand-ins for what was not observed ----
+
+
+def _takes_y_alone(member: Member) -> bool:
+    likelihood = member.make()
+    return likelihood.is_product and not likelihood.given and member.num_latents == 1
+
+
+ONE_COLUMN = [member for member in ZOO if _takes_y_alone(member)]
+
+
+@pytest.mark.parametrize("member", ONE_COLUMN, ids=lambda member: member.name)
+def test_a_missing_output_has_a_stand_in_that_its_likelihood_accepts(member: Member) -> None:
+    """The rest of the row has the values that it has without it."""
+    base, missing = member.make(), likelihoods.Missing(member.make())
+    X, Y = test_zoo.data_of(member)
+    Y = np.hstack([Y, np.full_like(Y, np.nan)])
+    Y[1::2] = Y[1::2, ::-1]
+    F, v = np.linspace(-1.0, 1.0, Y.size).reshape(Y.shape), np.full(Y.shape, 0.3)
+    is_observed = ~np.isnan(Y)
+    of = [part[is_observed][:, None] for part in (F, v, Y)]
+    require(missing.checks(tf.constant(Y)))
+    for call, expected in (
+        (missing.log_prob(X, F, Y), base.log_prob(X, of[0], of[2])),
+        (missing.bound(*map(tf.constant, (X, F, v, Y))), base.bound(X, *map(tf.constant, of))),
+        (
+            missing.predict_log_density(X, F, v, Y),
+            base.predict_log_density(X, *of),
+        ),
+    ):
+        np.testing.assert_allclose(call, expected, rtol=1e-9, atol=1e-9)
+    in_switch = likelihoods.Switched([base, likelihoods.Gaussian(0.3)])
+    rows = np.hstack([of[2], np.arange(len(X))[:, None] % 2.0])
+    rows[1::2, 0] = -3.7  # of Gaussian, and impossible for many others
+    require(in_switch.checks(tf.constant(rows)))
+    expected = np.where(
+        rows[:, 1] == 0,
+        base.log_prob(X, of[0], of[2]),
+        scipy.stats.norm.logpdf(-3.7, of[0][:, 0], np.sqrt(0.3)),
+    )
+    np.testing.assert_allclose(in_switch.log_prob(X, of[0], rows), expected, rtol=1e-9)
+
+
+# ---- what went wrong once, in numbers ----
+
+
+def test_a_known_variance_is_not_warped() -> None:
+    """log N(log 2 | 0, ¼ + s²) − log 2, and its draws have this variance."""
+    likelihood = likelihoods.Warped(
+        likelihoods.Gaussian(0.25, with_noise_variance=True), warps.Log()
+    )
+    s2 = np.array([1.5, 0.01, 2.0])
+    Y, zero = np.stack([np.full(3, 2.0), s2], -1), np.zeros((3, 1))
+    np.testing.assert_allclose(
+        likelihood.log_prob(zero, zero, Y),
+        scipy.stats.lognorm.logpdf(2.0, np.sqrt(0.25 + s2)),
+        rtol=1e-12,
+    )
+    many = [tf.zeros((20_000, 3, 1), tf.float64)] * 2
+    drawn = likelihood.draw_y_like(*many, tf.constant(Y), seed=[1, 2])
+    variance = np.var(np.log(drawn), 0)[:, 0]
+    np.testing.assert_allclose(variance, 0.25 + s2, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("part", "log_p"),
+    [
+        (
+            likelihoods.Poisson(3.0, with_exposure=True),
+            scipy.stats.poisson.logpmf(2.0, 3.0 * 0.5 * 0.7),
+        ),
+        (
+            likelihoods.Weibull(3.0, 1.3, with_censoring=True),
+            -1.5 * 2.0**1.3,  # 0.7: not allowed; the row below says censored
+        ),
+    ],
+    ids=["exposure", "censoring"],
+)
+def test_the_rows_of_a_part_with_a_further_column_count(
+    part: AugmentedLikelihood, log_p: float
+) -> None:
+    likelihood = likelihoods.Switched([part, likelihoods.Poisson(3.0)])
+    second = 0.7 if "exposure" in part.given else 0.0
+    Y, zero = np.array([[2.0, second, 0.0], [2.0, -9.0, 1.0]]), np.zeros((2, 1))
+    expected = [log_p, scipy.stats.poisson.logpmf(2.0, 1.5)]
+    np.testing.assert_allclose(likelihood.log_prob(zero, zero, Y), expected, rtol=1e-10)
+    assert likelihood.num_observed(1) == 3
+
+
+@pytest.mark.parametrize(
+    "base",
+    [likelihoods.Binomial(), likelihoods.Poisson(3.0, with_exposure=True)],
+    ids=["trials", "exposure"],
+)
+def test_moments_of_a_truncated_count_are_sums_over_its_values(base: AugmentedLikelihood) -> None:
+    """At one trial, or an exposure of 1; and a Hurdle's are (1 − π) of these."""
+    F, v = np.array([[-2.0], [0.5]]), np.array([[0.7], [0.2]])
+    x, weight = np.polynomial.hermite_e.hermegauss(60)
+    f = F + np.sqrt(v) * x  # [2, K]
+    y = np.arange(1.0, 60.0)[:, None, None]
+    if "trials" in base.given:
+        log_p = scipy.stats.binom.logpmf(y, 1, scipy.special.expit(f))
+        log_zero = scipy.special.log_expit(-f)
+    else:
+        log_p = scipy.stats.poisson.logpmf(y, 3.0 * scipy.special.expit(f))
+        log_zero = -3.0 * scipy.special.expit(f)
+    p = np.exp(log_p - np.log(-np.expm1(log_zero))) @ (weight / weight.sum())
+    mean = np.sum(y[..., 0] * p, 0)
+    variance = np.sum(y[..., 0] ** 2 * p, 0) - mean**2
+    found = likelihoods.ZeroTruncated(base).predict_mean_and_var(F, F, v)
+    np.testing.assert_allclose(np.hstack(found).T, [mean, variance], rtol=1e-6, atol=1e-6)
+    found, _ = likelihoods.Hurdle(base, 0.3).predict_mean_and_var(F, F, v)
+    np.testing.assert_allclose(found[:, 0], 0.7 * mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("f", [-5000.0, -80.0, -20.0, 0.3, 30.0])
+def test_draws_of_a_truncated_binomial_have_its_law(f: float, dtype: type) -> None:
+    """From 1 to n, whatever f is; the shares of 20,000 draws, and 1 alone where σ(f) is tiny."""
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        likelihood = likelihoods.ZeroTruncated(likelihoods.Binomial(4))
+        drawn = likelihood.draw_y(tf.fill([20_000, 1], tf.constant(f, dtype)), seed=[3, 4])
+        counts = np.bincount(drawn.numpy()[:, 0].astype(int), minlength=5)
+    p = scipy.stats.binom.pmf(np.arange(5), 4, scipy.special.expit(f))
+    p = np.array([0.0, 1.0, 0.0, 0.0, 0.0]) if f < -10.0 else p / (1.0 - p[0])
+    p[0] = 0.0
+    np.testing.assert_allclose(counts / 20_000, p, atol=5.0 * np.sqrt(0.25 / 20_000))
+    assert counts[0] == 0
+
+
+def test_a_zero_that_cannot_be_observed_has_no_density() -> None:
+    """p(0) of a truncated count is 0; a model refuses such a row before."""
+    likelihood, F = likelihoods.ZeroTruncated(likelihoods.NegativeBinomial(0.05)), np.zeros((1, 1))
+    assert likelihood.log_prob(F, F, F) == -np.inf
+    assert likelihood.predict_log_density(F, F, F + 1.0, F) == -np.inf
+
+
+def test_counts_of_a_part_are_predicted_as_alone() -> None:
+    """A part of Switched, set as the likelihood, has its quantiles."""
+    base = likelihoods.Poisson(9.0, with_exposure=True)
+    model = gpflow_aaci.AugmentedSVGP(
+        gpflow.kernels.SquaredExponential(),
+        likelihoods.Switched([base, likelihoods.StudentT()]),
+        np.array([[0.0], [1.0]]),
+        num_data=2,
+    )
+    with pytest.raises(ValueError, match="a column of Y chooses the part"):
+        predictions.predict_y_quantile(model, np.zeros((1, 1)), [0.5])
+    model.likelihood = model.likelihood.likelihoods[0]
+    assert predictions.predict_y_quantile(model, np.zeros((1, 1)), [0.5]).shape == (1, 1, 1)
