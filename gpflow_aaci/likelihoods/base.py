@@ -58,10 +58,10 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     """
 
     is_interval: bool = False
-    """Whether y and the further column of Y are the ends of an interval that contains y."""
+    """Whether y and the further column of Y are two ends, both of which ``Warped`` transforms."""
 
     is_product: bool = False
-    """Whether p(y|f) is a product over outputs, each of one f and of one y."""
+    """Whether p(y|f) is a product over outputs, each of one f and one y and with its own value."""
 
     in_turn: bool = False
     """

@@ -145,10 +145,9 @@ class Powers(NamedTuple):
     minus: tf.Tensor
     rate: tf.Tensor
 
-    def log_value(self, F: TensorType) -> tf.Tensor:
-        """Its logarithm; accurate also near 0 if ``plus`` is 0."""
-        of_minus = self.minus * tf.math.log_sigmoid(-F) - self.rate * tf.sigmoid(F)
-        return self.plus * tf.math.log_sigmoid(F) + of_minus
+    def log_at_origin(self) -> tf.Tensor:
+        """Its logarithm at f = 0."""
+        return -np.log(2.0) * (self.plus + self.minus) - 0.5 * self.rate
 
     def times(self, other: "Powers", k: TensorType) -> "Powers":
         """Its product with the k-th power of ``other``."""
@@ -173,6 +172,11 @@ class CountLikelihood(OutputwiseLikelihood, abc.ABC):
     def powers_of_zero(self, Y: TensorType) -> Powers:
         """The powers of p(0|f), at the further columns of Y."""
         return self.powers(self.with_response(tf.zeros_like(self.response(Y)), Y))
+
+
+def log_zero_prob(zero: Powers, F: TensorType) -> tf.Tensor:
+    """log p(0|f) = b log σ(−f) − λσ(f), accurate also near 0."""
+    return zero.minus * tf.math.log_sigmoid(-F) - zero.rate * tf.sigmoid(F)
 
 
 def log_zero_bound(zero: Powers, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:

@@ -484,28 +484,57 @@ def test_a_known_variance_is_not_warped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "log_p"),
+    ("part", "row", "log_p"),
     [
         (
             likelihoods.Poisson(3.0, with_exposure=True),
+            [2.0, 0.7],
             scipy.stats.poisson.logpmf(2.0, 3.0 * 0.5 * 0.7),
         ),
+        (likelihoods.Weibull(3.0, 1.3, with_censoring=True), [2.0, 0.0], -1.5 * 2.0**1.3),
         (
-            likelihoods.Weibull(3.0, 1.3, with_censoring=True),
-            -1.5 * 2.0**1.3,  # 0.7: not allowed; the row below says censored
+            likelihoods.Exponential(3.0, with_censoring=True),
+            [2.0, 1.0],
+            scipy.stats.expon.logpdf(2.0, scale=1.0 / 1.5),
         ),
     ],
-    ids=["exposure", "censoring"],
+    ids=["exposure", "censored", "observed"],
 )
 def test_the_rows_of_a_part_with_a_further_column_count(
-    part: AugmentedLikelihood, log_p: float
+    part: AugmentedLikelihood, row: list[float], log_p: float
 ) -> None:
+    """A row of another part may hold anything in the column that it does not have."""
     likelihood = likelihoods.Switched([part, likelihoods.Poisson(3.0)])
-    second = 0.7 if "exposure" in part.given else 0.0
-    Y, zero = np.array([[2.0, second, 0.0], [2.0, -9.0, 1.0]]), np.zeros((2, 1))
+    Y, zero = tf.constant([[*row, 0.0], [2.0, -9.0, 1.0]], tf.float64), np.zeros((2, 1))
     expected = [log_p, scipy.stats.poisson.logpmf(2.0, 1.5)]
     np.testing.assert_allclose(likelihood.log_prob(zero, zero, Y), expected, rtol=1e-10)
     assert likelihood.num_observed(1) == 3
+    require(likelihood.checks(Y))
+
+
+@pytest.mark.parametrize(
+    ("base", "log_zero"),
+    [
+        (likelihoods.Binomial(), lambda f, n: n * scipy.special.log_expit(-f)),
+        (
+            likelihoods.Poisson(3.0, with_exposure=True),
+            lambda f, n: -3.0 * n * scipy.special.expit(f),
+        ),
+    ],
+    ids=["trials", "exposure"],
+)
+def test_a_zero_of_a_gated_count_has_its_own_trials_or_exposure(
+    base: AugmentedLikelihood, log_zero: Callable[[Rows, Rows], Rows]
+) -> None:
+    """E log(σ(g) + σ(−g) p(0|f)) of rows that differ in nothing else, by a sum over f and g."""
+    n = np.array([1.0, 4.0, 9.0])
+    Y, Fmu, Fvar = np.stack([0.0 * n, n], -1), np.full((3, 2), [0.4, -0.3]), np.full((3, 2), 0.5)
+    nodes, log_w = test_zoo.grid(Fmu, Fvar)
+    f, g = nodes[..., 0], nodes[..., 1]
+    counted = scipy.special.log_expit(-g) + log_zero(f, n)
+    expected = np.exp(log_w) @ np.logaddexp(scipy.special.log_expit(g), counted)
+    found = likelihoods.ZeroInflated(base, "gp").variational_expectations(Y[:, :1], Fmu, Fvar, Y)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from ..sigmoid_powers import (
     log_powers_of_sigmoid,
     log_s,
     log_zero_bound,
+    log_zero_prob,
     rate_log_joint,
     rate_site,
     root_mean_square,
@@ -43,7 +44,8 @@ class ZeroTruncated(OutputwiseLikelihood):
     p(y|f) = C(y) σ(f)^y σ(−f)^b e^{−λσ(f)}, the product p(y|f) p(0|f)^k again consists of such
     powers, whose augmentation is Gaussian in f given n ~ Poisson and ω ~ PG(y + b + n, ·)/2:
     p(0|f) is σ(−f)^r for a ``NegativeBinomial``, σ(−f)^n for a ``Binomial`` with n trials, and
-    e^{−λEσ(f)} for a ``Poisson`` with exposure E.
+    e^{−λEσ(f)} for a ``Poisson`` with exposure E. (If a column of Y holds the trials, a predicted y
+    is the outcome of one trial, and so 1.)
     """
 
     base: Any
@@ -59,9 +61,13 @@ class ZeroTruncated(OutputwiseLikelihood):
         _check_base("ZeroTruncated", base)
         self.base, self.given, self.latent_dim = base, base.given, base.latent_dim
 
+    def _log_zero(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(0|f) of the base."""
+        return log_zero_prob(self.base.powers_of_zero(Y), F)
+
     def _positive(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """1 − p(0|f)."""
-        return _one_minus_exp(self.base.powers_of_zero(Y).log_value(F))
+        return _one_minus_exp(self._log_zero(F, Y))
 
     def _bound_of_positive(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """1 − e^{b(0)}, where b is the bound of the base."""
@@ -101,7 +107,7 @@ class ZeroTruncated(OutputwiseLikelihood):
     ) -> tf.Tensor:
         plus, minus, rate = self._given_k(auxiliary["k"], Y)
         zero = tf.zeros_like(self.response(Y))  # C(y) is p(y|f = 0) over its powers
-        log_C = self.base.pointwise_log_prob(X, zero, Y) - self.base.powers(Y).log_value(zero)
+        log_C = self.base.pointwise_log_prob(X, zero, Y) - self.base.powers(Y).log_at_origin()
         return log_C + rate_log_joint(plus, rate, auxiliary, F, minus)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
@@ -165,7 +171,7 @@ class ZeroTruncated(OutputwiseLikelihood):
         mean, variance = self.base._predict_mean_and_var(X, Fmu, Fvar)
 
         def odds(F: tf.Tensor) -> tf.Tensor:
-            log_zero = self.base.powers_of_zero(self.as_observed(F)).log_value(F)
+            log_zero = self._log_zero(F, self.as_observed(F))
             return tf.exp(log_zero) / _one_minus_exp(log_zero)
 
         square = variance + tf.square(mean)
@@ -180,8 +186,8 @@ class ZeroTruncated(OutputwiseLikelihood):
         """1 + the number of events after the first one, whose time is drawn first."""
         seeds = tfp.random.split_seed(seed, n=2, salt="zero_truncated")
         u = tf.random.stateless_uniform(tf.shape(F), seeds[0], dtype=F.dtype)
-        log_zero = self.base.powers_of_zero(Y).log_value(F)
-        until = -tf.math.log1p(u * tf.math.expm1(log_zero))  # P(none until then) = 1 − u (1 − p(0))
+        # P(none until then) = 1 − u (1 − p(0|f))
+        until = -tf.math.log1p(u * tf.math.expm1(self._log_zero(F, Y)))
         return 1.0 + self.base.draw_rest(F, Y, until, seeds[1])
 
     def outcomes(self) -> AnyNDArray:
@@ -459,7 +465,7 @@ class ZeroInflated(_Gated):
         centre = f_of_log_zero(zero, level)
 
         def of_f(x: tf.Tensor) -> tf.Tensor:
-            log_zero = zero.log_value(x + centre)
+            log_zero = log_zero_prob(zero, x + centre)
             if not self._has_gp:
                 return function(log_zero - logit, logit)
             of_g = logit - log_zero
