@@ -325,7 +325,7 @@ def test_bounds_and_expectations_are_those_of_the_definition(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.by_default(*BY_DEFAULT)
+@pytest.mark.by_default("Switched: Poisson with exposure", "ZeroTruncated: Binomial with trials")
 @every_cell
 def test_auxiliary_variables_and_a_step_are_those_of_the_definition(name: str) -> None:
     """Bayes' rule, sites, ``check_likelihood``, and a natural-gradient step by GPflow."""
