@@ -310,8 +310,7 @@ def test_what_the_mathematics_allows_is_accepted(name: str, base: str) -> None:
 
 @pytest.mark.by_default(*BY_DEFAULT)
 @every_cell
-def test_log_prob_bound_and_density_are_those_of_the_definition(name: str) -> None:
-    """At a point, where the bound is log p(y|f), and in the limit of a narrow q(f)."""
+def test_log_prob_and_the_bound_at_a_point_are_those_of_the_definition(name: str) -> None:
     _, _, made = CELLS[name]
     test_zoo.test_log_prob_is_the_textbooks(made)
     test_zoo.test_the_bound_is_log_prob_at_a_point(made)
