@@ -57,6 +57,12 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     part of a ``Switched`` likelihood. :meth:`as_observed` sets them for a predicted y.
     """
 
+    is_interval: bool = False
+    """Whether y and the further column of Y are two ends, both of which ``Warped`` transforms."""
+
+    is_product: bool = False
+    """Whether p(y|f) is a product over outputs, each of one f and one y and with its own value."""
+
     in_turn: bool = False
     """
     Whether the latent GPs must be updated one after the other, each with fresh marginals or
@@ -184,6 +190,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def response(self, Y: TensorType) -> tf.Tensor:
         """The columns of y in Y."""
         return Y[..., : -self.num_given] if self.num_given else Y
+
+    def with_response(self, y: TensorType, Y: TensorType) -> tf.Tensor:
+        """The rows of Y with other columns of y, and with the same further columns."""
+        return tf.concat([y, Y[..., -self.num_given :]], -1) if self.num_given else y
+
+    def stand_in(self, Y: TensorType) -> tf.Tensor:
+        """Rows that are possible, of the shape of Y, in place of rows that were not observed."""
+        return self.as_observed(self.in_support(tf.ones_like(self.response(Y))))
 
     def num_observed(self, num_outputs: int) -> int:
         """The number of columns of Y for this number of columns of f."""
@@ -411,6 +425,14 @@ def of_base(name: str) -> Any:
         return getattr(self.base, name)(*args, **named)
 
     return method
+
+
+def described(likelihood: Any) -> str:
+    """The name of a likelihood, and what compositions may not accept, for error messages."""
+    name, given = type(likelihood).__name__, getattr(likelihood, "given", ())
+    if not getattr(likelihood, "is_augmented", True):
+        return f"{name}, which has no augmentation"
+    return f"{name}, which takes further columns of Y ({', '.join(given)})" if given else name
 
 
 def draw_as_observed(self: AugmentedLikelihood, F: TensorType, seed: Any) -> tf.Tensor:

@@ -20,7 +20,6 @@ from .composed.switched import Switched
 from .composed.transformed import Scaled
 from .noise.residual import Gaussian
 from .noise.student_t import StudentT
-from .outputwise import OutputwiseLikelihood
 from .stock import unaugmented
 
 T = TypeVar("T", bound=AugmentedLikelihood)
@@ -80,15 +79,8 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         return Gaussian(likelihood.variance, scale=likelihood.scale)
     if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
         parts = [augmented(part) for part in likelihood.likelihoods]
-        usable = [
-            part
-            for part in parts
-            if isinstance(part, OutputwiseLikelihood)
-            and part.prior_c is not None
-            and part.num_observed(1) == 1
-        ]
-        if len(usable) == len(parts):
-            return Switched(usable)
+        if all(part.is_product for part in parts):
+            return Switched(parts)
     return _as_it_is(likelihood)
 
 

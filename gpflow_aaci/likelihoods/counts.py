@@ -13,10 +13,10 @@ from ..validation import Check, check_rows
 from .base import PredictedMoments, draw_as_observed
 from .integrals.quadrature import expectation
 from .parameters import positive_parameter
-from .sigmoid_powers import PowerOfCosh, are_counts
+from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers, are_counts
 
 
-class NegativeBinomial(PredictedMoments, PowerOfCosh):
+class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
     """
     Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of successes before r failures.
 
@@ -35,6 +35,9 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
 
     def exponent(self, Y: TensorType) -> tf.Tensor:
         return Y + self.total_count
+
+    def powers(self, Y: TensorType) -> Powers:
+        return Powers(Y, tf.cast(self.total_count, Y.dtype) + tf.zeros_like(Y), tf.zeros_like(Y))
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         r, lgamma = self.total_count, tf.math.lgamma
@@ -62,6 +65,18 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
         rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
         return tf.random.stateless_poisson(shape, seeds[1], rate, F.dtype)
 
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """
+        A count is the number of events in (0, 1) of a Poisson process of rate e^f G, G ~ Gamma(r).
+
+        P(no event before t) = (1 + t e^f)^{−r}, and G ~ Gamma(r + 1, 1 + t e^f) given t.
+        """
+        seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial_rest")
+        shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
+        gamma = tf.random.stateless_gamma(shape, seeds[0], r + 1.0, dtype=F.dtype)
+        rate = gamma * (tf.exp(F) - tf.math.expm1(until / r)) * tf.exp(-until / r)
+        return tf.random.stateless_poisson(shape, seeds[1], tf.nn.relu(rate), F.dtype)
+
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(r, y + 1)."""
         return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
@@ -76,7 +91,7 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
         return r * of_odds, r * within + between
 
 
-class Binomial(PowerOfCosh):
+class Binomial(CountLikelihood, PowerOfCosh):
     """
     C(n, y) σ(f)^y σ(−f)^{n−y}: y successes in n trials, as ``tfp.distributions.Binomial``.
 
@@ -105,6 +120,10 @@ class Binomial(PowerOfCosh):
         if self.total_count is None:
             return Y[..., 1:2]
         return tf.fill(tf.shape(Y), tf.constant(self.total_count, Y.dtype))
+
+    def powers(self, Y: TensorType) -> Powers:
+        y = self.response(Y)
+        return Powers(y, self.exponent(Y) - y, tf.zeros_like(y))
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         y, n, lgamma = self.response(Y), self.exponent(Y), tf.math.lgamma
@@ -139,6 +158,14 @@ class Binomial(PowerOfCosh):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         trials, p = self.exponent(Y), tf.sigmoid(F)
         return tf.random.stateless_binomial(tf.shape(F), seed, trials, p, F.dtype)
+
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """P(no success in the first j trials) = σ(−f)^j."""
+        trials = self.exponent(Y)
+        tiny = tf.constant(np.finfo(F.dtype.as_numpy_dtype).tiny, F.dtype)
+        first = tf.math.ceil(until / tf.maximum(tf.math.softplus(F), tiny))
+        left = trials - tf.clip_by_value(first, tf.ones_like(trials), trials)
+        return tf.random.stateless_binomial(tf.shape(F), seed, left, tf.sigmoid(F), F.dtype)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         return y if self.total_count is not None else tf.concat([y, tf.ones_like(y)], -1)

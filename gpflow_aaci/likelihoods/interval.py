@@ -240,6 +240,7 @@ class Interval(AdditiveNoise, IntervalLikelihood):
     """
 
     given = ("upper",)
+    is_interval = True
 
     def __init__(self, link: str = "probit", scale: Any = 1.0, **kwargs: Any) -> None:
         """

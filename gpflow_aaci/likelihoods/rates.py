@@ -16,6 +16,8 @@ from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
 from .sigmoid_powers import (
+    CountLikelihood,
+    Powers,
     are_counts,
     log_cosh_and_one_minus_s,
     rate_bound,
@@ -134,7 +136,7 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         return mean, spread + expectation(lambda F: self._conditional_variance(X, F), Fmu, Fvar)
 
 
-class Poisson(Rate):
+class Poisson(CountLikelihood, Rate):
     """
     Counts with rate λσ(f), or λσ(f) E. GPflow's ``Poisson`` has the unbounded rate e^f.
 
@@ -150,6 +152,10 @@ class Poisson(Rate):
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(max_rate, ("exposure",) if with_exposure else (), **kwargs)
+
+    def powers(self, Y: TensorType) -> Powers:
+        _, y, rate = self._parts(Y)
+        return Powers(y, tf.zeros_like(y), rate)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         y = self.response(Y)
@@ -172,6 +178,11 @@ class Poisson(Rate):
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         rate = self.rate(F) * self.exposure(Y)
+        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """P(no event before t) = e^{−λσ(f)t} in a Poisson process from 0 to the exposure."""
+        rate = tf.nn.relu(self.rate(F) * self.exposure(Y) - until)
         return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -212,6 +223,10 @@ class CoxProcess(Rate):
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(self.response(Y))
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        """Points, which have the weight 0."""
+        return tf.concat([y, tf.zeros_like(y)], -1)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         is_point, weight = self.response(Y), self.given_column(Y)

@@ -156,7 +156,7 @@ class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood)
     _predict_cdf = delegated("_predict_cdf", _of_own_part)
 
     def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        return next_below_by_part(self._parts(), Y)
+        return next_below_by_part(self._parts(), Y, self.num_given)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(NO_PART.format(type(self).__name__))
