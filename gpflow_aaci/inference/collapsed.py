@@ -121,7 +121,8 @@ def fit_collapsed(
     All trainable parameters of the kernel, the mean function, the likelihood and the inducing
     points are fitted, and log priors are added to the ELBO. ``q_mu`` and ``q_sqrt`` are fitted
     whether they are trainable or not. If an evaluation fails, the step is shortened. The model
-    never ends below the objective that it started with. If the first guess of noise and signal does
+    never ends below the objective that it started with. If f is still wide at some rows after the
+    first search for q, a second search begins at the prior mean with a narrow q. If the first guess of noise and signal does
     not suit the unit of y, the fit first searches for a scale that does::
 
         gpflow.set_trainable(model.inducing_variable, False)
