@@ -225,9 +225,9 @@ def test_where_data_make_q_narrow_there_is_no_second_search(case: str) -> None:
     }[case]
     model, _ = model_of("AugmentedVGP", likelihood, X, Y)
     rows = as_data(model.expected_data)
-    assert narrow_q(model.project, rows, q_at_start(model, rows), 0.0) is not None
+    assert narrow_q(model, rows, q_at_start(model, rows), 0.0) is not None
     polished = gpflow_aaci.polish(model, progress=False)
-    assert narrow_q(model.project, rows, q_at_start(model, rows), polished.elbo) is None
+    assert narrow_q(model, rows, q_at_start(model, rows), polished.elbo) is None
 
 
 def test_a_narrow_start_has_a_narrow_f_at_every_row() -> None:
@@ -235,7 +235,7 @@ def test_a_narrow_start_has_a_narrow_f_at_every_row() -> None:
         rows = scale * X, COUNTS
         model = AugmentedSVGP(gpflow.kernels.Linear(), likelihoods.Poisson(), scale * X[-1:])
         data = as_data(model.expected_data, rows)
-        narrow = narrow_q(model.project, data, q_at_start(model, data), -np.inf)
+        narrow = narrow_q(model, data, q_at_start(model, data), -np.inf)
         assert narrow is not None
         model.assign_whitened_q(narrow)
         mean, variance = model.predict_f(rows[0])

@@ -122,8 +122,8 @@ def fit_collapsed(
     points are fitted, and log priors are added to the ELBO. ``q_mu`` and ``q_sqrt`` are fitted
     whether they are trainable or not. If an evaluation fails, the step is shortened. The model
     never ends below the objective that it started with. If f is still wide at some rows after the
-    first search for q, a second search begins at the prior mean with a narrow q. If the first guess of noise and signal does
-    not suit the unit of y, the fit first searches for a scale that does::
+    first search for q, a second search begins at the prior mean with a narrow q. If the first guess
+    of noise and signal does not suit the unit of y, the fit first searches for a scale that does::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -295,18 +295,10 @@ def _check_jitter(model: AugmentedModel) -> None:
         )
 
 
-class _End(NamedTuple):
-    """The end of a search for q."""
-
-    q: Gaussian
-    elbo: float
-    steps: int
-
-
 def _search(
     profile: Profile, rows: Data, least_gain: float, max_steps: int, bar: Any, q: Gaussian
-) -> tuple[_End, float]:
-    """The end of Newton's method that begins at ``q``, and the ELBO at ``q``."""
+) -> tuple[Gaussian, PolishResult]:
+    """The q where Newton's method ends that begins at ``q``, and its result."""
     start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
     steps, gain = 0, np.inf
     while steps < max_steps and gain >= least_gain:
@@ -317,7 +309,7 @@ def _search(
         steps += 1
         bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
         bar.update()
-    return _End(q, elbo, steps), start
+    return q, PolishResult(elbo, start, steps)
 
 
 @of_any_model
@@ -351,13 +343,13 @@ def polish(
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
         search = functools.partial(_search, profile, rows, least_gain, max_steps, bar)
-        (q, elbo, steps), start = search(q_at_start(model, rows))
-        narrow = narrow_q(model.project, rows, q, elbo)
+        q, (elbo, start, steps) = search(q_at_start(model, rows))
+        narrow = narrow_q(model, rows, q, elbo)
         if narrow is not None:
-            other, _ = search(narrow)
-            steps += other.steps
-            if other.elbo > elbo or not np.isfinite(elbo):
-                q, elbo = other.q, other.elbo
+            q_there, there = search(narrow)
+            steps += there.steps
+            if there.elbo > elbo or not np.isfinite(elbo):
+                q, elbo = q_there, there.elbo
     if not np.isfinite(elbo):
         raise not_finite_at_start(model, rows, start)
     if elbo > start or not np.isfinite(start):

@@ -78,7 +78,7 @@ def from_a_narrow_q(
     """
     objective.coordinates.unpack(point.x)
     rows = objective.rows_of(stretch.rows)
-    narrow = narrow_q(objective.model.project, rows, q, point.value)
+    narrow = narrow_q(objective.model, rows, q, point.value)
     if narrow is None:
         return point, q
     there = objective.evaluate(stretch.rows, point.x, narrow)

@@ -11,15 +11,15 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import parameter_dict
 
 from ..algebra.gaussian import Gaussian
-from ..algebra.projection import Projection, marginals
+from ..algebra.projection import marginals
 from ..algebra.terms import standard
 from ..data import Data
 from ..models import AugmentedModel
 from ..models.shared import prior_q
 from ..validation import unless_cholesky_fails
 
-_WIDE = 3.0  # standard deviations of f, over which a link σ(f) or exp(f) is anything but linear
-_NARROW = 0.01  # the standard deviation of f where a second search begins
+_WIDE = 3.0  # a standard deviation of f, over which σ(f) goes from 0.05 to 0.95
+_NARROW = 0.01  # the standard deviation of f (root mean square) where a second search begins
 _FAR = 100.0  # standard deviations of a column between its mean and 0
 _ROWS = 1_000  # that are looked at
 
@@ -38,24 +38,22 @@ def q_at_start(model: AugmentedModel, data: Data) -> Gaussian:
     return q
 
 
-def narrow_q(
-    project: Callable[[tf.Tensor], Projection], data: Data, q: Gaussian, value: float
-) -> Gaussian | None:
+def narrow_q(model: AugmentedModel, data: Data, q: Gaussian, value: float) -> Gaussian | None:
     r"""
     A second start for a search that has ended at ``q``; None where it can have missed nothing.
 
-    A rate max_rate·σ(f) is level where f is large. At a prior that is wide at the data a search may
-    step there, where nothing calls it back: the variance of f stays that of the prior. With a rate
-    exp(f) the objective there overflows, or is so low that no step leads back. The second search
-    begins at the prior mean with a narrow q, so that its first step is that of Laplace's
-    approximation. If log p(y|f) is concave, data make q narrow, and no second search is needed.
+    A rate max_rate·σ(f) is level where f is large. If the prior is wide at the data, a search that
+    begins there may step to where the rate is level; nothing pulls f back from there, and its
+    variance stays as large as under the prior. If the rate is exp(f), the objective at the prior
+    overflows, or is so low that no step leads away. The second search begins at the prior mean, and
+    q is so narrow that the first step is the one of Laplace's approximation. Where log p(y|f) is
+    concave, the data make q narrow, and no second search is needed.
 
-    :param project: maps inputs to the projection of v on f.
     :param value: the objective at ``q``.
     """
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
-        projection = project(X)
+        projection = model.project(X)
         Fvar = marginals(projection, *q)[1]
         prior = tf.reduce_sum(tf.square(projection.A)) / projection.A.shape[0]
         return [tf.reduce_sum(tf.cast(Fvar > _WIDE**2, Fvar.dtype)), prior]
@@ -63,8 +61,8 @@ def narrow_q(
     wide, variance = map(float, data.mean(of_rows))
     if np.isfinite(value) and not wide:
         return None
-    sqrt = _NARROW / np.sqrt(max(variance, 1.0)) * prior_q(*q.mu.shape).sqrt
-    return Gaussian(tf.zeros_like(q.mu), sqrt)
+    prior = prior_q(*q.mu.shape)
+    return prior._replace(sqrt=_NARROW / max(variance, 1.0) ** 0.5 * prior.sqrt)
 
 
 def value_at_start(model: AugmentedModel, data: Data, objective: Callable[[], TensorType]) -> float:
@@ -86,11 +84,11 @@ def not_finite_at_start(model: AugmentedModel, data: Data, value: float) -> Valu
     :param value: the value of the objective.
     """
     return ValueError(
-        f"the objective must be finite at the start.{_why(model, data)} Found: {value}."
+        f"the objective must be finite at the start.{why_not_finite(model, data)} Found: {value}."
     )
 
 
-def _why(model: AugmentedModel, data: Data) -> str:
+def why_not_finite(model: AugmentedModel, data: Data) -> str:
     """The likely cause, as sentences that begin with a space; empty where none is known."""
     bad = [
         path.removeprefix(".")
