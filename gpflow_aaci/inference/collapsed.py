@@ -1,5 +1,6 @@
 """``fit_collapsed`` and ``polish``: fits on all rows, without minibatches."""
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..algebra.gaussian import Gaussian
 from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
 from ..models import AugmentedModel, of_any_model, refresh_posteriors
@@ -20,7 +22,7 @@ from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
 from .objective import Objective, RowsUsed, Stretch
 from .profile import Profile
 from .settings import SETTINGS
-from .starting import not_finite_at_start, q_at_start
+from .starting import narrow_q, not_finite_at_start, q_at_start
 
 _clock = time.monotonic
 
@@ -119,8 +121,9 @@ def fit_collapsed(
     All trainable parameters of the kernel, the mean function, the likelihood and the inducing
     points are fitted, and log priors are added to the ELBO. ``q_mu`` and ``q_sqrt`` are fitted
     whether they are trainable or not. If an evaluation fails, the step is shortened. The model
-    never ends below the objective that it started with. If the first guess of noise and signal does
-    not suit the unit of y, the fit first searches for a scale that does::
+    never ends below the objective that it started with. If f is still wide at some rows after the
+    first search for q, a second search begins at the prior mean with a narrow q. If the first guess
+    of noise and signal does not suit the unit of y, the fit first searches for a scale that does::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -280,6 +283,23 @@ class _Climb:
         self._search.objective.data.log.clear()
 
 
+def _search(
+    profile: Profile, rows: Data, least_gain: float, max_steps: int, bar: Any, q: Gaussian
+) -> tuple[Gaussian, PolishResult]:
+    """The q where Newton's method ends that begins at ``q``, and its result."""
+    start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
+    steps, gain = 0, np.inf
+    while steps < max_steps and gain >= least_gain:
+        better = profile.maximise(rows, q, least_gain, 1)
+        gain = float(better.elbo) - elbo
+        if gain > 0.0 or not np.isfinite(elbo):
+            q, elbo = better.q, float(better.elbo)
+        steps += 1
+        bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
+        bar.update()
+    return q, PolishResult(elbo, start, steps)
+
+
 @of_any_model
 def polish(
     model: AugmentedModel,
@@ -292,12 +312,13 @@ def polish(
     Maximise GPflow's ELBO in q(u) at fixed hyperparameters.
 
     The method is Newton's, safeguarded: a step is kept only if it raises the ELBO. See
-    :mod:`~gpflow_aaci.inference.profile`.
+    :mod:`~gpflow_aaci.inference.profile`. If f is still wide at some rows at the end, a second
+    search begins at the prior mean with a narrow q, and the better end is kept.
 
     :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
     :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
         batches, which is one pass over any number of rows; None for ``AugmentedVGP``.
-    :param max_steps: the largest number of Newton steps.
+    :param max_steps: the largest number of Newton steps of a search.
     :param progress: whether to show a bar with steps and ELBO.
     :raises ValueError: for bad data, or if the ELBO is not finite and no step makes it finite.
         Nothing has been changed then.
@@ -309,17 +330,14 @@ def polish(
     least_gain = SETTINGS.polish_tolerance * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
-        q = q_at_start(model, rows)
-        start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
-        steps, gain = 0, np.inf
-        while steps < max_steps and gain >= least_gain:
-            better = profile.maximise(rows, q, least_gain, 1)
-            gain = float(better.elbo) - elbo
-            if gain > 0.0 or not np.isfinite(elbo):
-                q, elbo = better.q, float(better.elbo)
-            steps += 1
-            bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
-            bar.update()
+        search = functools.partial(_search, profile, rows, least_gain, max_steps, bar)
+        q, (elbo, start, steps) = search(q_at_start(model, rows))
+        narrow = narrow_q(model, rows, q, elbo)
+        if narrow is not None:
+            q_there, there = search(narrow)
+            steps += there.steps
+            if there.elbo > elbo or not np.isfinite(elbo):
+                q, elbo = q_there, there.elbo
     if not np.isfinite(elbo):
         raise not_finite_at_start(model, rows, start)
     if elbo > start or not np.isfinite(start):

@@ -10,6 +10,7 @@ from gpflow.config import default_float
 from ..algebra.gaussian import Gaussian
 from ..data import Data
 from ..models import AugmentedModel, AugmentedVGP, hyperparameters
+from ..validation import unless_cholesky_fails
 from .coordinates import Coordinates
 from .profile import Profile
 from .quasi_newton import Curvature, Point, measured
@@ -38,7 +39,11 @@ class Objective:
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
         self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
         self._subsets: dict[int, Data] = {}
+        # If nothing but q is trainable, one search for q is the whole fit.
+        is_alone = not self.coordinates.size
         self._inner_tolerance = SETTINGS.inner_tolerance * float(data.num_data)
+        self._inner_tolerance *= 1e-3 if is_alone else 1.0
+        self._most_steps = 100 if is_alone else 20
 
     @property
     def tracing_seconds(self) -> float:
@@ -95,15 +100,17 @@ class Objective:
         x: AnyNDArray,
         q: Gaussian,
         precision: float = 1.0,
-        max_steps: int = 20,
+        max_steps: int | None = None,
     ) -> tuple[Point, Gaussian]:
         """The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``."""
         self.evaluations += 1
         self.coordinates.unpack(x)
-        try:
-            least_gain = precision * self._inner_tolerance
-            profile = self._fast.evaluate(self.rows_of(rows), q, least_gain, max_steps)
-        except tf.errors.InvalidArgumentError:  # on some devices a failed Cholesky raises it
+        data, least_gain = self.rows_of(rows), precision * self._inner_tolerance
+        most = self._most_steps if max_steps is None else max_steps
+        profile = unless_cholesky_fails(
+            lambda: self._fast.evaluate(data, q, least_gain, most), None
+        )
+        if profile is None:
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
         return Point(x, profile.objective, gradient), profile.q
@@ -149,10 +156,10 @@ class Objective:
         :param rows: the number of rows in use. Default: all.
         """
         data = self.data if rows is None else self.rows_of(rows)
-        try:
+
+        def value() -> float:
             if self._fast is self._exact:  # it is compiled, or will be
                 return self._exact.evaluate(data, q, 0.0, 0).objective
-            elbo = self._exact.elbo(data, q)
-        except tf.errors.InvalidArgumentError:
-            return -np.inf
-        return elbo + float(self.model.log_prior_density())
+            return self._exact.elbo(data, q) + float(self.model.log_prior_density())
+
+        return unless_cholesky_fails(value, -np.inf)

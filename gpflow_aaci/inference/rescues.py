@@ -32,6 +32,7 @@ from .coordinates import Coordinates
 from .objective import Objective, Stretch
 from .quasi_newton import Point
 from .settings import SETTINGS
+from .starting import narrow_q
 
 _NO_MEAN = 1e-6  # in prior standard deviations of f; a smaller mean counts as 0
 
@@ -65,6 +66,23 @@ def off_a_saddle(
     aside = q._replace(mu=columns(tf.linalg.triangular_solve, chol, sd))
     there, q_there = objective.evaluate(stretch.rows, point.x, aside)
     return (there, q_there) if there.value > point.value + stretch.tolerance else (point, q)
+
+
+def from_a_narrow_q(
+    objective: Objective, stretch: Stretch, point: Point, q: Gaussian
+) -> tuple[Point, Gaussian]:
+    """
+    The given point and q; or the better q to which a search from a narrow one leads.
+
+    See :func:`~gpflow_aaci.inference.starting.narrow_q`.
+    """
+    objective.coordinates.unpack(point.x)
+    rows = objective.rows_of(stretch.rows)
+    narrow = narrow_q(objective.model, rows, q, point.value)
+    if narrow is None:
+        return point, q
+    there = objective.evaluate(stretch.rows, point.x, narrow)
+    return max((point, q), there, key=lambda pair: np.nan_to_num(pair[0].value, nan=-np.inf))
 
 
 def in_other_units(
@@ -199,7 +217,9 @@ def at_other_lengthscales(
     factors = SETTINGS.lengthscale_factors
     tried = [np.where(are_lengthscales, logarithms + np.log(factor), x) for factor in factors]
     best = _best_of(objective, stretch, tried, q)
-    return None if best is None else in_other_units(objective, stretch, *best)
+    if best is None:
+        return None
+    return in_other_units(objective, stretch, *from_a_narrow_q(objective, stretch, *best))
 
 
 def _typical_coordinates(
