@@ -11,7 +11,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, TensorType
 
 from ..distributions import IntervalNormal
-from ..special import log_2cosh_half_sqrt, log_ndtr_between, ndtr
+from ..special import log_2cosh_half_sqrt, log_difference, log_ndtr, log_ndtr_between, ndtr
 from ..validation import Check, check_one_of, check_rows
 from .base import Site
 from .integrals.quadrature import expectation, mean_over_panels
@@ -19,6 +19,9 @@ from .noise.residual import AdditiveNoise
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
 from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, root_mean_square
+
+
+_WIDE = 7.0
 
 
 class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -122,19 +125,33 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         """
         By quadrature.
 
-        Probit: centred at the middle of the interval, or at its only finite end; for an exact y it
-        is the bound. Logit: E log σ(a) and E log σ(b), each centred at its end.
+        Logit: E log σ(a) and E log σ(b), each centred at its end. Probit: E log Φ(a) and E log Φ(b)
+        in the same way for an interval wider than ``_WIDE`` s, for which log p differs from
+        log Φ(a) + log Φ(b) by at most Φ(−_WIDE/2)². Otherwise E log p, centred at the middle; for
+        an exact y it is the bound.
         """
-        if self._is_probit:
-            centre = 0.5 * tf.add_n(self.peaks(Y)) + tf.zeros_like(Fmu)
-            expected = expectation(
-                lambda x: self.pointwise_log_prob(X, x + centre, Y), Fmu - centre, Fvar
-            )
-            is_exact = tf.equal(*self.ends(Y))
-            return tf.where(is_exact, self.pointwise_bound(X, Fmu, Fvar, Y), expected)
-        x, _ = self._distances(Fmu, Y)
+        x, is_finite = self._distances(Fmu, Y)
         variance = (Fvar / tf.square(self._scale(Fvar)))[..., None]
-        return self._sum(expectation(tf.math.log_sigmoid, x, variance), Y)
+        if not self._is_probit:
+            return self._sum(expectation(tf.math.log_sigmoid, x, variance), Y)
+        low, high = self.ends(Y)
+        s, width = self._scale(low), high - low
+        is_exact, is_wide = tf.equal(low, high), (width > _WIDE * s)[..., None]
+        width = tf.where(is_exact | is_wide[..., 0], s * tf.ones_like(width), width) / s
+        shift = width[..., None] * tf.constant([-0.5, 0.5], width.dtype)
+        shift = tf.where(is_wide, tf.zeros_like(shift), shift)
+
+        def log_p(x: tf.Tensor) -> tf.Tensor:
+            """In both columns, which are summed."""
+            of_ends = log_ndtr(tf.where(is_wide, x, -tf.abs(x)) + shift)
+            log_a, log_b = tf.unstack(of_ends, axis=-1)
+            of_both = log_difference(log_a, log_b, x[..., 0], width)[..., None]
+            return tf.where(is_wide, is_finite * of_ends, 0.5 * of_both)
+
+        middle = 0.5 * (x[..., :1] - x[..., 1:])
+        expected = expectation(log_p, tf.where(is_wide, x, middle), variance)
+        expected = tf.reduce_sum(expected, -1)
+        return tf.where(is_exact, self.pointwise_bound(X, Fmu, Fvar, Y), expected)
 
     def predictive_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -186,7 +203,10 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         y = tf.where(is_exact, low, tf.zeros_like(low))
         log_density = tfp.distributions.Normal(F, spread).log_prob(y)
         high = tf.where(is_exact, low + 1.0, high)
-        log_p = log_ndtr_between(*(_scaled(end, F, spread) for end in (low, high)))
+        scaled = (_scaled(end, F, spread) for end in (low, high))
+        width = high - low
+        width = tf.where(tf.math.is_finite(width), width, tf.ones_like(width))
+        log_p = log_ndtr_between(*scaled, width / spread)
         return tf.where(is_exact, log_density, log_p)
 
     # ---- logit ----
