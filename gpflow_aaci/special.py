@@ -226,7 +226,7 @@ def log_difference(
     :param width: b − a > 0.
     """
     is_narrow = (width < _NARROW) & (width * tf.abs(middle) < _NARROW)
-    gap = tf.where(is_narrow, -tf.ones_like(log_a), log_a - log_b)
+    gap = tf.minimum(log_a - log_b, -_NARROW / 3.0)  # it is below that unless narrow
     plain = log_b + tf.math.log(-tf.math.expm1(gap))
     width = tf.where(width < _NARROW, width, _NARROW * tf.ones_like(width))
     of_width = tf.math.log(width) - 0.5 * np.log(2.0 * np.pi) - tf.square(width) / 24.0
