@@ -13,7 +13,13 @@ from gpflow.config import default_jitter
 
 from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
-from ..models import AugmentedModel, of_any_model, refresh_posteriors
+from ..models import (
+    AugmentedModel,
+    converted_from,
+    is_finite_in_gpflow,
+    of_any_model,
+    refresh_posteriors,
+)
 from ..progress import progress_bar
 from ..validation import check_one_of
 from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
@@ -23,6 +29,12 @@ from .settings import SETTINGS
 from .starting import not_finite_at_start, q_at_start
 
 _clock = time.monotonic
+
+_INSTEAD = "model.likelihood = gpflow_aaci.likelihoods.augmented(model.likelihood)"
+_NO_VALUE_LATER = (
+    "GPflow's own {name} evaluates the ELBO to NaN or infinity at all later iterations, so that "
+    f"the model is left at this one. After {_INSTEAD} the fit can end at the maximum"
+)
 
 
 class FitProgress(NamedTuple):
@@ -178,14 +190,16 @@ def fit_rows(
         objective = Objective(model, data, seed)
         search = HyperparameterSearch(objective, rows)
         stretches = objective.stretches(tolerance)
+        in_gpflow = _InGPflow(objective, stretches)
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
-        climb = _Climb(search, state, checkpoints, bar, callback)
+        climb = _Climb(search, state, checkpoints, bar, callback, in_gpflow)
         try:
             search.move_to(state)
             climb.report(0)
             climb.skip_subsets(stretches)
             climb.over(stretches)
+            climb.back_to_a_value_in_gpflow()
         finally:  # also on Ctrl-C: the model never stays in the middle of a line search
             search.move_to(climb.state)
             refresh_posteriors(model)
@@ -221,6 +235,37 @@ def check_tolerance(tolerance: float | None) -> None:
         raise ValueError(f"tolerance must be a positive number of nats. Found: {tolerance!r}.")
 
 
+class _InGPflow:
+    """Whether a model whose likelihood was converted has an ELBO by GPflow's own likelihood."""
+
+    def __init__(self, objective: Objective, stretches: Sequence[Stretch]) -> None:
+        self._objective, self._stretches = objective, stretches
+        likelihood = converted_from(objective.model)
+        self.name = type(likelihood).__name__
+        self.is_kept = likelihood is not None
+        """Whether there is such a value, which the fit must keep finite."""
+        if self.is_kept and not is_finite_in_gpflow(objective.model, self._rows(0)):
+            self.is_kept = False
+            warnings.warn(
+                f"GPflow's own {self.name} evaluates the ELBO of the model to NaN or infinity "
+                f"before the fit. The fit, which does not need that value, uses "
+                f"gpflow_aaci.likelihoods.{type(objective.model.likelihood).__name__}. For the "
+                f"same values of model.elbo and model.predict_y, set {_INSTEAD}.",
+                stacklevel=5,
+            )
+
+    def is_finite(self, state: State) -> bool:
+        """Whether the value is finite for the model, which is at ``state``."""
+        return is_finite_in_gpflow(self._objective.model, self._rows(state.stretch))
+
+    def value(self, state: State) -> float:
+        """The objective of the fit at ``state``, on its rows."""
+        return self._objective.value(state.q, self._rows(state.stretch).num_rows)
+
+    def _rows(self, stretch: int) -> Data:
+        return self._objective.rows_of(self._stretches[min(stretch, len(self._stretches) - 1)].rows)
+
+
 class _Climb:
     """The state of a fit; after every iteration it is assigned to the model, shown and stored."""
 
@@ -231,10 +276,13 @@ class _Climb:
         checkpoints: Checkpoints,
         bar: Any,
         callback: Callable[[FitProgress], None],
+        in_gpflow: _InGPflow,
     ) -> None:
         self.state = state
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
         self._callback = callback
+        self._in_gpflow = in_gpflow
+        self._states: list[State] = []  # that a fit may have to go back to
 
     def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
         """Begin with all rows if the model is at their optimum."""
@@ -266,16 +314,36 @@ class _Climb:
 
     def report(self, rows: int) -> None:
         """Show the state, and pass it to the callback."""
+        if self._in_gpflow.is_kept:
+            self._states.append(self.state)
         value, evaluations = self.state.point.value, self._search.objective.evaluations
         self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
         self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
         self._bar.update(evaluations - self._bar.n)
         self._callback(FitProgress(rows, value, evaluations))
 
+    def back_to_a_value_in_gpflow(self) -> None:
+        """Return to the latest iteration at which GPflow's own likelihood has a finite ELBO."""
+        last = self.state
+        self._search.move_to(last)
+        while self._states and not self._in_gpflow.is_finite(self.state):
+            self.state = self._states.pop()
+            self._search.move_to(self.state)
+        if self.state is not last:
+            value = self._in_gpflow.value(self.state)
+            reason = _NO_VALUE_LATER.format(name=self._in_gpflow.name)
+            point = self.state.point._replace(value=value)
+            self.state = self.state._replace(point=point, reason=reason)
+            self._checkpoints.save(_number(last) + 1, self.state.write)
+
     def _store(self) -> None:
-        number = self.state.stretch * SETTINGS.most_iterations + self.state.iteration
-        self._checkpoints.save(number, self.state.write)
+        self._checkpoints.save(_number(self.state), self.state.write)
         self._search.objective.data.log.clear()
+
+
+def _number(state: State) -> int:
+    """The number of a checkpoint; a later state has a larger one."""
+    return state.stretch * SETTINGS.most_iterations + state.iteration
 
 
 def _check_jitter(model: AugmentedModel) -> None:

@@ -123,9 +123,14 @@ def _exact_probit(f: tf.Tensor) -> tf.Tensor:
 def _is_link(invlink: Any, link: Callable[[tf.Tensor], tf.Tensor]) -> bool:
     """
     Whether both functions have the same values, so that a user's lambda is recognised too.
+
+    A link with variables, such as a slope that is 1 at first, may have other values later.
     """
     f = tf.constant(np.linspace(-8.0, 8.0, 33))
     try:
-        return bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))
+        with tf.GradientTape() as tape:
+            same = bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))
     except (TypeError, ValueError, tf.errors.OpError):
         return False
+    has_own = isinstance(invlink, tf.Module) and len(invlink.variables) > 0
+    return same and not has_own and not tape.watched_variables()

@@ -20,7 +20,6 @@ from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
 from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, root_mean_square
 
-
 _WIDE = 7.0
 
 
