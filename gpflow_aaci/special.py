@@ -190,13 +190,13 @@ def log_ndtr(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]
     log Φ(z), with a small relative error also for large z, where it is close to 0.
 
     It is computed from erfc, and its derivative is N(z)/Φ(z). For z far below 0, where erfc would
-    underflow, Φ(−x)/N(x) = x/(x² + 1 − 2/(x² + 5 − 12/(x² + 9 − …))), a continued fraction.
+    underflow, it uses Φ(−x)/N(x) = x/(x² + 1 − 2/(x² + 5 − 12/(x² + 9 − …))).
     """
     far = tf.constant(20.0 if z.dtype == tf.float64 else 8.0, z.dtype)
     is_tail, is_right = z < -far, z > 0.0
     near, x = tf.maximum(z, -far), tf.maximum(-z, far)
     square = tf.square(x)
-    mills = x / (square + 1.0 - 2.0 / (square + 5.0 - 12.0 / (square + 9.0)))
+    mills = 1.0 / (x + (1.0 - 2.0 / (square + 5.0 - 12.0 / (square + 9.0))) / x)  # 0 at infinity
     upper = 0.5 * tf.math.erfc(tf.where(is_right, near, -near) / np.sqrt(2.0))  # Φ(−|z|)
     plain = tf.where(is_right, 1.0 - upper, upper)
     ratio = tf.where(is_tail, mills, plain)  # Φ(z), divided by N(z) in the tail
@@ -210,17 +210,17 @@ def log_ndtr(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]
     return tf.where(is_right, tf.math.log1p(-upper), below), grad
 
 
-# Where width and middle · width are below it, the error of the expansion is below 1e-9.
-_NARROW = 0.03
+_NARROW = 0.03  # with width and middle · width below it, the expansion errs by less than 1e-9
 
 
 def log_difference(
     log_a: TensorType, log_b: TensorType, middle: TensorType, width: TensorType
 ) -> tf.Tensor:
     """
-    log(Φ(b) − Φ(a)) from the two logarithms, their difference having lost its digits as b → a.
+    log(Φ(b) − Φ(a)) from both logarithms.
 
-    A narrow interval's is log(width N(middle)) + (middle² − 1) width²/24 + …
+    As b → a their difference loses its digits. It is replaced by the expansion
+    log(width N(middle)) + (middle² − 1) width²/24 + …
 
     :param middle: (a + b)/2.
     :param width: b − a > 0.
@@ -242,7 +242,7 @@ def log_ndtr_between(
 
     Where an end is infinite, derivatives in it are 0.
 
-    :param width: high − low, where it is known to more digits than the difference of the ends.
+    :param width: high − low, if it is known to more digits than the ends; finite.
     """
     # An interval above 0 is mirrored: Φ(high) − Φ(low) = Φ(−low) − Φ(−high).
     is_above = low > 0.0
@@ -251,10 +251,24 @@ def log_ndtr_between(
     a, b = tf.where(has_a, a, tf.zeros_like(a)), tf.where(has_b, b, tf.zeros_like(b))
     log_b = tf.where(has_b, log_ndtr(b), tf.zeros_like(b))
     log_a = tf.where(has_a, log_ndtr(a), log_b - 1.0)
-    is_between = has_a & has_b
-    width = tf.where(is_between, high - low if width is None else width, tf.ones_like(a))
+    width = tf.where(has_a & has_b, b - a if width is None else width, tf.ones_like(a))
     log_p = log_difference(log_a, log_b, 0.5 * (a + b), width)
     return tf.where(has_a, log_p, log_b)
+
+
+def log_normal_between(
+    low: TensorType, high: TensorType, loc: TensorType, scale: TensorType
+) -> tf.Tensor:
+    """log P(low < z < high) of z ~ N(loc, scale²), where low < high may be infinite."""
+
+    def standardised(end: TensorType) -> tf.Tensor:
+        is_finite = tf.math.is_finite(end) & tf.ones_like(loc, tf.bool)
+        z = (tf.where(is_finite, end, tf.zeros_like(loc)) - loc) / scale
+        return tf.where(is_finite, z, end)  # with derivatives of 0, not NaN, at infinite ends
+
+    width = high - low
+    width = tf.where(tf.math.is_finite(width), width, tf.ones_like(width)) / scale
+    return log_ndtr_between(standardised(low), standardised(high), width)
 
 
 # ---- distribution functions, with small relative errors where they are close to 0 ----

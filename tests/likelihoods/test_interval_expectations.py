@@ -116,7 +116,7 @@ def settings(low: float, width: float, s: float) -> tuple[AnyNDArray, AnyNDArray
     return m, v
 
 
-@pytest.mark.by_default("0.001", "0.01", "0.142", "0.143", "1.0", "1000.0")
+@pytest.mark.by_default("probit-0.001", "probit-0.142", "probit-0.143", "probit-1.0", "logit-0.001")
 @pytest.mark.parametrize("s", [1e-3, 1e-2, 0.05, 0.1, 0.142, 0.143, 0.2, 0.5, 1.0, 10.0, 1e3])
 @each_link
 def test_expected_log_p_of_an_interval_of_any_width_is_exact(link: str, s: float) -> None:
@@ -135,7 +135,7 @@ def test_expected_log_p_of_one_end_is_exact(link: str, s: float) -> None:
     compare(link, -0.3, np.inf, s, 1e-6)
 
 
-@pytest.mark.by_default("1e-15", "0.01")
+@pytest.mark.by_default("probit-1e-15", "probit-0.01")
 @pytest.mark.parametrize("width", [1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 0.01, 0.0299, 0.0301, 0.3])
 @each_link
 def test_expected_log_p_of_a_narrow_interval_is_exact(link: str, width: float) -> None:

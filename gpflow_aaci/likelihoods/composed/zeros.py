@@ -111,8 +111,12 @@ class ZeroTruncated(OutputwiseLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off."""
-        centre = self.base.peaks(tf.zeros_like(Y))[0]
+        """
+        The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off.
+
+        If the count is nearly always 0, it levels off where σ(f) does, which is at 0.
+        """
+        centre = tf.minimum(self.base.peaks(tf.zeros_like(Y))[0], tf.zeros([], Y.dtype))
         log_positive = expectation(
             lambda x: tf.math.log(_one_minus_exp(self._log_zero(x + centre))), Fmu - centre, Fvar
         )
