@@ -132,7 +132,10 @@ def fit_collapsed(
     points are fitted, and log priors are added to the ELBO. ``q_mu`` and ``q_sqrt`` are fitted
     whether they are trainable or not. If an evaluation fails, the step is shortened. The model
     never ends below the objective that it started with. If the first guess of noise and signal does
-    not suit the unit of y, the fit first searches for a scale that does::
+    not suit the unit of y, the fit first searches for a scale that does. GPflow's own ``SVGP`` or
+    ``VGP`` never ends where its own likelihood evaluates the ELBO to NaN or infinity, unless it
+    began there: the fit goes back to the latest iteration with a finite value and has then not
+    converged::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -190,9 +193,9 @@ def fit_rows(
         objective = Objective(model, data, seed)
         search = HyperparameterSearch(objective, rows)
         stretches = objective.stretches(tolerance)
-        in_gpflow = _InGPflow(objective, stretches)
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
+        in_gpflow = _InGPflow(objective, stretches)
         climb = _Climb(search, state, checkpoints, bar, callback, in_gpflow)
         try:
             search.move_to(state)
@@ -248,9 +251,9 @@ class _InGPflow:
             self.is_kept = False
             warnings.warn(
                 f"GPflow's own {self.name} evaluates the ELBO of the model to NaN or infinity "
-                f"before the fit. The fit, which does not need that value, uses "
-                f"gpflow_aaci.likelihoods.{type(objective.model.likelihood).__name__}. For the "
-                f"same values of model.elbo and model.predict_y, set {_INSTEAD}.",
+                "before the fit, and so perhaps after it. The fit does not need that value: it "
+                f"uses gpflow_aaci.likelihoods.{type(objective.model.likelihood).__name__}. To "
+                f"have its values in model.elbo and model.predict_y, set {_INSTEAD}.",
                 stacklevel=5,
             )
 

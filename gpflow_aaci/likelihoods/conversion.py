@@ -38,7 +38,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
       scale is a ``Function`` of X. As in GPflow ``df`` is fixed.
     - ``Bernoulli()`` becomes ``Probit``, with the probabilities Φ(±f), and
       ``Bernoulli(invlink=tf.sigmoid)`` becomes ``Logistic``. GPflow's ``inv_probit`` squeezes
-      probabilities into [0.001, 0.999].
+      probabilities into [0.001, 0.999]. A link with Parameters of its own is not converted.
     - ``Ordinal`` becomes ``Ordinal``, whose edges are Parameters that are not trainable.
     - ``SwitchedLikelihood`` becomes ``Switched``.
     - ``Softmax`` and ``GaussianMC``, which draw samples in GPflow, become ``Softmax`` and
