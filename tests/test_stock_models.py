@@ -299,7 +299,9 @@ def test_fit_leaves_a_stock_model_where_its_own_class_has_a_finite_elbo() -> Non
     assert not np.isfinite(stock.elbo(data))
 
 
-def test_a_resumed_fit_ends_where_the_fit_ended_that_had_to_go_back(tmp_path: Path) -> None:
+def test_a_resumed_fit_ends_where_the_fit_ended_that_had_to_go_back(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     data = SIDES, (SIDES > 5.2).astype(float)
     elbos = []
     for _ in range(2):
@@ -307,6 +309,7 @@ def test_a_resumed_fit_ends_where_the_fit_ended_that_had_to_go_back(tmp_path: Pa
         elbos.append(fit(model, data, checkpoint_dir=tmp_path, progress=False).elbo)
         assert np.isfinite(model.elbo(data))
     assert elbos[0] == pytest.approx(elbos[1], abs=1e-9)
+    assert not any("GPflow's own" in str(each.message) for each in recwarn)
 
 
 def test_a_stock_model_that_its_own_class_cannot_evaluate_is_fitted_with_a_warning() -> None:

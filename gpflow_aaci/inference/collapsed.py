@@ -195,7 +195,7 @@ def fit_rows(
         stretches = objective.stretches(tolerance)
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
-        in_gpflow = _InGPflow(objective, stretches)
+        in_gpflow = _InGPflow(search, stretches, state)
         climb = _Climb(search, state, checkpoints, bar, callback, in_gpflow)
         try:
             search.move_to(state)
@@ -241,21 +241,33 @@ def check_tolerance(tolerance: float | None) -> None:
 class _InGPflow:
     """Whether a model whose likelihood was converted has an ELBO by GPflow's own likelihood."""
 
-    def __init__(self, objective: Objective, stretches: Sequence[Stretch]) -> None:
-        self._objective, self._stretches = objective, stretches
-        likelihood = converted_from(objective.model)
+    def __init__(
+        self, search: HyperparameterSearch, stretches: Sequence[Stretch], state: State
+    ) -> None:
+        """
+        :param state: the first state of this run. The model is moved to where the fit began.
+        """
+        self._objective, self._stretches = search.objective, stretches
+        model = self._objective.model
+        likelihood = converted_from(model)
         self.name = type(likelihood).__name__
-        self.is_kept = likelihood is not None
-        """Whether there is such a value, which the fit must keep finite."""
-        if self.is_kept and not is_finite_in_gpflow(objective.model, self._rows(0)):
-            self.is_kept = False
-            warnings.warn(
-                f"GPflow's own {self.name} evaluates the ELBO of the model to NaN or infinity "
-                "before the fit, and so perhaps after it. The fit does not need that value: it "
-                f"uses gpflow_aaci.likelihoods.{type(objective.model.likelihood).__name__}. To "
-                f"have its values in model.elbo and model.predict_y, set {_INSTEAD}.",
-                stacklevel=5,
-            )
+        self.states: list[State] = []
+        """The states to which the fit can return; none if there is no such finite value."""
+        if likelihood is None:
+            return
+        point = state.point._replace(x=state.x_begin)
+        begin = state._replace(point=point, q=state.q_begin, stretch=0)
+        search.move_to(begin)
+        if self.is_finite(begin):
+            self.states = [begin]
+            return
+        warnings.warn(
+            f"GPflow's own {self.name} evaluates the ELBO of the model to NaN or infinity before "
+            "the fit, and so perhaps after it. The fit does not need that value: it uses "
+            f"gpflow_aaci.likelihoods.{type(model.likelihood).__name__}. To have its values in "
+            f"model.elbo and model.predict_y, set {_INSTEAD}.",
+            stacklevel=5,
+        )
 
     def is_finite(self, state: State) -> bool:
         """Whether the value is finite for the model, which is at ``state``."""
@@ -285,7 +297,6 @@ class _Climb:
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
         self._callback = callback
         self._in_gpflow = in_gpflow
-        self._states: list[State] = []  # that a fit may have to go back to
 
     def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
         """Begin with all rows if the model is at their optimum."""
@@ -317,8 +328,8 @@ class _Climb:
 
     def report(self, rows: int) -> None:
         """Show the state, and pass it to the callback."""
-        if self._in_gpflow.is_kept:
-            self._states.append(self.state)
+        if self._in_gpflow.states:
+            self._in_gpflow.states.append(self.state)
         value, evaluations = self.state.point.value, self._search.objective.evaluations
         self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
         self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
@@ -327,10 +338,10 @@ class _Climb:
 
     def back_to_a_value_in_gpflow(self) -> None:
         """Return to the latest iteration at which GPflow's own likelihood has a finite ELBO."""
-        last = self.state
+        last, states = self.state, self._in_gpflow.states
         self._search.move_to(last)
-        while self._states and not self._in_gpflow.is_finite(self.state):
-            self.state = self._states.pop()
+        while states and not self._in_gpflow.is_finite(self.state):
+            self.state = states.pop()
             self._search.move_to(self.state)
         if self.state is not last:
             value = self._in_gpflow.value(self.state)
