@@ -14,7 +14,13 @@ from gpflow.base import RegressionData
 from ..algebra.gaussian import Gaussian
 from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
-from ..models import AugmentedModel, of_any_model, refresh_posteriors
+from ..models import (
+    AugmentedModel,
+    converted_from,
+    is_finite_in_gpflow,
+    of_any_model,
+    refresh_posteriors,
+)
 from ..progress import progress_bar
 from ..validation import check_one_of
 from .advice import of_jitter
@@ -25,6 +31,12 @@ from .settings import SETTINGS
 from .starting import narrow_q, not_finite_at_start, q_at_start
 
 _clock = time.monotonic
+
+_INSTEAD = "model.likelihood = gpflow_aaci.likelihoods.augmented(model.likelihood)"
+_NO_VALUE_LATER = (
+    "GPflow's own {name} evaluates the ELBO to NaN or infinity at all later iterations, so that "
+    f"the model is left at this one. After {_INSTEAD} the fit can end at the maximum"
+)
 
 
 class FitProgress(NamedTuple):
@@ -123,7 +135,10 @@ def fit_collapsed(
     whether they are trainable or not. If an evaluation fails, the step is shortened. The model
     never ends below the objective that it started with. If f is still wide at some rows after the
     first search for q, a second search begins at the prior mean with a narrow q. If the first guess
-    of noise and signal does not suit the unit of y, the fit first searches for a scale that does::
+    of noise and signal does not suit the unit of y, the fit first searches for a scale that does.
+    GPflow's own ``SVGP`` or ``VGP`` never ends where its own likelihood evaluates the ELBO to NaN
+    or infinity, unless it began there: the fit goes back to the latest iteration with a finite
+    value and has then not converged::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -186,12 +201,14 @@ def fit_rows(
         stretches = objective.stretches(tolerance)
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
-        climb = _Climb(search, state, checkpoints, bar, callback)
+        in_gpflow = _InGPflow(search, stretches, state)
+        climb = _Climb(search, state, checkpoints, bar, callback, in_gpflow)
         try:
             search.move_to(state)
             climb.report(0)
             climb.skip_subsets(stretches)
             climb.over(stretches)
+            climb.back_to_a_value_in_gpflow()
         finally:  # also on Ctrl-C: the model never stays in the middle of a line search
             search.move_to(climb.state)
             refresh_posteriors(model)
@@ -226,6 +243,49 @@ def check_tolerance(tolerance: float | None) -> None:
         raise ValueError(f"tolerance must be a positive number of nats. Found: {tolerance!r}.")
 
 
+class _InGPflow:
+    """Whether a model whose likelihood was converted has an ELBO by GPflow's own likelihood."""
+
+    def __init__(
+        self, search: HyperparameterSearch, stretches: Sequence[Stretch], state: State
+    ) -> None:
+        """
+        :param state: the first state of this run. The model is moved to where the fit began.
+        """
+        self._objective, self._stretches = search.objective, stretches
+        model = self._objective.model
+        likelihood = converted_from(model)
+        self.name = type(likelihood).__name__
+        self.states: list[State] = []
+        """The states to which the fit can return; none if there is no such finite value."""
+        if likelihood is None:
+            return
+        point = state.point._replace(x=state.x_begin)
+        begin = state._replace(point=point, q=state.q_begin, stretch=0)
+        search.move_to(begin)
+        if self.is_finite(begin):
+            self.states = [begin]
+            return
+        warnings.warn(
+            f"GPflow's own {self.name} evaluates the ELBO of the model to NaN or infinity before "
+            "the fit, and so perhaps after it. The fit does not need that value: it uses "
+            f"gpflow_aaci.likelihoods.{type(model.likelihood).__name__}. To have its values in "
+            f"model.elbo and model.predict_y, set {_INSTEAD}.",
+            stacklevel=5,
+        )
+
+    def is_finite(self, state: State) -> bool:
+        """Whether the value is finite for the model, which is at ``state``."""
+        return is_finite_in_gpflow(self._objective.model, self._rows(state.stretch))
+
+    def value(self, state: State) -> float:
+        """The objective of the fit at ``state``, on its rows."""
+        return self._objective.value(state.q, self._rows(state.stretch).num_rows)
+
+    def _rows(self, stretch: int) -> Data:
+        return self._objective.rows_of(self._stretches[min(stretch, len(self._stretches) - 1)].rows)
+
+
 class _Climb:
     """The state of a fit; after every iteration it is assigned to the model, shown and stored."""
 
@@ -236,10 +296,12 @@ class _Climb:
         checkpoints: Checkpoints,
         bar: Any,
         callback: Callable[[FitProgress], None],
+        in_gpflow: _InGPflow,
     ) -> None:
         self.state = state
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
         self._callback = callback
+        self._in_gpflow = in_gpflow
 
     def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
         """Begin with all rows if the model is at their optimum."""
@@ -271,15 +333,30 @@ class _Climb:
 
     def report(self, rows: int) -> None:
         """Show the state, and pass it to the callback."""
+        if self._in_gpflow.states:
+            self._in_gpflow.states.append(self.state)
         value, evaluations = self.state.point.value, self._search.objective.evaluations
         self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
         self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
         self._bar.update(evaluations - self._bar.n)
         self._callback(FitProgress(rows, value, evaluations))
 
+    def back_to_a_value_in_gpflow(self) -> None:
+        """Return to the latest iteration at which GPflow's own likelihood has a finite ELBO."""
+        last, states = self.state, self._in_gpflow.states
+        self._search.move_to(last)
+        while states and not self._in_gpflow.is_finite(self.state):
+            self.state = states.pop()
+            self._search.move_to(self.state)
+        if self.state is not last:
+            value = self._in_gpflow.value(self.state)
+            reason = _NO_VALUE_LATER.format(name=self._in_gpflow.name)
+            point = self.state.point._replace(value=value)
+            self.state = self.state._replace(point=point, reason=reason)
+            self._checkpoints.save(_number(last) + 1, self.state.write)
+
     def _store(self) -> None:
-        number = self.state.stretch * SETTINGS.most_iterations + self.state.iteration
-        self._checkpoints.save(number, self.state.write)
+        self._checkpoints.save(_number(self.state), self.state.write)
         self._search.objective.data.log.clear()
 
 
@@ -298,6 +375,11 @@ def _search(
         bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
         bar.update()
     return q, PolishResult(elbo, start, steps)
+
+
+def _number(state: State) -> int:
+    """The number of a checkpoint; a later state has a larger one."""
+    return state.stretch * SETTINGS.most_iterations + state.iteration
 
 
 @of_any_model

@@ -36,7 +36,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
       scale is a ``Function`` of X. As in GPflow ``df`` is fixed.
     - ``Bernoulli()`` becomes ``Probit``, with the probabilities Φ(±f), and
       ``Bernoulli(invlink=tf.sigmoid)`` becomes ``Logistic``. GPflow's ``inv_probit`` squeezes
-      probabilities into [0.001, 0.999].
+      probabilities into [0.001, 0.999]. A link with Parameters of its own is not converted.
     - ``Ordinal`` becomes ``Ordinal``, whose edges are Parameters that are not trainable.
     - ``SwitchedLikelihood`` becomes ``Switched``.
     - ``Softmax`` and ``GaussianMC``, which draw samples in GPflow, become ``Softmax`` and
@@ -111,9 +111,14 @@ def _exact_probit(f: tf.Tensor) -> tf.Tensor:
 def _is_link(invlink: Any, link: Callable[[tf.Tensor], tf.Tensor]) -> bool:
     """
     Whether both functions have the same values, so that a user's lambda is recognised too.
+
+    A link with variables, such as a slope that is 1 at first, may have other values later.
     """
     f = tf.constant(np.linspace(-8.0, 8.0, 33))
     try:
-        return bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))
+        with tf.GradientTape() as tape:
+            same = bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))
     except (TypeError, ValueError, tf.errors.OpError):
         return False
+    has_own = isinstance(invlink, tf.Module) and len(invlink.variables) > 0
+    return same and not has_own and not tape.watched_variables()

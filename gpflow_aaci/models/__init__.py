@@ -1,7 +1,7 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
 from .posteriors import refresh_posteriors
-from .stock import Model, as_augmented, of_any_model
+from .stock import Model, as_augmented, converted_from, is_finite_in_gpflow, of_any_model
 from .svgp import AugmentedSVGP
 from .variables import hyperparameters
 from .vgp import AugmentedVGP
@@ -14,7 +14,9 @@ __all__ = [
     "AugmentedVGP",
     "Model",
     "as_augmented",
+    "converted_from",
     "hyperparameters",
+    "is_finite_in_gpflow",
     "of_any_model",
     "refresh_posteriors",
 ]

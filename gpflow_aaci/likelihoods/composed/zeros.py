@@ -134,9 +134,13 @@ class ZeroTruncated(OutputwiseLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off."""
+        """
+        The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off.
+
+        If the count is nearly always 0, it levels off where σ(f) does, which is at 0.
+        """
         zero = self.with_response(tf.zeros_like(self.response(Y)), Y)
-        centre = self.base.peaks(zero)[0]
+        centre = tf.minimum(self.base.peaks(zero)[0], tf.zeros([], Y.dtype))
         log_positive = expectation(
             lambda x: tf.math.log(self._positive(x + centre, zero)), Fmu - centre, Fvar
         )
