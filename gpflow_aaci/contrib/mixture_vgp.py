@@ -22,6 +22,7 @@ from gpflow.utilities import assert_params_false, positive, to_default_float, tr
 from ..algebra.gaussian import naturals_to_q
 from ..algebra.projection import Prior, Projection, project
 from ..likelihoods import AugmentedLikelihood, augmented
+from ..likelihoods.conversion import checks_of
 from ..models.shared import jittered, k_diag
 from ..validation import (
     as_matrix,
@@ -318,10 +319,16 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """log p(y) under the mixture, [N]."""
+        """
+        log p(y) under the mixture, [N].
+
+        :raises ValueError: as for training data, unless it is called inside ``tf.function``.
+        """
         assert_params_false(
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )
+        if tf.executing_eagerly():
+            _checked(self.kernel, self.likelihood, data, self.num_latent_gps)
         X, Y = as_pair(data)
         X, Y = to_default_float(X), as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
@@ -390,11 +397,12 @@ def _checked(
             f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
             f"Found: {num_latent_gps}."
         )
-    labels: dict[str, Any] = {}
     if is_ours:
         observed = likelihood.num_observed(num_latent_gps)
-        labels["checks_of_Y"] = likelihood.checks
     else:
         observed = num_observed_columns(likelihood, Y, num_latent_gps)
-    X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **labels)
+    checks = checks_of(likelihood)
+    X, checked_Y = checked_data(
+        X, Y, num_observed=observed, num_outputs=num_latent_gps, checks_of_Y=checks
+    )
     return X, checked_Y if is_ours else as_observed(likelihood, Y), num_latent_gps

@@ -1,7 +1,7 @@
 """Conversion of GPflow's likelihoods to augmented ones that share the user's Parameters."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import gpflow
@@ -13,6 +13,7 @@ from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import set_trainable
 
 from ..special import log_ndtr
+from ..validation import Check, check_finite
 from .base import AugmentedLikelihood
 from .classes.binary import Logistic, Probit
 from .classes.ordinal import Ordinal
@@ -91,6 +92,13 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         if len(usable) == len(parts):
             return Switched(usable)
     return _as_it_is(likelihood)
+
+
+def checks_of(likelihood: Likelihood) -> Callable[[tf.Tensor], Sequence[Check]]:
+    """The checks of Y, also for GPflow's likelihoods; for a random estimate, that Y is finite."""
+    if isinstance(likelihood, MonteCarloLikelihood):
+        return lambda Y: [check_finite("Y", Y)]
+    return augmented(likelihood).checks
 
 
 def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:

@@ -69,8 +69,7 @@ def survival_at(times: Sequence[float]) -> OfF:
     """P(y > t|f) at every time t, of a likelihood of one y: R is the number of times."""
 
     def function(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
-        at = [1.0 - likelihood.cdf(X, F, _observed(likelihood, F, t)) for t in times]
-        return tf.concat(at, -1)
+        return tf.exp(_log_survival(likelihood, X, F, times))
 
     return function
 
@@ -79,10 +78,20 @@ def hazard_at(times: Sequence[float]) -> OfF:
     """p(t|f)/P(y > t|f) at every time t: the rate of an event that has not happened before."""
 
     def function(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
-        log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, t))[..., None] for t in times]
-        return tf.exp(tf.concat(log_p, -1)) / survival_at(times)(likelihood, X, F)
+        log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, t)) for t in times]
+        # A difference of logarithms, as both probabilities are 0 in floats at late times.
+        hazard = tf.exp(tf.stack(log_p, -1) - _log_survival(likelihood, X, F, times))
+        is_possible = tf.constant([t >= likelihood.lowest for t in times])
+        return tf.where(is_possible, hazard, tf.zeros_like(hazard))
 
     return function
+
+
+def _log_survival(
+    likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor, times: Sequence[float]
+) -> tf.Tensor:
+    at = [likelihood.log_survival(X, F, _observed(likelihood, F, t)) for t in times]
+    return tf.concat(at, -1)
 
 
 def probabilities(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:

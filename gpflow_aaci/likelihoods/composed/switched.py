@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
@@ -62,8 +61,14 @@ class Switched(OutputwiseLikelihood):
     bound_slopes = delegated("bound_slopes", _of_own_part)
     pointwise_log_prob = delegated("pointwise_log_prob", _of_own_part)
     predictive_log_density = delegated("predictive_log_density", _of_own_part)
-    _cdf = delegated("_cdf", _of_own_part)
-    _predict_cdf = delegated("_predict_cdf", _of_own_part)
+
+    def _of_own_law(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> Any:
+        """As ``_of_own_part``, by the public method, which knows the part's smallest y."""
+        return self._of_own_part(name.removeprefix("_"), X, marginals, Y)
+
+    _cdf = delegated("_cdf", _of_own_law)
+    _log_survival = delegated("_log_survival", _of_own_law)
+    _predict_cdf = delegated("_predict_cdf", _of_own_law)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -116,12 +121,12 @@ class Switched(OutputwiseLikelihood):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        below, is_least = Y.copy(), np.zeros(Y[..., :-1].shape, bool)
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        below = Y.copy()
         for k, part in enumerate(self.likelihoods):
             own = Y[..., -1] == k
-            below[own, :-1], is_least[own] = part.next_below(Y[own, :-1])
-        return below, is_least
+            below[own, :-1] = part.next_below(Y[own, :-1])
+        return below
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(
