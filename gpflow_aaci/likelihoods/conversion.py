@@ -95,10 +95,11 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
 
 
 def checks_of(likelihood: Likelihood) -> Callable[[tf.Tensor], Sequence[Check]]:
-    """The checks of Y, also for GPflow's likelihoods; for a random estimate, that Y is finite."""
-    if isinstance(likelihood, MonteCarloLikelihood):
+    """The checks of Y, also for GPflow's likelihoods; that it is finite, if fits refuse them."""
+    try:
+        return augmented(likelihood).checks
+    except ValueError:
         return lambda Y: [check_finite("Y", Y)]
-    return augmented(likelihood).checks
 
 
 def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:

@@ -19,6 +19,8 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     A subclass defines the log-probabilities of the classes, given f and with f integrated out.
     """
 
+    lowest = 0.0
+
     fewer: int = 0
     """The number of classes minus the number of latent GPs."""
 
