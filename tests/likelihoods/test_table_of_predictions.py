@@ -152,9 +152,14 @@ REFUSED = {
 }
 
 
+def marks_of(case: AnyCase) -> list[pytest.MarkDecorator]:
+    is_dear = getattr(case, "slow", False)  # numerical noise: minutes for all that is below
+    return [pytest.mark.slow] + [pytest.mark.replicate] * is_dear
+
+
 @pytest.fixture(
     params=[
-        pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (case.name not in BY_DEFAULT))
+        pytest.param(case, id=case.name, marks=[] if case.name in BY_DEFAULT else marks_of(case))
         for case in ALL
     ]
 )
@@ -202,13 +207,14 @@ def quantiles(model: AugmentedSVGP) -> AnyNDArray:
     return np.where(y == 0.0, -1.0, y) if labels is not None and -1.0 in labels else y
 
 
-def check_quantiles(law: Law, found: AnyNDArray) -> None:
+def check_quantiles(law: Law, found: AnyNDArray, tolerance: float) -> None:
     for level, y in zip(LEVELS, found, strict=True):
         below, above = law.tails(y)
         if law.values is None and level < 0.5:
-            assert below == pytest.approx(level, rel=1e-6)
-        elif law.values is None:  # the cdf is rounded to 1e-16
-            assert above == pytest.approx(1.0 - level, rel=1e-6 + 3e-16 / (1.0 - level))
+            assert below == pytest.approx(level, rel=tolerance)
+        elif law.values is None:  # the cdf is rounded
+            rounding = 5e-16 / (1.0 - level)
+            assert above == pytest.approx(1.0 - level, rel=tolerance + rounding)
         else:
             assert y in law.values
             assert above <= (1.0 - level) * (1.0 + 1e-3)
@@ -220,15 +226,19 @@ def check_quantiles(law: Law, found: AnyNDArray) -> None:
 @has_law
 def test_quantiles_have_their_levels_in_both_tails(case: AnyCase) -> None:
     model = model_of(case)
-    check_quantiles(Law(case, model.likelihood, X[0, 0], 0.0), quantiles(model))
+    check_quantiles(Law(case, model.likelihood, X[0, 0], 0.0), quantiles(model), 1e-6)
 
 
+@pytest.mark.by_default(
+    "StudentT", "Laplace", "Weibull with censoring", "Ordinal", "NegativeBinomial", "Poisson"
+)
 @pytest.mark.slow
 @pytest.mark.applies_to("case", lambda case: getattr(case, "num_latents", 1) == 1)
 @has_law
 def test_quantiles_have_their_levels_in_both_tails_if_f_is_uncertain(case: AnyCase) -> None:
+    """The oracle's sum over f is rough where a density has a kink."""
     model = model_of(case, 0.8)
-    check_quantiles(Law(case, model.likelihood, X[0, 0], 0.8), quantiles(model))
+    check_quantiles(Law(case, model.likelihood, X[0, 0], 0.8), quantiles(model), 2e-3)
 
 
 # ---- survival and hazard ----
@@ -316,9 +326,10 @@ def test_what_fit_refuses_all_refuse_and_what_it_accepts_has_its_probability(cas
         np.testing.assert_allclose(found[name], log_p, rtol=1e-7, atol=1e-5)
     np.testing.assert_allclose(found["loo"].loo_i, log_p, rtol=1e-5, atol=1e-5)
     cdf = np.array(cdf)
-    np.testing.assert_allclose(found["predict_y_cdf"][:, 0], cdf, rtol=1e-6, atol=1e-12)
+    # GPflow's MultiClass squeezes the probabilities by 1e-6.
+    np.testing.assert_allclose(found["predict_y_cdf"][:, 0], cdf, rtol=1e-5, atol=1e-12)
     least = cdf - np.exp(log_p) if law.values is not None else cdf
-    assert np.all((least - 1e-9 <= found["pit"][:, 0]) & (found["pit"][:, 0] <= cdf + 1e-9))
+    assert np.all((least - 1e-6 <= found["pit"][:, 0]) & (found["pit"][:, 0] <= cdf + 1e-6))
 
 
 @pytest.mark.parametrize(
