@@ -260,15 +260,17 @@ def log_normal_between(
     low: TensorType, high: TensorType, loc: TensorType, scale: TensorType
 ) -> tf.Tensor:
     """log P(low < z < high) of z ~ N(loc, scale²), where low < high may be infinite."""
-
-    def standardised(end: TensorType) -> tf.Tensor:
-        is_finite = tf.math.is_finite(end) & tf.ones_like(loc, tf.bool)
-        z = (tf.where(is_finite, end, tf.zeros_like(loc)) - loc) / scale
-        return tf.where(is_finite, z, end)  # with derivatives of 0, not NaN, at infinite ends
-
     width = high - low
     width = tf.where(tf.math.is_finite(width), width, tf.ones_like(width)) / scale
-    return log_ndtr_between(standardised(low), standardised(high), width)
+    ends = (standardised(end, loc, scale) for end in (low, high))
+    return log_ndtr_between(*ends, width)
+
+
+def standardised(end: TensorType, loc: TensorType, scale: TensorType) -> tf.Tensor:
+    """(end − loc)/scale, with derivatives of 0, not NaN, at infinite ends."""
+    is_finite = tf.math.is_finite(end) & tf.ones_like(loc, tf.bool)
+    z = (tf.where(is_finite, end, tf.zeros_like(loc)) - loc) / scale
+    return tf.where(is_finite, z, end)
 
 
 # ---- distribution functions, with small relative errors where they are close to 0 ----
@@ -283,6 +285,27 @@ def betainc(a: TensorType, b: TensorType, x: TensorType) -> tf.Tensor:
     """The regularized incomplete beta function I_x(a, b); its arguments are broadcast."""
     zero = tf.zeros_like(a + b + x)
     return tf.math.betainc(a + zero, b + zero, x + zero)
+
+
+_FRACTION_TERMS = 20  # its error is then 1e-16, as x exceeds 80
+
+
+def log_igammac(a: TensorType, x: TensorType) -> tf.Tensor:
+    """
+    log Γ(a, x)/Γ(a), also where Γ(a, x) is too small for a float.
+
+    There it is log x^a e^{−x}/Γ(a) − log(x + 1 − a − 1(1 − a)/(x + 3 − a − 2(2 − a)/(x + 5 − …))),
+    Legendre's continued fraction.
+    """
+    a = a + tf.zeros_like(x)
+    plain = tf.math.igammac(a, x)
+    far = plain < 1e4 * np.finfo(x.dtype.as_numpy_dtype).tiny
+    t = tf.where(far, tf.minimum(x, x.dtype.max), tf.maximum(2.0 * a, 100.0))
+    fraction = t + 2.0 * _FRACTION_TERMS + 1.0 - a
+    for k in range(_FRACTION_TERMS, 0, -1):
+        fraction = t + (2.0 * k - 1.0) - a - k * (k - a) / fraction
+    log_far = a * tf.math.log(t) - t - tf.math.lgamma(a) - tf.math.log(fraction)
+    return tf.where(far, log_far, tf.math.log(tf.where(far, tf.ones_like(plain), plain)))
 
 
 def student_t_cdf(t: TensorType, df: TensorType) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """Conversion of GPflow's likelihoods to augmented ones that share the user's Parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import gpflow
@@ -12,6 +12,7 @@ from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import set_trainable
 
 from ..special import log_ndtr
+from ..validation import Check, check_finite
 from .base import AugmentedLikelihood
 from .classes.binary import Logistic, Probit
 from .classes.ordinal import Ordinal
@@ -82,6 +83,14 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         if all(part.is_product for part in parts):
             return Switched(parts)
     return _as_it_is(likelihood)
+
+
+def checks_of(likelihood: Likelihood) -> Callable[[tf.Tensor], Sequence[Check]]:
+    """The checks of Y, also for GPflow's likelihoods; that it is finite, if fits refuse them."""
+    try:
+        return augmented(likelihood).checks
+    except ValueError:
+        return lambda Y: [check_finite("Y", Y)]
 
 
 def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:

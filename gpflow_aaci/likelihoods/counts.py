@@ -25,6 +25,8 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
     real and learnable. g = (y − r)/2, b = y + r.
     """
 
+    lowest = 0.0
+
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
         """
         :param total_count: r, positive.
@@ -79,7 +81,11 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(r, y + 1)."""
-        return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
+        return betainc(self.total_count, tf.math.floor(Y) + 1.0, tf.sigmoid(-F))
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log I_{σ(f)}(y + 1, r)."""
+        return tf.math.log(betainc(tf.math.floor(Y) + 1.0, self.total_count, tf.sigmoid(F)))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -97,6 +103,8 @@ class Binomial(CountLikelihood, PowerOfCosh):
 
     g = y − n/2, b = n. With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
+
+    lowest = 0.0
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """
@@ -172,10 +180,21 @@ class Binomial(CountLikelihood, PowerOfCosh):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(n − y, y + 1), and 1 at y = n."""
-        y, n = self.response(Y), self.exponent(Y)
-        is_last = y >= n
-        below = betainc(tf.where(is_last, tf.ones_like(n), n - y), y + 1.0, tf.sigmoid(-F))
+        is_last, rest, y = self._unreached(Y)
+        below = betainc(rest, y + 1.0, tf.sigmoid(-F))
         return tf.where(is_last, tf.ones_like(below), below)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log I_{σ(f)}(y + 1, n − y), and log 0 at y = n."""
+        is_last, rest, y = self._unreached(Y)
+        above = betainc(y + 1.0, rest, tf.sigmoid(F))
+        return tf.math.log(tf.where(is_last, tf.zeros_like(above), above))
+
+    def _unreached(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Whether y ≥ n, n − y or 1 if so, and y."""
+        y, n = tf.math.floor(self.response(Y)), self.exponent(Y)
+        is_last = y >= n
+        return is_last, tf.where(is_last, tf.ones_like(n), n - y), y
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F)

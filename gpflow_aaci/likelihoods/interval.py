@@ -11,7 +11,14 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, TensorType
 
 from ..distributions import IntervalNormal
-from ..special import log_2cosh_half_sqrt, log_difference, log_ndtr, log_normal_between, ndtr
+from ..special import (
+    log_2cosh_half_sqrt,
+    log_difference,
+    log_ndtr,
+    log_normal_between,
+    ndtr,
+    standardised,
+)
 from ..validation import Check, check_one_of, check_rows
 from .base import Site
 from .integrals.quadrature import expectation, mean_over_panels
@@ -167,8 +174,21 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         low, high = self.ends(Y)
         return [tf.where(tf.math.is_finite(e), e, o) for e, o in ((low, high), (high, low))]
 
+    def upper(self, Y: TensorType) -> tf.Tensor:
+        """The end that z is below where y' ≤ y."""
+        return self.ends(Y)[1]
+
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._predict_cdf(X, F, tf.zeros_like(F), Y)
+
+    def _predict_cdf(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return self.below(self.upper(Y), Fmu, Fvar)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        beyond = -standardised(self.upper(Y), F, self._scale(F))
+        return log_ndtr(beyond) if self._is_probit else tf.math.log_sigmoid(beyond)
 
     def below(self, end: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
         """P(z ≤ end) under f ~ N(Fmu, Fvar), [...]; the end may be infinite."""
@@ -280,15 +300,9 @@ class Interval(AdditiveNoise, IntervalLikelihood):
     def ends(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         return Y[..., :1], Y[..., 1:]
 
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self.below(Y[..., 1:], Fmu, Fvar)
-
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        """Both ends become the lower end, or the upper end if the lower end is infinite."""
-        is_least = np.isinf(Y[..., :1])
-        return np.repeat(np.where(is_least, Y[..., 1:], Y[..., :1]), 2, -1), is_least
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        """Both ends become the lower end."""
+        return np.repeat(Y[..., :1], 2, -1)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return self.draw_z(F, seed)

@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
+from ..special import log_igammac
 from ..validation import Check, check_all
 from .base import PredictedMoments, Site, draw_as_observed
 from .integrals.quadrature import expectation
@@ -144,6 +145,8 @@ class Poisson(CountLikelihood, Rate):
     λ is then a rate per unit of exposure. a = y, e = E.
     """
 
+    lowest = 0.0
+
     def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
         """
         :param max_rate: λ, positive, in counts per unit of exposure.
@@ -187,7 +190,12 @@ class Poisson(CountLikelihood, Rate):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """Γ(y + 1, λeσ(f))/y!."""
-        return tf.math.igammac(self.response(Y) + 1.0, self.rate(F) * self.exposure(Y))
+        y = tf.math.floor(self.response(Y))
+        return tf.math.igammac(y + 1.0, self.rate(F) * self.exposure(Y))
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        y = tf.math.floor(self.response(Y))
+        return tf.math.log(tf.math.igamma(y + 1.0, self.rate(F) * self.exposure(Y)))
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.rate(F)
@@ -259,6 +267,8 @@ class PositiveRate(PredictedMoments, Rate):
     grow as e^{Var f}.
     """
 
+    lowest = 0.0
+
     @abc.abstractmethod
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
         """α and k, each a ``Parameter`` or a number; α is 1 if y may be censored."""
@@ -270,7 +280,7 @@ class PositiveRate(PredictedMoments, Rate):
     def log_C(self, Y: TensorType) -> tf.Tensor:
         """log C of the density; 0 for a survival probability e^{−λσ(f) y^k}."""
         alpha, k = self._shapes(Y.dtype)
-        of_y = (k * alpha - 1.0) * tf.math.log(self.response(Y))
+        of_y = tf.math.xlogy(k * alpha - 1.0, self.response(Y))  # y = 0 has a hazard if kα = 1
         return self.given_column(Y) * (tf.math.log(k) + of_y - tf.math.lgamma(alpha))
 
     def power(self, Y: TensorType) -> tf.Tensor:
@@ -302,10 +312,9 @@ class PositiveRate(PredictedMoments, Rate):
         p = tf.math.igamma(alpha, self.rate(F) * self.exposure(Y))
         return tf.where(self.given_column(Y) > 0.0, p, tf.ones_like(p))
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         """Y itself: a censored y is above its time, and an observed y is real."""
-        y = self.response(Y)
-        return self.as_observed(y).numpy() if self.given else Y, np.zeros(y.shape, bool)
+        return self.as_observed(self.response(Y)).numpy()
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -322,7 +331,17 @@ class PositiveRate(PredictedMoments, Rate):
         return mean, moment(2.0) - tf.minimum(tf.square(mean), mean.dtype.max)
 
 
-class Weibull(PositiveRate):
+class _WaitingTime(PositiveRate, abc.ABC):
+    """α = 1: P(y' > y|f) = e^{−λσ(f) y^k}, the likelihood of an event that came after y."""
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """−λσ(f) y^k; log 0 for a right-censored y, as it may have any value above its time."""
+        log_p = -self.rate(F) * self.exposure(Y)
+        never = tf.constant(-np.inf, log_p.dtype)
+        return tf.where(self.given_column(Y) > 0.0, log_p, never)
+
+
+class Weibull(_WaitingTime):
     """
     Waiting times with hazard k y^{k−1} λσ(f), observed or right-censored.
 
@@ -356,7 +375,7 @@ class Weibull(PositiveRate):
         return 1.0, self.shape
 
 
-class Exponential(PositiveRate):
+class Exponential(_WaitingTime):
     """
     Waiting times with hazard λσ(f), observed or right-censored: ``Weibull`` with shape 1.
 
@@ -390,6 +409,9 @@ class Gamma(PositiveRate):
         """
         super().__init__(max_rate, **kwargs)
         self.shape: Parameter = positive_parameter("Gamma", "shape", shape)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return log_igammac(tf.cast(self.shape, F.dtype), self.rate(F) * Y)
 
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
         return self.shape, 1.0

@@ -21,7 +21,8 @@ class OfBase(AugmentedLikelihood, abc.ABC):
 
     def _take(self, base: AugmentedLikelihood) -> None:
         self.base = base
-        for name in ("is_augmented", "is_density", "labels", "in_turn", "row_cost", "couples"):
+        of_base = "is_augmented", "is_density", "labels", "lowest", "in_turn", "row_cost", "couples"
+        for name in of_base:
             setattr(self, name, getattr(base, name))
 
     @abc.abstractmethod
@@ -102,6 +103,7 @@ class Weighted(OfBase):
     predictive_log_density = delegated("predictive_log_density", _weighted)
     _variational_expectations = delegated("_variational_expectations", _weighted, num_axes=1)
     _cdf = delegated("_cdf", _unchanged)
+    _log_survival = delegated("_log_survival", _unchanged)
     _predict_cdf = delegated("_predict_cdf", _unchanged)
 
     # ---- Gibbs: auxiliary variables for every copy of a datum ----
@@ -153,9 +155,8 @@ class Weighted(OfBase):
         of_base = self.base.outcomes()
         return None if of_base is None else np.hstack([of_base, np.ones((len(of_base), 1))])
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        below, is_least = self.base.next_below(Y[..., :-1])
-        return np.concatenate([below, Y[..., -1:]], -1), is_least
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        return np.concatenate([self.base.next_below(Y[..., :-1]), Y[..., -1:]], -1)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         of_base = self.base.as_observed(y)
@@ -257,6 +258,7 @@ class Missing(OfBase, OutputwiseLikelihood):
     expected_log_prob = delegated("expected_log_prob", _where_observed)
     predictive_log_density = delegated("predictive_log_density", _where_observed)
     _cdf = delegated("_cdf", _where_observed, otherwise=np.nan)
+    _log_survival = delegated("_log_survival", _where_observed, otherwise=np.nan)
     _predict_cdf = delegated("_predict_cdf", _where_observed, otherwise=np.nan)
     outcomes = of_base("outcomes")
 

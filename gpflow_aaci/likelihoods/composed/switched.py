@@ -5,7 +5,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
@@ -31,17 +30,17 @@ def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
 
 def next_below_by_part(
     parts: Sequence[AugmentedLikelihood], Y: AnyNDArray, num_given: int
-) -> tuple[AnyNDArray, AnyNDArray]:
+) -> AnyNDArray:
     """
     ``next_below`` of the part that each row of Y belongs to.
 
     :param num_given: the number of columns of Y after y; a part may take fewer.
     """
-    below, is_least = Y.copy(), np.zeros(Y[..., :-num_given].shape, bool)
+    below = Y.copy()
     for k, part in enumerate(parts):
         own, columns = Y[..., -1] == k, slice(None, part.num_given - num_given)
-        below[own, columns], is_least[own] = part.next_below(Y[own, columns])
-    return below, is_least
+        below[own, columns] = part.next_below(Y[own, columns])
+    return below
 
 
 class Switched(OutputwiseLikelihood):
@@ -113,8 +112,14 @@ class Switched(OutputwiseLikelihood):
     bound_slopes = delegated("bound_slopes", _of_own_part)
     pointwise_log_prob = delegated("pointwise_log_prob", _of_own_part)
     predictive_log_density = delegated("predictive_log_density", _of_own_part)
-    _cdf = delegated("_cdf", _of_own_part)
-    _predict_cdf = delegated("_predict_cdf", _of_own_part)
+
+    def _of_own_law(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> Any:
+        """As ``_of_own_part``, by the public method, which knows the part's smallest y."""
+        return self._of_own_part(name.removeprefix("_"), X, marginals, Y)
+
+    _cdf = delegated("_cdf", _of_own_law)
+    _log_survival = delegated("_log_survival", _of_own_law)
+    _predict_cdf = delegated("_predict_cdf", _of_own_law)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -167,7 +172,7 @@ class Switched(OutputwiseLikelihood):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         return next_below_by_part(self.likelihoods, Y, self.num_given)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:

@@ -70,6 +70,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     expected_log_prob = delegated("expected_log_prob", _with_slope)
     predictive_log_density = delegated("predictive_log_density", _with_slope)
     _cdf = delegated("_cdf", _of_base)
+    _log_survival = delegated("_log_survival", _of_base)
     _predict_cdf = delegated("_predict_cdf", _of_base)
 
     def log_joint(
@@ -242,7 +243,7 @@ class Warped(TransformedLikelihood):
             *self.base.check_observations(self._with_open_ends(Y)),
         ]
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         if not self.base.is_interval:
             return super().next_below(Y)
         return self.base.next_below(np.where(self.warp.lowest >= Y, -np.inf, Y))

@@ -49,6 +49,7 @@ class ZeroTruncated(OutputwiseLikelihood):
     """
 
     base: Any
+    lowest = 1.0
 
     def __init__(self, base: CountLikelihood, **kwargs: Any) -> None:
         """
@@ -150,11 +151,11 @@ class ZeroTruncated(OutputwiseLikelihood):
         return self.base.peaks(Y)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """1 − P(y' > y)/(1 − p(0|f)); if 1 − p(0|f) is only rounding error, y' = 1."""
-        rounding = np.sqrt(np.finfo(F.dtype.as_numpy_dtype).eps)
-        positive = tf.maximum(self._positive(F, Y), rounding)
-        p = 1.0 - (1.0 - self.base._cdf(X, F, Y)) / positive
-        return tf.where(self.response(Y) < 1.0, tf.zeros_like(p), p)
+        return -tf.math.expm1(self._log_survival(X, F, Y))
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log P(y' > y)/(1 − p(0|f)) of the base."""
+        return self.base._log_survival(X, F, Y) - tf.math.log(self._positive(F, Y))
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.base._conditional_mean(X, F) / self._positive(F, self.as_observed(F))
@@ -225,6 +226,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     are bounded term by term; given the origin, f and g are independent.
     """
 
+    lowest = 0.0
+
     def __init__(self, count: OutputwiseLikelihood, gate: Gate, **kwargs: Any) -> None:
         name = type(self).__name__
         self._has_gp = isinstance(gate, str)
@@ -274,7 +277,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
 
     def _mixture(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
         pi, rest = map(tf.exp, self._log_gates(name, *marginals))
-        return pi + rest * getattr(self.count, name)(X, *map(self._f, marginals), Y)
+        of_count = getattr(self.count, name.removeprefix("_"))  # 0 at y = 0 of a truncated count
+        return pi + rest * of_count(X, *map(self._f, marginals), Y)
 
     pointwise_bound = delegated("pointwise_bound", _log_mixture)
     pointwise_log_prob = delegated("pointwise_log_prob", _log_mixture)
@@ -282,6 +286,11 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     predictive_log_density = delegated("predictive_log_density", _log_mixture)
     _cdf = delegated("_cdf", _mixture)
     _predict_cdf = delegated("_predict_cdf", _mixture)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """A y above 0 is no zero of the gate."""
+        _, log_rest = self._log_gates("_cdf", F)
+        return log_rest + self.count.log_survival(X, self._f(F), Y)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         _, log_rest = self._log_gates("pointwise_log_prob", F)
