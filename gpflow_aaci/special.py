@@ -262,8 +262,8 @@ def log_normal_between(
     """log P(low < z < high) of z ~ N(loc, scale²), where low < high may be infinite."""
     width = high - low
     width = tf.where(tf.math.is_finite(width), width, tf.ones_like(width)) / scale
-    ends = (standardised(end, loc, scale) for end in (low, high))
-    return log_ndtr_between(*ends, width)
+    a, b = standardised(low, loc, scale), standardised(high, loc, scale)
+    return log_ndtr_between(a, b, width)
 
 
 def standardised(end: TensorType, loc: TensorType, scale: TensorType) -> tf.Tensor:
