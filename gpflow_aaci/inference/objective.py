@@ -65,7 +65,9 @@ class Objective:
         if tolerance is None:
             of_rows = SETTINGS.tolerance_per_datum * float(self.data.num_data)
             tolerance = max(SETTINGS.tolerance, of_rows)
-        self._inner_tolerance = min(self._inner_tolerance, 0.1 * tolerance)
+        # A line search must see gains below the tolerance; float32 products do not show less.
+        share = SETTINGS.inner_share if self._fast is self._exact else SETTINGS.inner_share_float32
+        self._inner_tolerance = min(self._inner_tolerance, share * tolerance)
         stretches = []
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
@@ -130,7 +132,6 @@ class Objective:
         :return: None if it cannot be measured.
         """
         few = min(rows, SETTINGS.curvature_rows)
-        steps = SETTINGS.difference_steps
         point, q = self.evaluate(few, at.x, q, 1e-3)
         if not np.all(np.isfinite(point.gradient)):
             return None
@@ -139,7 +140,7 @@ class Objective:
             spread = np.sqrt(np.maximum(np.diag(known.matrix), 1e-12))
         spread = np.where(self.coordinates.in_logarithms, 1.0, np.maximum(spread, np.abs(at.x)))
         lengths = SETTINGS.difference * spread
-        return measured(lambda x: self.evaluate(few, x, q, 1.0, steps)[0], point, lengths)
+        return measured(lambda x: self.evaluate(few, x, q)[0], point, lengths)
 
     def is_measurable(self, rows: int) -> bool:
         """Whether differences along every coordinate are cheap enough."""
