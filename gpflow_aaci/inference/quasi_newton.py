@@ -85,13 +85,9 @@ class Curvature(NamedTuple):
         return direction, 0.5 * float(direction @ gradient)
 
     def _of(self, moves: AnyNDArray) -> "Curvature":
-        """The estimate for some coordinates, while the others stay as they are."""
-        if len(self.matrix):
-            # The inverse of a block of −∇² is a Schur complement in the inverse of −∇².
-            stay = ~moves
-            across = self.matrix[np.ix_(moves, stay)]
-            shift = across @ np.linalg.solve(self.matrix[np.ix_(stay, stay)], across.T)
-            return self._replace(matrix=self.matrix[np.ix_(moves, moves)] - shift)
+        """The estimate for some coordinates, where the gradient does not change in the others."""
+        if len(self.matrix):  # H y = s holds for their part of s, as the rest of y is zero
+            return self._replace(matrix=self.matrix[np.ix_(moves, moves)])
         steps, changes = self.steps[:, moves], self.changes[:, moves]
         curves = np.sum(steps * changes, -1) > 0.0
         return self._replace(steps=steps[curves], changes=changes[curves])
