@@ -69,7 +69,7 @@ class FitResult(NamedTuple):
     fitting_seconds: float = 0.0
     #: The fit converges when further iterations are expected to gain less than this [nats].
     tolerance: float | None = None
-    #: What further iterations are expected to gain [nats].
+    #: What further iterations are expected to gain [nats]; None if that is not known.
     expected_gain: float | None = None
     #: The number of rows that q and the hyperparameters were fitted to.
     rows: int = 0
@@ -214,6 +214,8 @@ def fit_rows(
             refresh_posteriors(model)
         tracing = objective.tracing_seconds
         end = climb.state
+        numbers = (end.expected, end.worth, end.worth_error, end.restart_gain)
+        expected, *measured = (float(x) if np.isfinite(x) else None for x in numbers)
         return FitResult(
             end.point.value,
             end.start,
@@ -223,9 +225,9 @@ def fit_rows(
             tracing,
             time.perf_counter() - began - tracing,
             stretches[-1].tolerance,
-            end.expected,
+            expected,
             stretches[min(end.stretch, len(stretches) - 1)].rows,
-            *(None if np.isnan(x) else x for x in (end.worth, end.worth_error, end.restart_gain)),
+            *measured,
         )
 
 

@@ -147,7 +147,7 @@ class HyperparameterSearch:
         curvature = objective.curvature(last.rows, point, q, state.curvature)
         if curvature is None:
             return state
-        expected = curvature.step(point.gradient)[1]
+        expected = _expected(last, curvature, point)
         if expected >= SETTINGS.margin * last.tolerance:  # else a few steps on all rows suffice
             return state
         objective.coordinates.unpack(state.point.x)
@@ -207,7 +207,7 @@ class HyperparameterSearch:
             optimal_q[id(point)] = point, q
             return point
 
-        ascent = ascend(evaluate, state.point, state.curvature)
+        ascent = ascend(evaluate, state.point, state.curvature, _negligible(stretch))
         is_stuck = ascent.point is state.point
         gain = ascent.point.value - state.point.value
         # Too large a predicted gain costs iterations; too small a one would end the fit too early.
@@ -232,13 +232,13 @@ class HyperparameterSearch:
 
         :param is_at_end: whether no step gains, not even a step along the gradient.
         """
-        expected = state.curvature.step(state.point.gradient)[1]
+        expected = _expected(stretch, state.curvature, state.point)
         if self._should_measure(stretch, state, expected, is_at_end):
             curvature = self.objective.curvature(
                 stretch.rows, state.point, state.q, state.curvature
             )
             if curvature is not None:
-                expected = curvature.step(state.point.gradient)[1]
+                expected = _expected(stretch, curvature, state.point)
                 state = state._replace(
                     curvature=curvature, is_trusted=True, measured=state.iteration
                 )
@@ -364,6 +364,16 @@ class HyperparameterSearch:
             return state._replace(point=state.point._replace(value=value), start=start)
         point = Point(state.x_begin, start, state.point.gradient)
         return state._replace(point=point, q=state.q_begin, start=start)
+
+
+def _expected(stretch: Stretch, curvature: Curvature, at: Point) -> float:
+    """The gain [nats] that further steps from a point are expected to make."""
+    return curvature.step(at.gradient, _negligible(stretch))[1]
+
+
+def _negligible(stretch: Stretch) -> float:
+    """Nats for which no hyperparameter is moved."""
+    return SETTINGS.negligible * stretch.tolerance
 
 
 def _restarted(state: State, point: Point, q: Gaussian) -> State:

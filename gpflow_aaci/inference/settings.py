@@ -34,6 +34,7 @@ class FitSettings(NamedTuple):
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
+    negligible: float = 1e-2  # of the tolerance, for which no hyperparameter is moved; chosen
     last_iterations: int = 30  # whose gain is that far below it, where nothing is measured; starts
     most_iterations: int = 1_000  # on the same rows; chosen
 
