@@ -112,27 +112,6 @@ def test_a_flat_direction_does_not_shorten_the_step_in_the_others() -> None:
     np.testing.assert_allclose(expected, gains, rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [6, 300], ids=["a matrix", "pairs"])
-def test_a_coordinate_in_which_the_function_is_flat_stays_where_it_is(size: int) -> None:
-    """The estimate has it that all coordinates move together."""
-    function = Quadratic(size, condition=30.0)
-
-    def with_flat(x: np.ndarray) -> Point:
-        _, value, gradient = function(x[:-1])
-        return Point(x, value, np.append(gradient, 1e-9))
-
-    curvature = Curvature.unknown(size + 1)._replace(
-        steps=np.ones([1, size + 1]), changes=np.append(np.ones(size), 0.0)[None]
-    )
-    if size == 6:
-        curvature = Curvature.unknown(7)._replace(matrix=0.2 * (np.eye(7) + 1.0))
-    point = with_flat(np.zeros(size + 1))
-    for _ in range(120):
-        point, curvature, _ = ascend(with_flat, point, curvature, negligible=1e-6)
-    np.testing.assert_allclose(point.x[:-1], function.top, atol=1e-5)
-    assert point.x[-1] == 0.0
-
-
 def test_where_a_gradient_is_not_finite_on_either_side_nothing_is_measured() -> None:
     def function(x: np.ndarray) -> Point:
         is_finite = abs(x[1]) < 1e-3

@@ -19,6 +19,7 @@ from .rescues import (
     from_a_narrow_q,
     has_long_lengthscales,
     in_other_units,
+    lowest_coordinates,
     off_a_saddle,
     with_a_shorter_lengthscale,
     with_more_signal,
@@ -121,6 +122,7 @@ class HyperparameterSearch:
             for q ends on the rows of ``first``. The model is then unchanged.
         """
         objective = self.objective
+        objective.lowest = lowest_coordinates(objective, first)
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
         value = objective.value(q, None if self._uses_all else first.rows)
         if not np.isfinite(value):
@@ -147,7 +149,7 @@ class HyperparameterSearch:
         curvature = objective.curvature(last.rows, point, q, state.curvature)
         if curvature is None:
             return state
-        expected = _expected(last, curvature, point)
+        expected = curvature.step(point.gradient)[1]
         if expected >= SETTINGS.margin * last.tolerance:  # else a few steps on all rows suffice
             return state
         objective.coordinates.unpack(state.point.x)
@@ -163,6 +165,8 @@ class HyperparameterSearch:
         """
         stored, objective = State.read(path), self.objective
         with undone_on_failure(objective.variables):
+            objective.coordinates.unpack(stored.x_begin)
+            objective.lowest = lowest_coordinates(objective, stretches[0])
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
             if stored.reason:  # the fit had ended
                 objective.coordinates.unpack(stored.point.x)
@@ -207,7 +211,7 @@ class HyperparameterSearch:
             optimal_q[id(point)] = point, q
             return point
 
-        ascent = ascend(evaluate, state.point, state.curvature, _negligible(stretch))
+        ascent = ascend(evaluate, state.point, state.curvature)
         is_stuck = ascent.point is state.point
         gain = ascent.point.value - state.point.value
         # Too large a predicted gain costs iterations; too small a one would end the fit too early.
@@ -232,13 +236,13 @@ class HyperparameterSearch:
 
         :param is_at_end: whether no step gains, not even a step along the gradient.
         """
-        expected = _expected(stretch, state.curvature, state.point)
+        expected = state.curvature.step(state.point.gradient)[1]
         if self._should_measure(stretch, state, expected, is_at_end):
             curvature = self.objective.curvature(
                 stretch.rows, state.point, state.q, state.curvature
             )
             if curvature is not None:
-                expected = _expected(stretch, curvature, state.point)
+                expected = curvature.step(state.point.gradient)[1]
                 state = state._replace(
                     curvature=curvature, is_trusted=True, measured=state.iteration
                 )
@@ -364,16 +368,6 @@ class HyperparameterSearch:
             return state._replace(point=state.point._replace(value=value), start=start)
         point = Point(state.x_begin, start, state.point.gradient)
         return state._replace(point=point, q=state.q_begin, start=start)
-
-
-def _expected(stretch: Stretch, curvature: Curvature, at: Point) -> float:
-    """The gain [nats] that further steps from a point are expected to make."""
-    return curvature.step(at.gradient, _negligible(stretch))[1]
-
-
-def _negligible(stretch: Stretch) -> float:
-    """Nats for which no hyperparameter is moved."""
-    return SETTINGS.negligible * stretch.tolerance
 
 
 def _restarted(state: State, point: Point, q: Gaussian) -> State:

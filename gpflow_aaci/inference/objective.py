@@ -34,6 +34,8 @@ class Objective:
         self.model, self.data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
+        #: No coordinate is moved below these, [n].
+        self.lowest = np.full(self.coordinates.size, -np.inf)
         self.evaluations = 0
         self._exact = Profile(model, self.variables)
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
@@ -106,6 +108,7 @@ class Objective:
     ) -> tuple[Point, Gaussian]:
         """The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``."""
         self.evaluations += 1
+        x = np.maximum(x, self.lowest)
         self.coordinates.unpack(x)
         data, least_gain = self.rows_of(rows), precision * self._inner_tolerance
         most = self._most_steps if max_steps is None else max_steps
@@ -115,6 +118,7 @@ class Objective:
         if profile is None:
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
+        gradient = np.where((x <= self.lowest) & (gradient < 0.0), 0.0, gradient)
         return Point(x, profile.objective, gradient), profile.q
 
     def log_densities(self, data: Data, x: AnyNDArray, q: Gaussian) -> tf.Tensor:

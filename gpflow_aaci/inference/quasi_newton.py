@@ -54,24 +54,14 @@ class Curvature(NamedTuple):
     def is_known(self) -> bool:
         return bool(len(self.matrix) or len(self.steps))
 
-    def step(self, gradient: AnyNDArray, negligible: float = 0.0) -> tuple[AnyNDArray, float]:
+    def step(self, gradient: AnyNDArray) -> tuple[AnyNDArray, float]:
         """
         The step to the maximum of the quadratic model, and the gain that the model predicts.
 
         Along each axis of the model the step is at most :data:`LONGEST` long, as a nearly flat
         model cannot be trusted far away. The gain is ½ gᵀ|H|⁻¹g unless the step is cut short, and
         infinite if there is no estimate of the curvature yet.
-
-        :param negligible: coordinates stay as they are where the gradient says that even the
-            longest step gains less than this. If the objective is flat in one, the changes of the
-            gradient say nothing about it, and it would drift along with the other coordinates: a
-            lengthscale towards 0, until rounding in the distances between rows decides.
         """
-        moves = LONGEST * np.abs(gradient) >= negligible
-        if not np.all(moves):
-            step = np.zeros_like(gradient)
-            step[moves], gain = self._of(moves).step(gradient[moves])
-            return step, gain
         if len(self.matrix):
             inverse, axes = np.linalg.eigh(self.matrix)
             inverse = np.maximum(inverse, 1e-300)
@@ -83,14 +73,6 @@ class Curvature(NamedTuple):
             return gradient / max(norm, 1e-300), np.inf if norm else 0.0
         direction = self._two_loops(gradient)
         return direction, 0.5 * float(direction @ gradient)
-
-    def _of(self, moves: AnyNDArray) -> "Curvature":
-        """The estimate for some coordinates, where the gradient does not change in the others."""
-        if len(self.matrix):  # H y = s holds for their part of s, as the rest of y is zero
-            return self._replace(matrix=self.matrix[np.ix_(moves, moves)])
-        steps, changes = self.steps[:, moves], self.changes[:, moves]
-        curves = np.sum(steps * changes, -1) > 0.0
-        return self._replace(steps=steps[curves], changes=changes[curves])
 
     def _two_loops(self, gradient: AnyNDArray) -> AnyNDArray:
         """The product of the L-BFGS estimate and a gradient."""
@@ -140,23 +122,17 @@ class Ascent(NamedTuple):
     expected: float  # the gain [nats] that the previous curvature predicted
 
 
-def ascend(
-    evaluate: Callable[[AnyNDArray], Point],
-    start: Point,
-    curvature: Curvature,
-    negligible: float = 0.0,
-) -> Ascent:
+def ascend(evaluate: Callable[[AnyNDArray], Point], start: Point, curvature: Curvature) -> Ascent:
     """
     One iteration: a step that raises the objective, if one is found, and the new curvature.
 
     :param evaluate: may return a value or gradient that is not finite; the step is then shortened.
-    :param negligible: as in :meth:`Curvature.step`.
     """
-    direction, expected = curvature.step(start.gradient, negligible)
+    direction, expected = curvature.step(start.gradient)
     slope = float(direction @ start.gradient)
     if not slope > 0.0:
         curvature = Curvature.unknown(len(start.x))
-        direction, expected = curvature.step(start.gradient, negligible)
+        direction, expected = curvature.step(start.gradient)
         slope = float(direction @ start.gradient)
         if not slope > 0.0:  # a gradient of zero
             return Ascent(start, curvature, 0.0)

@@ -31,10 +31,11 @@ class FitSettings(NamedTuple):
     worth: float = 1e-3  # nats a datum below which four times more rows are not worth it; chosen
 
     # ---- the end ----
+    shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; chosen
+    part_of_gap: float = 40.0  # of the least distance of two values of its column likewise; chosen
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
-    negligible: float = 1e-2  # of the tolerance, for which no hyperparameter is moved; chosen
     last_iterations: int = 30  # whose gain is that far below it, where nothing is measured; starts
     most_iterations: int = 1_000  # on the same rows; chosen
 
