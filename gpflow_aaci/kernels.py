@@ -51,11 +51,15 @@ class Difference(Kernel):
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """[N, N2], k(x, z) − k(x, z′) − k(x′, z) + k(x′, z′) of pairs (x, x′) and (z, z′)."""
-        others = self._ends(X if X2 is None else X2)
+        ends = self._ends(X)
+        others = ends if X2 is None else self._ends(X2)
+
+        def covariance(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+            # White noise is in k(x) alone: GPflow's k(x, x) takes the two for other inputs.
+            return self.kernel(x) if x is z else self.kernel(x, z)
+
         return sum(
-            sign * other_sign * self.kernel(x, z)
-            for sign, x in self._ends(X)
-            for other_sign, z in others
+            sign * other_sign * covariance(x, z) for sign, x in ends for other_sign, z in others
         )
 
     def K_diag(self, X: TensorType) -> tf.Tensor:

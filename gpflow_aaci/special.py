@@ -184,36 +184,65 @@ def log_half_normal_transform(
     return transform, lambda upstream: upstream * positive_normal_mean(z)
 
 
-_LOG_NDTR_SERIES = (-945.0, 105.0, -15.0, 3.0, -1.0, 0.0)
-
-
-def log_ndtr(z: TensorType) -> tf.Tensor:
+@tf.custom_gradient
+def log_ndtr(z: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """
     log Φ(z), with a small relative error also for large z, where it is close to 0.
 
-    It is computed from erfc. For z far below 0, where erfc² would underflow, x = −z has the
-    asymptotic series √(2π) x Φ(−x) e^{x²/2} = 1 − x⁻² + 3 x⁻⁴ − 15 x⁻⁶ + …
+    It is computed from erfc, and its derivative is N(z)/Φ(z). For z far below 0, where erfc would
+    underflow, it uses Φ(−x)/N(x) = x/(x² + 1 − 2/(x² + 5 − 12/(x² + 9 − …))).
     """
-    far = 20.0 if z.dtype == tf.float64 else 8.0
-    tail = z < -far
-    near = tf.where(tail, tf.zeros_like(z), z)
-    right = near > 0.0
-    upper = 0.5 * tf.math.erfc(tf.where(right, near, -near) / np.sqrt(2.0))  # Φ(−|z|)
-    above = tf.math.log1p(-tf.where(right, upper, tf.zeros_like(z)))
-    plain = tf.where(right, above, tf.math.log(tf.where(right, tf.ones_like(z), upper)))
+    far = tf.constant(20.0 if z.dtype == tf.float64 else 8.0, z.dtype)
+    is_tail, is_right = z < -far, z > 0.0
+    near, x = tf.maximum(z, -far), tf.maximum(-z, far)
+    square = tf.square(x)
+    mills = 1.0 / (x + (1.0 - 2.0 / (square + 5.0 - 12.0 / (square + 9.0))) / x)  # 0 at infinity
+    upper = 0.5 * tf.math.erfc(tf.where(is_right, near, -near) / np.sqrt(2.0))  # Φ(−|z|)
+    plain = tf.where(is_right, 1.0 - upper, upper)
+    ratio = tf.where(is_tail, mills, plain)  # Φ(z), divided by N(z) in the tail
+    log_normal = -0.5 * square - 0.5 * np.log(2.0 * np.pi)
+    below = tf.math.log(ratio) + tf.where(is_tail, log_normal, tf.zeros_like(z))
 
-    x = tf.where(tail, -z, far * tf.ones_like(z))
-    coefficients = [tf.constant(c, z.dtype) for c in _LOG_NDTR_SERIES]
-    series = tf.math.log1p(tf.math.polyval(coefficients, 1.0 / tf.square(x)))
-    log_normal = -0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi)
-    return tf.where(tail, log_normal - tf.math.log(x) + series, plain)
+    def grad(upstream: tf.Tensor) -> tf.Tensor:
+        normal = tf.exp(-0.5 * tf.square(near)) / np.sqrt(2.0 * np.pi)
+        return upstream * tf.where(is_tail, tf.ones_like(z), normal) / ratio
+
+    return tf.where(is_right, tf.math.log1p(-upper), below), grad
 
 
-def log_ndtr_between(low: TensorType, high: TensorType) -> tf.Tensor:
+_NARROW = 0.03  # with width and middle · width below it, the expansion errs by less than 1e-9
+
+
+def log_difference(
+    log_a: TensorType, log_b: TensorType, middle: TensorType, width: TensorType
+) -> tf.Tensor:
+    """
+    log(Φ(b) − Φ(a)) from both logarithms.
+
+    As b → a their difference loses its digits. It is replaced by the expansion
+    log(width N(middle)) + (middle² − 1) width²/24 + …
+
+    :param middle: (a + b)/2.
+    :param width: b − a > 0.
+    """
+    is_narrow = (width < _NARROW) & (width * tf.abs(middle) < _NARROW)
+    gap = tf.minimum(log_a - log_b, -_NARROW / 3.0)  # it is below that unless narrow
+    plain = log_b + tf.math.log(-tf.math.expm1(gap))
+    width = tf.where(width < _NARROW, width, _NARROW * tf.ones_like(width))
+    of_width = tf.math.log(width) - 0.5 * np.log(2.0 * np.pi) - tf.square(width) / 24.0
+    narrow = of_width + (tf.square(width) / 24.0 - 0.5) * tf.square(middle)
+    return tf.where(is_narrow, narrow, plain)
+
+
+def log_ndtr_between(
+    low: TensorType, high: TensorType, width: TensorType | None = None
+) -> tf.Tensor:
     """
     log(Φ(high) − Φ(low)) for low < high, with a small relative error in either tail.
 
     Where an end is infinite, derivatives in it are 0.
+
+    :param width: high − low, if it is known to more digits than the ends; finite.
     """
     # An interval above 0 is mirrored: Φ(high) − Φ(low) = Φ(−low) − Φ(−high).
     is_above = low > 0.0
@@ -221,9 +250,27 @@ def log_ndtr_between(low: TensorType, high: TensorType) -> tf.Tensor:
     has_a, has_b = tf.math.is_finite(a), tf.math.is_finite(b)
     a, b = tf.where(has_a, a, tf.zeros_like(a)), tf.where(has_b, b, tf.zeros_like(b))
     log_b = tf.where(has_b, log_ndtr(b), tf.zeros_like(b))
-    ratio = log_b - log_ndtr(a)
-    ratio = tf.where(has_a, ratio, tf.ones_like(a))
-    return log_b + tf.where(has_a, tfp.math.log1mexp(ratio), tf.zeros_like(a))
+    log_a = tf.where(has_a, log_ndtr(a), log_b - 1.0)
+    width = tf.where(has_a & has_b, b - a if width is None else width, tf.ones_like(a))
+    log_p = log_difference(log_a, log_b, 0.5 * (a + b), width)
+    return tf.where(has_a, log_p, log_b)
+
+
+def log_normal_between(
+    low: TensorType, high: TensorType, loc: TensorType, scale: TensorType
+) -> tf.Tensor:
+    """log P(low < z < high) of z ~ N(loc, scale²), where low < high may be infinite."""
+    width = high - low
+    width = tf.where(tf.math.is_finite(width), width, tf.ones_like(width)) / scale
+    a, b = standardised(low, loc, scale), standardised(high, loc, scale)
+    return log_ndtr_between(a, b, width)
+
+
+def standardised(end: TensorType, loc: TensorType, scale: TensorType) -> tf.Tensor:
+    """(end − loc)/scale, with derivatives of 0, not NaN, at infinite ends."""
+    is_finite = tf.math.is_finite(end) & tf.ones_like(loc, tf.bool)
+    z = (tf.where(is_finite, end, tf.zeros_like(loc)) - loc) / scale
+    return tf.where(is_finite, z, end)
 
 
 # ---- distribution functions, with small relative errors where they are close to 0 ----
@@ -238,6 +285,27 @@ def betainc(a: TensorType, b: TensorType, x: TensorType) -> tf.Tensor:
     """The regularized incomplete beta function I_x(a, b); its arguments are broadcast."""
     zero = tf.zeros_like(a + b + x)
     return tf.math.betainc(a + zero, b + zero, x + zero)
+
+
+_FRACTION_TERMS = 20  # its error is then 1e-16, as x exceeds 80
+
+
+def log_igammac(a: TensorType, x: TensorType) -> tf.Tensor:
+    """
+    log Γ(a, x)/Γ(a), also where Γ(a, x) is too small for a float.
+
+    There it is log x^a e^{−x}/Γ(a) − log(x + 1 − a − 1(1 − a)/(x + 3 − a − 2(2 − a)/(x + 5 − …))),
+    Legendre's continued fraction.
+    """
+    a = a + tf.zeros_like(x)
+    plain = tf.math.igammac(a, x)
+    far = plain < 1e4 * np.finfo(x.dtype.as_numpy_dtype).tiny
+    t = tf.where(far, tf.minimum(x, x.dtype.max), tf.maximum(2.0 * a, 100.0))
+    fraction = t + 2.0 * _FRACTION_TERMS + 1.0 - a
+    for k in range(_FRACTION_TERMS, 0, -1):
+        fraction = t + (2.0 * k - 1.0) - a - k * (k - a) / fraction
+    log_far = a * tf.math.log(t) - t - tf.math.lgamma(a) - tf.math.log(fraction)
+    return tf.where(far, log_far, tf.math.log(tf.where(far, tf.ones_like(plain), plain)))
 
 
 def student_t_cdf(t: TensorType, df: TensorType) -> tf.Tensor:

@@ -3,7 +3,7 @@
 import numbers
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +11,8 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLikelihood
+
+T = TypeVar("T")
 
 # "<module.Class object at 0x7f…>" and "<function name at 0x7f…>"
 _ADDRESS = re.compile(r"<(?:function )?(\S+)(?: object)? at 0x[0-9a-f]+>")
@@ -76,6 +78,21 @@ def message_of(error: Exception) -> str:
         return getattr(error, "message", None) or str(error)
     parts = assertion.group(1).replace("] [", " ")
     return parts.removeprefix("[").removesuffix("]") + "."
+
+
+def unless_cholesky_fails(compute: Callable[[], T], otherwise: T) -> T:
+    """
+    Return ``compute()``; or ``otherwise``, if TensorFlow says that a matrix has no Cholesky factor.
+
+    Most versions of TensorFlow return a factor of NaN instead. All other errors are raised as they
+    are: an index out of range and shapes that do not match are ``InvalidArgumentError``, too.
+    """
+    try:
+        return compute()
+    except tf.errors.InvalidArgumentError as error:
+        if "Cholesky decomposition was not successful" in error.message:
+            return otherwise
+        raise
 
 
 def check_finite(name: str, value: tf.Tensor) -> Check:

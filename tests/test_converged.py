@@ -59,6 +59,24 @@ def test_a_second_fit_of_a_converged_model_gains_less_than_the_tolerance(
 
 
 @pytest.mark.slow
+def test_a_second_fit_of_rounded_y_gains_less_than_the_tolerance() -> None:
+    """The best q is found slowly there, and the best noise, a 40th of the interval, lies flat."""
+    X = np.linspace(0.0, 10.0, 80)[:, None]
+    rounded = np.round(3.0 * np.sin(X))
+    data = X, np.hstack([rounded - 0.5, rounded + 0.5])
+    model = AugmentedSVGP(
+        gpflow.kernels.SquaredExponential(),
+        likelihoods.Interval("probit", 1.0),
+        X[np.linspace(0, 79, 25).astype(int)],
+        num_data=80,
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    first = gpflow_aaci.fit(model, data, progress=False)
+    assert first.converged
+    assert gpflow_aaci.fit(model, data, progress=False).elbo < first.elbo + first.tolerance
+
+
+@pytest.mark.slow
 def test_a_second_fit_does_not_leave_the_optimum_on_all_rows_for_that_on_a_subset() -> None:
     """It is where the first one ended, and says so after few evaluations."""
     data = draw(7, 2_500, 3)

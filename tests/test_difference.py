@@ -48,6 +48,28 @@ def test_its_values_are_covariances_of_differences() -> None:
     np.testing.assert_allclose(cross, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        base() + gpflow.kernels.White(0.5),
+        base() * gpflow.kernels.White(0.5),
+        gpflow.kernels.White(0.5) + base() * (gpflow.kernels.White(0.2) + base()),
+    ],
+    ids=["sum", "product", "both"],
+)
+def test_white_noise_is_on_the_diagonal_of_every_covariance(kernel: gpflow.kernels.Kernel) -> None:
+    """Var[f(x) − f(x′)] = k(x, x) − 2 cov + k(x′, x′), with the noise of both ends."""
+    difference = Difference(kernel, D)
+    of_ends = (kernel(end, full_cov=False) for end in (FIRST, SECOND))
+    expected = sum(of_ends) - 2.0 * np.diag(kernel(FIRST, SECOND))
+    np.testing.assert_allclose(np.diag(difference(PAIRS)), expected, rtol=1e-12)
+    np.testing.assert_allclose(difference(PAIRS, full_cov=False), expected, rtol=1e-12)
+    np.testing.assert_allclose(difference(FIRST), kernel(FIRST), rtol=1e-12)
+    other = difference(PAIRS, PAIRS.copy())  # noise is new at other inputs
+    off = ~np.eye(N, dtype=bool)
+    np.testing.assert_allclose(difference(PAIRS).numpy()[off], other.numpy()[off], atol=1e-12)
+
+
 def test_exchanging_a_pair_exchanges_its_label() -> None:
     """The bound and q(f) are unchanged, and P(x preferred) + P(x′ preferred) = 1."""
     swapped = np.hstack([SECOND, FIRST])

@@ -162,13 +162,20 @@ def test_times_until_an_event() -> None:
 @pytest.mark.slow
 def test_new_data() -> None:
     names: dict[str, Any] = {}
-    (block,) = blocks("new_data.md")
-    exec(block, names)
+    first, growing = blocks("new_data.md")
+    exec(first, names)
     model, rows = names["model"], (names["X"], names["Y"])
     assert model.num_data == len(rows[0])
     updated = float(model.elbo(rows))
     gpflow_aaci.polish(model, rows, progress=False)  # the best q for all rows at once
     assert 0.0 <= float(model.elbo(rows)) - updated < 1.0
+    exec(growing, names)
+    model = names["growing"]
+    new = gpflow_aaci.AugmentedVGP(
+        (rows[0][:150], rows[1][:150]), model.kernel, gpflow_aaci.likelihoods.Logistic()
+    )
+    best = gpflow_aaci.polish(new, progress=False).elbo
+    np.testing.assert_allclose(model.elbo(), best, atol=1e-4)
 
 
 @pytest.mark.slow

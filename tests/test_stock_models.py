@@ -1,6 +1,7 @@
 """GPflow's own SVGP and VGP, taken as they are by ``fit`` and the other calls."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import gpflow
 import numpy as np
@@ -259,3 +260,71 @@ def test_update_needs_an_augmented_model() -> None:
     make, data = CASES["SVGP StudentT"]
     with pytest.raises(ValueError, match=r"must be an AugmentedSVGP.*Found: SVGP"):
         update(make(gpflow.models.SVGP), data)
+
+
+# ---- models that GPflow's own likelihood cannot evaluate ----
+
+SIDES = np.linspace(0.0, 10.0, 40)[:, None]
+
+
+def by_itself(likelihood: gpflow.likelihoods.Likelihood) -> gpflow.models.SVGP:
+    model = gpflow.models.SVGP(
+        gpflow.kernels.SquaredExponential(), likelihood, SIDES[::5].copy(), num_data=len(SIDES)
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def test_fit_leaves_a_stock_model_where_its_own_class_has_a_finite_elbo() -> None:
+    """
+    Labels that f separates: GPflow's log(1 − p) is −∞ where the sigmoid is rounded to 1.
+
+    With the converted likelihood the same fit ends at a higher ELBO.
+    """
+    data = SIDES, (SIDES > 5.2).astype(float)
+    model, free = (by_itself(gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)) for _ in range(2))
+    result = fit(model, data, progress=False)
+    assert np.isfinite(model.elbo(data))
+    assert result.elbo == pytest.approx(float(model.elbo(data)), abs=0.02)  # 20 nodes
+    assert not result.converged
+    assert "GPflow's own Bernoulli evaluates the ELBO to NaN or infinity" in result.reason
+    assert result.elbo > -12.0
+    free.likelihood = likelihoods.augmented(free.likelihood)
+    maximum = fit(free, data, progress=False)
+    assert maximum.converged
+    assert maximum.elbo > result.elbo
+    assert float(free.elbo(data)) == pytest.approx(maximum.elbo, abs=1e-6)
+    stock = by_itself(gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))
+    gpflow.utilities.multiple_assign(stock, gpflow.utilities.read_values(free))
+    assert not np.isfinite(stock.elbo(data))
+
+
+def test_a_resumed_fit_ends_where_the_fit_ended_that_had_to_go_back(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    data = SIDES, (SIDES > 5.2).astype(float)
+    elbos = []
+    for _ in range(2):
+        model = by_itself(gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))
+        elbos.append(fit(model, data, checkpoint_dir=tmp_path, progress=False).elbo)
+        assert np.isfinite(model.elbo(data))
+    assert elbos[0] == pytest.approx(elbos[1], abs=1e-9)
+    assert not any("GPflow's own" in str(each.message) for each in recwarn)
+
+
+def test_a_stock_model_that_its_own_class_cannot_evaluate_is_fitted_with_a_warning() -> None:
+    """
+    Some releases of TensorFlow have erf(∞) = NaN, with which GPflow's ``Ordinal`` is NaN anywhere.
+    """
+    data = SIDES, np.digitize(np.sin(SIDES), [-0.5, 0.5]).astype(float)
+    model = by_itself(gpflow.likelihoods.Ordinal(np.array([-0.5, 0.5])))
+    if np.isfinite(model.elbo(data)):
+        assert np.isfinite(fit(model, data, progress=False).elbo)
+        assert np.isfinite(model.elbo(data))
+        return
+    with pytest.warns(UserWarning, match="GPflow's own Ordinal evaluates the ELBO of the model to"):
+        result = fit(model, data, progress=False)
+    assert result.converged
+    model.likelihood = likelihoods.augmented(model.likelihood)  # as the warning says
+    assert float(model.elbo(data)) == pytest.approx(result.elbo, abs=1e-6)
+    assert np.all(np.isfinite(model.predict_y(SIDES)[0]))

@@ -22,6 +22,7 @@ from gpflow.utilities import assert_params_false, positive, to_default_float, tr
 from ..algebra.gaussian import naturals_to_q
 from ..algebra.projection import Prior, Projection, project
 from ..likelihoods import AugmentedLikelihood, augmented
+from ..likelihoods.conversion import checks_of
 from ..models.shared import jittered, k_diag
 from ..validation import (
     as_matrix,
@@ -319,8 +320,15 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """log p(y) under the mixture, [N]."""
+        """
+        log p(y) under the mixture, [N].
+
+        :raises NotImplementedError: for ``full_cov`` or ``full_output_cov``.
+        :raises ValueError: as for training data, unless it is called inside ``tf.function``.
+        """
         check_marginal("predict_log_density", full_cov, full_output_cov)
+        if tf.executing_eagerly():
+            _checked(self.kernel, self.likelihood, data, self.num_latent_gps)
         X, Y = as_pair(data)
         X, Y = to_default_float(X), as_observed(self.likelihood, Y)
         predict = self.likelihood.predict_log_density
@@ -389,10 +397,10 @@ def _checked(
             f"num_latent_gps must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
             f"Found: {num_latent_gps}."
         )
-    of_Y: dict[str, Any] = {}
+    of_Y: dict[str, Any] = {"checks_of_Y": checks_of(likelihood)}
     if is_ours:
         observed = likelihood.num_observed(num_latent_gps)
-        of_Y = {"checks_of_Y": likelihood.checks, "labels": likelihood.labels}
+        of_Y["labels"] = likelihood.labels
     else:
         observed = num_observed_columns(likelihood, Y, num_latent_gps)
     X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **of_Y)

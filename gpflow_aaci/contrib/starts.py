@@ -16,6 +16,7 @@ from gpflow.base import AnyNDArray, PriorOn
 
 from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, all_parameters, prior_covariance
+from ..validation import unless_cholesky_fails
 
 State = TypeVar("State")
 
@@ -118,10 +119,9 @@ class Starts:
             parameter.unconstrained_variable.assign(value)
             if not np.isfinite(value).all() or not np.isfinite(parameter.log_prior_density()):
                 return False
-        try:
-            chol = tf.linalg.cholesky(prior_covariance(self._model))
-        except tf.errors.InvalidArgumentError:
-            return False
+        chol = unless_cholesky_fails(
+            lambda: tf.linalg.cholesky(prior_covariance(self._model)), np.nan
+        )
         return bool(np.isfinite(chol).all())
 
 

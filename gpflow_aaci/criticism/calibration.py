@@ -8,7 +8,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_data
 from ..models import WithData, of_any_gp
-from ..predictions import predict_y_cdf
+from ..predictions.y import Predicted
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
@@ -32,11 +32,12 @@ def pit(model: WithData, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        upper = predict_y_cdf(model, X, Y).numpy()
-        below, is_least = model.likelihood.next_below(Y.numpy())
-        if np.array_equal(below, Y) and not is_least.any():
+        predicted = Predicted(model, X, None, progress=False)
+        upper = predicted.cdf_at(Y).numpy()
+        below = model.likelihood.next_below(Y.numpy())
+        if np.array_equal(below, Y, equal_nan=True):
             return upper
-        lower = np.where(is_least, 0.0, predict_y_cdf(model, X, below))
+        lower = predicted.cdf_at(tf.constant(below)).numpy()
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
     rows = as_data(model.expected_data, data, unscaled=data is not None)

@@ -21,6 +21,9 @@ StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
 class _Own(Arrays):
     """The rows that a model keeps itself."""
 
+    def in_own_order(self) -> Data:
+        return self
+
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return AllRows(self.X, self.Y)
 
@@ -90,7 +93,15 @@ def _of_this_process(expected: Expected, data: Any, progress: bool, num_data: An
             raise ValueError(
                 f"data must be given: {expected.model} does not store its data. Found: None."
             )
-        return _Own(*map(tf.convert_to_tensor, expected.own))
+        own = _Own(*map(tf.convert_to_tensor, expected.own))
+        rows = expected.known_num_data if tf.executing_eagerly() else None
+        if rows is not None and own.num_rows != rows:
+            raise ValueError(
+                f"the data of {expected.model} must have as many rows as its q_mu, {rows}. Put the "
+                "old data back: gpflow.models.vgp.update_vgp_data(model, (X, Y)) exchanges data "
+                f"and q together. Found: {own.num_rows} rows."
+            )
+        return own
     X, Y = checked_rows(expected, data)
     return Arrays(X, Y, num_data, progress=progress)
 

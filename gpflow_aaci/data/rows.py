@@ -15,7 +15,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import to_default_float
 
-from ..identity import digest, rows_digest
+from ..identity import digest, row_hashes, rows_digest
 from ..progress import progress_bar
 from ..workers import (
     ONE_PROCESS,
@@ -170,6 +170,15 @@ class Data(abc.ABC):
         """
         return self.taken(random_numbers(self.num_rows, num_rows, seed)[skip:])
 
+    def in_own_order(self) -> "Data":
+        """
+        The same rows in an order that does not depend on the one in which they were given.
+
+        Rows that are in memory in one process are ordered by a hash of their values, so that the
+        subsets of a fit are the same however a table was sorted. Other rows stay as they are.
+        """
+        return self
+
     @abc.abstractmethod
     def taken(self, numbers: AnyNDArray) -> "Data":
         """Load the rows that have these numbers, in this order."""
@@ -225,6 +234,11 @@ class Arrays(Data):
         for start in range(0, len(self.X), datasets.CHUNK):
             rows = slice(start, start + datasets.CHUNK)
             yield tf.convert_to_tensor(self.X[rows]), tf.convert_to_tensor(self.Y[rows])
+
+    def in_own_order(self) -> Data:
+        # Rows read as float32 are hashed as the same rows in float64 are.
+        parts = (np.asarray(part).astype(np.float32).astype(np.float64) for part in self.rows)
+        return self.taken(np.argsort(row_hashes(*parts), kind="stable"))
 
     def taken(self, numbers: AnyNDArray) -> Data:
         X, Y = (tf.constant(np.asarray(part)[numbers]) for part in (self.X, self.Y))

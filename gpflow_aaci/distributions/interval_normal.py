@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special import log_ndtr, log_ndtr_between
+from ..special import log_ndtr, log_normal_between
 from .parameters import NumberDistribution, flat
 
 _NEWTON_STEPS = 4  # from the asymptotic inverse of log Φ to its last digits
@@ -50,9 +50,9 @@ class IntervalNormal(NumberDistribution):
         """At a point it is with respect to a unit mass there."""
         is_point = tf.equal(self.low, self.high)
         high = tf.where(is_point, self.low + self.scale, self.high)
-        ends = ((end - self.loc) / self.scale for end in (self.low, high))
         log_normal = -0.5 * tf.square((value - self.loc) / self.scale) - tf.math.log(self.scale)
-        log_p = log_normal - 0.5 * np.log(2.0 * np.pi) - log_ndtr_between(*ends)
+        log_p = log_normal - 0.5 * np.log(2.0 * np.pi)
+        log_p -= log_normal_between(self.low, high, self.loc, self.scale)
         log_p = tf.where(is_point, tf.zeros_like(log_p), log_p)
         inside = (value >= self.low) & (value <= self.high)
         return tf.where(inside, log_p, tf.constant(-np.inf, log_p.dtype))

@@ -1,5 +1,6 @@
 """``fit_collapsed`` and ``polish``: fits on all rows, without minibatches."""
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -10,9 +11,16 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..algebra.gaussian import Gaussian
 from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
-from ..models import AugmentedModel, of_any_model, refresh_posteriors
+from ..models import (
+    AugmentedModel,
+    converted_from,
+    is_finite_in_gpflow,
+    of_any_model,
+    refresh_posteriors,
+)
 from ..progress import progress_bar
 from ..validation import check_one_of
 from .advice import of_jitter
@@ -20,9 +28,15 @@ from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
 from .objective import Objective, RowsUsed, Stretch
 from .profile import Profile
 from .settings import SETTINGS
-from .starting import not_finite_at_start, q_at_start
+from .starting import narrow_q, not_finite_at_start, q_at_start
 
 _clock = time.monotonic
+
+_INSTEAD = "model.likelihood = gpflow_aaci.likelihoods.augmented(model.likelihood)"
+_NO_VALUE_LATER = (
+    "GPflow's own {name} evaluates the ELBO to NaN or infinity at all later iterations, so that "
+    f"the model is left at this one. After {_INSTEAD} the fit can end at the maximum"
+)
 
 
 class FitProgress(NamedTuple):
@@ -55,7 +69,7 @@ class FitResult(NamedTuple):
     fitting_seconds: float = 0.0
     #: The fit converges when further iterations are expected to gain less than this [nats].
     tolerance: float | None = None
-    #: What further iterations are expected to gain [nats].
+    #: What further iterations are expected to gain [nats]; None if that is not known.
     expected_gain: float | None = None
     #: The number of rows that q and the hyperparameters were fitted to.
     rows: int = 0
@@ -119,8 +133,12 @@ def fit_collapsed(
     All trainable parameters of the kernel, the mean function, the likelihood and the inducing
     points are fitted, and log priors are added to the ELBO. ``q_mu`` and ``q_sqrt`` are fitted
     whether they are trainable or not. If an evaluation fails, the step is shortened. The model
-    never ends below the objective that it started with. If the first guess of noise and signal does
-    not suit the unit of y, the fit first searches for a scale that does::
+    never ends below the objective that it started with. If f is still wide at some rows after the
+    first search for q, a second search begins at the prior mean with a narrow q. If the first guess
+    of noise and signal does not suit the unit of y, the fit first searches for a scale that does.
+    GPflow's own ``SVGP`` or ``VGP`` never ends where its own likelihood evaluates the ELBO to NaN
+    or infinity, unless it began there: the fit goes back to the latest iteration with a finite
+    value and has then not converged::
 
         gpflow.set_trainable(model.inducing_variable, False)
         fit_collapsed(model, (X, Y))
@@ -149,7 +167,7 @@ def fit_collapsed(
     :raises RuntimeError: if data cannot be read. The model keeps what it has learnt.
     :return: the objective before and after, whether the fit has converged, and why it ended.
     """
-    checked = as_data(model.expected_data, data, progress)
+    checked = as_data(model.expected_data, data, progress).in_own_order()
     found = fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
     for said in of_jitter(model):  # ``fit`` returns it with its other advice
         warnings.warn(said, stacklevel=3)
@@ -183,17 +201,21 @@ def fit_rows(
         stretches = objective.stretches(tolerance)
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
-        climb = _Climb(search, state, checkpoints, bar, callback)
+        in_gpflow = _InGPflow(search, stretches, state)
+        climb = _Climb(search, state, checkpoints, bar, callback, in_gpflow)
         try:
             search.move_to(state)
             climb.report(0)
             climb.skip_subsets(stretches)
             climb.over(stretches)
+            climb.back_to_a_value_in_gpflow()
         finally:  # also on Ctrl-C: the model never stays in the middle of a line search
             search.move_to(climb.state)
             refresh_posteriors(model)
         tracing = objective.tracing_seconds
         end = climb.state
+        numbers = (end.expected, end.worth, end.worth_error, end.restart_gain)
+        expected, *measured = (float(x) if np.isfinite(x) else None for x in numbers)
         return FitResult(
             end.point.value,
             end.start,
@@ -203,9 +225,9 @@ def fit_rows(
             tracing,
             time.perf_counter() - began - tracing,
             stretches[-1].tolerance,
-            end.expected,
+            expected,
             stretches[min(end.stretch, len(stretches) - 1)].rows,
-            *(None if np.isnan(x) else x for x in (end.worth, end.worth_error, end.restart_gain)),
+            *measured,
         )
 
 
@@ -223,6 +245,49 @@ def check_tolerance(tolerance: float | None) -> None:
         raise ValueError(f"tolerance must be a positive number of nats. Found: {tolerance!r}.")
 
 
+class _InGPflow:
+    """Whether a model whose likelihood was converted has an ELBO by GPflow's own likelihood."""
+
+    def __init__(
+        self, search: HyperparameterSearch, stretches: Sequence[Stretch], state: State
+    ) -> None:
+        """
+        :param state: the first state of this run. The model is moved to where the fit began.
+        """
+        self._objective, self._stretches = search.objective, stretches
+        model = self._objective.model
+        likelihood = converted_from(model)
+        self.name = type(likelihood).__name__
+        self.states: list[State] = []
+        """The states to which the fit can return; none if there is no such finite value."""
+        if likelihood is None:
+            return
+        point = state.point._replace(x=state.x_begin)
+        begin = state._replace(point=point, q=state.q_begin, stretch=0)
+        search.move_to(begin)
+        if self.is_finite(begin):
+            self.states = [begin]
+            return
+        warnings.warn(
+            f"GPflow's own {self.name} evaluates the ELBO of the model to NaN or infinity before "
+            "the fit, and so perhaps after it. The fit does not need that value: it uses "
+            f"gpflow_aaci.likelihoods.{type(model.likelihood).__name__}. To have its values in "
+            f"model.elbo and model.predict_y, set {_INSTEAD}.",
+            stacklevel=5,
+        )
+
+    def is_finite(self, state: State) -> bool:
+        """Whether the value is finite for the model, which is at ``state``."""
+        return is_finite_in_gpflow(self._objective.model, self._rows(state.stretch))
+
+    def value(self, state: State) -> float:
+        """The objective of the fit at ``state``, on its rows."""
+        return self._objective.value(state.q, self._rows(state.stretch).num_rows)
+
+    def _rows(self, stretch: int) -> Data:
+        return self._objective.rows_of(self._stretches[min(stretch, len(self._stretches) - 1)].rows)
+
+
 class _Climb:
     """The state of a fit; after every iteration it is assigned to the model, shown and stored."""
 
@@ -233,10 +298,12 @@ class _Climb:
         checkpoints: Checkpoints,
         bar: Any,
         callback: Callable[[FitProgress], None],
+        in_gpflow: _InGPflow,
     ) -> None:
         self.state = state
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
         self._callback = callback
+        self._in_gpflow = in_gpflow
 
     def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
         """Begin with all rows if the model is at their optimum."""
@@ -268,16 +335,53 @@ class _Climb:
 
     def report(self, rows: int) -> None:
         """Show the state, and pass it to the callback."""
+        if self._in_gpflow.states:
+            self._in_gpflow.states.append(self.state)
         value, evaluations = self.state.point.value, self._search.objective.evaluations
         self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
         self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
         self._bar.update(evaluations - self._bar.n)
         self._callback(FitProgress(rows, value, evaluations))
 
+    def back_to_a_value_in_gpflow(self) -> None:
+        """Return to the latest iteration at which GPflow's own likelihood has a finite ELBO."""
+        last, states = self.state, self._in_gpflow.states
+        self._search.move_to(last)
+        while states and not self._in_gpflow.is_finite(self.state):
+            self.state = states.pop()
+            self._search.move_to(self.state)
+        if self.state is not last:
+            value = self._in_gpflow.value(self.state)
+            reason = _NO_VALUE_LATER.format(name=self._in_gpflow.name)
+            point = self.state.point._replace(value=value)
+            self.state = self.state._replace(point=point, reason=reason)
+            self._checkpoints.save(_number(last) + 1, self.state.write)
+
     def _store(self) -> None:
-        number = self.state.stretch * SETTINGS.most_iterations + self.state.iteration
-        self._checkpoints.save(number, self.state.write)
+        self._checkpoints.save(_number(self.state), self.state.write)
         self._search.objective.data.log.clear()
+
+
+def _search(
+    profile: Profile, rows: Data, least_gain: float, max_steps: int, bar: Any, q: Gaussian
+) -> tuple[Gaussian, PolishResult]:
+    """The q where Newton's method ends that begins at ``q``, and its result."""
+    start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
+    steps, gain = 0, np.inf
+    while steps < max_steps and gain >= least_gain:
+        better = profile.maximise(rows, q, least_gain, 1)
+        gain = float(better.elbo) - elbo
+        if gain > 0.0 or not np.isfinite(elbo):
+            q, elbo = better.q, float(better.elbo)
+        steps += 1
+        bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
+        bar.update()
+    return q, PolishResult(elbo, start, steps)
+
+
+def _number(state: State) -> int:
+    """The number of a checkpoint; a later state has a larger one."""
+    return state.stretch * SETTINGS.most_iterations + state.iteration
 
 
 @of_any_model
@@ -292,12 +396,13 @@ def polish(
     Maximise GPflow's ELBO in q(u) at fixed hyperparameters.
 
     The method is Newton's, safeguarded: a step is kept only if it raises the ELBO. See
-    :mod:`~gpflow_aaci.inference.profile`.
+    :mod:`~gpflow_aaci.inference.profile`. If f is still wide at some rows at the end, a second
+    search begins at the prior mean with a narrow q, and the better end is kept.
 
     :param model: an ``AugmentedSVGP``, an ``AugmentedVGP``, or GPflow's own ``SVGP`` or ``VGP``.
     :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
         batches, which is one pass over any number of rows; None for ``AugmentedVGP``.
-    :param max_steps: the largest number of Newton steps.
+    :param max_steps: the largest number of Newton steps of a search.
     :param progress: whether to show a bar with steps and ELBO.
     :raises ValueError: for bad data, or if the ELBO is not finite and no step makes it finite.
         Nothing has been changed then.
@@ -309,17 +414,14 @@ def polish(
     least_gain = SETTINGS.polish_tolerance * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
-        q = q_at_start(model, rows)
-        start = elbo = float(profile.maximise(rows, q, least_gain, 0).elbo)
-        steps, gain = 0, np.inf
-        while steps < max_steps and gain >= least_gain:
-            better = profile.maximise(rows, q, least_gain, 1)
-            gain = float(better.elbo) - elbo
-            if gain > 0.0 or not np.isfinite(elbo):
-                q, elbo = better.q, float(better.elbo)
-            steps += 1
-            bar.set_postfix(ELBO=f"{elbo:.6g}", refresh=False)
-            bar.update()
+        search = functools.partial(_search, profile, rows, least_gain, max_steps, bar)
+        q, (elbo, start, steps) = search(q_at_start(model, rows))
+        narrow = narrow_q(model, rows, q, elbo)
+        if narrow is not None:
+            q_there, there = search(narrow)
+            steps += there.steps
+            if there.elbo > elbo or not np.isfinite(elbo):
+                q, elbo = q_there, there.elbo
     if not np.isfinite(elbo):
         raise not_finite_at_start(model, rows, start)
     if elbo > start or not np.isfinite(start):

@@ -63,7 +63,7 @@ class Fit(NamedTuple):
     #: The fit converges when further iterations are expected to gain less than this [nats]; None
     #: for ``"train"``.
     tolerance: float | None = None
-    #: What further iterations are expected to gain [nats].
+    #: What further iterations are expected to gain [nats]; None if that is not known.
     expected_gain: float | None = None
     #: The number of rows that were used.
     rows: int = 0
@@ -83,11 +83,11 @@ class Fit(NamedTuple):
         if self.tracing_seconds:
             seconds += f" and {self.tracing_seconds:.1f} s of compiling"
         lines = [f"{self.route} {verdict} after {seconds}: {self.reason}."]
-        if self.expected_gain is not None and self.tolerance is not None:
-            lines.append(
-                f"Further iterations are expected to gain {self.expected_gain:.1g} nats; the "
-                f"tolerance is {self.tolerance:.1g}."
-            )
+        if self.tolerance is not None:
+            gain = "What further iterations would gain is not known"
+            if self.expected_gain is not None:
+                gain = f"Further iterations are expected to gain {self.expected_gain:.1g} nats"
+            lines.append(f"{gain}; the tolerance is {self.tolerance:.1g}.")
         if self.worth is not None and self.rows < self.num_data:
             lines.append(
                 f"q and the hyperparameters were fitted to {self.rows:,} random rows of "
@@ -205,7 +205,7 @@ def fit(
     check_same_program(model, "fit", objective=objective, seed=seed)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     given = _some_rows(model, data) if has_no_end else data
-    checked = as_data(model.expected_data, given, progress)
+    checked = as_data(model.expected_data, given, progress).in_own_order()
     parts = _parts(model, data, objective, has_no_end)
     began = time.perf_counter()
     if parts:

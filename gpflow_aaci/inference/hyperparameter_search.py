@@ -16,8 +16,10 @@ from .quasi_newton import Curvature, Point, ascend
 from .rescues import (
     at_other_lengthscales,
     explains_little,
+    from_a_narrow_q,
     has_long_lengthscales,
     in_other_units,
+    lowest_coordinates,
     off_a_saddle,
     with_a_shorter_lengthscale,
     with_more_signal,
@@ -116,15 +118,16 @@ class HyperparameterSearch:
         """
         The state of the model before the first iteration.
 
-        :raises ValueError: if the objective is finite neither at the model's q nor at the
-            optimal q for the rows of ``first``. The model is then unchanged.
+        :raises ValueError: if the objective is finite neither at the model's q nor where a search
+            for q ends on the rows of ``first``. The model is then unchanged.
         """
         objective = self.objective
+        objective.lowest = lowest_coordinates(objective, first)
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
         value = objective.value(q, None if self._uses_all else first.rows)
         if not np.isfinite(value):
             with undone_on_failure(objective.variables):
-                best, _ = objective.evaluate(first.rows, x, q)
+                best, _ = from_a_narrow_q(objective, first, *objective.evaluate(first.rows, x, q))
                 if not np.isfinite(best.value):
                     raise not_finite_at_start(objective.model, objective.data, value)
         return State.begin(x, *q, value)
@@ -162,6 +165,8 @@ class HyperparameterSearch:
         """
         stored, objective = State.read(path), self.objective
         with undone_on_failure(objective.variables):
+            objective.coordinates.unpack(stored.x_begin)
+            objective.lowest = lowest_coordinates(objective, stretches[0])
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
             if stored.reason:  # the fit had ended
                 objective.coordinates.unpack(stored.point.x)
@@ -181,21 +186,20 @@ class HyperparameterSearch:
         """The state evaluated on the rows of ``stretch``; unchanged if the stretch has begun."""
         if state.iteration or state.reason:
             return state
-        if not self._size:
-            best = self.objective.evaluate(stretch.rows, state.point.x, state.q, 1e-3)
-            return state._replace(point=best[0], q=best[1], expected=0.0, reason=_NOTHING_ELSE)
         point, q = self.objective.evaluate(stretch.rows, state.point.x, state.q)
         if not state.stretch:
-            point, q = off_a_saddle(self.objective, stretch, point, q)
-            point, q = in_other_units(self.objective, stretch, point, q)
+            for other_start in (from_a_narrow_q, off_a_saddle, in_other_units):
+                point, q = other_start(self.objective, stretch, point, q)
         is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
+        reason = "" if self._size else _NOTHING_ELSE
         return state._replace(
             point=point,
             q=q,
             recent=np.zeros(0),
             measured=-1,
             evaluations=self.objective.evaluations,
-            reason="" if is_finite else _NOT_FINITE,
+            expected=state.expected if self._size else 0.0,
+            reason=reason if is_finite else _NOT_FINITE,
         )
 
     def step(self, stretch: Stretch, state: State) -> State:

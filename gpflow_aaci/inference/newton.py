@@ -34,6 +34,7 @@ _LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second 
 # Kinds of steps, in the order in which they are tried: a Newton step, half of it, the two safer
 # steps (with a closed-form step per latent GP if they are stepped in turn), small Newton steps.
 NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
+_SLOWEST = 0.99  # rate at which gains are taken to fall
 _SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # to 1e-4, for a rate with a wide prior
 
 
@@ -70,8 +71,9 @@ def maximise(
     """
     Search for the optimal q from ``q``; a step that does not raise the ELBO is replaced.
 
-    The search ends when a step gains less than ``least_gain`` nats. With ``max_steps`` 0 it only
-    evaluates the ELBO at ``q``.
+    The search ends when a step gains less than ``least_gain`` nats, and so do all steps that would
+    follow if the gains went on falling at the same rate. With ``max_steps`` 0 it only evaluates the
+    ELBO at ``q``.
 
     :param in_turn: whether a closed-form step moves one latent GP only.
     :param within: maps a q(v) to one that the model can represent.
@@ -89,6 +91,7 @@ def maximise(
         steps=tf.constant(-1),
         size=one,
         gain=tf.constant(np.inf, zero.dtype),
+        still=tf.constant(np.inf, zero.dtype),
         start=zero,
     )
     (end,) = tf.while_loop(
@@ -108,6 +111,7 @@ class _Search(NamedTuple):
     steps: tf.Tensor  # the number of accepted steps; -1 until the first q is evaluated
     size: tf.Tensor  # of the Newton steps
     gain: tf.Tensor  # of the last accepted step
+    still: tf.Tensor  # to be gained, the last step included, at the rate of the last two
     start: tf.Tensor  # the first ELBO
 
 
@@ -123,7 +127,7 @@ class _Rules(NamedTuple):
     within: Callable[[Gaussian], Gaussian]
 
     def is_unfinished(self, search: _Search) -> tf.Tensor:
-        may_gain = (search.kind < self.parts.shape[0]) & (search.gain >= self.least_gain)
+        may_gain = (search.kind < self.parts.shape[0]) & (search.still >= self.least_gain)
         return (search.steps < 0) | (may_gain & (search.steps < self.max_steps))
 
     def judged(self, search: _Search) -> _Search:
@@ -134,6 +138,11 @@ class _Rules(NamedTuple):
         is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
         size = search.size * self.parts[search.kind]
         size = tf.where(search.kind == NEWTON, tf.minimum(2.0 * size, 1.0), size)
+        gain = tf.where(is_first, search.gain, elbo - search.elbo)
+        # Newton steps converge so fast that the last gain bounds what is left. Closed-form steps
+        # converge linearly: at a rate r the gains after this one sum to gain · r/(1 − r).
+        rate = tf.where(search.gain > 0.0, gain / search.gain, tf.zeros_like(gain))
+        rate = tf.clip_by_value(tf.where(tf.math.is_finite(rate), rate, 0.5), 0.5, _SLOWEST)
         accepted = search._replace(
             best=search.candidate,
             sums=sums,
@@ -141,7 +150,8 @@ class _Rules(NamedTuple):
             kind=tf.constant(NEWTON),
             steps=search.steps + 1,
             size=tf.where(size > 0.0, size, 1.0),
-            gain=tf.where(is_first, search.gain, elbo - search.elbo),
+            gain=gain,
+            still=gain * rate / (1.0 - rate),
             start=tf.where(is_first, elbo, search.start),
         )
         # If a whole Newton step changes the ELBO so little, q was optimal and any loss is
@@ -149,7 +159,7 @@ class _Rules(NamedTuple):
         is_level = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
         is_level &= tf.abs(elbo - search.elbo) < self.least_gain
         refused = search._replace(
-            kind=search.kind + 1, gain=tf.where(is_level, tf.zeros_like(elbo), search.gain)
+            kind=search.kind + 1, still=tf.where(is_level, tf.zeros_like(elbo), search.still)
         )
         return tf.nest.map_structure(
             lambda a, b: a if a is b else tf.where(is_accepted, a, b), accepted, refused

@@ -10,6 +10,7 @@ from gpflow.config import default_float
 from ..algebra.gaussian import Gaussian
 from ..data import Data
 from ..models import AugmentedModel, AugmentedVGP, hyperparameters
+from ..validation import unless_cholesky_fails
 from .coordinates import Coordinates
 from .profile import Profile
 from .quasi_newton import Curvature, Point, measured
@@ -33,12 +34,18 @@ class Objective:
         self.model, self.data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
+        #: No coordinate is moved below these, [n].
+        self.lowest = np.full(self.coordinates.size, -np.inf)
         self.evaluations = 0
         self._exact = Profile(model, self.variables)
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
         self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
         self._subsets: dict[int, Data] = {}
+        # If nothing but q is trainable, one search for q is the whole fit.
+        is_alone = not self.coordinates.size
         self._inner_tolerance = SETTINGS.inner_tolerance * float(data.num_data)
+        self._inner_tolerance *= 1e-3 if is_alone else 1.0
+        self._most_steps = 100 if is_alone else 20
 
     @property
     def tracing_seconds(self) -> float:
@@ -60,7 +67,9 @@ class Objective:
         if tolerance is None:
             of_rows = SETTINGS.tolerance_per_datum * float(self.data.num_data)
             tolerance = max(SETTINGS.tolerance, of_rows)
-        self._inner_tolerance = min(self._inner_tolerance, 0.1 * tolerance)
+        # A line search must see gains below the tolerance; float32 products do not show less.
+        share = SETTINGS.inner_share if self._fast is self._exact else SETTINGS.inner_share_float32
+        self._inner_tolerance = min(self._inner_tolerance, share * tolerance)
         stretches = []
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
@@ -95,17 +104,21 @@ class Objective:
         x: AnyNDArray,
         q: Gaussian,
         precision: float = 1.0,
-        max_steps: int = 20,
+        max_steps: int | None = None,
     ) -> tuple[Point, Gaussian]:
         """The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``."""
         self.evaluations += 1
+        x = np.maximum(x, self.lowest)
         self.coordinates.unpack(x)
-        try:
-            least_gain = precision * self._inner_tolerance
-            profile = self._fast.evaluate(self.rows_of(rows), q, least_gain, max_steps)
-        except tf.errors.InvalidArgumentError:  # on some devices a failed Cholesky raises it
+        data, least_gain = self.rows_of(rows), precision * self._inner_tolerance
+        most = self._most_steps if max_steps is None else max_steps
+        profile = unless_cholesky_fails(
+            lambda: self._fast.evaluate(data, q, least_gain, most), None
+        )
+        if profile is None:
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
+        gradient = np.where((x <= self.lowest) & (gradient < 0.0), 0.0, gradient)
         return Point(x, profile.objective, gradient), profile.q
 
     def log_densities(self, data: Data, x: AnyNDArray, q: Gaussian) -> tf.Tensor:
@@ -123,7 +136,6 @@ class Objective:
         :return: None if it cannot be measured.
         """
         few = min(rows, SETTINGS.curvature_rows)
-        steps = SETTINGS.difference_steps
         point, q = self.evaluate(few, at.x, q, 1e-3)
         if not np.all(np.isfinite(point.gradient)):
             return None
@@ -132,7 +144,7 @@ class Objective:
             spread = np.sqrt(np.maximum(np.diag(known.matrix), 1e-12))
         spread = np.where(self.coordinates.in_logarithms, 1.0, np.maximum(spread, np.abs(at.x)))
         lengths = SETTINGS.difference * spread
-        return measured(lambda x: self.evaluate(few, x, q, 1.0, steps)[0], point, lengths)
+        return measured(lambda x: self.evaluate(few, x, q)[0], point, lengths)
 
     def is_measurable(self, rows: int) -> bool:
         """Whether differences along every coordinate are cheap enough."""
@@ -149,10 +161,10 @@ class Objective:
         :param rows: the number of rows in use. Default: all.
         """
         data = self.data if rows is None else self.rows_of(rows)
-        try:
+
+        def value() -> float:
             if self._fast is self._exact:  # it is compiled, or will be
                 return self._exact.evaluate(data, q, 0.0, 0).objective
-            elbo = self._exact.elbo(data, q)
-        except tf.errors.InvalidArgumentError:
-            return -np.inf
-        return elbo + float(self.model.log_prior_density())
+            return self._exact.elbo(data, q) + float(self.model.log_prior_density())
+
+        return unless_cholesky_fails(value, -np.inf)

@@ -28,10 +28,12 @@ from ..data import Data
 from ..kernels import columns_of_f, parts_of
 from ..likelihoods.composed.per_datum import OfBase
 from ..models import AugmentedModel, AugmentedVGP
+from ..workers import num_workers
 from .coordinates import Coordinates
 from .objective import Objective, Stretch
 from .quasi_newton import Point
 from .settings import SETTINGS
+from .starting import narrow_q
 
 _NO_MEAN = 1e-6  # in prior standard deviations of f; a smaller mean counts as 0
 
@@ -74,6 +76,23 @@ def off_a_saddle(
     aside = q._replace(mu=columns(tf.linalg.triangular_solve, chol, sd))
     there, q_there = objective.evaluate(stretch.rows, point.x, aside)
     return (there, q_there) if there.value > point.value + stretch.tolerance else (point, q)
+
+
+def from_a_narrow_q(
+    objective: Objective, stretch: Stretch, point: Point, q: Gaussian
+) -> tuple[Point, Gaussian]:
+    """
+    The given point and q; or the better q to which a search from a narrow one leads.
+
+    See :func:`~gpflow_aaci.inference.starting.narrow_q`.
+    """
+    objective.coordinates.unpack(point.x)
+    rows = objective.rows_of(stretch.rows)
+    narrow = narrow_q(objective.model, rows, q, point.value)
+    if narrow is None:
+        return point, q
+    there = objective.evaluate(stretch.rows, point.x, narrow)
+    return max((point, q), there, key=lambda pair: np.nan_to_num(pair[0].value, nan=-np.inf))
 
 
 def in_other_units(
@@ -208,7 +227,9 @@ def at_other_lengthscales(
     factors = SETTINGS.lengthscale_factors
     tried = [np.where(are_lengthscales, logarithms + np.log(factor), x) for factor in factors]
     best = _best_of(objective, stretch, tried, q)
-    return None if best is None else in_other_units(objective, stretch, *best)
+    if best is None:
+        return None
+    return in_other_units(objective, stretch, *from_a_narrow_q(objective, stretch, *best))
 
 
 def _typical_coordinates(
@@ -245,6 +266,38 @@ def spread_of_columns(data: Data) -> AnyNDArray:
     mean = data.mean(lambda X, Y: tf.reduce_sum(X, 0))
     variance = data.mean(lambda X, Y: tf.reduce_sum(tf.square(X - mean), 0)).numpy()
     return np.sqrt(np.where(variance > 0.0, variance, 1.0))
+
+
+def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
+    """
+    The lowest value of each coordinate: of a lengthscale, where f is independent at all rows.
+
+    Once a lengthscale is a small part of the distance between any two values of its column, such as
+    0 and 1, the objective is flat in it. A search would let it drift until ‖x/ℓ‖² loses its digits
+    and the objective is noise. It may fall to a thousandth of √D·sd(X), but not below a 40th of the
+    least distance.
+
+    :return: [n], −∞ for all other coordinates.
+    """
+    rows, kernel = objective.rows_of(stretch.rows), objective.model.kernel
+    spread = spread_of_columns(rows)
+    values = typical_lengthscales(kernel, SETTINGS.shortest_lengthscale * spread)
+    if num_workers(objective.data.strategy) == 1:  # several see different rows
+        X = rows.map(lambda X, Y: X).numpy()
+        gaps = [np.min(np.diff(np.unique(column)), initial=np.inf) for column in X.T]
+        least = np.minimum(gaps, spread) / (SETTINGS.part_of_gap * np.sqrt(len(gaps)))
+        values += [each for each in typical_lengthscales(kernel, least) if each[0].shape.rank]
+    lowest = np.full(objective.coordinates.size, -np.inf)
+    for parameter, value in values:
+        logarithms = objective.coordinates.of_logarithms([(parameter, value)])
+        which = objective.coordinates.of_logarithms([(parameter, 1.0)])
+        if logarithms is not None and which is not None:
+            at = which > 0.0
+            # A search may begin lower, and is then left where it is.
+            lowest[at] = np.maximum(lowest, np.minimum(logarithms, objective.coordinates.pack()))[
+                at
+            ]
+    return lowest
 
 
 def typical_lengthscales(

@@ -13,6 +13,8 @@ class FitSettings(NamedTuple):
 
     # ---- q at fixed hyperparameters ----
     inner_tolerance: float = 1e-6  # nats a datum that one more step on q must gain; small_data
+    inner_share: float = 1e-3  # of the fit's tolerance, where it is less than that; chosen
+    inner_share_float32: float = 0.1  # the same where products are in float32; time_to_nll
     polish_tolerance: float = 1e-9  # the same for a step of ``polish``; chosen
 
     # ---- subsets of the rows ----
@@ -29,6 +31,8 @@ class FitSettings(NamedTuple):
     worth: float = 1e-3  # nats a datum below which four times more rows are not worth it; chosen
 
     # ---- the end ----
+    shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; chosen
+    part_of_gap: float = 40.0  # of the least distance of two values of its column likewise; chosen
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
@@ -41,7 +45,6 @@ class FitSettings(NamedTuple):
     most_coordinates: int = 64  # beyond which it is estimated from the steps alone; starts
     dear_row_work: float = 1_000.0  # what a row_cost of one counts in that; chosen
     difference: float = 0.02  # length of the differences, in logarithms; starts
-    difference_steps: int = 2  # Newton steps on q at their ends, which err by a part in h²; starts
     least_between: int = 10  # iterations between two measurements where none is due; small_data
     slow_iterations: int = 3  # that are slow together; time_to_nll
     slow_gain: float = 3e-4  # nats a datum below which they are; time_to_nll

@@ -27,6 +27,7 @@ from ..structure import facts
 from ..validation import check_count
 from .inducing_moves import move, new_points
 from .profile import Profile
+from .starting import narrow_q, why_not_finite
 
 _LEAST_GAIN = 1e-9  # nats per new row that one more step must gain
 
@@ -109,13 +110,18 @@ def update(
         if Z is not None:
             moving = float(move(model, Z))
         compiled, nothing_new = _compiled(model, variables), prior_q(*model.q_mu.shape)
-        least_gain = _LEAST_GAIN * rows.num_rows
-        found = compiled.profile.maximise(rows, nothing_new, least_gain, max_steps)
+        limits = _LEAST_GAIN * rows.num_rows, max_steps
+        found = compiled.profile.maximise(rows, nothing_new, *limits)
+        narrow = None  # q that has learnt is where the search should begin
+        if not has_learnt:  # q is the prior, and w = v
+            narrow = narrow_q(model, rows, found.q, float(found.elbo))
+        if narrow is not None:
+            other = compiled.profile.maximise(rows, narrow, *limits)._replace(start=found.start)
+            found = max(found, other, key=lambda end: np.nan_to_num(end.elbo, nan=-np.inf))
         q = compiled.of_u(found.q)
         if not np.isfinite(found.elbo) or not all(np.all(np.isfinite(part)) for part in q):
             raise ValueError(
-                "the bound on the new rows must be finite. (A kernel matrix that is not "
-                "positive definite? Raise gpflow.config.default_jitter().) "
+                f"the bound on the new rows must be finite.{why_not_finite(model, rows)} "
                 f"Found: {float(found.elbo)}."
             )
         model.q_mu.assign(q.mu)

@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
 from ..validation import Check, as_default_float, check_finite
-from .integrals.cumulative import cdf_from_density
+from .integrals.cumulative import cdf_from_density, log_survival_from_density
 
 UNDEFINED = "{} must define {}."
 
@@ -51,11 +51,20 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     labels: Sequence[float] | AnyNDArray | None = None
     """The values that y takes. Default: None, y is real or a count."""
 
+    lowest: float = -np.inf
+    """The smallest possible y: P(y' ≤ y) is 0 below it. The methods ``_cdf`` need not say so."""
+
     given: Sequence[str] = ()
     """
     The names of the columns of Y after the columns of y, such as the trials of a binomial or the
     part of a ``Switched`` likelihood. :meth:`as_observed` sets them for a predicted y.
     """
+
+    is_interval: bool = False
+    """Whether y and the further column of Y are two ends, both of which ``Warped`` transforms."""
+
+    is_product: bool = False
+    """Whether p(y|f) is a product over outputs, each of one f and one y and with its own value."""
 
     in_turn: bool = False
     """
@@ -185,6 +194,14 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """The columns of y in Y."""
         return Y[..., : -self.num_given] if self.num_given else Y
 
+    def with_response(self, y: TensorType, Y: TensorType) -> tf.Tensor:
+        """The rows of Y with other columns of y, and with the same further columns."""
+        return tf.concat([y, Y[..., -self.num_given :]], -1) if self.num_given else y
+
+    def stand_in(self, Y: TensorType) -> tf.Tensor:
+        """Rows that are possible, of the shape of Y, in place of rows that were not observed."""
+        return self.as_observed(self.in_support(tf.ones_like(self.response(Y))))
+
     def num_observed(self, num_outputs: int) -> int:
         """The number of columns of Y for this number of columns of f."""
         num_y = num_outputs if self.observation_dim is None else self.observation_dim
@@ -258,24 +275,23 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """All possible rows [K, P] of Y, without improbable counts; None if y is real."""
         return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         """
-        Y [..., N, P] with every y replaced by the next smaller possible value.
+        Y [..., N, P] such that P(y' < y) is the distribution function there.
 
-        A real y is unchanged, and so is the smallest value of a discrete y. If only an interval is
-        known, y is replaced by its lower end.
-
-        :return: this Y, and a mask of the columns of y that is True where y is the smallest value.
+        A real y is unchanged. A discrete y is replaced by the next smaller value; the smallest one
+        by a smaller number, which :meth:`checks` refuse. If only an interval is known, y is
+        replaced by its lower end.
         """
         y = self.response(Y)
-        below, is_least = y, np.zeros(y.shape, bool)
+        below = y
         if self.labels is not None:
             labels = np.sort(np.asarray(self.labels, Y.dtype))
             at = np.searchsorted(labels, y, side="right") - 1  # a binary 0 stands for −1
-            below, is_least = labels[np.maximum(at - 1, 0)], at == 0
+            below = np.r_[labels[0] - 1.0, labels][at]
         elif self.outcomes() is not None:  # counts
-            below, is_least = np.maximum(y - 1.0, 0.0), y <= 0.0
-        return np.concatenate([below, Y[..., y.shape[-1] :]], -1), is_least
+            below = y - 1.0
+        return np.concatenate([below, Y[..., y.shape[-1] :]], -1)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         """
@@ -301,13 +317,23 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """All checks of Y, which error messages call ``name``."""
         return [check_finite(name, self.must_be_finite(Y)), *self.check_observations(Y)]
 
-    # ---- P(y' ≤ y): a subclass may override these by closed forms ----
+    # ---- P(y' ≤ y) and P(y' > y): a subclass may override these by closed forms ----
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """The result of :meth:`cdf` for arguments of one dtype, derived from log p(y|f) alone."""
         log_density = partial(self.pointwise_log_prob, X, F)
         Y = Y + tf.zeros_like(F[..., : Y.shape[-1]])
         return cdf_from_density(log_density, self.outcomes(), Y, self.is_density)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """
+        The result of :meth:`log_survival` for arguments of one dtype.
+
+        Default: from log p(y|f), with small relative errors of P(y' > y|f) where it is small, too.
+        """
+        log_density, cdf = (partial(of, X, F) for of in (self.pointwise_log_prob, self._cdf))
+        Y = Y + tf.zeros_like(F[..., : Y.shape[-1]])
+        return log_survival_from_density(log_density, cdf, self.outcomes(), Y, self.is_density)
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -330,7 +356,19 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         F, X, Y = _of_one_float(F, X, Y)
         self._check_columns(F, Y)
-        return self._cdf(X, F, Y)
+        return self._from_lowest(partial(self._cdf, X, F), Y)
+
+    @check_shapes(
+        "X: [broadcast batch..., N, D]",
+        "F: [broadcast batch..., N, L]",
+        "Y: [broadcast batch..., N, P]",
+        "return: [batch..., N, Q]",
+    )
+    def log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log P(y' > y|f), one value for every y, accurate where the probability is small, too."""
+        F, X, Y = _of_one_float(F, X, Y)
+        self._check_columns(F, Y)
+        return self._from_lowest(partial(self._log_survival, X, F), Y)
 
     @check_shapes(
         "X: [broadcast batch..., N, D]",
@@ -345,7 +383,16 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """E P(y' ≤ y|f) under f ~ N(Fmu, Fvar), one value for every y."""
         Fmu, Fvar, X, Y = _of_one_float(Fmu, Fvar, X, Y)
         self._check_columns(Fmu, Y)
-        return self._predict_cdf(X, Fmu, Fvar, Y)
+        return self._from_lowest(partial(self._predict_cdf, X, Fmu, Fvar), Y)
+
+    def _from_lowest(self, of: Callable[[tf.Tensor], tf.Tensor], Y: tf.Tensor) -> tf.Tensor:
+        """``of(Y)``, or 0 where y is below the smallest possible one: P(y' ≤ y), log P(y' > y)."""
+        if np.isinf(self.lowest):
+            return of(Y)
+        y, lowest = self.response(Y), tf.cast(self.lowest, Y.dtype)
+        given = [Y[..., -self.num_given :]] if self.num_given else []
+        value = of(tf.concat([tf.maximum(y, lowest), *given], -1))
+        return tf.where(y < lowest, tf.zeros_like(value), value)
 
     def _check_columns(self, F: tf.Tensor, Y: tf.Tensor) -> None:
         expected = self.num_observed(F.shape[-1])
@@ -411,6 +458,14 @@ def of_base(name: str) -> Any:
         return getattr(self.base, name)(*args, **named)
 
     return method
+
+
+def described(likelihood: Any) -> str:
+    """The name of a likelihood, and what compositions may not accept, for error messages."""
+    name, given = type(likelihood).__name__, getattr(likelihood, "given", ())
+    if not getattr(likelihood, "is_augmented", True):
+        return f"{name}, which has no augmentation"
+    return f"{name}, which takes further columns of Y ({', '.join(given)})" if given else name
 
 
 def draw_as_observed(self: AugmentedLikelihood, F: TensorType, seed: Any) -> tf.Tensor:

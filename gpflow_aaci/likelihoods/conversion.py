@@ -1,6 +1,6 @@
 """Conversion of GPflow's likelihoods to augmented ones that share the user's Parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import gpflow
@@ -12,6 +12,7 @@ from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import set_trainable
 
 from ..special import log_ndtr
+from ..validation import Check, check_finite
 from .base import AugmentedLikelihood
 from .classes.binary import Logistic, Probit
 from .classes.ordinal import Ordinal
@@ -20,7 +21,6 @@ from .composed.switched import Switched
 from .composed.transformed import Scaled
 from .noise.residual import Gaussian
 from .noise.student_t import StudentT
-from .outputwise import OutputwiseLikelihood
 from .stock import unaugmented
 
 T = TypeVar("T", bound=AugmentedLikelihood)
@@ -37,7 +37,7 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
       scale is a ``Function`` of X. As in GPflow ``df`` is fixed.
     - ``Bernoulli()`` becomes ``Probit``, with the probabilities Φ(±f), and
       ``Bernoulli(invlink=tf.sigmoid)`` becomes ``Logistic``. GPflow's ``inv_probit`` squeezes
-      probabilities into [0.001, 0.999].
+      probabilities into [0.001, 0.999]. A link with Parameters of its own is not converted.
     - ``Ordinal`` becomes ``Ordinal``, whose edges are Parameters that are not trainable.
     - ``SwitchedLikelihood`` becomes ``Switched``.
     - ``Softmax`` and ``GaussianMC``, which draw samples in GPflow, become ``Softmax`` and
@@ -80,16 +80,17 @@ def augmented(likelihood: Likelihood) -> AugmentedLikelihood:
         return Gaussian(likelihood.variance, scale=likelihood.scale)
     if type(likelihood) is gpflow.likelihoods.SwitchedLikelihood:
         parts = [augmented(part) for part in likelihood.likelihoods]
-        usable = [
-            part
-            for part in parts
-            if isinstance(part, OutputwiseLikelihood)
-            and part.prior_c is not None
-            and part.num_observed(1) == 1
-        ]
-        if len(usable) == len(parts):
-            return Switched(usable)
+        if all(part.is_product for part in parts):
+            return Switched(parts)
     return _as_it_is(likelihood)
+
+
+def checks_of(likelihood: Likelihood) -> Callable[[tf.Tensor], Sequence[Check]]:
+    """The checks of Y, also for GPflow's likelihoods; that it is finite, if fits refuse them."""
+    try:
+        return augmented(likelihood).checks
+    except ValueError:
+        return lambda Y: [check_finite("Y", Y)]
 
 
 def _as_it_is(likelihood: Likelihood) -> AugmentedLikelihood:
@@ -119,9 +120,14 @@ def _exact_probit(f: tf.Tensor) -> tf.Tensor:
 def _is_link(invlink: Any, link: Callable[[tf.Tensor], tf.Tensor]) -> bool:
     """
     Whether both functions have the same values, so that a user's lambda is recognised too.
+
+    A link with variables, such as a slope that is 1 at first, may have other values later.
     """
     f = tf.constant(np.linspace(-8.0, 8.0, 33))
     try:
-        return bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))
+        with tf.GradientTape() as tape:
+            same = bool(np.allclose(invlink(f), link(f), rtol=1e-12, atol=1e-15))
     except (TypeError, ValueError, tf.errors.OpError):
         return False
+    has_own = isinstance(invlink, tf.Module) and len(invlink.variables) > 0
+    return same and not has_own and not tape.watched_variables()

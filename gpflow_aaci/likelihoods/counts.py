@@ -13,10 +13,10 @@ from ..validation import Check, check_rows
 from .base import PredictedMoments, draw_as_observed
 from .integrals.quadrature import expectation
 from .parameters import positive_parameter
-from .sigmoid_powers import PowerOfCosh, are_counts
+from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers, are_counts
 
 
-class NegativeBinomial(PredictedMoments, PowerOfCosh):
+class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
     """
     Γ(y + r)/(y! Γ(r)) σ(f)^y σ(−f)^r: the number of successes before r failures.
 
@@ -24,6 +24,8 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
     variance r e^f (1 + e^f): counts are over-dispersed, and tend to Poisson counts as r → ∞. r is
     real and learnable. g = (y − r)/2, b = y + r.
     """
+
+    lowest = 0.0
 
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
         """
@@ -35,6 +37,9 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
 
     def exponent(self, Y: TensorType) -> tf.Tensor:
         return Y + self.total_count
+
+    def powers(self, Y: TensorType) -> Powers:
+        return Powers(Y, tf.cast(self.total_count, Y.dtype) + tf.zeros_like(Y), tf.zeros_like(Y))
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         r, lgamma = self.total_count, tf.math.lgamma
@@ -62,9 +67,25 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
         rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
         return tf.random.stateless_poisson(shape, seeds[1], rate, F.dtype)
 
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """
+        A count is the number of events in (0, 1) of a Poisson process of rate e^f G, G ~ Gamma(r).
+
+        P(no event before t) = (1 + t e^f)^{−r}, and G ~ Gamma(r + 1, 1 + t e^f) given t.
+        """
+        seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial_rest")
+        shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
+        gamma = tf.random.stateless_gamma(shape, seeds[0], r + 1.0, dtype=F.dtype)
+        rate = gamma * (tf.exp(F) - tf.math.expm1(until / r)) * tf.exp(-until / r)
+        return tf.random.stateless_poisson(shape, seeds[1], tf.nn.relu(rate), F.dtype)
+
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(r, y + 1)."""
-        return betainc(self.total_count, Y + 1.0, tf.sigmoid(-F))
+        return betainc(self.total_count, tf.math.floor(Y) + 1.0, tf.sigmoid(-F))
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log I_{σ(f)}(y + 1, r)."""
+        return tf.math.log(betainc(tf.math.floor(Y) + 1.0, self.total_count, tf.sigmoid(F)))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -76,12 +97,14 @@ class NegativeBinomial(PredictedMoments, PowerOfCosh):
         return r * of_odds, r * within + between
 
 
-class Binomial(PowerOfCosh):
+class Binomial(CountLikelihood, PowerOfCosh):
     """
     C(n, y) σ(f)^y σ(−f)^{n−y}: y successes in n trials, as ``tfp.distributions.Binomial``.
 
     g = y − n/2, b = n. With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
+
+    lowest = 0.0
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """
@@ -105,6 +128,10 @@ class Binomial(PowerOfCosh):
         if self.total_count is None:
             return Y[..., 1:2]
         return tf.fill(tf.shape(Y), tf.constant(self.total_count, Y.dtype))
+
+    def powers(self, Y: TensorType) -> Powers:
+        y = self.response(Y)
+        return Powers(y, self.exponent(Y) - y, tf.zeros_like(y))
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         y, n, lgamma = self.response(Y), self.exponent(Y), tf.math.lgamma
@@ -140,15 +167,34 @@ class Binomial(PowerOfCosh):
         trials, p = self.exponent(Y), tf.sigmoid(F)
         return tf.random.stateless_binomial(tf.shape(F), seed, trials, p, F.dtype)
 
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """P(no success in the first j trials) = σ(−f)^j."""
+        trials = self.exponent(Y)
+        tiny = tf.constant(np.finfo(F.dtype.as_numpy_dtype).tiny, F.dtype)
+        first = tf.math.ceil(until / tf.maximum(tf.math.softplus(F), tiny))
+        left = trials - tf.clip_by_value(first, tf.ones_like(trials), trials)
+        return tf.random.stateless_binomial(tf.shape(F), seed, left, tf.sigmoid(F), F.dtype)
+
     def as_observed(self, y: TensorType) -> tf.Tensor:
         return y if self.total_count is not None else tf.concat([y, tf.ones_like(y)], -1)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(n − y, y + 1), and 1 at y = n."""
-        y, n = self.response(Y), self.exponent(Y)
-        is_last = y >= n
-        below = betainc(tf.where(is_last, tf.ones_like(n), n - y), y + 1.0, tf.sigmoid(-F))
+        is_last, rest, y = self._unreached(Y)
+        below = betainc(rest, y + 1.0, tf.sigmoid(-F))
         return tf.where(is_last, tf.ones_like(below), below)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log I_{σ(f)}(y + 1, n − y), and log 0 at y = n."""
+        is_last, rest, y = self._unreached(Y)
+        above = betainc(y + 1.0, rest, tf.sigmoid(F))
+        return tf.math.log(tf.where(is_last, tf.zeros_like(above), above))
+
+    def _unreached(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Whether y ≥ n, n − y or 1 if so, and y."""
+        y, n = tf.math.floor(self.response(Y)), self.exponent(Y)
+        is_last = y >= n
+        return is_last, tf.where(is_last, tf.ones_like(n), n - y), y
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return (self.total_count or 1) * tf.sigmoid(F)

@@ -171,6 +171,9 @@ class Heteroscedastic(AugmentedLikelihood):
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._scaled("_cdf", F[..., 1:], Y - F[..., :1])
 
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._scaled("_log_survival", F[..., 1:], Y - F[..., :1])
+
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:

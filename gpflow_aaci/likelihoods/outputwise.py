@@ -25,6 +25,8 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     them.
     """
 
+    is_product = True
+
     @abc.abstractmethod
     def pointwise_bound(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

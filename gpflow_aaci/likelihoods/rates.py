@@ -10,12 +10,15 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
+from ..special import log_igammac
 from ..validation import Check, check_all
 from .base import PredictedMoments, Site, draw_as_observed
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
 from .sigmoid_powers import (
+    CountLikelihood,
+    Powers,
     are_counts,
     log_cosh_and_one_minus_s,
     rate_bound,
@@ -134,13 +137,15 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         return mean, spread + expectation(lambda F: self._conditional_variance(X, F), Fmu, Fvar)
 
 
-class Poisson(Rate):
+class Poisson(CountLikelihood, Rate):
     """
     Counts with rate λσ(f), or λσ(f) E. GPflow's ``Poisson`` has the unbounded rate e^f.
 
     E is the exposure of a datum, such as the time or the population in which events were counted;
     λ is then a rate per unit of exposure. a = y, e = E.
     """
+
+    lowest = 0.0
 
     def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
         """
@@ -150,6 +155,10 @@ class Poisson(Rate):
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(max_rate, ("exposure",) if with_exposure else (), **kwargs)
+
+    def powers(self, Y: TensorType) -> Powers:
+        _, y, rate = self._parts(Y)
+        return Powers(y, tf.zeros_like(y), rate)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         y = self.response(Y)
@@ -174,9 +183,19 @@ class Poisson(Rate):
         rate = self.rate(F) * self.exposure(Y)
         return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
 
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """P(no event before t) = e^{−λσ(f)t} in a Poisson process from 0 to the exposure."""
+        rate = tf.nn.relu(self.rate(F) * self.exposure(Y) - until)
+        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """Γ(y + 1, λeσ(f))/y!."""
-        return tf.math.igammac(self.response(Y) + 1.0, self.rate(F) * self.exposure(Y))
+        y = tf.math.floor(self.response(Y))
+        return tf.math.igammac(y + 1.0, self.rate(F) * self.exposure(Y))
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        y = tf.math.floor(self.response(Y))
+        return tf.math.log(tf.math.igamma(y + 1.0, self.rate(F) * self.exposure(Y)))
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.rate(F)
@@ -213,6 +232,10 @@ class CoxProcess(Rate):
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(self.response(Y))
 
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        """Points, which have the weight 0."""
+        return tf.concat([y, tf.zeros_like(y)], -1)
+
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         is_point, weight = self.response(Y), self.given_column(Y)
         right = (weight >= 0.0) & ((weight == 0.0) | (is_point == 0.0))
@@ -244,6 +267,8 @@ class PositiveRate(PredictedMoments, Rate):
     grow as e^{Var f}.
     """
 
+    lowest = 0.0
+
     @abc.abstractmethod
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
         """α and k, each a ``Parameter`` or a number; α is 1 if y may be censored."""
@@ -255,7 +280,7 @@ class PositiveRate(PredictedMoments, Rate):
     def log_C(self, Y: TensorType) -> tf.Tensor:
         """log C of the density; 0 for a survival probability e^{−λσ(f) y^k}."""
         alpha, k = self._shapes(Y.dtype)
-        of_y = (k * alpha - 1.0) * tf.math.log(self.response(Y))
+        of_y = tf.math.xlogy(k * alpha - 1.0, self.response(Y))  # y = 0 has a hazard if kα = 1
         return self.given_column(Y) * (tf.math.log(k) + of_y - tf.math.lgamma(alpha))
 
     def power(self, Y: TensorType) -> tf.Tensor:
@@ -287,10 +312,9 @@ class PositiveRate(PredictedMoments, Rate):
         p = tf.math.igamma(alpha, self.rate(F) * self.exposure(Y))
         return tf.where(self.given_column(Y) > 0.0, p, tf.ones_like(p))
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         """Y itself: a censored y is above its time, and an observed y is real."""
-        y = self.response(Y)
-        return self.as_observed(y).numpy() if self.given else Y, np.zeros(y.shape, bool)
+        return self.as_observed(self.response(Y)).numpy()
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -307,7 +331,17 @@ class PositiveRate(PredictedMoments, Rate):
         return mean, moment(2.0) - tf.minimum(tf.square(mean), mean.dtype.max)
 
 
-class Weibull(PositiveRate):
+class _WaitingTime(PositiveRate, abc.ABC):
+    """α = 1: P(y' > y|f) = e^{−λσ(f) y^k}, the likelihood of an event that came after y."""
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """−λσ(f) y^k; log 0 for a right-censored y, as it may have any value above its time."""
+        log_p = -self.rate(F) * self.exposure(Y)
+        never = tf.constant(-np.inf, log_p.dtype)
+        return tf.where(self.given_column(Y) > 0.0, log_p, never)
+
+
+class Weibull(_WaitingTime):
     """
     Waiting times with hazard k y^{k−1} λσ(f), observed or right-censored.
 
@@ -341,7 +375,7 @@ class Weibull(PositiveRate):
         return 1.0, self.shape
 
 
-class Exponential(PositiveRate):
+class Exponential(_WaitingTime):
     """
     Waiting times with hazard λσ(f), observed or right-censored: ``Weibull`` with shape 1.
 
@@ -375,6 +409,9 @@ class Gamma(PositiveRate):
         """
         super().__init__(max_rate, **kwargs)
         self.shape: Parameter = positive_parameter("Gamma", "shape", shape)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return log_igammac(tf.cast(self.shape, F.dtype), self.rate(F) * Y)
 
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
         return self.shape, 1.0

@@ -7,7 +7,7 @@ augmented in this way.
 """
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,7 @@ from ..special import log_2cosh_half_sqrt, log_sech_sqrt
 from ..validation import Check, check_all
 from .base import Site
 from .integrals.quadrature import expectation
+from .outputwise import OutputwiseLikelihood
 from .super_gaussian import SuperGaussianLikelihood
 
 
@@ -120,16 +121,78 @@ def rate_law(
     )
 
 
-def rate_log_joint(a: TensorType, b: TensorType, auxiliary: Any, F: TensorType) -> tf.Tensor:
-    """The logarithm of the integrand in σ(f)^a e^{−b σ(f)} = Σ_n ∫ … dω."""
+def rate_log_joint(
+    a: TensorType, b: TensorType, auxiliary: Any, F: TensorType, minus: TensorType = 0.0
+) -> tf.Tensor:
+    """The logarithm of the integrand in σ(f)^a σ(−f)^minus e^{−b σ(f)} = Σ_n ∫ … dω."""
     n, omega = auxiliary["n"], auxiliary["omega"]
     log_n = tf.math.xlogy(n, b) - b - tf.math.lgamma(n + 1.0)  # its slope at n = b = 0 is finite
-    return log_n + log_powers_of_sigmoid(a, n, omega, F)
+    return log_n + log_powers_of_sigmoid(a, minus + n, omega, F)
 
 
-def rate_site(a: TensorType, auxiliary: Any) -> Site:
-    """Potential (a − n)/2, precision 2ω."""
-    return (a - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
+def rate_site(a: TensorType, auxiliary: Any, minus: TensorType = 0.0) -> Site:
+    """Potential (a − minus − n)/2, precision 2ω."""
+    return (a - minus - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
+
+
+# ---- counts ----
+
+
+class Powers(NamedTuple):
+    """σ(f)^plus σ(−f)^minus e^{−rate σ(f)}, with exponents [..., N, L]."""
+
+    plus: tf.Tensor
+    minus: tf.Tensor
+    rate: tf.Tensor
+
+    def log_at_origin(self) -> tf.Tensor:
+        """Its logarithm at f = 0."""
+        return -np.log(2.0) * (self.plus + self.minus) - 0.5 * self.rate
+
+    def times(self, other: "Powers", k: TensorType) -> "Powers":
+        """Its product with the k-th power of ``other``."""
+        return Powers(*(own + k * more for own, more in zip(self, other, strict=True)))
+
+
+class CountLikelihood(OutputwiseLikelihood, abc.ABC):
+    """Counts y with p(y|f) = C(y) σ(f)^y σ(−f)^b e^{−λσ(f)} and C(0) = 1."""
+
+    @abc.abstractmethod
+    def powers(self, Y: TensorType) -> Powers:
+        """The exponents y, b and λ."""
+
+    @abc.abstractmethod
+    def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
+        """
+        A draw of the number of events after the first one.
+
+        :param until: −log P(no event until the time of the first one), from 0 to −log p(0|f).
+        """
+
+    def powers_of_zero(self, Y: TensorType) -> Powers:
+        """The powers of p(0|f), at the further columns of Y."""
+        return self.powers(self.with_response(tf.zeros_like(self.response(Y)), Y))
+
+
+def log_zero_prob(zero: Powers, F: TensorType) -> tf.Tensor:
+    """log p(0|f) = b log σ(−f) − λσ(f), accurate also near 0."""
+    return zero.minus * tf.math.log_sigmoid(-F) - zero.rate * tf.sigmoid(F)
+
+
+def log_zero_bound(zero: Powers, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+    """b log s − λ(1 − s) ≤ E log p(0|f), equal where Fvar = 0."""
+    log_share = log_s(Fmu, Fvar)
+    return zero.minus * log_share + zero.rate * tf.math.expm1(log_share)
+
+
+def f_of_log_zero(zero: Powers, level: tf.Tensor) -> tf.Tensor:
+    """The f with −log p(0|f) = b softplus(f) + λσ(f) = ``level``, if b or λ is 0."""
+    has_rate = zero.rate > 0.0
+    share = level / tf.where(has_rate, zero.rate, tf.ones_like(zero.rate))
+    share = tf.clip_by_value(share, 1e-6, 0.9)
+    of_power = level / tf.where(has_rate, tf.ones_like(zero.minus), zero.minus)
+    of_rate = tf.math.log(share) - tf.math.log1p(-share)
+    return tf.where(has_rate, of_rate, tfp.math.softplus_inverse(of_power))
 
 
 def are_counts(Y: tf.Tensor, owner: str) -> Check:

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
+from ..special import log_igammac
 from ..validation import Check, check_all
 from .base import AugmentedLikelihood, delegated
 from .classes.binary import are_signs, drawn_label
@@ -34,6 +35,9 @@ class _WithLaw(StockLikelihood, abc.ABC):
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self.law(X, F).cdf(Y)
 
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self.law(X, F).log_survival_function(Y)
+
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A draw at X = 0, for a likelihood that does not depend on X."""
         return self.law(tf.zeros_like(F[..., :1]), F).sample(seed=seed)
@@ -44,6 +48,8 @@ class _WithLaw(StockLikelihood, abc.ABC):
 
 class _Positive(_WithLaw):
     """A likelihood of positive y."""
+
+    lowest = 0.0
 
     def in_support(self, z: TensorType) -> tf.Tensor:
         return tf.math.softplus(z)
@@ -66,13 +72,25 @@ class Gamma(_Positive, gpflow.likelihoods.Gamma):
         scale = self.invlink(F)
         return tfd.Gamma(self._shape(X) + tf.zeros_like(scale), 1.0 / scale)
 
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        law = self.law(X, F)
+        return log_igammac(law.concentration, law.rate * Y)
+
 
 class Beta(_WithLaw, gpflow.likelihoods.Beta):
     """GPflow's ``Beta``, with mean ``invlink(f)``."""
 
+    lowest = 0.0
+
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         mean, scale = self.invlink(F), self._scale(X)
         return tfd.Beta(mean * scale, (1.0 - mean) * scale)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """That of the smaller 1 − y, whose Beta distribution has the parameters exchanged."""
+        law = self.law(X, F)
+        mirrored = tfd.Beta(law.concentration0, law.concentration1)
+        return mirrored.log_cdf(1.0 - Y)
 
     def in_support(self, z: TensorType) -> tf.Tensor:
         return tf.sigmoid(z)
@@ -83,6 +101,8 @@ class Beta(_WithLaw, gpflow.likelihoods.Beta):
 
 class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
     """GPflow's ``Poisson``, with rate ``invlink(f)`` times ``binsize``."""
+
+    lowest = 0.0
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         return tfd.Poisson(self._conditional_mean(X, F))
@@ -144,19 +164,22 @@ class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood)
             for part in self.likelihoods
         ]
 
-    def _of_own_part(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
+    def _of_own_law(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
+        """The part's value by the public method, which knows the part's smallest y."""
         y, index = Y[..., :-1], Y[..., -1:]
         value = tf.zeros_like(y)
         for k, part in enumerate(self._parts()):
             is_own = tf.equal(index, tf.cast(k, index.dtype))
-            value = tf.where(is_own, getattr(part, name)(X, *marginals, y), value)
+            of_part = getattr(part, name.removeprefix("_"))(X, *marginals, y)
+            value = tf.where(is_own, of_part, value)
         return value
 
-    _cdf = delegated("_cdf", _of_own_part)
-    _predict_cdf = delegated("_predict_cdf", _of_own_part)
+    _cdf = delegated("_cdf", _of_own_law)
+    _log_survival = delegated("_log_survival", _of_own_law)
+    _predict_cdf = delegated("_predict_cdf", _of_own_law)
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        return next_below_by_part(self._parts(), Y)
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        return next_below_by_part(self._parts(), Y, self.num_given)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(NO_PART.format(type(self).__name__))

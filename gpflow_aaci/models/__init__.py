@@ -2,7 +2,14 @@
 
 from .posteriors import refresh_posteriors
 from .shared import WithData
-from .stock import Model, as_augmented, of_any_gp, of_any_model
+from .stock import (
+    Model,
+    as_augmented,
+    converted_from,
+    is_finite_in_gpflow,
+    of_any_gp,
+    of_any_model,
+)
 from .svgp import AugmentedSVGP
 from .variables import hyperparameters
 from .vgp import AugmentedVGP
@@ -16,7 +23,9 @@ __all__ = [
     "Model",
     "WithData",
     "as_augmented",
+    "converted_from",
     "hyperparameters",
+    "is_finite_in_gpflow",
     "of_any_gp",
     "of_any_model",
     "refresh_posteriors",

@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from ..data import check_batches, check_inputs, over_batches
-from ..validation import as_matrix, as_pair, check_marginal
+from ..validation import as_matrix, as_pair, check_marginal, checked_data
 from .shared import WithData
 
 Inputs: TypeAlias = TensorType | tf.data.Dataset
@@ -47,16 +47,30 @@ class WithPredictions(WithData):
         log p(y) of new data [N], as in GPflow. Frames and a dataset of batches are accepted.
 
         :raises NotImplementedError: for ``full_cov`` or ``full_output_cov``.
+        :raises ValueError: as for training data, unless it is called inside ``tf.function``.
         """
         check_marginal("predict_log_density", full_cov, full_output_cov)
-        predict = super().predict_log_density
         if isinstance(data, tf.data.Dataset):
             check_batches(data)
             return over_batches(
-                "data", lambda *batch: predict(batch, full_cov, full_output_cov), data
+                "data",
+                lambda *batch: self.predict_log_density(batch, full_cov, full_output_cov),
+                data,
             )
         X, Y = as_pair(data)
-        return predict((X, Y), full_cov, full_output_cov)
+        if tf.executing_eagerly():  # compiled objectives have checked their rows
+            checked_data(
+                X,
+                Y,
+                num_observed=self.num_observed,
+                num_outputs=self.num_outputs,
+                input_dim=self.input_dim,
+                given=self.likelihood.given,
+                labels=self.likelihood.labels,
+                checks_of_Y=self.likelihood.checks,
+                may_be_empty=True,
+            )
+        return super().predict_log_density((X, Y), full_cov, full_output_cov)
 
     def _predicted(
         self,

@@ -2,13 +2,18 @@
 
 import copy
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
 import gpflow
+import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import MultioutputKernel
+from gpflow.likelihoods import Likelihood
 
+from ..algebra.terms import by_tape
+from ..data import Data
 from ..likelihoods import augmented
 from ..validation import checked_data
 from .posteriors import handed_out
@@ -22,6 +27,9 @@ Model: TypeAlias = gpflow.models.SVGP | gpflow.models.VGP
 P = ParamSpec("P")
 R = TypeVar("R")
 _EXACT = (gpflow.models.GPR, gpflow.models.SGPR)
+
+# Outside the models, as a likelihood of GPflow is no part of what is compiled and stored.
+_CONVERTED: "weakref.WeakKeyDictionary[Any, Likelihood]" = weakref.WeakKeyDictionary()
 
 
 def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
@@ -81,8 +89,28 @@ def _twin(
     twin = copy.copy(model)
     twin.__class__ = kind
     twin.likelihood = augmented(model.likelihood)
+    if not isinstance(twin.likelihood, type(model.likelihood)):
+        _CONVERTED[twin] = model.likelihood
     handed_out(twin)
     return cast(AugmentedSVGP | AugmentedVGP, twin)
+
+
+def converted_from(model: AugmentedSVGP | AugmentedVGP) -> Likelihood | None:
+    """GPflow's likelihood, if :func:`as_augmented` has replaced it by another class."""
+    return _CONVERTED.get(model)
+
+
+def is_finite_in_gpflow(model: AugmentedSVGP | AugmentedVGP, data: Data) -> bool:
+    """
+    Whether GPflow's ELBO is finite as the class of the user's likelihood evaluates it.
+
+    GPflow's logarithm of a probability that is rounded to 0, for example, is −∞.
+    """
+    own = converted_from(model)
+    if own is None:
+        return True
+    [elbo] = model.objectives(data, lambda _: by_tape(own.variational_expectations))
+    return bool(tf.math.is_finite(elbo))
 
 
 def of_any_model(

@@ -26,6 +26,7 @@ from gpflow.utilities import to_default_float
 from ..data import check_batches, check_inputs, over_batches
 from ..graphs import compiled
 from ..likelihoods.integrals.quadrature import safe_sqrt
+from ..models import AugmentedModel
 from ..progress import progress_bar
 from ..sampling.latents import (
     AnyModel,
@@ -127,8 +128,8 @@ def predict_log_density(
     :param progress: whether to show a progress bar over the draws.
     :raises ValueError: as for training data.
     """
-    if samples is None:
-        return _with_q(model).predict_log_density(data)
+    if samples is None and isinstance(model, AugmentedModel):
+        return model.predict_log_density(data)
     if isinstance(data, tf.data.Dataset):
         check_batches(data)
         return over_batches(
@@ -136,6 +137,10 @@ def predict_log_density(
             lambda *batch: predict_log_density(model, batch, samples=samples, progress=progress),
             data,
         )
+    if samples is None:
+        if tf.executing_eagerly():
+            new_rows(model, data)  # GPflow's own models do not check
+        return _with_q(model).predict_log_density(data)
     X, Y = new_rows(model, data)
     of_each = model.likelihood.predict_log_density
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
@@ -163,7 +168,7 @@ def conditionals(
 
     def conditional(values: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs = model.draw_hidden(X, seed, full_cov) if isinstance(model, DeepModel) else X
-        chol, A, unexplained, prior_mean = project_at(model, inputs)
+        chol, A, unexplained, prior_mean, _ = project_at(model, inputs)
         if isinstance(model, FullGP):
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]

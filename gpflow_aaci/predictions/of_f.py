@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
@@ -69,20 +70,36 @@ def survival_at(times: Sequence[float]) -> OfF:
     """P(y > t|f) at every time t, of a likelihood of one y: R is the number of times."""
 
     def function(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
-        at = [1.0 - likelihood.cdf(X, F, _observed(likelihood, F, t)) for t in times]
-        return tf.concat(at, -1)
+        return tf.exp(_log_survival(likelihood, X, F, times))
 
     return function
 
 
 def hazard_at(times: Sequence[float]) -> OfF:
-    """p(t|f)/P(y > t|f) at every time t: the rate of an event that has not happened before."""
+    """
+    p(t|f)/P(y > t|f) at every time t: the rate of an event that has not happened before.
+
+    It is 0 at a t that no y can be, such as a negative waiting time.
+    """
 
     def function(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
-        log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, t))[..., None] for t in times]
-        return tf.exp(tf.concat(log_p, -1)) / survival_at(times)(likelihood, X, F)
+        least = likelihood.lowest
+        possible = [_observed(likelihood, F, max(t, least)) for t in times]
+        log_p = tf.stack([likelihood.log_prob(X, F, Y) for Y in possible], -1)
+        is_possible = tf.constant([t >= least for t in times])
+        is_possible &= ~tf.math.is_nan(log_p)  # outside the range of a warp
+        log_p = tf.where(is_possible, log_p, tf.constant(-np.inf, log_p.dtype))
+        # A difference of logarithms, as both probabilities are 0 in floats at late times.
+        return tf.exp(log_p - _log_survival(likelihood, X, F, times))
 
     return function
+
+
+def _log_survival(
+    likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor, times: Sequence[float]
+) -> tf.Tensor:
+    at = [likelihood.log_survival(X, F, _observed(likelihood, F, t)) for t in times]
+    return tf.concat(at, -1)
 
 
 def probabilities(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
@@ -97,7 +114,7 @@ def probabilities(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -
             f"Found: {type(likelihood).__name__}."
         )
     log_p = [likelihood.log_prob(X, F, _observed(likelihood, F, k)) for k in likelihood.labels]
-    return tf.exp(tf.stack(log_p, -1))
+    return tf.nn.softmax(tf.stack(log_p, -1))  # a pseudo-likelihood is normalised
 
 
 def mean_of_y(likelihood: AugmentedLikelihood, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:

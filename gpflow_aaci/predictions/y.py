@@ -81,7 +81,7 @@ def predict_y_cdf(
     checks = predicted.likelihood.checks(y, "y")
     with tf.control_dependencies([require(checks)]):
         y = tf.ensure_shape(y, [num_rows, observed])
-    return predicted.by_rows(lambda rows: predicted.cdf(rows, y[None, rows])[0], 1)
+    return predicted.cdf_at(y)
 
 
 def predict_y_quantile(
@@ -199,6 +199,10 @@ class Predicted:
                 p = self.likelihood.predict_cdf(self.X[rows], Fmu, Fvar, Y[:, None])
                 total += tf.reduce_sum(p, 1)
         return total / self.num_draws
+
+    def cdf_at(self, Y: tf.Tensor) -> tf.Tensor:
+        """P(y' ≤ y) [N, P] for one Y [N, ...] that is not checked, for example below any y."""
+        return self.by_rows(lambda rows: self.cdf(rows, Y[None, rows])[0], 1)
 
     def quantile(self, rows: slice, levels: tf.Tensor) -> tf.Tensor:
         """The y [Q, N, P] with P(y' ≤ y) = levels [Q, 1, 1] at some rows."""

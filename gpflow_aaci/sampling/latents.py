@@ -24,6 +24,7 @@ from ..algebra.projection import Prior, Projection, project
 from ..data import as_arrays, check_pair
 from ..data import checked_rows as data_rows
 from ..likelihoods import AugmentedLikelihood
+from ..likelihoods.conversion import checks_of
 from ..models import AugmentedModel
 from ..models.shared import k_diag, with_jitter
 from ..validation import as_observed, as_pair, checked_data, num_observed_columns
@@ -107,7 +108,8 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
     likelihood, L = model.likelihood, model.num_latent_gps
     X, Y = as_pair(data)
     columns = num_observed_columns(likelihood, Y, L)
-    X, _ = checked_data(X, Y, num_observed=columns, num_outputs=L)
+    checks = checks_of(likelihood)
+    X, _ = checked_data(X, Y, num_observed=columns, num_outputs=L, checks_of_Y=checks)
     return X, as_observed(likelihood, Y)
 
 

@@ -81,3 +81,9 @@ def test_an_interval_of_equal_ends_is_a_point() -> None:
     np.testing.assert_array_equal(draws, np.tile(ends, (3, 1)))
     np.testing.assert_array_equal(law.log_prob(draws), 0.0)
     np.testing.assert_array_equal(law.log_prob(ends + 0.5), -np.inf)
+
+
+@pytest.mark.parametrize("width", [1e-15, 1e-9, 1e-3])
+def test_the_density_in_a_narrow_interval_is_one_over_its_width(width: float) -> None:
+    law = IntervalNormal(np.float64(0.3), 1.0, np.float64(0.0), np.float64(width))
+    assert float(law.log_prob(width / 2.0)) == pytest.approx(-np.log(width), rel=1e-8)

@@ -139,6 +139,37 @@ def test_probit_bernoulli_is_probit(invlink: Callable[[tf.Tensor], tf.Tensor]) -
     assert type(augmented(gpflow.likelihoods.Bernoulli(invlink=invlink))) is likelihoods.Probit
 
 
+class Sloped(tf.Module):
+    """σ(slope f), with a slope that is 1 at first."""
+
+    def __init__(self, trainable: bool) -> None:
+        super().__init__()
+        self.slope = gpflow.Parameter(1.0, trainable=trainable)
+
+    def __call__(self, f: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(self.slope * f)
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_parameter_inside_a_link_is_kept_though_the_link_begins_at_the_sigmoid(
+    trainable: bool,
+) -> None:
+    link = Sloped(trainable)
+    found = augmented(gpflow.likelihoods.Bernoulli(invlink=link))
+    assert not isinstance(found, likelihoods.Logistic)
+    assert any(parameter is link.slope for parameter in found.parameters)
+    F, Y = column(-1.0, 0.3, 2.0), column(0.0, 1.0, 1.0)
+    link.slope.assign(3.0)
+    expected = scipy.special.log_expit(3.0 * (2.0 * Y - 1.0) * F)[:, 0]
+    np.testing.assert_allclose(found.log_prob(F, F, Y), expected, rtol=1e-9)
+
+
+def test_a_link_that_reads_a_variable_of_its_surroundings_is_not_the_sigmoid() -> None:
+    slope = gpflow.Parameter(1.0)
+    stock = gpflow.likelihoods.Bernoulli(invlink=lambda f: tf.sigmoid(slope * f))
+    assert not isinstance(augmented(stock), likelihoods.Logistic)
+
+
 def test_the_jitter_of_gpflows_probit_is_dropped() -> None:
     """This changes probabilities by at most 0.001."""
     stock, F = gpflow.likelihoods.Bernoulli(), column(-9.0, -1.0, 0.3, 40.0)

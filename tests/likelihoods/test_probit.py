@@ -73,6 +73,29 @@ def test_value_and_derivative_far_into_both_tails(
     np.testing.assert_allclose(gradient, exactly(derivative, z), rtol=scale * tolerance, atol=1e-30)
 
 
+def test_log_ndtr_at_infinity() -> None:
+    for dtype in (np.float64, np.float32):
+        np.testing.assert_array_equal(
+            special.log_ndtr(tf.constant([-np.inf, np.inf], dtype)), [-np.inf, 0.0]
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_second_derivative_of_log_ndtr(dtype: type) -> None:
+    """−λ (z + λ) with λ = N(z)/Φ(z), also at 0 and where the tail begins."""
+    z = np.array([-25.0, -20.1, -19.9, -8.1, -7.9, -3.0, 0.0, 0.5, 4.0, 9.0]).astype(dtype)
+    x = tf.constant(z)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = special.log_ndtr(x)
+        slope = tape.gradient(value, x)
+    expected = exactly(lambda at: -mills(at) * (at + mills(at)), z)
+    tolerance = 1e-10 if dtype is np.float64 else 1e-4
+    np.testing.assert_allclose(outer.gradient(slope, x), expected, rtol=tolerance)
+
+
 def test_log_ndtr_keeps_its_digits_where_the_probability_is_almost_one() -> None:
     z = np.array([1.0, 5.0, 9.0, 20.0, 37.0])
     np.testing.assert_allclose(special.log_ndtr(tf.constant(z)), exactly(log_ndtr, z), rtol=1e-12)

@@ -42,6 +42,7 @@ OBSERVED = {
         lambda f: f,
     ),
 }
+DEAR = ("Heteroscedastic", "NegativeBinomial", "LogisticSoftmax")  # to compile
 NO_JITTER = gpflow.config.Config(jitter=1e-13)
 
 
@@ -76,7 +77,10 @@ def test_with_gaussian_noise_and_all_rows_it_is_gpr(make: type) -> None:
             np.testing.assert_allclose(part, expected, atol=atol)
 
 
-@pytest.mark.parametrize("name", OBSERVED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in DEAR)) for name in OBSERVED],
+)
 def test_with_all_rows_it_is_the_augmented_gp_after_as_many_steps(name: str) -> None:
     model, Y = of_all_rows(name)
     with gpflow.config.as_context(NO_JITTER):
@@ -252,6 +256,7 @@ def test_bad_arguments_are_refused_with_their_name(changed: dict, message: str) 
 # ---- fit ----
 
 
+@pytest.mark.slow
 def test_fit_ends_at_a_maximum_of_its_objective() -> None:
     rows, f = simulated(300)
     model = AugmentedNNGP(
@@ -265,6 +270,7 @@ def test_fit_ends_at_a_maximum_of_its_objective() -> None:
     assert -model.training_loss() / model.num_data < before + 2.0 * result.tolerance
 
 
+@pytest.mark.slow
 def test_fit_gives_the_held_out_density_of_the_exact_gp() -> None:
     rows, f = simulated(400)
     new, f_new = simulated(200, 1)
@@ -278,6 +284,7 @@ def test_fit_gives_the_held_out_density_of_the_exact_gp() -> None:
     assert densities[0] > densities[1] - 0.02
 
 
+@pytest.mark.slow
 def test_units_of_x_do_not_matter_to_a_fit() -> None:
     rows, f = simulated(300)
     ends = []
@@ -288,6 +295,7 @@ def test_units_of_x_do_not_matter_to_a_fit() -> None:
     np.testing.assert_allclose(*ends, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_the_noise_of_rounded_y_stops_at_its_resolution() -> None:
     """The density of ties grows without limit as the scale of the noise falls."""
     rows, f = simulated(400)
@@ -313,6 +321,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
+@pytest.mark.slow
 def test_intervals_of_y_hold_as_many_as_they_say() -> None:
     rows, f = simulated(1_500)
     new, f_new = simulated(500, 1)

@@ -48,6 +48,7 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
     labels = (-1.0, 1.0)
+    lowest = -1.0
 
     kinks: Sequence[float] = ()
     """Values of f near which the quadrature of P(y|f) needs dense nodes, for every y."""
@@ -75,14 +76,14 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """P(y = −1|f), and 1 at y = +1."""
         below = tf.exp(self.log_probability(-F))
-        return tf.where(Y > 0.0, tf.ones_like(below), below)
+        return tf.where(Y >= 1.0, tf.ones_like(below), below)
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         Fmu, Fvar = (part + tf.zeros_like(Y) for part in (Fmu, Fvar))
         below = tf.exp(self.predictive_log_density(X, Fmu, Fvar, -tf.ones_like(Fmu)))
-        return tf.where(Y > 0.0, tf.ones_like(below), below)
+        return tf.where(Y >= 1.0, tf.ones_like(below), below)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.invlink(F)

@@ -19,6 +19,8 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     A subclass defines the log-probabilities of the classes, given f and with f integrated out.
     """
 
+    lowest = 0.0
+
     fewer: int = 0
     """The number of classes minus the number of latent GPs."""
 
@@ -75,9 +77,10 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         return self._up_to(tf.exp(self.log_expected_shares(Fmu, Fvar)), Y)
 
     def _up_to(self, p: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """P(y' ≤ y) in the order of the labels' numbers, [..., N, 1]."""
+        """P(y' ≤ y) in the order of the labels' numbers, [..., N, 1]; exactly 1 for the last."""
         is_below = tf.range(self.num_classes, dtype=p.dtype) <= Y
-        return tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
+        total = tf.reduce_sum(tf.where(is_below, p, tf.zeros_like(p)), -1, keepdims=True)
+        return tf.where(self.num_classes - 1.0 <= Y, tf.ones_like(total), total)
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         log_p = self.log_shares(F)

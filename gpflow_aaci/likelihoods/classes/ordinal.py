@@ -30,6 +30,8 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
         likelihood = Ordinal(bin_edges=[-1.0, 0.0, 1.0])  # labels 0, 1, 2 and 3
     """
 
+    lowest = 0.0
+
     def __init__(
         self,
         bin_edges: TensorType | Parameter,
@@ -80,10 +82,9 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
         label = tf.cast(Y, tf.int32)
         return tf.gather(edges, label), tf.gather(edges, label + 1)
 
-    def _predict_cdf(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return self.below(self.ends(tf.math.floor(Y))[1], Fmu, Fvar)
+    def upper(self, Y: TensorType) -> tf.Tensor:
+        """The edge above the label; above the highest label there is none."""
+        return self.ends(tf.clip_by_value(tf.math.floor(Y), 0.0, self.num_bins - 1.0))[1]
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType

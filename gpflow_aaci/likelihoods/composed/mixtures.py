@@ -137,6 +137,14 @@ class NoiseMixture(_OfComponents):
     ) -> tf.Tensor:
         return self._mean([each._predict_cdf(X, Fmu, Fvar, Y) for each in self.components])
 
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        log_weights = tf.unstack(tf.math.log(self.weights))
+        parts = [
+            log_w + component._log_survival(X, F, Y)
+            for log_w, component in zip(log_weights, self.components, strict=True)
+        ]
+        return tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
     def _mean(self, parts: list[tf.Tensor]) -> tf.Tensor:
         return tf.add_n([w * p for w, p in zip(tf.unstack(self.weights), parts, strict=True)])
 

@@ -10,10 +10,8 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, TensorType
 
 from ...validation import Check, check_all, require
-from ..base import AugmentedLikelihood, Site, delegated, of_base
+from ..base import AugmentedLikelihood, Site, delegated, described, of_base
 from ..outputwise import OutputwiseLikelihood
-
-_STAND_IN = 1.0  # a y that every likelihood accepts, for outputs that are missing
 
 
 class OfBase(AugmentedLikelihood, abc.ABC):
@@ -23,7 +21,8 @@ class OfBase(AugmentedLikelihood, abc.ABC):
 
     def _take(self, base: AugmentedLikelihood) -> None:
         self.base = base
-        for name in ("is_augmented", "is_density", "labels", "in_turn", "row_cost", "couples"):
+        of_base = "is_augmented", "is_density", "labels", "lowest", "in_turn", "row_cost", "couples"
+        for name in of_base:
             setattr(self, name, getattr(base, name))
 
     @abc.abstractmethod
@@ -104,6 +103,7 @@ class Weighted(OfBase):
     predictive_log_density = delegated("predictive_log_density", _weighted)
     _variational_expectations = delegated("_variational_expectations", _weighted, num_axes=1)
     _cdf = delegated("_cdf", _unchanged)
+    _log_survival = delegated("_log_survival", _unchanged)
     _predict_cdf = delegated("_predict_cdf", _unchanged)
 
     # ---- Gibbs: auxiliary variables for every copy of a datum ----
@@ -155,9 +155,8 @@ class Weighted(OfBase):
         of_base = self.base.outcomes()
         return None if of_base is None else np.hstack([of_base, np.ones((len(of_base), 1))])
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        below, is_least = self.base.next_below(Y[..., :-1])
-        return np.concatenate([below, Y[..., -1:]], -1), is_least
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        return np.concatenate([self.base.next_below(Y[..., :-1]), Y[..., -1:]], -1)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         of_base = self.base.as_observed(y)
@@ -213,25 +212,32 @@ class Missing(OfBase, OutputwiseLikelihood):
     """
 
     def __init__(
-        self, base: OutputwiseLikelihood, *, empty_rows: bool = False, **kwargs: Any
+        self, base: AugmentedLikelihood, *, empty_rows: bool = False, **kwargs: Any
     ) -> None:
         """
-        :param base: a likelihood that is a product over outputs, with no further columns of Y.
+        :param base: a likelihood that is a product over outputs, with no further columns of Y: a
+            row that has them has one output, and may be left out if it is missing. Weights are
+            given outside, ``Weighted(Missing(...))``.
         :param empty_rows: whether rows without any output are accepted. Such a row changes only
             the number of rows.
         :raises ValueError: for another base.
         """
-        if not isinstance(base, OutputwiseLikelihood) or base.given:
+        if not (isinstance(base, AugmentedLikelihood) and base.is_product) or base.given:
             raise ValueError(
-                "Missing: base must be a product over outputs, each of one f and of one y, such "
-                f"as gpflow_aaci.likelihoods.StudentT. Found: {type(base).__name__}."
+                "Missing: base must be a product over outputs, each of one f and of one column of "
+                f"Y, such as gpflow_aaci.likelihoods.StudentT. Found: {described(base)}."
             )
         super().__init__(**kwargs)
         self._take(base)
         self.empty_rows = empty_rows
 
     def _of_base(self, Y: TensorType) -> tf.Tensor:
-        return _filled(Y)[1]
+        return self._filled(Y)[1]
+
+    def _filled(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Which outputs were observed, and Y with a stand-in for the others."""
+        is_observed = ~tf.math.is_nan(Y)
+        return is_observed, tf.where(is_observed, Y, self.base.stand_in(Y))
 
     def _where_observed(
         self,
@@ -243,7 +249,7 @@ class Missing(OfBase, OutputwiseLikelihood):
         otherwise: float = 0.0,
     ) -> Any:
         """The base's value for observed outputs, and ``otherwise`` for missing ones."""
-        is_observed, y = _filled(Y)
+        is_observed, y = self._filled(Y)
         return _where(is_observed, getattr(self.base, name)(X, *marginals, y), otherwise)
 
     pointwise_bound = delegated("pointwise_bound", _where_observed)
@@ -252,6 +258,7 @@ class Missing(OfBase, OutputwiseLikelihood):
     expected_log_prob = delegated("expected_log_prob", _where_observed)
     predictive_log_density = delegated("predictive_log_density", _where_observed)
     _cdf = delegated("_cdf", _where_observed, otherwise=np.nan)
+    _log_survival = delegated("_log_survival", _where_observed, otherwise=np.nan)
     _predict_cdf = delegated("_predict_cdf", _where_observed, otherwise=np.nan)
     outcomes = of_base("outcomes")
 
@@ -259,23 +266,23 @@ class Missing(OfBase, OutputwiseLikelihood):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """The base's; the auxiliary variables of a missing output have no effect."""
-        is_observed, y = _filled(Y)
+        is_observed, y = self._filled(Y)
         Fmu, Fvar = _where(is_observed, (Fmu, Fvar))
         return self.base.auxiliary_law(X, Fmu, Fvar, y)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        is_observed, y = _filled(Y)
+        is_observed, y = self._filled(Y)
         alone = self.full_conditional(X, F, Y).log_prob(auxiliary)
         return tf.where(is_observed, self.base.log_joint(X, auxiliary, F, y), alone)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        is_observed, y = _filled(Y)
+        is_observed, y = self._filled(Y)
         return _where(is_observed, self.base.site(X, auxiliary, y))
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        is_observed, y = _filled(Y)
+        is_observed, y = self._filled(Y)
         is_empty = ~tf.reduce_any(is_observed, -1)
         message = "Y must have an observed output in every row, unless empty_rows=True."
         empty = Check(
@@ -289,9 +296,3 @@ def _where(condition: tf.Tensor, values: Any, otherwise: float = 0.0) -> Any:
     return tf.nest.map_structure(
         lambda part: tf.where(condition, part, tf.cast(otherwise, part.dtype)), values
     )
-
-
-def _filled(Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which outputs were observed, and Y with a stand-in for the others."""
-    is_observed = ~tf.math.is_nan(Y)
-    return is_observed, tf.where(is_observed, Y, tf.cast(_STAND_IN, Y.dtype))

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all
-from ..base import AugmentedLikelihood, Site, delegated
+from ..base import AugmentedLikelihood, Site, delegated, described
 from ..outputwise import OutputwiseLikelihood
-
-_STAND_IN = 1.0  # a y that every likelihood accepts, for data that belong to another part
 
 NO_PART = (
     "likelihood must be one part of {0} for quantiles and draws at new inputs, as a column of Y "
@@ -31,40 +29,75 @@ def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
 
 
 def next_below_by_part(
-    parts: Sequence[AugmentedLikelihood], Y: AnyNDArray
-) -> tuple[AnyNDArray, AnyNDArray]:
-    """``next_below`` of the part that each row of Y [N, P + 1] belongs to."""
-    below, is_least = Y.copy(), np.zeros(Y[..., :-1].shape, bool)
+    parts: Sequence[AugmentedLikelihood], Y: AnyNDArray, num_given: int
+) -> AnyNDArray:
+    """
+    ``next_below`` of the part that each row of Y belongs to.
+
+    :param num_given: the number of columns of Y after y; a part may take fewer.
+    """
+    below = Y.copy()
     for k, part in enumerate(parts):
-        own = Y[..., -1] == k
-        below[own, :-1], is_least[own] = part.next_below(Y[own, :-1])
-    return below, is_least
+        own, columns = Y[..., -1] == k, slice(None, part.num_given - num_given)
+        below[own, columns] = part.next_below(Y[own, columns])
+    return below
 
 
 class Switched(OutputwiseLikelihood):
     """
     GPflow's ``SwitchedLikelihood``, with parts that have an augmentation.
 
-    The last column of Y [N, P + 1] holds the index of the part that a datum belongs to. Every part
-    is evaluated at every datum, with a stand-in for the y of other parts, and the result of the
-    right part is taken.
+    The last column of Y holds the index of the part that a datum belongs to, and before it is the
+    row of that part: y, and the further columns if there are any, such as an exposure. A part with
+    fewer columns than others leaves the last of them unused, and they may hold anything. Every part
+    is evaluated at every datum, with a stand-in for the rows of other parts, and the result of the
+    right part is taken::
+
+        likelihood = Switched([Poisson(9.0, with_exposure=True), StudentT()])
+        Y = [[3.0, 0.5, 0.0], [1.2, 0.0, 1.0]]  # 3 events in half a year; 1.2, of StudentT
     """
 
-    given = ("part",)
-
-    def __init__(self, likelihoods: Sequence[OutputwiseLikelihood], **kwargs: Any) -> None:
+    def __init__(self, likelihoods: Sequence[AugmentedLikelihood], **kwargs: Any) -> None:
         """
-        :param likelihoods: the parts, each with one column of Y for every output.
+        :param likelihoods: the parts, each a product over outputs, of one f and one y. Weights are
+            given outside, ``Weighted(Switched(...))``.
+        :raises ValueError: for other parts.
         """
         super().__init__(**kwargs)
         self.likelihoods = list(likelihoods)
+        for part in self.likelihoods:
+            if not (isinstance(part, AugmentedLikelihood) and part.is_product):
+                raise ValueError(
+                    "Switched: likelihoods must be products over outputs, each of one f and of one "
+                    f"y, such as gpflow_aaci.likelihoods.StudentT. Found: {described(part)}."
+                )
+        columns = zip_longest(*(part.given for part in self.likelihoods))
+        names = (" or ".join(dict.fromkeys(filter(None, column))) for column in columns)
+        self.given = (*names, "part")
+        if self.num_given > 1:
+            self.latent_dim = 1
+
+    def _num_unused(self, part: AugmentedLikelihood) -> int:
+        """The number of the last columns of Y that the part does not take."""
+        return self.num_given - part.num_given
 
     def _own(self, k: int, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Whether a datum belongs to part k [..., N, 1], and the y at which part k is evaluated."""
-        is_own = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype))
-        return is_own, tf.where(is_own, Y[..., :-1], tf.cast(_STAND_IN, Y.dtype))
+        """Whether a datum belongs to part k [..., N, 1], and the Y at which part k is evaluated."""
+        part = self.likelihoods[k]
+        is_own, rows = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype)), Y[..., : -self._num_unused(part)]
+        return is_own, tf.where(is_own, rows, part.stand_in(rows))
 
-    def _taken(self, of: Callable[[OutputwiseLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
+    def stand_in(self, Y: TensorType) -> tf.Tensor:
+        unused = self._num_unused(self.likelihoods[0])
+        of_first = self.likelihoods[0].stand_in(Y[..., :-unused])
+        return tf.concat([of_first, tf.zeros_like(Y[..., -unused:])], -1)
+
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        rows = (self._own(k, Y)[1] for k in range(len(self.likelihoods)))
+        parts = zip(self.likelihoods, rows, strict=True)
+        return tf.concat([*(part.must_be_finite(row) for part, row in parts), Y[..., -1:]], -1)
+
+    def _taken(self, of: Callable[[AugmentedLikelihood, tf.Tensor], Any], Y: TensorType) -> Any:
         """``of(part, y)`` [..., N, P], with the part that each datum belongs to."""
         taken = of(self.likelihoods[0], self._own(0, Y)[1])
         for k, part in enumerate(self.likelihoods[1:], 1):
@@ -79,8 +112,14 @@ class Switched(OutputwiseLikelihood):
     bound_slopes = delegated("bound_slopes", _of_own_part)
     pointwise_log_prob = delegated("pointwise_log_prob", _of_own_part)
     predictive_log_density = delegated("predictive_log_density", _of_own_part)
-    _cdf = delegated("_cdf", _of_own_part)
-    _predict_cdf = delegated("_predict_cdf", _of_own_part)
+
+    def _of_own_law(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> Any:
+        """As ``_of_own_part``, by the public method, which knows the part's smallest y."""
+        return self._of_own_part(name.removeprefix("_"), X, marginals, Y)
+
+    _cdf = delegated("_cdf", _of_own_law)
+    _log_survival = delegated("_log_survival", _of_own_law)
+    _predict_cdf = delegated("_predict_cdf", _of_own_law)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -133,8 +172,8 @@ class Switched(OutputwiseLikelihood):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         return self._taken(lambda part, y: part.draw_y_like(X, F, y, seed), Y)
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        return next_below_by_part(self.likelihoods, Y)
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        return next_below_by_part(self.likelihoods, Y, self.num_given)
 
     def as_observed(self, y: TensorType) -> tf.Tensor:
         raise ValueError(NO_PART.format(type(self).__name__))

@@ -11,9 +11,8 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...validation import Check, check_all
-from ..base import PredictedMoments, Site, delegated, of_base
+from ..base import PredictedMoments, Site, delegated, described, of_base
 from ..integrals.nodes import before_axes_of, whole_line
-from ..interval import Interval
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..outputwise import OutputwiseLikelihood
@@ -71,6 +70,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     expected_log_prob = delegated("expected_log_prob", _with_slope)
     predictive_log_density = delegated("predictive_log_density", _with_slope)
     _cdf = delegated("_cdf", _of_base)
+    _log_survival = delegated("_log_survival", _of_base)
     _predict_cdf = delegated("_predict_cdf", _of_base)
 
     def log_joint(
@@ -102,7 +102,10 @@ class Scaled(PredictedMoments, TransformedLikelihood):
         """
         :param base: noise of scale 1.
         :param of_x: the likelihood whose scale is used; its Parameters are shared.
+        :raises ValueError: for a base with further columns of Y, which would be in another unit.
         """
+        if base.given:
+            raise ValueError(f"Scaled: base must take y alone. Found: {described(base)}.")
         super().__init__(base, **kwargs)
         self.variance = getattr(of_x, "variance", None)
         self.scale = of_x.scale
@@ -158,7 +161,8 @@ class Warped(TransformedLikelihood):
 
     If the base is an ``Interval``, both ends are warped, and only an exact y has the Jacobian. An
     end at or beyond the limits of the domain of t counts as infinite: the lower end of a
-    left-censored time, for example, may be 0 or −∞.
+    left-censored time, for example, may be 0 or −∞. A known variance of Gaussian noise is in units
+    of t(y)².
     """
 
     def __init__(self, base: OutputwiseLikelihood, warp: Warp, **kwargs: Any) -> None:
@@ -168,7 +172,8 @@ class Warped(TransformedLikelihood):
         :raises ValueError: for another base or warp.
         """
         has_c = isinstance(base, OutputwiseLikelihood) and base.prior_c is not None
-        if not (has_c or isinstance(base, Interval)) or base.outcomes() is not None:
+        is_accepted = has_c or (isinstance(base, OutputwiseLikelihood) and base.is_interval)
+        if not is_accepted or base.outcomes() is not None:
             found = f"{type(base).__module__.split('.')[0]}'s {type(base).__name__}"
             raise ValueError(
                 "Warped: base must be an Interval, or a likelihood of a real y with one ω per "
@@ -186,13 +191,13 @@ class Warped(TransformedLikelihood):
 
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
         """t(y); infinite for an end of an interval that y cannot reach."""
-        Y = self._with_open_ends(Y)
-        is_finite = tf.math.is_finite(Y)
-        z = tf.where(is_finite, self.warp.forward(tf.where(is_finite, Y, self._inside(Y))), Y)
-        if not self.given:
-            return z
+        y = self._with_open_ends(Y if self.base.is_interval else self.response(Y))
+        is_finite = tf.math.is_finite(y)
+        z = tf.where(is_finite, self.warp.forward(tf.where(is_finite, y, self._inside(y))), y)
+        if not self.base.is_interval:
+            return self.with_response(z, Y)
         # Equal ends must stay equal to the last bit, which vectorised code does not promise.
-        is_exact, _ = self._exact(Y)
+        is_exact, _ = self._exact(y)
         return tf.concat([z[..., :1], tf.where(is_exact, z[..., :1], z[..., 1:])], -1)
 
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
@@ -203,8 +208,8 @@ class Warped(TransformedLikelihood):
 
     def _exact(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """Whether y is exact, [..., N, P], and y, replaced by a value in the domain of t if not."""
-        if not self.given:
-            return tf.ones_like(Y, tf.bool), Y
+        if not self.base.is_interval:
+            return tf.ones_like(self.response(Y), tf.bool), self.response(Y)
         is_exact = tf.equal(Y[..., :1], Y[..., 1:])
         return is_exact, tf.where(is_exact, Y[..., :1], self._inside(Y))
 
@@ -222,9 +227,13 @@ class Warped(TransformedLikelihood):
     must_be_finite = of_base("must_be_finite")
     as_observed = of_base("as_observed")
 
+    def stand_in(self, Y: TensorType) -> tf.Tensor:
+        return self.as_observed(self._inside(Y) + tf.zeros_like(self.response(Y)))
+
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        if not self.given:
-            return [*self.base.check_observations(Y), *self.warp.check_observations(Y)]
+        if not self.base.is_interval:
+            of_warp = self.warp.check_observations(self.response(Y))
+            return [*self.base.check_observations(Y), *of_warp]
         lowest, highest, name = self.warp.lowest, self.warp.highest, type(self.warp).__name__
         is_inside = (lowest <= Y) & (highest >= Y) | tf.math.is_inf(Y)
         message = f"Y must be from {lowest:g} to {highest:g} for the warp {name}."
@@ -234,11 +243,16 @@ class Warped(TransformedLikelihood):
             *self.base.check_observations(self._with_open_ends(Y)),
         ]
 
-    def next_below(self, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        if not self.base.is_interval:
+            return super().next_below(Y)
         return self.base.next_below(np.where(self.warp.lowest >= Y, -np.inf, Y))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return self.warp.inverse(self.base.draw_y(F, seed))
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        return self.warp.inverse(self.base.draw_y_like(X, F, self.in_base(X, Y), seed))
 
     def in_support(self, z: TensorType) -> tf.Tensor:
         return self.warp.inverse(z)

@@ -12,17 +12,21 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all, shown
-from ..base import AugmentedLikelihood, Site, delegated, of_base
-from ..counts import Binomial, NegativeBinomial
+from ..base import AugmentedLikelihood, Site, delegated, draw_as_observed, of_base
 from ..integrals.quadrature import expectation, log_expectation
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
-from ..rates import Poisson
 from ..sigmoid_powers import (
+    CountLikelihood,
+    Powers,
+    f_of_log_zero,
     half_polya_gamma,
     log_powers_of_sigmoid,
     log_s,
+    log_zero_bound,
+    log_zero_prob,
+    rate_log_joint,
     rate_site,
     root_mean_square,
 )
@@ -36,80 +40,110 @@ class ZeroTruncated(OutputwiseLikelihood):
     r"""
     p(y|f)/(1 − p(0|f)) of counts y = 1, 2, …, where a zero cannot be observed.
 
-    1/(1 − p(0|f)) = Σ p(0|f)^k is a mixture over k ≥ 0 unobserved zeros. If the base is a
-    ``NegativeBinomial``, p(0|f)^k = σ(−f)^{rk}, so that p(y|f) is Gaussian in f given k and
-    ω ~ PG(y + r(1 + k), ·)/2. If it is a ``Poisson``, p(0|f)^k = e^{−λkσ(f)}, so that given k the
-    augmentation is the one of a ``Poisson`` with the maximum rate λ(1 + k).
+    1/(1 − p(0|f)) = Σ p(0|f)^k is a mixture over k ≥ 0 unobserved zeros. With
+    p(y|f) = C(y) σ(f)^y σ(−f)^b e^{−λσ(f)}, the product p(y|f) p(0|f)^k again consists of such
+    powers, whose augmentation is Gaussian in f given n ~ Poisson and ω ~ PG(y + b + n, ·)/2:
+    p(0|f) is σ(−f)^r for a ``NegativeBinomial``, σ(−f)^n for a ``Binomial`` with n trials, and
+    e^{−λEσ(f)} for a ``Poisson`` with exposure E. (If a column of Y holds the trials, a predicted y
+    is the outcome of one trial, and so 1.)
     """
 
-    def __init__(self, base: NegativeBinomial | Poisson, **kwargs: Any) -> None:
+    base: Any
+    lowest = 1.0
+
+    def __init__(self, base: CountLikelihood, **kwargs: Any) -> None:
         """
-        :param base: the distribution of counts including zeros; shared, with its Parameters.
+        :param base: ``NegativeBinomial``, ``Binomial`` or ``Poisson``: the distribution of counts
+            including zeros; shared, with its Parameters. If its Y has a further column, of trials
+            or exposures, Y still has it.
         :raises ValueError: for any other likelihood.
         """
         super().__init__(**kwargs)
-        _check_truncated("ZeroTruncated", base)
-        self.base = base
+        _check_base("ZeroTruncated", base)
+        self.base, self.given, self.latent_dim = base, base.given, base.latent_dim
 
-    def _log_zero(self, Fmu: TensorType, Fvar: TensorType | None = None) -> tf.Tensor:
-        """The bound on E log p(0|f), r log s or −λ(1 − s); log p(0|f) if Fvar is None."""
-        log_share = log_s(Fmu, tf.zeros_like(Fmu) if Fvar is None else Fvar)
-        if isinstance(self.base, Poisson):
-            return tf.cast(self.base.max_rate, log_share.dtype) * tf.math.expm1(log_share)
-        return tf.cast(self.base.total_count, log_share.dtype) * log_share
+    def _log_zero(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(0|f) of the base."""
+        return log_zero_prob(self.base.powers_of_zero(Y), F)
+
+    def _positive(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """1 − p(0|f)."""
+        return _one_minus_exp(self._log_zero(F, Y))
+
+    def _bound_of_positive(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        """1 − e^{b(0)}, where b is the bound of the base."""
+        return _one_minus_exp(log_zero_bound(self.base.powers_of_zero(Y), Fmu, Fvar))
 
     def pointwise_bound(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """b(y) − log(1 − e^{b(0)}), where b is the bound of the base."""
-        positive = _one_minus_exp(self._log_zero(Fmu, Fvar))
+        positive = self._bound_of_positive(Fmu, Fvar, Y)
         return self.base.pointwise_bound(X, Fmu, Fvar, Y) - tf.math.log(positive)
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """k, then n given k, then omega ~ PG(y + n, c)/2 given n; all [..., N, P]."""
+        """k, then n given k, then omega ~ PG(y + b + n, c)/2 given both; all [..., N, P]."""
+        share, c = tf.exp(log_s(Fmu, Fvar)), root_mean_square(Fmu, Fvar)
 
-        def law_of_n(k: tf.Tensor) -> tfp.distributions.Distribution:
-            if isinstance(self.base, Poisson):
-                share = tf.exp(log_s(Fmu, Fvar))
-                return tfp.distributions.Poisson(self.base.max_rate * (1.0 + k) * share)
-            return tfp.distributions.Deterministic(self.base.total_count * (1.0 + k))
+        def law_of_omega(k: tf.Tensor, n: tf.Tensor) -> tfp.distributions.Distribution:
+            powers = self._given_k(k, Y)
+            return half_polya_gamma(powers.plus + powers.minus + n, c)
 
         return tfp.distributions.JointDistributionNamed(
             {
-                "k": tfp.distributions.Geometric(probs=_one_minus_exp(self._log_zero(Fmu, Fvar))),
-                "n": law_of_n,
-                "omega": lambda n: half_polya_gamma(Y + n, root_mean_square(Fmu, Fvar)),
+                "k": tfp.distributions.Geometric(probs=self._bound_of_positive(Fmu, Fvar, Y)),
+                "n": lambda k: tfp.distributions.Poisson(self._given_k(k, Y).rate * share),
+                "omega": law_of_omega,
             }
         )
+
+    def _given_k(self, k: tf.Tensor, Y: TensorType) -> Powers:
+        """The powers in p(y|f) p(0|f)^k."""
+        return self.base.powers(Y).times(self.base.powers_of_zero(Y), k)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        k, n = auxiliary["k"], auxiliary["n"]
-        if isinstance(self.base, Poisson):
-            of_n = tfp.distributions.Poisson(self.base.max_rate * (1.0 + k)).log_prob(n)
-            of_y = Y * tf.math.log(self.base.max_rate) - tf.math.lgamma(Y + 1.0) + of_n
-        else:
-            of_y = self.base.log_C(Y) + np.log(2.0) * self.base.exponent(Y)
-        return of_y + log_powers_of_sigmoid(Y, n, auxiliary["omega"], F)
+        plus, minus, rate = self._given_k(auxiliary["k"], Y)
+        zero = tf.zeros_like(self.response(Y))  # C(y) is p(y|f = 0) over its powers
+        log_C = self.base.pointwise_log_prob(X, zero, Y) - self.base.powers(Y).log_at_origin()
+        return log_C + rate_log_joint(plus, rate, auxiliary, F, minus)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        """Potential (y − n)/2, precision 2ω."""
-        return rate_site(Y, auxiliary)
+        """Potential (y − b − n)/2, precision 2ω."""
+        plus, minus, _ = self._given_k(auxiliary["k"], Y)
+        return rate_site(plus, auxiliary, minus)
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        positive = _one_minus_exp(self._log_zero(F))
-        return self.base.pointwise_log_prob(X, F, Y) - tf.math.log(positive)
+        return self._unless_zero(self._log_prob_of_positive(X, F, Y), Y)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_p = partial(self._log_prob_of_positive, X, Y=Y)
+        return self._unless_zero(log_expectation(log_p, Fmu, Fvar, self.peaks(Y)), Y)
+
+    def _log_prob_of_positive(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(y|f) if y > 0, and finite if y = 0."""
+        return self.base.pointwise_log_prob(X, F, Y) - tf.math.log(self._positive(F, Y))
+
+    def _unless_zero(self, log_p: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        return tf.where(self.response(Y) > 0.0, log_p, tf.constant(-np.inf, log_p.dtype))
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off."""
-        centre = self.base.peaks(tf.zeros_like(Y))[0]
+        """
+        The base's minus E log(1 − p(0|f)), by quadrature centred where this levels off.
+
+        If the count is nearly always 0, it levels off where σ(f) does, which is at 0.
+        """
+        zero = self.with_response(tf.zeros_like(self.response(Y)), Y)
+        centre = tf.minimum(self.base.peaks(zero)[0], tf.zeros([], Y.dtype))
         log_positive = expectation(
-            lambda x: tf.math.log(_one_minus_exp(self._log_zero(x + centre))), Fmu - centre, Fvar
+            lambda x: tf.math.log(self._positive(x + centre, zero)), Fmu - centre, Fvar
         )
         return self.base.expected_log_prob(X, Fmu, Fvar, Y) - log_positive
 
@@ -117,17 +151,17 @@ class ZeroTruncated(OutputwiseLikelihood):
         return self.base.peaks(Y)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """1 − P(y' > y)/(1 − p(0|f)); if 1 − p(0|f) is only rounding error, y' = 1."""
-        rounding = np.sqrt(np.finfo(F.dtype.as_numpy_dtype).eps)
-        positive = tf.maximum(_one_minus_exp(self._log_zero(F)), rounding)
-        p = 1.0 - (1.0 - self.base._cdf(X, F, Y)) / positive
-        return tf.where(Y < 1.0, tf.zeros_like(p), p)
+        return -tf.math.expm1(self._log_survival(X, F, Y))
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log P(y' > y)/(1 − p(0|f)) of the base."""
+        return self.base._log_survival(X, F, Y) - tf.math.log(self._positive(F, Y))
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.base._conditional_mean(X, F) / _one_minus_exp(self._log_zero(F))
+        return self.base._conditional_mean(X, F) / self._positive(F, self.as_observed(F))
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        square = self._square_of_base(X, F) / _one_minus_exp(self._log_zero(F))
+        square = self._square_of_base(X, F) / self._positive(F, self.as_observed(F))
         return tf.nn.relu(square - tf.square(self._conditional_mean(X, F)))
 
     def _square_of_base(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -142,38 +176,31 @@ class ZeroTruncated(OutputwiseLikelihood):
         mean, variance = self.base._predict_mean_and_var(X, Fmu, Fvar)
 
         def odds(F: tf.Tensor) -> tf.Tensor:
-            return tf.exp(self._log_zero(F)) / _one_minus_exp(self._log_zero(F))
+            log_zero = self._log_zero(F, self.as_observed(F))
+            return tf.exp(log_zero) / _one_minus_exp(log_zero)
 
         square = variance + tf.square(mean)
         square += expectation(lambda F: odds(F) * self._square_of_base(X, F), Fmu, Fvar)
         mean += expectation(lambda F: odds(F) * self.base._conditional_mean(X, F), Fmu, Fvar)
         return mean, tf.nn.relu(square - tf.square(mean))
 
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """
-        1 + the number of events after the first event, which is in (0, 1).
+    as_observed = of_base("as_observed")
+    draw_y = draw_as_observed
 
-        A count is the number of events in (0, 1) of a Poisson process with rate λσ(f), or e^f times
-        a Gamma(r) draw. The probability of no event until t is e^{−λσ(f)t}, or (1 + t e^f)^{−r}.
-        """
-        seeds = tfp.random.split_seed(seed, n=3, salt="zero_truncated")
-        shape = tf.shape(F)
-        u = tf.random.stateless_uniform(shape, seeds[0], dtype=F.dtype)
-        until = -tf.math.log1p(u * tf.math.expm1(self._log_zero(F)))  # −log P(none until t)
-        if isinstance(self.base, Poisson):
-            rate = self.base.max_rate * tf.sigmoid(F) - until
-        else:
-            r = tf.cast(self.base.total_count, F.dtype)
-            gamma = tf.random.stateless_gamma(shape, seeds[1], r + 1.0, dtype=F.dtype)
-            rate = gamma * (tf.exp(F) - tf.math.expm1(until / r)) * tf.exp(-until / r)
-        return 1.0 + tf.random.stateless_poisson(shape, seeds[2], tf.nn.relu(rate), F.dtype)
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        """1 + the number of events after the first one, whose time is drawn first."""
+        seeds = tfp.random.split_seed(seed, n=2, salt="zero_truncated")
+        u = tf.random.stateless_uniform(tf.shape(F), seeds[0], dtype=F.dtype)
+        # P(none until then) = 1 − u (1 − p(0|f))
+        until = -tf.math.log1p(u * tf.math.expm1(self._log_zero(F, Y)))
+        return 1.0 + self.base.draw_rest(F, Y, until, seeds[1])
 
     def outcomes(self) -> AnyNDArray:
         return self.base.outcomes()[1:]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        message = f"Y must be at least 1 for {type(self).__name__}."
-        return [*self.base.check_observations(Y), check_all(Y, Y != 0.0, message)]
+        y, message = self.response(Y), f"Y must be at least 1 for {type(self).__name__}."
+        return [*self.base.check_observations(Y), check_all(Y, y != 0.0, message)]
 
 
 def _log_expected_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
@@ -199,6 +226,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     are bounded term by term; given the origin, f and g are independent.
     """
 
+    lowest = 0.0
+
     def __init__(self, count: OutputwiseLikelihood, gate: Gate, **kwargs: Any) -> None:
         name = type(self).__name__
         self._has_gp = isinstance(gate, str)
@@ -211,6 +240,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         self.count = count
         self.gate = None if self._has_gp else open_interval_parameter(name, "gate", gate, 1.0)
         self.given = count.given
+        self.is_product = not self._has_gp
 
     def _f(self, F: TensorType) -> tf.Tensor:
         """The columns of f, without the column of g."""
@@ -247,7 +277,8 @@ class _Gated(AugmentedLikelihood, abc.ABC):
 
     def _mixture(self, name: str, X: TensorType, marginals: Any, Y: TensorType) -> tf.Tensor:
         pi, rest = map(tf.exp, self._log_gates(name, *marginals))
-        return pi + rest * getattr(self.count, name)(X, *map(self._f, marginals), Y)
+        of_count = getattr(self.count, name.removeprefix("_"))  # 0 at y = 0 of a truncated count
+        return pi + rest * of_count(X, *map(self._f, marginals), Y)
 
     pointwise_bound = delegated("pointwise_bound", _log_mixture)
     pointwise_log_prob = delegated("pointwise_log_prob", _log_mixture)
@@ -255,6 +286,11 @@ class _Gated(AugmentedLikelihood, abc.ABC):
     predictive_log_density = delegated("predictive_log_density", _log_mixture)
     _cdf = delegated("_cdf", _mixture)
     _predict_cdf = delegated("_predict_cdf", _mixture)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """A y above 0 is no zero of the gate."""
+        _, log_rest = self._log_gates("_cdf", F)
+        return log_rest + self.count.log_survival(X, self._f(F), Y)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         _, log_rest = self._log_gates("pointwise_log_prob", F)
@@ -361,17 +397,16 @@ class ZeroInflated(_Gated):
 
     count: Any
 
-    def __init__(
-        self, base: NegativeBinomial | Binomial | Poisson, gate: Gate = 0.5, **kwargs: Any
-    ) -> None:
+    def __init__(self, base: CountLikelihood, gate: Gate = 0.5, **kwargs: Any) -> None:
         """
-        :param base: the distribution of the count; shared, with its Parameters. If its Y has a
-            column of trials, Y still has it.
+        :param base: ``NegativeBinomial``, ``Binomial`` or ``Poisson``, the distribution of the
+            count; shared, with its Parameters. If its Y has a further column, of trials or
+            exposures, Y still has it.
         :param gate: the initial π in (0, 1), or a ``Parameter`` to share. With ``"gp"`` there are
             two latent GPs, f of the count and g, and Y has one column of counts.
         :raises ValueError: for another likelihood or gate.
         """
-        _check_base("ZeroInflated", base, NegativeBinomial, Binomial, Poisson)
+        _check_base("ZeroInflated", base)
         super().__init__(base, gate, **kwargs)
         self.couples = self._has_gp
         self.row_cost = 5.0 if self._has_gp else 0.0  # E log p(0) is a double integral
@@ -420,11 +455,15 @@ class ZeroInflated(_Gated):
             return self._of_log_odds(function, Fmu, Fvar, Y)
 
         def of_rows(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-            zero = tf.zeros_like(mean[..., :1])
-            return self._of_log_odds(function, mean, variance, zero)[..., 0]
+            parts = mean[..., :2], variance[..., :2], mean[..., 2:]
+            return self._of_log_odds(function, *parts)[..., 0]
 
-        Fmu, Fvar = Fmu + tf.zeros_like(Fvar), Fvar + tf.zeros_like(Fmu)
-        return in_chunks_of_rows(of_rows, Fmu, Fvar, _NUMBERS, recompute=False)[..., None]
+        Fvar += tf.zeros_like(Fmu)
+        none = tf.zeros_like(Fvar[..., :1])
+        Y = Y + none
+        mean = tf.concat([Fmu + none, Y], -1)
+        variance = tf.concat([Fvar, tf.zeros_like(Y)], -1)
+        return in_chunks_of_rows(of_rows, mean, variance, _NUMBERS, recompute=False)[..., None]
 
     def _of_log_odds(
         self,
@@ -435,14 +474,11 @@ class ZeroInflated(_Gated):
     ) -> tf.Tensor:
         logit = self._logit(Fmu)
         level = tf.stop_gradient(tf.maximum(-logit, tf.cast(0.5, Fmu.dtype)))  # −log p(0|f)
-        if isinstance(self.count, Poisson):
-            share = tf.clip_by_value(level / self.count.max_rate, 1e-6, 0.9)
-            centre = tf.math.log(share) - tf.math.log1p(-share)
-        else:
-            centre = tfp.math.softplus_inverse(level / self.count.exponent(Y))
+        zero = self.count.powers_of_zero(Y)
+        centre = f_of_log_zero(zero, level)
 
         def of_f(x: tf.Tensor) -> tf.Tensor:
-            log_zero = self.count.pointwise_log_prob(None, x + centre, Y)
+            log_zero = log_zero_prob(zero, x + centre)
             if not self._has_gp:
                 return function(log_zero - logit, logit)
             of_g = logit - log_zero
@@ -473,14 +509,14 @@ class Hurdle(_Gated):
 
     count: Any
 
-    def __init__(self, base: NegativeBinomial | Poisson, gate: Gate = 0.5, **kwargs: Any) -> None:
+    def __init__(self, base: CountLikelihood, gate: Gate = 0.5, **kwargs: Any) -> None:
         """
-        :param base: the distribution that is truncated to positive counts; shared, with its
-            Parameters.
+        :param base: the distribution that is truncated to positive counts, as in
+            :class:`ZeroTruncated`.
         :param gate: as in :class:`ZeroInflated`.
         :raises ValueError: for another likelihood or gate.
         """
-        _check_truncated("Hurdle", base)
+        _check_base("Hurdle", base)
         super().__init__(ZeroTruncated(base), gate, **kwargs)
 
     @property
@@ -497,19 +533,9 @@ def _one_minus_exp(log_zero: tf.Tensor) -> tf.Tensor:
     return tf.maximum(-tf.math.expm1(log_zero), tiny)
 
 
-def _check_truncated(owner: str, base: Any) -> None:
-    _check_base(owner, base, NegativeBinomial, Poisson)
-    if base.given:
+def _check_base(owner: str, base: Any) -> None:
+    if not isinstance(base, CountLikelihood):
         raise ValueError(
-            f"{owner}: base must take one column of Y. "
-            f"Found: {type(base).__name__} with {', '.join(base.given)}."
-        )
-
-
-def _check_base(owner: str, base: Any, *accepted: type) -> None:
-    if not isinstance(base, accepted):
-        names = ", ".join(kind.__name__ for kind in accepted)
-        raise ValueError(
-            f"{owner}: base must be one of {names} of gpflow_aaci.likelihoods, such as "
-            f"Poisson(max_rate=10.0). Found: {shown(base)}."
+            f"{owner}: base must be one of NegativeBinomial, Binomial, Poisson of "
+            f"gpflow_aaci.likelihoods, such as Poisson(max_rate=10.0). Found: {shown(base)}."
         )

@@ -109,7 +109,10 @@ def _panels(
     about_centre = before_axes_of(sd, np.concatenate([-outwards[::-1], [0.0], outwards]))
     edges = [before_axes_of(sd, _ABOUT_MEAN) + tf.zeros_like(sd)]
     for centre in centres:
-        edges.append((centre - Fmu) / sd + about_centre)
+        z_centre = (centre - Fmu) / sd
+        # A y at or beyond an end of its range has an infinite centre, or none.
+        has_centre = tf.math.is_finite(z_centre)
+        edges.append(tf.where(has_centre, z_centre, tf.zeros_like(z_centre)) + about_centre)
     z_edges = tf.sort(tf.concat(edges, axis=0), axis=0)
     mid, half = (z_edges[1:] + z_edges[:-1]) / 2.0, (z_edges[1:] - z_edges[:-1]) / 2.0
     z = tf.concat([mid + half * x for x in _NODES], axis=0)

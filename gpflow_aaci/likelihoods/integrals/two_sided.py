@@ -48,6 +48,13 @@ def two_sided_cdf(d: TensorType, above: TensorType, below: TensorType) -> tf.Ten
     return tf.where(right, 1.0 - (1.0 - share) * tail, share * tail)
 
 
+def log_two_sided_survival(d: TensorType, above: TensorType, below: TensorType) -> tf.Tensor:
+    """log P(x > d) of the density of :func:`two_sided_cdf`."""
+    share = below / (above + below)
+    left = tf.math.log1p(-share * tf.exp(-tf.nn.relu(-d) / below))
+    return left - tf.nn.relu(d) / above
+
+
 def expected_two_sided_cdf(
     mean: TensorType, variance: TensorType, above: TensorType, below: TensorType
 ) -> tf.Tensor:

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ...distributions import InverseGaussian, TiltedDistribution
+from ...special import log_igammac
 from ..integrals.even_densities import log_density_by_quadrature
 from ..integrals.powers import expected_power
 from ..parameters import open_interval_parameter, positive_parameter
@@ -80,10 +82,13 @@ class GeneralizedGaussian(ResidualLikelihood):
         )
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """½ Γ(1/p, (|y − f|/s)^p)/Γ(1/p) for y < f."""
+        return tf.exp(self._log_survival(X, Y, F))  # the density is even in y − f
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log ½ Γ(1/p, (|y − f|/s)^p)/Γ(1/p) for y > f."""
         d, power = Y - F, tf.cast(self.power, F.dtype)
-        tail = 0.5 * tf.math.igammac(1.0 / power, tf.pow(tf.abs(d) / self.scale, power))
-        return tf.where(d > 0.0, 1.0 - tail, tail)
+        log_tail = log_igammac(1.0 / power, tf.pow(tf.abs(d) / self.scale, power)) - np.log(2.0)
+        return tf.where(d > 0.0, log_tail, tf.math.log1p(-tf.exp(log_tail)))
 
 
 def _real_power(x: TensorType, a: tf.Tensor) -> tf.Tensor:

@@ -14,6 +14,7 @@ from ..integrals.two_sided import (
     expected_absolute,
     expected_two_sided_cdf,
     log_exponential_side,
+    log_two_sided_survival,
     two_sided_cdf,
 )
 from ..parameters import open_interval_parameter, positive_parameter
@@ -91,6 +92,9 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return two_sided_cdf(Y - F, *self._sides())
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return log_two_sided_survival(Y - F, *self._sides())
 
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

@@ -71,15 +71,18 @@ class Matern(ResidualLikelihood):
         return F + sign * s * self.scale / tf.cast(np.sqrt(2.0 * self.nu), dtype)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """A sum of P(x > s) = e^{−s} Σ_{j ≤ i} sʲ/j! for x ~ Gamma(i + 1, 1)."""
+        return tf.exp(self._log_survival(X, Y, F))  # the density is even in y − f
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """The log of a sum of P(x > s) = e^{−s} Σ_{j ≤ i} sʲ/j! for x ~ Gamma(i + 1, 1)."""
         d = Y - F
         s = np.sqrt(2.0 * self.nu) * tf.abs(d) / self.scale
-        s = tf.minimum(s, 700.0)  # beyond, e^{−s} is 0 and sʲ might be infinite
+        s = tf.minimum(s, float(s.dtype.max) ** (1.0 / (self.order + 1)))  # so that sʲ is finite
         weights = np.cumsum(_gamma_weights(self.order)[::-1])[::-1]  # the sum of weights for i ≥ j
         coefficients = [w / math.factorial(j) for j, w in enumerate(weights)]
         polynomial = tf.math.polyval([tf.cast(c, s.dtype) for c in coefficients[::-1]], s)
-        tail = 0.5 * tf.exp(-s) * polynomial
-        return tf.where(d > 0.0, 1.0 - tail, tail)
+        log_tail = tf.math.log(0.5 * polynomial) - s
+        return tf.where(d > 0.0, log_tail, tf.math.log1p(-tf.exp(log_tail)))
 
 
 class Matern32(Matern):

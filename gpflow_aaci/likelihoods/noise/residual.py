@@ -13,7 +13,7 @@ from gpflow.config import default_float
 
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
-from ...special import log_sech_sqrt, ndtr
+from ...special import log_ndtr, log_sech_sqrt, ndtr
 from ...validation import Check, check_all
 from ..base import AugmentedLikelihood, draw_as_observed
 from ..integrals.quadrature import expectation
@@ -152,6 +152,9 @@ class Gaussian(ResidualLikelihood):
     ) -> tf.Tensor:
         return ndtr((self.response(Y) - Fmu) / tf.sqrt(Fvar + self._variance(Fvar.dtype, Y)))
 
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return log_ndtr((F - self.response(Y)) / tf.sqrt(self._variance(F.dtype, Y)))
+
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -194,6 +197,9 @@ class LogisticNoise(ResidualLikelihood):
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.sigmoid((Y - F) / self.scale)
+
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.math.log_sigmoid((F - Y) / self.scale)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

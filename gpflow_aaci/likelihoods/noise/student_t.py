@@ -72,6 +72,9 @@ class _StudentTNoise(AdditiveNoise, abc.ABC):
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return student_t_cdf((Y - F) / self._scale(F.dtype), self._df(F.dtype))
 
+    def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return tf.math.log(student_t_cdf((F - Y) / self._scale(F.dtype), self._df(F.dtype)))
+
     def _predict_cdf(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:

@@ -1,0 +1,225 @@
+"""Where a fit ends does not depend on threads, on the order of the rows, or on their container."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import gpflow_aaci
+from benchmarks import starts
+from benchmarks.config import Starts, load_config
+from gpflow_aaci import AugmentedSVGP, likelihoods
+from gpflow_aaci.data import as_data
+from gpflow_aaci.inference.profile import Profile
+from gpflow_aaci.inference.starting import q_at_start
+
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def claims(seed: int, N: int) -> Rows:
+    """Numbers of claims, with exposures, of policies with two numbers, a flag and a word each."""
+    rng = np.random.default_rng(seed)
+    flag, word = (rng.uniform(size=N) < 0.1) * 1.0, np.eye(3)[rng.integers(0, 3, N)]
+    X = np.column_stack([rng.normal(size=(N, 2)), flag, word])
+    rate, exposure = np.exp(np.sin(2.0 * X[:, 0]) + flag), rng.uniform(0.2, 1.0, N)
+    return (X - X.mean(0)) / X.std(0), np.column_stack([rng.poisson(rate * exposure), exposure])
+
+
+def of_claims(data: Rows, num_inducing: int) -> AugmentedSVGP:
+    return make(data, likelihoods.Poisson(with_exposure=True), num_inducing)
+
+
+def make(data: Rows, likelihood: gpflow.likelihoods.Likelihood, num_inducing: int) -> AugmentedSVGP:
+    X, _ = data
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], X.shape[1] ** 0.5))
+    model = AugmentedSVGP(
+        kernel,
+        likelihood,
+        gpflow_aaci.kmeans_plusplus(X, num_inducing),
+        mean_function=gpflow.functions.Constant(),
+        num_data=len(X),
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def at_two_temperatures(seed: int) -> Rows:
+    """A function of two columns, of opposite signs at 400 and at 401 kelvin."""
+    rng = np.random.default_rng(seed)
+    warm, word = (rng.uniform(size=250) < 0.3) * 1.0, np.eye(3)[rng.integers(0, 3, 250)]
+    X = np.column_stack([rng.normal(size=(250, 2)), warm, word])
+    X = (X - X.mean(0)) / X.std(0)
+    X[:, 2] = 400.0 + warm
+    f = 1.2 * np.sin(2.0 * X[:, 0] + X[:, 1]) * (1.0 - 2.0 * warm) - 0.3 * word[:, 0]
+    return X, (f + 0.3 * rng.standard_t(4, 250))[:, None]
+
+
+def permuted(data: Rows, seed: int = 1) -> Rows:
+    order = np.random.default_rng(seed).permutation(len(data[0]))
+    return data[0][order], data[1][order]
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0])
+def test_products_in_float32_round_the_elbo_to_a_billionth(scale: float) -> None:
+    """The number of threads decides how they are rounded."""
+    X, _ = claims(0, 500)
+    data = X, np.sin(2.0 * X[:, :1]) + scale * np.random.default_rng(0).normal(size=(500, 1))
+    model = make(data, likelihoods.Gaussian(scale**2), 40)
+    rows = as_data(model.expected_data, data)
+    exact, rounded = Profile(model, []), Profile(model, [], tf.float32)
+    q = exact.maximise(rows, q_at_start(model, rows), 1e-9, 20).q
+    elbos = [float(profile.maximise(rows, q, 0.0, 0).elbo) for profile in (exact, rounded)]
+    np.testing.assert_allclose(*elbos, rtol=1e-9)
+
+
+@pytest.mark.by_default("3")
+@pytest.mark.parametrize("seed", range(8))
+def test_the_order_of_the_rows_does_not_move_the_end(seed: int) -> None:
+    """
+    One lengthscale becomes so short that f is independent at two temperatures.
+
+    The objective is flat in it from there on. If it fell further, 400/ℓ would lose its digits; it
+    stops at a 40th of their difference, or sooner.
+    """
+    data = at_two_temperatures(seed)
+    ends = []
+    for rows in (data, permuted(data)):
+        model = make(data, likelihoods.StudentT(), 25)
+        ends.append(gpflow_aaci.fit(model, rows, progress=False))
+        assert ends[-1].converged
+        assert model.kernel.lengthscales.numpy()[2] > 1.0 / 100.0
+    assert abs(ends[0].elbo - ends[1].elbo) < ends[0].tolerance
+
+
+def test_subsets_of_a_fit_have_the_same_rows_in_any_order_and_float() -> None:
+    X, Y = claims(0, 300)
+    expected = of_claims((X, Y), 5).expected_data
+    given = as_data(expected, (X, Y)).in_own_order().subset(50, seed=1).rows
+    for data in (permuted((X, Y)), (pd.DataFrame(X), pd.DataFrame(Y))):
+        found = as_data(expected, data).in_own_order().subset(50, seed=1).rows
+        for part, same in zip(found, given, strict=True):
+            np.testing.assert_array_equal(part, same)
+    rounded = as_data(expected, tuple(part.astype(np.float32) for part in (X, Y)))
+    np.testing.assert_allclose(rounded.in_own_order().subset(50, seed=1).rows[0], given[0], 1e-6)
+
+
+def test_rows_of_a_fit_are_not_ordered_by_what_they_hold() -> None:
+    """A subset of sorted rows would hold the smallest values alone."""
+    X = np.sort(np.random.default_rng(0).normal(size=(4_000, 1)), axis=0)
+    model = make((X, X), likelihoods.StudentT(), 5)
+    first = as_data(model.expected_data, (X, X)).in_own_order().rows[0][:1_000].numpy()
+    assert abs(first.mean()) < 4.0 / np.sqrt(1_000)
+    assert abs(first.std() - 1.0) < 0.1
+
+
+# ---- threads ----
+
+FIT = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+threads = int(sys.argv[1])
+if not threads:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(threads)
+import gpflow_aaci
+from tests.test_reproducible import claims, of_claims
+
+data = claims(0, 4_100)
+found = gpflow_aaci.fit(of_claims(data, 40), data, progress=False)
+first = found.history.objective.iloc[:4]
+print(found.converged, found.tolerance, found.elbo, *map(repr, map(float, first)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no processor can be chosen")
+def test_the_number_of_threads_does_not_move_the_end() -> None:
+    """0 stands for a process that has one processor."""
+    ends, firsts = [], []
+    for threads in (0, 4):
+        done = subprocess.run(
+            [sys.executable, "-c", FIT, str(threads)],
+            cwd=Path(__file__).parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        converged, *numbers = done.stdout.split()[-7:]
+        assert converged == "True"
+        tolerance, elbo, *first = map(float, numbers)
+        ends.append(elbo)
+        firsts.append(first)
+    assert np.ptp(ends) < tolerance
+    np.testing.assert_allclose(firsts, np.broadcast_to(firsts[0], np.shape(firsts)), rtol=1e-9)
+
+
+# ---- the problems of configs/starts.toml ----
+
+
+def problems() -> list[pytest.param]:
+    config = load_config(Path(__file__).parent.parent / "configs" / "starts.toml")
+    assert isinstance(config, Starts)
+    each = itertools.product(config.size, config.columns, config.likelihoods)
+    return [
+        pytest.param(number, *problem, id=f"{problem[2]}_{problem[0].rows}_{problem[1]}")
+        for number, problem in enumerate(each, config.first_number)
+        if problem[0].rows < 1_000
+    ]
+
+
+OTHERS: dict[str, Callable[[Rows], tuple]] = {
+    "permuted": permuted,
+    "float32": lambda data: tuple(part.astype(np.float32) for part in data),
+    "frames": lambda data: tuple(map(pd.DataFrame, data)),
+}
+
+
+@pytest.mark.by_default("StudentT_60_raw", "Logistic_100_standardised")
+@pytest.mark.parametrize(("number", "size", "columns", "likelihood"), problems())
+def test_order_container_and_float32_of_the_rows_do_not_move_the_end(
+    number: int, size: starts.StartSize, columns: str, likelihood: str
+) -> None:
+    data = starts.make_data(size, columns, likelihood, number)
+
+    def end(rows: tuple) -> gpflow_aaci.inference.Fit:
+        model = starts.make_model(size, data[0], likelihood, True)
+        return gpflow_aaci.fit(model, rows, progress=False)
+
+    first = end(data)
+    assert first.converged
+    for name, other in OTHERS.items():
+        found = end(other(data))
+        assert found.converged, name
+        assert abs(found.elbo - first.elbo) < first.tolerance, name
+
+
+# ---- a gain that is not known ----
+
+
+class FiniteWhereItBegins(gpflow.functions.Constant):
+    """A constant mean that is NaN at every value but the first."""
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        c = tf.convert_to_tensor(self.c)
+        return super().__call__(X) + tf.where(c == 0.0, c, np.nan)
+
+
+def test_a_gain_that_is_not_known_is_said_to_be_not_known() -> None:
+    data = claims(0, 40)
+    model = of_claims(data, 5)
+    model.mean_function = FiniteWhereItBegins()
+    gpflow.set_trainable(model, False)
+    gpflow.set_trainable(model.mean_function, True)
+    result = gpflow_aaci.fit(model, data, progress=False)
+    assert not result.converged
+    assert result.expected_gain is None
+    assert "What further iterations would gain is not known; the tolerance is 0.001." in str(result)
