@@ -38,7 +38,18 @@ def test_every_page_with_python_is_run_here() -> None:
         "scikit_learn.md",
         "training.md",
         "tutorial.md",
+        "which_model.md",
     }
+
+
+@pytest.mark.slow
+def test_which_model() -> None:
+    names: dict[str, Any] = {}
+    chosen, fitted = blocks("which_model.md")
+    exec(chosen, names)
+    assert isinstance(names["choice"].model, gpflow_aaci.AugmentedNNGP)
+    exec(fitted, names)
+    assert np.all(names["low"] < names["high"])
 
 
 @pytest.mark.slow

@@ -170,6 +170,11 @@ class Data(abc.ABC):
         """
         return self.taken(random_numbers(self.num_rows, num_rows, seed)[skip:])
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether this process has some of the rows only."""
+        return False
+
     def in_own_order(self) -> "Data":
         """
         The same rows in an order that does not depend on the one in which they were given.

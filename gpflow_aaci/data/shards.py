@@ -62,6 +62,10 @@ class Shard(Data):
         return of_each.view(np.uint64).sum(0, dtype=np.uint64)
 
     @property
+    def is_divided(self) -> bool:
+        return True
+
+    @property
     def rows(self) -> Rows:
         return self._own.rows
 

@@ -28,7 +28,6 @@ from ..data import Data
 from ..kernels import columns_of_f, parts_of
 from ..likelihoods.composed.per_datum import OfBase
 from ..models import AugmentedModel, AugmentedVGP
-from ..workers import num_workers
 from .coordinates import Coordinates
 from .objective import Objective, Stretch
 from .quasi_newton import Point
@@ -282,7 +281,7 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
     rows, kernel = objective.rows_of(stretch.rows), objective.model.kernel
     spread = spread_of_columns(rows)
     values = typical_lengthscales(kernel, SETTINGS.shortest_lengthscale * spread)
-    if num_workers(objective.data.strategy) == 1:  # several see different rows
+    if not rows.is_divided:  # or workers would find different distances
         X = rows.map(lambda X, Y: X).numpy()
         gaps = [np.min(np.diff(np.unique(column)), initial=np.inf) for column in X.T]
         least = np.minimum(gaps, spread) / (SETTINGS.part_of_gap * np.sqrt(len(gaps)))
