@@ -281,7 +281,7 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
     rows, kernel = objective.rows_of(stretch.rows), objective.model.kernel
     spread = spread_of_columns(rows)
     values = typical_lengthscales(kernel, SETTINGS.shortest_lengthscale * spread)
-    if not rows.is_divided:  # or workers would find different distances
+    if not rows.is_divided:  # or processes would find different distances
         X = rows.map(lambda X, Y: X).numpy()
         gaps = [np.min(np.diff(np.unique(column)), initial=np.inf) for column in X.T]
         least = np.minimum(gaps, spread) / (SETTINGS.part_of_gap * np.sqrt(len(gaps)))
