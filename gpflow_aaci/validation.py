@@ -331,7 +331,8 @@ def checked_data(
         "one column for each latent GP" if of_latents else "the likelihood's number of columns"
     )
     names = f" ({', '.join(['y', *given])})" if given else ""
-    of_labels = "" if labels is None else _LABELS.format(_range_of(labels))
+    is_one_label = labels is not None and num_observed - len(given) == 1
+    of_labels = _LABELS.format(_range_of(labels)) if is_one_label else ""
     checks = [
         Check(
             _has_shape(X, None, input_dim),

@@ -148,6 +148,7 @@ class HeteroskedasticTFPConditional(_WithLaw, gpflow.likelihoods.Heteroskedastic
     """GPflow's ``HeteroskedasticTFPConditional``."""
 
     couples = True
+    _log_survival = AugmentedLikelihood._log_survival  # TFP's has no digits for some laws
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         return self.conditional_distribution(F)
@@ -185,7 +186,11 @@ class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood)
         raise ValueError(NO_PART.format(type(self).__name__))
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [ends_in_an_index(Y, len(self.likelihoods))]
+        checks = [ends_in_an_index(Y, len(self.likelihoods))]
+        for k, part in enumerate(self._parts()):
+            is_own, y = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype)), Y[..., :-1]
+            checks += part.check_observations(tf.where(is_own, y, part.stand_in(y)))
+        return checks
 
 
 _CLASSES: dict[type[Likelihood], type[StockLikelihood]] = {

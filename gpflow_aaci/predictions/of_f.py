@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import gpflow
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
@@ -86,11 +85,14 @@ def hazard_at(times: Sequence[float]) -> OfF:
         least = likelihood.lowest
         possible = [_observed(likelihood, F, max(t, least)) for t in times]
         log_p = tf.stack([likelihood.log_prob(X, F, Y) for Y in possible], -1)
-        is_possible = tf.constant([t >= least for t in times])
-        is_possible &= ~tf.math.is_nan(log_p)  # outside the range of a warp
-        log_p = tf.where(is_possible, log_p, tf.constant(-np.inf, log_p.dtype))
+        accepted = [
+            tf.reduce_all([check[0] for check in likelihood.checks(_observed(likelihood, F, t))])
+            for t in times
+        ]
+        is_possible = tf.stack(accepted) & tf.math.is_finite(log_p)
         # A difference of logarithms, as both probabilities are 0 in floats at late times.
-        return tf.exp(log_p - _log_survival(likelihood, X, F, times))
+        log_hazard = log_p - _log_survival(likelihood, X, F, times)
+        return tf.where(is_possible, tf.exp(log_hazard), tf.zeros_like(log_p))
 
     return function
 

@@ -23,7 +23,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
     """
     p(y|f, x) = t′(y) p_base(t(y) | f/unit): the augmentation is the base's.
 
-    ``Y`` is [..., N, P] and so is f.
+    ``Y`` is [..., N, P] and so is f; further columns of the base's Y follow those of y.
     """
 
     def __init__(self, base: OutputwiseLikelihood, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
 
     @abc.abstractmethod
     def in_base(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:
-        """t(y), [..., N, P]."""
+        """The Y of the base: t(y), [..., N, P], and its further columns."""
 
     @abc.abstractmethod
     def log_slope(self, X: TensorType | None, Y: TensorType) -> tf.Tensor:

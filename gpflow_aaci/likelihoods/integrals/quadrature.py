@@ -109,8 +109,9 @@ def _panels(
     about_centre = before_axes_of(sd, np.concatenate([-outwards[::-1], [0.0], outwards]))
     edges = [before_axes_of(sd, _ABOUT_MEAN) + tf.zeros_like(sd)]
     for centre in centres:
-        z_centre = (centre - Fmu) / sd
         # A y at or beyond an end of its range has an infinite centre, or none.
+        centre = centre + tf.zeros_like(Fmu)
+        z_centre = (tf.where(tf.math.is_finite(centre), centre, Fmu) - Fmu) / sd
         has_centre = tf.math.is_finite(z_centre)
         edges.append(tf.where(has_centre, z_centre, tf.zeros_like(z_centre)) + about_centre)
     z_edges = tf.sort(tf.concat(edges, axis=0), axis=0)
