@@ -32,6 +32,7 @@ from .starting import narrow_q, not_finite_at_start, q_at_start
 
 _clock = time.monotonic
 
+_LATEST = 10  # states, none of which is given up
 _INSTEAD = "model.likelihood = gpflow_aaci.likelihoods.augmented(model.likelihood)"
 _NO_VALUE_LATER = (
     "GPflow's own {name} evaluates the ELBO to NaN or infinity at all later iterations, so that "
@@ -255,6 +256,7 @@ class _InGPflow:
         :param state: the first state of this run. The model is moved to where the fit began.
         """
         self._objective, self._stretches = search.objective, stretches
+        self._uses_all = search.uses_all
         model = self._objective.model
         likelihood = converted_from(model)
         self.name = type(likelihood).__name__
@@ -276,6 +278,12 @@ class _InGPflow:
             stacklevel=5,
         )
 
+    def add(self, state: State) -> None:
+        """Store a state. Of many, every other one of the earlier ones is given up."""
+        self.states.append(state)
+        if len(self.states) > 4 * _LATEST:
+            self.states[1:-_LATEST] = self.states[1:-_LATEST:2]
+
     def is_finite(self, state: State) -> bool:
         """Whether the value is finite for the model, which is at ``state``."""
         return is_finite_in_gpflow(self._objective.model, self._rows(state.stretch))
@@ -285,6 +293,8 @@ class _InGPflow:
         return self._objective.value(state.q, self._rows(state.stretch).num_rows)
 
     def _rows(self, stretch: int) -> Data:
+        if self._uses_all:
+            return self._objective.data
         return self._objective.rows_of(self._stretches[min(stretch, len(self._stretches) - 1)].rows)
 
 
@@ -336,7 +346,7 @@ class _Climb:
     def report(self, rows: int) -> None:
         """Show the state, and pass it to the callback."""
         if self._in_gpflow.states:
-            self._in_gpflow.states.append(self.state)
+            self._in_gpflow.add(self.state)
         value, evaluations = self.state.point.value, self._search.objective.evaluations
         self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
         self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)

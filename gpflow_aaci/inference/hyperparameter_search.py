@@ -112,7 +112,7 @@ class HyperparameterSearch:
     def __init__(self, objective: Objective, rows: RowsUsed) -> None:
         self.objective = objective
         self._size = objective.coordinates.size
-        self._uses_all = rows == "all"
+        self.uses_all = rows == "all"
 
     def begin(self, first: Stretch) -> State:
         """
@@ -124,7 +124,7 @@ class HyperparameterSearch:
         objective = self.objective
         objective.lowest = lowest_coordinates(objective, first)
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
-        value = objective.value(q, None if self._uses_all else first.rows)
+        value = objective.value(q, None if self.uses_all else first.rows)
         if not np.isfinite(value):
             with undone_on_failure(objective.variables):
                 best, _ = from_a_narrow_q(objective, first, *objective.evaluate(first.rows, x, q))
@@ -139,7 +139,7 @@ class HyperparameterSearch:
         A subset has a different optimum, and a search from there may end at a worse one.
         """
         objective, last = self.objective, stretches[-1]
-        if len(stretches) == 1 or not self._uses_all or not objective.is_measurable(last.rows):
+        if len(stretches) == 1 or not self.uses_all or not objective.is_measurable(last.rows):
             return state
         if not self._size or not np.any(state.q.mu):  # q is as the constructor sets it
             return state
@@ -170,7 +170,7 @@ class HyperparameterSearch:
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
             if stored.reason:  # the fit had ended
                 objective.coordinates.unpack(stored.point.x)
-                value = objective.value(stored.q, None if self._uses_all else at.rows)
+                value = objective.value(stored.q, None if self.uses_all else at.rows)
             else:  # in a stretch, or between two
                 value = objective.evaluate(at.rows, stored.point.x, stored.q, 1.0, 0)[0].value
             check_objective(path, stored.point.value, value)
@@ -329,7 +329,7 @@ class HyperparameterSearch:
         """The state with which the next stretch begins, or with which the fit ends."""
         if stretch.is_last:
             return self._ended(stretch, state)
-        if not self._uses_all and state.stretch:
+        if not self.uses_all and state.stretch:
             state = self._with_worth(stretch, state)
             if state.worth < SETTINGS.worth:
                 return self._ended(stretch, state._replace(reason=_ENOUGH))
@@ -358,7 +358,7 @@ class HyperparameterSearch:
 
     def _ended(self, stretch: Stretch, state: State) -> State:
         """The state at the end of the fit, no worse than its start on the rows in use."""
-        rows, start = (None if self._uses_all else stretch.rows), state.start
+        rows, start = (None if self.uses_all else stretch.rows), state.start
         if rows is not None:
             self.objective.coordinates.unpack(state.x_begin)
             start = self.objective.value(state.q_begin, rows)
