@@ -24,8 +24,8 @@ from gpflow_aaci import (
     polish,
     update,
 )
+from gpflow_aaci import compiled as sharing
 from gpflow_aaci.graphs import compiled
-from gpflow_aaci.inference import compiled as sharing
 from gpflow_aaci.structure import structure_of
 
 Model = AugmentedSVGP | AugmentedVGP

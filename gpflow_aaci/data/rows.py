@@ -184,6 +184,10 @@ class Data(abc.ABC):
         """
         return self
 
+    def given_numbers(self, rows: AnyNDArray) -> AnyNDArray:
+        """The numbers that these rows had in the order in which they were given."""
+        return rows
+
     @abc.abstractmethod
     def taken(self, numbers: AnyNDArray) -> "Data":
         """Load the rows that have these numbers, in this order."""
@@ -214,6 +218,7 @@ class Arrays(Data):
         """
         self.X, self.Y = X, Y
         self._num_data, self.progress = num_data, progress
+        self._given: AnyNDArray | None = None  # the numbers of rows in an order of their own
 
     @property
     def num_rows(self) -> Any:
@@ -243,9 +248,15 @@ class Arrays(Data):
     def in_own_order(self) -> Data:
         # Rows read as float32 are hashed as the same rows in float64 are.
         parts = (np.asarray(part).astype(np.float32).astype(np.float64) for part in self.rows)
-        return self.taken(np.argsort(row_hashes(*parts), kind="stable"))
+        order = np.argsort(row_hashes(*parts), kind="stable")
+        ordered = self.taken(order)
+        ordered._given = order
+        return ordered
 
-    def taken(self, numbers: AnyNDArray) -> Data:
+    def given_numbers(self, rows: AnyNDArray) -> AnyNDArray:
+        return rows if self._given is None else self._given[rows]
+
+    def taken(self, numbers: AnyNDArray) -> "Arrays":
         X, Y = (tf.constant(np.asarray(part)[numbers]) for part in (self.X, self.Y))
         rows = Arrays(X, Y, self.num_data, self.progress)
         rows.log = self.log
