@@ -29,7 +29,9 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
 
     :param X: [N, D], the inputs of all rows or of a part.
     """
-    said = [*_of_inputs(X), *of_jitter(model), *_of_signal(model)]
+    said = [*_of_inputs(X), *_of_signal(model)]
+    if isinstance(model, AugmentedModel):  # a model without q uses no jitter
+        said += of_jitter(model)
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
     if isinstance(model, AugmentedSVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])

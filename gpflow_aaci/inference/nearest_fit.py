@@ -9,6 +9,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from ..compiled import Compiled
+from ..likelihoods.noise.residual import AdditiveNoise
 from ..models.variables import undone_on_failure
 from ..nearest.conditional import LocalGP
 from ..nearest.model import AugmentedNNGP, leave_one_out, rows_at_once
@@ -22,6 +23,7 @@ from .rescues import (
     noise_parameters,
     signal_parameters,
     typical_lengthscales,
+    without_wrappers,
 )
 from .settings import SETTINGS
 
@@ -47,6 +49,7 @@ _FEW_VALUES = 0.1  # distinct values of y for each row, below which y counts as 
 _LITTLE_TO_GAIN = "the expected further gain is below the tolerance"
 _NO_STEP_GAINS = "no step improves the objective, though a gain was expected"
 _ITERATIONS_USED = "the limit of iterations was reached"
+_NO_CURVATURE = "the objective is not finite beside where the search ended"
 _NOTHING_TO_FIT = "no parameter is trainable"
 
 
@@ -108,8 +111,8 @@ class NearestFit(NamedTuple):
             )
         if self.repeated is not None:
             lines.append(
-                "These are densities at inputs that no other row has. Where other rows have the "
-                f"same x: {self.repeated:.4f}."
+                "Rows with the same x were left out together. Given the others of the same x, the "
+                f"density of such rows is {self.repeated:.4f}."
             )
         return "\n".join([*lines, *self.warnings])
 
@@ -122,12 +125,16 @@ def fit_nearest(
 
     :param tolerance: in nats a datum. Default: 1e-4.
     """
-    began = time.perf_counter()
-    with (
-        undone_on_failure(model.variables),
-        progress_bar(progress, unit="evaluation") as bar,
-    ):
-        return _Fit(model, tolerance or _TOLERANCE, seed, bar, began).run()
+    began, rows = time.perf_counter(), model.frozen
+    try:
+        with (
+            undone_on_failure(model.variables),
+            progress_bar(progress, unit="evaluation") as bar,
+        ):
+            return _Fit(model, tolerance or _TOLERANCE, seed, bar, began).run()
+    except BaseException:
+        model.freeze(*rows)
+        raise
 
 
 class _Objective:
@@ -180,22 +187,23 @@ class _Objective:
         for chunk in self.chunks:
             value, parts = self._function(*chunk)
             total += float(value)
-            slopes = slopes + np.concatenate([np.ravel(part) for part in parts])
+            slopes = slopes + _flat(parts)
         value, slopes = total / self.num_rows, slopes / self.num_rows
-        if self._has_prior:
-            prior, in_variables = self._prior()
-            value, slopes = value + prior, slopes + in_variables
+        prior, in_variables = self.prior()
+        value, slopes = value + prior, slopes + in_variables
         gradient = self.coordinates.gradient(x, slopes)
         # At a bound only the way back counts, or the search would push against it for ever.
         gradient = np.where((x <= low) & (gradient < 0.0), 0.0, gradient)
         return Point(x, value, np.where((x >= high) & (gradient > 0.0), 0.0, gradient))
 
-    def _prior(self) -> tuple[float, AnyNDArray]:
-        """The log prior a datum, and its slopes."""
+    def prior(self) -> tuple[float, AnyNDArray]:
+        """The log prior a datum, and its slopes, at the model's parameters."""
+        if not self._has_prior:
+            return 0.0, np.zeros(self.coordinates.size)
         with tf.GradientTape() as tape:
             prior = self.model.log_prior_density() / float(self.model.num_data)
         slopes = tape.gradient(prior, self.variables, unconnected_gradients="zero")
-        return float(prior), np.concatenate([np.ravel(part) for part in slopes])
+        return float(prior), _flat(slopes)
 
 
 class _Bounds:
@@ -206,14 +214,17 @@ class _Bounds:
         y, spread = model.likelihood.response(Y), X.std(0)
         self._coordinates = coordinates
         self._typical = typical_lengthscales(model.kernel, np.where(spread > 0.0, spread, 1.0))
-        is_real = model.likelihood.outcomes() is None
-        unit = (float(np.std(y[np.isfinite(y)])) or 1.0) if is_real else 1.0
-        self._resolution = resolution(y) if is_real else 0.0
+        # f has the unit of y if y is f plus noise; of other likelihoods it may have another.
+        base = without_wrappers(model.likelihood)
+        is_sum = isinstance(base, AdditiveNoise) and not base.is_interval
+        sd = float(np.std(y[np.isfinite(y)])) or 1.0
+        unit = sd if is_sum else max(sd, 1.0)
+        self._resolution = resolution(y) if is_sum else 0.0
         noise = np.log(max(self._resolution / np.sqrt(12.0), _NO_NOISE * unit))
         start, far = coordinates.pack(), np.log(_FARTHEST)
         free = np.where(coordinates.in_logarithms, 1.5 * far, np.inf)
         self.low, self.high = start - free, start + free
-        of_noise = [(p, power * noise) for p, power in noise_parameters(model.likelihood)]
+        of_noise = [(p, power * noise) for p, power in noise_parameters(model.likelihood) if is_sum]
         self._is_noise = self._set(self.low, of_noise)
         of_signal = [(p, np.log(unit**2) + far) for p, _ in signal_parameters(model.kernel, 2.0)]
         self._is_signal = self._set(self.high, of_signal)
@@ -251,7 +262,7 @@ class _Bounds:
         if np.any(self._is_signal & (x >= self.high)):
             yield (
                 f"A variance of the kernel ended at its upper bound, {_FARTHEST:g} times the "
-                "variance of y (times 1 for a discrete y): the data do not tell how large f is."
+                "variance of y, or of 1: the data do not tell how large f is."
             )
 
 
@@ -286,8 +297,8 @@ class _Fit:
             unseen = self._unseen(num_rows, model.num_neighbors, model.num_steps)
             if unseen is None or more == _MOST_ROUNDS or 2 * num_rows > model.num_data:
                 break
-            least = point.value - _ALLOWED - _ALLOWED_ERRORS * _error(unseen)
-            if unseen.mean() >= least:
+            own = point.value - objective.prior()[0]
+            if unseen.mean() >= own - _ALLOWED - _ALLOWED_ERRORS * _error(unseen):
                 break
             num_rows = min(_MORE_ROWS * num_rows, model.num_data)
             objective.of_rows(self._order[: -(-num_rows // 2)])
@@ -402,7 +413,7 @@ class _Fit:
                 break
             found = measured(objective.at, point, np.full(size, SETTINGS.difference))
             if found is None:
-                break
+                return point, None, _NO_CURVATURE
             curvature, is_trusted, num_measured = found, True, num_measured + 1
         return point, curvature.step(point.gradient)[1] if curvature.is_known else None, reason
 
@@ -463,7 +474,7 @@ class _Fit:
         return NearestFit(
             converged=reason in (_LITTLE_TO_GAIN, _NOTHING_TO_FIT),
             reason=reason,
-            log_density=point.value,
+            log_density=point.value - objective.prior()[0],
             unseen=None if unseen is None else float(unseen.mean()),
             unseen_error=None if unseen is None else _error(unseen),
             expected_gain=expected if expected is not None and np.isfinite(expected) else None,
@@ -486,6 +497,10 @@ class _Fit:
         self._history.append((seconds, objective.evaluations, objective.num_rows, point.value))
         self._bar.set_postfix(density=f"{point.value:.5g}", refresh=False)
         self._bar.update(objective.evaluations - self._bar.n)
+
+
+def _flat(parts: Sequence[Any]) -> AnyNDArray:
+    return np.concatenate([np.zeros(0), *map(np.ravel, parts)])
 
 
 def _error(values: AnyNDArray) -> float:

@@ -343,10 +343,14 @@ def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
 
 
+def without_wrappers(likelihood: Likelihood) -> Likelihood:
+    """The likelihood of y that is given weights or missing values."""
+    return likelihood.base if isinstance(likelihood, OfBase) else likelihood
+
+
 def noise_parameters(likelihood: Likelihood) -> _Powers:
     """The parameters that set the scale of the noise, each as a power of this scale."""
-    if isinstance(likelihood, OfBase):
-        likelihood = likelihood.base
+    likelihood = without_wrappers(likelihood)
     return [
         (parameter, power)
         for name, power in (("scale", 1.0), ("variance", 2.0))

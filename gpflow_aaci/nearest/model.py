@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -29,6 +30,7 @@ Metric: TypeAlias = TensorType | Callable[[TensorType], TensorType] | None
 
 _MOST_NUMBERS = 250_000  # in one matrix of all problems that are solved at once
 _MOST_JOINT_ROWS = 2_000  # of the neighbours of all queries of a joint prediction
+_IRRELEVANT = 1e4  # standard deviations: the length of a column that no lengthscale has
 _FIRST_ROWS = 1_000  # of the objective, until ``fit`` takes more
 
 
@@ -39,8 +41,8 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     f at x is the posterior of the augmented GP of these rows on its own: ``num_steps`` closed-form
     updates of their sites, begun at the prior, and then the Gaussian conditional. So nothing is
     stored for a row, a prediction costs k³ whatever N is, and the sites of the neighbours of a row
-    cannot know its y. With all rows as neighbours it is ``AugmentedVGP`` after as many steps, and
-    with Gaussian noise ``GPR``. Like ``VGP`` it stores its data::
+    cannot know its y. With all rows as neighbours it is ``AugmentedVGP`` after ``num_steps`` + 1
+    closed-form steps, and with Gaussian noise ``GPR``. Like ``VGP`` it stores its data::
 
         model = AugmentedNNGP((X, Y), gpflow.kernels.Matern32(lengthscales=[3.0] * D), StudentT())
         print(gpflow_aaci.fit(model))
@@ -78,7 +80,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
             chosen another number, predictions use.
         :param metric: the length [D] of a unit of distance in each column of X; or a function that
             maps X [N, D] to features [N, F], for kernels in which "near" is something else.
-            Default: the lengthscales of the kernel if it has one for each column, otherwise the
+            Default: the kernel's lengthscales, see :meth:`lengthscales`; if it has none, the
             standard deviations of the columns.
         :param num_steps: the number of closed-form updates of the sites.
         :raises ValueError: for bad data, a likelihood without augmentation, other multi-output
@@ -214,20 +216,33 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
 
     def features(self, X: TensorType) -> tf.Tensor:
         """X in the coordinates in which "near" is Euclidean, [N, F]."""
-        return X / tf.cast(self._metric, X.dtype) if self._features is None else self._features(X)
+        if self._features is not None:
+            return tf.convert_to_tensor(self._features(X))
+        return X / tf.cast(self._metric, X.dtype)
 
     def lengthscales(self) -> AnyNDArray | None:
-        """The lengthscales [D] of the first kernel that has one for each column of X, or None."""
+        """
+        The shortest lengthscale of each column of X, [D]; None if no kernel has lengthscales.
+
+        A column in which no kernel has one does not decide what is near: it gets a length of 10⁴
+        standard deviations.
+        """
+        found = np.full(self.input_dim, np.inf)
         for kernel in _basic_kernels(self.kernel):
-            found = getattr(kernel, "lengthscales", None)
-            if found is not None and found.shape == [self.input_dim]:
-                return found.numpy()
-        return None
+            if (own := getattr(kernel, "lengthscales", None)) is not None:
+                columns = np.arange(self.input_dim)[kernel.active_dims]
+                found[columns] = np.minimum(found[columns], own.numpy())
+        if np.isinf(found).all():
+            return None
+        return np.where(np.isinf(found), _IRRELEVANT * self._spread(), found)
+
+    def _spread(self) -> AnyNDArray:
+        spread = np.std(self.data[0].numpy(), axis=0)
+        return np.where(spread > 0.0, spread, 1.0)
 
     def _default_metric(self) -> AnyNDArray:
         found = self.lengthscales()
-        spread = np.std(self.data[0].numpy(), axis=0)
-        return np.where(spread > 0.0, spread, 1.0) if found is None else found
+        return self._spread() if found is None else found
 
     def prior_variance(self) -> tf.Tensor:
         """k(x_i, x_i) of the data, [1 or L, N]."""
@@ -300,15 +315,20 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
 
     def freeze(self, rows: AnyNDArray, near: AnyNDArray) -> None:
         """Set the rows [n] of the objective, and their neighbours [n, k]."""
-        self._derived.frozen = rows, near
+        self._derived.frozen = self._metric.numpy(), rows, near
 
     @property
     def frozen(self) -> tuple[AnyNDArray, AnyNDArray]:
         """The rows [n] of the objective and their neighbours [n, k]."""
-        if self._derived.frozen is None:
-            self.refresh_neighbors()
-        assert self._derived.frozen is not None
-        return self._derived.frozen
+        made = self._derived.frozen
+        with tf.init_scope():  # a compiled loss holds them as constants
+            if made is None:
+                self.refresh_neighbors()
+            elif not np.array_equal(made[0], self._metric.numpy()):  # a checkpoint was restored
+                self.refresh_neighbors(made[1])
+        made = self._derived.frozen
+        assert made is not None
+        return made[1:]
 
     @check_shapes("return: []")
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
@@ -336,13 +356,8 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         self, rows: AnyNDArray, near: AnyNDArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """X [n, 1, D] and Y [n, P] of some rows, and those of their neighbours [n, k, ...]."""
-        X, Y = self.data
-        return (
-            tf.gather(X, rows)[:, None],
-            tf.gather(Y, rows),
-            tf.gather(X, near),
-            tf.gather(Y, near),
-        )
+        X, Y = self._rows(rows)
+        return X[:, None], Y, *self._rows(near)
 
     def leave_one_out(
         self,
@@ -406,6 +421,8 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
 
     def _joint(self, Xnew: TensorType) -> MeanAndVariance:
         X = self._in_own_float(Xnew)
+        if not tf.executing_eagerly():
+            raise ValueError("full_cov must be False inside a tf.function. Found: True.")
         near = np.unique(self.index.of(self.features(X).numpy(), self.prediction_neighbors))
         if len(near) > _MOST_JOINT_ROWS:
             raise ValueError(
@@ -435,9 +452,12 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
 class _Derived:
     """What follows from the data and the metric; made when it is needed and never saved."""
 
-    index: tuple[AnyNDArray, Neighbors] | None = None  # and its metric
+    index: tuple[AnyNDArray, Neighbors] | None = None  # after its metric
     locations: tuple[AnyNDArray, AnyNDArray] | None = None
-    frozen: tuple[AnyNDArray, AnyNDArray] | None = None
+    frozen: tuple[AnyNDArray, AnyNDArray, AnyNDArray] | None = None  # metric, rows, neighbours
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
 
 
 def leave_one_out(
@@ -466,6 +486,8 @@ def check_augmented(likelihood: AugmentedLikelihood) -> None:
 
 
 def _basic_kernels(kernel: Kernel) -> list[Kernel]:
+    if isinstance(kernel, gpflow.kernels.Periodic):  # its lengthscales apply to an angle
+        return []
     parts = parts_of(kernel)
     return [each for part in parts for each in _basic_kernels(part)] if parts else [kernel]
 

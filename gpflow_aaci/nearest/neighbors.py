@@ -1,4 +1,4 @@
-"""The nearest rows of a query: exact searches, in which the lower row number wins a tie."""
+"""The nearest rows of a query, by exact searches; of a few ties the lower row numbers win."""
 
 import importlib.util
 from typing import Any
@@ -39,6 +39,8 @@ class Neighbors:
         :param most_left_out: the largest number of rows that a query leaves out.
         """
         num_rows = len(self._features)
+        if not len(queries):
+            return np.zeros((0, min(k, num_rows)), int)
         k = min(k, num_rows - most_left_out)
         num = min(num_rows, k + most_left_out + _MORE)
         if num == num_rows:
@@ -56,7 +58,7 @@ class Neighbors:
                 squares[of_row[at] == of_query[piece, None]] = np.inf
             order = np.lexsort((at, squares), axis=-1)[:, :k]
             parts.append(np.take_along_axis(at, order, 1))
-        return np.concatenate(parts) if parts else np.zeros((0, k), int)
+        return np.concatenate(parts)
 
 
 def locations(X: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:

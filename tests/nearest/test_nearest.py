@@ -1,11 +1,13 @@
 """``AugmentedNNGP``: exact where all rows are neighbours, honest where they are not."""
 
+import pickle
 from pathlib import Path
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
 import gpflow_aaci
@@ -253,7 +255,82 @@ def test_bad_arguments_are_refused_with_their_name(changed: dict, message: str) 
         AugmentedNNGP(**arguments)
 
 
+def test_a_fresh_model_is_trained_by_gpflows_optimizers() -> None:
+    model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(), 10)
+    before = model.training_loss_closure()()  # compiled before anything else
+    gpflow.optimizers.Scipy().minimize(
+        model.training_loss, model.trainable_variables, options={"maxiter": 3}
+    )
+    assert model.training_loss() < before
+
+
+def test_lengthscales_are_those_of_the_columns_of_each_kernel() -> None:
+    kernel = gpflow.kernels.Matern32(lengthscales=[1.0, 100.0], active_dims=[2, 0])
+    kernel += gpflow.kernels.SquaredExponential(lengthscales=7.0, active_dims=[2, 3])
+    kernel += gpflow.kernels.Periodic(
+        gpflow.kernels.SquaredExponential(lengthscales=0.1, active_dims=[1]), period=1.0
+    )
+    inputs = np.hstack([X, 2.0 * X])
+    model = AugmentedNNGP((inputs, F), kernel, likelihoods.StudentT(), 10)
+    np.testing.assert_allclose(model.metric, [100.0, 1e4 * X[:, 1].std(), 1.0, 7.0])
+
+
+def test_what_is_near_may_be_a_function() -> None:
+    """Angles: 0 and 2π are the same."""
+    angle = np.linspace(0.0, 2.0 * np.pi, 60)[:, None]
+    kernel = gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential(), period=2.0 * np.pi)
+    model = AugmentedNNGP(
+        (angle, np.sin(angle)),
+        kernel,
+        likelihoods.StudentT(0.1),
+        8,
+        metric=lambda x: np.hstack([np.cos(x), np.sin(x)]),
+    )
+    near = model.neighbors_of_rows(np.array([0]), 4, leave_out_repeats=False)
+    assert set(near[0]) == {59, 58, 1, 2} or set(near[0]) == {59, 1, 58, 2}
+    assert abs(float(model.predict_f(np.array([[0.01]]))[0])) < 0.1
+
+
+def test_a_model_that_has_predicted_is_pickled() -> None:
+    model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(0.1), 10)
+    expected = model.predict_f(NEW)[0]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_f(NEW)[0], expected)
+
+
+def test_no_rows_have_predictions_of_no_rows() -> None:
+    rows, f = simulated(5_500)  # searched by a tree
+    model = AugmentedNNGP((rows, f), gpflow.kernels.Matern32(), likelihoods.StudentT(), 4)
+    assert model.predict_f(NEW[:0])[0].shape == (0, 1)
+
+
 # ---- fit ----
+
+
+def test_a_fit_without_trainable_parameters_chooses_neighbours_alone() -> None:
+    model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(0.1), 10)
+    gpflow.set_trainable(model, False)
+    result = gpflow_aaci.fit(model, progress=False)
+    assert result.converged
+    assert result.expected_gain == 0.0
+
+
+@pytest.mark.slow
+def test_a_prior_counts_once_and_not_in_the_density() -> None:
+    model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(0.1), 10)
+    model.kernel.lengthscales.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1e-3))
+    result = gpflow_aaci.fit(model, progress=False)
+    np.testing.assert_allclose(model.kernel.lengthscales, 1.0, atol=0.02)
+    density = float(model.maximum_log_likelihood_objective()) / model.num_data
+    np.testing.assert_allclose(result.log_density, density)
+
+
+@pytest.mark.slow
+def test_the_variance_of_f_is_not_bound_by_a_small_unit_of_y() -> None:
+    """f of a waiting time does not have the unit of y."""
+    times = 1e-4 * np.random.default_rng(0).exponential(np.exp(-2.0 * F))
+    model = AugmentedNNGP((X, times), gpflow.kernels.Matern32(), likelihoods.Exponential(1e5), 20)
+    gpflow_aaci.fit(model, progress=False)
+    assert model.kernel.variance.numpy() > 1e-2
 
 
 @pytest.mark.slow
@@ -310,6 +387,7 @@ def test_the_noise_of_rounded_y_stops_at_its_resolution() -> None:
 def test_a_failed_fit_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(), 10)
     before = [variable.numpy() for variable in model.variables]
+    loss = model.training_loss()
 
     def failing(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
@@ -319,6 +397,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch
         gpflow_aaci.fit(model, progress=False)
     for variable, value in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
+    assert model.training_loss() == loss
 
 
 @pytest.mark.slow
