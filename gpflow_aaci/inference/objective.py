@@ -67,9 +67,8 @@ class Objective:
         if tolerance is None:
             of_rows = SETTINGS.tolerance_per_datum * float(self.data.num_data)
             tolerance = max(SETTINGS.tolerance, of_rows)
-        # A line search must see gains below the tolerance; float32 products do not show less.
-        share = SETTINGS.inner_share if self._fast is self._exact else SETTINGS.inner_share_float32
-        self._inner_tolerance = min(self._inner_tolerance, share * tolerance)
+        # A line search must see gains that are smaller than the tolerance.
+        self._inner_tolerance = min(self._inner_tolerance, SETTINGS.inner_share * tolerance)
         stretches = []
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)

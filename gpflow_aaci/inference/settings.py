@@ -14,7 +14,6 @@ class FitSettings(NamedTuple):
     # ---- q at fixed hyperparameters ----
     inner_tolerance: float = 1e-6  # nats a datum that one more step on q must gain; small_data
     inner_share: float = 1e-3  # of the fit's tolerance, where it is less than that; chosen
-    inner_share_float32: float = 0.1  # the same where products are in float32; time_to_nll
     polish_tolerance: float = 1e-9  # the same for a step of ``polish``; chosen
 
     # ---- subsets of the rows ----
