@@ -51,7 +51,7 @@ class ZeroTruncated(OutputwiseLikelihood):
     base: Any
     lowest = 1.0
 
-    def __init__(self, base: CountLikelihood, **kwargs: Any) -> None:
+    def __init__(self, base: AugmentedLikelihood, **kwargs: Any) -> None:
         """
         :param base: ``NegativeBinomial``, ``Binomial`` or ``Poisson``: the distribution of counts
             including zeros; shared, with its Parameters. If its Y has a further column, of trials
@@ -397,7 +397,7 @@ class ZeroInflated(_Gated):
 
     count: Any
 
-    def __init__(self, base: CountLikelihood, gate: Gate = 0.5, **kwargs: Any) -> None:
+    def __init__(self, base: AugmentedLikelihood, gate: Gate = 0.5, **kwargs: Any) -> None:
         """
         :param base: ``NegativeBinomial``, ``Binomial`` or ``Poisson``, the distribution of the
             count; shared, with its Parameters. If its Y has a further column, of trials or
@@ -509,7 +509,7 @@ class Hurdle(_Gated):
 
     count: Any
 
-    def __init__(self, base: CountLikelihood, gate: Gate = 0.5, **kwargs: Any) -> None:
+    def __init__(self, base: AugmentedLikelihood, gate: Gate = 0.5, **kwargs: Any) -> None:
         """
         :param base: the distribution that is truncated to positive counts, as in
             :class:`ZeroTruncated`.
