@@ -45,11 +45,6 @@ def unordered_digest(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     return np.array([np.sum(of_rows, dtype=np.uint64) for of_rows in _row_hashes(X, Y)], np.uint64)
 
 
-def row_hashes(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
-    """A hash [N] uint64 of each of the rows X [N, D], Y [N, P]."""
-    return next(_row_hashes(X, Y))
-
-
 def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:
     """Yield two different hashes [N] uint64 of the rows X [N, D], Y [N, P]."""
     shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()

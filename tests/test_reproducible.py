@@ -99,27 +99,6 @@ def test_the_order_of_the_rows_does_not_move_the_end(seed: int) -> None:
     assert abs(ends[0].elbo - ends[1].elbo) < ends[0].tolerance
 
 
-def test_subsets_of_a_fit_have_the_same_rows_in_any_order_and_float() -> None:
-    X, Y = claims(0, 300)
-    expected = of_claims((X, Y), 5).expected_data
-    given = as_data(expected, (X, Y)).in_own_order().subset(50, seed=1).rows
-    for data in (permuted((X, Y)), (pd.DataFrame(X), pd.DataFrame(Y))):
-        found = as_data(expected, data).in_own_order().subset(50, seed=1).rows
-        for part, same in zip(found, given, strict=True):
-            np.testing.assert_array_equal(part, same)
-    rounded = as_data(expected, tuple(part.astype(np.float32) for part in (X, Y)))
-    np.testing.assert_allclose(rounded.in_own_order().subset(50, seed=1).rows[0], given[0], 1e-6)
-
-
-def test_rows_of_a_fit_are_not_ordered_by_what_they_hold() -> None:
-    """A subset of sorted rows would hold the smallest values alone."""
-    X = np.sort(np.random.default_rng(0).normal(size=(4_000, 1)), axis=0)
-    model = make((X, X), likelihoods.StudentT(), 5)
-    first = as_data(model.expected_data, (X, X)).in_own_order().rows[0][:1_000].numpy()
-    assert abs(first.mean()) < 4.0 / np.sqrt(1_000)
-    assert abs(first.std() - 1.0) < 0.1
-
-
 # ---- threads ----
 
 FIT = """

@@ -116,9 +116,7 @@ def _without_each_row(model: AugmentedNNGP, data: object) -> "arviz.ELPDData":
 
     how = model.prediction_neighbors, model.prediction_steps
     loo_i = model.leave_one_out(np.arange(model.num_data), *how, leave_out_repeats=False)
-    log_density_i = as_data(model.expected_data).map(
-        lambda X, Y: model.predict_log_density((X, Y))
-    )
+    log_density_i = as_data(model.expected_data).map(lambda X, Y: model.predict_log_density((X, Y)))
     return as_elpd(loo_i, log_density_i.numpy(), None, None, False)
 
 

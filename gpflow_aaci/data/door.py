@@ -21,9 +21,6 @@ StepData: TypeAlias = RegressionData | Iterator[RegressionData] | None
 class _Own(Arrays):
     """The rows that a model keeps itself."""
 
-    def in_own_order(self) -> Data:
-        return self
-
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return AllRows(self.X, self.Y)
 

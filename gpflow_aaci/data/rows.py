@@ -15,7 +15,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import to_default_float
 
-from ..identity import digest, row_hashes, rows_digest
+from ..identity import digest, rows_digest
 from ..progress import progress_bar
 from ..workers import (
     ONE_PROCESS,
@@ -175,19 +175,6 @@ class Data(abc.ABC):
         """Whether this process has some of the rows only."""
         return False
 
-    def in_own_order(self) -> "Data":
-        """
-        The same rows in an order that does not depend on the one in which they were given.
-
-        Rows that are in memory in one process are ordered by a hash of their values, so that the
-        subsets of a fit are the same however a table was sorted. Other rows stay as they are.
-        """
-        return self
-
-    def given_numbers(self, rows: AnyNDArray) -> AnyNDArray:
-        """The numbers that these rows had in the order in which they were given."""
-        return rows
-
     @abc.abstractmethod
     def taken(self, numbers: AnyNDArray) -> "Data":
         """Load the rows that have these numbers, in this order."""
@@ -218,7 +205,6 @@ class Arrays(Data):
         """
         self.X, self.Y = X, Y
         self._num_data, self.progress = num_data, progress
-        self._given: AnyNDArray | None = None  # the numbers of rows in an order of their own
 
     @property
     def num_rows(self) -> Any:
@@ -245,18 +231,7 @@ class Arrays(Data):
             rows = slice(start, start + datasets.CHUNK)
             yield tf.convert_to_tensor(self.X[rows]), tf.convert_to_tensor(self.Y[rows])
 
-    def in_own_order(self) -> Data:
-        # Rows read as float32 are hashed as the same rows in float64 are.
-        parts = (np.asarray(part).astype(np.float32).astype(np.float64) for part in self.rows)
-        order = np.argsort(row_hashes(*parts), kind="stable")
-        ordered = self.taken(order)
-        ordered._given = order
-        return ordered
-
-    def given_numbers(self, rows: AnyNDArray) -> AnyNDArray:
-        return rows if self._given is None else self._given[rows]
-
-    def taken(self, numbers: AnyNDArray) -> "Arrays":
+    def taken(self, numbers: AnyNDArray) -> Data:
         X, Y = (tf.constant(np.asarray(part)[numbers]) for part in (self.X, self.Y))
         rows = Arrays(X, Y, self.num_data, self.progress)
         rows.log = self.log

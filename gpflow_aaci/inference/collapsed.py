@@ -168,7 +168,7 @@ def fit_collapsed(
     :raises RuntimeError: if data cannot be read. The model keeps what it has learnt.
     :return: the objective before and after, whether the fit has converged, and why it ended.
     """
-    checked = as_data(model.expected_data, data, progress).in_own_order()
+    checked = as_data(model.expected_data, data, progress)
     found = fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
     for said in of_jitter(model):  # ``fit`` returns it with its other advice
         warnings.warn(said, stacklevel=3)

@@ -210,7 +210,7 @@ def fit(
     check_same_program(model, "fit", objective=objective, seed=seed)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     given = _some_rows(model, data) if has_no_end else data
-    checked = as_data(model.expected_data, given, progress).in_own_order()
+    checked = as_data(model.expected_data, given, progress)
     parts = _parts(model, data, objective, has_no_end)
     began = time.perf_counter()
     if parts:

@@ -122,12 +122,10 @@ def _first_row(model: AugmentedModel, data: Data) -> str:
     for X, Y in data.chunks():
         bad = np.flatnonzero(~np.isfinite(model.term_values(X, Y, standard)[0]))
         if len(bad):
-            given = data.given_numbers(before + bad)
-            first, at = given.min(), bad[np.argmin(given)]
-            sd = float(np.sqrt(np.max(model.cross_covariance(X)[1].numpy()[:, at])))
+            sd = float(np.sqrt(np.max(model.cross_covariance(X)[1].numpy()[:, bad[0]])))
             cure = ": scale the columns of X, lower the kernel's variance, or narrow q_sqrt"
             return (
-                f" E log p(y|f) is not finite at row {first}, where the prior's standard "
+                f" E log p(y|f) is not finite at row {before + bad[0]}, where the prior's standard "
                 f"deviation of f is {sd:.3g}{cure if sd > _WIDE else ''}."
             )
         before += len(X)
