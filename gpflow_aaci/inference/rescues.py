@@ -286,16 +286,14 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
         gaps = [np.min(np.diff(np.unique(column)), initial=np.inf) for column in X.T]
         least = np.minimum(gaps, spread) / (SETTINGS.part_of_gap * np.sqrt(len(gaps)))
         values += [each for each in typical_lengthscales(kernel, least) if each[0].shape.rank]
-    lowest = np.full(objective.coordinates.size, -np.inf)
+    lowest, start = np.full(objective.coordinates.size, -np.inf), objective.coordinates.pack()
     for parameter, value in values:
         logarithms = objective.coordinates.of_logarithms([(parameter, value)])
         which = objective.coordinates.of_logarithms([(parameter, 1.0)])
         if logarithms is not None and which is not None:
             at = which > 0.0
             # A search may begin lower, and is then left where it is.
-            lowest[at] = np.maximum(lowest, np.minimum(logarithms, objective.coordinates.pack()))[
-                at
-            ]
+            lowest[at] = np.maximum(lowest, np.minimum(logarithms, start))[at]
     return lowest
 
 
