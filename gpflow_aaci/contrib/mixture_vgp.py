@@ -400,7 +400,7 @@ def _checked(
     of_Y: dict[str, Any] = {"checks_of_Y": checks_of(likelihood)}
     if is_ours:
         observed = likelihood.num_observed(num_latent_gps)
-        of_Y["labels"] = likelihood.labels
+        of_Y |= {"labels": likelihood.labels, "given": likelihood.given}
     else:
         observed = num_observed_columns(likelihood, Y, num_latent_gps)
     X, checked_Y = checked_data(X, Y, num_observed=observed, num_outputs=num_latent_gps, **of_Y)

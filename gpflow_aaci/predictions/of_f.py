@@ -85,14 +85,17 @@ def hazard_at(times: Sequence[float]) -> OfF:
         least = likelihood.lowest
         possible = [_observed(likelihood, F, max(t, least)) for t in times]
         log_p = tf.stack([likelihood.log_prob(X, F, Y) for Y in possible], -1)
-        accepted = [
-            tf.reduce_all([check[0] for check in likelihood.checks(_observed(likelihood, F, t))])
+        # No datum may be at the lower end of the support itself, but the hazard has a limit there.
+        is_possible = [
+            t == least
+            or tf.reduce_all([check[0] for check in likelihood.checks(_observed(likelihood, F, t))])
             for t in times
         ]
-        is_possible = tf.stack(accepted) & tf.math.is_finite(log_p)
         # A difference of logarithms, as both probabilities are 0 in floats at late times.
-        log_hazard = log_p - _log_survival(likelihood, X, F, times)
-        return tf.where(is_possible, tf.exp(log_hazard), tf.zeros_like(log_p))
+        hazard = tf.exp(log_p - _log_survival(likelihood, X, F, times))
+        return tf.where(
+            tf.stack(is_possible) & ~tf.math.is_nan(hazard), hazard, tf.zeros_like(hazard)
+        )
 
     return function
 

@@ -433,6 +433,14 @@ def test_a_constant_hazard_is_constant_at_any_time() -> None:
         np.testing.assert_allclose(survival, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("shape", "at_0"), [(0.5, np.inf), (2.0, 0.0)])
+def test_the_hazard_at_time_0_is_its_limit(shape: float, at_0: float) -> None:
+    f = tf.constant([[[3.0]]], tf.float64)
+    for likelihood in (Weibull(1.0, shape), Gamma(1.0, shape)):
+        found = hazard_at([-1.0, 0.0])(likelihood, X, f)[0, 0]
+        np.testing.assert_array_equal(found, [0.0, at_0])
+
+
 @pytest.mark.parametrize(
     ("link", "law"), [("probit", scipy.stats.norm), ("logit", scipy.stats.logistic)]
 )

@@ -458,13 +458,13 @@ def test_of_a_switched_likelihood_each_row_has_the_distribution_of_its_part() ->
     model.likelihood = augmented(switched)
     values = pit(model, (X, np.hstack([y, part])))
     np.testing.assert_array_equal(values[part % 4 != 0], cdf[part % 4 != 0])
-    below = np.where(part == 0, y - 1.0, 0.0)
+    is_count = part == 0
+    below = np.where(is_count, np.maximum(y - 1.0, 0.0), y)
     lower = np.where(
-        (part == 0) & (y > 0.0),
-        predictions.predict_y_cdf(model, X, np.hstack([np.maximum(below, 0.0), part])),
+        is_count & (y > 0.0),
+        predictions.predict_y_cdf(model, X, np.hstack([below, part])),
         0.0,
     )
-    is_count = part == 0
     assert np.all((values >= lower)[is_count])
     assert np.all((values <= cdf)[is_count])
     for call in (
