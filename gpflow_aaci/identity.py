@@ -45,6 +45,12 @@ def unordered_digest(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     return np.array([np.sum(of_rows, dtype=np.uint64) for of_rows in _row_hashes(X, Y)], np.uint64)
 
 
+def values_hashes(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
+    """Return a hash [N] uint64 of the rows X [N, D], Y [N, P], of their values in float32."""
+    words = [np.asarray(part, np.float32) + np.float32(0.0) for part in (X, Y)]  # −0 is 0
+    return next(_row_hashes(*(word.astype(np.float64) for word in words)))
+
+
 def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:
     """Yield two different hashes [N] uint64 of the rows X [N, D], Y [N, P]."""
     shape = f"{X.dtype} {X.shape[1:]} {Y.shape[1:]}".encode()

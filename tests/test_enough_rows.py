@@ -11,7 +11,7 @@ import tensorflow as tf
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, likelihoods
 from gpflow_aaci.data import Arrays, random_rows
-from gpflow_aaci.data.random_rows import RandomRows, random_numbers
+from gpflow_aaci.data.random_rows import RandomRows
 
 N = 40_000
 RNG = np.random.default_rng(0)
@@ -43,25 +43,48 @@ def counted_stream() -> tuple[tf.data.Dataset, list[int]]:
 # ---- random rows ----
 
 
-def test_random_rows_are_the_same_in_whatever_parts_they_come(
+def random_numbers(X: np.ndarray, Y: np.ndarray, size: int, seed: int) -> np.ndarray:
+    rows = RandomRows(size, seed)
+    rows.add(X, Y, np.arange(len(X)))
+    return rows.parts[0]
+
+
+def test_random_rows_are_the_same_in_whatever_parts_order_and_float_type_they_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at_once = random_numbers(N, 50, seed=3)
-    monkeypatch.setattr(random_rows, "_BLOCK", 17)
-    np.testing.assert_array_equal(random_numbers(N, 50, seed=3), at_once)
-    rows = RandomRows(50, seed=3)
-    for first in range(0, N, 999):
-        rows.add(first, X[first : first + 999], Y[first : first + 999])
-    np.testing.assert_array_equal(rows.parts[0], X[at_once])
-    np.testing.assert_array_equal(rows.parts[1], Y[at_once])
+    at_once = random_numbers(X, Y, 50, seed=3)
+    permuted = np.random.default_rng(1).permutation(N)
+    monkeypatch.setattr(random_rows, "_RECENT", 1_500)
+    orders = (np.arange(N), np.float64), (permuted, np.float64), (permuted, np.float32)
+    for numbers, kind in orders:
+        rows = RandomRows(50, seed=3)
+        for part in np.split(numbers, range(999, N, 999)):
+            rows.add(X[part].astype(kind), Y[part].astype(kind), part)
+        np.testing.assert_array_equal(rows.parts[0], at_once)
 
 
-def test_every_row_is_drawn_equally_often_and_seeds_are_independent() -> None:
+def test_of_equal_rows_some_are_drawn_whatever_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 40 distinct rows occurs 1,000 times, so 4,000 draws have 100 of each, ± 5 sd."""
+    values = np.arange(N)[:, None] % 40.0
+    at_once = values[random_numbers(values, -values, 4_000, seed=3)]
+    counts = np.unique(at_once, return_counts=True)[1]
+    assert len(counts) == 40
+    assert np.abs(counts - 100).max() < 50
+    monkeypatch.setattr(random_rows, "_RECENT", 1_500)
+    rows = RandomRows(4_000, seed=3)
+    for part in np.split(np.random.default_rng(1).permutation(values), range(999, N, 999)):
+        rows.add(part, -part, part)
+    np.testing.assert_array_equal(rows.parts[0], at_once)
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_every_row_is_drawn_equally_often_and_seeds_are_independent(distinct: bool) -> None:
     """Over 4,000 seeds; counts of 10 of 40 rows are binomial, and pairs of rows as likely."""
     seeds, size, rows = 4_000, 10, 40
     drawn = np.zeros([seeds, rows])
+    values = np.arange(rows)[:, None] // (1.0 if distinct else 20.0)
     for seed in range(seeds):
-        chosen = random_numbers(rows, size, seed)
+        chosen = random_numbers(values, values, size, seed)
         assert len(np.unique(chosen)) == size
         drawn[seed, chosen] = 1.0
     share = size / rows

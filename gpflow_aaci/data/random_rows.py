@@ -1,15 +1,20 @@
 """
-Random rows: the same for arrays, streams and workers, with only the chosen rows in memory.
+Random rows: the same for arrays, streams and workers, in any order and in either float type.
 
-Every row has a key, a hash of its number and the seed, and the rows with the smallest keys are
-chosen. So no pass needs to know how many rows will follow, and with the same seed a smaller choice
-is the beginning of a larger one.
+Every row has a key, a hash of its values, of how many equal rows came before it, and of the seed.
+The rows with the smallest keys are chosen. So a fit does not depend on the order of the rows, no
+pass needs to know how many rows will follow, only the chosen rows are in memory, and with the same
+seed a smaller choice is the beginning of a larger one.
 """
 
 import numpy as np
 from gpflow.base import AnyNDArray
 
-_BLOCK = 1_000_000  # row numbers that are hashed at a time
+from ..identity import values_hashes
+
+_KEY_BITS = 53  # workers exchange keys as float64
+_RECENT = 65_536  # hashes that are merged into the others at a time
+_MOST_COUNTED = 2**25  # rows whose copies are counted, 8 bytes each
 
 
 class RandomRows:
@@ -20,39 +25,64 @@ class RandomRows:
         :param size: the largest number of rows to choose.
         """
         self.size, self.seed = size, seed
-        self._keys = np.zeros(0, np.uint64)
+        self.keys = np.zeros(0, np.uint64)  # ascending
         self.parts: tuple[AnyNDArray, ...] = ()  # of the rows, in the order of their keys
+        self._copies = _Copies()
 
-    def add(self, first: int, *parts: AnyNDArray) -> None:
+    def add(self, X: AnyNDArray, Y: AnyNDArray, *parts: AnyNDArray) -> None:
         """
-        :param first: the number of the first of these rows, which follow the rows added before.
-        :param parts: arrays whose first axis is over these rows.
+        :param X, Y: the next rows, by whose values they are chosen.
+        :param parts: arrays whose first axis is over these rows, of which the chosen are kept.
         """
-        keys = _keys(np.arange(first, first + len(parts[0]), dtype=np.uint64), self.seed)
-        if len(self._keys) == self.size:  # most rows are no longer chosen
-            chosen = keys < self._keys[-1]
+        hashes = values_hashes(X, Y)
+        keys = _keys(hashes, self._copies.before(hashes), self.seed)
+        if len(self.keys) == self.size:  # most rows are no longer chosen
+            chosen = keys < self.keys[-1]
             keys, parts = keys[chosen], tuple(part[chosen] for part in parts)
-        keys = np.concatenate([self._keys, keys])
+        keys = np.concatenate([self.keys, keys])
         order = np.argsort(keys, kind="stable")[: self.size]
-        self._keys = keys[order]
-        before = self.parts or tuple(part[:0] for part in parts)
+        self.keys = keys[order]
+        kept = self.parts or tuple(part[:0] for part in parts)
         self.parts = tuple(
-            np.concatenate([old, new])[order] for old, new in zip(before, parts, strict=True)
+            np.concatenate([old, new])[order] for old, new in zip(kept, parts, strict=True)
         )
 
 
-def random_numbers(num_rows: int, size: int, seed: int) -> AnyNDArray:
-    """The numbers [size] of random rows, in the order of their keys."""
-    rows = RandomRows(size, seed)
-    for first in range(0, num_rows, _BLOCK):
-        rows.add(first, np.arange(first, min(first + _BLOCK, num_rows)))
-    return rows.parts[0]
+class _Copies:
+    """How often each hash has occurred so far."""
+
+    def __init__(self) -> None:
+        # Both sorted. Most searches and merges are in the few recent ones.
+        self._seen, self._recent = np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+
+    def before(self, hashes: AnyNDArray) -> AnyNDArray:
+        """For each of the next hashes [N], how often it has occurred before, [N] uint64."""
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        among_these = np.arange(len(hashes)) - np.searchsorted(ordered, ordered)
+        before = among_these + _number_of(self._seen, ordered) + _number_of(self._recent, ordered)
+        if len(self._seen) < _MOST_COUNTED:
+            self._recent = _merged(self._recent, ordered)
+            if len(self._recent) > max(_RECENT, len(self._seen) // 4):
+                self._seen, self._recent = _merged(self._seen, self._recent), self._recent[:0]
+        counts = np.empty(len(hashes), np.uint64)
+        counts[order] = before
+        return counts
 
 
-def _keys(numbers: AnyNDArray, seed: int) -> AnyNDArray:
-    """A hash [N] uint64 of each row number, by the finaliser of splitmix64."""
+def _number_of(among: AnyNDArray, hashes: AnyNDArray) -> AnyNDArray:
+    """How often each of the hashes [N] occurs in a sorted array."""
+    return np.searchsorted(among, hashes, "right") - np.searchsorted(among, hashes, "left")
+
+
+def _merged(one: AnyNDArray, other: AnyNDArray) -> AnyNDArray:
+    return np.sort(np.concatenate([one, other]), kind="stable")
+
+
+def _keys(hashes: AnyNDArray, copies: AnyNDArray, seed: int) -> AnyNDArray:
+    """A key [N] uint64 of ``_KEY_BITS`` bits of each row, by the finaliser of splitmix64."""
     start = np.random.SeedSequence(seed).generate_state(1, np.uint64)
-    keys = (numbers + start) * np.uint64(0x9E3779B97F4A7C15)
+    keys = (hashes + start + copies * np.uint64(0xA0761D6478BD642F)) * np.uint64(0x9E3779B97F4A7C15)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
+    return (keys ^ (keys >> np.uint64(31))) >> np.uint64(64 - _KEY_BITS)

@@ -30,7 +30,7 @@ from . import datasets
 from .batches import Batches, BatchesOfArrays
 from .expected import Rows
 from .passes import PassLog
-from .random_rows import random_numbers
+from .random_rows import RandomRows
 from .summand import Summand
 
 
@@ -166,18 +166,27 @@ class Data(abc.ABC):
         """
         Random rows, in memory. With the same seed, a smaller subset is the start of a larger one.
 
+        The rows do not depend on their order, on the float type, or on how the data were given.
+
         :param skip: the number of first rows of the subset to leave out.
         """
-        return self.taken(random_numbers(self.num_rows, num_rows, seed)[skip:])
+        X, Y = (part[skip:num_rows] for part in self.drawn(num_rows, seed).parts)
+        return self.in_memory(X, Y)
+
+    @abc.abstractmethod
+    def drawn(self, num_rows: int, seed: int) -> RandomRows:
+        """X and Y of at least this number of this worker's random rows, or of all its rows."""
+
+    def in_memory(self, X: AnyNDArray, Y: AnyNDArray) -> "Data":
+        """Some of these rows, as data of the same number of data and with the same log."""
+        rows = Arrays(tf.constant(X), tf.constant(Y), self.num_data, self.progress)
+        rows.log = self.log
+        return rows
 
     @property
     def is_divided(self) -> bool:
         """Whether this process has some of the rows only."""
         return False
-
-    @abc.abstractmethod
-    def taken(self, numbers: AnyNDArray) -> "Data":
-        """Load the rows that have these numbers, in this order."""
 
     @abc.abstractmethod
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
@@ -231,10 +240,12 @@ class Arrays(Data):
             rows = slice(start, start + datasets.CHUNK)
             yield tf.convert_to_tensor(self.X[rows]), tf.convert_to_tensor(self.Y[rows])
 
-    def taken(self, numbers: AnyNDArray) -> Data:
-        X, Y = (tf.constant(np.asarray(part)[numbers]) for part in (self.X, self.Y))
-        rows = Arrays(X, Y, self.num_data, self.progress)
-        rows.log = self.log
+    def drawn(self, num_rows: int, seed: int) -> RandomRows:
+        X, Y = np.asarray(self.X), np.asarray(self.Y)
+        rows = RandomRows(num_rows, seed)
+        rows.add(X, Y, np.arange(len(X)))
+        (numbers,) = rows.parts
+        rows.parts = X[numbers], Y[numbers]
         return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:

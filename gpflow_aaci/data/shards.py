@@ -12,6 +12,7 @@ from ..workers import of_each_worker, sum_over_workers, together, worker_index
 from .batches import Batches, BatchesOfArrays
 from .datasets import check_not_empty
 from .expected import Rows
+from .random_rows import RandomRows
 from .rows import Arrays, Data
 
 
@@ -74,11 +75,23 @@ class Shard(Data):
 
     chunks = _chunks  # without a bar, as the rows of this worker show one
 
-    def taken(self, numbers: AnyNDArray) -> Data:
-        numbers = numbers - self.first
-        numbers_here = numbers[(numbers >= 0) & (numbers < self._own.num_rows)]
-        own = together(self.strategy, lambda: self._own.taken(numbers_here))
-        shard = Shard(own, self.strategy, self.num_data)
+    def draw_ahead(self, num_rows: int, seed: int) -> None:
+        self._own.draw_ahead(num_rows, seed)
+
+    def drawn(self, num_rows: int, seed: int) -> RandomRows:
+        return together(self.strategy, lambda: self._own.drawn(num_rows, seed))
+
+    def subset(self, num_rows: int, seed: int, skip: int = 0) -> Data:
+        """This worker's rows among those that one process would choose."""
+        own, most = self.drawn(num_rows, seed), min(num_rows, self.num_rows)
+        keys = np.full(most, 2**53 - 1, np.uint64)  # at least as large as any key
+        keys[: len(own.keys)] = own.keys[:most]
+        of_all = np.sort(of_each_worker(self.strategy, list(keys)).ravel()).astype(np.uint64)
+        # A row that several workers hold has one key, so numbers of rows would be ambiguous.
+        first = np.searchsorted(own.keys, of_all[skip - 1], "right") if skip else 0
+        last = np.searchsorted(own.keys, of_all[most - 1], "right")
+        X, Y = (part[first:last] for part in own.parts)
+        shard = Shard(self._own.in_memory(X, Y), self.strategy, self.num_data)
         shard.log = self.log
         return shard
 

@@ -13,7 +13,7 @@ from .batches import Batches, BatchesOfDataset
 from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, is_empty, read
 from .expected import Expected, Rows, checked_rows
 from .random_rows import RandomRows
-from .rows import Arrays, Data
+from .rows import Data
 
 
 class Stream(Data):
@@ -35,7 +35,7 @@ class Stream(Data):
         self.progress = progress
         self._rows: int | None = None  # until a pass has counted them
         self._digest = self._unordered = np.zeros(2, np.uint64)
-        self._drawn = RandomRows(0, 0)
+        self._drawn = RandomRows(0, 0)  # in the first pass
 
     @property
     def num_rows(self) -> int:
@@ -61,7 +61,7 @@ class Stream(Data):
             ordered += rows_digest(X.numpy(), Y.numpy(), rows)  # does not depend on the batch size
             unordered += unordered_digest(X.numpy(), Y.numpy())
             if self._drawn.size:
-                self._drawn.add(rows, X.numpy(), Y.numpy())
+                _add(self._drawn, X, Y)
             rows += len(X)
             yield X, Y
         check_not_empty("data", rows)
@@ -94,28 +94,17 @@ class Stream(Data):
         if self._rows is None:
             self._drawn = RandomRows(num_rows, seed)
 
-    def subset(self, num_rows: int, seed: int, skip: int = 0) -> Data:
-        is_drawn = min(num_rows, self.num_rows) <= self._drawn.size and seed == self._drawn.seed
-        if not is_drawn:
-            return super().subset(num_rows, seed, skip)
-        return self._in_memory(*(part[skip:num_rows] for part in self._drawn.parts))
-
-    def taken(self, numbers: AnyNDArray) -> Data:
-        wanted = np.sort(numbers)
-        parts, start = [], 0
+    def drawn(self, num_rows: int, seed: int) -> RandomRows:
+        if min(num_rows, self.num_rows) <= self._drawn.size and seed == self._drawn.seed:
+            return self._drawn
+        rows = RandomRows(num_rows, seed)
         for X, Y in self.chunks():
-            first, last = np.searchsorted(wanted, [start, start + len(X)])
-            at = wanted[first:last] - start
-            parts.append((X.numpy()[at], Y.numpy()[at]))
-            start += len(X)
-        X, Y = (np.concatenate(part) for part in zip(*parts, strict=True))
-        as_asked = np.argsort(np.argsort(numbers))  # undoes the sorting
-        return self._in_memory(X[as_asked], Y[as_asked])
-
-    def _in_memory(self, X: AnyNDArray, Y: AnyNDArray) -> Data:
-        rows = Arrays(tf.constant(X), tf.constant(Y), self.num_data, self.progress)
-        rows.log = self.log
+            _add(rows, X, Y)
         return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfDataset(self._expected, self._dataset, resumable)
+
+
+def _add(rows: RandomRows, X: tf.Tensor, Y: tf.Tensor) -> None:
+    rows.add(X.numpy(), Y.numpy(), X.numpy(), Y.numpy())
