@@ -45,10 +45,10 @@ def unordered_digest(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     return np.array([np.sum(of_rows, dtype=np.uint64) for of_rows in _row_hashes(X, Y)], np.uint64)
 
 
-def values_hashes(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
-    """Return a hash [N] uint64 of the rows X [N, D], Y [N, P], of their values in float32."""
-    words = [np.asarray(part, np.float32) + np.float32(0.0) for part in (X, Y)]  # −0 is 0
-    return next(_row_hashes(*(word.astype(np.float64) for word in words)))
+def values_hashes(X: AnyNDArray, Y: AnyNDArray, dtype: type = np.float32) -> AnyNDArray:
+    """Return a hash [N] uint64 of the rows X [N, D], Y [N, P], of their values in ``dtype``."""
+    rounded = [np.asarray(part, dtype).astype(np.float64) + 0.0 for part in (X, Y)]  # −0 is 0
+    return next(_row_hashes(*rounded))
 
 
 def _row_hashes(X: AnyNDArray, Y: AnyNDArray) -> Iterator[AnyNDArray]:

@@ -115,6 +115,7 @@ ORDER = [
     "models.stock",
     "models",
     "compiled",
+    "nearest.rows",
     "nearest.neighbors",
     "nearest.conditional",
     "nearest.model",

@@ -127,6 +127,26 @@ def searches(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own
     }
 
 
+def nearest(strategy: tf.distribute.Strategy, X: np.ndarray, Y: np.ndarray, own: slice) -> dict:
+    """A model of nearest neighbours, some of whose rows have the x of a row of another worker."""
+    X = X.copy()
+    X[-20:] = X[:20]
+    with strategy.scope():
+        kernel = gpflow.kernels.Matern32(lengthscales=[1.0, 1.0])
+        likelihood = gpflow_aaci.likelihoods.StudentT(0.3, 4.0)
+        model = gpflow_aaci.AugmentedNNGP((X[own], Y[own]), kernel, likelihood, 16)
+    found = {"near": model.neighbors_of_rows(np.arange(0, N, 97), 16, True).ravel().tolist()}
+    found["loss"] = [float(model.training_loss())]
+    fit = gpflow_aaci.fit(model, progress=False)
+    found["fit"] = [fit.log_density, fit.unseen, fit.repeated, fit.num_neighbors, fit.evaluations]
+    parts = [*model.predict_f(X[:30] + 0.01), *model.predict_y(X[:30] + 0.01)]
+    found["predictions"] = np.ravel(parts).tolist()
+    found["joint"] = np.ravel(model.predict_f(X[:5] + 0.01, full_cov=True)[1]).tolist()
+    found["metric"] = model.metric.tolist()
+    found["loo"] = [gpflow_aaci.loo(model).elpd_loo]
+    return found | {f"nearest{path}": value for path, value in state(model).items()}
+
+
 def disagree(on: str, strategy: tf.distribute.Strategy, index: int, *data: np.ndarray) -> None:
     """Give worker 1 something else than the others."""
     is_other = index == 1
@@ -178,6 +198,8 @@ def main(task: str, folder: Path) -> None:
             checkpoint_dir=folder / "train",
         )
         found["train"] = history[["augmented", "nll"]].to_numpy().ravel().tolist()
+    if task == "nearest":
+        found |= nearest(strategy, X, Y, own)
     if task == "others":
         found |= others(strategy, X, Y, own)
     (folder / f"{index}.json").write_text(json.dumps({**found, **state(model)}))

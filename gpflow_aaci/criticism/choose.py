@@ -88,9 +88,8 @@ def choose(
         num_latent_gps=num_latent_gps,
     )
     X, Y = (part.numpy() for part in nearest.data)
-    _, counts = nearest.locations
     Z = np.unique(X, axis=0)
-    if len(counts) > num_inducing:
+    if len(Z) > num_inducing:
         spread = X.std(0)
         spread[spread == 0.0] = 1.0
         Z = spread * kmeans_plusplus(X / spread, num_inducing, seed)

@@ -18,7 +18,7 @@ from ..algebra.gaussian import Gaussian, columns
 from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics
 from ..algebra.terms import Term, augmented, predictive, standard
-from ..data import Data, as_data
+from ..data import Data, as_data, datasets
 from ..data.expected import refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, Model, as_augmented
@@ -115,9 +115,11 @@ def _without_each_row(model: AugmentedNNGP, data: object) -> "arviz.ELPDData":
     from .elpd import as_elpd  # here, as ArviZ is slow to import
 
     how = model.prediction_neighbors, model.prediction_steps
-    loo_i = model.leave_one_out(np.arange(model.num_data), *how, leave_out_repeats=False)
-    log_density_i = as_data(model.expected_data).map(lambda X, Y: model.predict_log_density((X, Y)))
-    return as_elpd(loo_i, log_density_i.numpy(), None, None, False)
+    rows = np.arange(model.num_data)
+    loo_i = model.leave_one_out(rows, *how, leave_out_repeats=False)
+    parts = np.array_split(rows, -(-len(rows) // datasets.CHUNK))
+    log_density_i = [model.predict_log_density(model.stored.of(part)) for part in parts]
+    return as_elpd(loo_i, np.concatenate(log_density_i), None, None, False)
 
 
 def _stationary_bound(model: AugmentedModel, data: Data) -> tuple[str, float]:

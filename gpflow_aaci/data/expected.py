@@ -79,8 +79,8 @@ def refuse_where_workers_keep(expected: Expected) -> None:
     workers = num_workers(expected.strategy)
     if expected.own is not None and workers > 1:
         raise ValueError(
-            f"model must be an AugmentedSVGP on several workers: {expected.model} has an inducing "
-            f"point at every row. Found: {workers} workers."
+            f"model must be an AugmentedSVGP here on several workers, as {expected.model} stores "
+            f"its data. Found: {workers} workers."
         )
 
 

@@ -13,6 +13,7 @@ from ..likelihoods.noise.residual import AdditiveNoise
 from ..models.variables import undone_on_failure
 from ..nearest.conditional import LocalGP
 from ..nearest.model import AugmentedNNGP, leave_one_out, rows_at_once
+from ..nearest.rows import location
 from ..progress import progress_bar
 from .advice import advice
 from .coordinates import Coordinates
@@ -41,6 +42,7 @@ _TOLERANCE = 1e-4  # nats a datum that further iterations are expected to gain
 _MOST_ITERATIONS, _MOST_MEASURED = 100, 5  # of the last search; of them with measured curvature
 _NEIGHBORS = (32, 64, 128, 256)  # among which the number for predictions is chosen
 _JUDGED = 500  # rows on which it is
+_LOOKED_AT = 10_000  # rows among which those with the x of others are found
 _WORTH = 0.01  # nats a datum that twice as many neighbours, or updates, must gain
 _FARTHEST = 1e4  # lengthscales beyond which a column does not matter, and signals beyond the data's
 _NO_NOISE = 1e-6  # in standard deviations of y
@@ -77,8 +79,8 @@ class NearestFit(NamedTuple):
     #: The numbers of neighbours and of closed-form updates that predictions use from now on.
     num_neighbors: int
     num_steps: int
-    #: The mean log density of rows whose x occurs in other rows, too, given these; None if no row
-    #: of the data is like that.
+    #: The mean log density of rows whose x occurs in other rows, too, given these; None if none of
+    #: 10,000 random rows is like that.
     repeated: float | None
     #: Seconds spent on compiling, and all other seconds.
     tracing_seconds: float
@@ -129,7 +131,7 @@ def fit_nearest(
     try:
         with (
             undone_on_failure(model.variables),
-            progress_bar(progress, unit="evaluation") as bar,
+            progress_bar(progress and model.stored.is_chief, unit="evaluation") as bar,
         ):
             return _Fit(model, tolerance or _TOLERANCE, seed, bar, began).run()
     except BaseException:
@@ -210,7 +212,7 @@ class _Bounds:
     """How far each coordinate may go, and what it means that it is there."""
 
     def __init__(self, model: AugmentedNNGP, coordinates: Coordinates) -> None:
-        X, Y = (part.numpy() for part in model.data)
+        X, Y = model.stored.some
         y, spread = model.likelihood.response(Y), X.std(0)
         self._coordinates = coordinates
         self._typical = typical_lengthscales(model.kernel, np.where(spread > 0.0, spread, 1.0))
@@ -462,15 +464,16 @@ class _Fit:
         self._choose_neighbors(num_rows)
         k, steps = model.prediction_neighbors, model.prediction_steps
         unseen = self._unseen(num_rows, k, steps)
-        label, counts = model.locations
-        repeats = self._order[counts[label[self._order]] > 1][:_JUDGED]
+        some = self._order[:_LOOKED_AT]
+        X, _ = model.stored.of(some)
+        repeats = some[model.stored.copies(location(X.numpy())) > 1][:_JUDGED]
         repeated = None
         if len(repeats):
             repeated = model.leave_one_out(repeats, k, steps, leave_out_repeats=False).mean()
         seconds = time.perf_counter() - self._began
         tracing = objective.compiled.tracing_seconds
         columns = ["seconds", "evaluations", "rows", "objective"]
-        said = [*objective.bounds.met(point.x), *advice(model, model.data[0].numpy())]
+        said = [*objective.bounds.met(point.x), *advice(model, model.stored.some[0])]
         return NearestFit(
             converged=reason in (_LITTLE_TO_GAIN, _NOTHING_TO_FIT),
             reason=reason,

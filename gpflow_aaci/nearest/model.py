@@ -22,8 +22,10 @@ from ..likelihoods.base import as_float
 from ..models.predictions import WithPredictions
 from ..models.shared import check_latents
 from ..validation import as_default_float, as_pair, check_count, checked_data
+from ..workers import num_workers, together
 from .conditional import LocalGP
-from .neighbors import Neighbors, locations
+from .neighbors import Neighbors
+from .rows import StoredRows, location
 
 Metric: TypeAlias = TensorType | Callable[[TensorType], TensorType] | None
 """What "near" means: a length [D] for each column of X, or a function of X [N, D] → [N, F]."""
@@ -55,6 +57,10 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     Which rows are near depends on ``metric``, a state of its own that only ``fit`` moves: if it
     followed the lengthscales, an optimizer would not descend. The nearest-neighbour approximation
     is that of Vecchia (1988) and Datta et al. (2016), without an order of the rows.
+
+    In the scope of a ``tf.distribute.MultiWorkerMirroredStrategy`` every worker gives rows of its
+    own, and the neighbours of a row are among the rows of all. All workers must then make the same
+    calls, with the same new rows.
     """
 
     likelihood: AugmentedLikelihood
@@ -72,7 +78,8 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         num_steps: int = 2,
     ) -> None:
         """
-        :param data: X [N, D] and Y [N, P], as arrays or frames.
+        :param data: X [N, D] and Y [N, P], as arrays or frames; of several workers, the rows of
+            this one, at least one.
         :param kernel: a single-output kernel, or a ``SharedIndependent`` or ``SeparateIndependent``
             of several latent GPs.
         :param likelihood: as in :class:`~gpflow_aaci.AugmentedSVGP`, but with an augmentation.
@@ -121,7 +128,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     @prediction_neighbors.setter
     def prediction_neighbors(self, value: int) -> None:
         check_count("prediction_neighbors", value, 1)
-        self._of_predictions[0].assign(value)
+        self._of_predictions.assign([value, self.prediction_steps])
 
     @property
     def prediction_steps(self) -> int:
@@ -131,7 +138,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     @prediction_steps.setter
     def prediction_steps(self, value: int) -> None:
         check_count("prediction_steps", value, 1)
-        self._of_predictions[1].assign(value)
+        self._of_predictions.assign([self.prediction_neighbors, value])
 
     def _number_of_predictions(self, index: int) -> int:
         with tf.init_scope():  # the graph of a compiled prediction depends on it
@@ -141,7 +148,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
 
     @property
     def own_data(self) -> RegressionData:
-        """X [N, D] and Y [N, P]."""
+        """X [N, D] and Y [N, P]; of several workers, the rows of this one."""
         return self.data
 
     @property
@@ -151,8 +158,16 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
 
     @property
     def num_data(self) -> int:
-        """N."""
-        return int(self.data[0].shape[0])
+        """N, of all workers together."""
+        return self.stored.number
+
+    @property
+    def stored(self) -> StoredRows:
+        """The rows of all workers."""
+        with tf.init_scope():
+            if self._derived.stored is None:
+                self._derived.stored = StoredRows(self.data, self.strategy)
+        return self._derived.stored
 
     def add(self, X: TensorType, Y: TensorType) -> None:
         """
@@ -169,13 +184,13 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         """
         Remove rows from the data.
 
-        :param mask: [N], True for every row that is removed.
+        :param mask: [N], True for every row that is removed; of several workers, of its own rows.
         :raises ValueError: unless ``mask`` has a Boolean for each row and leaves a row.
         """
-        is_removed = np.asarray(mask)
-        if is_removed.dtype != bool or is_removed.shape != (self.num_data,) or is_removed.all():
+        is_removed, num_rows = np.asarray(mask), len(self.data[0])
+        if is_removed.dtype != bool or is_removed.shape != (num_rows,) or is_removed.all():
             raise ValueError(
-                f"mask must hold {self.num_data} Booleans, not all True. "
+                f"mask must hold {num_rows} Booleans, not all True. "
                 f"Found: {is_removed.dtype} of shape {list(is_removed.shape)}."
             )
         self._set_data(tuple(tf.boolean_mask(part, ~is_removed) for part in self.data))
@@ -183,15 +198,18 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     def _checked(
         self, X: TensorType, Y: TensorType, input_dim: int | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        return checked_data(
-            X,
-            Y,
-            num_observed=self.num_observed,
-            num_outputs=self.num_outputs,
-            input_dim=input_dim,
-            given=self.likelihood.given,
-            labels=self.likelihood.labels,
-            checks_of_Y=self.likelihood.checks,
+        return together(
+            self.strategy,
+            lambda: checked_data(
+                X,
+                Y,
+                num_observed=self.num_observed,
+                num_outputs=self.num_outputs,
+                input_dim=input_dim,
+                given=self.likelihood.given,
+                labels=self.likelihood.labels,
+                checks_of_Y=self.likelihood.checks,
+            ),
         )
 
     def _set_data(self, data: RegressionData) -> None:
@@ -237,7 +255,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         return np.where(np.isinf(found), _IRRELEVANT * self._spread(), found)
 
     def _spread(self) -> AnyNDArray:
-        spread = np.std(self.data[0].numpy(), axis=0)
+        spread = np.std(self.stored.some[0], axis=0)
         return np.where(spread > 0.0, spread, 1.0)
 
     def _default_metric(self) -> AnyNDArray:
@@ -245,9 +263,9 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         return self._spread() if found is None else found
 
     def prior_variance(self) -> tf.Tensor:
-        """k(x_i, x_i) of the data, [1 or L, N]."""
+        """k(x_i, x_i) of at most 100,000 rows of the data, [1 or L, n]."""
         kernels = self.local(1).kernels
-        return tf.stack([kernel(self.data[0], full_cov=False) for kernel in kernels])
+        return tf.stack([kernel(self.stored.some[0], full_cov=False) for kernel in kernels])
 
     def _checked_metric(self, metric: TensorType) -> tf.Tensor:
         lengths = as_default_float(metric, "metric")
@@ -270,16 +288,10 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         lengths = self._metric.numpy()
         made = self._derived.index
         if made is None or not np.array_equal(made[0], lengths):  # a checkpoint was restored
-            made = lengths, Neighbors(self.features(self.data[0]).numpy())
-            self._derived.index = made
+            features, stored = self.features(self.data[0]).numpy(), self.stored
+            search = Neighbors(features, self.strategy, stored.first, stored.number)
+            made = self._derived.index = lengths, search
         return made[1]
-
-    @property
-    def locations(self) -> tuple[AnyNDArray, AnyNDArray]:
-        """A number for every distinct row of X, [N], and how many rows have each number."""
-        if self._derived.locations is None:
-            self._derived.locations = locations(self.data[0].numpy())
-        return self._derived.locations
 
     def neighbors_of_rows(
         self, rows: AnyNDArray, num_neighbors: int, leave_out_repeats: bool
@@ -291,14 +303,15 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         :param leave_out_repeats: whether rows with the same x are no neighbours either.
         :raises ValueError: if nothing is left.
         """
-        label, counts = self.locations
-        if not leave_out_repeats:
-            label, counts = np.arange(self.num_data), np.ones(self.num_data, int)
-        most = int(counts[label[rows]].max(initial=1))
-        if most == self.num_data:
+        stored, most = self.stored, 1
+        X, _ = stored.of(rows)
+        labels = rows, stored.first + np.arange(len(self.data[0]))
+        if leave_out_repeats:
+            labels = location(X.numpy()), stored.own_locations
+            most = int(stored.copies(labels[0]).max(initial=1))
+        if most == stored.number:
             raise ValueError("X must have at least two different rows. Found: one.")
-        at = self.features(tf.gather(self.data[0], rows)).numpy()
-        return self.index.of(at, num_neighbors, (label[rows], label), most)
+        return self.index.of(self.features(X).numpy(), num_neighbors, labels, most)
 
     # ---- the objective ----
 
@@ -438,10 +451,14 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         return tf.cast(as_float(Xnew), self._metric.dtype)
 
     def _rows(self, near: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        return tuple(tf.cast(tf.gather(part, near), self._metric.dtype) for part in self.data)
+        return tuple(tf.cast(part, self._metric.dtype) for part in self.stored.of(near))
 
     def _nearest_in_graph(self, X: tf.Tensor, k: int) -> tf.Tensor:
         """The nearest rows [n, k] by all distances, for compiled functions and saved models."""
+        if num_workers(self.strategy) > 1:
+            raise ValueError(
+                "a prediction of AugmentedNNGP on several workers must be outside of a tf.function."
+            )
         rows, at = self.features(self.data[0]), self.features(X)
         centre = tf.reduce_mean(rows, 0)
         rows, at = tf.cast(rows - centre, at.dtype), at - tf.cast(centre, at.dtype)
@@ -453,7 +470,7 @@ class _Derived:
     """What follows from the data and the metric; made when it is needed and never saved."""
 
     index: tuple[AnyNDArray, Neighbors] | None = None  # after its metric
-    locations: tuple[AnyNDArray, AnyNDArray] | None = None
+    stored: StoredRows | None = None
     frozen: tuple[AnyNDArray, AnyNDArray, AnyNDArray] | None = None  # metric, rows, neighbours
 
     def __getstate__(self) -> dict[str, Any]:

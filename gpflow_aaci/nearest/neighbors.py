@@ -4,7 +4,10 @@ import importlib.util
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
+
+from ..workers import ONE_PROCESS, num_workers, sum_over_workers, worker_index
 
 _MOST_COLUMNS_OF_TREES = 15  # beyond which a tree visits nearly all rows
 _FEWEST_ROWS_OF_TREES = 5_000
@@ -14,14 +17,24 @@ _MORE = 8  # candidates beyond k, among which exact distances decide
 
 
 class Neighbors:
-    """A search for the nearest of some rows by Euclidean distance."""
+    """A search for the nearest rows by Euclidean distance, among the rows of all workers."""
 
-    def __init__(self, features: AnyNDArray) -> None:
+    def __init__(
+        self,
+        features: AnyNDArray,
+        strategy: tf.distribute.Strategy = ONE_PROCESS,
+        first: int = 0,
+        num_rows: int | None = None,
+    ) -> None:
         """
-        :param features: [N, F], the rows in the coordinates in which "near" is Euclidean.
+        :param features: [n, F], this worker's rows in the coordinates in which "near" is Euclidean.
+        :param first: the number of its first row.
+        :param num_rows: N, the number of rows of all workers. Default: n.
         """
         self._features = np.ascontiguousarray(features)
         self._candidates = _search_of(self._features)
+        self._strategy, self._first = strategy, first
+        self._num_rows = len(features) if num_rows is None else num_rows
 
     def of(
         self,
@@ -31,50 +44,58 @@ class Neighbors:
         most_left_out: int = 0,
     ) -> AnyNDArray:
         """
-        The k nearest rows of every query, the nearest first: their numbers [n, k].
+        The k nearest rows of every query, the nearest first: their numbers [q, k].
 
-        :param queries: [n, F].
-        :param left_out: a label of each query [n] and of each row [N]: rows with the label of a
-            query are not its neighbours.
+        :param queries: [q, F], the same on every worker.
+        :param left_out: a label of each query [q] and of each row of this worker [n]: rows with
+            the label of a query are not its neighbours.
         :param most_left_out: the largest number of rows that a query leaves out.
         """
-        num_rows = len(self._features)
-        if not len(queries):
-            return np.zeros((0, min(k, num_rows)), int)
-        k = min(k, num_rows - most_left_out)
-        num = min(num_rows, k + most_left_out + _MORE)
-        if num == num_rows:
-            found = np.broadcast_to(np.arange(num_rows), (len(queries), num_rows))
-        else:
-            found = self._candidates(queries, num)
-        rows = max(1, _DISTANCES_AT_ONCE // (num * max(1, queries.shape[1])))
-        parts = []
+        k = min(k, self._num_rows - most_left_out)
+        most = k + most_left_out + _MORE
+        rows = max(1, _DISTANCES_AT_ONCE // (most * max(1, queries.shape[1])))
+        parts = [np.zeros((0, k), int)]
         for start in range(0, len(queries), rows):
             piece = slice(start, start + rows)
-            at = found[piece]
-            squares = np.square(self._features[at] - queries[piece, None]).sum(-1)
-            if left_out is not None:
-                of_query, of_row = left_out
-                squares[of_row[at] == of_query[piece, None]] = np.inf
-            order = np.lexsort((at, squares), axis=-1)[:, :k]
-            parts.append(np.take_along_axis(at, order, 1))
+            labels = None if left_out is None else (left_out[0][piece], left_out[1])
+            found = self._nearest_here(queries[piece], min(most, len(self._features)), labels)
+            parts.append(_nearest(*self._of_all_workers(*found, k), k)[0])
         return np.concatenate(parts)
 
+    def _nearest_here(
+        self, queries: AnyNDArray, number: int, labels: tuple[AnyNDArray, AnyNDArray] | None
+    ) -> tuple[AnyNDArray, AnyNDArray]:
+        """The numbers [q, number] of this worker's candidates, and their squared distances."""
+        if number == len(self._features):
+            at = np.broadcast_to(np.arange(number), (len(queries), number))
+        else:
+            at = self._candidates(queries, number)
+        squares = np.square(self._features[at] - queries[:, None]).sum(-1)
+        if labels is not None:
+            squares[labels[1][at] == labels[0][:, None]] = np.inf
+        return at + self._first, squares
 
-def locations(X: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    """
-    A number for every distinct row of X [N, D], and how many rows have it: [N], [number].
+    def _of_all_workers(
+        self, numbers: AnyNDArray, squares: AnyNDArray, k: int
+    ) -> tuple[AnyNDArray, AnyNDArray]:
+        """The candidates of all workers: the k nearest are among the k nearest of each."""
+        workers = num_workers(self._strategy)
+        if workers == 1:
+            return numbers, squares
+        own = np.zeros((2, len(numbers), k))
+        own[1] = np.inf
+        here = _nearest(numbers, squares, k)
+        own[..., : here[0].shape[1]] = here
+        of_all = np.zeros((workers, *own.shape))
+        of_all[worker_index(self._strategy)] = own  # the others are filled by the sum
+        (filled,) = sum_over_workers(self._strategy, [tf.constant(of_all)])
+        joined = np.concatenate(filled.numpy(), -1)
+        return joined[0].astype(int), joined[1]
 
-    Rows are told apart by a random projection first, as sorting rows takes many times longer.
-    """
-    weights = np.random.default_rng(0).standard_normal(X.shape[1])
-    projected = (X * weights).sum(1)
-    _, first, label, counts = np.unique(
-        projected, return_index=True, return_inverse=True, return_counts=True
-    )
-    if not np.array_equal(X[first[label]], X):  # two different rows have the same projection
-        _, label, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
-    return label.reshape(-1), counts
+
+def _nearest(numbers: AnyNDArray, squares: AnyNDArray, k: int) -> tuple[AnyNDArray, AnyNDArray]:
+    order = np.lexsort((numbers, squares), axis=-1)[:, :k]
+    return np.take_along_axis(numbers, order, 1), np.take_along_axis(squares, order, 1)
 
 
 def _search_of(features: AnyNDArray) -> Any:
