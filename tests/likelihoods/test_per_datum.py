@@ -133,24 +133,38 @@ def test_log_joint_and_site_of_weighted_rows_agree() -> None:
     np.testing.assert_allclose(at[1] - at[0], expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.by_default("Binomial")
-@pytest.mark.parametrize("name", ["Poisson", "LogisticTree", "Binomial"])
+ENDS = np.hstack([F - 0.2, np.where(np.arange(N)[:, None] % 3 == 0, np.inf, F + 0.3)])
+COPIED = BASES | {
+    "Interval": (lambda: likelihoods.Interval("logit", 0.4), ENDS, 1),
+    "Weighted StudentT": (
+        lambda: Weighted(likelihoods.StudentT(0.4, 4.0)),
+        np.hstack([F + 0.1, (np.arange(N) % 3.0)[:, None]]),
+        1,
+    ),
+}
+
+
+@pytest.mark.by_default("Interval", "Weighted StudentT")
+@pytest.mark.parametrize(
+    "name", ["Poisson", "LogisticTree", "Binomial", "Interval", "Weighted StudentT"]
+)
 @pytest.mark.slow
 def test_bayes_rule_for_the_copies(name: str) -> None:
     """log p(y, ω|f) − log p(ω|f, y) is w log p(y|f) for any ω of all copies."""
-    make, Y, latents = BASES[name]
+    make, Y, latents = COPIED[name]
     likelihood, Y = Weighted(make()), tf.constant(np.hstack([Y, WEIGHTS]))
     f = tf.constant(np.random.default_rng(7).normal(size=(N, latents)))
     law = likelihood.full_conditional(X, f, Y)
     draws = law.sample(5, seed=[1, 2])
     copies = tf.nest.flatten(draws)[0].shape[-1]
     assert copies == 3
-    for k in range(5):
-        one = tf.nest.map_structure(lambda part, k=k: part[k], draws)
-        difference = likelihood.log_joint(X, one, f, Y) - law.log_prob(one)
-        difference = tf.reshape(difference, [N, -1])
+    expected = likelihood.log_prob(X, f, Y)
+    one = tf.nest.map_structure(lambda part: part[2], draws)
+    for some, rows in ((draws, [5, N, -1]), (one, [N, -1])):
+        difference = likelihood.log_joint(X, some, f, Y) - law.log_prob(some)
+        found = tf.reduce_sum(tf.reshape(difference, rows), -1)
         np.testing.assert_allclose(
-            tf.reduce_sum(difference, -1), likelihood.log_prob(X, f, Y), rtol=1e-8, atol=1e-8
+            found, tf.broadcast_to(expected, found.shape), rtol=1e-8, atol=1e-8
         )
 
 

@@ -125,21 +125,27 @@ class Weighted(OfBase):
             most = tf.cast(tf.reduce_max(weight), tf.int32)
         rank = Fmu.shape.rank
         Fmu, Fvar = _where(_counts(most, weight, rank), (Fmu, Fvar))
-        return _Copies(self.base.auxiliary_law(X, Fmu, Fvar, y), rank)
+        return _Copies(self.base.auxiliary_law(X, Fmu, Fvar, y))
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        y, weight = self._parts(Y)
-        copies = tf.nest.map_structure(_last_to_first, auxiliary)
-        joint = self.base.log_joint(X, copies, F, y)
-        number, rank = tf.shape(joint)[0], F.shape.rank
-        counts = _counts(number, weight, rank)
-        if joint.shape.rank == rank:  # one value for a row
-            counts = counts[..., 0]
-        none = tf.repeat(tf.zeros_like(F)[None], number, 0)  # f of copies that do not count
-        alone = self.base.auxiliary_law(X, none, none, y).log_prob(copies)
-        return tf.reduce_sum(tf.where(counts, joint, alone), 0)
+        y, weight = (part[..., None, :, :] for part in self._parts(Y))
+        number = tf.shape(tf.nest.flatten(auxiliary)[0])[-1]
+        none = tf.zeros(tf.concat([[number], tf.shape(F)[-2:]], 0), F.dtype)
+        of_rows = y
+        while of_rows.shape.rank > 2:
+            of_rows = of_rows[0]
+        ranks = _ranks(self.base.auxiliary_law(X, none, none, of_rows))
+        copies = tf.nest.map_structure(
+            lambda part, rank: tf.experimental.numpy.moveaxis(part, -1, -rank), auxiliary, ranks
+        )
+        joint = self.base.log_joint(X, copies, F[..., None, :, :], y)
+        counts, axis = _counts(number, weight, 2), -3  # [W, N, 1]
+        if joint.shape.rank - _num_before(copies, ranks) == 2:  # one value for a row
+            counts, axis = counts[..., 0], -2
+        alone = self.base.auxiliary_law(X, none, none, y).log_prob(copies)  # that do not count
+        return tf.reduce_sum(tf.where(counts, joint, alone), axis)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         y, weight = self._parts(Y)
@@ -172,22 +178,36 @@ class Weighted(OfBase):
 class _Copies:
     """Move the W copies from the first batch axis of a distribution to the last axis of draws."""
 
-    def __init__(self, law: tfp.distributions.Distribution, rank: int) -> None:
-        self._law, self._rank = law, rank
+    def __init__(self, law: tfp.distributions.Distribution) -> None:
+        self.law = law
 
     def sample(self, sample_shape: Any = (), seed: Any = None) -> Any:
         axis = np.size(sample_shape)
-        drawn = self._law.sample(sample_shape, seed=seed)
+        drawn = self.law.sample(sample_shape, seed=seed)
         return tf.nest.map_structure(
             lambda part: tf.experimental.numpy.moveaxis(part, axis, -1), drawn
         )
 
     def log_prob(self, value: Any) -> tf.Tensor:
-        axis = tf.nest.flatten(value)[0].shape.rank - 1 - self._rank
-        value = tf.nest.map_structure(
-            lambda part: tf.experimental.numpy.moveaxis(part, -1, axis), value
+        ranks = _ranks(self.law)
+        copies = tf.nest.map_structure(
+            lambda part, rank: tf.experimental.numpy.moveaxis(part, -1, -rank), value, ranks
         )
-        return tf.reduce_sum(self._law.log_prob(value), axis)
+        return tf.reduce_sum(self.law.log_prob(copies), _num_before(copies, ranks))
+
+
+def _ranks(law: Any) -> Any:
+    """The number of axes of each part of one draw."""
+    if isinstance(law, _Copies):
+        return _ranks(law.law)
+    return tf.nest.map_structure(
+        lambda batch, event: batch.rank + event.rank, law.batch_shape, law.event_shape
+    )
+
+
+def _num_before(drawn: Any, ranks: Any) -> int:
+    """The number of axes of draws before those of one draw."""
+    return int(tf.nest.flatten(drawn)[0].shape.rank - tf.nest.flatten(ranks)[0])
 
 
 def _last_to_first(part: tf.Tensor) -> tf.Tensor:
