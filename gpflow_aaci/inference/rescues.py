@@ -273,7 +273,7 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
 
     Once a lengthscale is a small part of the distance between any two values of its column, such as
     0 and 1, the objective is flat in it. A search would let it drift until ‖x/ℓ‖² loses its digits
-    and the objective is noise. It may fall to a thousandth of √D·sd(X), but not below a 40th of the
+    and the objective is noise. It may fall to a thousandth of √D·sd(X), but not below a 20th of the
     least distance.
 
     :return: [n], −∞ for all other coordinates.
@@ -283,8 +283,10 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
     values = typical_lengthscales(kernel, SETTINGS.shortest_lengthscale * spread)
     if not rows.is_divided:  # or processes would find different distances
         X = rows.map(lambda X, Y: X).numpy()
-        gaps = [np.min(np.diff(np.unique(column)), initial=np.inf) for column in X.T]
-        least = np.minimum(gaps, spread) / (SETTINGS.part_of_gap * np.sqrt(len(gaps)))
+        # A constant column has no gap.
+        gaps = [np.min(np.diff(np.unique(column))) if np.ptp(column) else np.inf for column in X.T]
+        least = np.where(np.isinf(gaps), spread, gaps)
+        least /= SETTINGS.part_of_gap * np.sqrt(len(gaps))
         values += [each for each in typical_lengthscales(kernel, least) if each[0].shape.rank]
     lowest, start = np.full(objective.coordinates.size, -np.inf), objective.coordinates.pack()
     for parameter, value in values:

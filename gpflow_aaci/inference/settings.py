@@ -31,7 +31,7 @@ class FitSettings(NamedTuple):
 
     # ---- the end ----
     shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; chosen
-    part_of_gap: float = 40.0  # of the least distance of two values of its column likewise; chosen
+    part_of_gap: float = 20.0  # of the least distance of two values of its column likewise; chosen
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
