@@ -18,6 +18,7 @@ from .rescues import (
     explains_little,
     from_a_narrow_q,
     has_long_lengthscales,
+    highest_coordinates,
     in_other_units,
     lowest_coordinates,
     off_a_saddle,
@@ -123,6 +124,7 @@ class HyperparameterSearch:
         """
         objective = self.objective
         objective.lowest = lowest_coordinates(objective, first)
+        objective.highest = highest_coordinates(objective)
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
         value = objective.value(q, None if self.uses_all else first.rows)
         if not np.isfinite(value):
@@ -167,6 +169,7 @@ class HyperparameterSearch:
         with undone_on_failure(objective.variables):
             objective.coordinates.unpack(stored.x_begin)
             objective.lowest = lowest_coordinates(objective, stretches[0])
+            objective.highest = np.maximum(highest_coordinates(objective), stored.point.x)
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
             if stored.reason:  # the fit had ended
                 objective.coordinates.unpack(stored.point.x)
@@ -226,8 +229,15 @@ class HyperparameterSearch:
             iteration=state.iteration + 1,
         )
         moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
-        if moved.reason:
+        # On a plateau rounding would decide when the search leaves it, and where to.
+        is_level = SETTINGS.margin * moved.expected < stretch.tolerance and not moved.tried_others
+        if moved.reason or (is_level and self._may_be_elsewhere(stretch, moved)):
             moved = self._off_plateau(stretch, moved)
+        if moved.reason and np.any(moved.point.x >= self.objective.highest):
+            self.objective.highest = np.full(self._size, np.inf)
+            moved = _restarted(
+                moved, *self.objective.evaluate(stretch.rows, moved.point.x, moved.q)
+            )
         return moved._replace(evaluations=self.objective.evaluations)
 
     def _judged(self, stretch: Stretch, state: State, is_at_end: bool) -> State:
@@ -250,6 +260,8 @@ class HyperparameterSearch:
         if not self.objective.is_measurable(stretch.rows):
             waited = len(state.recent) == SETTINGS.last_iterations
             is_sure = waited and bool(SETTINGS.margin * state.recent.sum() < stretch.tolerance)
+            # At the last digits no step gains, so that waiting would not end.
+            is_sure |= state.is_trusted and SETTINGS.far_margin * expected < stretch.tolerance
         reason = ""
         if is_little and is_sure:
             reason = _LITTLE_TO_GAIN
@@ -263,7 +275,7 @@ class HyperparameterSearch:
         self, stretch: Stretch, state: State, expected: float, is_at_end: bool
     ) -> bool:
         """Whether measuring the curvature is worth the evaluations that it takes."""
-        if not self.objective.is_measurable(stretch.rows):
+        if not self.objective.is_measurable(stretch.rows, state.iteration):
             return False
         since = state.iteration - max(state.measured, 0)
         is_first, is_little = state.measured < 0, SETTINGS.margin * expected < stretch.tolerance

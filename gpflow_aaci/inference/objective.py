@@ -13,7 +13,7 @@ from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from ..validation import unless_cholesky_fails
 from .coordinates import Coordinates
 from .profile import Profile
-from .quasi_newton import Curvature, Point, measured
+from .quasi_newton import DENSE, Curvature, Point, measured
 from .settings import SETTINGS
 
 RowsUsed = Literal["enough", "all"]
@@ -34,8 +34,9 @@ class Objective:
         self.model, self.data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
         self.coordinates = Coordinates(model.parameters, self.variables)
-        #: No coordinate is moved below these, [n].
+        #: No coordinate is moved out of these, [n].
         self.lowest = np.full(self.coordinates.size, -np.inf)
+        self.highest = np.full(self.coordinates.size, np.inf)
         self.evaluations = 0
         self._exact = Profile(model, self.variables)
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
@@ -107,7 +108,7 @@ class Objective:
     ) -> tuple[Point, Gaussian]:
         """The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``."""
         self.evaluations += 1
-        x = np.maximum(x, self.lowest)
+        x = np.clip(x, self.lowest, self.highest)
         self.coordinates.unpack(x)
         data, least_gain = self.rows_of(rows), precision * self._inner_tolerance
         most = self._most_steps if max_steps is None else max_steps
@@ -118,6 +119,7 @@ class Objective:
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
         gradient = np.where((x <= self.lowest) & (gradient < 0.0), 0.0, gradient)
+        gradient = np.where((x >= self.highest) & (gradient > 0.0), 0.0, gradient)
         return Point(x, profile.objective, gradient), profile.q
 
     def log_densities(self, data: Data, x: AnyNDArray, q: Gaussian) -> tf.Tensor:
@@ -145,12 +147,18 @@ class Objective:
         lengths = SETTINGS.difference * spread
         return measured(lambda x: self.evaluate(few, x, q)[0], point, lengths)
 
-    def is_measurable(self, rows: int) -> bool:
-        """Whether differences along every coordinate are cheap enough."""
+    def is_measurable(self, rows: int, iterations: int = 0) -> bool:
+        """
+        Whether differences along every coordinate are cheap enough.
+
+        :param iterations: on these rows so far. Many of them cost more than many differences.
+        """
         M, L = tf.shape(self.model.q_mu).numpy()  # its static shape may be unknown
         of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
         work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * of_row
-        is_small = self.coordinates.size <= SETTINGS.most_coordinates
+        size = self.coordinates.size
+        is_small = size <= SETTINGS.most_coordinates
+        is_small |= size <= DENSE and iterations >= SETTINGS.many_iterations * size
         return bool(is_small and work <= SETTINGS.curvature_work)
 
     def value(self, q: Gaussian, rows: int | None = None) -> float:

@@ -22,7 +22,7 @@ LONGEST = 2.0  # largest step in any coordinate; most are logarithms of paramete
 _LEAST_RATIO = 1e-5  # measured curvatures are at least this part of the largest one
 _ARMIJO = 1e-4
 _TRIALS = 12  # the most evaluations in a line search
-_DENSE = 200  # up to so many coordinates the inverse Hessian is stored as a matrix
+DENSE = 200  # up to so many coordinates the inverse Hessian is stored as a matrix
 _PAIRS = 20  # of steps and gradient changes that are stored for more coordinates
 
 
@@ -94,7 +94,7 @@ class Curvature(NamedTuple):
         along = step @ change
         if not along > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
             return self
-        if len(step) > _DENSE:
+        if len(step) > DENSE:
             steps = np.concatenate([self.steps, step[None]])[-_PAIRS:]
             return self._replace(
                 steps=steps, changes=np.concatenate([self.changes, change[None]])[-_PAIRS:]

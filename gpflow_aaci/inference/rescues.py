@@ -299,6 +299,25 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
     return lowest
 
 
+def highest_coordinates(objective: Objective) -> AnyNDArray:
+    """
+    The highest value of each coordinate at first: of the df of Student-t noise, nearly Gaussian.
+
+    Far beyond, the objective is flat. A search would come back from there after a number of
+    iterations, and to a place, that rounding decides.
+
+    :return: [n], ∞ for all other coordinates.
+    """
+    coordinates = objective.coordinates
+    highest, start = np.full(coordinates.size, np.inf), coordinates.pack()
+    for path, parameter in gpflow.utilities.parameter_dict(objective.model.likelihood).items():
+        which = coordinates.of_logarithms([(parameter, 1.0)]) if path.endswith(".df") else None
+        if which is not None:
+            at = which > 0.0
+            highest[at] = np.maximum(np.log(SETTINGS.largest_df), start)[at]
+    return highest
+
+
 def typical_lengthscales(
     kernel: Kernel, spread: AnyNDArray
 ) -> list[tuple[gpflow.Parameter, AnyNDArray]]:

@@ -21,7 +21,7 @@ class FitSettings(NamedTuple):
     growth: int = 4  # how much larger each further subset is; time_to_nll
     rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype10k
     subset_share: float = 0.1  # of what a subset's optimum misses, still expected there; chosen
-    float32_rows: int = 4_000  # where products of size N·M² begin to be in float32; time_to_nll
+    float32_rows: int = 10_000  # where products of size N·M² begin to be in float32; time_to_nll
 
     # ---- as many rows as are enough ----
     most_of_all: int = 100_000  # rows up to which all are used unless told; chosen
@@ -32,9 +32,11 @@ class FitSettings(NamedTuple):
     # ---- the end ----
     shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; chosen
     part_of_gap: float = 20.0  # of the least distance of two values of its column likewise; chosen
+    largest_df: float = 1e3  # of Student-t noise, at first; chosen
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
+    far_margin: float = 1e4  # the same for a curvature of many coordinates; chosen
     last_iterations: int = 30  # whose gain is that far below it, where nothing is measured; starts
     most_iterations: int = 1_000  # on the same rows; chosen
 
@@ -42,6 +44,7 @@ class FitSettings(NamedTuple):
     curvature_rows: int = 4_000  # on which it is measured, at most; time_to_nll
     curvature_work: float = 2e7  # coordinates · rows · M · L up to which it is; fig3_covtype10k
     most_coordinates: int = 64  # beyond which it is estimated from the steps alone; starts
+    many_iterations: float = 0.5  # for each coordinate, after which it is for up to 200; chosen
     dear_row_work: float = 1_000.0  # what a row_cost of one counts in that; chosen
     difference: float = 0.02  # length of the differences, in logarithms; starts
     least_between: int = 10  # iterations between two measurements where none is due; small_data
