@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
+from scipy.special import expit
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedNNGP, AugmentedVGP, likelihoods, loo
@@ -423,3 +424,40 @@ def test_samplers_and_training_refuse_a_model_without_q() -> None:
         gpflow_aaci.polish(model)
     with pytest.raises(ValueError, match=r"model must be .* Found: AugmentedNNGP"):
         gpflow_aaci.sample_posterior(model)
+
+
+DRAWN = {
+    "Logistic": (likelihoods.Logistic, lambda f, rng: rng.uniform(size=f.shape) < expit(f)),
+    "StudentT": (
+        lambda: likelihoods.StudentT(0.2, 3.0),
+        lambda f, rng: f + 0.2 * rng.standard_t(3, f.shape),
+    ),
+    "NegativeBinomial": (
+        lambda: likelihoods.NegativeBinomial(2.0),
+        lambda f, rng: rng.negative_binomial(2.0, expit(-f)),
+    ),
+    "Laplace": (
+        lambda: likelihoods.Laplace(0.3),
+        lambda f, rng: f + 0.3 * rng.laplace(size=f.shape),
+    ),
+}
+
+
+@pytest.mark.by_default("StudentT", "NegativeBinomial")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRAWN)
+def test_of_800_rows_128_neighbours_predict_nearly_as_all(name: str) -> None:
+    """Mean log densities of 2,000 new rows, at the parameters that the data were drawn with."""
+    make, draw = DRAWN[name]
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 3.0, (2_800, 3))
+    kernel = gpflow.kernels.Matern52(lengthscales=[0.8, 1.0, 1.5])
+    K = kernel(X).numpy() + 1e-8 * np.eye(len(X))
+    f = np.linalg.cholesky(K) @ rng.standard_normal((len(X), 1))
+    Y = draw(f, rng).astype(float)
+    seen, new = (X[:800], Y[:800]), (X[800:], Y[800:])
+    exact = AugmentedVGP(seen, kernel, make())
+    gpflow_aaci.polish(exact, progress=False)
+    nearest = AugmentedNNGP(seen, kernel, make(), 128, num_steps=4)
+    gains = nearest.predict_log_density(new) - exact.predict_log_density(new)
+    assert abs(float(tf.reduce_mean(gains))) < 0.005
