@@ -21,7 +21,7 @@ class FitSettings(NamedTuple):
     growth: int = 4  # how much larger each further subset is; time_to_nll
     rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype10k
     subset_share: float = 0.1  # of what a subset's optimum misses, still expected there; chosen
-    float32_rows: int = 10_000  # where products of size N·M² begin to be in float32; time_to_nll
+    float32_rows: int = 10_000  # where products of size N·M² begin to be in float32; chosen
 
     # ---- as many rows as are enough ----
     most_of_all: int = 100_000  # rows up to which all are used unless told; chosen
