@@ -169,16 +169,23 @@ def check_agreement(strategy: tf.distribute.Strategy, facts: Mapping[str, Any]) 
                 )
 
 
-def of_each_worker(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> AnyNDArray:
+def of_each_worker(
+    strategy: tf.distribute.Strategy, numbers: Sequence[int] | AnyNDArray
+) -> AnyNDArray:
     """
     Return the numbers of each worker, [workers, n] int64.
 
     :param numbers: n integers below 2^53, which float64 represents exactly.
     """
-    table = np.zeros([num_workers(strategy), len(numbers)])
-    table[worker_index(strategy)] = numbers  # the other rows are filled by the sum
+    return gathered(strategy, np.asarray(numbers, np.float64)).astype(np.int64)
+
+
+def gathered(strategy: tf.distribute.Strategy, values: AnyNDArray) -> AnyNDArray:
+    """Return the float64 values of each worker, [workers, ...]; all give the same shape."""
+    table = np.zeros([num_workers(strategy), *values.shape])
+    table[worker_index(strategy)] = values  # the others are filled by the sum
     (filled,) = sum_over_workers(strategy, [tf.constant(table)])
-    return filled.numpy().astype(np.int64)
+    return filled.numpy()
 
 
 def over_devices(

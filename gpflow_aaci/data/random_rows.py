@@ -33,7 +33,9 @@ class RandomRows:
         """
         :param X, Y: the next rows, by whose values they are chosen.
         :param parts: arrays whose first axis is over these rows, of which the chosen are kept.
+            Default: X and Y.
         """
+        parts = parts or (X, Y)
         hashes = values_hashes(X, Y)
         keys = _keys(hashes, self._copies.before(hashes), self.seed)
         if len(self.keys) == self.size:  # most rows are no longer chosen

@@ -20,8 +20,8 @@ class Shard(Data):
     """
     Rows divided among all workers. Passes and subsets yield the rows that this worker holds.
 
-    Rows are numbered in the order of the workers, so that a subset has the same rows as it would
-    have in one process. The devices of a worker share its rows.
+    Rows are numbered in the order of the workers. A subset has the same rows as it would have in
+    one process. The devices of a worker share its rows.
     """
 
     def __init__(self, own: Data, strategy: tf.distribute.Strategy, num_data: Any) -> None:
@@ -86,7 +86,7 @@ class Shard(Data):
         own, most = self.drawn(num_rows, seed), min(num_rows, self.num_rows)
         keys = np.full(most, 2**53 - 1, np.uint64)  # at least as large as any key
         keys[: len(own.keys)] = own.keys[:most]
-        of_all = np.sort(of_each_worker(self.strategy, list(keys)).ravel()).astype(np.uint64)
+        of_all = np.sort(of_each_worker(self.strategy, keys).ravel()).astype(np.uint64)
         # A row that several workers hold has one key, so numbers of rows would be ambiguous.
         first = np.searchsorted(own.keys, of_all[skip - 1], "right") if skip else 0
         last = np.searchsorted(own.keys, of_all[most - 1], "right")

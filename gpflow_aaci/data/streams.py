@@ -61,7 +61,7 @@ class Stream(Data):
             ordered += rows_digest(X.numpy(), Y.numpy(), rows)  # does not depend on the batch size
             unordered += unordered_digest(X.numpy(), Y.numpy())
             if self._drawn.size:
-                _add(self._drawn, X, Y)
+                self._drawn.add(X.numpy(), Y.numpy())
             rows += len(X)
             yield X, Y
         check_not_empty("data", rows)
@@ -99,12 +99,8 @@ class Stream(Data):
             return self._drawn
         rows = RandomRows(num_rows, seed)
         for X, Y in self.chunks():
-            _add(rows, X, Y)
+            rows.add(X.numpy(), Y.numpy())
         return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfDataset(self._expected, self._dataset, resumable)
-
-
-def _add(rows: RandomRows, X: tf.Tensor, Y: tf.Tensor) -> None:
-    rows.add(X.numpy(), Y.numpy(), X.numpy(), Y.numpy())

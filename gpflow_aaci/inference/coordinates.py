@@ -75,6 +75,11 @@ class Coordinates:
             x[where] = value
         return x
 
+    def where(self, parameter: Parameter) -> AnyNDArray:
+        """Which coordinates are logarithms of the parameter, [n]; none unless it is searched so."""
+        found = self.of_logarithms([(parameter, 1.0)])
+        return np.zeros(self.size, bool) if found is None else found > 0.0
+
     def _excess(self, x: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
         """e^x where x is a logarithm, 1 elsewhere and where it is too small to matter."""
         small = ~self.in_logarithms | (x < -30.0)

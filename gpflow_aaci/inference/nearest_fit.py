@@ -18,7 +18,7 @@ from ..progress import progress_bar
 from .advice import advice
 from .coordinates import Coordinates
 from .objective import Stretch
-from .quasi_newton import Curvature, Point, ascend, measured
+from .quasi_newton import Curvature, Point, ascend, inwards, measured
 from .rescues import (
     in_other_units,
     noise_parameters,
@@ -193,10 +193,7 @@ class _Objective:
         value, slopes = total / self.num_rows, slopes / self.num_rows
         prior, in_variables = self.prior()
         value, slopes = value + prior, slopes + in_variables
-        gradient = self.coordinates.gradient(x, slopes)
-        # At a bound only the way back counts, or the search would push against it for ever.
-        gradient = np.where((x <= low) & (gradient < 0.0), 0.0, gradient)
-        return Point(x, value, np.where((x >= high) & (gradient > 0.0), 0.0, gradient))
+        return Point(x, value, inwards(x, self.coordinates.gradient(x, slopes), low, high))
 
     def prior(self) -> tuple[float, AnyNDArray]:
         """The log prior a datum, and its slopes, at the model's parameters."""
@@ -212,10 +209,9 @@ class _Bounds:
     """How far each coordinate may go, and what it means that it is there."""
 
     def __init__(self, model: AugmentedNNGP, coordinates: Coordinates) -> None:
-        X, Y = model.stored.some
-        y, spread = model.likelihood.response(Y), X.std(0)
+        y = model.likelihood.response(model.stored.some[1])
         self._coordinates = coordinates
-        self._typical = typical_lengthscales(model.kernel, np.where(spread > 0.0, spread, 1.0))
+        self._typical = typical_lengthscales(model.kernel, model.spread())
         # f has the unit of y if y is f plus noise; of other likelihoods it may have another.
         base = without_wrappers(model.likelihood)
         is_sum = isinstance(base, AdditiveNoise) and not base.is_interval
@@ -242,12 +238,10 @@ class _Bounds:
     def _set(self, x: AnyNDArray, values: Sequence[tuple[Any, Any]]) -> AnyNDArray:
         """Set the logarithms of some parameters in x; return which coordinates these are."""
         which = np.zeros(len(x), bool)
-        for pair in values:
-            found = self._coordinates.of_logarithms([pair])
-            at = self._coordinates.of_logarithms([(pair[0], 1.0)])
-            if found is not None and at is not None:
-                x[at > 0.0] = found[at > 0.0]
-                which |= at > 0.0
+        for parameter, value in values:
+            if np.any(at := self._coordinates.where(parameter)):
+                x[at] = value
+                which |= at
         return which
 
     def met(self, x: AnyNDArray) -> Iterator[str]:

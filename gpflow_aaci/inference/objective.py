@@ -13,7 +13,7 @@ from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from ..validation import unless_cholesky_fails
 from .coordinates import Coordinates
 from .profile import Profile
-from .quasi_newton import DENSE, Curvature, Point, measured
+from .quasi_newton import DENSE, Curvature, Point, inwards, measured
 from .settings import SETTINGS
 
 RowsUsed = Literal["enough", "all"]
@@ -118,8 +118,7 @@ class Objective:
         if profile is None:
             return Point(x, np.nan, np.full_like(x, np.nan)), q
         gradient = self.coordinates.gradient(x, profile.gradient)
-        gradient = np.where((x <= self.lowest) & (gradient < 0.0), 0.0, gradient)
-        gradient = np.where((x >= self.highest) & (gradient > 0.0), 0.0, gradient)
+        gradient = inwards(x, gradient, self.lowest, self.highest)
         return Point(x, profile.objective, gradient), profile.q
 
     def log_densities(self, data: Data, x: AnyNDArray, q: Gaussian) -> tf.Tensor:
@@ -155,8 +154,8 @@ class Objective:
         """
         M, L = tf.shape(self.model.q_mu).numpy()  # its static shape may be unknown
         of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
-        work = self.coordinates.size * min(rows, SETTINGS.curvature_rows) * of_row
         size = self.coordinates.size
+        work = size * min(rows, SETTINGS.curvature_rows) * of_row
         is_small = size <= SETTINGS.most_coordinates
         is_small |= size <= DENSE and iterations >= SETTINGS.many_iterations * size
         return bool(is_small and work <= SETTINGS.curvature_work)

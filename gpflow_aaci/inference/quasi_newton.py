@@ -114,6 +114,12 @@ class Point(NamedTuple):
     gradient: AnyNDArray  # [n]
 
 
+def inwards(x: AnyNDArray, gradient: AnyNDArray, low: AnyNDArray, high: AnyNDArray) -> AnyNDArray:
+    """The gradient [n] without what leads out of bounds, against which a search would push."""
+    gradient = np.where((x <= low) & (gradient < 0.0), 0.0, gradient)
+    return np.where((x >= high) & (gradient > 0.0), 0.0, gradient)
+
+
 class Ascent(NamedTuple):
     """The result of one iteration."""
 

@@ -290,12 +290,9 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
         values += [each for each in typical_lengthscales(kernel, least) if each[0].shape.rank]
     lowest, start = np.full(objective.coordinates.size, -np.inf), objective.coordinates.pack()
     for parameter, value in values:
-        logarithms = objective.coordinates.of_logarithms([(parameter, value)])
-        which = objective.coordinates.of_logarithms([(parameter, 1.0)])
-        if logarithms is not None and which is not None:
-            at = which > 0.0
+        if np.any(at := objective.coordinates.where(parameter)):
             # A search may begin lower, and is then left where it is.
-            lowest[at] = np.maximum(lowest, np.minimum(logarithms, start))[at]
+            lowest[at] = np.maximum(lowest[at], np.minimum(value, start[at]))
     return lowest
 
 
@@ -311,10 +308,9 @@ def highest_coordinates(objective: Objective) -> AnyNDArray:
     coordinates = objective.coordinates
     highest, start = np.full(coordinates.size, np.inf), coordinates.pack()
     for path, parameter in gpflow.utilities.parameter_dict(objective.model.likelihood).items():
-        which = coordinates.of_logarithms([(parameter, 1.0)]) if path.endswith(".df") else None
-        if which is not None:
-            at = which > 0.0
-            highest[at] = np.maximum(np.log(SETTINGS.largest_df), start)[at]
+        if path.endswith(".df"):
+            at = coordinates.where(parameter)
+            highest[at] = np.maximum(np.log(SETTINGS.largest_df), start[at])
     return highest
 
 

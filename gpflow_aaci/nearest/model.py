@@ -252,15 +252,16 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
                 found[columns] = np.minimum(found[columns], own.numpy())
         if np.isinf(found).all():
             return None
-        return np.where(np.isinf(found), _IRRELEVANT * self._spread(), found)
+        return np.where(np.isinf(found), _IRRELEVANT * self.spread(), found)
 
-    def _spread(self) -> AnyNDArray:
+    def spread(self) -> AnyNDArray:
+        """The standard deviation of each column of X, [D]; 1 for a constant column."""
         spread = np.std(self.stored.some[0], axis=0)
         return np.where(spread > 0.0, spread, 1.0)
 
     def _default_metric(self) -> AnyNDArray:
         found = self.lengthscales()
-        return self._spread() if found is None else found
+        return self.spread() if found is None else found
 
     def prior_variance(self) -> tf.Tensor:
         """k(x_i, x_i) of at most 100,000 rows of the data, [1 or L, n]."""

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..workers import ONE_PROCESS, num_workers, sum_over_workers, worker_index
+from ..workers import ONE_PROCESS, gathered, num_workers
 
 _MOST_COLUMNS_OF_TREES = 15  # beyond which a tree visits nearly all rows
 _FEWEST_ROWS_OF_TREES = 5_000
@@ -79,17 +79,13 @@ class Neighbors:
         self, numbers: AnyNDArray, squares: AnyNDArray, k: int
     ) -> tuple[AnyNDArray, AnyNDArray]:
         """The candidates of all workers: the k nearest are among the k nearest of each."""
-        workers = num_workers(self._strategy)
-        if workers == 1:
+        if num_workers(self._strategy) == 1:
             return numbers, squares
         own = np.zeros((2, len(numbers), k))
         own[1] = np.inf
         here = _nearest(numbers, squares, k)
         own[..., : here[0].shape[1]] = here
-        of_all = np.zeros((workers, *own.shape))
-        of_all[worker_index(self._strategy)] = own  # the others are filled by the sum
-        (filled,) = sum_over_workers(self._strategy, [tf.constant(of_all)])
-        joined = np.concatenate(filled.numpy(), -1)
+        joined = np.concatenate(gathered(self._strategy, own), -1)
         return joined[0].astype(int), joined[1]
 
 

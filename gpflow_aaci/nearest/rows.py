@@ -60,7 +60,7 @@ class StoredRows:
         ordered = self._ordered_locations
         of_own = [np.searchsorted(ordered, locations, side) for side in ("left", "right")]
         counts = of_own[1] - of_own[0]
-        return of_each_worker(self._strategy, list(counts)).sum(0)
+        return of_each_worker(self._strategy, counts).sum(0)
 
     @cached_property
     def _ordered_locations(self) -> AnyNDArray:

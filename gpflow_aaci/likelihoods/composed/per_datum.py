@@ -137,9 +137,7 @@ class Weighted(OfBase):
         while of_rows.shape.rank > 2:
             of_rows = of_rows[0]
         ranks = _ranks(self.base.auxiliary_law(X, none, none, of_rows))
-        copies = tf.nest.map_structure(
-            lambda part, rank: tf.experimental.numpy.moveaxis(part, -1, -rank), auxiliary, ranks
-        )
+        copies = _before_rows(auxiliary, ranks)
         joint = self.base.log_joint(X, copies, F[..., None, :, :], y)
         counts, axis = _counts(number, weight, 2), -3  # [W, N, 1]
         if joint.shape.rank - _num_before(copies, ranks) == 2:  # one value for a row
@@ -190,9 +188,7 @@ class _Copies:
 
     def log_prob(self, value: Any) -> tf.Tensor:
         ranks = _ranks(self.law)
-        copies = tf.nest.map_structure(
-            lambda part, rank: tf.experimental.numpy.moveaxis(part, -1, -rank), value, ranks
-        )
+        copies = _before_rows(value, ranks)
         return tf.reduce_sum(self.law.log_prob(copies), _num_before(copies, ranks))
 
 
@@ -202,6 +198,13 @@ def _ranks(law: Any) -> Any:
         return _ranks(law.law)
     return tf.nest.map_structure(
         lambda batch, event: batch.rank + event.rank, law.batch_shape, law.event_shape
+    )
+
+
+def _before_rows(drawn: Any, ranks: Any) -> Any:
+    """Draws whose last axis, of the W copies, is moved to where the distribution has it."""
+    return tf.nest.map_structure(
+        lambda part, rank: tf.experimental.numpy.moveaxis(part, -1, -rank), drawn, ranks
     )
 
 
