@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
@@ -35,15 +36,19 @@ _ROWS, _ROWS_OF_WIDE_DATA, _WIDE = 1_000, 3_000, 20  # of the objective; more be
 _MORE_ROWS = 4  # times as many, if the density of other rows is lower
 _MOST_ROUNDS = 3  # of taking more rows
 _ALLOWED, _ALLOWED_ERRORS = 0.02, 2.0  # by which it may be lower [nats a datum; standard errors]
+_ALIKE = 0.1  # starts whose logarithms differ by less are one
 _MOVES, _ITERATIONS = 5, 8  # of the metric; between two moves
 _SHARES = (1.0, 0.5)  # of the way from the metric to the lengthscales, in logarithms
 _LEAST_FALL = 1e-3  # nats a datum: an alternation that gains less has ended
 _TOLERANCE = 1e-4  # nats a datum that further iterations are expected to gain
 _MOST_ITERATIONS, _MOST_MEASURED = 100, 5  # of the last search; of them with measured curvature
 _NEIGHBORS = (32, 64, 128, 256)  # among which the number for predictions is chosen
-_JUDGED = 500  # rows on which it is
+_JUDGED, _FEWEST_JUDGED = 800, 200  # rows on which it is; of unseen ones, or others are taken, too
+_AFFORDABLE = 128  # neighbours beyond which they are fewer
 _LOOKED_AT = 10_000  # rows among which those with the x of others are found
 _WORTH = 0.01  # nats a datum that twice as many neighbours, or updates, must gain
+_FACTORS = (-4.0, 2.0)  # of the kernel's variance for predictions, in logarithms
+_ROUGHLY = {"xatol": 0.02}  # how these are searched
 _FARTHEST = 1e4  # lengthscales beyond which a column does not matter, and signals beyond the data's
 _NO_NOISE = 1e-6  # in standard deviations of y
 _FEW_VALUES = 0.1  # distinct values of y for each row, below which y counts as rounded
@@ -79,6 +84,8 @@ class NearestFit(NamedTuple):
     #: The numbers of neighbours and of closed-form updates that predictions use from now on.
     num_neighbors: int
     num_steps: int
+    #: The factor by which the kernel's variance was changed at the end, for these neighbours.
+    variance_factor: float
     #: The mean log density of rows whose x occurs in other rows, too, given these; None if none of
     #: 10,000 random rows is like that.
     repeated: float | None
@@ -110,6 +117,11 @@ class NearestFit(NamedTuple):
                 f"Of other rows, which the fit has not seen: {self.unseen:.4f}, standard error "
                 f"{self.unseen_error:.2g}. Predictions use {self.num_neighbors} neighbours and "
                 f"{self.num_steps} updates."
+            )
+        if self.variance_factor != 1.0:
+            lines.append(
+                f"The kernel's variance was multiplied by {self.variance_factor:.3g} for that many "
+                "neighbours."
             )
         if self.repeated is not None:
             lines.append(
@@ -183,7 +195,7 @@ class _Objective:
         """The objective at the nearest x within the bounds."""
         self.evaluations += 1
         low, high = self.bounds.low, self.bounds.high
-        x = np.clip(x, low, high)
+        x = self.bounds.within(x)
         self.coordinates.unpack(x)
         total, slopes = 0.0, np.zeros(self.coordinates.size)
         for chunk in self.chunks:
@@ -228,6 +240,10 @@ class _Bounds:
         self._is_signal = self._set(self.high, of_signal)
         self._set(self.low, [(p, value - far) for p, value in self._typical])
         self._set(self.high, [(p, value + far) for p, value in self._typical])
+
+    def within(self, x: AnyNDArray) -> AnyNDArray:
+        """The nearest x within the bounds."""
+        return np.clip(x, self.low, self.high)
 
     def at_typical_lengthscales(self, x: AnyNDArray) -> AnyNDArray:
         """x with all lengthscales at √D·sd(X)."""
@@ -310,7 +326,7 @@ class _Fit:
         own = objective.coordinates.pack()
         starts = [(own, model.metric)]
         typical = objective.bounds.at_typical_lengthscales(own)
-        if not np.allclose(typical, own):
+        if not np.allclose(typical, own, atol=_ALIKE):
             objective.coordinates.unpack(typical)
             lengthscales = model.lengthscales()
             is_fixed = callable(model.metric) or lengthscales is None
@@ -422,31 +438,72 @@ class _Fit:
             return None
         return self._model.leave_one_out(rows, num_neighbors, num_steps)
 
-    def _choose_neighbors(self, num_rows: int) -> None:
+    def _for_predictions(self, x: AnyNDArray, num_rows: int) -> tuple[AnyNDArray, float]:
         """
-        Choose the numbers of neighbours and updates for predictions by leave-one-out.
+        Choose the numbers of updates and neighbours for predictions by leave-one-out.
 
         Each doubling must be worth its cost, judged on the same rows; fewer rows, where they are
         dear.
+
+        :return: the densities of rows that the search has not seen, if there are enough, and the
+            factor by which the kernel's variance has changed.
         """
-        model, densities = self._model, self._model.leave_one_out
-        rows = self._order[num_rows:][:_JUDGED]
-        rows = rows if len(rows) == _JUDGED else self._order[-_JUDGED:]
+        model, rows = self._model, self._order[num_rows:][:_JUDGED]
+        rows = rows if len(rows) >= _FEWEST_JUDGED else self._order[-_JUDGED:]
         numbers = [k for k in _NEIGHBORS if k < model.num_data] or [model.num_neighbors]
-        k, steps = numbers[0], model.num_steps
-        now = densities(rows, k, steps)
-        for number in numbers[1:]:
-            some = rows[: max(1, _JUDGED * 64 // max(number, 64))]
-            then = densities(some, number, steps)
-            if np.mean(then - now[: len(some)]) < _WORTH:
+        near = model.neighbors_of_rows(rows, numbers[-1], True)
+        now = _LeftOut(model, rows, near, numbers[0], model.num_steps)
+        if now.steps > 1 and now.gain_over(less := now.with_steps(now.steps // 2)) < _WORTH / 10.0:
+            now = less
+        elif (more := now.with_steps(2 * now.steps)).gain_over(now) >= _WORTH:
+            now = more
+        for k in numbers[1:]:
+            number = len(rows) * _AFFORDABLE // max(k, _AFFORDABLE)
+            then = _LeftOut(model, rows[:number], near[:number], k, now.steps)
+            if then.gain_over(now) < _WORTH:
                 break
-            k, now = number, then
-        some = rows[: len(now)]
-        if steps > 1 and np.mean(now - densities(some, k, steps // 2)) < _WORTH / 10.0:
-            steps //= 2
-        elif np.mean(densities(some, k, 2 * steps) - now) >= _WORTH:
-            steps *= 2
-        model.prediction_neighbors, model.prediction_steps = k, steps
+            now = then
+        model.prediction_neighbors, model.prediction_steps = now.k, now.steps
+        return self._scale_of_prior(x, now)
+
+    def _scale_of_prior(self, x: AnyNDArray, now: "_LeftOut") -> tuple[AnyNDArray, float]:
+        """
+        Set the kernel's variance to where predictions have the highest density.
+
+        The more neighbours, the less they leave of it: where the kernel is rougher than f, the
+        variance that is right for the search's neighbours makes intervals of many too wide. The
+        log of the variance of f, and its mean, are straight lines in the logarithm of the factor,
+        nearly; so that two factors tell the best.
+
+        :return: the densities, and the factor by which the variance has changed.
+        """
+        model, objective = self._model, self._objective
+        direction = objective.coordinates.of_logarithms(signal_parameters(model.kernel, 1.0))
+
+        def best(to_mean: Any, to_variance: Any) -> float:
+            def loss(at: float) -> float:
+                moments = now.mean + at * to_mean, now.variance * to_variance**at
+                return -float(model.log_density(now.rows, *moments).mean())
+
+            return float(scipy.optimize.minimize_scalar(loss, bounds=_FACTORS, options=_ROUGHLY).x)
+
+        if direction is None or not np.any(direction) or now.k <= model.num_neighbors:
+            return now.densities, 1.0
+        along = direction
+
+        def moved(at: float) -> _LeftOut:
+            objective.coordinates.unpack(objective.bounds.within(x + at * along))
+            return now.with_steps(now.steps)
+
+        if abs(first := best(0.0, np.e)) < _ROUGHLY["xatol"]:
+            return now.densities, 1.0
+        there = moved(first)
+        of_variance = (there.variance / now.variance) ** (1.0 / first)
+        then = moved(last := best((there.mean - now.mean) / first, of_variance))
+        if then.gain_over(now) < _WORTH:
+            objective.coordinates.unpack(x)
+            return now.densities, 1.0
+        return then.densities, float(np.exp(last))
 
     def _result(
         self, point: Point, expected: float | None, reason: str, num_rows: int
@@ -455,9 +512,9 @@ class _Fit:
 
         model, objective = self._model, self._objective
         objective.coordinates.unpack(point.x)
-        self._choose_neighbors(num_rows)
+        unseen, factor = self._for_predictions(point.x, num_rows)
+        is_unseen = model.num_data - num_rows >= _FEWEST_JUDGED
         k, steps = model.prediction_neighbors, model.prediction_steps
-        unseen = self._unseen(num_rows, k, steps)
         some = self._order[:_LOOKED_AT]
         X, _ = model.stored.of(some)
         repeats = some[model.stored.copies(location(X.numpy())) > 1][:_JUDGED]
@@ -472,8 +529,8 @@ class _Fit:
             converged=reason in (_LITTLE_TO_GAIN, _NOTHING_TO_FIT),
             reason=reason,
             log_density=point.value - objective.prior()[0],
-            unseen=None if unseen is None else float(unseen.mean()),
-            unseen_error=None if unseen is None else _error(unseen),
+            unseen=float(unseen.mean()) if is_unseen else None,
+            unseen_error=_error(unseen) if is_unseen else None,
             expected_gain=expected if expected is not None and np.isfinite(expected) else None,
             tolerance=self._tolerance,
             evaluations=objective.evaluations,
@@ -481,6 +538,7 @@ class _Fit:
             num_data=model.num_data,
             num_neighbors=k,
             num_steps=steps,
+            variance_factor=factor,
             repeated=None if repeated is None else float(repeated),
             tracing_seconds=tracing,
             fitting_seconds=seconds - tracing,
@@ -494,6 +552,28 @@ class _Fit:
         self._history.append((seconds, objective.evaluations, objective.num_rows, point.value))
         self._bar.set_postfix(density=f"{point.value:.5g}", refresh=False)
         self._bar.update(objective.evaluations - self._bar.n)
+
+
+class _LeftOut:
+    """Some rows, each predicted from the first k of its nearest others [n, ≥ k]."""
+
+    def __init__(
+        self, model: AugmentedNNGP, rows: AnyNDArray, near: AnyNDArray, k: int, steps: int
+    ) -> None:
+        self.k, self.steps, self._model = k, steps, model
+        self.rows, self._near = rows, near
+        X, _ = model.stored.of(self.rows)
+        self.mean, self.variance = model.given_neighbors(X, self._near[:, :k], steps)
+        self.densities = model.log_density(self.rows, self.mean, self.variance)
+
+    def with_steps(self, steps: int) -> "_LeftOut":
+        """The same at the model's present parameters, with so many updates."""
+        return _LeftOut(self._model, self.rows, self._near, self.k, steps)
+
+    def gain_over(self, other: "_LeftOut") -> float:
+        """Its mean density minus that of the other, on the rows of both."""
+        number = min(len(self.rows), len(other.rows))
+        return float(np.mean(self.densities[:number] - other.densities[:number]))
 
 
 def _flat(parts: Sequence[Any]) -> AnyNDArray:

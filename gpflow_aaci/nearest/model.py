@@ -1,7 +1,6 @@
 """The third model: a GP whose every prediction comes from the nearest rows of data."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 import gpflow
@@ -33,6 +32,7 @@ Metric: TypeAlias = TensorType | Callable[[TensorType], TensorType] | None
 _MOST_NUMBERS = 250_000  # in one matrix of all problems that are solved at once
 _MOST_JOINT_ROWS = 2_000  # of the neighbours of all queries of a joint prediction
 _IRRELEVANT = 1e4  # standard deviations: the length of a column that no lengthscale has
+_ROWS_AT_ONCE = 5_000  # that are left out before the next ones are searched for
 _FIRST_ROWS = 1_000  # of the objective, until ``fit`` takes more
 
 
@@ -381,21 +381,37 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         leave_out_repeats: bool = True,
     ) -> AnyNDArray:
         """log p(y_i | the other rows) [n] of some rows, as the arguments say."""
-        near = self.neighbors_of_rows(rows, num_neighbors, leave_out_repeats)
-        density = self._compiled(_densities_of, num_steps, with_Y=True)
-        parts = []
-        for start in range(0, len(rows), step := rows_at_once(near.shape[1], self.num_latent_gps)):
-            piece = slice(start, start + step)
-            parts.append(density(*self.gathered(rows[piece], near[piece])))
+        parts = [np.zeros(0)]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            piece = rows[start : start + _ROWS_AT_ONCE]
+            near = self.neighbors_of_rows(piece, num_neighbors, leave_out_repeats)
+            moments = self.given_neighbors(self._rows(piece)[0], near, num_steps)
+            parts.append(self.log_density(piece, *moments))
         return np.concatenate(parts)
 
-    def _compiled(self, maker: Any, num_steps: int, with_Y: bool = False) -> Any:
+    def log_density(self, rows: AnyNDArray, mean: TensorType, variance: TensorType) -> AnyNDArray:
+        """log p(y_i) [n] of some rows, for mean and variance [n, L] of f."""
+        X, Y = self._rows(rows)
+        return self.likelihood.predict_log_density(X, mean, variance, Y).numpy()
+
+    def given_neighbors(
+        self, X: TensorType, near: AnyNDArray, num_steps: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of f [n, L] at X [n, D], each given the rows with numbers [n, k]."""
+        predict = self._compiled(num_steps)
+        at_once = rows_at_once(near.shape[1], self.num_latent_gps)
+        parts = []
+        for start in range(0, max(1, len(near)), at_once):
+            piece = slice(start, start + at_once)
+            parts.append(predict(X[piece, None], *self._rows(near[piece])))
+        return tuple(tf.concat(part, 0)[:, 0] for part in zip(*parts, strict=True))
+
+    def _compiled(self, num_steps: int) -> Any:
         X, Y = self.data
-        dtype = self._metric.dtype
-        specs = [tf.TensorSpec([None, None, part.shape[-1]], dtype) for part in (X, X, Y)]
-        if with_Y:
-            specs.insert(1, tf.TensorSpec([None, Y.shape[-1]], dtype))
-        return Compiled(self.local(num_steps)).function(maker, signature=specs)
+        specs = [
+            tf.TensorSpec([None, None, part.shape[-1]], self._metric.dtype) for part in (X, X, Y)
+        ]
+        return Compiled(self.local(num_steps)).function(_marginals_of, signature=specs)
 
     # ---- predictions ----
 
@@ -425,13 +441,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
             mean, variance = local.marginals(X[:, None], *self._rows(near))
             return mean[:, 0], variance[:, 0]
         near = self.index.of(self.features(X).numpy(), self.prediction_neighbors)
-        predict = self._compiled(_marginals_of, self.prediction_steps)
-        at_once = rows_at_once(near.shape[1], self.num_latent_gps)
-        parts = []
-        for start in range(0, max(1, len(X)), at_once):
-            piece = slice(start, start + at_once)
-            parts.append(predict(X[piece, None], *self._rows(near[piece])))
-        return tuple(tf.concat(part, 0)[:, 0] for part in zip(*parts, strict=True))
+        return self.given_neighbors(X, near, self.prediction_steps)
 
     def _joint(self, Xnew: TensorType) -> MeanAndVariance:
         X = self._in_own_float(Xnew)
@@ -512,7 +522,3 @@ def _basic_kernels(kernel: Kernel) -> list[Kernel]:
 
 def _marginals_of(local: LocalGP, variables: Any) -> Callable[..., Any]:
     return local.marginals
-
-
-def _densities_of(local: LocalGP, variables: Any) -> Callable[..., Any]:
-    return partial(leave_one_out, local)

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from scipy.spatial import KDTree
 
 from ..workers import ONE_PROCESS, gathered, num_workers
 
 _MOST_COLUMNS_OF_TREES = 15  # beyond which a tree visits nearly all rows
 _FEWEST_ROWS_OF_TREES = 5_000
-_LEAF = 40
+_LEAF = 32
+_MANY_QUERIES = 5_000  # for which it is worth to order the rows
 _DISTANCES_AT_ONCE = 4_000_000
 _MORE = 8  # candidates beyond k, among which exact distances decide
 
@@ -100,13 +102,31 @@ def _search_of(features: AnyNDArray) -> Any:
     if num_rows < _FEWEST_ROWS_OF_TREES:
         return _by_blocks(features)
     if num_columns <= _MOST_COLUMNS_OF_TREES:
-        from sklearn.neighbors import KDTree  # here, as scikit-learn is slow to import
-
-        tree = KDTree(features, leaf_size=_LEAF)
-        return lambda queries, number: tree.query(queries, number, return_distance=False)
+        return _Tree(features)
     if importlib.util.find_spec("faiss") is not None:
         return _by_faiss(features)
     return _by_blocks(features)
+
+
+class _Tree:
+    """A tree; once it was asked much, over rows in its own order, so that near ones are near."""
+
+    def __init__(self, features: AnyNDArray) -> None:
+        self._features, self._asked = features, 0
+        self._order = np.arange(len(features))
+        self._tree = KDTree(features, _LEAF, balanced_tree=False)
+
+    def __call__(self, queries: AnyNDArray, number: int) -> AnyNDArray:
+        was_few = self._asked < _MANY_QUERIES
+        self._asked += len(queries)
+        if was_few and self._asked >= _MANY_QUERIES:
+            self._order = self._tree.indices
+            self._tree = KDTree(self._features[self._order], _LEAF, balanced_tree=False)
+        found = np.empty((len(queries), number), int)
+        by_place = KDTree(queries, 4).indices
+        nearest = self._tree.query(queries[by_place], np.arange(1, number + 1))[1]
+        found[by_place] = self._order[nearest]
+        return found
 
 
 def _by_blocks(features: AnyNDArray) -> Any:

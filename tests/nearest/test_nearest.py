@@ -393,7 +393,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch
     def failing(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AugmentedNNGP, "leave_one_out", failing)
+    monkeypatch.setattr(AugmentedNNGP, "given_neighbors", failing)
     with pytest.raises(KeyboardInterrupt):
         gpflow_aaci.fit(model, progress=False)
     for variable, value in zip(model.variables, before, strict=True):
@@ -461,3 +461,20 @@ def test_of_800_rows_128_neighbours_predict_nearly_as_all(name: str) -> None:
     nearest = AugmentedNNGP(seen, kernel, make(), 128, num_steps=4)
     gains = nearest.predict_log_density(new) - exact.predict_log_density(new)
     assert abs(float(tf.reduce_mean(gains))) < 0.005
+
+
+def test_intervals_of_many_neighbours_hold_what_they_say() -> None:
+    """A kernel that is rougher than f: at the variance of 16 neighbours they hold 99 %."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (3_500, 4))
+    f = np.sin(0.6 * X @ rng.standard_normal((4, 5))).sum(1, keepdims=True)
+    Y = f / f.std()
+    kernel = gpflow.kernels.Matern32(lengthscales=[1.0] * 4)
+    model = AugmentedNNGP((X[:1_500], Y[:1_500]), kernel, gpflow.likelihoods.Gaussian(0.01), 16)
+    result = gpflow_aaci.fit(model, progress=False)
+    X, Y = X[1_500:], Y[1_500:]
+    low, high = predict_y_quantile(model, X, [0.05, 0.95], progress=False).numpy()
+    assert 0.87 <= np.mean((low <= Y) & (high >= Y)) <= 0.93
+    density = model.predict_log_density((X, Y)).numpy().mean()
+    kernel.variance.assign(kernel.variance / result.variance_factor)
+    assert density > model.predict_log_density((X, Y)).numpy().mean() + 0.3
