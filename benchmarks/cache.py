@@ -22,7 +22,17 @@ from .config import Experiment
 
 _PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
 # Fields that do not affect a single run: they say which runs there are and where results go.
-_NOT_OF_A_RUN = {"output", "minutes", "problem", "method", "seeds", "repeats", "rows", "layers"}
+_NOT_OF_A_RUN = {
+    "output",
+    "minutes",
+    "problem",
+    "method",
+    "dear",
+    "seeds",
+    "repeats",
+    "rows",
+    "layers",
+}
 
 
 def finished(

@@ -542,13 +542,26 @@ class LargeN(Experiment):
     likelihood: LikelihoodConfig
 
 
+NearestMethod = Literal[
+    "nearest",
+    "full",
+    "sparse, M = 50",
+    "sparse, M = 200",
+    "sparse, M = 1,000",
+    "GPBoost, Vecchia",
+    "GPyTorch, VNNGP",
+]
+
+
 class Nearest(Experiment):
     experiment: Literal["nearest"]
     problem: Problems[Problem]
-    num_inducing: list[PositiveInt] = Field([200, 1_000], min_length=1)
+    method: list[NearestMethod] = Field(["nearest", "full", "sparse, M = 200"], min_length=1)
+    dear: dict[NearestMethod, list[str]] = {}  # problems for which, and for the first seed alone
     most_rows_of_full: int = 2_000  # training rows up to which the full GP is fitted, too
     kernel: Literal["SquaredExponential", "Matern32", "Matern52"] = "Matern52"
     own_process: bool = True  # of each run, for its CPU seconds on one core and its memory
+    most_seconds: PositiveInt = 600  # CPU seconds of such a process, beyond which it is ended
     max_test: PositiveInt = 10_000
     test_fraction: Fraction = 0.1  # of data without a file of test rows
     seeds: Seeds = [0]  # of the splits

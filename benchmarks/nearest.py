@@ -1,8 +1,5 @@
 """Inducing points, nearest neighbours and the full GP: held-out density against CPU seconds."""
 
-import concurrent.futures
-import multiprocessing
-import resource
 import time
 from functools import partial
 from pathlib import Path
@@ -11,7 +8,6 @@ from typing import Any
 import gpflow
 import numpy as np
 import pandas as pd
-import tensorflow as tf
 from matplotlib.figure import Figure
 
 import gpflow_aaci
@@ -21,27 +17,44 @@ from gpflow_aaci.progress import progress_bar
 from .cache import finished
 from .config import ConfigError, Nearest
 from .datasets import Array, Dataset, Split, load_datasets
+from .elsewhere import PEERS, of_own_process, of_peer
+from .peers.scores import peak_megabytes
 from .report import Report, fixed, one_legend, subplots
 
 _NEAREST, _FULL = "nearest", "full"
 _AT_ONCE = 2_000  # test rows that are predicted at once
 _LEVEL = 0.9
+_SCORES = (
+    "nll",
+    "error",
+    "coverage",
+    "cpu_seconds",
+    "cpu_seconds_predicting",
+    "megabytes",
+    "converged",
+    "neighbors",
+)
 
 
 def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """One row for every problem, split and method, each run in a process of its own."""
     datasets = load_datasets(config.problem, folder, quiet)
-    names = [f"sparse, M = {M}" for M in config.num_inducing] + [_NEAREST, _FULL]
+    runs = [
+        (data, seed, name)
+        for seed in config.seeds
+        for name in config.method
+        for data in datasets
+        if name not in config.dear
+        or (seed == config.seeds[0] and data.problem.title in config.dear[name])
+    ]
     tables = []
-    runs = [(data, seed, name) for data in datasets for seed in config.seeds for name in names]
     for data, seed, name in progress_bar(not quiet, iterable=runs, unit="run"):
         split = _split(data, seed, folder, config)
         if name == _FULL and len(split.X) > config.most_rows_of_full:
             continue
         key = {**data.key, "seed": seed, "method": name}
         title = f"{split.name}-{name}-{seed}"
-        made = partial(_elsewhere if config.own_process else _run, config, split, name, seed)
-        tables.append(finished(config, title, key, made))
+        tables.append(finished(config, title, key, partial(_of, config, split, name, seed)))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -54,7 +67,10 @@ def report(metrics: pd.DataFrame) -> Report:
         table[column] = [_with_error(group[column]) for _, group in groups]
     for column, digits in (("cpu_seconds", 1), ("cpu_seconds_predicting", 1), ("megabytes", 0)):
         table[column] = fixed(groups[column].mean().reset_index(drop=True), digits)
-    table["converged"] = [f"{int(group.converged.sum())} of {len(group)}" for _, group in groups]
+    table["converged"] = [
+        f"{int(group.converged.sum())} of {len(group)}" if group.converged.notna().all() else ""
+        for _, group in groups
+    ]
     caption = (
         "Test NLL in nats a datum of the standardised y; error is the RMSE, or the share of wrong "
         "labels; coverage of central 90 % intervals of y. CPU seconds of one core from the call of "
@@ -84,43 +100,49 @@ def _split(data: Dataset, seed: int, folder: Path, config: Nearest) -> Split:
     return data.parts(np.random.default_rng(seed).permutation(train), test[: config.max_test])
 
 
-def _elsewhere(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
-    """A run in a new process, so that its CPU time and memory are its own."""
-    fresh = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, fresh) as pool:
-        pool.submit(_on_one_core).result()
-        return pool.submit(_run, config, split, name, seed).result()
-
-
-def _on_one_core() -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
-def _run(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
-    (likelihood,) = (p.likelihood for p in config.problem if p.title == split.name)
+def _of(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
+    """The row of one run, without scores if it took too long."""
     rows, columns = split.X.shape
-    kernel = getattr(gpflow.kernels, config.kernel)(lengthscales=[np.sqrt(columns)] * columns)
-    began = time.process_time()
-    model, result = _fitted(name, kernel, likelihood.make(), split, seed)
-    fitted = time.process_time()
-    scores = _scores(model, split)
-    of_run = {
+    row: dict[str, Any] = {
         "problem": split.name,
         "rows": rows,
         "columns": columns,
         "seed": seed,
         "method": name,
-        **scores,
+    }
+    if name in PEERS:
+        arrays = {
+            "X": split.X,
+            "y": split.Y[:, 0],
+            "X_test": split.X_test,
+            "y_test": split.Y_test[:, 0],
+            "is_binary": split.kind == "binary",
+            "smoothness": 1.5 if config.kernel == "Matern32" else 2.5,
+            "seed": seed,
+        }
+        scores = of_peer(name, config.output / "environments", config.most_seconds, arrays)
+    elif config.own_process:
+        scores = of_own_process(config.most_seconds, partial(_run, config, split, name, seed))
+    else:
+        scores = _run(config, split, name, seed)
+    return pd.DataFrame([row | dict.fromkeys(_SCORES, np.nan) | (scores or {})])
+
+
+def _run(config: Nearest, split: Split, name: str, seed: int) -> dict[str, Any]:
+    (likelihood,) = (p.likelihood for p in config.problem if p.title == split.name)
+    columns = split.X.shape[1]
+    kernel = getattr(gpflow.kernels, config.kernel)(lengthscales=[np.sqrt(columns)] * columns)
+    began = time.process_time()
+    model, result = _fitted(name, kernel, likelihood.make(), split, seed)
+    fitted = time.process_time()
+    return {
+        **_scores(model, split),
         "cpu_seconds": fitted - began,
         "cpu_seconds_predicting": time.process_time() - fitted,
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
-        "converged": result.converged,
-        "reason": result.reason,
-        "repeated": getattr(result, "repeated", None),
-        "neighbors": getattr(result, "num_neighbors", None),
+        "megabytes": peak_megabytes(),
+        "converged": float(result.converged),
+        "neighbors": getattr(result, "num_neighbors", np.nan),
     }
-    return pd.DataFrame([of_run])
 
 
 def _fitted(name: str, kernel: Any, likelihood: Any, split: Split, seed: int) -> tuple[Any, Any]:
@@ -129,7 +151,7 @@ def _fitted(name: str, kernel: Any, likelihood: Any, split: Split, seed: int) ->
         kind = gpflow_aaci.AugmentedNNGP if name == _NEAREST else gpflow_aaci.AugmentedVGP
         model = kind(data, kernel, likelihood)
         return model, gpflow_aaci.fit(model, seed=seed, progress=False)
-    num_inducing = int(name.rpartition(" ")[2])
+    num_inducing = int(name.rpartition(" ")[2].replace(",", ""))
     Z = gpflow_aaci.kmeans_plusplus(split.X, min(num_inducing, len(split.X)), seed)
     model = gpflow_aaci.AugmentedSVGP(kernel, likelihood, Z, num_data=len(split.X))
     gpflow.set_trainable(model.inducing_variable, False)
