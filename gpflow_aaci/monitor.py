@@ -9,6 +9,9 @@ its data. A task checks its arguments when it is built, and compiles its computa
     for step in range(1000):
         natural_gradient.minimize(model, data)
         monitor(step)
+
+``AugmentedNNGP`` has no bound and no q(ω): of it, :func:`standard_tasks` writes its objective, the
+mean leave-one-out log density.
 """
 
 import inspect
@@ -32,12 +35,15 @@ from .algebra.terms import augmented, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
 from .graphs import compiled
-from .models import AugmentedModel, as_augmented
+from .models import AugmentedModel, WithData, as_any_gp, as_augmented
+from .nearest import AugmentedNNGP
 from .plots import inducing_inputs, limits, plot_fit
 from .validation import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+AnyModel = AugmentedModel | AugmentedNNGP
 
 __all__ = [
     "AuxiliaryToTensorBoard",
@@ -139,15 +145,20 @@ class AuxiliaryToTensorBoard(ToTensorBoard):
 class HeldOutToTensorBoard(ScalarToTensorBoard):
     """Scalar ``test/nll``, the mean of −log p(y*|x*, data) over held-out data."""
 
-    def __init__(self, log_dir: str, model: AugmentedModel, test_data: RegressionData) -> None:
+    def __init__(self, log_dir: str, model: AnyModel, test_data: RegressionData) -> None:
         """
         :param test_data: X [N*, D], Y [N*, P]; also for ``AugmentedVGP``.
         :raises ValueError: for another model, or bad data.
         """
-        model = as_augmented(model)
+        known: Any = as_any_gp(model)
         check_pair("test_data", test_data)
-        rows = checked_rows(model.expected_data, test_data)
-        nll = compiled(lambda: -tf.reduce_mean(model.predict_log_density(rows)))
+        rows = checked_rows(known.expected_data, test_data)
+
+        def nll() -> tf.Tensor:
+            return -tf.reduce_mean(known.predict_log_density(rows))
+
+        if not isinstance(known, AugmentedNNGP):  # its search for neighbours is outside of graphs
+            nll = compiled(nll)
         super().__init__(log_dir, lambda **unused_kwargs: nll(), "test/nll")
 
 
@@ -160,16 +171,14 @@ class FitToTensorBoard(ImageToTensorBoard):
     same colours, and inducing inputs as crosses. The task only runs eagerly.
     """
 
-    def __init__(
-        self, log_dir: str, model: AugmentedModel, data: RegressionData | None = None
-    ) -> None:
+    def __init__(self, log_dir: str, model: AnyModel, data: RegressionData | None = None) -> None:
         """
-        :param data: X [N, D], Y [N, P], D being 1 or 2; None for ``AugmentedVGP``.
+        :param data: X [N, D], Y [N, P], D being 1 or 2; None for a model that stores its data.
         :raises ValueError: for another model, bad data or another D.
         """
-        self.model = as_augmented(model)
+        self.model: Any = as_any_gp(model)
         self.data = _checked(self.model, data)
-        D, P = _num_inputs(model, self.data), model.num_outputs
+        D, P = _num_inputs(self.model, self.data), self.model.num_outputs
         if D not in (1, 2):
             raise ValueError(
                 f"data must have 1 or 2 input dimensions, columns of X, to be drawn. Found: {D}."
@@ -222,7 +231,7 @@ class FitToTensorBoard(ImageToTensorBoard):
 
 def standard_tasks(
     log_dir: str,
-    model: AugmentedModel,
+    model: AnyModel,
     data: RegressionData | None = None,
     test_data: RegressionData | None = None,
     step_size: TensorType | Callable[[], TensorType] | None = None,
@@ -236,26 +245,27 @@ def standard_tasks(
     added if ``test_data`` and ``step_size`` are given. The image of the fit is left out unless D is
     1 or 2. Every run passes over all of ``data``; a larger ``period`` or fewer rows save time.
 
-    :param data: X [N, D], Y [N, P]; None for ``AugmentedVGP``.
+    :param data: X [N, D], Y [N, P]; None for a model that stores its data.
     :param test_data: X [N*, D], Y [N*, P].
     :param step_size: as for :class:`StepSizeToTensorBoard`.
     :param period: run at every ``period``-th step.
     :raises ValueError: for bad arguments.
     """
-    model = as_augmented(model)
-    data = _checked(model, data)
-    tasks: list[MonitorTask] = [
-        ModelToTensorBoard(log_dir, model),
-        BoundsToTensorBoard(log_dir, model, data),
-    ]
-    if model.likelihood.prior_c is not None:
-        tasks.append(AuxiliaryToTensorBoard(log_dir, model, data))
+    known: Any = as_any_gp(model)
+    data = _checked(known, data)
+    tasks: list[MonitorTask] = [ModelToTensorBoard(log_dir, known)]
+    if isinstance(known, AugmentedNNGP):
+        tasks.append(ScalarToTensorBoard(log_dir, known.mean_log_density, "leave_one_out"))
+    else:
+        tasks.append(BoundsToTensorBoard(log_dir, known, data))
+        if known.likelihood.prior_c is not None:
+            tasks.append(AuxiliaryToTensorBoard(log_dir, known, data))
     if test_data is not None:
-        tasks.append(HeldOutToTensorBoard(log_dir, model, test_data))
+        tasks.append(HeldOutToTensorBoard(log_dir, known, test_data))
     if step_size is not None:
         tasks.append(StepSizeToTensorBoard(log_dir, step_size))
-    if _num_inputs(model, data) in (1, 2) and model.num_observed == model.num_outputs:
-        tasks.append(FitToTensorBoard(log_dir, model, data))
+    if _num_inputs(known, data) in (1, 2) and known.num_observed == known.num_outputs:
+        tasks.append(FitToTensorBoard(log_dir, known, data))
     return MonitorTaskGroup(tasks, period)
 
 
@@ -268,11 +278,11 @@ def _is_thunk(value: Any) -> bool:
     return True
 
 
-def _checked(model: AugmentedModel, data: RegressionData | None) -> RegressionData | None:
+def _checked(model: WithData, data: RegressionData | None) -> RegressionData | None:
     """Check the data; return (X, Y) as tensors, or None if the model keeps them."""
     rows = as_arrays(model.expected_data, data).rows
     return None if data is None else rows
 
 
-def _num_inputs(model: AugmentedModel, data: RegressionData | None) -> int:
+def _num_inputs(model: WithData, data: RegressionData | None) -> int:
     return int(as_arrays(model.expected_data, data).X.shape[-1])

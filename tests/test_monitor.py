@@ -24,7 +24,14 @@ from gpflow.kernels import Matern32
 from gpflow.monitor import ModelToTensorBoard, Monitor, MonitorTaskGroup, ScalarToTensorBoard
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+import gpflow_aaci
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedNNGP,
+    AugmentedSVGP,
+    AugmentedVGP,
+    likelihoods,
+)
 from gpflow_aaci.augmentation import aux_posterior_c, aux_posterior_mean
 from gpflow_aaci.monitor import (
     AuxiliaryToTensorBoard,
@@ -353,6 +360,36 @@ def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -
     common = ALWAYS | HYPERPARAMETERS | {"kernel.lengthscales"} | image
     assert set(written(f"{log_dir}/few")) == common
     assert set(written(f"{log_dir}/all")) == common | {"test/nll", "step_size"}
+
+
+def test_nearest_neighbours_have_an_objective_and_no_bound(log_dir: str) -> None:
+    """While GPflow's own optimizer climbs the objective, it, held-out NLL and image are written."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (60, 1))
+    Y = np.sin(2.0 * X) + 0.1 * rng.standard_normal((60, 1))
+    train, test = (X[:50], Y[:50]), (X[50:], Y[50:])
+    model = AugmentedNNGP(train, Matern32(lengthscales=[0.3]), likelihoods.StudentT(1.0, 4.0), 8)
+    task = standard_tasks(log_dir, model, test_data=test)
+    expected = []
+    for step in range(2):
+        task(step)
+        rows = gpflow_aaci.loo(model).loo_i.values  # no x occurs twice
+        expected.append([rows.mean(), -model.predict_log_density(test).numpy().mean()])
+        gpflow.optimizers.Scipy().minimize(
+            model.training_loss, model.trainable_variables, options={"maxiter": 5}
+        )
+    tags = written(log_dir)
+    assert set(tags) == HYPERPARAMETERS | {
+        "kernel.lengthscales",
+        "leave_one_out",
+        "test/nll",
+        "fit",
+    }
+    found = [[tags["leave_one_out"][step], tags["test/nll"][step]] for step in range(2)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert expected[1][0] > expected[0][0] + 0.3
+    with pytest.raises(ValueError, match="AugmentedNNGP"):
+        BoundsToTensorBoard(log_dir, model)
 
 
 @pytest.mark.by_default("AugmentedVGP")

@@ -4,6 +4,7 @@ from .posteriors import refresh_posteriors
 from .shared import WithData
 from .stock import (
     Model,
+    as_any_gp,
     as_augmented,
     converted_from,
     is_finite_in_gpflow,
@@ -22,6 +23,7 @@ __all__ = [
     "AugmentedVGP",
     "Model",
     "WithData",
+    "as_any_gp",
     "as_augmented",
     "converted_from",
     "hyperparameters",

@@ -125,6 +125,11 @@ def of_any_model(
     return cast(Callable[Concatenate[Model, P], R], called)
 
 
+def as_any_gp(model: gpflow.models.GPModel) -> WithData:
+    """As :func:`as_augmented`, but a model without q is taken, too."""
+    return model if isinstance(model, WithData) else as_augmented(model)
+
+
 def of_any_gp(
     function: Callable[Concatenate[WithData, P], R],
 ) -> Callable[Concatenate[gpflow.models.GPModel, P], R]:
@@ -132,7 +137,6 @@ def of_any_gp(
 
     @functools.wraps(function)
     def called(model: gpflow.models.GPModel, *args: Any, **kwargs: Any) -> R:
-        known = model if isinstance(model, WithData) else as_augmented(model)
-        return function(known, *args, **kwargs)
+        return function(as_any_gp(model), *args, **kwargs)
 
     return cast(Callable[Concatenate[gpflow.models.GPModel, P], R], called)

@@ -352,10 +352,12 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         The rows and their neighbours are frozen: see :meth:`refresh_neighbors`. Rows with the same
         x as a row are left out with it. It is a predictive density and not a bound on log p(Y).
         """
-        rows, near = self.frozen
-        return float(self.num_data) * tf.reduce_mean(
-            leave_one_out(self.local(self.num_steps), *self.gathered(rows, near))
-        )
+        return float(self.num_data) * self.mean_log_density()
+
+    def mean_log_density(self) -> tf.Tensor:
+        """The mean leave-one-out log density [nats a datum] of the objective's rows."""
+        rows = self.gathered(*self.frozen)
+        return tf.reduce_mean(leave_one_out(self.local(self.num_steps), *rows))
 
     def local(self, num_steps: int) -> LocalGP:
         """The GP of a few rows on its own."""

@@ -10,8 +10,9 @@ from scipy.spatial import KDTree
 
 from ..workers import ONE_PROCESS, gathered, num_workers
 
-_MOST_COLUMNS_OF_TREES = 15  # beyond which a tree visits nearly all rows
-_FEWEST_ROWS_OF_TREES = 5_000
+_MOST_DIRECTIONS_OF_TREES = 13.0  # beyond which a tree of many rows visits nearly all of them
+_FEWEST_ROWS_OF_TREES, _MANY_ROWS = 5_000, 100_000
+_SOME_ROWS = 10_000  # that tell in how many directions rows differ
 _LEAF = 32
 _MANY_QUERIES = 5_000  # for which it is worth to order the rows
 _DISTANCES_AT_ONCE = 4_000_000
@@ -98,14 +99,20 @@ def _nearest(numbers: AnyNDArray, squares: AnyNDArray, k: int) -> tuple[AnyNDArr
 
 def _search_of(features: AnyNDArray) -> Any:
     """A function (queries [n, F], number) → candidates [n, number]."""
-    num_rows, num_columns = features.shape
+    num_rows = len(features)
     if num_rows < _FEWEST_ROWS_OF_TREES:
         return _by_blocks(features)
-    if num_columns <= _MOST_COLUMNS_OF_TREES:
+    if num_rows < _MANY_ROWS or num_directions(features) <= _MOST_DIRECTIONS_OF_TREES:
         return _Tree(features)
     if importlib.util.find_spec("faiss") is not None:
         return _by_faiss(features)
     return _by_blocks(features)
+
+
+def num_directions(features: AnyNDArray) -> float:
+    """In how many directions rows differ: (Σλ)²/Σλ² for the eigenvalues λ of their covariance."""
+    covariance = np.atleast_2d(np.cov(features[:: max(1, len(features) // _SOME_ROWS)].T))
+    return float(np.trace(covariance) ** 2 / max(np.square(covariance).sum(), 1e-300))
 
 
 class _Tree:

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedNNGP, AugmentedVGP, likelihoods, loo
-from gpflow_aaci.nearest.neighbors import Neighbors
+from gpflow_aaci.nearest import neighbors
 from gpflow_aaci.predictions import predict_y_quantile
 
 STATIONARY = [
@@ -143,16 +143,32 @@ def test_the_objective_leaves_out_all_rows_with_the_same_input() -> None:
 
 
 @pytest.mark.parametrize("columns", [3, 20])
-@pytest.mark.parametrize("num_rows", [300, 6_000])
-def test_neighbours_are_the_nearest(columns: int, num_rows: int) -> None:
-    """Against all distances; on a grid, where many are equal, the lower row number wins."""
+@pytest.mark.parametrize(("num_rows", "by"), [(300, "blocks"), (6_000, "tree"), (6_000, "blocks")])
+def test_neighbours_are_the_nearest(
+    columns: int, num_rows: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against all distances, by a tree before and after its rows are ordered, and by blocks."""
+    monkeypatch.setattr(neighbors, "_MANY_QUERIES", 8)
+    if by == "blocks":
+        monkeypatch.setattr(neighbors, "_FEWEST_ROWS_OF_TREES", 10_000)
     rng = np.random.default_rng(0)
     features = rng.integers(0, 4, (num_rows, columns)).astype(float)
-    queries = rng.uniform(0.0, 3.0, (5, columns))
-    found = Neighbors(features).of(queries, 9)
-    squares = np.square(features - queries[:, None]).sum(-1)
-    expected = np.sort(squares, 1)[:, :9]
-    np.testing.assert_allclose(np.take_along_axis(squares, found, 1), expected, atol=1e-12)
+    search = neighbors.Neighbors(features)
+    for _ in range(2):
+        queries = rng.uniform(0.0, 3.0, (5, columns))
+        found = search.of(queries, 9)
+        squares = np.square(features - queries[:, None]).sum(-1)
+        expected = np.sort(squares, 1)[:, :9]
+        np.testing.assert_allclose(np.take_along_axis(squares, found, 1), expected, atol=1e-12)
+
+
+def test_rows_of_a_plane_differ_in_two_directions() -> None:
+    """So that a tree searches them, however many columns they have."""
+    rng = np.random.default_rng(0)
+    plane = rng.standard_normal((20_000, 2)) @ np.linalg.qr(rng.standard_normal((30, 2)))[0].T
+    np.testing.assert_allclose(neighbors.num_directions(plane), 2.0, rtol=0.01)
+    noise = rng.standard_normal((20_000, 30))
+    np.testing.assert_allclose(neighbors.num_directions(noise), 30.0, rtol=0.02)
 
 
 def test_gradients_of_the_objective_are_its_slopes() -> None:
