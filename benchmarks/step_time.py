@@ -28,7 +28,9 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
     natgrad, adam_all, adam_hyper = (make_model(start, is_augmented=False) for _ in range(3))
     for q in (adam_hyper.q_mu, adam_hyper.q_sqrt):
         gpflow.set_trainable(q, False)
-    closed_form = gpflow_aaci.AugmentedNaturalGradient(0.1)
+    alone, alternated, alternated_alone = (make_model(start, is_augmented=True) for _ in range(3))
+    closed_form, of_loop = (gpflow_aaci.AugmentedNaturalGradient(0.1) for _ in range(2))
+    alternating, alternating_of_loop = (gpflow_aaci.AlternatingOptimizer() for _ in range(2))
     natural = gpflow.optimizers.NaturalGradient(0.001)  # small, so that no step fails
 
     def adam_step(model: gpflow.models.SVGP) -> Callable[[], None]:
@@ -37,6 +39,7 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
     steps: dict[str, Callable[[], object]] = {
         "closed-form step": lambda: closed_form.minimize(augmented, batch),
+        "closed-form and Adam step": lambda: alternating.minimize(alternated, batch),
         "GPflow NatGrad step": lambda: natural.minimize(
             lambda: natgrad.training_loss(batch), [(natgrad.q_mu, natgrad.q_sqrt)]
         ),
@@ -44,6 +47,10 @@ def run(config: StepTime, folder: Path, quiet: bool = False) -> pd.DataFrame:
         "GPflow Adam step, everything": adam_step(adam_all),
     }
     steps = {name: tf.function(step, autograph=False) for name, step in steps.items()}
+    steps["closed-form step, in a plain loop"] = lambda: of_loop.minimize(alone, batch)
+    steps["closed-form and Adam step, in a plain loop"] = lambda: alternating_of_loop.minimize(
+        alternated_alone, batch
+    )
     times = interleaved(steps, config.rounds, config.steps_per_round, quiet)
     table = pd.DataFrame({"step": list(times), "milliseconds": map(np.median, times.values())})
     return table.assign(**{"ratio to closed form": table.milliseconds / table.milliseconds[0]})
@@ -57,9 +64,10 @@ def report(metrics: pd.DataFrame) -> Report:
 def interleaved(
     steps: Mapping[Any, Callable[[], object]], rounds: int, steps_per_round: int, quiet: bool
 ) -> dict[Any, list[float]]:
-    """Milliseconds of every call; the steps take turns, after a first call that is not timed."""
+    """Milliseconds of every call; the steps take turns, after two calls that are not timed."""
     for step in steps.values():
-        step()  # this traces the step
+        step()  # this traces the step,
+        step()  # or this, in a plain loop
     times: dict[Any, list[float]] = {name: [] for name in steps}
     for _ in progress_bar(not quiet, iterable=range(rounds), unit="round"):
         for name, step in steps.items():

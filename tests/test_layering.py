@@ -123,6 +123,7 @@ ORDER = [
     "checkpoints",
     "inference.bound_gradient",
     "inference.schedules",
+    "inference.compiled_steps",
     "inference.optimizers",
     "inference.stepper",
     "inference.alternating",

@@ -21,8 +21,10 @@ from ..algebra.terms import Term, augmented, by_tape
 from ..data import Data
 from ..mirrored import local
 from ..models import AugmentedModel
+from ..structure import structure_of
 from ..validation import check_finite, require
 from .bound_gradient import Recorded, bound_gradient, recorded, value_and_gradient
+from .compiled_steps import Settings
 from .optimizers import check_step_size, finite_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 from .stepper import Move, Stepper
@@ -40,9 +42,8 @@ class AlternatingOptimizer(Stepper):
         optimizer = AlternatingOptimizer()
         rows = tf.data.Dataset.from_tensor_slices((X, Y))
         batches = iter(rows.shuffle(N, seed=0).repeat().batch(100))
-        step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)
         for _ in range(2000):
-            step()
+            optimizer.minimize(model, batches)
 
     As it is a ``tf.Module``, ``tf.train.Checkpoint(model=model, optimizer=optimizer)`` stores its
     state.
@@ -83,6 +84,15 @@ class AlternatingOptimizer(Stepper):
             "schedule": self.schedule,
             type(self.hyperparameter_optimizer).__name__: of_hyperparameters,
         }
+
+    def _depends_on(self) -> Settings | None:
+        own, of_schedule = super()._depends_on(), structure_of(self.schedule)
+        if own is None or of_schedule is None:
+            return None
+        return Settings(
+            (*own.constants, of_schedule.constants),
+            [*own.objects, *of_schedule.values, self.schedule, self.step_size],
+        )
 
     def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:
         X, Y = data.rows

@@ -19,6 +19,7 @@ from ..compiled import Compiled
 from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
 from ..models import AugmentedModel, as_augmented, refresh_posteriors
 from ..validation import Check, check_finite, require
+from .compiled_steps import Batch, CompiledSteps, Settings
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 
@@ -43,6 +44,7 @@ class AugmentedNaturalGradient:
         if not tf.is_tensor(step_size) and not 0.0 < np.asarray(step_size) <= 1.0:
             raise ValueError(f"{_STEP_SIZE_RANGE} Found: {step_size}.")
         self.step_size = step_size
+        self._steps = CompiledSteps()
 
     def minimize(
         self,
@@ -50,6 +52,7 @@ class AugmentedNaturalGradient:
         data: StepData | tf.data.Dataset = None,
         *,
         progress: bool = True,
+        compile: bool | None = None,
     ) -> None:
         """
         One step on q(u); hyperparameters stay as they are. Works inside ``tf.function``.
@@ -58,19 +61,37 @@ class AugmentedNaturalGradient:
             the model has ``num_data``; or a ``tf.data.Dataset`` of batches that is one pass over
             the rows, for one step on all rows. None for ``AugmentedVGP``.
         :param progress: whether to show a progress bar for a long pass over a dataset.
+        :param compile: by default a step in a plain loop is compiled when it is taken for the
+            second time, and anew where model, step size or the columns of the data have changed, if
+            all parts of the model are of known classes and the model is none of GPflow's own. True
+            compiles at the first step, and models with parts of your own classes, too, whose
+            attributes are then constants. False never compiles.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or if the updated q
             is not finite; ``q_mu`` and ``q_sqrt`` are then unchanged.
         """
+        augmented = as_augmented(model)
+        check_same_program_once(augmented, "AugmentedNaturalGradient.minimize", self._settings)
+        if isinstance(data, tf.data.Dataset):
+            self._step(augmented, as_data(augmented.expected_data, data, progress))
+            return
+        check_step_data(augmented.expected_data, data)
+        self._steps.take(self._on_batch, model, next_batch(data), self._depends_on, compile)
+
+    def _on_batch(self, model: AugmentedModel, batch: Batch) -> None:
         model = as_augmented(model)
-        check_same_program_once(model, "AugmentedNaturalGradient.minimize", self._settings)
-        if not isinstance(data, tf.data.Dataset):
-            check_step_data(model.expected_data, data)
-            data = next_batch(data)
-        rows = as_data(model.expected_data, data, progress)
+        self._step(model, as_data(model.expected_data, batch or None))
+
+    def _step(self, model: AugmentedModel, rows: Data) -> None:
         q_mu, q_sqrt = natural_gradient_step(model, rows, self.step_size)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
             refresh_posteriors(model)
+
+    def _depends_on(self) -> Settings:
+        is_number = not tf.is_tensor(self.step_size)
+        return (
+            Settings((float(self.step_size),), []) if is_number else Settings((), [self.step_size])
+        )
 
     def _settings(self) -> dict[str, Any]:
         is_number = not tf.is_tensor(self.step_size)

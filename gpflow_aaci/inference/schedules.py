@@ -43,6 +43,16 @@ class RobbinsMonro:
         return (to_default_float(step) + self.offset) ** to_default_float(-self.exponent)
 
 
+class _Constant:
+    """The same step size always."""
+
+    def __init__(self, step_size: float) -> None:
+        self.step_size = step_size
+
+    def __call__(self, step: tf.Tensor, gradient: NaturalGradient) -> tf.Tensor:
+        return to_default_float(self.step_size)
+
+
 class AdaptiveStepSize(tf.Module):
     """
     ``RobbinsMonro()``, or a longer step if the gradient exceeds the noise of minibatches.
@@ -84,4 +94,4 @@ def as_schedule(step_size: float | Schedule) -> Schedule:
         raise ValueError(
             f"step_size must be a number in (0, 1] or a schedule. Found: {shown(step_size)}."
         )
-    return lambda step, gradient: to_default_float(step_size)
+    return _Constant(float(step_size))

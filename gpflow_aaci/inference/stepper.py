@@ -13,6 +13,7 @@ from ..data import Data, StepData, as_data, check_step_data, next_batch
 from ..mirrored import ascend, build
 from ..models import AugmentedModel, as_augmented, hyperparameters, refresh_posteriors
 from ..validation import Check, check_finite, require
+from .compiled_steps import Batch, CompiledSteps, Settings, of_optimizer
 
 # The variables that an optimizer has slots for: tf_keras' own ``build`` ignores all but the first.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
@@ -54,6 +55,7 @@ class Stepper(tf.Module, abc.ABC):
             )
         self.hyperparameter_optimizer = optimizer
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False)  # how many have been taken
+        self._steps = CompiledSteps()
 
     @property
     @abc.abstractmethod
@@ -94,7 +96,12 @@ class Stepper(tf.Module, abc.ABC):
         return variables
 
     def minimize(
-        self, model: AugmentedModel, data: StepData = None, num_data: int | None = None
+        self,
+        model: AugmentedModel,
+        data: StepData = None,
+        num_data: int | None = None,
+        *,
+        compile: bool | None = None,
     ) -> None:
         """
         One step on q(u) and on the trainable hyperparameters. Works inside ``tf.function``.
@@ -104,15 +111,36 @@ class Stepper(tf.Module, abc.ABC):
         :param num_data: the number of rows that the batches are drawn from, for a model without
             ``num_data``. If the number is not known, a pair (X, Y) counts as all data, and an
             iterator is refused.
+        :param compile: as :meth:`AugmentedNaturalGradient.minimize
+            <gpflow_aaci.AugmentedNaturalGradient.minimize>` has it.
         :raises ValueError, tf.errors.InvalidArgumentError: for bad data, or if the updated q or a
             gradient is not finite; the model and the optimizer are then unchanged.
         """
-        model = as_augmented(model)
-        check_step_data(model.expected_data, data, num_data)
+        augmented = as_augmented(model)
+        check_step_data(augmented.expected_data, data, num_data)
         call = f"{type(self).__name__}.minimize"
-        check_same_program_once(model, call, lambda: self.settings)
+        check_same_program_once(augmented, call, lambda: self.settings)
+        if compile:
+            self.build(augmented)  # outside of the graph, before the first step
+
+        def step(model: AugmentedModel, batch: Batch) -> None:
+            self._on_batch(model, batch, num_data)
+
+        def depends_on() -> Settings | None:
+            own = self._depends_on()
+            return None if own is None else own._replace(constants=(*own.constants, num_data))
+
+        self._steps.take(step, model, next_batch(data), depends_on, compile)
+
+    def _depends_on(self) -> Settings | None:
+        """What a step depends on besides model and batch; None if this cannot be told."""
+        found = of_optimizer(self.hyperparameter_optimizer)
+        return Settings((*found.constants, self.every), [*found.objects, self.step])
+
+    def _on_batch(self, model: AugmentedModel, batch: Batch, num_data: int | None) -> None:
+        model = as_augmented(model)
         variables = self.build(model)
-        rows = as_data(model.expected_data, next_batch(data), num_data=num_data)
+        rows = as_data(model.expected_data, batch or None, num_data=num_data)
 
         def take(variables: list[tf.Variable]) -> tf.Tensor:
             return self._taken(self._move(model, rows, variables), variables)
