@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow_aaci import AugmentedSVGP, likelihoods, polish
 from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.algebra.statistics import Statistics
-from gpflow_aaci.inference.newton import Sums, maximise, sums_of_rows
+from gpflow_aaci.inference.newton import Kept, Sums, maximise, sums_of_rows
 
 
 def test_at_the_maximum_a_loss_by_rounding_costs_one_evaluation_and_no_safer_step() -> None:
@@ -21,14 +21,14 @@ def test_at_the_maximum_a_loss_by_rounding_costs_one_evaluation_and_no_safer_ste
     best = maximise(exact, q, 1e-10, 50, False)
     calls: list[str] = []
 
-    def newton(q: Gaussian) -> Statistics:
+    def newton(q: Gaussian) -> tuple[Statistics, tuple[()]]:
         calls.append("newton")
-        sums = exact.newton(q)
-        return sums._replace(value=sums.value - 1e-4 * len(calls))
+        sums, _ = exact.newton(q)
+        return sums._replace(value=sums.value - 1e-4 * len(calls)), ()
 
-    def safer(q: Gaussian, kind: tf.Tensor) -> Statistics:
+    def safer(q: Gaussian, kind: tf.Tensor, slopes: Kept) -> Statistics:
         calls.append("safer")
-        return exact.safer(q, kind)
+        return exact.safer(q, kind, slopes)
 
     end = maximise(Sums(newton, safer, None), best.q, 1e-2, 20, False)
     assert calls == ["newton", "newton"]

@@ -70,6 +70,16 @@ def augmented(likelihood: AugmentedLikelihood) -> Term:
     return Term(likelihood.bound, slopes)
 
 
+def augmented_steps(likelihood: AugmentedLikelihood) -> Term:
+    """The augmented bound for steps alone: the value of its slopes is left out, and 0."""
+
+    def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
+        in_mean, in_variance = likelihood.bound_slopes(X, Fmu, Fvar, Y)
+        return Slopes(tf.zeros([], in_mean.dtype), in_mean, in_variance)
+
+    return Term(likelihood.bound, slopes)
+
+
 def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) -> Term:
     """
     The term as a function of the latent GPs g, if the outputs are mixtures f = μ₀ + W g.

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Prior, Projection, marginals, project, to_prior, to_q
-from ..algebra.terms import Term
+from ..algebra.terms import Slopes, Term
 
 Sums = tuple[tf.Tensor, tf.Tensor]
 """The pair (a, B) that :func:`~gpflow_aaci.algebra.projection.to_q` returns."""
@@ -48,6 +48,8 @@ def bound_gradient(
     X: tf.Tensor,
     Y: tf.Tensor,
     sums: Sums | None = None,
+    slopes: Slopes | tuple[()] = (),
+    is_direct: bool = True,
 ) -> list[tf.Tensor]:
     r"""
     The gradient of Σ e_i in ``variables``, at fixed q(v); sums over chunks of rows add up.
@@ -57,21 +59,29 @@ def bound_gradient(
 
     :param at: the prior recorded at X [N, D].
     :param sums: (a, B) of these rows, if they have been computed before.
+    :param slopes: those of every row, likewise.
+    :param is_direct: whether e depends on ``variables`` besides through the prior.
     """
-    Fmu, Fvar = marginals(at.projection, *q)
-    with tf.GradientTape() as direct:
-        direct.watch([Fmu, Fvar])
-        value = tf.reduce_sum(term.worth(X, Fmu, Fvar, Y))
     # The total derivative is the direct one (parameters of the likelihood) plus the one through
     # the prior: Σ_i ∂e_i/∂m_i dm_i/dθ + ∂e_i/∂v_i dv_i/dθ, at fixed q(v).
-    in_mean, in_variance, *directly = direct.gradient(
-        value, [Fmu, Fvar, *variables], unconnected_gradients="zero"
-    )
+    directly: list[tf.Tensor] | None = None
+    if is_direct or not slopes:
+        of_f = marginals(at.projection, *q)
+        with tf.GradientTape() as direct:
+            direct.watch(of_f)
+            value = tf.reduce_sum(term.worth(X, *of_f, Y))
+        wanted = [*variables] if slopes else [*of_f, *variables]
+        found = direct.gradient(value, wanted, unconnected_gradients="zero")
+        directly = found[-len(variables) :] if variables else []
+        slopes = slopes or Slopes(value, *found[:2])
+    in_mean, in_variance = slopes.in_mean, slopes.in_variance
     a, B = to_q(at.projection, in_mean, in_variance) if sums is None else sums
     prior_gradients = to_prior(at.prior, at.projection, *q, in_mean, in_variance, a, B)
     through_prior = at.tape.gradient(
         at.prior, variables, output_gradients=prior_gradients, unconnected_gradients="zero"
     )
+    if directly is None:
+        return list(through_prior)
     return [x + y for x, y in zip(directly, through_prior, strict=True)]
 
 

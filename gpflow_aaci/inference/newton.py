@@ -26,8 +26,8 @@ from ..algebra.gaussian import (
     with_latent,
 )
 from ..algebra.projection import Projection, coupled, marginals
-from ..algebra.statistics import Statistics, statistics, summed
-from ..algebra.terms import augmented, concave, standard
+from ..algebra.statistics import Statistics, summed
+from ..algebra.terms import Slopes, augmented_steps, concave, standard
 from ..models import AugmentedModel
 
 _LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second safer step
@@ -38,6 +38,10 @@ _SLOWEST = 0.99  # rate at which gains are taken to fall
 _SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # to 1e-4, for a rate with a wide prior
 
 
+Kept = Slopes | tuple[()]
+"""The slopes of every row at a q, where all rows are at hand and the slopes worth keeping."""
+
+
 class Maximum(NamedTuple):
     """The maximum of the ELBO over q, at fixed hyperparameters."""
 
@@ -46,18 +50,20 @@ class Maximum(NamedTuple):
     elbo: tf.Tensor  # []
     steps: tf.Tensor  # [], the number of accepted steps
     start: tf.Tensor  # [], the ELBO before the first step
+    slopes: Kept = ()  # at ``q``
 
 
 class Sums(NamedTuple):
     """The sums over all data that the steps need."""
 
-    newton: Callable[[Gaussian], Statistics]
-    safer: Callable[[Gaussian, tf.Tensor], Statistics]  # arguments: q and the kind of the step
+    newton: Callable[[Gaussian], tuple[Statistics, Kept]]
+    safer: Callable[[Gaussian, tf.Tensor, Kept], Statistics]  # q, the kind of the step, slopes at q
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
     else each is stepped by itself.
     """
+    no_slopes: Kept = ()  # of the shapes that ``newton`` returns
 
 
 def maximise(
@@ -93,11 +99,12 @@ def maximise(
         gain=tf.constant(np.inf, zero.dtype),
         still=tf.constant(np.inf, zero.dtype),
         start=zero,
+        slopes=sums_of.no_slopes,
     )
     (end,) = tf.while_loop(
         rules.is_unfinished, lambda search: (rules.proposed(rules.judged(search)),), (start,)
     )
-    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start)
+    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start, end.slopes)
 
 
 class _Search(NamedTuple):
@@ -113,6 +120,7 @@ class _Search(NamedTuple):
     gain: tf.Tensor  # of the last accepted step
     still: tf.Tensor  # to be gained, the last step included, at the rate of the last two
     start: tf.Tensor  # the first ELBO
+    slopes: Kept  # at ``best``
 
 
 class _Rules(NamedTuple):
@@ -132,7 +140,7 @@ class _Rules(NamedTuple):
 
     def judged(self, search: _Search) -> _Search:
         """The search after its candidate is accepted or refused."""
-        sums = self.sums_of.newton(search.candidate)
+        sums, slopes = self.sums_of.newton(search.candidate)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
         is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
@@ -153,6 +161,7 @@ class _Rules(NamedTuple):
             gain=gain,
             still=gain * rate / (1.0 - rate),
             start=tf.where(is_first, elbo, search.start),
+            slopes=slopes,
         )
         # If a whole Newton step changes the ELBO so little, q was optimal and any loss is
         # rounding. Safer steps would only cost passes.
@@ -171,7 +180,11 @@ class _Rules(NamedTuple):
         part = search.size * self.parts[tf.minimum(kind, self.parts.shape[0] - 1)]
         is_newton = part > 0.0
         # naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the best q.
-        sums = tf.cond(is_newton, lambda: search.sums, lambda: self.sums_of.safer(best, kind))
+        sums = tf.cond(
+            is_newton,
+            lambda: search.sums,
+            lambda: self.sums_of.safer(best, kind, search.slopes),
+        )
         target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
         candidate = tf.cond(
             is_newton & (part < 1.0),
@@ -216,21 +229,26 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
     """The sums over the rows X [N, D], Y [N, P], without other data."""
     term = model.term(standard)
 
-    def safer(q: Gaussian, kind: tf.Tensor) -> Statistics:
+    def newton(q: Gaussian) -> tuple[Statistics, Slopes]:
+        slopes = term.slopes(X, *marginals(projection, *q), Y)
+        return summed(projection, slopes), slopes
+
+    def safer(q: Gaussian, kind: tf.Tensor, slopes: Kept) -> Statistics:
         Fmu, Fvar = marginals(projection, *q)
-        slopes = tf.cond(
-            kind >= _CLOSED_FORM,
-            lambda: model.term(augmented).slopes(X, Fmu, Fvar, Y),
-            lambda: concave(term.slopes(X, Fmu, Fvar, Y), _LEAST_PRECISION),
+        at_q = slopes if isinstance(slopes, Slopes) else term.slopes(X, Fmu, Fvar, Y)
+        return summed(
+            projection,
+            tf.cond(
+                kind >= _CLOSED_FORM,
+                lambda: model.term(augmented_steps).slopes(X, Fmu, Fvar, Y),
+                lambda: concave(at_q, _LEAST_PRECISION),
+            ),
         )
-        return summed(projection, slopes)
 
     def coupling(q: Gaussian) -> tf.Tensor:
         assert term.coupling is not None  # it is not None if ``model.couples``
         return coupled(projection, term.coupling(X, *marginals(projection, *q), Y))
 
-    return Sums(
-        lambda q: statistics(projection, term, q, X, Y),
-        safer,
-        coupling if model.couples else None,
-    )
+    of_each = tf.zeros([tf.shape(X)[0], model.num_latent_gps], X.dtype)
+    no_slopes = Slopes(tf.zeros([], X.dtype), of_each, of_each)
+    return Sums(newton, safer, coupling if model.couples else None, no_slopes)

@@ -27,7 +27,7 @@ from ..data import Arrays, Data, Summand, over_devices
 from ..mirrored import local
 from ..models import AugmentedModel
 from .bound_gradient import bound_gradient, recorded, value_and_gradient
-from .newton import Maximum, Sums, maximise, sums_of_rows
+from .newton import Kept, Maximum, Sums, maximise, sums_of_rows
 
 
 class Evaluation(NamedTuple):
@@ -115,8 +115,8 @@ class Profile:
             return self._maximise(whole)
         coupling = self._coupling
         sums = Sums(
-            lambda q: data.sum(self._newton, q),
-            lambda q, kind: data.sum(self._safer, q, kind),
+            lambda q: (data.sum(self._newton, q), ()),
+            lambda q, kind, _: data.sum(self._safer, q, kind),
             None if coupling is None else lambda q: data.sum(coupling, q),
         )
         limits = to_default_float(least_gain), tf.constant(max_steps)
@@ -191,24 +191,38 @@ class _Functions(NamedTuple):
         at = recorded(self.model.prior, whole.X, self.product_dtype)
         best = self._best(data, at.projection, whole)
         sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
-        term = self.model.term(standard)
+        term, rows = self.model.term(standard), (whole.X, whole.Y)
         of_bound = data.total(
-            bound_gradient(term, self.variables, at, best.q, whole.X, whole.Y, sums)
+            bound_gradient(
+                term, self.variables, at, best.q, *rows, sums, best.slopes, self._is_direct
+            )
         )
         log_prior, of_prior = self.log_prior()
+        best = best._replace(slopes=())
         return best, log_prior, [a + b for a, b in zip(of_bound, of_prior, strict=True)]
 
     def maximum(self, whole: _Whole) -> Maximum:
         data = Arrays(whole.X, whole.Y, whole.num_data)
-        return self._best(data, self.projection(whole.X), whole)
+        return self._best(data, self.projection(whole.X), whole)._replace(slopes=())
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether the bound depends on parameters besides those of the prior."""
+        return bool(self.model.likelihood.trainable_variables) or self.model.mixing is not None
 
     def _best(self, data: Arrays, projection: Projection, whole: _Whole) -> Maximum:
         own = sums_of_rows(self.model, projection, *data.rows)
         coupling = own.coupling
+
+        def newton(q: Gaussian) -> tuple[Statistics, Kept]:
+            sums, slopes = own.newton(q)
+            return Statistics(*data.total(sums)), slopes
+
         sums = Sums(
-            lambda q: Statistics(*data.total(own.newton(q))),
-            lambda q, kind: Statistics(*data.total(own.safer(q, kind))),
+            newton,
+            lambda q, kind, slopes: Statistics(*data.total(own.safer(q, kind, slopes))),
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
+            own.no_slopes,
         )
         limits = whole.least_gain, whole.max_steps
         return maximise(sums, whole.q, *limits, self.model.in_turn, self.model.within)
@@ -219,10 +233,10 @@ class _Functions(NamedTuple):
         return sums_of_rows(self.model, self.projection(X), X, Y)
 
     def newton(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> Statistics:
-        return self.sums(X, Y).newton(q)
+        return self.sums(X, Y).newton(q)[0]
 
     def safer(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor) -> Statistics:
-        return self.sums(X, Y).safer(q, kind)
+        return self.sums(X, Y).safer(q, kind, ())
 
     def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         coupling = self.sums(X, Y).coupling
