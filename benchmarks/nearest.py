@@ -60,13 +60,15 @@ def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
 
 def report(metrics: pd.DataFrame) -> Report:
     """Means over the splits, with standard errors."""
-    keys = ["problem", "rows", "columns", "method"]
-    groups = metrics.groupby(keys, sort=False)
+    order = {name: number for number, name in enumerate(metrics.problem.unique())}
+    metrics = metrics.sort_values("problem", key=lambda names: names.map(order), kind="stable")
+    groups = metrics.groupby(["problem", "rows", "columns", "method"], sort=False)
     table = groups.agg(splits=("seed", "size")).reset_index()
     for column in ("nll", "error", "coverage"):
         table[column] = [_with_error(group[column]) for _, group in groups]
     for column, digits in (("cpu_seconds", 1), ("cpu_seconds_predicting", 1), ("megabytes", 0)):
         table[column] = fixed(groups[column].mean().reset_index(drop=True), digits)
+    table["neighbors"] = fixed(groups.neighbors.median().reset_index(drop=True), 0)
     table["converged"] = [
         f"{int(group.converged.sum())} of {len(group)}" if group.converged.notna().all() else ""
         for _, group in groups
@@ -74,7 +76,8 @@ def report(metrics: pd.DataFrame) -> Report:
     caption = (
         "Test NLL in nats a datum of the standardised y; error is the RMSE, or the share of wrong "
         "labels; coverage of central 90 % intervals of y. CPU seconds of one core from the call of "
-        "the fit to its return, tracing counted; megabytes are the peak of the process."
+        "the fit to its return, tracing counted, and of all predictions; megabytes are the peak of "
+        "the process. Blank: not within the CPU seconds that a process was given."
     )
     return Report({caption: table}, {"nearest": _figure(metrics)})
 
@@ -190,7 +193,7 @@ def _figure(metrics: pd.DataFrame) -> Figure:
     for ax, problem in zip(axes.flat, problems, strict=False):
         for number, method in enumerate(methods):
             own = metrics[(metrics.problem == problem) & (metrics.method == method)]
-            marker = {"marker": "osD^v"[number % 5], "linestyle": "none", "markersize": 5}
+            marker = {"marker": "osD^vP"[number % 6], "linestyle": "none", "markersize": 5}
             ax.plot(own.cpu_seconds, own.nll, **marker, color=f"C{number}", label=method)
         ax.set(xscale="log", title=problem, xlabel="CPU seconds of the fit", ylabel="test NLL")
     one_legend(figure, axes)
