@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
+from gpflow.keras import tf_keras
 
 from gpflow_aaci import (
     AlternatingOptimizer,
@@ -20,7 +21,11 @@ from gpflow_aaci import (
     AugmentedVGP,
     likelihoods,
 )
+from gpflow_aaci.algebra.gaussian import Gaussian
+from gpflow_aaci.data import as_data
 from gpflow_aaci.inference import compiled_steps
+from gpflow_aaci.inference.profile import Profile
+from gpflow_aaci.models import hyperparameters
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, (40, 2))
@@ -51,9 +56,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     original = compiled_steps._compiled
 
-    def counted(step: Any, model: Any, rows: Any) -> Any:
-        made.append(step)
-        return original(step, model, rows)
+    def counted(*args: Any) -> Any:
+        made.append(args)
+        return original(*args)
 
     monkeypatch.setattr(compiled_steps, "_compiled", counted)
     return made
@@ -261,3 +266,92 @@ def test_an_optimizer_that_has_compiled_is_copied() -> None:
         found = svgp()
         other.minimize(found, labels(BATCHES[0]))
         np.testing.assert_array_equal(found.q_mu, expected.q_mu)
+
+
+def test_posteriors_follow_steps_of_both_optimizers() -> None:
+    """Their caches are computed after q and hyperparameters have moved."""
+    model, optimizer = svgp(), AlternatingOptimizer(0.5, tf_keras.optimizers.Adam(0.3))
+    posterior = model.posterior()
+    for _ in range(8):
+        optimizer.minimize(model, labels(BATCHES[0]))
+        np.testing.assert_allclose(posterior.predict_f(X)[0], model.predict_f(X)[0], atol=1e-10)
+
+
+def test_a_parameter_that_a_likelihood_reaches_by_a_function_keeps_its_gradient() -> None:
+    kernel = gpflow.kernels.Matern32(variance=0.7)
+    rate = gpflow.likelihoods.Poisson(invlink=lambda f: kernel.variance * tf.exp(f))
+    model = svgp(rate, kernel)
+    gpflow.set_trainable(model.inducing_variable, False)
+    counts = tf.constant(RNG.poisson(1.0, (40, 1)) * 1.0, tf.float64)
+    variables = hyperparameters(model)
+    profile = Profile(model, variables)
+    rows = as_data(model.expected_data, (X, counts))
+    q = Gaussian(tf.zeros([6, 1], tf.float64), tf.eye(6, batch_shape=[1], dtype=tf.float64))
+    found = profile.evaluate(rows, q, 1e-10, 100).gradient
+    for number, variable in enumerate(variables):
+        ends = []
+        for step in (1e-4, -2e-4):
+            variable.assign_add(step)
+            ends.append(profile.evaluate(rows, q, 1e-10, 100).objective)
+        variable.assign_add(1e-4)
+        np.testing.assert_allclose(found[number], (ends[0] - ends[1]) / 2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["variable", "masked", "objects", "hidden learning rate"])
+def test_what_a_graph_could_not_see_is_left_to_steps_that_are_not_compiled(
+    kind: str, compilations: list[Any]
+) -> None:
+    model, rate = svgp(), {"now": 0.3}
+    if kind == "hidden learning rate":
+        adam = tf_keras.optimizers.Adam(_Hidden(rate))
+        optimizer = AlternatingOptimizer(0.5, adam)
+    else:
+        optimizer = AlternatingOptimizer(tf.Variable(0.5, dtype=tf.float64))
+    for _ in range(3):
+        optimizer.minimize(model, labels(BATCHES[0]))
+    assert bool(compilations) == (kind != "hidden learning rate")
+    rows = labels(BATCHES[0])
+    if kind == "variable":
+        optimizer.schedule.step_size.assign(0.125)
+        optimizer.minimize(model, rows)
+        np.testing.assert_allclose(optimizer.step_size, 0.125)
+    elif kind == "masked":
+        with pytest.raises(ValueError, match="no masked values"):
+            optimizer.minimize(model, (np.ma.masked_array(rows[0], rows[0] > 1.0), rows[1]))
+    elif kind == "objects":
+        optimizer.minimize(model, (rows[0].astype(object), rows[1]))
+    else:
+        rate["now"] = 0.0
+        before = model.kernel.variance.numpy()
+        for _ in range(2):
+            adam.beta_1 = 0.0
+            optimizer.minimize(model, rows)
+        np.testing.assert_array_equal(model.kernel.variance, before)
+
+
+class _Hidden(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule whose state no graph can follow."""
+
+    def __init__(self, rate: dict[str, float]) -> None:
+        self.rate = rate
+
+    def __call__(self, step: Any) -> Any:
+        return tf.constant(self.rate["now"])
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("change", [more_rows, longer_steps, new_mean])
+def test_even_on_demand_what_can_be_seen_is_seen(change: Callable[[Any, Any], None]) -> None:
+    ends = []
+    for how in (True, False):
+        model = svgp(kernel=Own())
+        optimizer = AlternatingOptimizer(lambda step, gradient: tf.constant(0.5, tf.float64))
+        for number in range(4):
+            if number == 2:
+                change(model, optimizer)
+            optimizer.minimize(model, labels(BATCHES[0]), compile=how)
+        ends.append(state(model))
+    for found, expected in zip(*ends, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)

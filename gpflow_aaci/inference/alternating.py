@@ -85,13 +85,13 @@ class AlternatingOptimizer(Stepper):
             type(self.hyperparameter_optimizer).__name__: of_hyperparameters,
         }
 
-    def _depends_on(self) -> Settings | None:
+    def _depends_on(self) -> Settings:
         own, of_schedule = super()._depends_on(), structure_of(self.schedule)
-        if own is None or of_schedule is None:
-            return None
+        constants, values = of_schedule or ((), [])
         return Settings(
-            (*own.constants, of_schedule.constants),
-            [*own.objects, *of_schedule.values, self.schedule, self.step_size],
+            (*own.constants, constants),
+            [*own.objects, *values, self.schedule, self.step_size],
+            own.are_known and of_schedule is not None,
         )
 
     def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:

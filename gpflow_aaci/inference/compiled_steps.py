@@ -1,6 +1,5 @@
 """Steps in a plain Python loop compile themselves when they are taken again."""
 
-import contextlib
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -9,15 +8,20 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import config
 
+from ..data import CHUNK, Data
 from ..graphs import compiled
 from ..models.shared import Augmented
-from ..structure import Structure, structure_of
+from ..structure import facts, structure_of
+from ..validation import message_of
 
-Batch = tuple[Any, ...]  # (X, Y), or () for a model that keeps its data
-Step = Callable[[Any, Batch], object]
-"""(model, batch) → one step, in operations that work eagerly and inside ``tf.function``."""
+RowsOf = Callable[[Any, Any], Data]
+"""(model, batch) → its rows, checked; the batch is None for a model that keeps its data."""
+Step = Callable[[Any, Data], object]
+"""(model, rows) → one step, in operations that work eagerly and inside ``tf.function``."""
 
-_PLAIN = (bool, int, float, str, type(None))
+_NUMBERS = (bool, int, float, np.generic)
+_KERAS = ("tf_keras", "keras")  # packages whose optimizers' ``get_config`` says all that they are
+_LEARNING_RATE = "learning_rate"
 
 
 class Settings(NamedTuple):
@@ -25,6 +29,7 @@ class Settings(NamedTuple):
 
     constants: tuple[Hashable, ...]
     objects: Sequence[Any]  # variables, or what holds some, compared by identity
+    are_known: bool = True  # whether nothing else of them may change unseen
 
 
 class _Key(NamedTuple):
@@ -59,6 +64,10 @@ class CompiledSteps:
         # The graphs of a model are freed with it: they hold its variables, and not the model.
         self._known: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 
+    def __contains__(self, model: Any) -> bool:
+        """Whether a step of the model has been taken that may be compiled."""
+        return model in self._known
+
     def __deepcopy__(self, memo: Any) -> "CompiledSteps":
         return CompiledSteps()
 
@@ -68,81 +77,110 @@ class CompiledSteps:
     def take(
         self,
         step: Step,
+        rows_of: RowsOf,
         model: Any,
         batch: Any,
-        settings: Callable[[], Settings | None],
+        settings: Callable[[], Settings],
         compile: bool | None,
     ) -> None:
         """
         Take one step, compiled where that is possible and worth it.
 
         :param batch: (X, Y), or None for a model that keeps its data.
-        :param settings: returns None where a setting may hold a state that cannot be seen.
         :param compile: False for never; True from the first step on, and for models and settings
             with parts that cannot be seen into, too; None as above.
         :raises ValueError: where a check fails, in the words of a step that is not compiled.
         """
-        given = () if batch is None else tuple(batch)
-        is_array = all(isinstance(part, np.ndarray | tf.Tensor) for part in given)
+        given = _arrays(batch)
         if (
             compile is False
-            or not (is_array and tf.executing_eagerly())
-            or tf.config.functions_run_eagerly()
+            or given is None
             or not isinstance(model, Augmented)
+            or not tf.executing_eagerly()
+            or tf.config.functions_run_eagerly()
         ):
-            step(model, given)
+            step(model, rows_of(model, batch))
             return
-        rows = [tf.convert_to_tensor(part) for part in given]
-        key = _key(model, rows, settings(), bool(compile))
-        if key is None:
-            step(model, given)
-            return
+        key = _key(model, given, settings(), bool(compile))
         known = self._known.get(model)
-        is_new = known is None or not known.key.is_like(key)
-        if is_new and not compile:
-            step(model, given)
-            after = _key(model, rows, settings(), False)  # slots have been made, if it is the first
-            self._known[model] = _Known(after or key)
+        is_new = known is None or key is None or not known.key.is_like(key)
+        if key is None or (is_new and not compile):
+            step(model, rows_of(model, batch))
+            key = key and _key(model, given, settings(), False)  # slots may have been made
+            if key is not None:
+                self._known[model] = _Known(key)
             return
         function = None if is_new or known is None else known.function
         if function is None:
-            function = _compiled(step, model, rows)
+            rows_of(model, batch)  # raises in its own words, instead of those of a tracing graph
+            function = _compiled(step, rows_of, model, given)
             self._known[model] = _Known(key, function)
-        with contextlib.suppress(tf.errors.InvalidArgumentError):
-            function(*rows)
-            return
-        step(model, given)  # nothing has changed: this raises the error, in its own words
+        failed = None
+        try:
+            function(*given)
+        except tf.errors.InvalidArgumentError as error:
+            failed = error
+        if failed is not None:
+            rows_of(
+                model, batch
+            )  # the same: a check of the data has failed, or else one of the step
+            raise ValueError(message_of(failed)) if "assertion failed" in str(failed) else failed
 
 
 def of_optimizer(optimizer: Any) -> Settings:
-    """What a step of a tf_keras optimizer depends on, its variables and plain attributes."""
-    found = sorted(vars(optimizer).items())
-    plain = [(name, value) for name, value in found if isinstance(value, _PLAIN)]
-    parts = [(name, repr(v.get_config())) for name, v in found if hasattr(v, "get_config")]
-    return Settings((*plain, *parts), [optimizer, *optimizer.variables])
+    """What a step of a Keras optimizer depends on: its variables, and what its config says."""
+    rate: Any = getattr(optimizer, f"_{_LEARNING_RATE}", None)
+    is_schedule = hasattr(rate, "get_config")
+    is_seen = _is_of_keras(rate) if is_schedule else hasattr(rate, "assign") or not callable(rate)
+    are_known = _is_of_keras(optimizer) and is_seen
+    try:
+        own = {k: v for k, v in optimizer.get_config().items() if k != _LEARNING_RATE}
+        constants = (repr(sorted(own.items())), repr(rate.get_config()) if is_schedule else "")
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        constants, are_known = ("", ""), False
+    return Settings(constants, [optimizer, rate, *optimizer.variables], are_known)
 
 
-def _key(
-    model: Any, rows: Sequence[tf.Tensor], settings: Settings | None, is_wanted: bool
-) -> _Key | None:
+def _is_of_keras(thing: Any) -> bool:
+    return type(thing).__module__.partition(".")[0] in _KERAS
+
+
+def _arrays(batch: Any) -> list[tf.Tensor] | None:
+    """The parts of a batch as tensors; None if they are not two arrays of numbers, few enough."""
+    if batch is None:
+        return []
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        return None
+    for part in batch:
+        is_plain = tf.is_tensor(part) and not isinstance(part, tf.Variable)
+        if not is_plain and not (type(part) is np.ndarray and part.dtype.kind in "biuf"):
+            return None
+        if len(np.shape(part)) != 2 or len(part) > CHUNK:  # more are summed by chunks
+            return None
+    return [tf.convert_to_tensor(part) for part in batch]
+
+
+def _key(model: Any, rows: Sequence[tf.Tensor], settings: Settings, is_wanted: bool) -> _Key | None:
     """What a compiled step of this model and batch depends on; None if it cannot be told."""
     structure = structure_of(model)
-    if is_wanted:  # the user answers for what cannot be seen
-        settings = settings or Settings((), [])
-        variables = model.variables
-        kinds = tuple((v.dtype, tuple(v.shape), v.trainable) for v in variables)
-        structure = structure or Structure(kinds, list(variables))
-    if structure is None or settings is None:
+    if not is_wanted and (structure is None or not settings.are_known):
         return None
+    if structure is not None:
+        of_model, objects = structure.constants, structure.values
+    else:  # the user answers for what cannot be seen
+        of_model, objects = tuple(sorted(facts(model).items())), list(model.variables)
     number = getattr(model, "num_data", None)
-    of_number = number if isinstance(number, (*_PLAIN, np.number)) else id(number)
+    of_number = number if number is None or isinstance(number, _NUMBERS) else id(number)
     of_rows = tuple((part.dtype, tuple(part.shape[1:])) for part in rows)
-    constants = (config(), structure.constants, of_number, of_rows, settings.constants)
-    return _Key(constants, [*structure.values, *settings.objects])
+    constants = (config(), of_model, of_number, of_rows, settings.constants)
+    return _Key(constants, [*objects, *settings.objects])
 
 
-def _compiled(step: Step, model: Any, rows: Sequence[tf.Tensor]) -> Any:
+def _compiled(step: Step, rows_of: RowsOf, model: Any, rows: Sequence[tf.Tensor]) -> Any:
     alive = weakref.ref(model)
+
+    def taken(*batch: tf.Tensor) -> None:
+        step(alive(), rows_of(alive(), batch or None))
+
     signature = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in rows]
-    function = compiled(lambda *batch: step(alive(), batch), input_signature=signature)
-    return function.get_concrete_function()
+    return compiled(taken, input_signature=signature).get_concrete_function()

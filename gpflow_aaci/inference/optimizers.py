@@ -19,7 +19,7 @@ from ..compiled import Compiled
 from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
 from ..models import AugmentedModel, as_augmented, refresh_posteriors
 from ..validation import Check, check_finite, require
-from .compiled_steps import Batch, CompiledSteps, Settings
+from .compiled_steps import CompiledSteps, Settings
 
 _STEP_SIZE_RANGE = "step_size must be in (0, 1]."
 
@@ -72,16 +72,14 @@ class AugmentedNaturalGradient:
         augmented = as_augmented(model)
         check_same_program_once(augmented, "AugmentedNaturalGradient.minimize", self._settings)
         if isinstance(data, tf.data.Dataset):
-            self._step(augmented, as_data(augmented.expected_data, data, progress))
+            self._step(model, as_data(augmented.expected_data, data, progress))
             return
         check_step_data(augmented.expected_data, data)
-        self._steps.take(self._on_batch, model, next_batch(data), self._depends_on, compile)
-
-    def _on_batch(self, model: AugmentedModel, batch: Batch) -> None:
-        model = as_augmented(model)
-        self._step(model, as_data(model.expected_data, batch or None))
+        batch = next_batch(data)
+        self._steps.take(self._step, _rows_of, model, batch, self._depends_on, compile)
 
     def _step(self, model: AugmentedModel, rows: Data) -> None:
+        model = as_augmented(model)
         q_mu, q_sqrt = natural_gradient_step(model, rows, self.step_size)
         assigned = [model.q_mu.assign(q_mu), model.q_sqrt.assign(q_sqrt)]
         with tf.control_dependencies(assigned):
@@ -96,6 +94,10 @@ class AugmentedNaturalGradient:
     def _settings(self) -> dict[str, Any]:
         is_number = not tf.is_tensor(self.step_size)
         return {"step_size": float(self.step_size) if is_number else "a tensor"}
+
+
+def _rows_of(model: AugmentedModel, batch: Any) -> Data:
+    return as_data(as_augmented(model).expected_data, batch)
 
 
 @check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [...]")

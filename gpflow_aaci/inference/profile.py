@@ -26,6 +26,7 @@ from ..compiled import Compiled, CompiledFunction, Maker
 from ..data import Arrays, Data, Summand, over_devices
 from ..mirrored import local
 from ..models import AugmentedModel
+from ..structure import structure_of
 from .bound_gradient import bound_gradient, recorded, value_and_gradient
 from .newton import Kept, Maximum, Sums, maximise, sums_of_rows
 
@@ -207,8 +208,10 @@ class _Functions(NamedTuple):
 
     @property
     def _is_direct(self) -> bool:
-        """Whether the bound depends on parameters besides those of the prior."""
-        return bool(self.model.likelihood.trainable_variables) or self.model.mixing is not None
+        """Whether the bound may depend on parameters besides those of the prior."""
+        likelihood = self.model.likelihood
+        is_seen = structure_of(likelihood) is not None  # else a function may hold a Parameter
+        return bool(likelihood.trainable_variables) or self.model.mixing is not None or not is_seen
 
     def _best(self, data: Arrays, projection: Projection, whole: _Whole) -> Maximum:
         own = sums_of_rows(self.model, projection, *data.rows)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
 
@@ -46,8 +47,8 @@ class RobbinsMonro:
 class _Constant:
     """The same step size always."""
 
-    def __init__(self, step_size: float) -> None:
-        self.step_size = step_size
+    def __init__(self, step_size: TensorType) -> None:
+        self.step_size = step_size if tf.is_tensor(step_size) else float(step_size)
 
     def __call__(self, step: tf.Tensor, gradient: NaturalGradient) -> tf.Tensor:
         return to_default_float(self.step_size)
@@ -94,4 +95,4 @@ def as_schedule(step_size: float | Schedule) -> Schedule:
         raise ValueError(
             f"step_size must be a number in (0, 1] or a schedule. Found: {shown(step_size)}."
         )
-    return _Constant(float(step_size))
+    return _Constant(step_size)

@@ -13,7 +13,7 @@ from ..data import Data, StepData, as_data, check_step_data, next_batch
 from ..mirrored import ascend, build
 from ..models import AugmentedModel, as_augmented, hyperparameters, refresh_posteriors
 from ..validation import Check, check_finite, require
-from .compiled_steps import Batch, CompiledSteps, Settings, of_optimizer
+from .compiled_steps import CompiledSteps, Settings, of_optimizer
 
 # The variables that an optimizer has slots for: tf_keras' own ``build`` ignores all but the first.
 _BUILT_FOR: "weakref.WeakKeyDictionary[Any, list[weakref.ref[tf.Variable]]]" = (
@@ -120,27 +120,29 @@ class Stepper(tf.Module, abc.ABC):
         check_step_data(augmented.expected_data, data, num_data)
         call = f"{type(self).__name__}.minimize"
         check_same_program_once(augmented, call, lambda: self.settings)
-        if compile:
-            self.build(augmented)  # outside of the graph, before the first step
+        if model not in self._steps:
+            self.build(augmented)  # raises before a batch is taken from an iterator
 
-        def step(model: AugmentedModel, batch: Batch) -> None:
-            self._on_batch(model, batch, num_data)
+        def rows_of(model: AugmentedModel, batch: Any) -> Data:
+            return as_data(as_augmented(model).expected_data, batch, num_data=num_data)
 
-        def depends_on() -> Settings | None:
+        def depends_on() -> Settings:
             own = self._depends_on()
-            return None if own is None else own._replace(constants=(*own.constants, num_data))
+            return own._replace(constants=(*own.constants, num_data))
 
-        self._steps.take(step, model, next_batch(data), depends_on, compile)
+        batch = next_batch(data)
+        self._steps.take(self._step, rows_of, model, batch, depends_on, compile)
 
-    def _depends_on(self) -> Settings | None:
-        """What a step depends on besides model and batch; None if this cannot be told."""
+    def _depends_on(self) -> Settings:
+        """What a step depends on besides model and batch."""
         found = of_optimizer(self.hyperparameter_optimizer)
-        return Settings((*found.constants, self.every), [*found.objects, self.step])
+        return found._replace(
+            constants=(*found.constants, self.every), objects=[*found.objects, self.step]
+        )
 
-    def _on_batch(self, model: AugmentedModel, batch: Batch, num_data: int | None) -> None:
+    def _step(self, model: AugmentedModel, rows: Data) -> None:
         model = as_augmented(model)
         variables = self.build(model)
-        rows = as_data(model.expected_data, batch or None, num_data=num_data)
 
         def take(variables: list[tf.Variable]) -> tf.Tensor:
             return self._taken(self._move(model, rows, variables), variables)
@@ -166,4 +168,7 @@ class Stepper(tf.Module, abc.ABC):
                 variable.assign(value)
             if variables:
                 ascend(self.hyperparameter_optimizer, move.gradients, variables)
+        # What follows, such as new caches of posteriors, reads what this step has assigned.
+        moved = [*variables, *(variable for variable, _ in move.assigned)]
+        with tf.control_dependencies([tf.convert_to_tensor(variable) for variable in moved]):
             return tf.identity(self.step.assign_add(1))
