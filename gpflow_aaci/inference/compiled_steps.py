@@ -91,14 +91,10 @@ class CompiledSteps:
             with parts that cannot be seen into, too; None as above.
         :raises ValueError: where a check fails, in the words of a step that is not compiled.
         """
-        given = _arrays(batch)
-        if (
-            compile is False
-            or given is None
-            or not isinstance(model, Augmented)
-            or not tf.executing_eagerly()
-            or tf.config.functions_run_eagerly()
-        ):
+        is_loop = tf.executing_eagerly() and not tf.config.functions_run_eagerly()
+        may_compile = is_loop and compile is not False and isinstance(model, Augmented)
+        given = _arrays(batch) if may_compile else None
+        if given is None:
             step(model, rows_of(model, batch))
             return
         key = _key(model, given, settings(), bool(compile))
