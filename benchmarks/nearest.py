@@ -54,7 +54,8 @@ def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
             continue
         key = {**data.key, "seed": seed, "method": name}
         title = f"{split.name}-{name}-{seed}"
-        tables.append(finished(config, title, key, partial(_of, config, split, name, seed)))
+        table = finished(config, title, key, partial(_of, config, split, name, seed))
+        tables.append(table.assign(sha256=data.sha256))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -195,6 +196,7 @@ def _figure(metrics: pd.DataFrame) -> Figure:
             own = metrics[(metrics.problem == problem) & (metrics.method == method)]
             marker = {"marker": "osD^vP"[number % 6], "linestyle": "none", "markersize": 5}
             ax.plot(own.cpu_seconds, own.nll, **marker, color=f"C{number}", label=method)
-        ax.set(xscale="log", title=problem, xlabel="CPU seconds of the fit", ylabel="test NLL")
+        ax.set(xscale="log", xlim=(1.0, 1_000.0), title=problem, ylabel="test NLL")
+        ax.set_xlabel("CPU seconds of the fit")
     one_legend(figure, axes)
     return figure
