@@ -63,8 +63,9 @@ def report(metrics: pd.DataFrame) -> Report:
     """Means over the splits, with standard errors."""
     order = {name: number for number, name in enumerate(metrics.problem.unique())}
     metrics = metrics.sort_values("problem", key=lambda names: names.map(order), kind="stable")
-    groups = metrics.groupby(["problem", "rows", "columns", "method"], sort=False)
-    table = groups.agg(splits=("seed", "size")).reset_index()
+    groups = metrics.groupby(["problem", "method"], sort=False)  # splits may differ by a row
+    first = {"rows": ("rows", "first"), "columns": ("columns", "first"), "splits": ("seed", "size")}
+    table = groups.agg(**first).reset_index()
     for column in ("nll", "error", "coverage"):
         table[column] = [_with_error(group[column]) for _, group in groups]
     for column, digits in (("cpu_seconds", 1), ("cpu_seconds_predicting", 1), ("megabytes", 0)):
