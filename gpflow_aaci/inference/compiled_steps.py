@@ -117,9 +117,7 @@ class CompiledSteps:
         except tf.errors.InvalidArgumentError as error:
             failed = error
         if failed is not None:
-            rows_of(
-                model, batch
-            )  # the same: a check of the data has failed, or else one of the step
+            rows_of(model, batch)  # raises in its own words, if it is the data that are bad
             raise ValueError(message_of(failed)) if "assertion failed" in str(failed) else failed
 
 

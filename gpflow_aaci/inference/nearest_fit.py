@@ -306,7 +306,7 @@ class _Fit:
             point = objective.at(point.x)
             point, expected, reason = self._climb(point, curvature)
             objective.coordinates.unpack(point.x)
-            unseen = self._unseen(num_rows, model.num_neighbors, model.num_steps)
+            unseen = self._unseen(num_rows)
             if unseen is None or more == _MOST_ROUNDS or 2 * num_rows > model.num_data:
                 break
             own = point.value - objective.prior()[0]
@@ -431,25 +431,24 @@ class _Fit:
 
     # ---- how far it holds ----
 
-    def _unseen(self, num_rows: int, num_neighbors: int, num_steps: int) -> AnyNDArray | None:
+    def _unseen(self, num_rows: int) -> AnyNDArray | None:
         """The densities of rows that are not among the first ``num_rows``."""
-        rows = self._order[num_rows : num_rows + _ROWS]
+        model, rows = self._model, self._order[num_rows : num_rows + _ROWS]
         if len(rows) < 2:
             return None
-        return self._model.leave_one_out(rows, num_neighbors, num_steps)
+        return model.leave_one_out(rows, model.num_neighbors, model.num_steps)
 
-    def _for_predictions(self, x: AnyNDArray, num_rows: int) -> tuple[AnyNDArray, float]:
+    def _for_predictions(self, x: AnyNDArray, rows: AnyNDArray) -> tuple[AnyNDArray, float]:
         """
         Choose the numbers of updates and neighbours for predictions by leave-one-out.
 
         Each doubling must be worth its cost, judged on the same rows; fewer rows, where they are
         dear.
 
-        :return: the densities of rows that the search has not seen, if there are enough, and the
-            factor by which the kernel's variance has changed.
+        :return: the densities of the rows, or of the first of them, and the factor by which the
+            kernel's variance has changed.
         """
-        model, rows = self._model, self._order[num_rows:][:_JUDGED]
-        rows = rows if len(rows) >= _FEWEST_JUDGED else self._order[-_JUDGED:]
+        model = self._model
         numbers = [k for k in _NEIGHBORS if k < model.num_data] or [model.num_neighbors]
         near = model.neighbors_of_rows(rows, numbers[-1], True)
         now = _LeftOut(model, rows, near, numbers[0], model.num_steps)
@@ -483,7 +482,7 @@ class _Fit:
         def best(to_mean: Any, to_variance: Any) -> float:
             def loss(at: float) -> float:
                 moments = now.mean + at * to_mean, now.variance * to_variance**at
-                return -float(model.log_density(now.rows, *moments).mean())
+                return -float(now.log_density(*moments).mean())
 
             return float(scipy.optimize.minimize_scalar(loss, bounds=_FACTORS, options=_ROUGHLY).x)
 
@@ -512,8 +511,10 @@ class _Fit:
 
         model, objective = self._model, self._objective
         objective.coordinates.unpack(point.x)
-        unseen, factor = self._for_predictions(point.x, num_rows)
-        is_unseen = model.num_data - num_rows >= _FEWEST_JUDGED
+        others = self._order[num_rows:][:_JUDGED]
+        is_unseen = len(others) >= _FEWEST_JUDGED
+        judged = others if is_unseen else self._order[-_JUDGED:]
+        unseen, factor = self._for_predictions(point.x, judged)
         k, steps = model.prediction_neighbors, model.prediction_steps
         some = self._order[:_LOOKED_AT]
         X, _ = model.stored.of(some)
@@ -562,9 +563,14 @@ class _LeftOut:
     ) -> None:
         self.k, self.steps, self._model = k, steps, model
         self.rows, self._near = rows, near
-        X, _ = model.stored.of(self.rows)
-        self.mean, self.variance = model.given_neighbors(X, self._near[:, :k], steps)
-        self.densities = model.log_density(self.rows, self.mean, self.variance)
+        self._X, self._Y = model.stored.of(self.rows)
+        self.mean, self.variance = model.given_neighbors(self._X, self._near[:, :k], steps)
+        self.densities = self.log_density(self.mean, self.variance)
+
+    def log_density(self, mean: tf.Tensor, variance: tf.Tensor) -> AnyNDArray:
+        """log p(y_i) [n], for mean and variance [n, L] of f."""
+        likelihood = self._model.likelihood
+        return likelihood.predict_log_density(self._X, mean, variance, self._Y).numpy()
 
     def with_steps(self, steps: int) -> "_LeftOut":
         """The same at the model's present parameters, with so many updates."""

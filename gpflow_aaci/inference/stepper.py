@@ -164,11 +164,9 @@ class Stepper(tf.Module, abc.ABC):
         pairs = zip(variables, move.gradients, strict=True)
         are_finite = [check_finite(f"the gradient in {v.name}", g) for v, g in pairs]
         with tf.control_dependencies([require([*move.checks, *are_finite])]):
-            for variable, value in move.assigned:
-                variable.assign(value)
+            assigned = [variable.assign(value) for variable, value in move.assigned]
             if variables:
                 ascend(self.hyperparameter_optimizer, move.gradients, variables)
         # What follows, such as new caches of posteriors, reads what this step has assigned.
-        moved = [*variables, *(variable for variable, _ in move.assigned)]
-        with tf.control_dependencies([tf.convert_to_tensor(variable) for variable in moved]):
+        with tf.control_dependencies([*assigned, *map(tf.convert_to_tensor, variables)]):
             return tf.identity(self.step.assign_add(1))

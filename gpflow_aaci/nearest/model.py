@@ -387,14 +387,10 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             piece = rows[start : start + _ROWS_AT_ONCE]
             near = self.neighbors_of_rows(piece, num_neighbors, leave_out_repeats)
-            moments = self.given_neighbors(self._rows(piece)[0], near, num_steps)
-            parts.append(self.log_density(piece, *moments))
+            X, Y = self._rows(piece)
+            moments = self.given_neighbors(X, near, num_steps)
+            parts.append(self.likelihood.predict_log_density(X, *moments, Y).numpy())
         return np.concatenate(parts)
-
-    def log_density(self, rows: AnyNDArray, mean: TensorType, variance: TensorType) -> AnyNDArray:
-        """log p(y_i) [n] of some rows, for mean and variance [n, L] of f."""
-        X, Y = self._rows(rows)
-        return self.likelihood.predict_log_density(X, mean, variance, Y).numpy()
 
     def given_neighbors(
         self, X: TensorType, near: AnyNDArray, num_steps: int
