@@ -8,7 +8,7 @@ from gpflow.base import TensorType
 
 from ..validation import as_default_float, check_rank
 
-CHUNK = 64_000  # rows that are in memory at a time
+CHUNK = 128_000  # rows that are in memory at a time
 
 Parts = tuple[tf.Tensor, ...]
 """(X,) or (X, Y), with the same number of rows."""

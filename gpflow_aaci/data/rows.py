@@ -214,6 +214,7 @@ class Arrays(Data):
         """
         self.X, self.Y = X, Y
         self._num_data, self.progress = num_data, progress
+        self._most, self._drawn = 0, RandomRows(0, 0)
 
     @property
     def num_rows(self) -> Any:
@@ -240,12 +241,17 @@ class Arrays(Data):
             rows = slice(start, start + datasets.CHUNK)
             yield tf.convert_to_tensor(self.X[rows]), tf.convert_to_tensor(self.Y[rows])
 
+    def draw_ahead(self, num_rows: int, seed: int) -> None:
+        self._most = max(self._most, num_rows)
+
     def drawn(self, num_rows: int, seed: int) -> RandomRows:
         X, Y = np.asarray(self.X), np.asarray(self.Y)
-        rows = RandomRows(num_rows, seed)
-        rows.add(X, Y, np.arange(len(X)))
-        (numbers,) = rows.parts
-        rows.parts = X[numbers], Y[numbers]
+        numbers = self._drawn  # all rows are hashed once
+        if seed != numbers.seed or min(num_rows, len(X)) > len(numbers.keys):
+            numbers = self._drawn = RandomRows(max(num_rows, self._most), seed)
+            numbers.add(X, Y, np.arange(len(X)))
+        rows, chosen = RandomRows(num_rows, seed), numbers.parts[0][:num_rows]
+        rows.keys, rows.parts = numbers.keys[:num_rows], (X[chosen], Y[chosen])
         return rows
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:

@@ -60,7 +60,8 @@ class FitResult(NamedTuple):
     start: float
     #: The number of evaluations of the objective.
     evaluations: int
-    #: Whether ``expected_gain`` is below ``tolerance``.
+    #: Whether ``expected_gain`` is below ``tolerance``; of ``rows="enough"``, whether more rows and
+    #: iterations are not worth it.
     converged: bool
     #: Why the fit ended.
     reason: str = ""
@@ -148,14 +149,16 @@ def fit_collapsed(
     :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
         batches, which is one pass over any number of rows; None for ``AugmentedVGP``.
     :param tolerance: the fit has converged when further iterations are expected to gain less than
-        this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger.
-    :param rows: ``"all"`` uses all rows in the end. ``"enough"`` stops at a subset when four times
-        more rows are expected to raise log p(y) of unused rows by less than 1e-3 nats a datum,
-        judged by what the last increases of the subset gained.
+        this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger; with
+        ``rows="enough"`` 1e-3 nats a datum.
+    :param rows: ``"all"`` uses all rows in the end. ``"enough"`` judges rows and iterations by
+        log p(y) of unused rows: a subset is left when further iterations on it no longer raise it
+        by the tolerance, and the fit ends when four times more rows are expected to raise it by
+        less than 1e-3 nats a datum, judged by what the last increases of the subset gained.
     :param seed: the seed for random subsets.
-    :param callback: a function that is called once after compiling, and after every iteration with
-        the model up to date. If it raises an exception, the fit ends, as with Ctrl-C, and the model
-        keeps what it has learnt.
+    :param callback: a function that is called once after compiling, and after every iteration (or
+        at the end of a stage without one) with the model up to date. If it raises an exception, the
+        fit ends, as with Ctrl-C, and the model keeps what it has learnt.
     :param checkpoint_dir: the folder for checkpoints. The same call resumes from the latest one. A
         checkpoint is written after every stage, after every ten iterations, and after the first
         iteration that ends ten seconds after the last checkpoint. If rows are read in chunks, the
@@ -199,7 +202,7 @@ def fit_rows(
         data.log = PassLog(checkpoints.directory, run, data.strategy)
         objective = Objective(model, data, seed)
         search = HyperparameterSearch(objective, rows)
-        stretches = objective.stretches(tolerance)
+        stretches = objective.stretches(tolerance, rows)
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
         in_gpflow = _InGPflow(search, stretches, state)
@@ -331,6 +334,9 @@ class _Climb:
         """Iterate on one stretch until it ends."""
         search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
         self.state = search.onto(stretch, self.state)
+        if self.state.reason:  # it ends without an iteration
+            search.move_to(self.state)
+            self.report(stretch.rows)
         while not self.state.reason:
             self.state = search.step(stretch, self.state)
             search.move_to(self.state)
@@ -391,7 +397,8 @@ def _search(
 
 def _number(state: State) -> int:
     """The number of a checkpoint; a later state has a larger one."""
-    return state.stretch * SETTINGS.most_iterations + state.iteration
+    # A stretch may end where it begins.
+    return state.stretch * (SETTINGS.most_iterations + 2) + state.iteration + bool(state.reason)
 
 
 @of_any_model

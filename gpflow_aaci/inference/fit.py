@@ -44,7 +44,8 @@ class Fit(NamedTuple):
 
     #: ``"fit_collapsed"`` or ``"train"``: the function that ``fit`` has called.
     route: str
-    #: Whether ``expected_gain`` is below ``tolerance``; with ``"train"``, whether it ended early.
+    #: Whether ``expected_gain`` is below ``tolerance``; of ``rows="enough"``, whether more rows and
+    #: iterations are not worth it; with ``"train"``, whether it ended early.
     converged: bool
     #: Why the fit ended.
     reason: str
@@ -175,12 +176,13 @@ def fit(
     :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
         ``predictive_objective``, which is not a bound.
     :param tolerance: the fit has converged when further iterations are expected to gain less than
-        this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger. ``train`` does
-        not use it.
+        this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger; with
+        ``rows="enough"`` 1e-3 nats a datum. ``train`` does not use it.
     :param rows: ``"all"`` fits q and the hyperparameters to all rows. ``"enough"`` fits random
-        subsets, each four times larger than the last, and stops when four times more rows are
-        expected to raise log p(y) of unused rows by less than 1e-3 nats a datum; its time does not
-        grow with the number of rows. Default: ``"all"`` up to 100,000 rows, ``"enough"`` beyond.
+        subsets, each four times larger than the last. It leaves a subset when further iterations no
+        longer raise log p(y) of unused rows by the tolerance, and ends when four times more rows
+        are expected to raise it by less than 1e-3 nats a datum; its time does not grow with the
+        number of rows. Default: ``"all"`` up to 100,000 rows, ``"enough"`` beyond.
     :param seed: the seed for random subsets and minibatches.
     :param checkpoint_dir: the folder for checkpoints. After a crash the same call resumes from the
         latest one.

@@ -34,9 +34,19 @@ _NOTHING_ELSE = "nothing but q is trainable"
 _ITERATIONS_USED = "the limit of iterations was reached"
 _NOT_FINITE = "the objective is not finite"
 _ENOUGH = "four times more rows would gain too little"
+_LEVEL = "the density of rows not used no longer rises"
 CONVERGED = (_LITTLE_TO_GAIN, _NOTHING_ELSE, _ENOUGH)
 
 _FILE = "state.npz"
+
+
+class Ahead(NamedTuple):
+    """Where the density of rows that a stretch does not use is highest so far."""
+
+    density: float = -np.inf  # [nats a datum]
+    since: int = 0  # iterations since it last rose
+    x: AnyNDArray = np.zeros(0)
+    q: Gaussian = Gaussian(np.zeros(0), np.zeros(0))
 
 
 class State(NamedTuple):
@@ -64,6 +74,8 @@ class State(NamedTuple):
     iteration: int = 0  # of the stretch
     evaluations: int = 0
     reason: str = ""  # why the stretch has ended
+    restart_gain: float = np.nan  # nats gained by starting from other lengthscales
+    ahead: Ahead = Ahead()
 
     def write(self, folder: Path) -> None:
         flat = tf.nest.flatten(self)
@@ -85,6 +97,7 @@ class State(NamedTuple):
             q_begin=_as_tensors(state.q_begin),
             q_first=_as_tensors(state.q_first),
             q_before=_as_tensors(state.q_before),
+            ahead=state.ahead._replace(q=_as_tensors(state.ahead.q)),
         )
 
     @classmethod
@@ -94,8 +107,6 @@ class State(NamedTuple):
         point = Point(x, value, np.zeros_like(x))
         unknown = Curvature.unknown(len(x))
         return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan, x, q)
-
-    restart_gain: float = np.nan  # nats gained by starting from other lengthscales
 
     @property
     def tried_others(self) -> bool:
@@ -193,9 +204,15 @@ class HyperparameterSearch:
         if not state.stretch:
             for other_start in (from_a_narrow_q, off_a_saddle, in_other_units):
                 point, q = other_start(self.objective, stretch, point, q)
+        elif state.stretch == 1 and self._looks_ahead(stretch):
+            # Where the first subset predicted other rows best, unless its own optimum is better.
+            there = self.objective.evaluate(stretch.rows, state.ahead.x, state.ahead.q)
+            if there[0].value > point.value:
+                before = {"x_before": state.ahead.x, "q_before": state.ahead.q}
+                (point, q), state = there, state._replace(is_trusted=False, **before)
         is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
         reason = "" if self._size else _NOTHING_ELSE
-        return state._replace(
+        state = state._replace(
             point=point,
             q=q,
             recent=np.zeros(0),
@@ -204,6 +221,13 @@ class HyperparameterSearch:
             expected=state.expected if self._size else 0.0,
             reason=reason if is_finite else _NOT_FINITE,
         )
+        if state.reason or not self._looks_ahead(stretch):
+            return state
+        state = self._with_ahead(stretch, state)
+        # A curvature that was measured before says whether an iteration is worth it.
+        expected = state.curvature.step(point.gradient)[1]
+        is_level = state.stretch and state.is_trusted and expected < self.objective.tolerance
+        return state._replace(reason=_LEVEL, expected=expected) if is_level else state
 
     def step(self, stretch: Stretch, state: State) -> State:
         """The state after one iteration."""
@@ -228,7 +252,10 @@ class HyperparameterSearch:
             is_trusted=state.is_trusted and is_foretold,
             iteration=state.iteration + 1,
         )
-        moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
+        if self._looks_ahead(stretch):
+            moved = self._left_early(stretch, moved)
+        if not moved.reason:
+            moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
         # On a plateau rounding would decide when the search leaves it, and where to.
         is_level = SETTINGS.margin * moved.expected < stretch.tolerance and not moved.tried_others
         if moved.reason or (is_level and self._may_be_elsewhere(stretch, moved)):
@@ -295,6 +322,52 @@ class HyperparameterSearch:
             or since >= max(self._size, SETTINGS.least_between)
         )
 
+    def _looks_ahead(self, stretch: Stretch) -> bool:
+        """Whether other rows say how far the search on the rows of ``stretch`` should go."""
+        return not self.uses_all and not stretch.is_last
+
+    def _with_ahead(self, stretch: Stretch, state: State) -> State:
+        """The state after a look at the density of other rows."""
+        objective, best = self.objective, state.ahead
+        density = objective.density_ahead(stretch.rows, state.point.x, state.q)
+        least = objective.tolerance / float(objective.data.num_data)
+        if not state.iteration or density > best.density + least:
+            return state._replace(ahead=Ahead(density, 0, state.point.x, state.q))
+        return state._replace(ahead=best._replace(since=best.since + 1))
+
+    def _left_early(self, stretch: Stretch, state: State) -> State:
+        """
+        The state after an iteration; back where other rows had the highest density, if it is over.
+
+        The optimum of few rows is not the optimum of all. From some iteration on, the search for it
+        gains nothing for the other rows, and later it loses. The first subset, where iterations
+        cost little, is searched to its end all the same, so that no plateau ends the fit.
+        """
+        objective = self.objective
+        state = self._with_ahead(stretch, state)
+        expected = state.curvature.step(state.point.gradient)[1]
+        # An iteration on many rows costs more than all before it.
+        patience = max(1, SETTINGS.level_iterations + 1 - state.stretch)
+        is_level = state.ahead.since >= patience
+        is_over = is_level or expected < objective.tolerance
+        if not state.stretch or not state.ahead.since or not is_over:
+            return state
+        # The steps so far may have told too small a curvature to reach what is left.
+        is_due = not state.is_trusted and state.measured < 0
+        if is_due and objective.is_measurable(stretch.rows):
+            curvature = objective.curvature(stretch.rows, state.point, state.q, state.curvature)
+            if curvature is not None:
+                return state._replace(
+                    curvature=curvature,
+                    is_trusted=True,
+                    measured=state.iteration,
+                    ahead=state.ahead._replace(since=0),
+                )
+        point, q = objective.evaluate(stretch.rows, state.ahead.x, state.ahead.q)
+        if is_level:  # what the rows of the subset still gain says nothing
+            expected = np.inf
+        return state._replace(point=point, q=q, expected=expected, reason=_LEVEL)
+
     def _off_plateau(self, stretch: Stretch, state: State) -> State:
         """
         The state from which to continue if the search may have ended on a plateau.
@@ -320,6 +393,8 @@ class HyperparameterSearch:
                 return state
             first = {"x_first": state.point.x, "q_first": state.q, "first": state.point.value}
             return _restarted(state._replace(**first), *better)
+        if state.reason == _LEVEL:  # other rows have chosen between the two searches
+            return state._replace(restart_gain=max(state.point.value - state.first, 0.0))
         if not np.isnan(state.restart_gain):  # in this stretch or an earlier one
             return state
         gain = state.point.value - state.first
@@ -393,4 +468,5 @@ def _restarted(state: State, point: Point, q: Gaussian) -> State:
         measured=-1,
         expected=np.inf,
         reason="",
+        ahead=state.ahead._replace(since=0),
     )

@@ -37,11 +37,13 @@ class Objective:
         #: No coordinate is moved out of these, [n].
         self.lowest = np.full(self.coordinates.size, -np.inf)
         self.highest = np.full(self.coordinates.size, np.inf)
+        self.tolerance = np.inf  # of the whole fit [nats]; ``stretches`` sets it
         self.evaluations = 0
         self._exact = Profile(model, self.variables)
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
         self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
         self._subsets: dict[int, Data] = {}
+        self._unseen: dict[tuple[int, int], Data] = {}
         # If nothing but q is trainable, one search for q is the whole fit.
         is_alone = not self.coordinates.size
         self._inner_tolerance = SETTINGS.inner_tolerance * float(data.num_data)
@@ -52,12 +54,14 @@ class Objective:
     def tracing_seconds(self) -> float:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
-    def stretches(self, tolerance: float | None) -> list[Stretch]:
+    def stretches(self, tolerance: float | None, rows_used: RowsUsed = "all") -> list[Stretch]:
         """
         The stretches of a fit; the last one uses all rows.
 
         ``AugmentedVGP`` has this stretch only, as its inducing points are its data. Many
         hyperparameters would overfit few rows, so the more there are, the larger the subsets.
+
+        With ``rows_used="enough"`` the last but one has the most rows that are copied into memory.
 
         The optimum on n of N rows is worse, on all rows, than their own optimum by about half a
         nat per hyperparameter, times N/n. The search on a subset need not be much more accurate.
@@ -66,19 +70,26 @@ class Objective:
             default.
         """
         if tolerance is None:
-            of_rows = SETTINGS.tolerance_per_datum * float(self.data.num_data)
-            tolerance = max(SETTINGS.tolerance, of_rows)
+            is_all = rows_used == "all"
+            of_datum = SETTINGS.tolerance_per_datum if is_all else SETTINGS.worth
+            tolerance = max(SETTINGS.tolerance, of_datum * float(self.data.num_data))
+        self.tolerance = tolerance
         # A line search must see gains that are smaller than the tolerance.
         self._inner_tolerance = min(self._inner_tolerance, SETTINGS.inner_share * tolerance)
-        stretches = []
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
         largest = min(num_rows / 2, SETTINGS.largest_subset)
+        sizes = []
         while rows < largest and not isinstance(self.model, AugmentedVGP):
+            sizes.append(rows)
+            rows *= SETTINGS.growth
+        if rows_used == "enough" and sizes and largest == SETTINGS.largest_subset:
+            sizes.append(SETTINGS.largest_subset)  # rather than at once many more rows
+        stretches = []
+        for rows in sizes:
             missed = 0.5 * size * float(self.data.num_data) / rows
             subset_tolerance = max(tolerance, SETTINGS.subset_share * missed)
             stretches.append(Stretch(rows, False, subset_tolerance))
-            rows *= SETTINGS.growth
         return [*stretches, Stretch(num_rows, True, tolerance)]
 
     def trace(self, first: Stretch) -> None:
@@ -93,10 +104,18 @@ class Objective:
             self._subsets[rows] = self.data.subset(rows, self._seed)
         return self._subsets[rows]
 
-    def unseen(self, rows: int) -> Data:
-        """Rows that are in no subset of up to ``rows`` rows."""
-        most = min(rows + min(SETTINGS.unseen_rows, 4 * rows), self.data.num_rows)
-        return self.data.subset(most, self._seed, skip=rows)
+    def unseen(self, rows: int, most: int = SETTINGS.unseen_rows) -> Data:
+        """At most so many rows that are in no subset of up to ``rows`` rows."""
+        last = min(rows + min(most, 4 * rows), self.data.num_rows)
+        if (rows, last) not in self._unseen:
+            self._unseen[rows, last] = self.data.subset(last, self._seed, skip=rows)
+        return self._unseen[rows, last]
+
+    def density_ahead(self, rows: int, x: AnyNDArray, q: Gaussian) -> float:
+        """The mean log p(y) of rows that are in no subset of up to ``rows`` rows."""
+        unseen = self.unseen(rows, min(SETTINGS.level_rows, rows))
+        (total,) = unseen.total([tf.reduce_sum(self.log_densities(unseen, x, q))])
+        return float(total / unseen.num_data)
 
     def evaluate(
         self,
