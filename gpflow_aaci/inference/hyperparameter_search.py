@@ -221,13 +221,23 @@ class HyperparameterSearch:
             expected=state.expected if self._size else 0.0,
             reason=reason if is_finite else _NOT_FINITE,
         )
-        if state.reason or not self._looks_ahead(stretch):
+        return state if state.reason or self.uses_all else self._begun(stretch, state)
+
+    def _begun(self, stretch: Stretch, state: State) -> State:
+        """The state with what a stretch needs to be left early; left at once if it gains little."""
+        objective = self.objective
+        if not stretch.is_last:
+            state = self._with_ahead(stretch, state)
+        # A line search on many rows that fails costs more than all before it.
+        if state.stretch > 1 and not state.is_trusted and objective.is_measurable(stretch.rows):
+            curvature = objective.curvature(stretch.rows, state.point, state.q, state.curvature)
+            if curvature is not None:
+                state = state._replace(curvature=curvature, is_trusted=True, measured=0)
+        expected = state.curvature.step(state.point.gradient)[1]
+        if not (state.stretch and state.is_trusted and expected < objective.tolerance):
             return state
-        state = self._with_ahead(stretch, state)
-        # A curvature that was measured before says whether an iteration is worth it.
-        expected = state.curvature.step(point.gradient)[1]
-        is_level = state.stretch and state.is_trusted and expected < self.objective.tolerance
-        return state._replace(reason=_LEVEL, expected=expected) if is_level else state
+        reason = _LITTLE_TO_GAIN if stretch.is_last else _LEVEL
+        return state._replace(reason=reason, expected=expected)
 
     def step(self, stretch: Stretch, state: State) -> State:
         """The state after one iteration."""
@@ -254,6 +264,11 @@ class HyperparameterSearch:
         )
         if self._looks_ahead(stretch):
             moved = self._left_early(stretch, moved)
+        elif not self.uses_all and state.stretch > 1 and gain < self.objective.tolerance:
+            expected = moved.curvature.step(moved.point.gradient)[1]
+            is_little = moved.is_trusted and expected < self.objective.tolerance
+            expected = expected if is_little else np.inf  # the steps alone do not tell
+            moved = moved._replace(expected=expected, reason=_LITTLE_TO_GAIN)
         if not moved.reason:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
         # On a plateau rounding would decide when the search leaves it, and where to.
