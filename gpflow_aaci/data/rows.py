@@ -214,7 +214,8 @@ class Arrays(Data):
         """
         self.X, self.Y = X, Y
         self._num_data, self.progress = num_data, progress
-        self._most, self._drawn = 0, RandomRows(0, 0)
+        self._most = 0
+        self._drawn: RandomRows | None = None  # the numbers of the rows drawn so far
 
     @property
     def num_rows(self) -> Any:
@@ -246,8 +247,9 @@ class Arrays(Data):
 
     def drawn(self, num_rows: int, seed: int) -> RandomRows:
         X, Y = np.asarray(self.X), np.asarray(self.Y)
-        numbers = self._drawn  # all rows are hashed once
-        if seed != numbers.seed or min(num_rows, len(X)) > len(numbers.keys):
+        numbers, wanted = self._drawn, min(num_rows, len(X))
+        if numbers is None or seed != numbers.seed or wanted > len(numbers.keys):
+            # All rows are hashed once, for all subsets of a fit.
             numbers = self._drawn = RandomRows(max(num_rows, self._most), seed)
             numbers.add(X, Y, np.arange(len(X)))
         rows, chosen = RandomRows(num_rows, seed), numbers.parts[0][:num_rows]

@@ -230,9 +230,7 @@ class HyperparameterSearch:
             state = self._with_ahead(stretch, state)
         # A line search on many rows that fails costs more than all before it.
         if state.stretch > 1 and not state.is_trusted and objective.is_measurable(stretch.rows):
-            curvature = objective.curvature(stretch.rows, state.point, state.q, state.curvature)
-            if curvature is not None:
-                state = state._replace(curvature=curvature, is_trusted=True, measured=0)
+            state = self._measured(stretch, state)
         expected = state.curvature.step(state.point.gradient)[1]
         if not (state.stretch and state.is_trusted and expected < objective.tolerance):
             return state
@@ -290,14 +288,8 @@ class HyperparameterSearch:
         """
         expected = state.curvature.step(state.point.gradient)[1]
         if self._should_measure(stretch, state, expected, is_at_end):
-            curvature = self.objective.curvature(
-                stretch.rows, state.point, state.q, state.curvature
-            )
-            if curvature is not None:
-                expected = curvature.step(state.point.gradient)[1]
-                state = state._replace(
-                    curvature=curvature, is_trusted=True, measured=state.iteration
-                )
+            state = self._measured(stretch, state)
+            expected = state.curvature.step(state.point.gradient)[1]
         is_little, is_sure = SETTINGS.margin * expected < stretch.tolerance, state.is_trusted
         if not self.objective.is_measurable(stretch.rows):
             waited = len(state.recent) == SETTINGS.last_iterations
@@ -312,6 +304,13 @@ class HyperparameterSearch:
         elif state.iteration >= SETTINGS.most_iterations:
             reason = _ITERATIONS_USED
         return state._replace(expected=expected, reason=reason)
+
+    def _measured(self, stretch: Stretch, state: State) -> State:
+        """The state with the curvature measured, unless that is not possible."""
+        curvature = self.objective.curvature(stretch.rows, state.point, state.q, state.curvature)
+        if curvature is None:
+            return state
+        return state._replace(curvature=curvature, is_trusted=True, measured=state.iteration)
 
     def _should_measure(
         self, stretch: Stretch, state: State, expected: float, is_at_end: bool
@@ -346,7 +345,8 @@ class HyperparameterSearch:
         objective, best = self.objective, state.ahead
         density = objective.density_ahead(stretch.rows, state.point.x, state.q)
         least = objective.tolerance / float(objective.data.num_data)
-        if not state.iteration or density > best.density + least:
+        is_first = not state.iteration or not np.isfinite(best.density)
+        if is_first or density > best.density + least:
             return state._replace(ahead=Ahead(density, 0, state.point.x, state.q))
         return state._replace(ahead=best._replace(since=best.since + 1))
 
@@ -370,14 +370,9 @@ class HyperparameterSearch:
         # The steps so far may have told too small a curvature to reach what is left.
         is_due = not state.is_trusted and state.measured < 0
         if is_due and objective.is_measurable(stretch.rows):
-            curvature = objective.curvature(stretch.rows, state.point, state.q, state.curvature)
-            if curvature is not None:
-                return state._replace(
-                    curvature=curvature,
-                    is_trusted=True,
-                    measured=state.iteration,
-                    ahead=state.ahead._replace(since=0),
-                )
+            measured = self._measured(stretch, state)
+            if measured.is_trusted:
+                return measured._replace(ahead=state.ahead._replace(since=0))
         point, q = objective.evaluate(stretch.rows, state.ahead.x, state.ahead.q)
         if is_level:  # what the rows of the subset still gain says nothing
             expected = np.inf
