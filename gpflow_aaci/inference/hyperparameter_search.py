@@ -109,6 +109,11 @@ class State(NamedTuple):
         return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan, x, q)
 
     @property
+    def foretold(self) -> float:
+        """What the curvature predicts that further iterations gain [nats]."""
+        return self.curvature.step(self.point.gradient)[1]
+
+    @property
     def tried_others(self) -> bool:
         """Whether the search has been restarted from other lengthscales."""
         return bool(np.isfinite(self.first))
@@ -231,7 +236,7 @@ class HyperparameterSearch:
         # A line search on many rows that fails costs more than all before it.
         if state.stretch > 1 and not state.is_trusted and objective.is_measurable(stretch.rows):
             state = self._measured(stretch, state)
-        expected = state.curvature.step(state.point.gradient)[1]
+        expected = state.foretold
         if not (state.stretch and state.is_trusted and expected < objective.tolerance):
             return state
         reason = _LITTLE_TO_GAIN if stretch.is_last else _LEVEL
@@ -263,7 +268,7 @@ class HyperparameterSearch:
         if self._looks_ahead(stretch):
             moved = self._left_early(stretch, moved)
         elif not self.uses_all and state.stretch > 1 and gain < self.objective.tolerance:
-            expected = moved.curvature.step(moved.point.gradient)[1]
+            expected = moved.foretold
             is_little = moved.is_trusted and expected < self.objective.tolerance
             expected = expected if is_little else np.inf  # the steps alone do not tell
             moved = moved._replace(expected=expected, reason=_LITTLE_TO_GAIN)
@@ -286,10 +291,10 @@ class HyperparameterSearch:
 
         :param is_at_end: whether no step gains, not even a step along the gradient.
         """
-        expected = state.curvature.step(state.point.gradient)[1]
+        expected = state.foretold
         if self._should_measure(stretch, state, expected, is_at_end):
             state = self._measured(stretch, state)
-            expected = state.curvature.step(state.point.gradient)[1]
+            expected = state.foretold
         is_little, is_sure = SETTINGS.margin * expected < stretch.tolerance, state.is_trusted
         if not self.objective.is_measurable(stretch.rows):
             waited = len(state.recent) == SETTINGS.last_iterations
@@ -360,12 +365,12 @@ class HyperparameterSearch:
         """
         objective = self.objective
         state = self._with_ahead(stretch, state)
-        expected = state.curvature.step(state.point.gradient)[1]
+        if not state.stretch or not state.ahead.since:
+            return state
         # An iteration on many rows costs more than all before it.
         patience = max(1, SETTINGS.level_iterations + 1 - state.stretch)
-        is_level = state.ahead.since >= patience
-        is_over = is_level or expected < objective.tolerance
-        if not state.stretch or not state.ahead.since or not is_over:
+        is_level, expected = state.ahead.since >= patience, state.foretold
+        if not (is_level or expected < objective.tolerance):
             return state
         # The steps so far may have told too small a curvature to reach what is left.
         is_due = not state.is_trusted and state.measured < 0
