@@ -567,6 +567,18 @@ class Nearest(Experiment):
     seeds: Seeds = [0]  # of the splits
 
 
+class GPU(Experiment):
+    experiment: Literal["gpu"]
+    device: list[Literal["CPU", "GPU"]] = Field(["GPU", "CPU"], min_length=1)
+    dtype: list[Literal["float64", "float32"]] = Field(["float64", "float32"], min_length=1)
+    problem: list[Problem] = []  # that are fitted
+    sampled: list[Problem] = []  # that the Gibbs sampler is run on
+    num_inducing: PositiveInt = 200
+    batch_size: PositiveInt = 1_000
+    steps: PositiveInt = 500
+    draws: PositiveInt = 500  # of each of 4 chains
+
+
 Single = (
     Convergence
     | AugmentationGap
@@ -585,6 +597,7 @@ Single = (
     | Starts
     | LargeN
     | Nearest
+    | GPU
 )
 
 
