@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+import scipy.optimize
 
-from gpflow_aaci.inference.quasi_newton import LONGEST, Curvature, Point, ascend, measured
+from gpflow_aaci.inference.quasi_newton import (
+    LONGEST,
+    Curvature,
+    Point,
+    ascend,
+    inwards,
+    measured,
+)
 
 
 class Quadratic:
@@ -119,3 +127,27 @@ def test_where_a_gradient_is_not_finite_on_either_side_nothing_is_measured() -> 
 
     assert measured(function, function(np.zeros(2)), np.array([0.1, 0.1])) is None
     assert measured(function, function(np.zeros(2)), np.array([0.1, 1e-4])) is not None
+
+
+def test_at_bounds_it_finds_the_top_between_them() -> None:
+    """Against scipy's bounded search; the axes of the quadratic are not those of the box."""
+    function = Quadratic(8, condition=1e3)
+    low, high = np.minimum(0.5 * function.top, -0.1), np.full(8, 0.3)
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        at = function(x)
+        return -at.value, -at.gradient
+
+    best = scipy.optimize.minimize(
+        loss, np.zeros(8), jac=True, bounds=np.stack([low, high], 1), options={"ftol": 1e-15}
+    )
+
+    def within(x: np.ndarray) -> Point:
+        at = function(np.clip(x, low, high))
+        return at._replace(gradient=inwards(at.x, at.gradient, low, high))
+
+    assert np.sum((best.x <= low) | (best.x >= high)) >= 2
+    point, curvature = within(np.zeros(8)), Curvature.measured(function.H)
+    for _ in range(4):
+        point, curvature, _ = ascend(within, point, curvature, low, high)
+    np.testing.assert_allclose(point.x, best.x, atol=1e-6)

@@ -75,8 +75,10 @@ def bound_gradient(
         directly = found[-len(variables) :] if variables else []
         slopes = slopes or Slopes(value, *found[:2])
     in_mean, in_variance = slopes.in_mean, slopes.in_variance
-    a, B = to_q(at.projection, in_mean, in_variance) if sums is None else sums
-    prior_gradients = to_prior(at.prior, at.projection, *q, in_mean, in_variance, a, B)
+    # K_ZZ⁻¹ magnifies any rounding of the products, until the gradient is noise.
+    exact = at.projection._replace(rounded=None)
+    a, B = to_q(exact, in_mean, in_variance) if sums is None else sums
+    prior_gradients = to_prior(at.prior, exact, *q, in_mean, in_variance, a, B)
     through_prior = at.tape.gradient(
         at.prior, variables, output_gradients=prior_gradients, unconnected_gradients="zero"
     )

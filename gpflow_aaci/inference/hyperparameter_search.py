@@ -12,13 +12,14 @@ from ..algebra.gaussian import Gaussian
 from ..checkpoints import check_objective
 from ..models.variables import undone_on_failure
 from .objective import Objective, RowsUsed, Stretch
-from .quasi_newton import Curvature, Point, ascend
+from .quasi_newton import Curvature, Point, ascend, inwards
 from .rescues import (
     at_other_lengthscales,
     explains_little,
     from_a_narrow_q,
     has_long_lengthscales,
-    highest_coordinates,
+    highest_at_first,
+    highest_variances,
     in_other_units,
     lowest_coordinates,
     off_a_saddle,
@@ -140,7 +141,7 @@ class HyperparameterSearch:
         """
         objective = self.objective
         objective.lowest = lowest_coordinates(objective, first)
-        objective.highest = highest_coordinates(objective)
+        objective.highest = highest_at_first(objective)
         q, x = q_at_start(objective.model, objective.data), objective.coordinates.pack()
         value = objective.value(q, None if self.uses_all else first.rows)
         if not np.isfinite(value):
@@ -185,7 +186,7 @@ class HyperparameterSearch:
         with undone_on_failure(objective.variables):
             objective.coordinates.unpack(stored.x_begin)
             objective.lowest = lowest_coordinates(objective, stretches[0])
-            objective.highest = np.maximum(highest_coordinates(objective), stored.point.x)
+            objective.highest = np.maximum(highest_at_first(objective), stored.point.x)
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
             if stored.reason:  # the fit had ended
                 objective.coordinates.unpack(stored.point.x)
@@ -251,7 +252,9 @@ class HyperparameterSearch:
             optimal_q[id(point)] = point, q
             return point
 
-        ascent = ascend(evaluate, state.point, state.curvature)
+        state = state._replace(point=self._bounded(state.point))
+        bounds = self.objective.lowest, self.objective.highest
+        ascent = ascend(evaluate, state.point, state.curvature, *bounds)
         is_stuck = ascent.point is state.point
         gain = ascent.point.value - state.point.value
         # Too large a predicted gain costs iterations; too small a one would end the fit too early.
@@ -278,12 +281,28 @@ class HyperparameterSearch:
         is_level = SETTINGS.margin * moved.expected < stretch.tolerance and not moved.tried_others
         if moved.reason or (is_level and self._may_be_elsewhere(stretch, moved)):
             moved = self._off_plateau(stretch, moved)
-        if moved.reason and np.any(moved.point.x >= self.objective.highest):
-            self.objective.highest = np.full(self._size, np.inf)
-            moved = _restarted(
-                moved, *self.objective.evaluate(stretch.rows, moved.point.x, moved.q)
-            )
-        return moved._replace(evaluations=self.objective.evaluations)
+        moved = moved._replace(evaluations=self.objective.evaluations)
+        return self._released(stretch, moved) if moved.reason else moved
+
+    def _bounded(self, point: Point) -> Point:
+        """The point, after the bounds of the variances have been set for the steps from there."""
+        objective, x = self.objective, point.x
+        of_variances = highest_variances(objective, x)
+        are_variances = np.isfinite(of_variances)
+        objective.highest = np.where(are_variances, of_variances, objective.highest)
+        gradient = inwards(x, point.gradient, objective.lowest, objective.highest)
+        return point._replace(gradient=gradient)
+
+    def _released(self, stretch: Stretch, state: State) -> State:
+        """The state at its end; or a state to go on from, without bounds that hold at first."""
+        objective, x = self.objective, state.point.x
+        are_variances = np.isfinite(highest_variances(objective, x))
+        highest = np.where(are_variances, objective.highest, np.inf)
+        if not np.any((x >= objective.highest) & (objective.highest < highest)):
+            return state
+        objective.highest = highest
+        state = _restarted(state, *objective.evaluate(stretch.rows, x, state.q))
+        return state._replace(evaluations=objective.evaluations)
 
     def _judged(self, stretch: Stretch, state: State, is_at_end: bool) -> State:
         """

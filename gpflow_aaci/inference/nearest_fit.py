@@ -357,12 +357,12 @@ class _Fit:
         Neighbours that followed the lengthscales after each search would be no ascent: a search
         at frozen neighbours exploits them.
         """
-        objective = self._objective
+        objective, bounds = self._objective, self._objective.bounds
         curvature = Curvature.unknown(len(point.x))
         for _ in range(_MOVES):
             before = point.value
             for _ in range(_ITERATIONS if objective.coordinates.size else 0):
-                ascent = ascend(objective.at, point, curvature)
+                ascent = ascend(objective.at, point, curvature, bounds.low, bounds.high)
                 gain, curvature = ascent.point.value - point.value, ascent.curvature
                 point = ascent.point
                 self._record(point)
@@ -399,7 +399,7 @@ class _Fit:
     def _climb(self, point: Point, curvature: Curvature) -> tuple[Point, float | None, str]:
         """The maximum on frozen rows and neighbours, the gain still to be expected, and why."""
         objective, tolerance = self._objective, self._tolerance
-        size = objective.coordinates.size
+        size, bounds = objective.coordinates.size, objective.bounds
         if not size:
             return point, 0.0, _NOTHING_TO_FIT
         can_measure, num_measured, is_trusted = size <= SETTINGS.most_coordinates, 0, False
@@ -409,7 +409,7 @@ class _Fit:
             if expected < tolerance and (is_trusted or not can_measure):
                 return point, expected, _LITTLE_TO_GAIN
             if expected >= tolerance:
-                ascent = ascend(objective.at, point, curvature)
+                ascent = ascend(objective.at, point, curvature, bounds.low, bounds.high)
                 gain = ascent.point.value - point.value
                 is_stuck = ascent.point is point
                 point, curvature = ascent.point, ascent.curvature

@@ -191,7 +191,9 @@ class _Functions(NamedTuple):
         data = Arrays(whole.X, whole.Y, whole.num_data)
         at = recorded(self.model.prior, whole.X, self.product_dtype)
         best = self._best(data, at.projection, whole)
-        sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
+        sums = None
+        if self.product_dtype is None:
+            sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
         term, rows = self.model.term(standard), (whole.X, whole.Y)
         of_bound = data.total(
             bound_gradient(

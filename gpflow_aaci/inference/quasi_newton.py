@@ -128,17 +128,27 @@ class Ascent(NamedTuple):
     expected: float  # the gain [nats] that the previous curvature predicted
 
 
-def ascend(evaluate: Callable[[AnyNDArray], Point], start: Point, curvature: Curvature) -> Ascent:
+def ascend(
+    evaluate: Callable[[AnyNDArray], Point],
+    start: Point,
+    curvature: Curvature,
+    low: AnyNDArray | float = -np.inf,
+    high: AnyNDArray | float = np.inf,
+) -> Ascent:
     """
     One iteration: a step that raises the objective, if one is found, and the new curvature.
 
     :param evaluate: may return a value or gradient that is not finite; the step is then shortened.
+    :param low, high: the bounds [n] of x, between which ``start`` lies. Its gradient, and those
+        that ``evaluate`` returns, are :func:`inwards`.
     """
     direction, expected = curvature.step(start.gradient)
+    direction = _within(start, direction, curvature.matrix, low, high)
     slope = float(direction @ start.gradient)
     if not slope > 0.0:
         curvature = Curvature.unknown(len(start.x))
         direction, expected = curvature.step(start.gradient)
+        direction = _within(start, direction, curvature.matrix, low, high)
         slope = float(direction @ start.gradient)
         if not slope > 0.0:  # a gradient of zero
             return Ascent(start, curvature, 0.0)
@@ -154,6 +164,35 @@ def ascend(evaluate: Callable[[AnyNDArray], Point], start: Point, curvature: Cur
         top = length**2 * slope / (2.0 * (length * slope - gain)) if np.isfinite(gain) else 0.0
         length = float(np.clip(top, 0.1 * length, 0.5 * length))
     return Ascent(start, Curvature.unknown(len(start.x)), expected)
+
+
+def _within(
+    start: Point,
+    best: AnyNDArray,
+    H: AnyNDArray,
+    low: AnyNDArray | float,
+    high: AnyNDArray | float,
+) -> AnyNDArray:
+    """
+    The best step between the bounds, given the one without bounds.
+
+    A coordinate that pushes against its bound stays there, and one that would pass its bound ends
+    on it. The others take the step that is best beside these.
+
+    :param H: an estimate of the inverse of −∇² [n, n], or [0, 0].
+    """
+    x, step = start.x, best
+    fixed = ((x <= low) | (x >= high)) & (start.gradient == 0.0)
+    ends = np.zeros_like(x)  # of the steps of the fixed coordinates
+    while True:
+        inside = np.where(fixed, ends, np.clip(x + step, low, high) - x)
+        outside = np.abs(inside - step) > 1e-12 * (1.0 + np.abs(x))
+        if not np.any(outside) or not len(H):
+            return inside
+        fixed, ends = fixed | outside, inside
+        # A quadratic model is a Gaussian with covariance H: some steps given, the others follow.
+        given = np.linalg.lstsq(H[np.ix_(fixed, fixed)], (ends - best)[fixed])[0]
+        step = np.where(fixed, ends, best + H[:, fixed] @ given)
 
 
 def measured(

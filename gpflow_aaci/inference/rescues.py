@@ -296,7 +296,35 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
     return lowest
 
 
-def highest_coordinates(objective: Objective) -> AnyNDArray:
+def largest_variance(model: AugmentedModel) -> float:
+    """
+    The variance of a kernel beyond which rounding makes the objective rough.
+
+    An f that is nearly a polynomial has a huge variance and long lengthscales. K_ZZ is then nearly
+    singular, and its rounding errors, of order M ε k(z, z), are no longer small beside the noise's
+    variance. A search would climb these errors.
+    """
+    noise = _scale_of_noise(model.likelihood) or 1.0  # without it, f has a unit of its own
+    rounding = int(tf.shape(model.q_mu)[0]) * float(np.finfo(np.float64).eps)
+    return SETTINGS.roughness * noise**2 / rounding
+
+
+def highest_variances(objective: Objective, x: AnyNDArray) -> AnyNDArray:
+    """
+    The highest value of each coordinate near x: of a kernel's variance, :func:`largest_variance`.
+
+    :return: [n], ∞ for all other coordinates. A variance that is higher at x may stay there.
+    """
+    model, highest = objective.model, np.full(objective.coordinates.size, np.inf)
+    objective.coordinates.unpack(x)
+    largest = np.log(largest_variance(model))
+    for parameter, _ in signal_parameters(model.kernel, 1.0):
+        at = objective.coordinates.where(parameter)
+        highest[at] = np.maximum(x[at], largest)
+    return highest
+
+
+def highest_at_first(objective: Objective) -> AnyNDArray:
     """
     The highest value of each coordinate at first: of the df of Student-t noise, nearly Gaussian.
 
@@ -350,12 +378,14 @@ def along_units(model: AugmentedModel, coordinates: Coordinates) -> Lines | None
 
 def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     """The scale of the noise (0 if it has none) and the prior standard deviation of f."""
-    of_noise = [
-        np.mean(parameter) ** (1.0 / power)
-        for parameter, power in noise_parameters(model.likelihood)
-    ]
     variance = float(tf.reduce_mean(model.prior_variance()))
-    return float(np.mean(of_noise or [0.0])), float(np.sqrt(variance))
+    return _scale_of_noise(model.likelihood), float(np.sqrt(variance))
+
+
+def _scale_of_noise(likelihood: Likelihood) -> float:
+    """In the unit of y; 0 if the likelihood has no such parameter."""
+    of_noise = [np.mean(p) ** (1.0 / power) for p, power in noise_parameters(likelihood)]
+    return float(np.mean(of_noise or [0.0]))
 
 
 def without_wrappers(likelihood: Likelihood) -> Likelihood:

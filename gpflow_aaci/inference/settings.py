@@ -35,6 +35,7 @@ class FitSettings(NamedTuple):
     shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; chosen
     part_of_gap: float = 20.0  # of the least distance of two values of its column likewise; chosen
     largest_df: float = 1e3  # of Student-t noise, at first; chosen
+    roughness: float = 1e-4  # nats a datum that rounding of K_ZZ may make, about; chosen
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
