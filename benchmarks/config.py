@@ -569,7 +569,7 @@ class Nearest(Experiment):
 
 class GPU(Experiment):
     experiment: Literal["gpu"]
-    device: list[Literal["CPU", "GPU"]] = Field(["GPU", "CPU"], min_length=1)
+    device: list[Literal["CPU", "GPU", "GPU with TF32"]] = Field(["GPU", "CPU"], min_length=1)
     dtype: list[Literal["float64", "float32"]] = Field(["float64", "float32"], min_length=1)
     problem: list[Problem] = []  # that are fitted
     sampled: list[Problem] = []  # that the Gibbs sampler is run on

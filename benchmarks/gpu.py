@@ -58,8 +58,10 @@ def report(metrics: pd.DataFrame) -> Report:
 def _on_device(config: GPU, folder: Path, device: str, dtype: str) -> pd.DataFrame:
     if device == "CPU":
         tf.config.set_visible_devices([], "GPU")
-    elif not tf.config.list_physical_devices(device):
-        raise RuntimeError(f"device: TensorFlow finds no {device} here.")
+    elif not tf.config.list_physical_devices("GPU"):
+        raise RuntimeError("device: TensorFlow finds no GPU here.")
+    # Importing gpflow_aaci has switched it off.
+    tf.config.experimental.enable_tensor_float_32_execution("TF32" in device)
     gpflow.config.set_default_float(getattr(np, dtype))
     if dtype == "float32":
         gpflow.config.set_default_jitter(_JITTER_OF_FLOAT32)
@@ -75,8 +77,8 @@ def _on_device(config: GPU, folder: Path, device: str, dtype: str) -> pd.DataFra
 def _hardware(device: str) -> str:
     if device == "CPU":
         return "CPU"
-    (first, *_) = tf.config.list_physical_devices(device)
-    return str(tf.config.experimental.get_device_details(first).get("device_name", device))
+    (first, *_) = tf.config.list_physical_devices("GPU")
+    return str(tf.config.experimental.get_device_details(first).get("device_name", "GPU"))
 
 
 def _row(key: Mapping[str, str], call: Callable[[], dict[str, float]]) -> pd.DataFrame:
@@ -103,7 +105,8 @@ def _calls(config: GPU, folder: Path) -> dict[str, Callable[[], dict[str, float]
 
 def _steps(config: GPU) -> dict[str, float]:
     start = synthetic_start(10 * config.batch_size, 9, config.num_inducing)
-    model, optimizer = make_model(start, is_augmented=True), gpflow_aaci.AugmentedNaturalGradient(0.1)
+    model = make_model(start, is_augmented=True)
+    optimizer = gpflow_aaci.AugmentedNaturalGradient(0.1)
     dtype, rows = gpflow.default_float(), slice(config.batch_size)
     batch = tuple(tf.constant(part[rows], dtype) for part in (start.split.X, start.split.Y))
     began = time.perf_counter()

@@ -39,6 +39,8 @@ them, such as ``gpflow_aaci.inference.EarlyStopping``, ``gpflow_aaci.sampling.Gi
 ``gpflow_aaci.plots.plot_fit`` and ``gpflow_aaci.distributions.PolyaGamma``.
 """
 
+import tensorflow as tf
+
 from . import augmentation, contrib, likelihoods, monitor, predictions
 
 # Modules that are loaded, but not among the names of a star import.
@@ -64,6 +66,10 @@ from .sampling.posterior import sample_posterior
 from .testing import check_likelihood
 
 __version__ = "0.1.0"
+
+# On GPUs that have it, TensorFlow multiplies float32 matrices with ten bits (TF32) unless told
+# otherwise. A covariance matrix loses its positive definiteness by that.
+tf.config.experimental.enable_tensor_float_32_execution(False)
 
 __all__ = [
     "AlternatingOptimizer",

@@ -1,5 +1,7 @@
 """Training and prediction work in float32, with results close to float64."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -216,3 +218,13 @@ def test_the_default_dtype_is_float64_again() -> None:
     """The settings of the tests above have been reset."""
     assert gpflow.config.default_float() is np.float64
     assert gpflow.config.default_jitter() == 1e-6
+
+
+def test_float32_is_not_multiplied_with_ten_bits() -> None:
+    """On a GPU with TF32, Gibbs sampling in float32 failed and fits ended elsewhere."""
+    program = (
+        "import tensorflow as tf, gpflow_aaci\n"
+        "print(tf.config.experimental.tensor_float_32_execution_enabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["False"], done.stderr
