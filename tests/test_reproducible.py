@@ -20,6 +20,7 @@ from gpflow_aaci import AugmentedSVGP, likelihoods
 from gpflow_aaci.data import as_data
 from gpflow_aaci.inference.profile import Profile
 from gpflow_aaci.inference.starting import q_at_start
+from gpflow_aaci.models import hyperparameters
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -78,6 +79,47 @@ def test_products_in_float32_round_the_elbo_to_a_billionth(scale: float) -> None
     q = exact.maximise(rows, q_at_start(model, rows), 1e-9, 20).q
     elbos = [float(profile.maximise(rows, q, 0.0, 0).elbo) for profile in (exact, rounded)]
     np.testing.assert_allclose(*elbos, rtol=1e-9)
+
+
+def nearly_a_polynomial(rows: int) -> Rows:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (rows, 3))
+    f = X[:, :1] ** 3 - X[:, 1:2] * X[:, 2:]
+    return X, 3.0 * (f + 0.01 * rng.standard_t(4, (rows, 1)))
+
+
+def test_products_in_float32_leave_the_gradient_exact() -> None:
+    """K_ZZ⁻¹, where K_ZZ is nearly singular, magnifies what is rounded before."""
+    data = nearly_a_polynomial(600)
+    model = make(data, likelihoods.StudentT(0.03), 40)
+    model.kernel.variance.assign(1e5)
+    model.kernel.lengthscales.assign([4.0, 8.0, 8.0])
+    rows, variables = as_data(model.expected_data, data), hyperparameters(model)
+    exact, rounded = Profile(model, variables), Profile(model, variables, tf.float32)
+    found = exact.evaluate(rows, q_at_start(model, rows), 1e-9)
+    gradient = rounded.evaluate(rows, found.q, 0.0, 0).gradient
+    np.testing.assert_allclose(gradient, found.gradient, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_search_does_not_climb_rounding_errors() -> None:
+    """
+    A nearly polynomial f has a better ELBO with an ever larger variance of the kernel.
+
+    Near such an end the ELBO must be the same, within the tolerance, at lengthscales that differ
+    in the last digits.
+    """
+    data = nearly_a_polynomial(1_000)
+    model = make(data, likelihoods.StudentT(0.1), 60)
+    result = gpflow_aaci.fit(model, data, progress=False)
+    assert result.converged
+    lengthscales, elbos = model.kernel.lengthscales.numpy(), []
+    for step in range(6):
+        model.kernel.lengthscales.assign(lengthscales * (1.0 + 1e-9 * step))
+        gpflow_aaci.polish(model, data)
+        elbos.append(float(model.elbo(data)))
+    assert np.ptp(elbos) < result.tolerance
+    assert any("rounding errors" in said for said in result.warnings)
 
 
 @pytest.mark.by_default("3")

@@ -12,7 +12,7 @@ from gpflow.kernels import Kernel
 
 from ..kernels import columns_of_f, parts_of
 from ..models import AugmentedModel, AugmentedSVGP
-from .rescues import noise_and_signal
+from .rescues import largest_variance, noise_and_signal, signal_parameters
 from .settings import SETTINGS
 
 _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
@@ -31,7 +31,7 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
     """
     said = [*_of_inputs(X), *_of_signal(model)]
     if isinstance(model, AugmentedModel):  # a model without q uses no jitter
-        said += of_jitter(model)
+        said += [*of_jitter(model), *_of_rounding(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
     if isinstance(model, AugmentedSVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
@@ -74,6 +74,16 @@ def of_jitter(model: AugmentedModel) -> Iterator[str]:
             f"The kernel's variance is {variance:.2g} after the fit, less than {least:g} times "
             f"default_jitter, {jitter:.2g}. Either f is nearly constant, or Y has too large a unit "
             "for that jitter: give it another, or lower gpflow.config.default_jitter()."
+        )
+
+
+def _of_rounding(model: AugmentedModel) -> Iterator[str]:
+    variances = [float(p.numpy()) for p, _ in signal_parameters(model.kernel, 1.0)]
+    if max(variances, default=0.0) > 0.5 * largest_variance(model):
+        yield (
+            f"A variance of the kernel is {max(variances):.2g} after the fit, as large as the "
+            "rounding errors of K_ZZ allow: f is so smooth that it is nearly a polynomial of X. A "
+            "rougher kernel, such as Matern52, or fewer inducing points may fit better."
         )
 
 
