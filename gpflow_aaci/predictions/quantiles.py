@@ -6,6 +6,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..graphs import compiled
+
 Cdf = Callable[[tf.Tensor], tf.Tensor]
 """P(y' ≤ y) of y, elementwise."""
 
@@ -30,6 +32,9 @@ def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Te
 
     def excess(u: tf.Tensor) -> tf.Tensor:
         return tf.math.ndtri(tf.clip_by_value(cdf(start + unit * tf.sinh(u)), tiny, almost_one))
+
+    if not tf.executing_eagerly():
+        excess = compiled(excess)  # it is in the graph once, in place of five times
 
     eps = float(limits.eps)
     root = tfp.math.find_root_chandrupatla(

@@ -8,7 +8,7 @@ Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 """
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -18,9 +18,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
+from ..compiled import Compiled
 from ..likelihoods import augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
-from ..models import as_augmented
+from ..models import AugmentedModel, as_augmented
 from ..sampling.latents import DeepModel
 from ..validation import (
     as_default_float,
@@ -111,12 +112,22 @@ def predict_y_quantile(
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
         raise ValueError(f"levels must be [Q] or a number. Found: shape {list(levels.shape)}.")
-    predicted = Predicted(model, Xnew, samples, progress)
-    levels = tf.cast(tf.reshape(levels, [-1]), predicted.X.dtype)  # rounding may give 0 or 1
+    X = checked_inputs(model, Xnew)
+    levels = tf.cast(tf.reshape(levels, [-1]), X.dtype)  # rounding may give 0 or 1
     is_inside = (levels > 0.0) & (levels < 1.0)  # and not NaN
     inside = check_all(levels, is_inside, "levels must be in (0, 1).")
     with tf.control_dependencies([require([inside])]):
-        levels = tf.identity(levels)[:, None, None]
+        levels = tf.identity(levels)
+    if samples is None and tf.executing_eagerly() and isinstance(model, AugmentedModel):
+        known = Compiled(model)
+        if known.is_shared:  # else every call would compile it anew
+            shapes: list[list[int | None]] = [[None, model.input_dim], [None]]
+            signature = [tf.TensorSpec(shape, X.dtype) for shape in shapes]
+            quantile = known.function(_quantile, signature=signature)
+            width = len(levels) * model.num_latent_gps
+            return _by_rows(X, lambda rows: quantile(X[rows], levels), width)
+    predicted = Predicted(model, X, samples, progress)
+    levels = levels[:, None, None]
     return predicted.by_rows(lambda rows: predicted.quantile(rows, levels), levels.shape[0] or 1)
 
 
@@ -259,12 +270,7 @@ class Predicted:
 
     def by_rows(self, function: Callable[[slice], tf.Tensor], num_levels: int) -> tf.Tensor:
         """``function`` of slices of rows, joined to [..., N, P]; of one slice when compiled."""
-        if not tf.executing_eagerly():
-            return function(slice(None))
-        values = num_levels * self.num_draws * self.num_outputs  # for each row
-        step = max(1, VALUES_AT_ONCE // values)
-        starts = range(0, max(1, len(self.X)), step)
-        return tf.concat([function(slice(start, start + step)) for start in starts], -2)
+        return _by_rows(self.X, function, num_levels * self.num_draws * self.num_outputs)
 
     def _by_turns(self) -> Generator[_Block, None, None]:
         """The blocks, one after the other, with the likelihood's parameters set to its values."""
@@ -287,6 +293,31 @@ class Predicted:
         alike = itertools.groupby(blocks, lambda block: [v.tobytes() for v in block.values])
         groups = [zip(*group, strict=True) for _, group in alike]
         return [_Block(v[0], tf.concat(m, 0), tf.concat(s, 0)) for v, m, s in groups]
+
+
+def _quantile(
+    model: AugmentedModel, variables: Sequence[tf.Variable]
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """The quantiles of y under q, as a function of X [N, D] and levels [Q]."""
+
+    def quantile(X: tf.Tensor, levels: tf.Tensor) -> tf.Tensor:
+        predicted = Predicted(model, X, None, progress=False)
+        return predicted.quantile(slice(None), levels[:, None, None])
+
+    return quantile
+
+
+def _by_rows(X: tf.Tensor, function: Callable[[slice], tf.Tensor], values: int) -> tf.Tensor:
+    """
+    ``function`` of slices of rows, joined to [..., N, P]; of one slice when compiled.
+
+    :param values: how many numbers it computes for each row.
+    """
+    if not tf.executing_eagerly():
+        return function(slice(None))
+    step = max(1, VALUES_AT_ONCE // values)
+    starts = range(0, max(1, len(X)), step)
+    return tf.concat([function(slice(start, start + step)) for start in starts], -2)
 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:

@@ -521,6 +521,20 @@ def test_a_model_frozen_as_float32() -> None:
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
+def test_quantiles_follow_the_parameters_though_they_are_compiled_once() -> None:
+    """Models alike share the graph: it must not keep the values of the first one."""
+    for scale, seed in ((0.4, 0), (0.7, 1)):
+        model = random_model(AUGMENTED[0], likelihoods.StudentT(scale, 3.0))
+        levels = tf.constant([0.1, 0.9], tf.float64)
+        for factor in (1.0, 2.0):
+            model.likelihood.scale.assign(scale * factor)
+            model.kernel.variance.assign(1.0 + seed)
+            found = predict_y_quantile(model, X, levels)
+            step_by_step = predictions_of_y.Predicted(model, X, None, progress=False)
+            expected = step_by_step.quantile(slice(None), levels[:, None, None])
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_two_columns_of_y() -> None:
     kernel = gpflow.kernels.Matern32()
     model = AugmentedVGP((X, np.hstack([X, X**2])), kernel, likelihoods.Matern32(0.3))
