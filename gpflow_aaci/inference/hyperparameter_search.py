@@ -35,8 +35,9 @@ _NOTHING_ELSE = "nothing but q is trainable"
 _ITERATIONS_USED = "the limit of iterations was reached"
 _NOT_FINITE = "the objective is not finite"
 _ENOUGH = "four times more rows would gain too little"
+_LITTLE_GAINED = "the last iteration gained less than the tolerance"
 _LEVEL = "the density of rows not used no longer rises"
-CONVERGED = (_LITTLE_TO_GAIN, _NOTHING_ELSE, _ENOUGH)
+CONVERGED = (_LITTLE_TO_GAIN, _LITTLE_GAINED, _NOTHING_ELSE, _ENOUGH)
 
 _FILE = "state.npz"
 
@@ -273,8 +274,10 @@ class HyperparameterSearch:
         elif not self.uses_all and state.stretch > 1 and gain < self.objective.tolerance:
             expected = moved.foretold
             is_little = moved.is_trusted and expected < self.objective.tolerance
-            expected = expected if is_little else np.inf  # the steps alone do not tell
-            moved = moved._replace(expected=expected, reason=_LITTLE_TO_GAIN)
+            if is_little:
+                moved = moved._replace(expected=expected, reason=_LITTLE_TO_GAIN)
+            else:  # the steps alone do not tell what is left
+                moved = moved._replace(expected=np.inf, reason=_LITTLE_GAINED)
         if not moved.reason:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
         # On a plateau rounding would decide when the search leaves it, and where to.
@@ -294,7 +297,7 @@ class HyperparameterSearch:
         return point._replace(gradient=gradient)
 
     def _released(self, stretch: Stretch, state: State) -> State:
-        """The state at its end; or a state to go on from, without bounds that hold at first."""
+        """The state at its end; or a state without the bounds that hold at first only."""
         objective, x = self.objective, state.point.x
         are_variances = np.isfinite(highest_variances(objective, x))
         highest = np.where(are_variances, objective.highest, np.inf)
