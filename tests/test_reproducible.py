@@ -109,7 +109,7 @@ def test_a_search_does_not_climb_rounding_errors() -> None:
     Near such an end the ELBO must be the same, within the tolerance, at lengthscales that differ
     in the last digits.
     """
-    data = nearly_a_polynomial(1_000)
+    data = nearly_a_polynomial(5_000)
     model = make(data, likelihoods.StudentT(0.1), 60)
     result = gpflow_aaci.fit(model, data, progress=False)
     assert result.converged
@@ -120,6 +120,21 @@ def test_a_search_does_not_climb_rounding_errors() -> None:
         elbos.append(float(model.elbo(data)))
     assert np.ptp(elbos) < result.tolerance
     assert any("rounding errors" in said for said in result.warnings)
+
+
+@pytest.mark.slow
+def test_on_few_rows_without_noise_a_huge_variance_is_found() -> None:
+    """The end is as good as from a variance that is fixed near the best one."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (150, 4))
+    Y = np.sin(X[:, :1] + X[:, 1:2]) + X[:, 2:3] * X[:, 3:]
+    ends = []
+    for variance in (1.0, 2e5):
+        kernel = gpflow.kernels.SquaredExponential(variance, lengthscales=[variance**0.25] * 4)
+        gpflow.set_trainable(kernel.variance, variance == 1.0)
+        model = gpflow_aaci.AugmentedVGP((X, Y), kernel, likelihoods.Gaussian(0.1))
+        ends.append(gpflow_aaci.fit(model, progress=False).elbo)
+    assert ends[0] > ends[1] - 1.0
 
 
 @pytest.mark.by_default("3")

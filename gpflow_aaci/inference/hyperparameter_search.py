@@ -78,6 +78,7 @@ class State(NamedTuple):
     reason: str = ""  # why the stretch has ended
     restart_gain: float = np.nan  # nats gained by starting from other lengthscales
     ahead: Ahead = Ahead()
+    is_loosened: bool = False  # whether variances may rise to where rounding shows
 
     def write(self, folder: Path) -> None:
         flat = tf.nest.flatten(self)
@@ -253,7 +254,7 @@ class HyperparameterSearch:
             optimal_q[id(point)] = point, q
             return point
 
-        state = state._replace(point=self._bounded(state.point))
+        state = self._bounded(state)
         bounds = self.objective.lowest, self.objective.highest
         ascent = ascend(evaluate, state.point, state.curvature, *bounds)
         is_stuck = ascent.point is state.point
@@ -278,6 +279,8 @@ class HyperparameterSearch:
                 moved = moved._replace(expected=expected, reason=_LITTLE_TO_GAIN)
             else:  # the steps alone do not tell what is left
                 moved = moved._replace(expected=np.inf, reason=_LITTLE_GAINED)
+        if is_stuck and state.is_loosened:  # by rounding
+            moved = moved._replace(expected=np.inf, reason=_NO_STEP_GAINS)
         if not moved.reason:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
         # On a plateau rounding would decide when the search leaves it, and where to.
@@ -287,24 +290,35 @@ class HyperparameterSearch:
         moved = moved._replace(evaluations=self.objective.evaluations)
         return self._released(stretch, moved) if moved.reason else moved
 
-    def _bounded(self, point: Point) -> Point:
-        """The point, after the bounds of the variances have been set for the steps from there."""
-        objective, x = self.objective, point.x
-        of_variances = highest_variances(objective, x)
+    def _bounded(self, state: State) -> State:
+        """The state, after the bounds of the variances have been set for the steps from there."""
+        objective, point = self.objective, state.point
+        factor = SETTINGS.loosened if state.is_loosened else 1.0
+        of_variances = highest_variances(objective, point.x, factor)
         are_variances = np.isfinite(of_variances)
         objective.highest = np.where(are_variances, of_variances, objective.highest)
-        gradient = inwards(x, point.gradient, objective.lowest, objective.highest)
-        return point._replace(gradient=gradient)
+        gradient = inwards(point.x, point.gradient, objective.lowest, objective.highest)
+        return state._replace(point=point._replace(gradient=gradient))
 
     def _released(self, stretch: Stretch, state: State) -> State:
-        """The state at its end; or a state without the bounds that hold at first only."""
-        objective, x = self.objective, state.point.x
+        """
+        The state at its end; or a state without the bounds that hold at first only.
+
+        Rounding may show at the end of a fit to few rows: there a search that it stops costs
+        little, and a larger variance may fit better.
+        """
+        objective, x, highest = self.objective, state.point.x, self.objective.highest
         are_variances = np.isfinite(highest_variances(objective, x))
-        highest = np.where(are_variances, objective.highest, np.inf)
-        if not np.any((x >= objective.highest) & (objective.highest < highest)):
-            return state
-        objective.highest = highest
-        state = _restarted(state, *objective.evaluate(stretch.rows, x, state.q))
+        is_cheap = stretch.is_last and stretch.rows <= SETTINGS.curvature_rows
+        if is_cheap and not state.is_loosened and np.any(are_variances & (x > highest - 0.1)):
+            state = self._bounded(state._replace(is_loosened=True))
+            point, q = objective.evaluate(stretch.rows, x, state.q)
+            state = state._replace(
+                point=point, q=q, recent=np.zeros(0), is_trusted=False, expected=np.inf, reason=""
+            )
+        elif np.any(~are_variances & (x >= highest)):
+            objective.highest = np.where(are_variances, highest, np.inf)
+            state = _restarted(state, *objective.evaluate(stretch.rows, x, state.q))
         return state._replace(evaluations=objective.evaluations)
 
     def _judged(self, stretch: Stretch, state: State, is_at_end: bool) -> State:

@@ -309,15 +309,16 @@ def largest_variance(model: AugmentedModel) -> float:
     return SETTINGS.roughness * noise**2 / rounding
 
 
-def highest_variances(objective: Objective, x: AnyNDArray) -> AnyNDArray:
+def highest_variances(objective: Objective, x: AnyNDArray, factor: float = 1.0) -> AnyNDArray:
     """
     The highest value of each coordinate near x: of a kernel's variance, :func:`largest_variance`.
 
+    :param factor: by which it may be larger.
     :return: [n], ∞ for all other coordinates. A variance that is higher at x may stay there.
     """
     model, highest = objective.model, np.full(objective.coordinates.size, np.inf)
     objective.coordinates.unpack(x)
-    largest = np.log(largest_variance(model))
+    largest = np.log(factor * largest_variance(model))
     for parameter, _ in signal_parameters(model.kernel, 1.0):
         at = objective.coordinates.where(parameter)
         highest[at] = np.maximum(x[at], largest)

@@ -36,6 +36,7 @@ class FitSettings(NamedTuple):
     part_of_gap: float = 20.0  # of the least distance of two values of its column likewise; chosen
     largest_df: float = 1e3  # of Student-t noise, at first; chosen
     roughness: float = 1e-4  # nats a datum that rounding of K_ZZ may make, about; chosen
+    loosened: float = 100.0  # by how much it may be more, at the end on few rows; chosen
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
