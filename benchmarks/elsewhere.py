@@ -21,11 +21,15 @@ PEERS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # the script, and what pip
 }
 
 
+def new_process() -> concurrent.futures.ProcessPoolExecutor:
+    """A pool of one process that inherits nothing of this one."""
+    return concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
 def of_own_process(seconds: int, run: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """What ``run`` returns in a new process, or None if that takes more CPU seconds than these."""
-    fresh = multiprocessing.get_context("spawn")
     try:
-        with concurrent.futures.ProcessPoolExecutor(1, fresh) as pool:
+        with new_process() as pool:
             pool.submit(_on_one_core, seconds).result()
             return pool.submit(run).result()
     except BrokenProcessPool:

@@ -1,7 +1,5 @@
 """The same calls on a GPU and on the CPU beside it, in float64 and in float32."""
 
-import concurrent.futures
-import multiprocessing
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,7 +16,8 @@ from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
 from .config import GPU, Problem
-from .datasets import Split, load_dataset
+from .datasets import Array, Split, load_dataset
+from .elsewhere import new_process
 from .methods import make_model, make_start, synthetic_start
 from .report import Report, fixed
 
@@ -32,8 +31,7 @@ def run(config: GPU, folder: Path, quiet: bool = False) -> pd.DataFrame:
     tables = []
     pairs = [(device, dtype) for dtype in config.dtype for device in config.device]
     for device, dtype in progress_bar(not quiet, iterable=pairs, unit="device"):
-        fresh = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(1, fresh) as pool:
+        with new_process() as pool:
             tables.append(pool.submit(_on_device, config, folder, device, dtype).result())
     return pd.concat(tables, ignore_index=True)
 
@@ -107,8 +105,8 @@ def _steps(config: GPU) -> dict[str, float]:
     start = synthetic_start(10 * config.batch_size, 9, config.num_inducing)
     model = make_model(start, is_augmented=True)
     optimizer = gpflow_aaci.AugmentedNaturalGradient(0.1)
-    dtype, rows = gpflow.default_float(), slice(config.batch_size)
-    batch = tuple(tf.constant(part[rows], dtype) for part in (start.split.X, start.split.Y))
+    rows = slice(config.batch_size)
+    batch = tuple(map(tf.constant, _data(start.split.X[rows], start.split.Y[rows])))
     began = time.perf_counter()
     for _ in range(config.steps):
         optimizer.minimize(model, batch)
@@ -121,8 +119,7 @@ def _fit(config: GPU, problem: Problem, folder: Path) -> dict[str, float]:
     start = make_start(split, problem, config.num_inducing, seed=0)
     model = make_model(start, is_augmented=True)
     gpflow.set_trainable(model.inducing_variable, False)
-    dtype = gpflow.default_float()
-    data = tuple(part.astype(dtype) for part in (split.X, split.Y))
+    data = _data(split.X, split.Y)
     began = time.perf_counter()
     gpflow_aaci.fit(model, data, progress=False)
     seconds = time.perf_counter() - began
@@ -130,11 +127,10 @@ def _fit(config: GPU, problem: Problem, folder: Path) -> dict[str, float]:
 
 
 def _nearest(config: GPU, problem: Problem, folder: Path) -> dict[str, float]:
-    split, dtype = _split(problem, folder), gpflow.default_float()
+    split = _split(problem, folder)
     columns = split.X.shape[1]
     kernel = gpflow.kernels.Matern52(lengthscales=[np.sqrt(columns)] * columns)
-    data = tuple(part.astype(dtype) for part in (split.X, split.Y))
-    model = gpflow_aaci.AugmentedNNGP(data, kernel, problem.likelihood.make())
+    model = gpflow_aaci.AugmentedNNGP(_data(split.X, split.Y), kernel, problem.likelihood.make())
     began = time.perf_counter()
     gpflow_aaci.fit(model, progress=False)
     seconds = time.perf_counter() - began
@@ -142,10 +138,9 @@ def _nearest(config: GPU, problem: Problem, folder: Path) -> dict[str, float]:
 
 
 def _gibbs(config: GPU, problem: Problem, folder: Path) -> dict[str, float]:
-    split, dtype = _split(problem, folder), gpflow.default_float()
-    data = tuple(part.astype(dtype) for part in (split.X, split.Y))
+    split = _split(problem, folder)
     kernel = gpflow.kernels.Matern52(lengthscales=np.sqrt(split.X.shape[1]))
-    model = gpflow_aaci.AugmentedVGP(data, kernel, problem.likelihood.make())
+    model = gpflow_aaci.AugmentedVGP(_data(split.X, split.Y), kernel, problem.likelihood.make())
     began = time.perf_counter()
     gpflow_aaci.sample_posterior(model, num_samples=config.draws, num_chains=4, progress=False)
     return {"seconds": time.perf_counter() - began}
@@ -155,10 +150,14 @@ def _split(problem: Problem, folder: Path) -> Split:
     return load_dataset(problem, folder, quiet=True).split(0.1, seed=0)
 
 
+def _data(X: Array, Y: Array) -> tuple[Array, Array]:
+    dtype = gpflow.default_float()
+    return X.astype(dtype), Y.astype(dtype)
+
+
 def _nll(model: Any, split: Split) -> float:
-    dtype, log_p = gpflow.default_float(), []
+    log_p = []
     for start in range(0, len(split.X_test), _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
-        data = tuple(part[rows].astype(dtype) for part in (split.X_test, split.Y_test))
-        log_p.append(model.predict_log_density(data).numpy())
+        log_p.append(model.predict_log_density(_data(split.X_test[rows], split.Y_test[rows])))
     return -float(np.concatenate(log_p).mean())

@@ -1,9 +1,7 @@
 """Time and peak memory of one exact pass over rows that are never in memory together."""
 
-import multiprocessing
 import timeit
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
 from .config import Streaming
+from .elsewhere import new_process
 from .report import Report, band, fixed, one_legend, style, subplots
 
 _WAYS = {"exact": "exact pass", "products": "products alone"}
@@ -103,8 +102,7 @@ def measure(config: Streaming, num_rows: int) -> list[dict[str, float]]:
 
 
 def _apart(config: Streaming, num_rows: int) -> pd.DataFrame:
-    spawn = multiprocessing.get_context("spawn")  # a fork would inherit this process's memory
-    with ProcessPoolExecutor(1, mp_context=spawn) as process:
+    with new_process() as process:  # a fork would inherit this process's memory
         return pd.DataFrame(process.submit(measure, config, num_rows).result())
 
 

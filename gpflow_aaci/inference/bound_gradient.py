@@ -58,7 +58,7 @@ def bound_gradient(
     :func:`~gpflow_aaci.algebra.projection.to_prior`.
 
     :param at: the prior recorded at X [N, D].
-    :param sums: (a, B) of these rows, if they have been computed before.
+    :param sums: (a, B) of these rows, if they have been computed before in full precision.
     :param slopes: those of every row, likewise.
     :param is_direct: whether e depends on ``variables`` besides through the prior.
     """

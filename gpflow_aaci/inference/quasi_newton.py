@@ -142,16 +142,14 @@ def ascend(
     :param low, high: the bounds [n] of x, between which ``start`` lies. Its gradient, and those
         that ``evaluate`` returns, are :func:`inwards`.
     """
-    direction, expected = curvature.step(start.gradient)
-    direction = _within(start, direction, curvature.matrix, low, high)
-    slope = float(direction @ start.gradient)
-    if not slope > 0.0:
-        curvature = Curvature.unknown(len(start.x))
-        direction, expected = curvature.step(start.gradient)
-        direction = _within(start, direction, curvature.matrix, low, high)
+    for used in (curvature, Curvature.unknown(len(start.x))):
+        direction, expected = used.step(start.gradient)
+        direction = _within(start, direction, used.matrix, low, high)
         slope = float(direction @ start.gradient)
-        if not slope > 0.0:  # a gradient of zero
-            return Ascent(start, curvature, 0.0)
+        if slope > 0.0:
+            break
+    else:  # a gradient of zero
+        return Ascent(start, used, 0.0)
     longest = np.max(np.abs(direction))
     length = min(1.0, LONGEST / longest)
     for _ in range(_TRIALS):
@@ -159,7 +157,7 @@ def ascend(
         gain = trial.value - start.value
         if np.all(np.isfinite(trial.gradient)) and gain >= _ARMIJO * length * slope:
             step, change = trial.x - start.x, start.gradient - trial.gradient
-            return Ascent(trial, curvature.updated(step, change), expected)
+            return Ascent(trial, used.updated(step, change), expected)
         # The maximum of the parabola through both values and the slope, within limits.
         top = length**2 * slope / (2.0 * (length * slope - gain)) if np.isfinite(gain) else 0.0
         length = float(np.clip(top, 0.1 * length, 0.5 * length))
