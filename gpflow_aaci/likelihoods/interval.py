@@ -44,6 +44,9 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
     the density is σ(a) σ(b)/s.
     """
 
+    may_be_exact = True
+    """Whether an interval may be a single number."""
+
     def __init__(self, link: str, **kwargs: Any) -> None:
         """
         :param link: ``"probit"`` or ``"logit"``.
@@ -159,6 +162,8 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
             return tf.where(is_wide, is_finite * of_ends, 0.5 * of_both)
 
         expected = tf.reduce_sum(expectation(log_p, centred, variance), -1)
+        if not self.may_be_exact:
+            return expected
         return tf.where(is_exact, self.pointwise_bound(X, Fmu, Fvar, Y), expected)
 
     def predictive_log_density(

@@ -31,6 +31,7 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
     """
 
     lowest = 0.0
+    may_be_exact = False
 
     def __init__(
         self,
