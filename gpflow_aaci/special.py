@@ -20,25 +20,45 @@ def _tanh_coefficients(order: int) -> list[float]:
 
 
 # The radius of convergence in x = z² is π²/4: at x = 0.25 the 22nd term is below 1e-20.
-_LOG_COSH_COEFFICIENTS = [a / (2 * k + 2) for k, a in enumerate(_tanh_coefficients(22))]
-_LOG_COSH_SERIES_BELOW = 0.25
+_TANH_COEFFICIENTS = _tanh_coefficients(22)
+_LOG_COSH_COEFFICIENTS = [a / (2 * k + 2) for k, a in enumerate(_TANH_COEFFICIENTS)]
+_SERIES_BELOW = 0.25
 
 
-def log_sech_sqrt(x: TensorType) -> tf.Tensor:
+@tf.custom_gradient
+def log_sech_sqrt(x: TensorType) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """
     log(1/cosh √x) of real or complex x, with derivatives of every order at x = 0.
 
     The function is analytic at 0, although √x is not. It is a series in x near 0, and elsewhere
-    −√x + log 2 − log1p(e^{−2√x}), which cannot overflow.
+    −√x + log 2 − log1p(e^{−2√x}), which cannot overflow. Its derivative is −tanh(√x)/(2√x).
     """
-    small = tf.abs(x) < _LOG_COSH_SERIES_BELOW
-    x_small = tf.where(small, x, tf.zeros_like(x))
-    x_large = tf.where(small, tf.ones_like(x), x)
+    small, x_small, x_large = _about_zero(x)
     coefficients = [tf.constant(c, x.dtype) for c in reversed(_LOG_COSH_COEFFICIENTS)]
     series = -x_small * tf.math.polyval(coefficients, x_small)
     s = tf.sqrt(x_large)
     log_2 = tf.constant(np.log(2.0), x.dtype)
-    return tf.where(small, series, log_2 - s - tf.math.log1p(tf.exp(-2.0 * s)))
+
+    def grad(dy: tf.Tensor) -> tf.Tensor:
+        # TensorFlow's gradient of an analytic function is the conjugate of its derivative.
+        return -0.5 * dy * tf.math.conj(_tanh_ratio(x))
+
+    return tf.where(small, series, log_2 - s - tf.math.log1p(tf.exp(-2.0 * s))), grad
+
+
+def _tanh_ratio(x: tf.Tensor) -> tf.Tensor:
+    """tanh(√x)/√x, with derivatives of every order at x = 0."""
+    small, x_small, x_large = _about_zero(x)
+    coefficients = [tf.constant(a, x.dtype) for a in reversed(_TANH_COEFFICIENTS)]
+    s = tf.sqrt(x_large)
+    e = tf.exp(-2.0 * s)
+    return tf.where(small, tf.math.polyval(coefficients, x_small), (1.0 - e) / ((1.0 + e) * s))
+
+
+def _about_zero(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Where the series holds, and x there and elsewhere, with another value in the other places."""
+    small = tf.abs(x) < _SERIES_BELOW
+    return small, tf.where(small, x, tf.zeros_like(x)), tf.where(small, tf.ones_like(x), x)
 
 
 def log_2cosh_half_sqrt(x: TensorType) -> tf.Tensor:

@@ -181,8 +181,10 @@ def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
 @check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")
 def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
     """The inverse of a lower triangular C."""
-    eye = tf.eye(tf.shape(C)[-1], batch_shape=tf.shape(C)[:-2], dtype=C.dtype)
-    return tf.linalg.triangular_solve(C, eye)
+    C = tf.convert_to_tensor(C)
+    known, found = C.shape.as_list(), tf.shape(C)
+    sizes = [found[axis] if size is None else size for axis, size in enumerate(known)]
+    return tf.linalg.triangular_solve(C, tf.eye(sizes[-1], batch_shape=sizes[:-2], dtype=C.dtype))
 
 
 @check_shapes(
@@ -215,5 +217,5 @@ def columns(
     operation: Callable[..., tf.Tensor], matrix: TensorType, vectors: TensorType, **options: Any
 ) -> tf.Tensor:
     """Apply ``operation(matrix [L, R, M], ·)`` to each column of ``vectors`` [M, L]: [R, L]."""
-    stacked = tf.transpose(vectors)[:, :, None]
-    return tf.transpose(operation(matrix, stacked, **options)[:, :, 0])
+    stacked = tf.expand_dims(tf.transpose(vectors), -1)  # in a third of the nodes that slices take
+    return tf.transpose(tf.squeeze(operation(matrix, stacked, **options), -1))
