@@ -26,6 +26,7 @@ def recorded(
     X: tf.Tensor,
     product_dtype: tf.DType | None = None,
     persistent: bool = False,
+    watched: Sequence[tf.Tensor] = (),
 ) -> Recorded:
     """
     The prior at X, recorded on a tape, and its projection.
@@ -34,15 +35,17 @@ def recorded(
     :param X: inputs [N, D].
     :param product_dtype: as in :func:`~gpflow_aaci.algebra.projection.project`.
     :param persistent: whether the tape is asked for more than one gradient.
+    :param watched: tensors besides the trainable variables that gradients are asked for.
     """
     with tf.GradientTape(persistent=persistent) as tape:
+        tape.watch(watched)
         prior = prior_at(X)
     return Recorded(tape, prior, project(prior, product_dtype))
 
 
 def bound_gradient(
     term: Term,
-    variables: Sequence[tf.Variable],
+    variables: Sequence[tf.Variable | tf.Tensor],
     at: Recorded,
     q: Gaussian,
     X: tf.Tensor,
@@ -68,7 +71,7 @@ def bound_gradient(
     if is_direct or not slopes:
         of_f = marginals(at.projection, *q)
         with tf.GradientTape() as direct:
-            direct.watch(of_f)
+            direct.watch([of_f, *variables])
             value = tf.reduce_sum(term.worth(X, *of_f, Y))
         wanted = [*variables] if slopes else [*of_f, *variables]
         found = direct.gradient(value, wanted, unconnected_gradients="zero")

@@ -51,6 +51,9 @@ class FitProgress(NamedTuple):
     evaluations: int
 
 
+_Callback = Callable[[FitProgress], None]
+
+
 class FitResult(NamedTuple):
     """The result of ``fit_collapsed``."""
 
@@ -108,7 +111,7 @@ def fit_collapsed(
     tolerance: float | None = None,
     rows: RowsUsed = "all",
     seed: int = 0,
-    callback: Callable[[FitProgress], None] = lambda progress: None,
+    callback: Callable[[FitProgress], None] | None = None,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
 ) -> FitResult:
@@ -184,11 +187,16 @@ def fit_rows(
     tolerance: float | None = None,
     rows: RowsUsed = "all",
     seed: int = 0,
-    callback: Callable[[FitProgress], None] = lambda progress: None,
+    callback: _Callback | None = None,
     checkpoint_dir: str | Path | None = None,
     progress: bool = True,
+    record: _Callback = lambda progress: None,
 ) -> FitResult:
-    """As :func:`fit_collapsed`, for rows that are already checked."""
+    """
+    As :func:`fit_collapsed`, for rows that are already checked.
+
+    :param record: is called as the callback is, but does not see the model.
+    """
     began = time.perf_counter()
     check_one_of("rows", rows, get_args(RowsUsed))
     check_tolerance(tolerance)
@@ -206,9 +214,8 @@ def fit_rows(
         objective.trace(stretches[0])
         state = search.begin(stretches[0]) if resumed is None else search.resume(resumed, stretches)
         in_gpflow = _InGPflow(search, stretches, state)
-        climb = _Climb(search, state, checkpoints, bar, callback, in_gpflow)
+        climb = _Climb(search, state, checkpoints, bar, (record, callback), in_gpflow)
         try:
-            search.move_to(state)
             climb.report(0)
             climb.skip_subsets(stretches)
             climb.over(stretches)
@@ -302,7 +309,7 @@ class _InGPflow:
 
 
 class _Climb:
-    """The state of a fit; after every iteration it is assigned to the model, shown and stored."""
+    """The state of a fit; after every iteration it is shown and, if someone looks, the model's."""
 
     def __init__(
         self,
@@ -310,12 +317,15 @@ class _Climb:
         state: State,
         checkpoints: Checkpoints,
         bar: Any,
-        callback: Callable[[FitProgress], None],
+        callbacks: tuple[_Callback, _Callback | None],
         in_gpflow: _InGPflow,
     ) -> None:
+        """
+        :param callbacks: one that does not see the model, and one that does.
+        """
         self.state = state
         self._search, self._checkpoints, self._bar = search, checkpoints, bar
-        self._callback = callback
+        self._record, self._callback = callbacks
         self._in_gpflow = in_gpflow
 
     def skip_subsets(self, stretches: Sequence[Stretch]) -> None:
@@ -335,11 +345,9 @@ class _Climb:
         search, stored_at = self._search, _clock()  # a stretch begins just after a checkpoint
         self.state = search.onto(stretch, self.state)
         if self.state.reason:  # it ends without an iteration
-            search.move_to(self.state)
             self.report(stretch.rows)
         while not self.state.reason:
             self.state = search.step(stretch, self.state)
-            search.move_to(self.state)
             self.report(stretch.rows)
             is_due = self.state.iteration % SETTINGS.checkpoint_iterations == 0
             is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
@@ -357,7 +365,11 @@ class _Climb:
         self._bar.set_description(f"{rows or 'no'} rows", refresh=False)
         self._bar.set_postfix(objective=f"{value:.6g}", refresh=False)
         self._bar.update(evaluations - self._bar.n)
-        self._callback(FitProgress(rows, value, evaluations))
+        at = FitProgress(rows, value, evaluations)
+        self._record(at)
+        if self._callback is not None:
+            self._search.move_to(self.state)
+            self._callback(at)
 
     def back_to_a_value_in_gpflow(self) -> None:
         """Return to the latest iteration at which GPflow's own likelihood has a finite ELBO."""

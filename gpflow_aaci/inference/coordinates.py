@@ -80,6 +80,15 @@ class Coordinates:
         found = self.of_logarithms([(parameter, 1.0)])
         return np.zeros(self.size, bool) if found is None else found > 0.0
 
+    def value(self, parameter: Parameter, x: AnyNDArray) -> AnyNDArray:
+        """
+        The parameter's value at x, to rounding of the transform; its present one if x lacks it.
+
+        To read a parameter takes TensorFlow Probability some milliseconds.
+        """
+        found = self.where(parameter)
+        return np.exp(x[found]) if np.any(found) else parameter.numpy()
+
     def _excess(self, x: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
         """e^x where x is a logarithm, 1 elsewhere and where it is too small to matter."""
         small = ~self.in_logarithms | (x < -30.0)

@@ -233,7 +233,7 @@ def fit(
         tolerance,
         rows or by_number(checked, seed),
         seed=seed,
-        callback=history.record,
+        record=history.record,
         checkpoint_dir=checkpoint_dir,
         progress=progress,
     )
@@ -273,15 +273,17 @@ def _result(
 
     :param used: the rows that the model was fitted to.
     """
-    tracing_seconds = found.tracing_seconds if isinstance(found, FitResult) else 0.0
+    tracing_seconds, objective = 0.0, None
+    if isinstance(found, FitResult):
+        tracing_seconds, objective = found.tracing_seconds, found.objective
     fitting_seconds = time.perf_counter() - began - tracing_seconds
-    elbo, bound, said = _at_the_end(model, used)
+    elbo, bound, said = _at_the_end(model, used, objective)
     return Fit(
         route=route,
         converged=found.converged,
         reason=found.reason,
         elbo=elbo,
-        gap=elbo - bound if model.likelihood.is_augmented else 0.0,
+        gap=elbo - bound,
         tracing_seconds=tracing_seconds,
         fitting_seconds=fitting_seconds,
         warnings=tuple(said),
@@ -308,16 +310,25 @@ def _parts(model: AugmentedModel, data: Any, objective: _Objective, has_no_end: 
     return for_dear_rows() if is_for_minibatches(model, data) else []
 
 
-def _at_the_end(model: AugmentedModel, rows: Data) -> tuple[float, float, list[str]]:
+def _at_the_end(
+    model: AugmentedModel, rows: Data, objective: float | None
+) -> tuple[float, float, list[str]]:
     """
-    The ELBO and the augmented bound after a fit, and warnings.
+    The ELBO and the augmented bound (the ELBO, if there is none) after a fit, and warnings.
 
     No failure here may cost what the fit has found.
+
+    :param objective: the ELBO of these rows plus the log prior, if it is known.
     """
     elbo = bound = math.nan
     said: list[str] = []
+    terms = [standard] if objective is None else []
+    terms += [augmented] if model.likelihood.is_augmented else []
     try:
-        elbo, bound = map(float, model.objectives(rows, standard, augmented))
+        values = [*map(float, model.objectives(rows, *terms))] if terms else []
+        known = None if objective is None else objective - float(model.log_prior_density())
+        elbo = values.pop(0) if known is None else known
+        bound = values[0] if values else elbo
     except Exception as error:
         said.append(_failed("The ELBO of the fitted model", error))
     try:

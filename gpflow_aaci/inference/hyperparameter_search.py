@@ -250,7 +250,8 @@ class HyperparameterSearch:
         optimal_q = {}  # the optimal q at every point tried
 
         def evaluate(x: AnyNDArray) -> Point:
-            point, q = self.objective.evaluate(stretch.rows, x, state.q)
+            least = state.point.value  # a step must gain
+            point, q = self.objective.evaluate(stretch.rows, x, state.q, wanted=least)
             optimal_q[id(point)] = point, q
             return point
 

@@ -187,7 +187,9 @@ class _Objective:
         self.chunks = [self.model.gathered(rows[piece], near[piece]) for piece in pieces]
         self.num_rows = len(rows)
 
-    def evaluate(self, rows: Any, x: AnyNDArray, q: Any = None) -> tuple[Point, Any]:
+    def evaluate(
+        self, rows: Any, x: AnyNDArray, q: Any, *, wanted: float = -np.inf
+    ) -> tuple[Point, Any]:
         """As ``inference.objective`` has it, for a model without q; ``rows`` are those taken."""
         return self.at(x), q
 

@@ -35,6 +35,7 @@ _LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second 
 # steps (with a closed-form step per latent GP if they are stepped in turn), small Newton steps.
 NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
 _SLOWEST = 0.99  # rate at which gains are taken to fall
+_MARGIN = 10.0  # times what is still to be gained must not reach a value that is given up
 _SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # to 1e-4, for a rate with a wide prior
 
 
@@ -73,6 +74,7 @@ def maximise(
     max_steps: TensorType,
     in_turn: bool,
     within: Callable[[Gaussian], Gaussian] = lambda q: q,
+    wanted: TensorType = -np.inf,
 ) -> Maximum:
     """
     Search for the optimal q from ``q``; a step that does not raise the ELBO is replaced.
@@ -83,11 +85,14 @@ def maximise(
 
     :param in_turn: whether a closed-form step moves one latent GP only.
     :param within: maps a q(v) to one that the model can represent.
+    :param wanted: the ELBO that is wanted. The search also ends when ten times what it is still
+        expected to gain is less than what is missing, so that the ELBO at its end is too low by
+        less than a tenth of that.
     """
     zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
     num_closed = q.mu.shape[1] if in_turn else 1
     parts = tf.constant([1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS], zero.dtype)
-    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn, within)
+    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn, within, wanted)
     start = _Search(
         best=q,
         sums=Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt)),
@@ -133,9 +138,11 @@ class _Rules(NamedTuple):
     max_steps: TensorType
     in_turn: bool
     within: Callable[[Gaussian], Gaussian]
+    wanted: TensorType
 
     def is_unfinished(self, search: _Search) -> tf.Tensor:
         may_gain = (search.kind < self.parts.shape[0]) & (search.still >= self.least_gain)
+        may_gain &= ~(search.elbo + _MARGIN * search.still < self.wanted)
         return (search.steps < 0) | (may_gain & (search.steps < self.max_steps))
 
     def judged(self, search: _Search) -> _Search:

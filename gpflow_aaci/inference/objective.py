@@ -124,15 +124,22 @@ class Objective:
         q: Gaussian,
         precision: float = 1.0,
         max_steps: int | None = None,
+        *,
+        wanted: float = -np.inf,
     ) -> tuple[Point, Gaussian]:
-        """The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``."""
+        """
+        The profile at x on ``rows`` rows, and the optimal q; its search starts at ``q``.
+
+        :param wanted: the search for q is given up where it cannot reach this value. Below it the
+            gradient may be NaN.
+        """
         self.evaluations += 1
         x = np.clip(x, self.lowest, self.highest)
         self.coordinates.unpack(x)
         data, least_gain = self.rows_of(rows), precision * self._inner_tolerance
         most = self._most_steps if max_steps is None else max_steps
         profile = unless_cholesky_fails(
-            lambda: self._fast.evaluate(data, q, least_gain, most), None
+            lambda: self._fast.evaluate(data, q, least_gain, most, wanted), None
         )
         if profile is None:
             return Point(x, np.nan, np.full_like(x, np.nan)), q

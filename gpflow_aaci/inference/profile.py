@@ -8,7 +8,8 @@ If all rows fit into one chunk, one compiled function evaluates the profile. Oth
 function is called for each chunk in each pass, so memory is O(chunk · M) for any number of rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
 from ..compiled import Compiled, CompiledFunction, Maker
 from ..data import Arrays, Data, Summand, over_devices
+from ..graphs import read_as
 from ..mirrored import local
 from ..models import AugmentedModel
 from ..structure import structure_of
@@ -71,7 +73,7 @@ class Profile:
             function = compiled(_of_chunk, name, X, Y, *args)
             return Summand(function, f"{name} {product_dtype}", variables)
 
-        whole = _Whole(X, Y, _spec(), q, _spec(), count)
+        whole = _Whole(X, Y, _spec(), q, _spec(), count, _spec())
         self._evaluate = compiled(_of_model, "evaluation", whole)
         self._maximise = compiled(_of_model, "maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
@@ -95,23 +97,43 @@ class Profile:
                 summand.function.trace()
 
     def evaluate(
-        self, data: Data, q: Gaussian, least_gain: float, max_steps: int = 20
+        self,
+        data: Data,
+        q: Gaussian,
+        least_gain: float,
+        max_steps: int = 20,
+        wanted: float = -np.inf,
     ) -> Evaluation:
-        """Value and gradient at the current hyperparameters; the search for q starts at ``q``."""
-        whole = _whole(data, q, least_gain, max_steps)
+        """
+        Value and gradient at the current hyperparameters; the search for q starts at ``q``.
+
+        :param wanted: as in :func:`~gpflow_aaci.inference.newton.maximise`. Below this value the
+            gradient may be NaN.
+        """
+        whole = _whole(data, q, least_gain, max_steps, wanted)
         if whole is not None:
             best, log_prior, gradient = self._evaluate(whole)
         else:
-            best = self.maximise(data, q, least_gain, max_steps)
             log_prior, of_prior = self._log_prior()
-            of_bound = data.sum(self._gradient, best.q)
-            gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
+            best = self.maximise(data, q, least_gain, max_steps, wanted - float(log_prior))
+            if float(best.elbo) + float(log_prior) < wanted:
+                gradient = [np.nan * part for part in of_prior]
+            else:
+                of_bound = data.sum(self._gradient, best.q)
+                gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         objective = float(best.elbo) + float(log_prior)
         return Evaluation(objective, _flat(gradient), best.q, int(best.steps))
 
-    def maximise(self, data: Data, q: Gaussian, least_gain: float, max_steps: int) -> Maximum:
+    def maximise(
+        self,
+        data: Data,
+        q: Gaussian,
+        least_gain: float,
+        max_steps: int,
+        wanted: float = -np.inf,
+    ) -> Maximum:
         """The optimal q; its search starts at ``q``. No gradient is computed."""
-        whole = _whole(data, q, least_gain, max_steps)
+        whole = _whole(data, q, least_gain, max_steps, wanted)
         if whole is not None:
             return self._maximise(whole)
         coupling = self._coupling
@@ -121,7 +143,7 @@ class Profile:
             None if coupling is None else lambda q: data.sum(coupling, q),
         )
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        return maximise(sums, q, *limits, self._in_turn, self._within)
+        return maximise(sums, q, *limits, self._in_turn, self._within, to_default_float(wanted))
 
     def log_densities(self, data: Data, q: Gaussian) -> tf.Tensor:
         """log p(y) of every row [N] of this worker, with f integrated out."""
@@ -141,14 +163,17 @@ class _Whole(NamedTuple):
     q: Gaussian
     least_gain: tf.Tensor
     max_steps: tf.Tensor
+    wanted: tf.Tensor
 
 
-def _whole(data: Data, q: Gaussian, least_gain: float, max_steps: int) -> _Whole | None:
+def _whole(
+    data: Data, q: Gaussian, least_gain: float, max_steps: int, wanted: float
+) -> _Whole | None:
     """The arguments, or None for rows that are several chunks."""
     if data.only_chunk is None:
         return None
-    num_data, least_gain = to_default_float(data.num_data), to_default_float(least_gain)
-    return _Whole(*data.only_chunk, num_data, q, least_gain, tf.constant(max_steps))
+    num_data, least, value = map(to_default_float, (data.num_data, least_gain, wanted))
+    return _Whole(*data.only_chunk, num_data, q, least, tf.constant(max_steps), value)
 
 
 def _of_model(
@@ -188,25 +213,40 @@ class _Functions(NamedTuple):
 
     def evaluation(self, whole: _Whole) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
         """The optimal q, the log prior, and the gradient of the ELBO plus the log prior."""
-        data = Arrays(whole.X, whole.Y, whole.num_data)
-        at = recorded(self.model.prior, whole.X, self.product_dtype)
-        best = self._best(data, at.projection, whole)
-        sums = None
-        if self.product_dtype is None:
-            sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
-        term, rows = self.model.term(standard), (whole.X, whole.Y)
-        of_bound = data.total(
-            bound_gradient(
-                term, self.variables, at, best.q, *rows, sums, best.slopes, self._is_direct
-            )
-        )
+        data, is_direct = Arrays(whole.X, whole.Y, whole.num_data), self._is_direct
         log_prior, of_prior = self.log_prior()
+        whole = whole._replace(wanted=whole.wanted - log_prior)
+        with self._parameters_read_once() as values:
+            at = recorded(self.model.prior, whole.X, self.product_dtype, watched=values.searched)
+            best = self._best(data, at.projection, whole)
+            sums = None
+            if self.product_dtype is None:
+                sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
+            term, rows = self.model.term(standard), (whole.X, whole.Y)
+            of_values = bound_gradient(
+                term, values.searched, at, best.q, *rows, sums, best.slopes, is_direct
+            )
+        of_bound = values.to_variables(data.total(of_values))
         best = best._replace(slopes=())
         return best, log_prior, [a + b for a, b in zip(of_bound, of_prior, strict=True)]
 
     def maximum(self, whole: _Whole) -> Maximum:
         data = Arrays(whole.X, whole.Y, whole.num_data)
         return self._best(data, self.projection(whole.X), whole)._replace(slopes=())
+
+    @contextmanager
+    def _parameters_read_once(self) -> Iterator["_Values"]:
+        """Within, each hyperparameter is transformed once."""
+        variables = self.variables
+        of_q = {id(self.model.q_mu), id(self.model.q_sqrt)}
+        parameters = [p for p in self.model.parameters if id(p) not in of_q]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            read = [(parameter, tf.convert_to_tensor(parameter)) for parameter in parameters]
+        of_variable = {id(p.unconstrained_variable): value for p, value in read}
+        searched = [of_variable.get(id(variable), variable) for variable in variables]
+        with read_as(read):
+            yield _Values(tape, variables, searched)
 
     @property
     def _is_direct(self) -> bool:
@@ -229,8 +269,8 @@ class _Functions(NamedTuple):
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
             own.no_slopes,
         )
-        limits = whole.least_gain, whole.max_steps
-        return maximise(sums, whole.q, *limits, self.model.in_turn, self.model.within)
+        limits, model = (whole.least_gain, whole.max_steps), self.model
+        return maximise(sums, whole.q, *limits, model.in_turn, model.within, whole.wanted)
 
     # ---- a chunk of the rows ----
 
@@ -264,6 +304,21 @@ class _Functions(NamedTuple):
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return value_and_gradient(self.model.log_prior_density, self.variables)
+
+
+class _Values(NamedTuple):
+    """The values of the hyperparameters, with the tape that leads back to their variables."""
+
+    tape: tf.GradientTape
+    variables: list[tf.Variable]
+    searched: list[tf.Tensor | tf.Variable]  # the value of each, or itself if no parameter has it
+
+    def to_variables(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradient in the variables, given the gradient in the values."""
+        found: list[tf.Tensor] = self.tape.gradient(
+            self.searched, self.variables, output_gradients=gradients
+        )
+        return found
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:

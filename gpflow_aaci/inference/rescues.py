@@ -12,7 +12,7 @@ Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correl
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import gpflow
@@ -45,7 +45,9 @@ class Searched(Protocol):
     model: Any
     coordinates: Coordinates
 
-    def evaluate(self, rows: int, x: AnyNDArray, q: Any) -> tuple[Point, Any]: ...
+    def evaluate(
+        self, rows: int, x: AnyNDArray, q: Any, *, wanted: float = ...
+    ) -> tuple[Point, Any]: ...
 
 
 class Lines(NamedTuple):
@@ -73,8 +75,9 @@ def off_a_saddle(
     sd = tf.sqrt(tf.transpose(model.prior_variance())) * tf.ones_like(q.mu)  # [M, L]
     chol = tf.broadcast_to(chol, [q.mu.shape[1], *chol.shape[1:]])
     aside = q._replace(mu=columns(tf.linalg.triangular_solve, chol, sd))
-    there, q_there = objective.evaluate(stretch.rows, point.x, aside)
-    return (there, q_there) if there.value > point.value + stretch.tolerance else (point, q)
+    wanted = point.value + stretch.tolerance
+    there, q_there = objective.evaluate(stretch.rows, point.x, aside, wanted=wanted)
+    return (there, q_there) if there.value > wanted else (point, q)
 
 
 def from_a_narrow_q(
@@ -90,7 +93,7 @@ def from_a_narrow_q(
     narrow = narrow_q(objective.model, rows, q, point.value)
     if narrow is None:
         return point, q
-    there = objective.evaluate(stretch.rows, point.x, narrow)
+    there = objective.evaluate(stretch.rows, point.x, narrow, wanted=point.value)
     return max((point, q), there, key=lambda pair: np.nan_to_num(pair[0].value, nan=-np.inf))
 
 
@@ -105,14 +108,15 @@ def in_other_units(
     for step in (np.log(SETTINGS.unit_factor), -np.log(SETTINGS.unit_factor)):
         while abs(far) < SETTINGS.farthest_unit:
             x = point.x + (far + step) * lines.both
-            there, q_there = objective.evaluate(stretch.rows, x, q_best)
+            there, q_there = objective.evaluate(stretch.rows, x, q_best, wanted=best.value)
             if not (there.value > best.value and np.all(np.isfinite(there.gradient))):
                 break
             best, q_best, far = there, q_there, far + step
         if far:
             break
     if far:  # or only the initial noise is wrong
-        noise, _ = objective.evaluate(stretch.rows, point.x + far * lines.noise, q)
+        x = point.x + far * lines.noise
+        noise, _ = objective.evaluate(stretch.rows, x, q, wanted=best.value)
         if noise.value >= best.value:
             return point, q
     return best, q_best
@@ -134,8 +138,9 @@ def with_more_signal(
     noise, signal = noise_and_signal(objective.model)
     if not noise > SETTINGS.no_signal * signal > 0.0:
         return None
-    there = objective.evaluate(stretch.rows, point.x + np.log(noise / signal) * lines.signal, q)
-    is_better = there[0].value > point.value + least_gain
+    x, wanted = point.x + np.log(noise / signal) * lines.signal, point.value + least_gain
+    there = objective.evaluate(stretch.rows, x, q, wanted=wanted)
+    is_better = there[0].value > wanted
     return there if is_better and np.all(np.isfinite(there[0].gradient)) else None
 
 
@@ -174,8 +179,9 @@ def with_a_shorter_lengthscale(
         x = point.x.copy()
         x[at] = logarithms[at] + np.log(factor)
         tried.append(x)
-    best = _best_of(objective, stretch, tried, q)
-    return best if best is not None and best[0].value > point.value + least_gain else None
+    wanted = point.value + least_gain
+    best = _best_of(objective, stretch, tried, q, wanted)
+    return best if best is not None and best[0].value > wanted else None
 
 
 def has_long_lengthscales(model: AugmentedModel, data: Data) -> bool:
@@ -249,12 +255,17 @@ def _typical_coordinates(
 
 
 def _best_of(
-    objective: Objective, stretch: Stretch, tried: Sequence[AnyNDArray], q: Gaussian
+    objective: Objective,
+    stretch: Stretch,
+    tried: Sequence[AnyNDArray],
+    q: Gaussian,
+    wanted: float = -np.inf,
 ) -> tuple[Point, Gaussian] | None:
     """The point with the highest objective, and its optimal q; None if no objective is finite."""
+    ends = [objective.evaluate(stretch.rows, x, q, wanted=wanted) for x in tried]
     finite = [
         (point, q_there)
-        for point, q_there in (objective.evaluate(stretch.rows, x, q) for x in tried)
+        for point, q_there in ends
         if np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
     ]
     return max(finite, key=lambda pair: pair[0].value) if finite else None
@@ -296,15 +307,19 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
     return lowest
 
 
-def largest_variance(model: AugmentedModel) -> float:
+def largest_variance(
+    model: AugmentedModel, value: Callable[[gpflow.Parameter], Any] = np.asarray
+) -> float:
     """
     The variance of a kernel beyond which rounding makes the objective rough.
 
     An f that is nearly a polynomial has a huge variance and long lengthscales. K_ZZ is then nearly
     singular, and its rounding errors, of order M ε k(z, z), are no longer small beside the noise's
     variance. A search would climb these errors.
+
+    :param value: the value of a parameter of the likelihood. Default: its present one.
     """
-    noise = _scale_of_noise(model.likelihood) or 1.0  # without it, f has a unit of its own
+    noise = _scale_of_noise(model.likelihood, value) or 1.0  # without it, f has a unit of its own
     rounding = int(tf.shape(model.q_mu)[0]) * float(np.finfo(np.float64).eps)
     return SETTINGS.roughness * noise**2 / rounding
 
@@ -316,11 +331,12 @@ def highest_variances(objective: Objective, x: AnyNDArray, factor: float = 1.0) 
     :param factor: by which it may be larger.
     :return: [n], ∞ for all other coordinates. A variance that is higher at x may stay there.
     """
-    model, highest = objective.model, np.full(objective.coordinates.size, np.inf)
-    objective.coordinates.unpack(x)
-    largest = np.log(factor * largest_variance(model))
+    model, coordinates = objective.model, objective.coordinates
+    highest = np.full(coordinates.size, np.inf)
+    largest = largest_variance(model, lambda parameter: coordinates.value(parameter, x))
+    largest = np.log(factor * largest)
     for parameter, _ in signal_parameters(model.kernel, 1.0):
-        at = objective.coordinates.where(parameter)
+        at = coordinates.where(parameter)
         highest[at] = np.maximum(x[at], largest)
     return highest
 
@@ -383,9 +399,11 @@ def noise_and_signal(model: AugmentedModel) -> tuple[float, float]:
     return _scale_of_noise(model.likelihood), float(np.sqrt(variance))
 
 
-def _scale_of_noise(likelihood: Likelihood) -> float:
+def _scale_of_noise(
+    likelihood: Likelihood, value: Callable[[gpflow.Parameter], Any] = np.asarray
+) -> float:
     """In the unit of y; 0 if the likelihood has no such parameter."""
-    of_noise = [np.mean(p) ** (1.0 / power) for p, power in noise_parameters(likelihood)]
+    of_noise = [np.mean(value(p)) ** (1.0 / power) for p, power in noise_parameters(likelihood)]
     return float(np.mean(of_noise or [0.0]))
 
 
