@@ -114,7 +114,7 @@ def test_a_search_from_the_sites_of_other_hyperparameters_starts_nearer(
     assert 0.0 <= near < 0.1 * far
 
 
-def test_sites_are_not_used_for_other_rows_nor_for_a_q_that_was_changed() -> None:
+def test_sites_are_not_used_for_other_rows() -> None:
     data = diabetes(120)
     model = make_model(data, likelihoods.StudentT())
     profile, rows, q = profile_of(model, data)
@@ -125,10 +125,6 @@ def test_sites_are_not_used_for_other_rows_nor_for_a_q_that_was_changed() -> Non
         for each, start in ((rows, Gaussian(*found.q)), (others, found.q))
     )
     np.testing.assert_allclose(at_others, at_q, rtol=1e-12)
-    changed = found.q._replace(mu=0.5 * found.q.mu)
-    at_changed = profile.evaluate(rows, changed, 0.0, 0).objective
-    assert at_changed == profile.evaluate(rows, Gaussian(*changed), 0.0, 0).objective
-    assert at_changed < at_q - 1.0
 
 
 @pytest.mark.by_default("three chunks-True")

@@ -52,7 +52,7 @@ class Optimum(Gaussian):
     """
 
     sites: Sites
-    data: Data | None = None  # the rows; None of a q(v) that has been changed since
+    data: Data
 
     @classmethod
     def of(cls, q: Gaussian, sites: Sites, data: Data) -> "Optimum":
