@@ -13,7 +13,6 @@ import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci import inference, likelihoods
-from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.data import Arrays
 from gpflow_aaci.inference import collapsed
 from gpflow_aaci.inference.coordinates import Coordinates
@@ -61,70 +60,6 @@ class Pieces(Arrays):
     def chunks(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         parts = (np.split(part, self.cuts) for part in (self.X, self.Y))
         yield from ((tf.constant(x), tf.constant(y)) for x, y in zip(*parts, strict=True))
-
-
-def profile_of(model: gpflow_aaci.AugmentedSVGP, data: Data) -> tuple[Profile, Arrays, Gaussian]:
-    X, Y = map(tf.constant, data)
-    profile = Profile(model, hyperparameters(model))
-    return profile, Arrays(X, Y, len(data[0])), prior_q(*model.q_mu.shape)
-
-
-def test_the_sites_of_gaussian_noise_are_optimal_whatever_the_kernel() -> None:
-    """Begun at the sites of another kernel, without a step, the ELBO is the bound of ``SGPR``."""
-    data = diabetes(120)
-    model = make_model(data, likelihoods.Gaussian(0.5))
-    profile, rows, q = profile_of(model, data)
-    found = profile.evaluate(rows, q, 1e-6)
-    model.kernel.variance.assign(0.3)
-    model.kernel.lengthscales.assign(np.linspace(1.0, 9.0, 10))
-    there = profile.evaluate(rows, found.q, 0.0, max_steps=0)
-    Z = model.inducing_variable.Z.numpy()
-    sgpr = gpflow.models.SGPR(data, model.kernel, Z, noise_variance=0.5)
-    np.testing.assert_allclose(there.objective, float(sgpr.elbo()), rtol=1e-9)
-    as_it_was = profile.evaluate(rows, Gaussian(*found.q), 0.0, max_steps=0)
-    assert as_it_was.objective < there.objective - 10.0
-
-
-@pytest.mark.parametrize(
-    "likelihood", [likelihoods.StudentT(), likelihoods.Poisson(10.0), gpflow.likelihoods.Beta()]
-)
-def test_a_search_from_the_sites_of_other_hyperparameters_starts_nearer(
-    likelihood: gpflow.likelihoods.Likelihood,
-) -> None:
-    """It starts ten times nearer than at the same q(v), and ends at the same maximum."""
-    X, y = diabetes(120)
-    if isinstance(likelihood, likelihoods.Poisson):
-        y = np.round(np.exp(y))
-    elif isinstance(likelihood, gpflow.likelihoods.Beta):
-        y = 1.0 / (1.0 + np.exp(-y))
-    model = make_model((X, y), likelihood)
-    profile, rows, q = profile_of(model, (X, y))
-    found = profile.evaluate(rows, q, 1e-8)
-    model.kernel.variance.assign(2.0)
-    model.kernel.lengthscales.assign(np.linspace(2.0, 7.0, 10))
-    ends = [profile.evaluate(rows, start, 1e-8) for start in (found.q, Gaussian(*found.q))]
-    np.testing.assert_allclose(ends[0].objective, ends[1].objective, atol=1e-6)
-    np.testing.assert_allclose(ends[0].q.mu, ends[1].q.mu, atol=1e-3)
-    np.testing.assert_allclose(ends[0].gradient, ends[1].gradient, atol=1e-2)
-    assert ends[0].steps < ends[1].steps
-    near, far = (
-        ends[0].objective - profile.evaluate(rows, start, 0.0, 0).objective
-        for start in (found.q, Gaussian(*found.q))
-    )
-    assert 0.0 <= near < 0.1 * far
-
-
-def test_sites_are_not_used_for_other_rows() -> None:
-    data = diabetes(120)
-    model = make_model(data, likelihoods.StudentT())
-    profile, rows, q = profile_of(model, data)
-    found = profile.evaluate(rows, q, 1e-6)
-    others = Arrays(rows.X[::-1], rows.Y[::-1], 120)
-    at_q, at_others = (
-        profile.evaluate(each, start, 0.0, 0).objective
-        for each, start in ((rows, Gaussian(*found.q)), (others, found.q))
-    )
-    np.testing.assert_allclose(at_others, at_q, rtol=1e-12)
 
 
 @pytest.mark.by_default("three chunks-True")

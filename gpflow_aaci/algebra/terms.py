@@ -25,23 +25,6 @@ class Slopes(NamedTuple):
     in_variance: tf.Tensor  # [N, L], ∂e/∂Fvar
 
 
-class Sites(NamedTuple):
-    """The factors exp(potential (f − μ₀) − ½ precision (f − μ₀)²) of q(v), one for each row."""
-
-    potential: tf.Tensor  # [N, L]
-    precision: tf.Tensor  # [N, L]
-
-    @classmethod
-    def at(cls, slopes: Slopes, centred: TensorType) -> "Sites":
-        """
-        The sites that have these slopes.
-
-        :param centred: Fmu − μ₀ [N, L], where the slopes were taken.
-        """
-        precision = -2.0 * slopes.in_variance
-        return cls(slopes.in_mean + precision * centred, precision)
-
-
 class Term(NamedTuple):
     """A datum's e, its slopes, and how the slopes of one latent GP depend on the others' means."""
 

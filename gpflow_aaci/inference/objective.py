@@ -193,7 +193,6 @@ class Objective:
         :param rows: the number of rows in use. Default: all.
         """
         data = self.data if rows is None else self.rows_of(rows)
-        q = Gaussian(*q)  # at this very q(v), not at the q(v) of its sites
 
         def value() -> float:
             if self._fast is self._exact:  # it is compiled, or will be

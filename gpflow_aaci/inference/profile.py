@@ -19,10 +19,10 @@ from gpflow.config import default_float
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
-from ..algebra.gaussian import Gaussian, columns, naturals_to_q, optimal_naturals
-from ..algebra.projection import Projection, given, marginals, project, to_q
+from ..algebra.gaussian import Gaussian
+from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
-from ..algebra.terms import Sites, predictive, standard
+from ..algebra.terms import predictive, standard
 from ..compiled import Compiled, CompiledFunction, Maker
 from ..data import Arrays, Data, Summand, over_devices
 from ..graphs import read_as
@@ -38,27 +38,8 @@ class Evaluation(NamedTuple):
 
     objective: float  # ELBO and log prior
     gradient: AnyNDArray  # in the hyperparameters' variables, concatenated
-    q: Gaussian  # the optimal q(v); an ``Optimum`` if the rows are one chunk
+    q: Gaussian  # the optimal q(v)
     steps: int  # the number of steps on q
-
-
-class Optimum(Gaussian):
-    """
-    The optimal q(v) at some hyperparameters, and the sites of the rows that it follows from.
-
-    At other hyperparameters the optimal sites are nearly the same, though the optimal q(v) is not.
-    A search that starts at the q(v) of these sites takes half the steps of one that starts at the
-    same q(v). This is the dual parameterization of Adam, Chang, Khan and Solin (2021).
-    """
-
-    sites: Sites
-    data: Data
-
-    @classmethod
-    def of(cls, q: Gaussian, sites: Sites, data: Data) -> "Optimum":
-        found = cls(*q)
-        found.sites, found.data = sites, data
-        return found
 
 
 class Profile:
@@ -92,8 +73,7 @@ class Profile:
             function = compiled(_of_chunk, name, X, Y, *args)
             return Summand(function, f"{name} {product_dtype}", variables)
 
-        start = q, Sites(_spec(None, L), _spec(None, L)), tf.TensorSpec([], tf.bool)
-        whole = _Whole(X, Y, _spec(), *start, _spec(), count, _spec())
+        whole = _Whole(X, Y, _spec(), q, _spec(), count, _spec())
         self._evaluate = compiled(_of_model, "evaluation", whole)
         self._maximise = compiled(_of_model, "maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
@@ -127,16 +107,12 @@ class Profile:
         """
         Value and gradient at the current hyperparameters; the search for q starts at ``q``.
 
-        If ``q`` is the :class:`Optimum` of the same rows at other hyperparameters, the search
-        starts at its sites.
-
         :param wanted: as in :func:`~gpflow_aaci.inference.newton.maximise`. Below this value the
             gradient may be NaN.
         """
         whole = _whole(data, q, least_gain, max_steps, wanted)
         if whole is not None:
-            best, log_prior, gradient, sites = self._evaluate(whole)
-            best = best._replace(q=Optimum.of(best.q, sites, data))
+            best, log_prior, gradient = self._evaluate(whole)
         else:
             log_prior, of_prior = self._log_prior()
             best = self.maximise(data, q, least_gain, max_steps, wanted - float(log_prior))
@@ -185,8 +161,6 @@ class _Whole(NamedTuple):
     Y: tf.Tensor  # [N, P]
     num_data: tf.Tensor
     q: Gaussian
-    sites: Sites
-    from_sites: tf.Tensor  # whether the search starts at these, not at q
     least_gain: tf.Tensor
     max_steps: tf.Tensor
     wanted: tf.Tensor
@@ -199,13 +173,7 @@ def _whole(
     if data.only_chunk is None:
         return None
     num_data, least, value = map(to_default_float, (data.num_data, least_gain, wanted))
-    if isinstance(q, Optimum) and q.data is data:
-        start = q.sites, tf.constant(True)
-    else:
-        none = tf.zeros([len(data.only_chunk[0]), q.mu.shape[1]], default_float())
-        start = Sites(none, none), tf.constant(False)
-    limits = least, tf.constant(max_steps), value
-    return _Whole(*data.only_chunk, num_data, Gaussian(*q), *start, *limits)
+    return _Whole(*data.only_chunk, num_data, q, least, tf.constant(max_steps), value)
 
 
 def _of_model(
@@ -243,8 +211,8 @@ class _Functions(NamedTuple):
 
     # ---- all rows, projected once ----
 
-    def evaluation(self, whole: _Whole) -> tuple[Maximum, tf.Tensor, list[tf.Tensor], Sites]:
-        """The optimal q, the log prior, the gradient of the ELBO plus the log prior, the sites."""
+    def evaluation(self, whole: _Whole) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
+        """The optimal q, the log prior, and the gradient of the ELBO plus the log prior."""
         data, is_direct = Arrays(whole.X, whole.Y, whole.num_data), self._is_direct
         log_prior, of_prior = self.log_prior()
         whole = whole._replace(wanted=whole.wanted - log_prior)
@@ -259,12 +227,8 @@ class _Functions(NamedTuple):
                 term, values.searched, at, best.q, *rows, sums, best.slopes, is_direct
             )
         of_bound = values.to_variables(data.total(of_values))
-        assert best.slopes  # as these are all rows
-        sites = Sites.at(
-            best.slopes, columns(tf.matmul, at.projection.A, best.q.mu, transpose_a=True)
-        )
-        gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
-        return best._replace(slopes=()), log_prior, gradient, sites
+        best = best._replace(slopes=())
+        return best, log_prior, [a + b for a, b in zip(of_bound, of_prior, strict=True)]
 
     def maximum(self, whole: _Whole) -> Maximum:
         data = Arrays(whole.X, whole.Y, whole.num_data)
@@ -306,16 +270,7 @@ class _Functions(NamedTuple):
             own.no_slopes,
         )
         limits, model = (whole.least_gain, whole.max_steps), self.model
-        start = self._start(data, projection, whole)
-        return maximise(sums, start, *limits, model.in_turn, model.within, whole.wanted)
-
-    def _start(self, data: Arrays, projection: Projection, whole: _Whole) -> Gaussian:
-        """The q(v) of the sites; the given one if there are none, or if they have no q(v)."""
-        potential, precision = whole.sites
-        a, B = data.total(to_q(projection, potential, -0.5 * precision))
-        q = self.model.within(naturals_to_q(*optimal_naturals(tf.zeros_like(a), a, B)))
-        is_good = whole.from_sites & tf.reduce_all(tf.math.is_finite(q.mu))
-        return Gaussian(*(tf.where(is_good, *pair) for pair in zip(q, whole.q, strict=True)))
+        return maximise(sums, whole.q, *limits, model.in_turn, model.within, whole.wanted)
 
     # ---- a chunk of the rows ----
 
