@@ -244,7 +244,8 @@ class _Functions(NamedTuple):
             tape.watch(variables)
             read = [(parameter, tf.convert_to_tensor(parameter)) for parameter in parameters]
         of_variable = {id(p.unconstrained_variable): value for p, value in read}
-        searched = [of_variable.get(id(variable), variable) for variable in variables]
+        pairs = zip(self.of_model, variables, strict=True)  # a mirrored one, and this device's
+        searched = [of_variable.get(id(mirrored), variable) for mirrored, variable in pairs]
         with read_as(read):
             yield _Values(tape, variables, searched)
 
