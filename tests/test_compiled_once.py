@@ -25,7 +25,9 @@ from gpflow_aaci import (
     update,
 )
 from gpflow_aaci import compiled as sharing
-from gpflow_aaci.graphs import compiled
+from gpflow_aaci.graphs import compiled, read_as
+from gpflow_aaci.inference.profile import Profile
+from gpflow_aaci.models import hyperparameters
 from gpflow_aaci.structure import structure_of
 
 Model = AugmentedSVGP | AugmentedVGP
@@ -385,3 +387,38 @@ def test_a_compiled_function_can_be_differentiated_as_long_as_it_lives() -> None
     (slope,) = tape.gradient(value, [parameter.unconstrained_variable])
     u = parameter.unconstrained_variable.numpy()
     assert slope.numpy() == pytest.approx(15.0 / (1.0 + np.exp(-u)))
+
+
+def test_a_fit_s_graph_reads_each_hyperparameter_once() -> None:
+    """Student-t alone reads its scale 26 times, of which each was transformed anew."""
+    model = make()
+    profile = Profile(model, hyperparameters(model))
+    function = profile._evaluate
+    with function._owner.twin() as twin:
+        graph = function._of(twin).get_concrete_function().graph
+        captured = {str(inside.name): outside for outside, inside in graph.captures}
+        reads = [op.inputs[0].name for op in graph.get_operations() if op.type == "ReadVariableOp"]
+        for variable in twin.variables:
+            names = [name for name, held in captured.items() if held is variable.handle]
+            assert sum(reads.count(name) for name in names) == 1, variable.name
+        inside = [
+            node.op for body in graph.as_graph_def().library.function for node in body.node_def
+        ]
+        assert "ReadVariableOp" not in inside
+
+
+def test_a_parameter_that_a_graph_reads_as_a_tensor_is_itself_elsewhere() -> None:
+    parameter = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
+    elsewhere: list[float] = []
+
+    @tf.function(autograph=False)
+    def tripled(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with read_as([(parameter, 3.0 * x)]), ThreadPoolExecutor(1) as pool:
+            elsewhere.append(pool.submit(lambda: float(parameter.numpy())).result())
+            (total,) = tf.while_loop(lambda y: y < 10.0, lambda y: (y + parameter,), (x,))
+        return total, 1.0 * parameter
+
+    total, after = tripled(tf.constant(1.0, tf.float64))
+    assert elsewhere == [2.0]
+    assert (float(total), float(after)) == (10.0, 2.0)
+    assert float(parameter.numpy()) == 2.0

@@ -38,6 +38,23 @@ def test_at_the_maximum_a_loss_by_rounding_costs_one_evaluation_and_no_safer_ste
     np.testing.assert_allclose(float(end.elbo), float(best.elbo), atol=2e-2)
 
 
+def test_a_search_that_cannot_reach_what_is_wanted_ends_early_and_nearly_right() -> None:
+    rng = np.random.default_rng(1)
+    X = tf.constant(rng.normal(size=(200, 2)))
+    Y = tf.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_t(4, (200, 1))
+    model = AugmentedSVGP(gpflow.kernels.Matern32(), likelihoods.StudentT(), X[:20].numpy())
+    sums = sums_of_rows(model, model.project(X), X, Y)
+    q = Gaussian(tf.zeros([20, 1], X.dtype), tf.eye(20, batch_shape=[1], dtype=X.dtype))
+    best = maximise(sums, q, 1e-6, 50, False)
+    in_reach = maximise(sums, q, 1e-6, 50, False, wanted=best.elbo - 0.1)
+    assert int(in_reach.steps) == int(best.steps)
+    np.testing.assert_array_equal(in_reach.elbo, best.elbo)
+    for missing in (3.0, 30.0, 300.0):
+        end = maximise(sums, q, 1e-6, 50, False, wanted=best.elbo + missing)
+        assert int(end.steps) < int(best.steps)
+        assert 0.0 <= float(best.elbo - end.elbo) < 0.1 * missing
+
+
 def test_it_leaves_a_wide_prior_where_a_rate_is_not_log_concave() -> None:
     """
     At the prior of a line of variance 100 the Newton matrix of a rate 20σ(f) is indefinite.

@@ -213,7 +213,8 @@ class _Functions(NamedTuple):
 
     def evaluation(self, whole: _Whole) -> tuple[Maximum, tf.Tensor, list[tf.Tensor]]:
         """The optimal q, the log prior, and the gradient of the ELBO plus the log prior."""
-        data, is_direct = Arrays(whole.X, whole.Y, whole.num_data), self._is_direct
+        data = Arrays(whole.X, whole.Y, whole.num_data)
+        is_direct = self._is_direct  # looks at the parameters, which ``read_as`` alters
         log_prior, of_prior = self.log_prior()
         whole = whole._replace(wanted=whole.wanted - log_prior)
         with self._parameters_read_once() as values:
