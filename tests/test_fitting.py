@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci import inference, likelihoods
+from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.data import Arrays
 from gpflow_aaci.inference import collapsed
 from gpflow_aaci.inference.coordinates import Coordinates
@@ -62,6 +63,80 @@ class Pieces(Arrays):
         yield from ((tf.constant(x), tf.constant(y)) for x, y in zip(*parts, strict=True))
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["Z stays", "Z moves"])
+def test_the_factor_of_gaussian_noise_is_optimal_whatever_the_kernel(moves: bool) -> None:
+    """
+    With Z = X, begun at the factor of another kernel, the ELBO is log p(y) of ``GPR``, unstepped.
+
+    So it is if Z moves to the same points in another order.
+    """
+    X, _ = data = diabetes(60)
+    model = make_model(data, likelihoods.Gaussian(0.5), M=60)
+    gpflow.set_trainable(model.inducing_variable, moves)
+    profile, rows = Profile(model, hyperparameters(model)), Pieces(data)
+    found = profile.evaluate(rows, prior_q(60, 1), 1e-6)
+    model.kernel.variance.assign(0.3)
+    model.kernel.lengthscales.assign(np.linspace(1.0, 9.0, 10))
+    if moves:
+        model.inducing_variable.Z.assign(np.roll(X, 7, 0))
+    there, as_it_was = (
+        profile.evaluate(rows, start, 0.0, max_steps=0).objective
+        for start in (found.q, Gaussian(*found.q))
+    )
+    gpr = gpflow.models.GPR(data, model.kernel, noise_variance=0.5)
+    np.testing.assert_allclose(there, float(gpr.log_marginal_likelihood()), atol=1e-3)
+    assert as_it_was < there - 1.0
+
+
+@pytest.mark.by_default("StudentT-three chunks", "Poisson-Z moves")
+@pytest.mark.parametrize("how", ["whole", "three chunks", "Z moves"])
+@pytest.mark.parametrize("name", ["StudentT", "Poisson", "Beta"])
+def test_a_search_from_the_factor_of_other_hyperparameters_starts_nearer(
+    name: str, how: str
+) -> None:
+    """It starts ten times nearer than at the same q(v), and ends at the same maximum."""
+    X, y = diabetes(120)
+    likelihood, Y = {
+        "StudentT": (likelihoods.StudentT(), y),
+        "Poisson": (likelihoods.Poisson(10.0), np.round(np.exp(y))),
+        "Beta": (gpflow.likelihoods.Beta(), 1.0 / (1.0 + np.exp(-y))),
+    }[name]
+    model = make_model((X, Y), likelihood, M=60)
+    gpflow.set_trainable(model.inducing_variable, how == "Z moves")
+    rows = Pieces((X, Y), *((40, 80) if how == "three chunks" else ()))
+    profile = Profile(model, hyperparameters(model))
+    found = profile.evaluate(rows, prior_q(60, 1), 1e-8)
+    model.kernel.variance.assign(2.0)
+    model.kernel.lengthscales.assign(np.linspace(2.0, 7.0, 10))
+    if how == "Z moves":
+        noise = np.random.default_rng(0).normal(size=(60, 10))
+        model.inducing_variable.Z.assign(X[:60] + 0.3 * noise)
+    starts = found.q, Gaussian(*found.q)
+    ends = [profile.evaluate(rows, start, 1e-8) for start in starts]
+    np.testing.assert_allclose(ends[0].objective, ends[1].objective, atol=1e-6)
+    np.testing.assert_allclose(ends[0].q.mu, ends[1].q.mu, atol=1e-3)
+    np.testing.assert_allclose(ends[0].gradient, ends[1].gradient, atol=1e-2)
+    assert ends[0].steps < ends[1].steps
+    near, far = (
+        ends[0].objective - profile.evaluate(rows, start, 0.0, 0).objective for start in starts
+    )
+    assert 0.0 <= near < 0.1 * far
+
+
+def test_at_the_same_hyperparameters_a_search_starts_at_q_itself() -> None:
+    data = diabetes(120)
+    model = make_model(data, likelihoods.StudentT())
+    profile = Profile(model, hyperparameters(model))
+    for rows in (Pieces(data), Pieces(data, 50)):
+        found = profile.evaluate(rows, prior_q(20, 1), 1e-6)
+        for start in (found.q, Gaussian(*found.q)):
+            again = profile.evaluate(rows, start, 0.0, 0)
+            assert again.objective == pytest.approx(found.objective, rel=1e-14)
+            np.testing.assert_array_equal(again.q.sqrt, found.q.sqrt)
+    moved = found.q._replace(mu=found.q.mu + 1.0)
+    assert profile.evaluate(rows, moved, 0.0, 0).objective < found.objective - 1.0
+
+
 @pytest.mark.by_default("three chunks-True")
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("cuts", [(), (40, 80)], ids=["whole", "three chunks"])
@@ -104,9 +179,9 @@ def test_one_chunk_or_many_give_the_same_profile() -> None:
     data = diabetes(120)
     model = make_model(data, likelihoods.Laplace(0.5))
     profile = Profile(model, hyperparameters(model))
-    one, two = (
-        profile.evaluate(rows, prior_q(20, 1), 1e-9) for rows in (Pieces(data), Pieces(data, 50))
-    )
+    begin = profile.evaluate(Pieces(data), prior_q(20, 1), 1e-9).q
+    model.kernel.lengthscales.assign([3.0] * 10)
+    one, two = (profile.evaluate(rows, begin, 1e-9) for rows in (Pieces(data), Pieces(data, 50)))
     assert one.steps == two.steps > 1
     np.testing.assert_allclose(one.objective, two.objective, rtol=1e-10)
     np.testing.assert_allclose(one.q.sqrt, two.q.sqrt, atol=1e-8)

@@ -178,6 +178,30 @@ def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
     )
 
 
+@check_shapes(
+    "q_mu: [M, L]",
+    "q_sqrt: [L, M, M]",
+    "C: [broadcast L, M, K]",
+    "return.mu: [K, L]",
+    "return.sqrt: [L, K, K]",
+)
+def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> Gaussian:
+    """
+    The q(v_b) with the same factor q/p as q(v_a), where v_a is C v_b on average.
+
+    Its natural parameters are (CᵀΛm, I − CᵀC + CᵀΛC), with Λ = S⁻¹.
+
+    :return: NaN if that is no precision, which I − CᵀC ≥ 0 or Λ ≥ I excludes.
+    """
+    solve, eye = tf.linalg.triangular_solve, tf.eye(tf.shape(C)[-1], dtype=q_sqrt.dtype)
+    C = tf.broadcast_to(C, tf.concat([tf.shape(q_sqrt)[:1], tf.shape(C)[1:]], 0))
+    G = solve(q_sqrt, C)  # q_sqrt⁻¹C
+    lambda_1 = columns(tf.matmul, G, columns(solve, q_sqrt, q_mu), transpose_a=True)
+    # GᵀG − CᵀC is the symmetric part of (G − C)ᵀ(G + C).
+    twice = tf.matmul(G - C, G + C, transpose_a=True)
+    return naturals_to_q(lambda_1, eye + 0.5 * (twice + tf.linalg.matrix_transpose(twice)))
+
+
 @check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")
 def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
     """The inverse of a lower triangular C."""

@@ -39,6 +39,7 @@ _LITTLE_GAINED = "the last iteration gained less than the tolerance"
 _LEVEL = "the density of rows not used no longer rises"
 CONVERGED = (_LITTLE_TO_GAIN, _LITTLE_GAINED, _NOTHING_ELSE, _ENOUGH)
 
+_ASKED_EVERY = 5  # iterations is asked whether the search is on a plateau
 _FILE = "state.npz"
 
 
@@ -194,7 +195,8 @@ class HyperparameterSearch:
                 objective.coordinates.unpack(stored.point.x)
                 value = objective.value(stored.q, None if self.uses_all else at.rows)
             else:  # in a stretch, or between two
-                value = objective.evaluate(at.rows, stored.point.x, stored.q, 1.0, 0)[0].value
+                point, q = objective.evaluate(at.rows, stored.point.x, stored.q, 1.0, 0)
+                value, stored = point.value, stored._replace(q=q)  # with its chol(K_ZZ)
             check_objective(path, stored.point.value, value)
         objective.evaluations = stored.evaluations
         return stored
@@ -286,6 +288,7 @@ class HyperparameterSearch:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
         # On a plateau rounding would decide when the search leaves it, and where to.
         is_level = SETTINGS.margin * moved.expected < stretch.tolerance and not moved.tried_others
+        is_level &= moved.iteration % _ASKED_EVERY == 0
         if moved.reason or (is_level and self._may_be_elsewhere(stretch, moved)):
             moved = self._off_plateau(stretch, moved)
         moved = moved._replace(evaluations=self.objective.evaluations)

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.inducing_variables.multioutput import MultioutputInducingVariables
 from gpflow.models.util import InducingVariablesLike
 
-from ..algebra.gaussian import Gaussian, columns, lower_triangular_inverse, naturals_to_q
+from ..algebra.gaussian import Gaussian, carried, columns, lower_triangular_inverse
 from ..models import AugmentedSVGP
 from ..validation import as_default_float
 
@@ -67,40 +66,31 @@ def move(model: AugmentedSVGP, new: Sequence[AnyNDArray]) -> tf.Tensor:
     chol_b = tf.linalg.cholesky(model.prior_covariance())
     half = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(chol_a, K))
     C = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(chol_b, half))
-    moved, lost = carried(*q, C)
+    moved = carried(*q, C)
     model.assign_whitened_q(moved)
-    return lost
+    return lost(q, moved, C)
 
 
-@check_shapes(
-    "q_mu: [M, L]",
-    "q_sqrt: [L, M, M]",
-    "C: [broadcast L, M, K]",
-    "return[0].mu: [K, L]",
-    "return[0].sqrt: [L, K, K]",
-    "return[1]: []",
-)
-def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> tuple[Gaussian, tf.Tensor]:
+def lost(q: Gaussian, moved: Gaussian, C: tf.Tensor) -> tf.Tensor:
     """
-    The best q(v_b), with the logarithm of its integral over v_b before it is normalised.
+    The logarithm [] of the integral over v_b of what :func:`carried` makes, not yet normalised.
 
-    Its natural parameters are (CᵀΛm, I − CᵀC + CᵀΛC), with Λ = S⁻¹.
+    I − CᵀC is a covariance, so ``moved`` exists for any q(v_a), even if t(v_a) is not a density. By
+    Jensen's inequality the logarithm is ≤ 0, as E t(v_a) = 1 under the prior.
 
-    I − CᵀC is a covariance, so the precision is positive definite for any q(v_a), even if t(v_a) is
-    not a density. By Jensen's inequality the logarithm is ≤ 0, as E t(v_a) = 1 under the prior.
+    :param q: q(v_a), mu [M, L], sqrt [L, M, M].
+    :param moved: q(v_b), mu [K, L], sqrt [L, K, K].
+    :param C: [broadcast L, M, K].
     """
-    R_inv = lower_triangular_inverse(q_sqrt)
-    G, R_inv_m = tf.matmul(R_inv, C), columns(tf.matmul, R_inv, q_mu)
+    R_inv = lower_triangular_inverse(q.sqrt)
+    G, R_inv_m = tf.matmul(R_inv, C), columns(tf.matmul, R_inv, q.mu)
     lambda_1 = columns(tf.matmul, G, R_inv_m, transpose_a=True)
-    eye = tf.eye(tf.shape(C)[-1], dtype=C.dtype)
-    unexplained = eye - tf.matmul(C, C, transpose_a=True)
-    q = naturals_to_q(lambda_1, unexplained + tf.matmul(G, G, transpose_a=True))
-    L, M = tf.unstack(tf.shape(q_sqrt)[:2])
+    L, M = tf.unstack(tf.shape(q.sqrt)[:2])
     squares = tf.square(R_inv_m), tf.square(R_inv), tf.broadcast_to(tf.square(C), tf.shape(G))
     of_mean, of_precision, of_C = map(tf.reduce_sum, squares)
     dropped = of_precision - tf.reduce_sum(tf.square(G)) - tf.cast(L * M, C.dtype) + of_C
-    gained = _log_diagonal(q.sqrt) - _log_diagonal(q_sqrt)
-    return q, gained + 0.5 * (tf.reduce_sum(lambda_1 * q.mu) - of_mean - dropped)
+    gained = _log_diagonal(moved.sqrt) - _log_diagonal(q.sqrt)
+    return gained + 0.5 * (tf.reduce_sum(lambda_1 * moved.mu) - of_mean - dropped)
 
 
 def _log_diagonal(sqrt: tf.Tensor) -> tf.Tensor:

@@ -95,6 +95,11 @@ class Augmented(WithData):
         """K_ZX [broadcast L, M, N] and k(x_i, x_i) [broadcast L, N], for X [N, D]."""
 
     @property
+    def points(self) -> gpflow.Parameter | None:
+        """Z [M, D], where the inducing variables are f at these points; else None."""
+        return None
+
+    @property
     def strategy(self) -> tf.distribute.Strategy:
         """The strategy in whose scope the model was made."""
         return strategy_of([self.q_mu.unconstrained_variable])

@@ -130,6 +130,14 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         """Columns of X, or None where the inducing variable does not tell."""
         return columns_of_x(self.kernel, _input_dim(self.inducing_variable))
 
+    @property
+    def points(self) -> gpflow.Parameter | None:
+        """Z [M, D], where the inducing variables of all latent GPs are f at these points."""
+        inducing_variable = self.inducing_variable
+        if type(inducing_variable) is SharedIndependentInducingVariables:
+            inducing_variable = inducing_variable.inducing_variable
+        return inducing_variable.Z if type(inducing_variable) is InducingPoints else None
+
     def prior_covariance(self) -> tf.Tensor:
         """K_ZZ + jitter I, [L, M, M]; L = 1 where the latent GPs share it."""
         K = covariances.Kuu(self.inducing_variable, self.kernel, jitter=default_jitter())

@@ -9,6 +9,7 @@ from gpflow.base import AnyNDArray
 
 from gpflow_aaci.algebra.gaussian import (
     Gaussian,
+    carried,
     damped,
     lower_triangular_inverse,
     naturals_to_q,
@@ -157,6 +158,22 @@ def test_whiten_inverts_unwhiten(sites: Sites) -> None:
     q_mu, q_sqrt = whiten(*unwhiten(sites.q_mu, sites.q_sqrt, sites.L), sites.L)
     np.testing.assert_allclose(q_mu, sites.q_mu, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(q_sqrt, sites.q_sqrt, rtol=1e-10, atol=1e-12)
+
+
+def test_the_same_factor_under_another_prior(sites: Sites, rng: np.random.Generator) -> None:
+    """q(u)/p(u) has the precision Σ⁻¹ − K⁻¹ and the potential Σ⁻¹m, of q(u) = N(m, Σ)."""
+    q = naturals_to_q(*sites.optimum())
+    L = sites.L[0], lower_triangular(rng, 1)[0]
+    moved = carried(*q, np.linalg.solve(L[0], L[1])[None])
+    for p in range(sites.q_mu.shape[1]):
+        factors = []
+        for root, (q_mu, q_sqrt) in zip(L, (q, moved), strict=True):
+            of_u = root @ q_sqrt[p].numpy()
+            precision = np.linalg.inv(of_u @ of_u.T)
+            potential = precision @ root @ q_mu.numpy()[:, p]
+            factors.append([precision - np.linalg.inv(root @ root.T), potential])
+        for old, new in zip(*factors, strict=True):
+            np.testing.assert_allclose(new, old, rtol=1e-7, atol=1e-7 * np.abs(old).max())
 
 
 @pytest.mark.parametrize("step_size", [0.25, 1.0])
