@@ -294,6 +294,17 @@ def test_adaptive_steps_forget_the_beginning() -> None:
     assert sizes[-1] == pytest.approx(299.0**-0.51)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_leaves_the_averages_as_they_were(bad: float) -> None:
+    disturbed, undisturbed = AdaptiveStepSize(), AdaptiveStepSize()
+    for t in range(5):
+        step = tf.constant(t, tf.int64)
+        disturbed(step, gradient(bad, 1.0))
+        disturbed(step, gradient(1.0, bad))
+        sizes = [float(each(step, gradient(1.0, 0.1))) for each in (disturbed, undisturbed)]
+        assert sizes[0] == sizes[1] > 0.5
+
+
 @pytest.mark.slow
 def test_the_noise_is_the_variance_of_the_optimum_over_batches(data: Batch) -> None:
     """The mean of the noise estimate is tr Var λ̂₁ over batches drawn without replacement."""

@@ -73,8 +73,12 @@ class AdaptiveStepSize(tf.Module):
     def __call__(self, step: tf.Tensor, gradient: NaturalGradient) -> tf.Tensor:
         # Plain means at first, then with weights that decay over the window.
         weight = 1.0 / tf.minimum(to_default_float(step) + 1.0, to_default_float(_WINDOW))
-        square = self.square.assign_add(weight * (gradient.square - self.square))
-        noise = self.noise.assign_add(weight * (gradient.noise - self.noise))
+        # A step that fails leaves the averages as they were: it raises where it moves q.
+        failed = ~tf.math.is_finite(gradient.square + gradient.noise)
+        square, noise = (
+            average.assign_add(tf.where(failed, tf.zeros_like(new), weight * (new - average)))
+            for average, new in ((self.square, gradient.square), (self.noise, gradient.noise))
+        )
         signal = tf.where(noise > 0.0, 1.0 - _CAUTION * noise / square, tf.ones_like(square))
         return tf.maximum(signal, self.least(step, gradient))
 
