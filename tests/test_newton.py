@@ -26,9 +26,9 @@ def test_at_the_maximum_a_loss_by_rounding_costs_one_evaluation_and_no_safer_ste
         sums, _ = exact.newton(q)
         return sums._replace(value=sums.value - 1e-4 * len(calls)), ()
 
-    def safer(q: Gaussian, kind: tf.Tensor, slopes: Kept) -> Statistics:
+    def safer(q: Gaussian, kind: tf.Tensor, kept: Kept) -> Statistics:
         calls.append("safer")
-        return exact.safer(q, kind, slopes)
+        return exact.safer(q, kind, kept)
 
     end = maximise(Sums(newton, safer, None), best.q, 1e-2, 20, False)
     assert calls == ["newton", "newton"]

@@ -25,6 +25,14 @@ class Slopes(NamedTuple):
     in_variance: tf.Tensor  # [N, L], ∂e/∂Fvar
 
 
+class AtRows(NamedTuple):
+    """The marginals of f at every row under some q(v), and the slopes there."""
+
+    Fmu: tf.Tensor  # [N, L]
+    Fvar: tf.Tensor  # [N, L]
+    slopes: Slopes
+
+
 class Term(NamedTuple):
     """A datum's e, its slopes, and how the slopes of one latent GP depend on the others' means."""
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ..algebra.gaussian import Gaussian
 from ..algebra.projection import Prior, Projection, marginals, project, to_prior, to_q
-from ..algebra.terms import Slopes, Term
+from ..algebra.terms import AtRows, Term
 
 Sums = tuple[tf.Tensor, tf.Tensor]
 """The pair (a, B) that :func:`~gpflow_aaci.algebra.projection.to_q` returns."""
@@ -51,7 +51,7 @@ def bound_gradient(
     X: tf.Tensor,
     Y: tf.Tensor,
     sums: Sums | None = None,
-    slopes: Slopes | tuple[()] = (),
+    kept: AtRows | tuple[()] = (),
     is_direct: bool = True,
 ) -> list[tf.Tensor]:
     r"""
@@ -62,22 +62,25 @@ def bound_gradient(
 
     :param at: the prior recorded at X [N, D].
     :param sums: (a, B) of these rows, if they have been computed before in full precision.
-    :param slopes: those of every row, likewise.
+    :param kept: the marginals and slopes of every row, likewise.
     :param is_direct: whether e depends on ``variables`` besides through the prior.
     """
     # The total derivative is the direct one (parameters of the likelihood) plus the one through
     # the prior: Σ_i ∂e_i/∂m_i dm_i/dθ + ∂e_i/∂v_i dv_i/dθ, at fixed q(v).
     directly: list[tf.Tensor] | None = None
-    if is_direct or not slopes:
+    if kept:
+        of_f, (_, in_mean, in_variance) = kept[:2], kept.slopes
+    else:
         of_f = marginals(at.projection, *q)
+    if is_direct or not kept:
         with tf.GradientTape() as direct:
             direct.watch([of_f, *variables])
             value = tf.reduce_sum(term.worth(X, *of_f, Y))
-        wanted = [*variables] if slopes else [*of_f, *variables]
+        wanted = [*variables] if kept else [*of_f, *variables]
         found = direct.gradient(value, wanted, unconnected_gradients="zero")
         directly = found[-len(variables) :] if variables else []
-        slopes = slopes or Slopes(value, *found[:2])
-    in_mean, in_variance = slopes.in_mean, slopes.in_variance
+        if not kept:
+            in_mean, in_variance = found[:2]
     # K_ZZ⁻¹ magnifies any rounding of the products, until the gradient is noise.
     exact = at.projection._replace(rounded=None)
     a, B = to_q(exact, in_mean, in_variance) if sums is None else sums

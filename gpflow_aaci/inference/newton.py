@@ -27,7 +27,7 @@ from ..algebra.gaussian import (
 )
 from ..algebra.projection import Projection, coupled, marginals
 from ..algebra.statistics import Statistics, summed
-from ..algebra.terms import Slopes, augmented_steps, concave, standard
+from ..algebra.terms import AtRows, Slopes, augmented_steps, concave, standard
 from ..models import AugmentedModel
 
 _LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second safer step
@@ -39,8 +39,8 @@ _MARGIN = 10.0  # times what is still to be gained must not reach a value that i
 _SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # to 1e-4, for a rate with a wide prior
 
 
-Kept = Slopes | tuple[()]
-"""The slopes of every row at a q, where all rows are at hand and the slopes worth keeping."""
+Kept = AtRows | tuple[()]
+"""What is known of every row at a q, where all rows are at hand."""
 
 
 class Maximum(NamedTuple):
@@ -51,20 +51,22 @@ class Maximum(NamedTuple):
     elbo: tf.Tensor  # []
     steps: tf.Tensor  # [], the number of accepted steps
     start: tf.Tensor  # [], the ELBO before the first step
-    slopes: Kept = ()  # at ``q``
+    kept: Kept = ()  # at ``q``
 
 
 class Sums(NamedTuple):
     """The sums over all data that the steps need."""
 
     newton: Callable[[Gaussian], tuple[Statistics, Kept]]
-    safer: Callable[[Gaussian, tf.Tensor, Kept], Statistics]  # q, the kind of the step, slopes at q
+    safer: Callable[
+        [Gaussian, tf.Tensor, Kept], Statistics
+    ]  # q, the kind of the step, what is known at q
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
     else each is stepped by itself.
     """
-    no_slopes: Kept = ()  # of the shapes that ``newton`` returns
+    nothing_kept: Kept = ()  # of the shapes that ``newton`` returns
 
 
 def maximise(
@@ -104,12 +106,12 @@ def maximise(
         gain=tf.constant(np.inf, zero.dtype),
         still=tf.constant(np.inf, zero.dtype),
         start=zero,
-        slopes=sums_of.no_slopes,
+        kept=sums_of.nothing_kept,
     )
     (end,) = tf.while_loop(
         rules.is_unfinished, lambda search: (rules.proposed(rules.judged(search)),), (start,)
     )
-    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start, end.slopes)
+    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start, end.kept)
 
 
 class _Search(NamedTuple):
@@ -125,7 +127,7 @@ class _Search(NamedTuple):
     gain: tf.Tensor  # of the last accepted step
     still: tf.Tensor  # to be gained, the last step included, at the rate of the last two
     start: tf.Tensor  # the first ELBO
-    slopes: Kept  # at ``best``
+    kept: Kept  # at ``best``
 
 
 class _Rules(NamedTuple):
@@ -147,7 +149,7 @@ class _Rules(NamedTuple):
 
     def judged(self, search: _Search) -> _Search:
         """The search after its candidate is accepted or refused."""
-        sums, slopes = self.sums_of.newton(search.candidate)
+        sums, kept = self.sums_of.newton(search.candidate)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
         is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
@@ -168,7 +170,7 @@ class _Rules(NamedTuple):
             gain=gain,
             still=gain * rate / (1.0 - rate),
             start=tf.where(is_first, elbo, search.start),
-            slopes=slopes,
+            kept=kept,
         )
         # If a whole Newton step changes the ELBO so little, q was optimal and any loss is
         # rounding. Safer steps would only cost passes.
@@ -190,7 +192,7 @@ class _Rules(NamedTuple):
         sums = tf.cond(
             is_newton,
             lambda: search.sums,
-            lambda: self.sums_of.safer(best, kind, search.slopes),
+            lambda: self.sums_of.safer(best, kind, search.kept),
         )
         target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
         candidate = tf.cond(
@@ -236,19 +238,22 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
     """The sums over the rows X [N, D], Y [N, P], without other data."""
     term = model.term(standard)
 
-    def newton(q: Gaussian) -> tuple[Statistics, Slopes]:
-        slopes = term.slopes(X, *marginals(projection, *q), Y)
-        return summed(projection, slopes), slopes
-
-    def safer(q: Gaussian, kind: tf.Tensor, slopes: Kept) -> Statistics:
+    def at(q: Gaussian) -> AtRows:
         Fmu, Fvar = marginals(projection, *q)
-        at_q = slopes if isinstance(slopes, Slopes) else term.slopes(X, Fmu, Fvar, Y)
+        return AtRows(Fmu, Fvar, term.slopes(X, Fmu, Fvar, Y))
+
+    def newton(q: Gaussian) -> tuple[Statistics, AtRows]:
+        kept = at(q)
+        return summed(projection, kept.slopes), kept
+
+    def safer(q: Gaussian, kind: tf.Tensor, kept: Kept) -> Statistics:
+        Fmu, Fvar, slopes = kept or at(q)
         return summed(
             projection,
             tf.cond(
                 kind >= _CLOSED_FORM,
                 lambda: model.term(augmented_steps).slopes(X, Fmu, Fvar, Y),
-                lambda: concave(at_q, _LEAST_PRECISION),
+                lambda: concave(slopes, _LEAST_PRECISION),
             ),
         )
 
@@ -257,5 +262,5 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
         return coupled(projection, term.coupling(X, *marginals(projection, *q), Y))
 
     of_each = tf.zeros([tf.shape(X)[0], model.num_latent_gps], X.dtype)
-    no_slopes = Slopes(tf.zeros([], X.dtype), of_each, of_each)
-    return Sums(newton, safer, coupling if model.couples else None, no_slopes)
+    nothing = AtRows(of_each, of_each, Slopes(tf.zeros([], X.dtype), of_each, of_each))
+    return Sums(newton, safer, coupling if model.couples else None, nothing)

@@ -273,16 +273,16 @@ class _Functions(NamedTuple):
                 sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
             term, rows = self.model.term(standard), (whole.X, whole.Y)
             of_values = bound_gradient(
-                term, values.searched, at, best.q, *rows, sums, best.slopes, is_direct
+                term, values.searched, at, best.q, *rows, sums, best.kept, is_direct
             )
         of_bound = values.to_variables(data.total(of_values))
-        best = best._replace(slopes=())
+        best = best._replace(kept=())
         gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         return best, new, log_prior, gradient
 
     def maximum(self, whole: _Whole) -> Maximum:
         data = Arrays(whole.X, whole.Y, whole.num_data)
-        return self._best(data, self.projection(whole.X), whole)._replace(slopes=())
+        return self._best(data, self.projection(whole.X), whole)._replace(kept=())
 
     @contextmanager
     def _parameters_read_once(self) -> Iterator["_Values"]:
@@ -311,14 +311,14 @@ class _Functions(NamedTuple):
         coupling = own.coupling
 
         def newton(q: Gaussian) -> tuple[Statistics, Kept]:
-            sums, slopes = own.newton(q)
-            return Statistics(*data.total(sums)), slopes
+            sums, kept = own.newton(q)
+            return Statistics(*data.total(sums)), kept
 
         sums = Sums(
             newton,
-            lambda q, kind, slopes: Statistics(*data.total(own.safer(q, kind, slopes))),
+            lambda q, kind, kept: Statistics(*data.total(own.safer(q, kind, kept))),
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
-            own.no_slopes,
+            own.nothing_kept,
         )
         limits, model = (whole.least_gain, whole.max_steps), self.model
         return maximise(sums, whole.q, *limits, model.in_turn, model.within, whole.wanted)

@@ -11,7 +11,6 @@ nothing between the rows. If they are far too long, f is constant. The bound is 
 Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correlation of order 1.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -34,6 +33,7 @@ from .quasi_newton import Point
 from .settings import SETTINGS
 from .starting import narrow_q
 
+_PROMISING = 20  # columns whose lengthscale is tried at more than one factor; starts
 _NO_MEAN = 1e-6  # in prior standard deviations of f; a smaller mean counts as 0
 
 _Powers = list[tuple[gpflow.Parameter, float]]
@@ -174,13 +174,18 @@ def with_a_shorter_lengthscale(
         return None
     logarithms, are_lengthscales = typical
     is_long = are_lengthscales & (point.x > logarithms + np.log(SETTINGS.long_lengthscales))
-    tried = []
-    for at, factor in itertools.product(np.flatnonzero(is_long), SETTINGS.lengthscale_factors):
-        x = point.x.copy()
-        x[at] = logarithms[at] + np.log(factor)
-        tried.append(x)
     wanted = point.value + least_gain
-    best = _best_of(objective, stretch, tried, q, wanted)
+    ends: list[tuple[Point, Gaussian]] = []
+    long = np.flatnonzero(is_long)
+    for factor in SETTINGS.lengthscale_factors:
+        tried = np.tile(point.x, [len(long), 1])
+        tried[range(len(long)), long] = logarithms[long] + np.log(factor)
+        found = [objective.evaluate(stretch.rows, x, q, wanted=wanted) for x in tried]
+        ends += found
+        # A column that matters loses least, or gains, at the first factor.
+        order = np.argsort([-np.nan_to_num(there.value, nan=-np.inf) for there, _ in found])
+        long = long[order[:_PROMISING]]
+    best = _best_of(ends)
     return best if best is not None and best[0].value > wanted else None
 
 
@@ -231,7 +236,7 @@ def at_other_lengthscales(
     logarithms, are_lengthscales = typical
     factors = SETTINGS.lengthscale_factors
     tried = [np.where(are_lengthscales, logarithms + np.log(factor), x) for factor in factors]
-    best = _best_of(objective, stretch, tried, q)
+    best = _best_of([objective.evaluate(stretch.rows, x, q) for x in tried])
     if best is None:
         return None
     return in_other_units(objective, stretch, *from_a_narrow_q(objective, stretch, *best))
@@ -254,18 +259,11 @@ def _typical_coordinates(
     return logarithms, which > 0.0
 
 
-def _best_of(
-    objective: Objective,
-    stretch: Stretch,
-    tried: Sequence[AnyNDArray],
-    q: Gaussian,
-    wanted: float = -np.inf,
-) -> tuple[Point, Gaussian] | None:
+def _best_of(ends: Sequence[tuple[Point, Gaussian]]) -> tuple[Point, Gaussian] | None:
     """The point with the highest objective, and its optimal q; None if no objective is finite."""
-    ends = [objective.evaluate(stretch.rows, x, q, wanted=wanted) for x in tried]
     finite = [
-        (point, q_there)
-        for point, q_there in ends
+        (point, q)
+        for point, q in ends
         if np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
     ]
     return max(finite, key=lambda pair: pair[0].value) if finite else None
