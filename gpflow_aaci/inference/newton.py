@@ -152,7 +152,13 @@ class _Rules(NamedTuple):
         sums, kept = self.sums_of.newton(search.candidate)
         elbo = sums.value - gauss_kl(*search.candidate)
         is_first = search.steps < 0
+        is_whole = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
+        change = tf.abs(elbo - search.elbo)
+        # Near the maximum a whole Newton step improves q, though rounding hides its gain. If it
+        # were refused, rounding would decide about the last digits of the gradient.
+        rounding = np.finfo(elbo.dtype.as_numpy_dtype).eps ** 0.75 * (1.0 + tf.abs(elbo))
         is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
+        is_accepted |= is_whole & (change < rounding)
         size = search.size * self.parts[search.kind]
         size = tf.where(search.kind == NEWTON, tf.minimum(2.0 * size, 1.0), size)
         gain = tf.where(is_first, search.gain, elbo - search.elbo)
@@ -174,8 +180,7 @@ class _Rules(NamedTuple):
         )
         # If a whole Newton step changes the ELBO so little, q was optimal and any loss is
         # rounding. Safer steps would only cost passes.
-        is_level = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
-        is_level &= tf.abs(elbo - search.elbo) < self.least_gain
+        is_level = is_whole & (change < self.least_gain)
         refused = search._replace(
             kind=search.kind + 1, still=tf.where(is_level, tf.zeros_like(elbo), search.still)
         )

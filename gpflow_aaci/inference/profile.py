@@ -360,7 +360,7 @@ class _Functions(NamedTuple):
 
     def _basis(self, chol: tf.Tensor) -> Basis:
         Z = _moving_points(self.model, self.of_model)
-        return Basis(chol, tf.zeros([chol.shape[-1], 0], chol.dtype) if Z is None else Z + 0.0)
+        return Basis(chol, tf.zeros([tf.shape(chol)[-1], 0], chol.dtype) if Z is None else Z + 0.0)
 
     def _carried(self, q: Gaussian, old: Basis, new: Basis) -> Gaussian:
         """The q(v) with the same factor; ``q`` itself in the same basis, or if there is none."""
