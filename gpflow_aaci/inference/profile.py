@@ -367,7 +367,7 @@ class _Functions(NamedTuple):
         is_other = tf.reduce_any(old.chol != new.chol) | tf.reduce_any(old.Z != new.Z)
         is_other &= tf.reduce_all(tf.math.is_finite(old.chol))
         old = Basis(*(tf.where(is_other, *pair) for pair in zip(old, new, strict=True)))
-        root = new.chol  # of which old.chol · C is the part that the old u explains
+        root = new.chol  # given v, the old u is root · v on average
         if _moving_points(self.model, self.of_model) is not None:
             stays = tf.cast(tf.reduce_all(old.Z == new.Z, -1), root.dtype)
             K = self.model.cross_covariance(old.Z)[0] + default_jitter() * tf.linalg.diag(stays)
