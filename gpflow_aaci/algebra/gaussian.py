@@ -202,6 +202,18 @@ def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> Gaussian:
     return naturals_to_q(lambda_1, eye + 0.5 * (twice + tf.linalg.matrix_transpose(twice)))
 
 
+@check_shapes(
+    "chol_a: [broadcast L, M, M]",
+    "K_ba: [broadcast L, K, M]",
+    "chol_b: [broadcast L, K, K]",
+    "return: [., M, K]",
+)
+def regression(chol_a: TensorType, K_ba: TensorType, chol_b: TensorType) -> tf.Tensor:
+    """C = chol_a⁻¹ K_ab chol_b⁻ᵀ: E[v_a | v_b] = C v_b, with u_a = chol_a v_a, u_b = chol_b v_b."""
+    solve = tf.linalg.triangular_solve
+    return solve(chol_a, tf.linalg.matrix_transpose(solve(chol_b, K_ba)))
+
+
 @check_shapes("C: [batch..., M, M]", "return: [batch..., M, M]")
 def lower_triangular_inverse(C: TensorType) -> tf.Tensor:
     """The inverse of a lower triangular C."""

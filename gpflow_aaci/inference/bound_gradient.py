@@ -68,10 +68,7 @@ def bound_gradient(
     # The total derivative is the direct one (parameters of the likelihood) plus the one through
     # the prior: Σ_i ∂e_i/∂m_i dm_i/dθ + ∂e_i/∂v_i dv_i/dθ, at fixed q(v).
     directly: list[tf.Tensor] | None = None
-    if kept:
-        of_f, (_, in_mean, in_variance) = kept[:2], kept.slopes
-    else:
-        of_f = marginals(at.projection, *q)
+    of_f = kept[:2] if kept else marginals(at.projection, *q)
     if is_direct or not kept:
         with tf.GradientTape() as direct:
             direct.watch([of_f, *variables])
@@ -79,8 +76,7 @@ def bound_gradient(
         wanted = [*variables] if kept else [*of_f, *variables]
         found = direct.gradient(value, wanted, unconnected_gradients="zero")
         directly = found[-len(variables) :] if variables else []
-        if not kept:
-            in_mean, in_variance = found[:2]
+    in_mean, in_variance = kept.slopes[1:] if kept else found[:2]
     # K_ZZ⁻¹ magnifies any rounding of the products, until the gradient is noise.
     exact = at.projection._replace(rounded=None)
     a, B = to_q(exact, in_mean, in_variance) if sums is None else sums

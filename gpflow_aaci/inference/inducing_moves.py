@@ -16,7 +16,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.inducing_variables.multioutput import MultioutputInducingVariables
 from gpflow.models.util import InducingVariablesLike
 
-from ..algebra.gaussian import Gaussian, carried, columns, lower_triangular_inverse
+from ..algebra.gaussian import Gaussian, carried, columns, lower_triangular_inverse, regression
 from ..models import AugmentedSVGP
 from ..validation import as_default_float
 
@@ -64,8 +64,7 @@ def move(model: AugmentedSVGP, new: Sequence[AnyNDArray]) -> tf.Tensor:
     for points, Z in zip(old, new, strict=True):
         points.Z.assign(Z)
     chol_b = tf.linalg.cholesky(model.prior_covariance())
-    half = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(chol_a, K))
-    C = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(chol_b, half))
+    C = regression(chol_a, tf.linalg.matrix_transpose(K), chol_b)
     moved = carried(*q, C)
     model.assign_whitened_q(moved)
     return lost(q, moved, C)

@@ -58,9 +58,7 @@ class Sums(NamedTuple):
     """The sums over all data that the steps need."""
 
     newton: Callable[[Gaussian], tuple[Statistics, Kept]]
-    safer: Callable[
-        [Gaussian, tf.Tensor, Kept], Statistics
-    ]  # q, the kind of the step, what is known at q
+    safer: Callable[[Gaussian, tf.Tensor, Kept], Statistics]  # q, the kind of the step, kept at q
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;

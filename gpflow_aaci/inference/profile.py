@@ -20,7 +20,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
-from ..algebra.gaussian import Gaussian, carried
+from ..algebra.gaussian import Gaussian, carried, regression
 from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
@@ -367,13 +367,13 @@ class _Functions(NamedTuple):
         is_other = tf.reduce_any(old.chol != new.chol) | tf.reduce_any(old.Z != new.Z)
         is_other &= tf.reduce_all(tf.math.is_finite(old.chol))
         old = Basis(*(tf.where(is_other, *pair) for pair in zip(old, new, strict=True)))
-        root = new.chol  # given v, the old u is root · v on average
-        if _moving_points(self.model, self.of_model) is not None:
-            stays = tf.cast(tf.reduce_all(old.Z == new.Z, -1), root.dtype)
+        if _moving_points(self.model, self.of_model) is None:  # u is the same
+            C = tf.linalg.triangular_solve(old.chol, new.chol)
+        else:
+            stays = tf.cast(tf.reduce_all(old.Z == new.Z, -1), new.chol.dtype)
             K = self.model.cross_covariance(old.Z)[0] + default_jitter() * tf.linalg.diag(stays)
-            root = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(root, K))
-        moved = carried(*q, tf.linalg.triangular_solve(old.chol, root))
-        moved = self.model.within(moved)
+            C = regression(old.chol, K, new.chol)
+        moved = self.model.within(carried(*q, C))
         is_good = is_other & tf.reduce_all(tf.math.is_finite(moved.mu))
         mu, sqrt = (tf.where(is_good, *pair) for pair in zip(moved, q, strict=True))
         return Gaussian(tf.ensure_shape(mu, q.mu.shape), tf.ensure_shape(sqrt, q.sqrt.shape))
