@@ -16,8 +16,8 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 import gpflow_aaci
-from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
+from gpflow_aaci.runtime.compiled import forget_compiled
 
 from . import methods
 from .cache import finished

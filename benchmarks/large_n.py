@@ -11,8 +11,8 @@ from gpflow.keras import tf_keras
 from matplotlib.figure import Figure
 
 import gpflow_aaci
-from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
+from gpflow_aaci.runtime.compiled import forget_compiled
 
 from . import methods
 from .cache import finished

@@ -17,8 +17,8 @@ from scipy.special import ndtr
 
 import gpflow_aaci
 from gpflow_aaci import likelihoods
-from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.progress import progress_bar
+from gpflow_aaci.runtime.compiled import forget_compiled
 
 from .cache import finished
 from .config import LikelihoodConfig, Starts, StartSize

@@ -34,10 +34,10 @@ from gpflow.monitor import (
 from .algebra.terms import augmented, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
-from .graphs import compiled
 from .models import AugmentedModel, WithData, as_any_gp, as_augmented
 from .nearest import AugmentedNNGP
 from .plots import inducing_inputs, limits, plot_fit
+from .runtime.graphs import compiled
 from .validation import shown
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from gpflow_aaci import (
     polish,
     update,
 )
-from gpflow_aaci import compiled as sharing
-from gpflow_aaci.graphs import compiled, read_as
 from gpflow_aaci.inference.profile import Profile
 from gpflow_aaci.models import hyperparameters
-from gpflow_aaci.structure import structure_of
+from gpflow_aaci.runtime import compiled as sharing
+from gpflow_aaci.runtime.graphs import compiled, read_as
+from gpflow_aaci.runtime.structure import structure_of
 
 Model = AugmentedSVGP | AugmentedVGP
 Pair = tuple[AnyNDArray, AnyNDArray]

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 
 from gpflow_aaci import data as data_module
 from gpflow_aaci.data import Arrays, Data, Expected, PassLog, Summand, as_data
-from gpflow_aaci.workers import ONE_PROCESS
+from gpflow_aaci.runtime.workers import ONE_PROCESS
 
 N = 23
 RNG = np.random.default_rng(0)

@@ -10,9 +10,9 @@ import pytest
 import tensorflow_probability as tfp
 
 from gpflow_aaci import AugmentedSVGP, fit_collapsed, likelihoods, train
-from gpflow_aaci.compiled import forget_compiled
 from gpflow_aaci.inference import RobbinsMonro
-from gpflow_aaci.structure import facts
+from gpflow_aaci.runtime.compiled import forget_compiled
+from gpflow_aaci.runtime.structure import facts
 
 X = np.linspace(-2.0, 2.0, 40)[:, None] * [1.0, 0.5]
 Y = np.sin(2.0 * X[:, :1]) + 0.1 * np.random.default_rng(0).standard_t(3, size=(40, 1))

@@ -22,10 +22,10 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, train
-from gpflow_aaci.checkpoints import Checkpoints
 from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.models import AugmentedModel
-from gpflow_aaci.workers import ONE_PROCESS
+from gpflow_aaci.runtime.checkpoints import Checkpoints
+from gpflow_aaci.runtime.workers import ONE_PROCESS
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 N = 120

@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from benchmarks.config import ConfigError
 from benchmarks.launch import free_ports, own_network
-from gpflow_aaci.identity import rows_digest, shifted
-from gpflow_aaci.workers import is_chief, is_single, sum_over_workers, together
+from gpflow_aaci.runtime.identity import rows_digest, shifted
+from gpflow_aaci.runtime.workers import is_chief, is_single, sum_over_workers, together
 
 WORKER = Path(__file__).parent / "worker.py"
 MOST_SECONDS = 300

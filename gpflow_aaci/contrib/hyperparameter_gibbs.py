@@ -22,8 +22,8 @@ from gpflow import Parameter
 from gpflow.base import RegressionData
 
 from ..data import as_arrays
-from ..graphs import compiled
 from ..models import AugmentedModel, AugmentedVGP, as_augmented
+from ..runtime.graphs import compiled
 from ..sampling.chains import DRAWS_AT_ONCE, Draws, of_y
 from ..sampling.conditionals import (
     Observed,

@@ -14,7 +14,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
 
-from ..graphs import compiled
+from ..runtime.graphs import compiled
 from ..sampling.chains import Draws, of_y
 from ..sampling.latents import (
     AnyModel,

@@ -8,7 +8,7 @@ and checks it; ``summand`` describes a compiled function to be summed; ``passes`
 results of sums; ``parquet`` reads files into datasets.
 """
 
-from ..workers import over_devices
+from ..runtime.workers import over_devices
 from .batches import Batches
 from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
 from .door import StepData, as_arrays, as_data, check_step_data, next_batch

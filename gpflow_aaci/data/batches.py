@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 
-from ..identity import digest
-from ..workers import (
+from ..runtime.identity import digest
+from ..runtime.workers import (
     ONE_PROCESS,
     any_worker,
     is_chief,

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ..workers import is_chief, is_single, together
+from ..runtime.workers import is_chief, is_single, together
 from .batches import AllRows, Batches
 from .datasets import check_rows_of_batches
 from .expected import Expected, checked_rows, refuse_where_kept, refuse_where_workers_keep

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..runtime.workers import num_workers
 from ..validation import Check, as_pair, checked_data
-from ..workers import num_workers
 
 Rows = tuple[tf.Tensor, tf.Tensor]
 """X [N, D] and Y [N, P]."""

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..identity import digest
-from ..workers import ONE_PROCESS, is_chief, num_workers, sum_over_workers, together
+from ..runtime.checkpoints import flush
+from ..runtime.identity import digest
+from ..runtime.workers import ONE_PROCESS, is_chief, num_workers, sum_over_workers, together
 
 
 class PassLog:
@@ -81,15 +81,6 @@ class PassLog:
 
         together(self._strategy, store)
         return result
-
-
-def flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _stored(path: Path) -> list[tf.Tensor] | None:

@@ -10,7 +10,7 @@ seed a smaller choice is the beginning of a larger one.
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from ..identity import values_hashes
+from ..runtime.identity import values_hashes
 
 _KEY_BITS = 53  # workers exchange keys as float64
 _RECENT = 65_536  # hashes that are merged into the others at a time

@@ -15,9 +15,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.utilities import to_default_float
 
-from ..identity import digest, rows_digest
 from ..progress import progress_bar
-from ..workers import (
+from ..runtime.identity import digest, rows_digest
+from ..runtime.workers import (
     ONE_PROCESS,
     any_worker,
     is_chief,
@@ -132,7 +132,7 @@ class Data(abc.ABC):
     @property
     @abc.abstractmethod
     def digest(self) -> AnyNDArray:
-        """The digest [2] uint64 of the rows, see :func:`~gpflow_aaci.identity.rows_digest`."""
+        """The digest [2] uint64 of the rows, as ``runtime.identity.rows_digest`` has it."""
 
     @property
     def only_chunk(self) -> Rows | None:

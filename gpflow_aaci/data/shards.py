@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..identity import shifted
-from ..workers import of_each_worker, sum_over_workers, together, worker_index
+from ..runtime.identity import shifted
+from ..runtime.workers import of_each_worker, sum_over_workers, together, worker_index
 from .batches import Batches, BatchesOfArrays
 from .datasets import check_not_empty
 from .expected import Rows

@@ -8,7 +8,7 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from gpflow.base import AnyNDArray
 
-from ..identity import rows_digest, unordered_digest
+from ..runtime.identity import rows_digest, unordered_digest
 from .batches import Batches, BatchesOfDataset
 from .datasets import as_rows, check_batches, check_ends, check_not_empty, in_chunks, is_empty, read
 from .expected import Expected, Rows, checked_rows

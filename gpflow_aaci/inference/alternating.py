@@ -19,9 +19,9 @@ from ..algebra.projection import Projection, marginals, to_q
 from ..algebra.statistics import stepped_in_turn
 from ..algebra.terms import Term, augmented, by_tape
 from ..data import Data
-from ..mirrored import local
 from ..models import AugmentedModel
-from ..structure import structure_of
+from ..runtime.mirrored import local
+from ..runtime.structure import structure_of
 from ..validation import check_finite, require
 from .bound_gradient import Recorded, bound_gradient, recorded, value_and_gradient
 from .compiled_steps import Settings

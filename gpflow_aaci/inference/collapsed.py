@@ -12,7 +12,6 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..algebra.gaussian import Gaussian
-from ..checkpoints import Checkpoints, check_same_program, describe
 from ..data import Data, PassLog, as_data
 from ..models import (
     AugmentedModel,
@@ -22,6 +21,8 @@ from ..models import (
     refresh_posteriors,
 )
 from ..progress import progress_bar
+from ..runtime.agreement import check_same_program, describe
+from ..runtime.checkpoints import Checkpoints
 from ..validation import check_one_of
 from .advice import of_jitter
 from .hyperparameter_search import CONVERGED, HyperparameterSearch, State

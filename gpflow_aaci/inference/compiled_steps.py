@@ -9,9 +9,9 @@ import tensorflow as tf
 from gpflow.config import config
 
 from ..data import CHUNK, Data
-from ..graphs import compiled
 from ..models.shared import Augmented
-from ..structure import facts, structure_of
+from ..runtime.graphs import compiled
+from ..runtime.structure import facts, structure_of
 from ..validation import message_of
 
 RowsOf = Callable[[Any, Any], Data]

@@ -9,11 +9,11 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..algebra.terms import augmented, standard
-from ..checkpoints import check_same_program
 from ..data import Data, as_data, check_batches, is_endless
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest.model import AugmentedNNGP
+from ..runtime.agreement import check_same_program
 from ..validation import check_one_of
 from .advice import advice
 from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows

@@ -9,8 +9,8 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from ..algebra.gaussian import Gaussian
-from ..checkpoints import check_objective
 from ..models.variables import undone_on_failure
+from ..runtime.checkpoints import check_objective
 from .objective import Objective, RowsUsed, Stretch
 from .quasi_newton import Curvature, Point, ascend, inwards
 from .rescues import (

@@ -6,9 +6,9 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 from ..data import Data
-from ..mirrored import local
 from ..models import AugmentedModel
 from ..models.bounds import TermOf
+from ..runtime.mirrored import local
 from .bound_gradient import value_and_gradient
 from .stepper import Move, Stepper
 

@@ -9,13 +9,13 @@ import scipy.optimize
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..compiled import Compiled
 from ..likelihoods.noise.residual import AdditiveNoise
 from ..models.variables import undone_on_failure
 from ..nearest.conditional import LocalGP
 from ..nearest.model import AugmentedNNGP, leave_one_out, rows_at_once
 from ..nearest.rows import location
 from ..progress import progress_bar
+from ..runtime.compiled import Compiled
 from .advice import advice
 from .coordinates import Coordinates
 from .objective import Stretch

@@ -14,10 +14,10 @@ from ..algebra.gaussian import Gaussian, damped, optimal_naturals, safeguarded, 
 from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented
-from ..checkpoints import check_same_program_once
-from ..compiled import Compiled
 from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
 from ..models import AugmentedModel, as_augmented, refresh_posteriors
+from ..runtime.agreement import check_same_program_once
+from ..runtime.compiled import Compiled
 from ..validation import Check, check_finite, require
 from .compiled_steps import CompiledSteps, Settings
 

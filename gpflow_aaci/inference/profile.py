@@ -24,12 +24,12 @@ from ..algebra.gaussian import Gaussian, carried, regression
 from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
-from ..compiled import Compiled, CompiledFunction, Maker
 from ..data import Arrays, Data, Summand, over_devices
-from ..graphs import read_as
-from ..mirrored import local
 from ..models import AugmentedModel
-from ..structure import structure_of
+from ..runtime.compiled import Compiled, CompiledFunction, Maker
+from ..runtime.graphs import read_as
+from ..runtime.mirrored import local
+from ..runtime.structure import structure_of
 from .bound_gradient import bound_gradient, recorded, value_and_gradient
 from .newton import Kept, Maximum, Sums, maximise, sums_of_rows
 

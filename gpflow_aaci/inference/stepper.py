@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from ..checkpoints import check_same_program_once
 from ..data import Data, StepData, as_data, check_step_data, next_batch
-from ..mirrored import ascend, build
 from ..models import AugmentedModel, as_augmented, hyperparameters, refresh_posteriors
+from ..runtime.agreement import check_same_program_once
+from ..runtime.mirrored import ascend, build
 from ..validation import Check, check_finite, require
 from .compiled_steps import CompiledSteps, Settings, of_optimizer
 

@@ -17,19 +17,14 @@ from gpflow.monitor import Monitor, MonitorTaskGroup
 from typing_extensions import TypedDict, Unpack
 
 from ..algebra.terms import augmented, predictive, standard
-from ..checkpoints import (
-    Checkpoints,
-    check_objective,
-    check_same_program,
-    checkpoint_step,
-    describe,
-)
 from ..data import Batches, Expected, Rows, as_data, check_pair, checked_rows
-from ..graphs import compiled
 from ..models import AugmentedModel, of_any_model
 from ..models.variables import undone_on_failure
 from ..progress import progress_bar
-from ..structure import facts
+from ..runtime.agreement import check_same_program, describe
+from ..runtime.checkpoints import Checkpoints, check_objective, checkpoint_step
+from ..runtime.graphs import compiled
+from ..runtime.structure import facts
 from ..validation import as_default_float, check_count, check_one_of, message_of
 from .alternating import AlternatingOptimizer
 from .joint_adam import JointAscent

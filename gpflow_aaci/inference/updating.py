@@ -18,12 +18,12 @@ from gpflow.models.util import InducingVariablesLike
 from gpflow.utilities import parameter_dict
 
 from ..algebra.gaussian import Gaussian, unwhiten
-from ..compiled import Compiled
 from ..data import as_data, refuse_if_distributed
 from ..models import AugmentedSVGP, as_augmented, refresh_posteriors
 from ..models.shared import prior_q
 from ..models.variables import undone_on_failure
-from ..structure import facts
+from ..runtime.compiled import Compiled
+from ..runtime.structure import facts
 from ..validation import check_count
 from .inducing_moves import move, new_points
 from .profile import Profile

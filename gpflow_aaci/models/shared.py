@@ -23,7 +23,7 @@ from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
 from ..data import Expected
 from ..likelihoods import AugmentedLikelihood
-from ..mirrored import strategy_of
+from ..runtime.mirrored import strategy_of
 from .posteriors import handed_out
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None

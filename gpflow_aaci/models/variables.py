@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from ..mirrored import heed_trainable
+from ..runtime.mirrored import heed_trainable
 from .shared import Augmented
 
 

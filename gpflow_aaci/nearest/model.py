@@ -14,14 +14,14 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import data_input_to_tensor
 
-from ..compiled import Compiled
 from ..kernels import parts_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.base import as_float
 from ..models.predictions import WithPredictions
 from ..models.shared import check_latents
+from ..runtime.compiled import Compiled
+from ..runtime.workers import num_workers, together
 from ..validation import as_default_float, as_pair, check_count, checked_data
-from ..workers import num_workers, together
 from .conditional import LocalGP
 from .neighbors import Neighbors
 from .rows import StoredRows, location

@@ -8,7 +8,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.spatial import KDTree
 
-from ..workers import ONE_PROCESS, gathered, num_workers
+from ..runtime.workers import ONE_PROCESS, gathered, num_workers
 
 _MOST_DIRECTIONS_OF_TREES = 13.0  # beyond which a tree of many rows visits nearly all of them
 _FEWEST_ROWS_OF_TREES, _MANY_ROWS = 5_000, 100_000

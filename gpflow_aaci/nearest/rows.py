@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 
-from ..identity import values_hashes
-from ..workers import is_chief, num_workers, of_each_worker, sum_over_workers, worker_index
+from ..runtime.identity import values_hashes
+from ..runtime.workers import is_chief, num_workers, of_each_worker, sum_over_workers, worker_index
 
 _SOME = 100_000  # rows that tell the scales of the columns
 

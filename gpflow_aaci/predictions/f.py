@@ -24,10 +24,10 @@ from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
-from ..graphs import compiled
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import AugmentedModel
 from ..progress import progress_bar
+from ..runtime.graphs import compiled
 from ..sampling.latents import (
     AnyModel,
     DeepModel,

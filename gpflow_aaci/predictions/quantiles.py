@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..graphs import compiled
+from ..runtime.graphs import compiled
 
 Cdf = Callable[[tf.Tensor], tf.Tensor]
 """P(y' ≤ y) of y, elementwise."""

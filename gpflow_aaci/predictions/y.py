@@ -18,10 +18,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..compiled import Compiled
 from ..likelihoods import augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import AugmentedModel, as_augmented
+from ..runtime.compiled import Compiled
 from ..sampling.latents import DeepModel
 from ..validation import (
     as_default_float,

@@ -15,8 +15,8 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.likelihoods import Likelihood
 
-from ..graphs import compiled
 from ..likelihoods import AugmentedLikelihood
+from ..runtime.graphs import compiled
 from .latents import AnyModel, checked_rows, pointwise_log_prob
 
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]

@@ -18,7 +18,6 @@ from gpflow.base import TensorType
 from gpflow.config import config
 
 from .graphs import compiled
-from .models import AugmentedModel, AugmentedVGP
 from .structure import Structure, structure_of
 
 _MOST_TWINS = 8  # twins not in use that are kept; each has some 25 MB of graphs
@@ -29,7 +28,7 @@ Maker = Callable[..., Callable[..., Any]]
 
 
 class _Twin(NamedTuple):
-    model: AugmentedModel
+    model: tf.Module
     variables: list[tf.Variable]  # the functions are differentiated in these
     values: list[TensorType]  # all that may differ between models of one structure
     functions: dict[Any, Any]  # compiled functions by maker, settings and signature
@@ -38,7 +37,7 @@ class _Twin(NamedTuple):
 class Compiled:
     """Compiled functions of a model, shared by all models of its structure if that is known."""
 
-    def __init__(self, model: AugmentedModel, variables: Sequence[tf.Variable] = ()) -> None:
+    def __init__(self, model: tf.Module, variables: Sequence[tf.Variable] = ()) -> None:
         """
         :param variables: the variables of the model in which its functions are differentiated.
         """
@@ -157,9 +156,7 @@ def _shared(structure: Structure | None, variables: Sequence[tf.Variable]) -> St
     return structure if is_known and numbers <= _MOST_NUMBERS else None
 
 
-def _copied(
-    model: AugmentedModel, constants: Sequence[Hashable], at: Sequence[int]
-) -> _Twin | None:
+def _copied(model: tf.Module, constants: Sequence[Hashable], at: Sequence[int]) -> _Twin | None:
     """
     A twin of ``model``, or None if a part of the model cannot be copied faithfully.
 
@@ -167,7 +164,7 @@ def _copied(
     :param at: the indices of the values in which its functions are differentiated.
     """
     twin = copy.deepcopy(model)
-    if isinstance(twin, AugmentedVGP):  # its data are among its values
+    if isinstance(getattr(twin, "data", None), tuple):  # its data are among its values
         twin.data = tuple(
             part if isinstance(part, tf.Variable) else tf.Variable(part, trainable=False)
             for part in twin.data

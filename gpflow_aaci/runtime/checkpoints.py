@@ -9,32 +9,22 @@ renamed, so that a process killed at any moment leaves the checkpoint before it.
 import functools
 import hashlib
 import json
+import os
 import re
 import shutil
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 
-from .data.passes import flush
-from .identity import shown_value
-from .mirrored import heed_trainable
-from .models import AugmentedModel
-from .structure import facts
-from .workers import check_agreement, is_chief, num_workers, together
+from .workers import check_agreement, is_chief, together
 
 _NAME = re.compile(r"step-\d{10}")
 _MANIFEST, _UNFINISHED = "checkpoint.json", ".unfinished"
 _STORED = 2  # checkpoints; the older one serves where the latest is damaged
-
-# The steps that all workers have agreed on, by model: see ``check_same_program_once``.
-_AGREED: "weakref.WeakKeyDictionary[AugmentedModel, set[str]]" = weakref.WeakKeyDictionary()
 
 Run = Mapping[str, Any]
 """What must be the same for a run to resume; values that JSON can hold."""
@@ -163,60 +153,6 @@ def check_objective(path: Path, stored: float, found: float) -> None:
         )
 
 
-def describe(model: AugmentedModel) -> dict[str, str]:
-    """All facts about ``model`` except its data and its learnt values, for a ``Run``."""
-    return {
-        **facts(model, state=("q_mu", "q_sqrt", "data", "num_data")),
-        "num_data": repr(model.expected_data.known_num_data),
-        "default_jitter": repr(default_jitter()),
-    }
-
-
-def check_same_program(
-    model: AugmentedModel,
-    call: str,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-    **options: Any,
-) -> None:
-    """
-    Check that all workers make the same call, with the same model and parameter values.
-
-    :param call: the name of the function that was called.
-    :param settings: the settings of the optimizer, if the call has one.
-    :param options: the options of the call.
-    :raises ValueError: on every worker, if anything differs; the message says what and where.
-    """
-    heed_trainable(model.variables)
-    if num_workers(model.strategy) > 1:
-        of_optimizer = {f"{path} of the optimizer": f for path, f in facts(settings).items()}
-        of_model = {f"{path} of the model": fact for path, fact in describe(model).items()}
-        values = {
-            f"the value of {path}": shown_value(parameter.numpy())
-            for path, parameter in gpflow.utilities.parameter_dict(model).items()
-        }
-        whole = {"the call": call, **options, **of_optimizer, **of_model, **values}
-        check_agreement(model.strategy, whole)
-
-
-def check_same_program_once(
-    model: AugmentedModel, call: str, settings: Callable[[], Mapping[str, Any]]
-) -> None:
-    """
-    Call :func:`check_same_program`, but only before the model's first step with these settings.
-
-    :param settings: returns the settings of the optimizer.
-    """
-    if num_workers(model.strategy) == 1:
-        return
-    agreed = _AGREED.setdefault(model, set())
-    with tf.init_scope():
-        of_optimizer = settings()
-        kind = json.dumps([call, facts(of_optimizer)])
-        if kind not in agreed:
-            check_same_program(model, call, of_optimizer)
-    agreed.add(kind)
-
-
 def _checkpoints(directory: Path) -> list[Path]:
     """The complete checkpoints, the latest one last; other files and folders are the user's."""
     return sorted(p for p in directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
@@ -224,3 +160,12 @@ def _checkpoints(directory: Path) -> list[Path]:
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
