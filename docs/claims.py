@@ -2,7 +2,7 @@
 
 Numbers under "what came out" are read from summaries and metrics of the runs, and verdicts on
 numbers are computed. One `Row` is one claim. `python docs/claims.py` writes the page, and
-tests/test_claims.py checks that it is up to date.
+tests/docs/test_claims.py checks that it is up to date.
 """
 
 import csv
@@ -210,7 +210,7 @@ def convergence() -> list[Row]:
         ),
         Row(
             "Abstract: more robust than black-box methods",
-            ["tests/test_stock_scripts.py", *FIG3],
+            ["tests/models/test_stock_scripts.py", *FIG3],
             "GPflow's natural gradients at step size 1 end in an error on one of the test's "
             "problems, and closed-form steps of 0.5 and 1 do not. With the paper's ramp up to 0.1 "
             "no run of either failed: " + of_fig3("runs failed", "NatGrad + Adam") + ".",
@@ -368,7 +368,7 @@ def automated() -> list[Row]:
         ),
         Row(
             "Theorem 2: a full covariance needs a number of parameters that is linear in N",
-            ["tests/test_mixture_vgp.py"],
+            ["tests/contrib/test_mixture_vgp.py"],
             "N numbers reach the bound of all N².",
             True,
         ),

@@ -10,7 +10,7 @@ import pytest
 
 import gpflow_aaci
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text()
 (REPOSITORY,) = re.findall(r'^repository = "(.*)"$', PROJECT, re.MULTILINE)
 

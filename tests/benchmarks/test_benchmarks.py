@@ -25,7 +25,7 @@ from benchmarks.convergence import convergence_figure, summary_table
 from benchmarks.datasets import load_dataset
 from benchmarks.methods import make_model, make_start
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 CONFIG = """
 experiment = "convergence"

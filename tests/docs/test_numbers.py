@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "benchmarks" / "reference"
 RUNS = sorted(folder.name for folder in REFERENCE.iterdir() if folder.is_dir())
 WRITTEN_BY_A_SCRIPT = {"claims.md"}

@@ -12,7 +12,7 @@ from printed import text_and_numbers
 
 import gpflow_aaci
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 

@@ -17,7 +17,7 @@ from benchmarks.metrics import evaluator
 
 pytestmark = pytest.mark.slow
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def problem(data: str, name: str, in_units_of_y: bool = False, **options: Any) -> Problem:

@@ -12,7 +12,7 @@ import pytest
 
 import gpflow_aaci
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
 MODULES = (
     "",

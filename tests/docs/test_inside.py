@@ -5,7 +5,7 @@ from pathlib import Path
 
 from test_layering import MODULES, imports
 
-PAGE = Path(__file__).parents[1] / "docs" / "inside.md"
+PAGE = Path(__file__).parents[2] / "docs" / "inside.md"
 
 
 def dependencies() -> dict[str, set[str]]:

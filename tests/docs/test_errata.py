@@ -11,7 +11,7 @@ import pytest
 import gpflow_aaci
 
 PACKAGE = Path(gpflow_aaci.__file__).parent
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ERRATA = (PACKAGE / "ERRATA.md").read_text(encoding="utf-8")
 ENTRIES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", ERRATA, re.MULTILINE | re.DOTALL))
 LAST_EQUATION = 12

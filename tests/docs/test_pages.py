@@ -19,7 +19,7 @@ import gpflow_aaci
 from gpflow_aaci.inference import hyperparameter_search, minibatch_fit
 from gpflow_aaci.inference.settings import SETTINGS
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def blocks(page: str) -> list[str]:

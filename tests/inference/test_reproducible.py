@@ -184,7 +184,7 @@ def test_the_number_of_threads_does_not_move_the_end() -> None:
     for threads in (0, 4):
         done = subprocess.run(
             [sys.executable, "-c", FIT, str(threads)],
-            cwd=Path(__file__).parent.parent,
+            cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
             check=True,
@@ -202,7 +202,7 @@ def test_the_number_of_threads_does_not_move_the_end() -> None:
 
 
 def problems() -> list[pytest.param]:
-    config = load_config(Path(__file__).parent.parent / "configs" / "starts.toml")
+    config = load_config(Path(__file__).parents[2] / "configs" / "starts.toml")
     assert isinstance(config, Starts)
     each = itertools.product(config.size, config.columns, config.likelihoods)
     return [
