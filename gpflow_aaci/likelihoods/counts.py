@@ -39,7 +39,8 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
         return Y + self.total_count
 
     def powers(self, Y: TensorType) -> Powers:
-        return Powers(Y, tf.cast(self.total_count, Y.dtype) + tf.zeros_like(Y), tf.zeros_like(Y))
+        zero = tf.zeros_like(Y)
+        return Powers(Y, tf.cast(self.total_count, Y.dtype) + zero, zero)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         r, lgamma = self.total_count, tf.math.lgamma

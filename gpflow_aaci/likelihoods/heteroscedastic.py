@@ -16,12 +16,8 @@ from .noise.laplace import Laplace
 from .noise.residual import Gaussian
 from .parameters import positive_parameter
 from .sigmoid_powers import (
-    half_polya_gamma,
-    log_cosh_and_one_minus_s,
+    Powers,
     log_s,
-    rate_log_joint,
-    rate_site,
-    root_mean_square,
 )
 from .super_gaussian import SuperGaussianLikelihood
 
@@ -79,11 +75,11 @@ class Heteroscedastic(AugmentedLikelihood):
     # ---- the augmentation ----
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """½ log λ + log C + ½ (m_g/2 − lc_g) + log φ(λ E h² (1 − s_g))."""
-        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu[..., 1:], Fvar[..., 1:])
-        log_share = Fmu[..., 1:] / 2.0 - lc  # at most E log σ(g)
-        r = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y) * one_minus_s
-        log_height = 0.5 * (tf.math.log(self.max_precision) + log_share) + self.base.log_C(Y)
+        """½ log λ + log C + ½ (m_g + log s_g) + log φ(λ E h² (1 − s_g))."""
+        log_share = log_s(Fmu[..., 1:], Fvar[..., 1:])
+        at_most = Fmu[..., 1:] + log_share  # E log σ(g)
+        r = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y) * -tf.math.expm1(log_share)
+        log_height = 0.5 * (tf.math.log(self.max_precision) + at_most) + self.base.log_C(Y)
         return (log_height + self.base.floored_log_phi(r))[..., 0]
 
     def auxiliary_law(
@@ -100,13 +96,12 @@ class Heteroscedastic(AugmentedLikelihood):
         log_share = log_s(*marginals)
         largest, share = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y), -tf.math.expm1(log_share)
         precision = 2.0 * self.base.gamma(Y) * self.max_precision * share
-        c = root_mean_square(*marginals)
         return tfp.distributions.JointDistributionNamed(
             {
                 "noise": self.base.tilted(tf.sqrt(largest * share)),
                 "precision": lambda noise: tfp.distributions.Deterministic(precision * noise),
                 "n": lambda noise: tfp.distributions.Poisson(noise * largest * tf.exp(log_share)),
-                "omega": lambda n: half_polya_gamma(0.5 + n, c),
+                "omega": lambda n: Powers(0.5).law_of_omega(*marginals, n),
             }
         )
 
@@ -116,14 +111,13 @@ class Heteroscedastic(AugmentedLikelihood):
         f, g, noise = F[..., :1], F[..., 1:], auxiliary["noise"]
         at_centre = self.base.log_joint(X, noise, Y, Y)  # log C and the distribution of ω at c = 0
         largest = self._largest_r(f, tf.zeros_like(f), Y)
-        half = 0.5 + tf.zeros_like(noise)
-        of_g = rate_log_joint(half, noise * largest, auxiliary, g)
+        of_g = Powers(0.5, 0.0, noise * largest).log_joint(auxiliary, g)
         return 0.5 * tf.math.log(self.max_precision) + at_centre + of_g
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential and precision: ``precision`` y and ``precision`` for f, (½ − n)/2 and 2ω_g."""
         of_f = auxiliary["precision"] * Y, auxiliary["precision"]
-        of_g = rate_site(0.5, auxiliary)
+        of_g = Powers(0.5).site(auxiliary["omega"], auxiliary["n"])
         return tuple(tf.concat(parts, -1) for parts in zip(of_f, of_g, strict=True))
 
     def _largest_r(self, f: TensorType, variance: TensorType, Y: TensorType) -> tf.Tensor:

@@ -25,7 +25,7 @@ from .integrals.quadrature import expectation, mean_over_panels
 from .noise.residual import AdditiveNoise
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import half_polya_gamma, log_powers_of_sigmoid, root_mean_square
+from .sigmoid_powers import Powers
 
 # log p of a wider interval, in units of s, is log Φ(a) + log Φ(b) to Φ(−3.5)² = 5e-8. The nodes
 # about the middle of an interval err by 7e-8 at this width, and by 2e-6 at 10.
@@ -99,8 +99,8 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
         if self._is_probit:
             return IntervalNormal(Fmu, self.noise_scale, *self.ends(Y))
         x, is_finite = self._distances(Fmu, Y)
-        c = root_mean_square(x, (Fvar / tf.square(self._scale(Fvar)))[..., None])
-        return tfp.distributions.Independent(half_polya_gamma(is_finite, c), 1)
+        variance = (Fvar / tf.square(self._scale(Fvar)))[..., None]
+        return tfp.distributions.Independent(Powers(is_finite).law_of_omega(x, variance), 1)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: TensorType, F: TensorType, Y: TensorType
@@ -112,7 +112,7 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
             is_inside = (auxiliary >= low) & (auxiliary <= high)
             return tf.where(is_inside, log_p, tf.constant(-np.inf, log_p.dtype))
         x, is_finite = self._distances(F, Y)
-        return self._sum(log_powers_of_sigmoid(is_finite, 0.0 * is_finite, auxiliary, x), Y)
+        return self._sum(Powers(is_finite).log_joint_of_omega(auxiliary, x), Y)
 
     def site(self, X: TensorType | None, auxiliary: TensorType, Y: TensorType) -> Site:
         """

@@ -20,12 +20,7 @@ from .sigmoid_powers import (
     CountLikelihood,
     Powers,
     are_counts,
-    log_cosh_and_one_minus_s,
-    rate_bound,
-    rate_expectation,
-    rate_law,
-    rate_log_joint,
-    rate_site,
+    log_s,
 )
 
 
@@ -75,55 +70,52 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         """λσ(f)."""
         return self.max_rate * tf.sigmoid(F)
 
-    def _parts(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """log C + a log λ, a and λe."""
-        a = self.power(Y)
-        log_C = self.log_C(Y) + a * tf.math.log(self.max_rate)
-        return log_C, a, self.max_rate * self.exposure(Y)
+    def powers(self, Y: TensorType) -> Powers:
+        """σ(f)^a e^{−λeσ(f)}."""
+        return Powers(self.power(Y), 0.0, self.max_rate * self.exposure(Y))
+
+    def _log_height(self, Y: TensorType) -> tf.Tensor:
+        """log C + a log λ."""
+        return self.log_C(Y) + self.power(Y) * tf.math.log(self.max_rate)
 
     def pointwise_bound(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log C + a log λ + a (m/2 − log 2cosh(c/2)) − λe (1 − s), c² = m² + v."""
-        log_C, a, b = self._parts(Y)
-        return log_C + rate_bound(a, b, Fmu, Fvar)
+        return self._log_height(Y) + self.powers(Y).bound(Fmu, Fvar)
 
     def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] that maximises Σ bound: Σ a / Σ e (1 − s)."""
-        _, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
+        one_minus_s = -tf.math.expm1(log_s(Fmu, Fvar))
         return tf.reduce_sum(self.power(Y)) / tf.reduce_sum(self.exposure(Y) * one_minus_s)
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """n ~ Poisson(λes) and, given n, omega ~ PG(a + n, c)/2; both [..., N, L]."""
-        _, a, b = self._parts(Y)
-        return rate_law(a, b, Fmu, Fvar)
+        return self.powers(Y).law(Fmu, Fvar)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_C, a, b = self._parts(Y)
-        return log_C + rate_log_joint(a, b, auxiliary, F)
+        return self._log_height(Y) + self.powers(Y).log_joint(auxiliary, F)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential (a − n)/2, precision 2ω."""
-        return rate_site(self.power(Y), auxiliary)
+        return self.powers(Y).site(auxiliary["omega"], auxiliary["n"])
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_C, a, b = self._parts(Y)
-        return log_C + a * tf.math.log_sigmoid(F) - b * tf.sigmoid(F)
+        return self._log_height(Y) + self.powers(Y).log_prob(F)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_C, a, b = self._parts(Y)
-        return log_C + rate_expectation(a, b, Fmu, Fvar)
+        return self._log_height(Y) + self.powers(Y).expected_log_prob(Fmu, Fvar)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """The f with λeσ(f) = a, approximately if a is 0 or exceeds λe."""
-        _, a, b = self._parts(Y)
-        share = tf.minimum((a + 0.5) / tf.maximum(b, a + 0.5), 1.0 - 1e-6)
+        a, _, rate = self.powers(Y)
+        share = tf.minimum((a + 0.5) / tf.maximum(rate, a + 0.5), 1.0 - 1e-6)
         return [tf.math.log(share) - tf.math.log1p(-share)]
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -137,7 +129,7 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         return mean, spread + expectation(lambda F: self._conditional_variance(X, F), Fmu, Fvar)
 
 
-class Poisson(CountLikelihood, Rate):
+class Poisson(Rate, CountLikelihood):
     """
     Counts with rate λσ(f), or λσ(f) E. GPflow's ``Poisson`` has the unbounded rate e^f.
 
@@ -155,10 +147,6 @@ class Poisson(CountLikelihood, Rate):
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(max_rate, ("exposure",) if with_exposure else (), **kwargs)
-
-    def powers(self, Y: TensorType) -> Powers:
-        _, y, rate = self._parts(Y)
-        return Powers(y, tf.zeros_like(y), rate)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         y = self.response(Y)

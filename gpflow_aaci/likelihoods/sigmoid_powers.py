@@ -63,95 +63,88 @@ def log_s(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
     return tf.where(far, -0.5 * Fvar / (c - far_mean) - tf.math.log1p(tf.exp(-c)), near)
 
 
-def log_cosh_and_one_minus_s(Fmu: TensorType, Fvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-    """lc = log 2cosh(c/2), where c² = E f², and 1 − s, where s = e^{−Fmu/2 − lc} ≤ E σ(−f)."""
-    log_share = log_s(Fmu, Fvar)
-    return -Fmu / 2.0 - log_share, -tf.math.expm1(log_share)
-
-
-def root_mean_square(Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-    """c = √E f², as the parameter of a distribution; its gradient at 0 is not defined."""
-    return tf.sqrt(tf.square(Fmu) + Fvar)
-
-
 def half_polya_gamma(b: TensorType, c: TensorType) -> PolyaGamma:
     """The distribution of ω ~ PG(b, c)/2."""
     return PolyaGamma(b, c, tf.constant(0.5, c.dtype))
 
 
-def log_powers_of_sigmoid(
-    plus: TensorType, minus: TensorType, omega: TensorType, F: TensorType
-) -> tf.Tensor:
-    """
-    The logarithm of the integrand in σ(f)^plus σ(−f)^minus = ∫ … dω.
-
-    The integrand is 2^{−b} e^{(plus − minus) f/2 − f²ω} p(ω), where b = plus + minus and p is the
-    density of PG(b, 0)/2.
-    """
-    b = plus + minus
-    log_law = half_polya_gamma(b, tf.zeros_like(b)).log_prob(omega)
-    return (plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
-
-
-# ---- the rate core a log σ(f) − b σ(f), a, b ≥ 0 with the shape of f or broadcast to it ----
-
-
-def rate_bound(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-    """a (m/2 − lc) − b (1 − s) ≤ E [a log σ(f) − b σ(f)], equal where Fvar = 0."""
-    lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
-    return a * (Fmu / 2.0 - lc) - b * one_minus_s
-
-
-def rate_expectation(a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-    """E [a log σ(f) − b σ(f)]."""
-    log_share = expectation(tf.math.log_sigmoid, Fmu, Fvar)
-    return a * log_share - b * expectation(tf.sigmoid, Fmu, Fvar)
-
-
-def rate_law(
-    a: TensorType, b: TensorType, Fmu: TensorType, Fvar: TensorType
-) -> tfp.distributions.JointDistributionNamed:
-    """n ~ Poisson(b s) and, given n, omega ~ PG(a + n, c)/2, which is 0 if a = n = 0."""
-    c = root_mean_square(Fmu, Fvar)
-    return tfp.distributions.JointDistributionNamed(
-        {
-            "n": tfp.distributions.Poisson(b * tf.exp(log_s(Fmu, Fvar))),
-            "omega": lambda n: half_polya_gamma(a + n, c),
-        }
-    )
-
-
-def rate_log_joint(
-    a: TensorType, b: TensorType, auxiliary: Any, F: TensorType, minus: TensorType = 0.0
-) -> tf.Tensor:
-    """The logarithm of the integrand in σ(f)^a σ(−f)^minus e^{−b σ(f)} = Σ_n ∫ … dω."""
-    n, omega = auxiliary["n"], auxiliary["omega"]
-    log_n = tf.math.xlogy(n, b) - b - tf.math.lgamma(n + 1.0)  # its slope at n = b = 0 is finite
-    return log_n + log_powers_of_sigmoid(a, minus + n, omega, F)
-
-
-def rate_site(a: TensorType, auxiliary: Any, minus: TensorType = 0.0) -> Site:
-    """Potential (a − minus − n)/2, precision 2ω."""
-    return (a - minus - auxiliary["n"]) / 2.0, 2.0 * auxiliary["omega"]
-
-
-# ---- counts ----
-
-
 class Powers(NamedTuple):
-    """σ(f)^plus σ(−f)^minus e^{−rate σ(f)}, with exponents [..., N, L]."""
+    """
+    σ(f)^plus σ(−f)^minus e^{−rate σ(f)}, with exponents of the shape of f or broadcast to it.
 
-    plus: tf.Tensor
-    minus: tf.Tensor
-    rate: tf.Tensor
+    Its auxiliary variables are ``n`` ~ Poisson(rate s) and, given n, ``omega`` ~
+    PG(plus + minus + n, c)/2, which is 0 if this exponent is 0. If the rate is None, there is no n.
+    """
 
-    def log_at_origin(self) -> tf.Tensor:
-        """Its logarithm at f = 0."""
-        return -np.log(2.0) * (self.plus + self.minus) - 0.5 * self.rate
+    plus: TensorType
+    minus: TensorType = 0.0
+    rate: TensorType | None = None
 
     def times(self, other: "Powers", k: TensorType) -> "Powers":
         """Its product with the k-th power of ``other``."""
         return Powers(*(own + k * more for own, more in zip(self, other, strict=True)))
+
+    def log_prob(self, F: TensorType) -> tf.Tensor:
+        """Its logarithm, accurate also near 0."""
+        of_powers = self.plus * tf.math.log_sigmoid(F) + self.minus * tf.math.log_sigmoid(-F)
+        return of_powers if self.rate is None else of_powers - self.rate * tf.sigmoid(F)
+
+    def expected_log_prob(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        """E log, where log σ(−f) = log σ(f) − f."""
+        log_share = expectation(tf.math.log_sigmoid, Fmu, Fvar)
+        of_powers = (self.plus + self.minus) * log_share - self.minus * Fmu
+        if self.rate is None:
+            return of_powers
+        return of_powers - self.rate * expectation(tf.sigmoid, Fmu, Fvar)
+
+    def bound(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        """plus (m + log s) + minus log s − rate (1 − s) ≤ E log, equal where Fvar = 0."""
+        log_share = log_s(Fmu, Fvar)
+        of_powers = self.plus * (Fmu + log_share) + self.minus * log_share
+        if self.rate is None:
+            return of_powers
+        return of_powers + self.rate * tf.math.expm1(log_share)
+
+    def law(self, Fmu: TensorType, Fvar: TensorType) -> tfp.distributions.JointDistributionNamed:
+        """The joint distribution of n and omega."""
+        return tfp.distributions.JointDistributionNamed(
+            {"n": self.law_of_n(Fmu, Fvar), "omega": lambda n: self.law_of_omega(Fmu, Fvar, n)}
+        )
+
+    def law_of_n(self, Fmu: TensorType, Fvar: TensorType) -> tfp.distributions.Poisson:
+        return tfp.distributions.Poisson(self.rate * tf.exp(log_s(Fmu, Fvar)))
+
+    def law_of_omega(self, Fmu: TensorType, Fvar: TensorType, n: TensorType = 0.0) -> PolyaGamma:
+        """The distribution of omega given n."""
+        c = tf.sqrt(tf.square(Fmu) + Fvar)  # its gradient at 0 is not defined
+        return half_polya_gamma(self.plus + self.minus + n + tf.zeros_like(c), c)
+
+    def log_joint(self, auxiliary: Any, F: TensorType) -> tf.Tensor:
+        """The logarithm of the integrand in σ(f)^plus σ(−f)^minus e^{−rate σ(f)} = Σ_n ∫ … dω."""
+        n, omega = auxiliary["n"], auxiliary["omega"]
+        log_n = tf.math.xlogy(n, self.rate) - self.rate - tf.math.lgamma(n + 1.0)
+        return log_n + self.log_joint_of_omega(omega, F, n)  # the slope at n = rate = 0 is finite
+
+    def log_joint_of_omega(
+        self, omega: TensorType, F: TensorType, n: TensorType = 0.0
+    ) -> tf.Tensor:
+        """
+        The logarithm of the integrand in σ(f)^plus σ(−f)^{minus + n} = ∫ … dω.
+
+        The integrand is 2^{−b} e^{(plus − minus − n) f/2 − f²ω} p(ω), where b = plus + minus + n
+        and p is the density of PG(b, 0)/2.
+        """
+        minus = self.minus + n
+        b = self.plus + minus
+        log_law = half_polya_gamma(b, tf.zeros_like(b)).log_prob(omega)
+        return (self.plus - minus) * F / 2.0 - b * np.log(2.0) - tf.square(F) * omega + log_law
+
+    def site(self, omega: TensorType, n: TensorType = 0.0) -> Site:
+        """Potential (plus − minus − n)/2, precision 2ω."""
+        return (self.plus - self.minus - n) / 2.0 + tf.zeros_like(omega), 2.0 * omega
+
+
+# ---- counts ----
 
 
 class CountLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -174,23 +167,13 @@ class CountLikelihood(OutputwiseLikelihood, abc.ABC):
         return self.powers(self.with_response(tf.zeros_like(self.response(Y)), Y))
 
 
-def log_zero_prob(zero: Powers, F: TensorType) -> tf.Tensor:
-    """log p(0|f) = b log σ(−f) − λσ(f), accurate also near 0."""
-    return zero.minus * tf.math.log_sigmoid(-F) - zero.rate * tf.sigmoid(F)
-
-
-def log_zero_bound(zero: Powers, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-    """b log s − λ(1 − s) ≤ E log p(0|f), equal where Fvar = 0."""
-    log_share = log_s(Fmu, Fvar)
-    return zero.minus * log_share + zero.rate * tf.math.expm1(log_share)
-
-
 def f_of_log_zero(zero: Powers, level: tf.Tensor) -> tf.Tensor:
     """The f with −log p(0|f) = b softplus(f) + λσ(f) = ``level``, if b or λ is 0."""
-    has_rate = zero.rate > 0.0
-    share = level / tf.where(has_rate, zero.rate, tf.ones_like(zero.rate))
+    minus, rate = zero.minus + tf.zeros_like(level), zero.rate + tf.zeros_like(level)
+    has_rate = rate > 0.0
+    share = level / tf.where(has_rate, rate, tf.ones_like(rate))
     share = tf.clip_by_value(share, 1e-6, 0.9)
-    of_power = level / tf.where(has_rate, tf.ones_like(zero.minus), zero.minus)
+    of_power = level / tf.where(has_rate, tf.ones_like(minus), minus)
     of_rate = tf.math.log(share) - tf.math.log1p(-share)
     return tf.where(has_rate, of_rate, tfp.math.softplus_inverse(of_power))
 

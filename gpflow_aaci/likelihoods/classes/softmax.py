@@ -16,12 +16,8 @@ from ..integrals.sums_of_exponentials import (
 )
 from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
 from ..sigmoid_powers import (
-    half_polya_gamma,
-    log_cosh_and_one_minus_s,
+    Powers,
     log_s,
-    rate_log_joint,
-    rate_site,
-    root_mean_square,
 )
 from ..unaugmented import Unaugmented
 from .labels import LabelLikelihood
@@ -57,10 +53,10 @@ class LogisticSoftmax(_Normalised):
     """
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        """m_k/2 − lc_k − log Σ_j (1 − s_j)."""
-        lc, one_minus_s = log_cosh_and_one_minus_s(Fmu, Fvar)
-        total = tf.reduce_sum(one_minus_s, -1)
-        return tf.reduce_sum(self._one_hot(Y) * (Fmu / 2.0 - lc), -1) - tf.math.log(total)
+        """m_k + log s_k − log Σ_j (1 − s_j)."""
+        log_share = log_s(Fmu, Fvar)
+        total = tf.reduce_sum(-tf.math.expm1(log_share), -1)
+        return tf.reduce_sum(self._one_hot(Y) * (Fmu + log_share), -1) - tf.math.log(total)
 
     def coupling(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -76,26 +72,25 @@ class LogisticSoftmax(_Normalised):
 
         omega ~ PG([j = k] + n_j, c_j)/2, [..., N, K]; of batch shape [..., N].
         """
-        c, log_share = root_mean_square(Fmu, Fvar), log_s(Fmu, Fvar)
-        label = self._one_hot(Y)
-        total = tf.reduce_sum(-tf.math.expm1(log_share), -1, keepdims=True)
+        label = Powers(self._one_hot(Y))
+        total = tf.reduce_sum(-tf.math.expm1(log_s(Fmu, Fvar)), -1, keepdims=True)
         return tfd.JointDistributionNamed(
             {
                 "rate": tfd.Independent(tfd.Exponential(total), 1),
-                "n": lambda rate: tfd.Independent(tfd.Poisson(rate * tf.exp(log_share)), 1),
-                "omega": lambda n: tfd.Independent(half_polya_gamma(label + n, c), 1),
+                "n": lambda rate: tfd.Independent(label._replace(rate=rate).law_of_n(Fmu, Fvar), 1),
+                "omega": lambda n: tfd.Independent(label.law_of_omega(Fmu, Fvar, n), 1),
             }
         )
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        joint = rate_log_joint(self._one_hot(Y), auxiliary["rate"], auxiliary, F)
-        return tf.reduce_sum(joint, -1)
+        powers = Powers(self._one_hot(Y), 0.0, auxiliary["rate"])
+        return tf.reduce_sum(powers.log_joint(auxiliary, F), -1)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential ([j = k] − n_j)/2, precision 2ω_j."""
-        return rate_site(self._one_hot(Y), auxiliary)
+        return Powers(self._one_hot(Y)).site(auxiliary["omega"], auxiliary["n"])
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
         log_sigmoid = tf.math.log_sigmoid(F)

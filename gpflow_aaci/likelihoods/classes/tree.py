@@ -11,13 +11,8 @@ from scipy.cluster.hierarchy import linkage
 
 from ...validation import as_default_float, check_finite, require
 from ..base import Site
-from ..integrals.quadrature import expectation, log_expectation
-from ..sigmoid_powers import (
-    half_polya_gamma,
-    log_cosh_and_one_minus_s,
-    log_powers_of_sigmoid,
-    root_mean_square,
-)
+from ..integrals.quadrature import log_expectation
+from ..sigmoid_powers import Powers
 from .labels import LabelLikelihood
 
 Tree = Any
@@ -65,29 +60,22 @@ class LogisticTree(LabelLikelihood):
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """Σ ±m_j/2 − lc_j over the splits on the path."""
-        plus, minus = self._splits(Y)
-        lc, _ = log_cosh_and_one_minus_s(Fmu, Fvar)
-        return tf.reduce_sum((plus - minus) * Fmu / 2.0 - (plus + minus) * lc, -1)
+        return tf.reduce_sum(self._powers(Y).bound(Fmu, Fvar), -1)
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """omega_j ~ PG(1, c_j)/2 on the path and 0 elsewhere, [..., N, K − 1]."""
-        c = root_mean_square(Fmu, Fvar)
-        plus, minus = self._splits(Y)
-        on_path = plus + minus + tf.zeros_like(c)
-        return tfp.distributions.Independent(half_polya_gamma(on_path, c), 1)
+        return tfp.distributions.Independent(self._powers(Y).law_of_omega(Fmu, Fvar), 1)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        plus, minus = (side + tf.zeros_like(F) for side in self._splits(Y))
-        return tf.reduce_sum(log_powers_of_sigmoid(plus, minus, auxiliary, F), -1)
+        return tf.reduce_sum(self._powers(Y).log_joint_of_omega(auxiliary, F), -1)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential ±½ on the path and 0 elsewhere, precision 2ω_j."""
-        plus, minus = self._splits(Y)
-        return (plus - minus) / 2.0 + tf.zeros_like(auxiliary), 2.0 * auxiliary
+        return self._powers(Y).site(auxiliary)
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
         return self._over_paths(tf.math.log_sigmoid(F), tf.math.log_sigmoid(-F))
@@ -100,16 +88,13 @@ class LogisticTree(LabelLikelihood):
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_plus = expectation(tf.math.log_sigmoid, Fmu, Fvar)
-        log_minus = log_plus - Fmu  # log σ(−f) = log σ(f) − f
-        plus, minus = self._splits(Y)
-        return tf.reduce_sum(plus * log_plus + minus * log_minus, -1, keepdims=True)
+        return tf.reduce_sum(self._powers(Y).expected_log_prob(Fmu, Fvar), -1, keepdims=True)
 
-    def _splits(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Two masks [..., N, K − 1] of 1 and 0: the splits with y on the left, and on the right."""
+    def _powers(self, Y: TensorType) -> Powers:
+        """1 and 0 [..., N, K − 1]: the splits with y on the left, and those with y on the right."""
         one_hot = self._one_hot(Y)
         left, right = (tf.constant(side, one_hot.dtype) for side in (self.left, self.right))
-        return tf.matmul(one_hot, left), tf.matmul(one_hot, right)
+        return Powers(tf.matmul(one_hot, left), tf.matmul(one_hot, right))
 
     def _over_paths(self, of_left: tf.Tensor, of_right: tf.Tensor) -> tf.Tensor:
         """Sums over the path to each class, [..., N, K], of a value for each side of a split."""

@@ -21,14 +21,7 @@ from ..sigmoid_powers import (
     CountLikelihood,
     Powers,
     f_of_log_zero,
-    half_polya_gamma,
-    log_powers_of_sigmoid,
     log_s,
-    log_zero_bound,
-    log_zero_prob,
-    rate_log_joint,
-    rate_site,
-    root_mean_square,
 )
 
 _NUMBERS = 56 * 56  # floats for one f: the nodes of f times the nodes of g
@@ -64,7 +57,7 @@ class ZeroTruncated(OutputwiseLikelihood):
 
     def _log_zero(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """log p(0|f) of the base."""
-        return log_zero_prob(self.base.powers_of_zero(Y), F)
+        return self.base.powers_of_zero(Y).log_prob(F)
 
     def _positive(self, F: TensorType, Y: TensorType) -> tf.Tensor:
         """1 − p(0|f)."""
@@ -72,7 +65,7 @@ class ZeroTruncated(OutputwiseLikelihood):
 
     def _bound_of_positive(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """1 − e^{b(0)}, where b is the bound of the base."""
-        return _one_minus_exp(log_zero_bound(self.base.powers_of_zero(Y), Fmu, Fvar))
+        return _one_minus_exp(self.base.powers_of_zero(Y).bound(Fmu, Fvar))
 
     def pointwise_bound(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -85,17 +78,11 @@ class ZeroTruncated(OutputwiseLikelihood):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """k, then n given k, then omega ~ PG(y + b + n, c)/2 given both; all [..., N, P]."""
-        share, c = tf.exp(log_s(Fmu, Fvar)), root_mean_square(Fmu, Fvar)
-
-        def law_of_omega(k: tf.Tensor, n: tf.Tensor) -> tfp.distributions.Distribution:
-            powers = self._given_k(k, Y)
-            return half_polya_gamma(powers.plus + powers.minus + n, c)
-
         return tfp.distributions.JointDistributionNamed(
             {
                 "k": tfp.distributions.Geometric(probs=self._bound_of_positive(Fmu, Fvar, Y)),
-                "n": lambda k: tfp.distributions.Poisson(self._given_k(k, Y).rate * share),
-                "omega": law_of_omega,
+                "n": lambda k: self._given_k(k, Y).law_of_n(Fmu, Fvar),
+                "omega": lambda k, n: self._given_k(k, Y).law_of_omega(Fmu, Fvar, n),
             }
         )
 
@@ -106,15 +93,13 @@ class ZeroTruncated(OutputwiseLikelihood):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        plus, minus, rate = self._given_k(auxiliary["k"], Y)
         zero = tf.zeros_like(self.response(Y))  # C(y) is p(y|f = 0) over its powers
-        log_C = self.base.pointwise_log_prob(X, zero, Y) - self.base.powers(Y).log_at_origin()
-        return log_C + rate_log_joint(plus, rate, auxiliary, F, minus)
+        log_C = self.base.pointwise_log_prob(X, zero, Y) - self.base.powers(Y).log_prob(zero)
+        return log_C + self._given_k(auxiliary["k"], Y).log_joint(auxiliary, F)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential (y − b − n)/2, precision 2ω."""
-        plus, minus, _ = self._given_k(auxiliary["k"], Y)
-        return rate_site(plus, auxiliary, minus)
+        return self._given_k(auxiliary["k"], Y).site(auxiliary["omega"], auxiliary["n"])
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return self._unless_zero(self._log_prob_of_positive(X, F, Y), Y)
@@ -335,8 +320,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
             ),
         }
         if self._has_gp:
-            c = root_mean_square(Fmu[..., 1:], Fvar[..., 1:])
-            laws["omega"] = half_polya_gamma(tf.ones_like(c), c)
+            laws["omega"] = Powers(1.0).law_of_omega(Fmu[..., 1:], Fvar[..., 1:])
         return tfp.distributions.JointDistributionNamed(laws)
 
     def log_joint(
@@ -345,7 +329,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         gated, of_count = auxiliary["gated"], auxiliary["count"]
         f = self._f(F)
         if self._has_gp:
-            of_gate = log_powers_of_sigmoid(gated, 1.0 - gated, auxiliary["omega"], F[..., 1:])
+            of_gate = Powers(gated, 1.0 - gated).log_joint_of_omega(auxiliary["omega"], F[..., 1:])
         else:
             log_pi, log_rest = self._log_gates("pointwise_log_prob", F)
             of_gate = gated * log_pi + (1.0 - gated) * log_rest
@@ -363,7 +347,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         sites = tuple((1.0 - gated) * part for part in of_count)
         if not self._has_gp:
             return sites
-        of_gate = gated - 0.5, 2.0 * auxiliary["omega"]
+        of_gate = Powers(gated, 1.0 - gated).site(auxiliary["omega"])
         return tuple(tf.concat(parts, -1) for parts in zip(sites, of_gate, strict=True))
 
     # ---- what y may be, and draws of it ----
@@ -478,7 +462,7 @@ class ZeroInflated(_Gated):
         centre = f_of_log_zero(zero, level)
 
         def of_f(x: tf.Tensor) -> tf.Tensor:
-            log_zero = log_zero_prob(zero, x + centre)
+            log_zero = zero.log_prob(x + centre)
             if not self._has_gp:
                 return function(log_zero - logit, logit)
             of_g = logit - log_zero
