@@ -26,8 +26,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each test worker gets one core
 gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 
-# TensorFlow asks for every argument of every operation whether it is an instance of a protocol, which
-# reads all attributes of the protocol's class anew before Python 3.12: a fifteenth of all time.
+# TensorFlow asks for each argument of an operation whether it is an instance of a protocol. Before
+# Python 3.12 this reads all attributes of the protocol's class anew: a fifteenth of all time.
 if sys.version_info < (3, 12):
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
 
