@@ -138,7 +138,13 @@ def more_jitter(model: Any, optimizer: Any) -> None:
     gpflow.config.set_default_jitter(1e-2)
 
 
-@pytest.mark.by_default("AugmentedNaturalGradient", "slower_adam-AlternatingOptimizer")
+@pytest.mark.by_default(
+    "fix_lengthscale-AugmentedNaturalGradient",
+    "new_mean-AugmentedNaturalGradient",
+    "longer_steps-AugmentedNaturalGradient",
+    "more_jitter-AugmentedNaturalGradient",
+    "slower_adam-AlternatingOptimizer",
+)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize(
     "change",
@@ -199,7 +205,11 @@ BAD: dict[str, Any] = {
 }
 
 
-@pytest.mark.by_default("AugmentedNaturalGradient", "NaN in Y-AlternatingOptimizer")
+@pytest.mark.by_default(
+    "a wrong label-AugmentedNaturalGradient",
+    "rows-AugmentedNaturalGradient",
+    "NaN in Y-AlternatingOptimizer",
+)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("bad", BAD)
 def test_errors_are_those_of_a_step_that_is_not_compiled(name: str, bad: str) -> None:

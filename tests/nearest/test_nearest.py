@@ -482,13 +482,13 @@ def test_of_800_rows_128_neighbours_predict_nearly_as_all(name: str) -> None:
 def test_intervals_of_many_neighbours_hold_what_they_say() -> None:
     """A kernel that is rougher than f: at the variance of 16 neighbours they hold 99 %."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, (3_500, 4))
+    X = rng.uniform(-2.0, 2.0, (1_700, 4))
     f = np.sin(0.6 * X @ rng.standard_normal((4, 5))).sum(1, keepdims=True)
     Y = f / f.std()
     kernel = gpflow.kernels.Matern32(lengthscales=[1.0] * 4)
-    model = AugmentedNNGP((X[:1_500], Y[:1_500]), kernel, gpflow.likelihoods.Gaussian(0.01), 16)
+    model = AugmentedNNGP((X[:1_100], Y[:1_100]), kernel, gpflow.likelihoods.Gaussian(0.01), 16)
     result = gpflow_aaci.fit(model, progress=False)
-    X, Y = X[1_500:], Y[1_500:]
+    X, Y = X[1_100:], Y[1_100:]
     low, high = predict_y_quantile(model, X, [0.05, 0.95], progress=False).numpy()
     assert 0.87 <= np.mean((low <= Y) & (high >= Y)) <= 0.93
     density = model.predict_log_density((X, Y)).numpy().mean()
