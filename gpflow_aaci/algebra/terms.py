@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 
 from ..likelihoods import AugmentedLikelihood
 
-Worth = Callable[[TensorType, TensorType, TensorType, TensorType], tf.Tensor]
+OfEach = Callable[[TensorType, TensorType, TensorType, TensorType], tf.Tensor]
 """(X [N, D], Fmu [N, L], Fvar [N, L], Y [N, P]) → [N]."""
 
 
@@ -36,9 +36,9 @@ class AtRows(NamedTuple):
 class Term(NamedTuple):
     """A datum's e, its slopes, and how the slopes of one latent GP depend on the others' means."""
 
-    worth: Worth
+    of_each: OfEach
     slopes: Callable[[TensorType, TensorType, TensorType, TensorType], Slopes]
-    coupling: Worth | None = None
+    coupling: OfEach | None = None
     """
     [N, L, L], ∂²e/∂Fmu∂Fmu − diag(2 ∂e/∂Fvar). It is zero where e is a sum over the columns
     of f; the field is None in this case, and for terms on which no Newton step is taken.
@@ -56,16 +56,16 @@ def predictive(likelihood: AugmentedLikelihood) -> Term:
     return by_tape(likelihood.predict_log_density)
 
 
-def by_tape(worth: Worth) -> Term:
+def by_tape(of_each: OfEach) -> Term:
     """The term whose slopes are taken by automatic differentiation."""
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:
         with tf.GradientTape() as tape:
             tape.watch([Fmu, Fvar])
-            value = tf.reduce_sum(worth(X, Fmu, Fvar, Y))
+            value = tf.reduce_sum(of_each(X, Fmu, Fvar, Y))
         return Slopes(value, *tape.gradient(value, (Fmu, Fvar)))
 
-    return Term(worth, slopes)
+    return Term(of_each, slopes)
 
 
 def augmented(likelihood: AugmentedLikelihood) -> Term:
@@ -104,8 +104,8 @@ def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) ->
         Fmu = mean(X) + tf.matmul(Gmu, W, transpose_b=True)
         return Fmu, tf.matmul(Gvar, W_squared, transpose_b=True)
 
-    def worth(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return term.worth(X, *outputs(X, Gmu, Gvar), Y)
+    def of_each(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return term.of_each(X, *outputs(X, Gmu, Gvar), Y)
 
     def slopes(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> Slopes:
         value, in_mean, in_variance = term.slopes(X, *outputs(X, Gmu, Gvar), Y)
@@ -123,7 +123,7 @@ def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) ->
         mixed_coupling = tf.matmul(term.coupling(X, *marginals, Y), W)
         return curvature + tf.matmul(W, mixed_coupling, transpose_a=True)
 
-    return Term(worth, slopes, coupling if W.shape[1] > 1 else None)
+    return Term(of_each, slopes, coupling if W.shape[1] > 1 else None)
 
 
 def concave(slopes: Slopes, least_precision: float) -> Slopes:

@@ -196,8 +196,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             of_a_datum = self.likelihood.variational_expectations
         projection = self._project(X)
         root = self._root(projection.chol)
-        worth = self._by_component(of_a_datum, X, self._marginals(projection, root), Y)
-        return tf.reduce_sum(worth) / self.num_components - self._kl(root)  # of [K, N]
+        values = self._by_component(of_a_datum, X, self._marginals(projection, root), Y)
+        return tf.reduce_sum(values) / self.num_components - self._kl(root)  # of [K, N]
 
     @check_shapes("return: []")
     def prior_kl(self) -> tf.Tensor:

@@ -44,11 +44,11 @@ def score_expectations(
     log_p = tf.reshape(likelihood.log_prob(*rows), [S, N])
 
     def slope(score: tf.Tensor) -> tf.Tensor:
-        worth, weight = tf.stop_gradient(log_p)[:, :, None], tf.square(score)
+        centred, weight = tf.stop_gradient(log_p)[:, :, None], tf.square(score)
         if control_variates:
             others = tf.reduce_sum(weight, 0) - weight
-            worth -= (tf.reduce_sum(weight * worth, 0) - weight * worth) / others
-        return tf.reduce_mean(worth * score, 0)
+            centred -= (tf.reduce_sum(weight * centred, 0) - weight * centred) / others
+        return tf.reduce_mean(centred * score, 0)
 
     in_mean = slope(z) / sd
     in_variance = slope(tf.square(z) - 1.0) / (2.0 * tf.square(sd))

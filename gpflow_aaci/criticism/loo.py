@@ -166,7 +166,7 @@ def _left_out(
     of_prior = tf.transpose(tf.reduce_sum(tf.square(projection.A), -2))
     cavity = tf.where(is_proper, explained / rest, of_prior)
     cavity_mean = tf.where(is_proper, mean - cavity * in_mean, projection.mean)
-    density = model.term(predictive).worth
+    density = model.term(predictive).of_each
     return (
         density(X, cavity_mean, unexplained + cavity, Y),
         density(X, mean, variance, Y),

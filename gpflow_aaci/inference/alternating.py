@@ -150,7 +150,7 @@ class AlternatingOptimizer(Stepper):
             return data.total([value])[0] - gauss_kl(*q)
 
         def value(q: Gaussian) -> tf.Tensor:
-            return bound(tf.reduce_sum(term.worth(X, *marginals(projection, *q), Y)), q)
+            return bound(tf.reduce_sum(term.of_each(X, *marginals(projection, *q), Y)), q)
 
         if model.likelihood.is_augmented:
             return step(step_size), step_size
@@ -178,7 +178,7 @@ def _through_whitening(
 ) -> list[tf.Tensor]:
     """The gradient of the objective through q(v), which moves with K_ZZ while q(u) stays."""
     X, Y = data.rows
-    slopes = by_tape(term.worth).slopes(X, *marginals(at.projection, *q_v), Y)
+    slopes = by_tape(term.of_each).slopes(X, *marginals(at.projection, *q_v), Y)
     a, B = data.total(to_q(at.projection, *slopes[1:]))
     R_inverse = lower_triangular_inverse(q_v.sqrt)
     of_kl = q_v.sqrt - tf.linalg.matrix_transpose(R_inverse)

@@ -72,7 +72,7 @@ def bound_gradient(
     if is_direct or not kept:
         with tf.GradientTape() as direct:
             direct.watch([of_f, *variables])
-            value = tf.reduce_sum(term.worth(X, *of_f, Y))
+            value = tf.reduce_sum(term.of_each(X, *of_f, Y))
         wanted = [*variables] if kept else [*of_f, *variables]
         found = direct.gradient(value, wanted, unconnected_gradients="zero")
         directly = found[-len(variables) :] if variables else []

@@ -506,7 +506,7 @@ class HyperparameterSearch:
             start = self.objective.value(state.q_begin, rows)
         self.objective.coordinates.unpack(state.point.x)
         value = self.objective.value(state.q, rows)
-        if np.isfinite(value) and not value <= start:
+        if np.isfinite(value) and (value > start or np.isnan(start)):
             return state._replace(point=state.point._replace(value=value), start=start)
         point = Point(state.x_begin, start, state.point.gradient)
         return state._replace(point=point, q=state.q_begin, start=start)

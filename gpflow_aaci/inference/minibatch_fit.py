@@ -25,7 +25,7 @@ from .collapsed import FitResult
 from .settings import SETTINGS
 from .starting import value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
-from .training import Objective, train
+from .training import NothingToDo, Objective, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +148,7 @@ def in_parts(
         rule = _rule(part, num_data)
         with warnings.catch_warnings():  # of a part that an earlier call has completed
             if part is not parts[-1]:
-                warnings.filterwarnings("ignore", "there is nothing to do")
+                warnings.simplefilter("ignore", NothingToDo)
             history = train(
                 model,
                 data,

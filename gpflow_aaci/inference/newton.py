@@ -142,7 +142,9 @@ class _Rules(NamedTuple):
 
     def is_unfinished(self, search: _Search) -> tf.Tensor:
         may_gain = (search.kind < self.parts.shape[0]) & (search.still >= self.least_gain)
-        may_gain &= ~(search.elbo + _MARGIN * search.still < self.wanted)
+        # Not where this is NaN: a search may begin at a q whose ELBO is not finite.
+        is_hopeless = search.elbo + _MARGIN * search.still < self.wanted
+        may_gain &= ~is_hopeless
         return (search.steps < 0) | (may_gain & (search.steps < self.max_steps))
 
     def judged(self, search: _Search) -> _Search:
@@ -155,7 +157,8 @@ class _Rules(NamedTuple):
         # Near the maximum a whole Newton step improves q, though rounding hides its gain. If it
         # were refused, rounding would decide about the last digits of the gradient.
         rounding = np.finfo(elbo.dtype.as_numpy_dtype).eps ** 0.75 * (1.0 + tf.abs(elbo))
-        is_accepted = is_first | (tf.math.is_finite(elbo) & ~(elbo <= search.elbo))
+        is_higher = (elbo > search.elbo) | tf.math.is_nan(search.elbo)
+        is_accepted = is_first | (tf.math.is_finite(elbo) & is_higher)
         is_accepted |= is_whole & (change < rounding)
         size = search.size * self.parts[search.kind]
         size = tf.where(search.kind == NEWTON, tf.minimum(2.0 * size, 1.0), size)

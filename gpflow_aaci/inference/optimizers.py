@@ -129,7 +129,7 @@ def _stepped(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tenso
     term = model.term(augmented)
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
-        return tf.reduce_sum(term.worth(X, *marginals(model.project(X), *q), Y))
+        return tf.reduce_sum(term.of_each(X, *marginals(model.project(X), *q), Y))
 
     def value(q: Gaussian) -> tf.Tensor:
         return data.sum(of_rows, q) - gauss_kl(*q)

@@ -110,7 +110,7 @@ class Profile:
         self._maximise = compiled(_of_model, "maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
         self._log_densities = compiled(_of_model, "log_densities", X, Y, q)
-        self._worth, self._gradient = summand("worth", q), summand("gradient", q)
+        self._sum, self._gradient = summand("sum_of_terms", q), summand("gradient", q)
         self._newton, self._safer = summand("newton", q), summand("safer", q, count)
         self._coupling = summand("coupling", q) if model.couples else None
 
@@ -191,7 +191,7 @@ class Profile:
 
     def elbo(self, data: Data, q: Gaussian) -> float:
         """The standard ELBO at ``q``."""
-        return float(data.sum(self._worth, q)) - float(gauss_kl(*q))
+        return float(data.sum(self._sum, q)) - float(gauss_kl(*q))
 
 
 class _Whole(NamedTuple):
@@ -339,13 +339,13 @@ class _Functions(NamedTuple):
         assert coupling is not None  # it is not None if ``model.couples``
         return coupling(q)
 
-    def worth(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
+    def sum_of_terms(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)
-        return tf.reduce_sum(self.model.term(standard).worth(X, Fmu, Fvar, Y))
+        return tf.reduce_sum(self.model.term(standard).of_each(X, Fmu, Fvar, Y))
 
     def log_densities(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         Fmu, Fvar = marginals(self.projection(X), *q)
-        return self.model.term(predictive).worth(X, Fmu, Fvar, Y)
+        return self.model.term(predictive).of_each(X, Fmu, Fvar, Y)
 
     def gradient(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> list[tf.Tensor]:
         at = recorded(self.model.prior, X, self.product_dtype)

@@ -41,6 +41,10 @@ _TERMS = {"augmented": augmented, "standard": standard, "predictive": predictive
 _OBJECTIVE_LABELS = {"augmented": "augmented ELBO", "standard": "ELBO", "predictive": "predictive"}
 
 
+class NothingToDo(UserWarning):
+    """All steps had been taken when the checkpoint was written from which a run resumes."""
+
+
 class TrainOptions(TypedDict, total=False):
     """
     Keyword arguments of :func:`~gpflow_aaci.train` about everything but the steps themselves.
@@ -371,5 +375,6 @@ class _Run:
             warnings.warn(
                 f"there is nothing to do: num_steps is {num_steps}, and the checkpoint in "
                 f"{self._checkpoints.directory} was written at step {self.done}.",
+                NothingToDo,
                 stacklevel=3,
             )

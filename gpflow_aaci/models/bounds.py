@@ -81,7 +81,7 @@ class WithBounds(Augmented):
         # Not by predict_f, which raises where a Cholesky fails: an optimizer's step too far.
         projection = self.project(X)
         Fmu, Fvar = marginals(projection, *self.whitened_q(projection.chol))
-        return [self.term(term).worth(X, Fmu, Fvar, Y) for term in terms]
+        return [self.term(term).of_each(X, Fmu, Fvar, Y) for term in terms]
 
     def objectives(self, data: Data, *terms: TermOf) -> list[tf.Tensor]:
         """Σ e_i − KL[q(u) ‖ p(u)] for the e of each term, in one pass over the data: []."""

@@ -61,7 +61,7 @@ def test_they_are_the_gradients_of_the_sum_in_q(
     with tf.GradientTape() as tape:
         tape.watch([q.mu, S])
         Fmu, Fvar = marginals(projection, q.mu, tf.linalg.cholesky(S))
-        value = tf.reduce_sum(of.worth(X, Fmu, Fvar, labels))
+        value = tf.reduce_sum(of.of_each(X, Fmu, Fvar, labels))
     in_mean, in_covariance = tape.gradient(value, [q.mu, S])
     found = statistics(projection, of, q, X, tf.constant(labels))
     scale = np.abs(in_covariance).max()
