@@ -167,7 +167,7 @@ if not threads:
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(threads)
 import gpflow_aaci
-from tests.test_reproducible import claims, of_claims
+from tests.inference.test_reproducible import claims, of_claims
 
 data = claims(0, 4_100)
 found = gpflow_aaci.fit(of_claims(data, 40), data, progress=False)

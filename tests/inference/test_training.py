@@ -441,10 +441,10 @@ def new_runs() -> Iterator[Callable[[], _Runs]]:
         runs.close()
 
 
-@pytest.mark.by_default("dataset collapsed", "10-arrays")
+@pytest.mark.by_default("dataset collapsed", "6-arrays")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("times", "routes"), [(10, "arrays"), (10, "streamed"), (3, "dataset collapsed")]
+    ("times", "routes"), [(6, "arrays"), (6, "streamed"), (3, "dataset collapsed")]
 )
 def test_killed_again_and_again_a_run_ends_as_if_it_never_had_been(
     tmp_path: Path, new_runs: Callable[[], _Runs], times: int, routes: str
