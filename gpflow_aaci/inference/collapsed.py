@@ -226,21 +226,25 @@ def fit_rows(
             refresh_posteriors(model)
         tracing = objective.tracing_seconds
         end = climb.state
-        numbers = (end.expected, end.worth, end.worth_error, end.restart_gain)
-        expected, *measured = (float(x) if np.isfinite(x) else None for x in numbers)
         return FitResult(
-            end.point.value,
-            end.start,
-            objective.evaluations,
-            end.reason in CONVERGED,
-            end.reason,
-            tracing,
-            time.perf_counter() - began - tracing,
-            stretches[-1].tolerance,
-            expected,
-            stretches[min(end.stretch, len(stretches) - 1)].rows,
-            *measured,
+            objective=end.point.value,
+            start=end.start,
+            evaluations=objective.evaluations,
+            converged=end.reason in CONVERGED,
+            reason=end.reason,
+            tracing_seconds=tracing,
+            fitting_seconds=time.perf_counter() - began - tracing,
+            tolerance=stretches[-1].tolerance,
+            expected_gain=_if_known(end.expected),
+            rows=stretches[min(end.stretch, len(stretches) - 1)].rows,
+            worth=_if_known(end.worth),
+            worth_error=_if_known(end.worth_error),
+            restart_gain=_if_known(end.restart_gain),
         )
+
+
+def _if_known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def by_number(data: Data, seed: int) -> RowsUsed:
