@@ -48,21 +48,23 @@ def imports(module: str, source: str, is_package: bool) -> Iterator[str]:
                 yield name if name in MODULES else ".".join(base)
 
 
+# The modules that each module imports anywhere.
+IMPORTS = {
+    module: set(imports(module, path.read_text(), path.name == "__init__.py"))
+    for module, path in MODULES.items()
+}
+
+
 def test_no_module_imports_itself_by_way_of_others() -> None:
     """So that the modules have an order in which each imports only those before it."""
-    found = {
-        module: set(imports(module, path.read_text(), path.name == "__init__.py"))
-        for module, path in MODULES.items()
-    }
-    assert not set().union(*found.values()) - set(MODULES)
-    list(graphlib.TopologicalSorter(found).static_order())  # raises CycleError, with the circle
+    assert not set().union(*IMPORTS.values()) - set(MODULES)
+    list(graphlib.TopologicalSorter(IMPORTS).static_order())  # raises CycleError, with the circle
 
 
 def test_the_core_does_not_import_contrib() -> None:
     """Only the package's own __init__ may import it."""
-    for module, path in MODULES.items():
+    for module, imported in IMPORTS.items():
         if module and module.split(".")[0] != "contrib":
-            imported = imports(module, path.read_text(), path.name == "__init__.py")
             assert not [name for name in imported if name.split(".")[0] == "contrib"], module
 
 

@@ -111,10 +111,11 @@ def safeguarded(
     """
 
     rounding = np.finfo(before.dtype.as_numpy_dtype).eps ** 0.6 * (1.0 + tf.abs(before))
+    least = before - rounding
 
     def is_worse(size: tf.Tensor, q: Gaussian, after: tf.Tensor) -> tf.Tensor:
-        is_lower = (after < before - rounding) | tf.math.is_nan(after)
-        return is_lower & (size > _LEAST_SHARE * step_size)
+        is_unknown = tf.math.is_nan(after) | tf.math.is_nan(least)
+        return ((after < least) | is_unknown) & (size > _LEAST_SHARE * step_size)
 
     def halved(size: tf.Tensor, *_: Any) -> tuple[tf.Tensor, Gaussian, tf.Tensor]:
         q = step(0.5 * size)

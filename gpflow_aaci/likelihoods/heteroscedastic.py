@@ -15,10 +15,7 @@ from .integrals.sums_of_sigmoids import in_chunks_of_rows
 from .noise.laplace import Laplace
 from .noise.residual import Gaussian
 from .parameters import positive_parameter
-from .sigmoid_powers import (
-    Powers,
-    log_s,
-)
+from .sigmoid_powers import Powers, log_s
 from .super_gaussian import SuperGaussianLikelihood
 
 # Floats for one row: the nodes of g, times the nodes of f if the base needs any.
@@ -93,14 +90,14 @@ class Heteroscedastic(AugmentedLikelihood):
         and ``omega`` ~ PG(½ + n, c)/2, given n. Under an uncertain g, 1 − s replaces σ(g).
         """
         marginals = Fmu[..., 1:], Fvar[..., 1:]
-        log_share = log_s(*marginals)
-        largest, share = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y), -tf.math.expm1(log_share)
+        share = -tf.math.expm1(log_s(*marginals))
+        largest = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y)
         precision = 2.0 * self.base.gamma(Y) * self.max_precision * share
         return tfp.distributions.JointDistributionNamed(
             {
                 "noise": self.base.tilted(tf.sqrt(largest * share)),
                 "precision": lambda noise: tfp.distributions.Deterministic(precision * noise),
-                "n": lambda noise: tfp.distributions.Poisson(noise * largest * tf.exp(log_share)),
+                "n": lambda noise: Powers(0.5, 0.0, noise * largest).law_of_n(*marginals),
                 "omega": lambda n: Powers(0.5).law_of_omega(*marginals, n),
             }
         )

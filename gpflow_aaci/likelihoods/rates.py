@@ -16,12 +16,7 @@ from .base import PredictedMoments, Site, draw_as_observed
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import (
-    CountLikelihood,
-    Powers,
-    are_counts,
-    log_s,
-)
+from .sigmoid_powers import CountLikelihood, Powers, are_counts, log_s
 
 
 class Rate(OutputwiseLikelihood, abc.ABC):
@@ -74,15 +69,17 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         """σ(f)^a e^{−λeσ(f)}."""
         return Powers(self.power(Y), 0.0, self.max_rate * self.exposure(Y))
 
-    def _log_height(self, Y: TensorType) -> tf.Tensor:
-        """log C + a log λ."""
-        return self.log_C(Y) + self.power(Y) * tf.math.log(self.max_rate)
+    def _parts(self, Y: TensorType) -> tuple[tf.Tensor, Powers]:
+        """log C + a log λ, and the powers."""
+        powers = self.powers(Y)
+        return self.log_C(Y) + powers.plus * tf.math.log(self.max_rate), powers
 
     def pointwise_bound(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """log C + a log λ + a (m/2 − log 2cosh(c/2)) − λe (1 − s), c² = m² + v."""
-        return self._log_height(Y) + self.powers(Y).bound(Fmu, Fvar)
+        log_C, powers = self._parts(Y)
+        return log_C + powers.bound(Fmu, Fvar)
 
     def optimal_max_rate(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """The λ [] that maximises Σ bound: Σ a / Σ e (1 − s)."""
@@ -98,19 +95,22 @@ class Rate(OutputwiseLikelihood, abc.ABC):
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return self._log_height(Y) + self.powers(Y).log_joint(auxiliary, F)
+        log_C, powers = self._parts(Y)
+        return log_C + powers.log_joint(auxiliary, F)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential (a − n)/2, precision 2ω."""
-        return self.powers(Y).site(auxiliary["omega"], auxiliary["n"])
+        return Powers(self.power(Y)).site(auxiliary["omega"], auxiliary["n"])
 
     def pointwise_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return self._log_height(Y) + self.powers(Y).log_prob(F)
+        log_C, powers = self._parts(Y)
+        return log_C + powers.log_prob(F)
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        return self._log_height(Y) + self.powers(Y).expected_log_prob(Fmu, Fvar)
+        log_C, powers = self._parts(Y)
+        return log_C + powers.expected_log_prob(Fmu, Fvar)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """The f with λeσ(f) = a, approximately if a is 0 or exceeds λe."""

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from test_layering import MODULES, imports
+from test_layering import IMPORTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "inside.md"
 
@@ -11,9 +11,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "inside.md"
 def dependencies() -> dict[str, set[str]]:
     """The top-level modules that each one imports anywhere."""
     found: dict[str, set[str]] = {}
-    for module, path in MODULES.items():
+    for module, imported in IMPORTS.items():
         name = module.split(".")[0]
-        for target in imports(module, path.read_text(), path.name == "__init__.py"):
+        for target in imported:
             other = target.split(".")[0]
             if name and other and other != name:
                 found.setdefault(name, set()).add(other)

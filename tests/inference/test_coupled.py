@@ -155,8 +155,8 @@ def test_a_few_steps_find_the_best_q(problem: str) -> None:
     projection, q = model.project(X), found.q
     with tf.GradientTape() as tape:
         tape.watch(q.mu)
-        worth = model.term(standard).of_each(X, *marginals(projection, *q), Y)
-        elbo = tf.reduce_sum(worth) - 0.5 * tf.reduce_sum(tf.square(q.mu))
+        of_each = model.term(standard).of_each(X, *marginals(projection, *q), Y)
+        elbo = tf.reduce_sum(of_each) - 0.5 * tf.reduce_sum(tf.square(q.mu))
     assert np.abs(tape.gradient(elbo, q.mu)).max() < 5e-3
 
 

@@ -15,10 +15,7 @@ from ..integrals.sums_of_exponentials import (
     expected_softmax,
 )
 from ..integrals.sums_of_sigmoids import coupling_of_log_sum, expected_log_sum, expected_shares
-from ..sigmoid_powers import (
-    Powers,
-    log_s,
-)
+from ..sigmoid_powers import Powers, log_s
 from ..unaugmented import Unaugmented
 from .labels import LabelLikelihood
 

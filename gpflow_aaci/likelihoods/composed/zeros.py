@@ -17,12 +17,7 @@ from ..integrals.quadrature import expectation, log_expectation
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
-from ..sigmoid_powers import (
-    CountLikelihood,
-    Powers,
-    f_of_log_zero,
-    log_s,
-)
+from ..sigmoid_powers import CountLikelihood, Powers, f_of_log_zero, log_s
 
 _NUMBERS = 56 * 56  # floats for one f: the nodes of f times the nodes of g
 
