@@ -399,6 +399,9 @@ def as_pair(data: RegressionData) -> tuple[TensorType, TensorType]:
 
 def _has_shape(value: tf.Tensor, rows: tf.Tensor | None, columns: int | None) -> tf.Tensor:
     """Whether ``value`` is a matrix of so many rows and columns, where None accepts any number."""
+    if tf.executing_eagerly():  # seven operations less
+        known = [None if rows is None else int(rows), columns]
+        return tf.constant(value.shape.is_compatible_with(known))
     shape = tf.shape(value)
     padded = tf.concat([shape, [-1, -1]], axis=0)  # has two entries even if the rank is 0
     right = tf.equal(tf.size(shape), 2)

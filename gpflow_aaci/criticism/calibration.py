@@ -8,7 +8,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_data
 from ..models import WithData, of_any_gp
-from ..predictions.y import Predicted
+from ..predictions.y import cdf_of_q
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
@@ -32,12 +32,11 @@ def pit(model: WithData, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        predicted = Predicted(model, X, None, progress=False)
-        upper = predicted.cdf_at(Y).numpy()
+        upper = cdf_of_q(model, X, Y).numpy()
         below = model.likelihood.next_below(Y.numpy())
         if np.array_equal(below, Y, equal_nan=True):
             return upper
-        lower = predicted.cdf_at(tf.constant(below)).numpy()
+        lower = cdf_of_q(model, X, tf.constant(below)).numpy()
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
     rows = as_data(model.expected_data, data, unscaled=data is not None)

@@ -8,7 +8,7 @@ other data if their sites stay the same. With a Gaussian likelihood they do, so 
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,11 +23,13 @@ from ..data.expected import refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest import AugmentedNNGP
+from ..runtime.compiled import applied
 
 if TYPE_CHECKING:
     import arviz
 
 Bound = Callable[[AugmentedLikelihood], Term]
+OfRows = Callable[[tf.Tensor, tf.Tensor], Any]
 
 _BOUNDS: dict[str, Bound] = {"standard": standard, "augmented": augmented}
 _TOLERANCE = 1e-4  # the largest move of q by a step of size 1, in nats per datum
@@ -96,7 +98,7 @@ def loo(
             "is a rough guess. Call polish(model, data) first.",
             stacklevel=2,
         )
-    left_out = rows.map(lambda X, Y: _left_out(model, _BOUNDS[bound], X, Y))
+    left_out = rows.map(lambda X, Y: applied(model, _left_out, (X, Y), bound))
     loo_i, log_density_i, leverage = (part.numpy() for part in left_out)
     num_improper = int(np.sum(leverage >= 1.0))
     if num_improper:
@@ -125,14 +127,7 @@ def _without_each_row(model: AugmentedNNGP, data: object) -> "arviz.ELPDData":
 def _stationary_bound(model: AugmentedModel, data: Data) -> tuple[str, float]:
     """The bound whose optimum is nearer to q, and how far a step on that bound would move q."""
     q = model.whitened_q(model.whitening())
-
-    def of_rows(X: tf.Tensor, Y: tf.Tensor) -> dict[str, Statistics]:
-        projection = model.project(X)
-        return {
-            name: statistics(projection, model.term(of), q, X, Y) for name, of in _BOUNDS.items()
-        }
-
-    totals = data.sum(of_rows)
+    totals = data.sum(lambda X, Y: applied(model, _of_each_bound, (X, Y)))
     moved = {name: float(_moved(q, sums)) for name, sums in totals.items()}
     nearest = min(moved, key=lambda name: moved[name])
     return nearest, moved[nearest]
@@ -151,13 +146,35 @@ def _moved(q: Gaussian, sums: Statistics) -> tf.Tensor:
     return squares + tf.reduce_sum(tf.square(target - eye)) / 4.0
 
 
-def _left_out(
-    model: AugmentedModel, bound: Bound, X: tf.Tensor, Y: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _of_each_bound(model: AugmentedModel, variables: Any) -> OfRows:
+    """The sums over rows of a closed-form step on each bound."""
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor) -> dict[str, Statistics]:
+        projection = model.project(X)
+        q = model.whitened_q(projection.chol)
+        return {
+            name: statistics(projection, model.term(of), q, X, Y) for name, of in _BOUNDS.items()
+        }
+
+    return of_rows
+
+
+def _left_out(model: AugmentedModel, variables: Any, bound: str) -> OfRows:
     """log p(y_i| the other y), log p(y_i|q) and leverage, all [N]."""
+    term = model.term(_BOUNDS[bound])
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return _densities(model, term, X, Y)
+
+    return of_rows
+
+
+def _densities(
+    model: AugmentedModel, term: Term, X: tf.Tensor, Y: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     projection = model.project(X)
     mean, variance = marginals(projection, *model.whitened_q(projection.chol))
-    _, in_mean, in_variance = model.term(bound).slopes(X, mean, variance, Y)
+    _, in_mean, in_variance = term.slopes(X, mean, variance, Y)
     unexplained = tf.transpose(projection.unexplained)
     explained = tf.maximum(variance - unexplained, 0.0)
     leverage = -2.0 * in_variance * explained

@@ -1,14 +1,15 @@
 """Predictions are GPflow's, and also take frames and datasets."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Hashable
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from ..data import check_batches, check_inputs, over_batches
+from ..runtime.compiled import Maker, applied
 from ..validation import as_matrix, as_pair, check_marginal, checked_data
-from .shared import WithData
+from .shared import Augmented, WithData
 
 Inputs: TypeAlias = TensorType | tf.data.Dataset
 
@@ -24,7 +25,8 @@ class WithPredictions(WithData):
 
         :raises ValueError: for ``full_cov`` with a dataset, whose batches are predicted one by one.
         """
-        return self._predicted(super().predict_f, Xnew, full_cov, full_output_cov)
+        flags = bool(full_cov), bool(full_output_cov)
+        return self._predicted(lambda X: self._applied(_f, (X,), *flags), Xnew, full_cov)
 
     def predict_y(
         self, Xnew: Inputs, full_cov: bool = False, full_output_cov: bool = False
@@ -35,7 +37,7 @@ class WithPredictions(WithData):
         :raises NotImplementedError: for ``full_cov`` or ``full_output_cov``.
         """
         check_marginal("predict_y", full_cov, full_output_cov)
-        return self._predicted(super().predict_y, Xnew, full_cov, full_output_cov)
+        return self._predicted(lambda X: self._applied(_y, (X,)), Xnew, full_cov)
 
     def predict_log_density(
         self,
@@ -70,18 +72,42 @@ class WithPredictions(WithData):
                 checks_of_Y=self.likelihood.checks,
                 may_be_empty=True,
             )
-        return super().predict_log_density((X, Y), full_cov, full_output_cov)
+        return self._applied(_log_density, (X, Y))
 
     def _predicted(
         self,
-        predict: Callable[..., MeanAndVariance],
+        predict: Callable[[TensorType], MeanAndVariance],
         Xnew: Inputs,
         full_cov: bool,
-        full_output_cov: bool,
     ) -> MeanAndVariance:
         if isinstance(Xnew, tf.data.Dataset):
             if full_cov:
                 raise ValueError("full_cov must be False if Xnew is a dataset. Found: True.")
             check_inputs(Xnew)
-            return over_batches("Xnew", lambda X: predict(X, full_cov, full_output_cov), Xnew)
-        return predict(as_matrix(Xnew, "Xnew"), full_cov, full_output_cov)
+            return over_batches("Xnew", predict, Xnew)
+        return predict(as_matrix(Xnew, "Xnew"))
+
+    def _applied(self, maker: Maker, rows: tuple[TensorType, ...], *settings: Hashable) -> Any:
+        """``maker`` of the model applied to rows, compiled where they are what its q expects."""
+        if isinstance(self, Augmented) and tf.executing_eagerly():
+            arrays = [tf.convert_to_tensor(part) for part in rows]
+            are_matrices = all(
+                part.dtype == self.q_mu.dtype and part.shape.rank == 2 for part in arrays
+            )
+            if are_matrices and self.input_dim in (None, arrays[0].shape[-1]):
+                return applied(self, maker, arrays, *settings)
+        return maker(self, (), *settings)(*rows)
+
+
+def _f(model: Any, variables: Any, *flags: bool) -> Callable[..., MeanAndVariance]:
+    predict = super(WithPredictions, model).predict_f
+    return lambda X: predict(X, *flags)
+
+
+def _y(model: Any, variables: Any) -> Callable[..., MeanAndVariance]:
+    return super(WithPredictions, model).predict_y
+
+
+def _log_density(model: Any, variables: Any) -> Callable[..., tf.Tensor]:
+    predict = super(WithPredictions, model).predict_log_density
+    return lambda X, Y: predict((X, Y))

@@ -429,7 +429,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         if full_output_cov:
             raise ValueError("full_output_cov must be False for AugmentedNNGP. Found: True.")
         predict = self._joint if full_cov else self._by_rows
-        return self._predicted(lambda X, *_: predict(X), Xnew, full_cov, False)
+        return self._predicted(predict, Xnew, full_cov)
 
     def _by_rows(self, Xnew: TensorType) -> MeanAndVariance:
         X = self._in_own_float(Xnew)

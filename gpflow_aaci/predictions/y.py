@@ -18,10 +18,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ..likelihoods import augmented
+from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import AugmentedModel, as_augmented
-from ..runtime.compiled import Compiled
+from ..runtime.compiled import Compiled, applied
 from ..sampling.latents import DeepModel
 from ..validation import (
     as_default_float,
@@ -74,15 +74,42 @@ def predict_y_cdf(
     :param progress: whether to show a progress bar over the draws.
     :raises ValueError: as for training data; for samples of another kind of model.
     """
-    predicted = Predicted(model, Xnew, samples, progress)
-    y = as_default_float(y, "y")
-    num_rows, observed = predicted.X.shape[0], predicted.num_observed
+    X, y = checked_inputs(model, Xnew), as_default_float(y, "y")
+    if samples is None and isinstance(model, AugmentedModel):
+        likelihood = augmented(model.likelihood)
+        observed = likelihood.num_observed(model.num_outputs)
+        return cdf_of_q(model, X, _checked(y, X.shape[0], observed, likelihood))
+    predicted = Predicted(model, X, samples, progress)
+    y = _checked(y, X.shape[0], predicted.num_observed, predicted.likelihood)
+    return predicted.cdf_at(y)
+
+
+def cdf_of_q(model: gpflow.models.GPModel, X: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """P(y' ≤ y) under q at X [N, D], for y [N, ...] that is not checked, as below any y."""
+    if not isinstance(model, AugmentedModel):
+        return Predicted(model, X, None, progress=False).cdf_at(y)
+    width = model.num_outputs
+    return _by_rows(X, lambda rows: applied(model, _cdf, (X[rows], y[rows])), width)
+
+
+def _cdf(
+    model: AugmentedModel, variables: Sequence[tf.Variable]
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    return lambda X, y: Predicted(model, X, None, progress=False).cdf_at(y)
+
+
+def _checked(
+    y: tf.Tensor, num_rows: int | None, observed: int, likelihood: AugmentedLikelihood
+) -> tf.Tensor:
+    """
+    y, once it has passed the likelihood's checks.
+
+    :raises ValueError: unless it is [num_rows, observed], and as for training data.
+    """
     if not tf.TensorShape([num_rows, observed]).is_compatible_with(y.shape):
         raise ValueError(f"y must be [{num_rows}, {observed}]. Found: shape {list(y.shape)}.")
-    checks = predicted.likelihood.checks(y, "y")
-    with tf.control_dependencies([require(checks)]):
-        y = tf.ensure_shape(y, [num_rows, observed])
-    return predicted.cdf_at(y)
+    with tf.control_dependencies([require(likelihood.checks(y, "y"))]):
+        return tf.ensure_shape(y, [num_rows, observed])
 
 
 def predict_y_quantile(

@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import config
 
-from .graphs import compiled
+from .graphs import compiled, may_be_recorded, read_as
 from .structure import Structure, structure_of
 
 _MOST_TWINS = 8  # twins not in use that are kept; each has some 25 MB of graphs
 _MOST_NUMBERS = 2_000_000  # in a model with a twin; a larger one takes longer to fit than to trace
+_MOST_MET = 100  # structures of which the process knows that it has met them
 
 Maker = Callable[..., Callable[..., Any]]
 """(model, variables, *settings) → the function that is to be compiled."""
@@ -61,6 +63,12 @@ class Compiled:
         """
         return CompiledFunction(self, maker, settings, signature)
 
+    def is_worth_tracing(self, maker: Maker, *settings: Hashable) -> bool:
+        """Whether the function was asked for before, or others of this structure are compiled."""
+        return self._structure is not None and _POOL.knows(
+            self._structure.constants, (maker, settings)
+        )
+
     @contextmanager
     def twin(self) -> Iterator[_Twin]:
         """A twin with the model's values, used by this caller alone; or the model itself."""
@@ -72,6 +80,7 @@ class Compiled:
         # A graph also holds GPflow's configuration, such as the jitter, as constants.
         key = config(), constants, at
         twin = _POOL.take(key) or _copied(self._unshared.model, constants, at)
+        _POOL.note(constants, twin is not None)
         if twin is None:
             self._structure = None
             yield self._unshared
@@ -120,6 +129,7 @@ class _Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._twins: list[tuple[Hashable, _Twin]] = []
+        self._met: dict[Hashable, bool] = {}  # whether models of a structure have twins
 
     def take(self, key: Hashable) -> _Twin | None:
         with self._lock:
@@ -133,12 +143,64 @@ class _Pool:
             self._twins.append((key, twin))
             del self._twins[:-_MOST_TWINS]
 
+    def note(self, constants: Hashable, has_twins: bool) -> None:
+        """Note whether models of a structure have twins."""
+        with self._lock:
+            self._met.pop(constants, None)
+            self._met[constants] = has_twins
+            while len(self._met) > _MOST_MET:
+                del self._met[next(iter(self._met))]
+
+    def knows(self, constants: Hashable, name: Hashable) -> bool:
+        """Whether models of a structure have twins, or this is asked for the second time."""
+        if constants in self._met:
+            return self._met[constants]
+        is_known = (constants, name) in self._met
+        self.note((constants, name), True)
+        return is_known
+
     def clear(self) -> None:
         with self._lock:
             self._twins.clear()
+            self._met.clear()
 
 
 _POOL = _Pool()
+
+
+def applied(
+    model: tf.Module, maker: Maker, arrays: Sequence[tf.Tensor], *settings: Hashable
+) -> Any:
+    """
+    ``maker(model, (), *settings)(*arrays)``, compiled if something of this structure was before.
+
+    A prediction of a few rows takes some 30 ms, compiled one, and to compile it takes 200: too long
+    for what is asked once of a model that nothing has fitted, so that there only the second call
+    compiles it. The graph reads a twin's variables, which no gradient tape of the caller's would
+    watch: under a tape nothing is compiled.
+
+    :param arrays: the numbers of their rows may differ from call to call.
+    """
+    if tf.executing_eagerly() and not tf.config.functions_run_eagerly() and not may_be_recorded():
+        known = Compiled(model)
+        if known.is_worth_tracing(maker, *settings):
+            specs = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in arrays]
+            return known.function(_reading_once, maker, *settings, signature=specs)(*arrays)
+    return maker(model, (), *settings)(*arrays)
+
+
+def _reading_once(
+    model: tf.Module, variables: Sequence[tf.Variable], maker: Maker, *settings: Hashable
+) -> Callable[..., Any]:
+    """What ``maker`` makes, in whose graph each Parameter is transformed once."""
+    function = maker(model, variables, *settings)
+
+    def reading(*arrays: tf.Tensor) -> Any:
+        parameters = [part for part in model.submodules if isinstance(part, Parameter)]
+        with read_as([(each, tf.convert_to_tensor(each)) for each in parameters]):
+            return function(*arrays)
+
+    return reading
 
 
 def forget_compiled() -> None:

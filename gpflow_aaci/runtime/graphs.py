@@ -72,6 +72,15 @@ def read_as(values: Sequence[tuple[gpflow.Parameter, tf.Tensor]]) -> Iterator[No
             parameter.__dict__.pop("_value", None)
 
 
+def may_be_recorded() -> bool:
+    """Whether a gradient tape, or forward-mode differentiation, is open in this thread."""
+    try:
+        from tensorflow.python.eager import record
+    except ImportError:  # another version of TensorFlow: who knows
+        return True
+    return bool(record.could_possibly_record())
+
+
 def _clear_bijector_caches_of(graph: tf.Graph) -> None:
     """Remove the tensors of ``graph`` from the cache that all bijectors share."""
     cache = getattr(getattr(tfp.bijectors.Bijector, "_cache", None), "storage", None)
