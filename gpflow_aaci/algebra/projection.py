@@ -188,10 +188,10 @@ def to_prior(
     eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
     W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
     return Prior(
-        _summed_to(_to_K_ZZ(projection.chol, q_mu, W, a, B), prior.K_ZZ),
-        _summed_to(_to_K_ZX(projection, q_mu, W, in_mean, in_variance), prior.K_ZX),
-        _summed_to(tf.transpose(in_variance), prior.k_diag),
-        tf.transpose(_summed_to(tf.transpose(in_mean), tf.transpose(prior.mean))),
+        summed_to(_to_K_ZZ(projection.chol, q_mu, W, a, B), prior.K_ZZ),
+        summed_to(_to_K_ZX(projection, q_mu, W, in_mean, in_variance), prior.K_ZX),
+        summed_to(tf.transpose(in_variance), prior.k_diag),
+        summed_to(in_mean, prior.mean, axis=1),
     )
 
 
@@ -228,10 +228,10 @@ def _to_K_ZZ(
     return -0.5 * solve(factor, half, adjoint=True)
 
 
-def _summed_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """The gradient in ``like``, summed over the latent GPs if they share it."""
-    if like.shape[0] == 1 and gradient.shape[0] != 1:
-        return tf.reduce_sum(gradient, axis=0, keepdims=True)
+def summed_to(gradient: tf.Tensor, like: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """The gradient in ``like``, summed over the latent GPs, an axis of it, if they share it."""
+    if like.shape[axis] == 1 and gradient.shape[axis] != 1:
+        return tf.reduce_sum(gradient, axis=axis, keepdims=True)
     return gradient
 
 

@@ -65,28 +65,58 @@ def bound_gradient(
     :param kept: the marginals and slopes of every row, likewise.
     :param is_direct: whether e depends on ``variables`` besides through the prior.
     """
-    # The total derivative is the direct one (parameters of the likelihood) plus the one through
-    # the prior: Σ_i ∂e_i/∂m_i dm_i/dθ + ∂e_i/∂v_i dv_i/dθ, at fixed q(v).
-    directly: list[tf.Tensor] | None = None
-    of_f = kept[:2] if kept else marginals(at.projection, *q)
-    if is_direct or not kept:
-        with tf.GradientTape() as direct:
-            direct.watch([of_f, *variables])
-            value = tf.reduce_sum(term.of_each(X, *of_f, Y))
-        wanted = [*variables] if kept else [*of_f, *variables]
-        found = direct.gradient(value, wanted, unconnected_gradients="zero")
-        directly = found[-len(variables) :] if variables else []
-    in_mean, in_variance = kept.slopes[1:] if kept else found[:2]
     # K_ZZ⁻¹ magnifies any rounding of the products, until the gradient is noise.
     exact = at.projection._replace(rounded=None)
-    a, B = to_q(exact, in_mean, in_variance) if sums is None else sums
-    prior_gradients = to_prior(at.prior, exact, *q, in_mean, in_variance, a, B)
-    through_prior = at.tape.gradient(
-        at.prior, variables, output_gradients=prior_gradients, unconnected_gradients="zero"
-    )
-    if directly is None:
-        return list(through_prior)
+
+    def in_prior(in_mean: tf.Tensor, in_variance: tf.Tensor) -> Prior:
+        a, B = to_q(exact, in_mean, in_variance) if sums is None else sums
+        return to_prior(at.prior, exact, *q, in_mean, in_variance, a, B)
+
+    if kept:
+        gradients = in_prior(*kept.slopes[1:])
+        return total_gradient(term, variables, at, gradients, X, Y, kept, is_direct)
+    of_f = marginals(at.projection, *q)
+    with tf.GradientTape() as direct:
+        direct.watch([of_f, *variables])
+        value = tf.reduce_sum(term.of_each(X, *of_f, Y))
+    found = direct.gradient(value, [*of_f, *variables], unconnected_gradients="zero")
+    through_prior = _through_prior(variables, at, in_prior(*found[:2]))
+    return [x + y for x, y in zip(found[2:], through_prior, strict=True)]
+
+
+def total_gradient(
+    term: Term,
+    variables: Sequence[tf.Variable | tf.Tensor],
+    at: Recorded,
+    gradients: Prior,
+    X: tf.Tensor,
+    Y: tf.Tensor,
+    kept: AtRows,
+    is_direct: bool = True,
+) -> list[tf.Tensor]:
+    """
+    The gradient of Σ e_i in ``variables``, given its gradients in the prior.
+
+    It is the direct derivative, of parameters of the likelihood, plus the one through the prior:
+    Σ_i ∂e_i/∂m_i dm_i/dθ + ∂e_i/∂v_i dv_i/dθ.
+    """
+    through_prior = _through_prior(variables, at, gradients)
+    if not (is_direct and variables):
+        return through_prior
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        value = tf.reduce_sum(term.of_each(X, *kept[:2], Y))
+    directly = tape.gradient(value, variables, unconnected_gradients="zero")
     return [x + y for x, y in zip(directly, through_prior, strict=True)]
+
+
+def _through_prior(
+    variables: Sequence[tf.Variable | tf.Tensor], at: Recorded, gradients: Prior
+) -> list[tf.Tensor]:
+    found: list[tf.Tensor] = at.tape.gradient(
+        at.prior, variables, output_gradients=gradients, unconnected_gradients="zero"
+    )
+    return found
 
 
 def value_and_gradient(

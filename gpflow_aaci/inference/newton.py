@@ -7,10 +7,13 @@ these steps that raises the ELBO: half of the Newton step; a step in which the s
 made positive; the closed-form augmented update, which always raises the augmented bound, though not
 always the ELBO; and small parts of the Newton step, which raise the ELBO unless q is optimal. If a
 small part was needed, the next Newton step starts at this size, and each later one doubles it.
+
+The rules do not depend on how q is represented: as a ``Gaussian``, or by the ``Sites`` of
+:mod:`~gpflow_aaci.inference.site_search`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,10 +33,10 @@ from ..algebra.statistics import Statistics, summed
 from ..algebra.terms import AtRows, Slopes, augmented_steps, concave, standard
 from ..models import AugmentedModel
 
-_LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second safer step
+LEAST_PRECISION = 1e-8  # the sites' precisions are raised to it in the second safer step
 # Kinds of steps, in the order in which they are tried: a Newton step, half of it, the two safer
 # steps (with a closed-form step per latent GP if they are stepped in turn), small Newton steps.
-NEWTON, _HALF, _CONCAVE, _CLOSED_FORM = range(4)
+NEWTON, _HALF, _CONCAVE, CLOSED_FORM = range(4)
 _SLOWEST = 0.99  # rate at which gains are taken to fall
 _MARGIN = 10.0  # times what is still to be gained must not reach a value that is given up
 _SMALL_PARTS = tuple(0.125 * 4.0**-k for k in range(6))  # to 1e-4, for a rate with a wide prior
@@ -46,34 +49,46 @@ Kept = AtRows | tuple[()]
 class Maximum(NamedTuple):
     """The maximum of the ELBO over q, at fixed hyperparameters."""
 
-    q: Gaussian
-    sums: Statistics  # at ``q``
+    q: Any  # as the search's start: a Gaussian, or sites
+    sums: Any  # at ``q``
     elbo: tf.Tensor  # []
     steps: tf.Tensor  # [], the number of accepted steps
     start: tf.Tensor  # [], the ELBO before the first step
     kept: Kept = ()  # at ``q``
 
 
-class Sums(NamedTuple):
-    """The sums over all data that the steps need."""
+def _moved(best: Gaussian, sums: Statistics, part: tf.Tensor) -> Gaussian:
+    """naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the best q."""
+    target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
+    return tf.cond(part < 1.0, lambda: damped(*best, *target, part), lambda: naturals_to_q(*target))
 
-    newton: Callable[[Gaussian], tuple[Statistics, Kept]]
-    safer: Callable[[Gaussian, tf.Tensor, Kept], Statistics]  # q, the kind of the step, kept at q
+
+class Sums(NamedTuple):
+    """The sums over all data that the steps need, and how they move q."""
+
+    newton: Callable[[Any], tuple[Any, Kept]]
+    safer: Callable[[Any, tf.Tensor, Kept], Any]  # q, the kind of the step, what is kept at q
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
     else each is stepped by itself.
     """
     nothing_kept: Kept = ()  # of the shapes that ``newton`` returns
+    empty: Callable[[tf.Tensor, Any], Any] = lambda zero, q: Statistics(
+        zero, *map(tf.zeros_like, q)
+    )
+    kl: Callable[[Any], tf.Tensor] = lambda q: gauss_kl(*q)  # that is not in ``sums.value``
+    moved: Callable[[Any, Any, tf.Tensor], Any] = _moved  # q, sums, part of a whole step
+    of_one: Callable[[Any, tf.Tensor, Any], Any] = with_latent  # q, latent GP, the q to take it of
 
 
 def maximise(
     sums_of: Sums,
-    q: Gaussian,
+    q: Any,
     least_gain: TensorType,
     max_steps: TensorType,
     in_turn: bool,
-    within: Callable[[Gaussian], Gaussian] = lambda q: q,
+    within: Callable[[Any], Any] = lambda q: q,
     wanted: TensorType = -np.inf,
 ) -> Maximum:
     """
@@ -89,13 +104,13 @@ def maximise(
         expected to gain is less than what is missing, so that the ELBO at its end is too low by
         less than a tenth of that.
     """
-    zero, one = (tf.constant(value, q.mu.dtype) for value in (0.0, 1.0))
-    num_closed = q.mu.shape[1] if in_turn else 1
+    zero, one = (tf.constant(value, q[0].dtype) for value in (0.0, 1.0))
+    num_closed = q[0].shape[1] if in_turn else 1
     parts = tf.constant([1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS], zero.dtype)
     rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn, within, wanted)
     start = _Search(
         best=q,
-        sums=Statistics(zero, tf.zeros_like(q.mu), tf.zeros_like(q.sqrt)),
+        sums=sums_of.empty(zero, q),
         elbo=zero,
         candidate=q,
         kind=tf.constant(NEWTON),
@@ -115,10 +130,10 @@ def maximise(
 class _Search(NamedTuple):
     """The state of a search: the best q so far, and a candidate still to be evaluated."""
 
-    best: Gaussian
-    sums: Statistics  # at ``best``
+    best: Any
+    sums: Any  # at ``best``
     elbo: tf.Tensor  # at ``best``
-    candidate: Gaussian
+    candidate: Any
     kind: tf.Tensor  # of the step that led to ``candidate``
     steps: tf.Tensor  # the number of accepted steps; -1 until the first q is evaluated
     size: tf.Tensor  # of the Newton steps
@@ -137,7 +152,7 @@ class _Rules(NamedTuple):
     least_gain: TensorType
     max_steps: TensorType
     in_turn: bool
-    within: Callable[[Gaussian], Gaussian]
+    within: Callable[[Any], Any]
     wanted: TensorType
 
     def is_unfinished(self, search: _Search) -> tf.Tensor:
@@ -150,7 +165,7 @@ class _Rules(NamedTuple):
     def judged(self, search: _Search) -> _Search:
         """The search after its candidate is accepted or refused."""
         sums, kept = self.sums_of.newton(search.candidate)
-        elbo = sums.value - gauss_kl(*search.candidate)
+        elbo = sums.value - self.sums_of.kl(search.candidate)
         is_first = search.steps < 0
         is_whole = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
         change = tf.abs(elbo - search.elbo)
@@ -194,22 +209,16 @@ class _Rules(NamedTuple):
         best, kind = search.best, search.kind
         part = search.size * self.parts[tf.minimum(kind, self.parts.shape[0] - 1)]
         is_newton = part > 0.0
-        # naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the best q.
         sums = tf.cond(
             is_newton,
             lambda: search.sums,
             lambda: self.sums_of.safer(best, kind, search.kept),
         )
-        target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
-        candidate = tf.cond(
-            is_newton & (part < 1.0),
-            lambda: damped(*best, *target, part),
-            lambda: naturals_to_q(*target),
-        )
+        candidate = self.sums_of.moved(best, sums, tf.where(is_newton, part, tf.ones_like(part)))
         candidate = self.within(candidate)
         if self.in_turn:
-            of_one = with_latent(best, kind - _CLOSED_FORM, candidate)
-            is_of_one = (kind >= _CLOSED_FORM) & ~is_newton
+            of_one = self.sums_of.of_one(best, kind - CLOSED_FORM, candidate)
+            is_of_one = (kind >= CLOSED_FORM) & ~is_newton
             candidate = tf.nest.map_structure(
                 lambda one, every: tf.where(is_of_one, one, every), of_one, candidate
             )
@@ -257,9 +266,9 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
         return summed(
             projection,
             tf.cond(
-                kind >= _CLOSED_FORM,
+                kind >= CLOSED_FORM,
                 lambda: model.term(augmented_steps).slopes(X, Fmu, Fvar, Y),
-                lambda: concave(slopes, _LEAST_PRECISION),
+                lambda: concave(slopes, LEAST_PRECISION),
             ),
         )
 

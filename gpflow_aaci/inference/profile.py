@@ -25,13 +25,14 @@ from ..algebra.projection import Projection, given, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
 from ..data import Arrays, Data, Summand, over_devices
-from ..models import AugmentedModel
+from ..models import AugmentedModel, AugmentedVGP
 from ..runtime.compiled import Compiled, CompiledFunction, Maker
 from ..runtime.graphs import read_as
 from ..runtime.mirrored import local
 from ..runtime.structure import structure_of
-from .bound_gradient import bound_gradient, recorded, value_and_gradient
+from .bound_gradient import bound_gradient, recorded, total_gradient, value_and_gradient
 from .newton import Kept, Maximum, Sums, maximise, sums_of_rows
+from .site_search import Sites, q_of_sites, step, sums_of_sites, to_prior_of_sites
 
 
 class Evaluation(NamedTuple):
@@ -61,11 +62,12 @@ class Optimum(Gaussian):
     """
 
     basis: Basis | None = None  # None of a q(v) that has been changed since
+    sites: Sites | None = None  # the same factor as one of every row, where a full GP was searched
 
     @classmethod
-    def at(cls, q: Gaussian, basis: Basis) -> "Optimum":
+    def at(cls, q: Gaussian, basis: Basis, sites: Sites | None = None) -> "Optimum":
         found = cls(*q)
-        found.basis = basis
+        found.basis, found.sites = basis, sites
         return found
 
 
@@ -107,6 +109,12 @@ class Profile:
         self._nowhere = Basis(*(to_default_float(np.full(shape, np.nan)) for shape in shapes))
         self._evaluate = compiled(_of_model, "evaluation", whole, basis)
         self._start = compiled(_of_model, "start", q, basis)
+        # The site of every row takes the place of q where there are as many v as rows.
+        is_full = isinstance(model, AugmentedVGP) and not model.couples and not model.is_diagonal
+        self._rows_of_sites = M if is_full and product_dtype is None and not from_q else None
+        sites = Sites(_spec(None, L), _spec(None, L))
+        self._evaluate_sites = compiled(_of_model, "site_evaluation", whole._replace(q=sites))
+        self._first_sites = compiled(_of_model, "first_sites", X, Y, q)
         self._maximise = compiled(_of_model, "maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
         self._log_densities = compiled(_of_model, "log_densities", X, Y, q)
@@ -122,7 +130,7 @@ class Profile:
     def trace(self, data: Data) -> None:
         """Trace the functions that every call of :meth:`evaluate` needs, before the first one."""
         if data.only_chunk is not None:
-            self._evaluate.trace()
+            (self._evaluate_sites if self._has_sites(data) else self._evaluate).trace()
             return
         for summand in (self._newton, self._gradient, self._coupling):
             if summand is not None:
@@ -145,6 +153,10 @@ class Profile:
         :param wanted: as in :func:`~gpflow_aaci.inference.newton.maximise`. Below this value the
             gradient may be NaN.
         """
+        if self._has_sites(data):
+            found = self._evaluated_by_sites(data, q, least_gain, max_steps, wanted)
+            if found is not None:
+                return found
         basis = q.basis if isinstance(q, Optimum) else None
         basis = self._nowhere if basis is None else basis
         whole = _whole(data, q, least_gain, max_steps, wanted)
@@ -162,6 +174,37 @@ class Profile:
         objective = float(best.elbo) + float(log_prior)
         optimum = Optimum.at(best.q, basis)
         return Evaluation(objective, _flat(gradient), optimum, int(best.steps))
+
+    def _has_sites(self, data: Data) -> bool:
+        """Whether every row may have a site: of a full GP, and not of a few of its rows."""
+        own = data.only_chunk is not None and data.num_rows == data.num_data
+        return own and self._rows_of_sites == data.num_rows
+
+    def _evaluated_by_sites(
+        self, data: Data, q: Gaussian, least_gain: float, max_steps: int, wanted: float
+    ) -> Evaluation | None:
+        """
+        :meth:`evaluate`, searched in the sites of all rows.
+
+        :return: None where a step to the sites of ``q`` loses, so that it is to be searched itself.
+        """
+        sites, elbo = q.sites if isinstance(q, Optimum) else None, -np.inf
+        if sites is None and _is_prior(q):
+            zeros = tf.zeros([data.num_rows, q.mu.shape[1]], q.mu.dtype)
+            sites = Sites(zeros, zeros)
+        is_other = sites is None
+        if sites is None:
+            sites, of_q = self._first_sites(*data.rows, Gaussian(*q))
+            elbo = float(of_q)
+        whole = _whole(data, q, least_gain, max(max_steps - is_other, 0), wanted)
+        assert whole is not None
+        best, new, basis, log_prior, gradient = self._evaluate_sites(whole._replace(q=sites))
+        optimum, found = Optimum.at(new, basis, best.q), float(best.elbo)
+        if is_other and not max_steps:
+            optimum, found = Optimum.at(q, basis), elbo
+        elif elbo > -np.inf and not found >= elbo - least_gain:
+            return None
+        return Evaluation(found + float(log_prior), _flat(gradient), optimum, int(best.steps))
 
     def maximise(
         self,
@@ -200,10 +243,16 @@ class _Whole(NamedTuple):
     X: tf.Tensor  # [N, D]
     Y: tf.Tensor  # [N, P]
     num_data: tf.Tensor
-    q: Gaussian
+    q: Any  # a Gaussian, or sites
     least_gain: tf.Tensor
     max_steps: tf.Tensor
     wanted: tf.Tensor
+
+
+def _is_prior(q: Gaussian) -> bool:
+    """Whether q(v) is N(0, I)."""
+    mu, sqrt = q.mu.numpy(), q.sqrt.numpy()
+    return not np.any(mu) and bool(np.all(sqrt == np.eye(sqrt.shape[-1])))
 
 
 def _whole(
@@ -279,6 +328,40 @@ class _Functions(NamedTuple):
         best = best._replace(kept=())
         gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         return best, new, log_prior, gradient
+
+    def site_evaluation(
+        self, whole: _Whole
+    ) -> tuple[Maximum, Gaussian, Basis, tf.Tensor, list[tf.Tensor]]:
+        """The optimal sites and their q, and else as :meth:`evaluation`, of all rows."""
+        model, rows = self.model, (whole.X, whole.Y)
+        is_direct = self._is_direct
+        log_prior, of_prior = self.log_prior()
+        with self._parameters_read_once() as values:
+            at = recorded(lambda _: model.prior_of_data(), whole.X, watched=values.searched)
+            best = maximise(
+                sums_of_sites(model, at.projection, *rows),
+                whole.q,
+                whole.least_gain,
+                whole.max_steps,
+                model.in_turn,
+                wanted=whole.wanted - log_prior,
+            )
+            assert best.kept
+            gradients = to_prior_of_sites(at.prior, at.projection, best.q, best.kept.slopes)
+            of_values = total_gradient(
+                model.term(standard), values.searched, at, gradients, *rows, best.kept, is_direct
+            )
+        of_bound = values.to_variables(of_values)
+        gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
+        q = q_of_sites(at.projection, best.q)
+        return best._replace(kept=()), q, self._basis(at.projection.chol), log_prior, gradient
+
+    def first_sites(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tuple[Sites, tf.Tensor]:
+        """The sites after a step from q, and the ELBO at q."""
+        projection = project(self.model.prior_of_data())
+        Fmu, Fvar = marginals(projection, *q)
+        slopes = self.model.term(standard).slopes(X, Fmu, Fvar, Y)
+        return step(slopes, Fmu - projection.mean), slopes.value - gauss_kl(*q)
 
     def maximum(self, whole: _Whole) -> Maximum:
         data = Arrays(whole.X, whole.Y, whole.num_data)

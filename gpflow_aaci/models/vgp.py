@@ -10,12 +10,13 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
+from ..algebra.projection import Prior
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_pair, checked_data
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import check_latents, check_single_output, k_diag, with_jitter
+from .shared import check_latents, check_single_output, jittered, k_diag, with_jitter
 
 
 class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
@@ -95,6 +96,12 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
     def prior_variance(self) -> tf.Tensor:
         """k(x_i, x_i) of the data, [1, N]; without the N² others."""
         return k_diag(self.kernel, self.data[0])
+
+    def prior_of_data(self) -> Prior:
+        """:meth:`prior` at the data, for which K(X, X) is evaluated, and differentiated, once."""
+        X = self.data[0]
+        K = self.kernel(X)[None]
+        return Prior(jittered(K), K, k_diag(self.kernel, X), self.mean_function(X))
 
     @check_shapes("X: [N, D]")
     def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
