@@ -77,7 +77,7 @@ class Sums(NamedTuple):
     empty: Callable[[tf.Tensor, Any], Any] = lambda zero, q: Statistics(
         zero, *map(tf.zeros_like, q)
     )
-    kl: Callable[[Any], tf.Tensor] = lambda q: gauss_kl(*q)  # that is not in ``sums.value``
+    elbo: Callable[[Any, Any], tf.Tensor] = lambda sums, q: sums.value - gauss_kl(*q)
     moved: Callable[[Any, Any, tf.Tensor], Any] = _moved  # q, sums, part of a whole step
     of_one: Callable[[Any, tf.Tensor, Any], Any] = with_latent  # q, latent GP, the q to take it of
 
@@ -165,7 +165,7 @@ class _Rules(NamedTuple):
     def judged(self, search: _Search) -> _Search:
         """The search after its candidate is accepted or refused."""
         sums, kept = self.sums_of.newton(search.candidate)
-        elbo = sums.value - self.sums_of.kl(search.candidate)
+        elbo = self.sums_of.elbo(sums, search.candidate)
         is_first = search.steps < 0
         is_whole = (search.kind == NEWTON) & (search.size == 1.0) & ~is_first
         change = tf.abs(elbo - search.elbo)

@@ -101,12 +101,14 @@ def sums_of_sites(
     def safer(sites: Sites, kind: tf.Tensor, kept: Kept) -> _Slopes:
         assert kept
         Fmu, Fvar, slopes = kept
-        slopes = tf.cond(
-            kind >= CLOSED_FORM,
-            lambda: model.term(augmented_steps).slopes(X, Fmu, Fvar, Y),
-            lambda: concave(slopes, LEAST_PRECISION),
+        # Both cost N and not N³. A branch for each, in a branch, in a loop, is what TensorFlow's
+        # constant folding breaks for NoiseMixture: all results of the loop are then empty.
+        closed = model.term(augmented_steps).slopes(X, Fmu, Fvar, Y)
+        _, in_mean, in_variance = (
+            tf.where(kind >= CLOSED_FORM, *pair)
+            for pair in zip(closed, concave(slopes, LEAST_PRECISION), strict=True)
         )
-        return _Slopes(slopes.value, slopes.in_mean, slopes.in_variance, Fmu - projection.mean)
+        return _Slopes(slopes.value, in_mean, in_variance, Fmu - projection.mean)
 
     def moved(sites: Sites, slopes: _Slopes, part: tf.Tensor) -> Sites:
         target = step(slopes, slopes.h)
@@ -124,7 +126,7 @@ def sums_of_sites(
         None,
         nothing,
         empty=lambda zero, _: _Slopes(zero, zeros, zeros, zeros),
-        kl=lambda _: tf.zeros([], X.dtype),
+        elbo=lambda slopes, _: slopes.value,
         moved=moved,
         of_one=of_one,
     )
