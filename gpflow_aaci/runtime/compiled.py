@@ -36,6 +36,12 @@ class _Twin(NamedTuple):
     functions: dict[Any, Any]  # compiled functions by maker, settings and signature
 
 
+class _Key(NamedTuple):
+    config: Hashable
+    constants: Hashable
+    at: tuple[int, ...]  # the values in which functions are differentiated
+
+
 class Compiled:
     """Compiled functions of a model, shared by all models of its structure if that is known."""
 
@@ -78,7 +84,7 @@ class Compiled:
         constants, values = self._structure
         at = tuple(_position(variable, values) for variable in self._unshared.variables)
         # A graph also holds GPflow's configuration, such as the jitter, as constants.
-        key = config(), constants, at
+        key = _Key(config(), constants, at)
         twin = _POOL.take(key) or _copied(self._unshared.model, constants, at)
         _POOL.note(constants, twin is not None)
         if twin is None:
@@ -128,20 +134,25 @@ class _Pool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._twins: list[tuple[Hashable, _Twin]] = []
+        self._twins: list[tuple[_Key, _Twin]] = []
         self._met: dict[Hashable, bool] = {}  # whether models of a structure have twins
 
-    def take(self, key: Hashable) -> _Twin | None:
+    def take(self, key: _Key) -> _Twin | None:
         with self._lock:
             for number in reversed(range(len(self._twins))):
                 if self._twins[number][0] == key:
                     return self._twins.pop(number)[1]
         return None
 
-    def give_back(self, key: Hashable, twin: _Twin) -> None:
+    def give_back(self, key: _Key, twin: _Twin) -> None:
         with self._lock:
             self._twins.append((key, twin))
+            freed = [each.constants for each, _ in self._twins[:-_MOST_TWINS]]
             del self._twins[:-_MOST_TWINS]
+            kept = {each.constants for each, _ in self._twins}
+        for constants in freed:  # more structures in turns than there are twins
+            if constants not in kept:
+                self.note(constants, False)
 
     def note(self, constants: Hashable, has_twins: bool) -> None:
         """Note whether models of a structure have twins."""

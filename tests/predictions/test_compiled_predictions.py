@@ -13,6 +13,7 @@ from gpflow.base import AnyNDArray
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, fit_collapsed, likelihoods, loo
 from gpflow_aaci.criticism.calibration import pit
 from gpflow_aaci.predictions import predict_y_cdf
+from gpflow_aaci.runtime import compiled as sharing
 from gpflow_aaci.runtime.compiled import forget_compiled
 
 RNG = np.random.default_rng(0)
@@ -102,6 +103,20 @@ def test_a_model_that_was_fitted_compiles_at_once(monkeypatch: pytest.MonkeyPatc
     model.predict_y(X[:3])
     model.predict_y(X)
     assert calls == [None]
+
+
+def test_more_structures_in_turns_than_are_kept_are_not_compiled_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "_MOST_TWINS", 1)
+    calls = count_calls(monkeypatch, likelihoods.Poisson, "_predict_mean_and_var")
+    models = [make(), make(kernel=gpflow.kernels.Matern32())]
+    for _ in range(5):
+        for model in models:
+            model.predict_y(X)
+    # Each once step by step and once while it was traced; the first has lost its graph since.
+    assert calls.count(None) <= 2
+    assert len(calls) <= 7
 
 
 def test_a_replaced_part_and_another_jitter_are_seen() -> None:
