@@ -24,6 +24,7 @@ from .structure import Structure, structure_of
 _MOST_TWINS = 8  # twins not in use that are kept; each has some 25 MB of graphs
 _MOST_NUMBERS = 2_000_000  # in a model with a twin; a larger one takes longer to fit than to trace
 _MOST_MET = 100  # structures of which the process knows that it has met them
+_NOT_COMPILED = 2  # calls of what is asked of a structure for which nothing is compiled
 
 Maker = Callable[..., Callable[..., Any]]
 """(model, variables, *settings) → the function that is to be compiled."""
@@ -70,7 +71,7 @@ class Compiled:
         return CompiledFunction(self, maker, settings, signature)
 
     def is_worth_tracing(self, maker: Maker, *settings: Hashable) -> bool:
-        """Whether the function was asked for before, or others of this structure are compiled."""
+        """Whether the function was asked for twice, or others of this structure are compiled."""
         return self._structure is not None and _POOL.knows(
             self._structure.constants, (maker, settings)
         )
@@ -135,7 +136,8 @@ class _Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._twins: list[tuple[_Key, _Twin]] = []
-        self._met: dict[Hashable, bool] = {}  # whether models of a structure have twins
+        # Whether models of a structure have twins, or how often something was asked of it.
+        self._met: dict[Hashable, int] = {}
 
     def take(self, key: _Key) -> _Twin | None:
         with self._lock:
@@ -154,21 +156,21 @@ class _Pool:
             if constants not in kept:
                 self.note(constants, False)
 
-    def note(self, constants: Hashable, has_twins: bool) -> None:
-        """Note whether models of a structure have twins."""
+    def note(self, constants: Hashable, value: int) -> None:
+        """Note whether models of a structure have twins, or how often something was asked."""
         with self._lock:
             self._met.pop(constants, None)
-            self._met[constants] = has_twins
+            self._met[constants] = value
             while len(self._met) > _MOST_MET:
                 del self._met[next(iter(self._met))]
 
     def knows(self, constants: Hashable, name: Hashable) -> bool:
-        """Whether models of a structure have twins, or this is asked for the second time."""
+        """Whether models of a structure have twins, or this was asked often enough."""
         if constants in self._met:
-            return self._met[constants]
-        is_known = (constants, name) in self._met
-        self.note((constants, name), True)
-        return is_known
+            return bool(self._met[constants])
+        asked = self._met.get((constants, name), 0)
+        self.note((constants, name), asked + 1)
+        return asked >= _NOT_COMPILED
 
     def clear(self) -> None:
         with self._lock:
@@ -186,9 +188,9 @@ def applied(
     ``maker(model, (), *settings)(*arrays)``, compiled if something of this structure was before.
 
     A prediction of a few rows takes some 30 ms, compiled one, and to compile it takes 200: too long
-    for what is asked once of a model that nothing has fitted, so that there only the second call
-    compiles it. The graph reads a twin's variables, which no gradient tape of the caller's would
-    watch: under a tape nothing is compiled.
+    for what is asked once or twice of a model that nothing has fitted, so that there only the third
+    call compiles it. The graph reads a twin's variables, which no gradient tape of the caller's
+    would watch: under a tape nothing is compiled.
 
     :param arrays: the numbers of their rows may differ from call to call.
     """
