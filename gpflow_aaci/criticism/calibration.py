@@ -32,11 +32,10 @@ def pit(model: WithData, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        upper = cdf_of_q(model, X, Y).numpy()
         below = model.likelihood.next_below(Y.numpy())
         if np.array_equal(below, Y, equal_nan=True):
-            return upper
-        lower = cdf_of_q(model, X, tf.constant(below)).numpy()
+            return cdf_of_q(model, X, Y)[0].numpy()
+        lower, upper = cdf_of_q(model, X, tf.constant(below), Y).numpy()
         return lower + rng.uniform(size=upper.shape) * (upper - lower)
 
     rows = as_data(model.expected_data, data, unscaled=data is not None)

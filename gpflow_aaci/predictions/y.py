@@ -78,24 +78,35 @@ def predict_y_cdf(
     if samples is None and isinstance(model, AugmentedModel):
         likelihood = augmented(model.likelihood)
         observed = likelihood.num_observed(model.num_outputs)
-        return cdf_of_q(model, X, _checked(y, X.shape[0], observed, likelihood))
+        return cdf_of_q(model, X, _checked(y, X.shape[0], observed, likelihood))[0]
     predicted = Predicted(model, X, samples, progress)
     y = _checked(y, X.shape[0], predicted.num_observed, predicted.likelihood)
     return predicted.cdf_at(y)
 
 
-def cdf_of_q(model: gpflow.models.GPModel, X: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """P(y' ≤ y) under q at X [N, D], for y [N, ...] that is not checked, as below any y."""
+def cdf_of_q(model: gpflow.models.GPModel, X: tf.Tensor, *of_y: tf.Tensor) -> tf.Tensor:
+    """
+    P(y' ≤ y) under q at X [N, D] for each of some y [N, ...], [Q, N, P]; f is predicted once.
+
+    They are not checked, and may be below any y.
+    """
     if not isinstance(model, AugmentedModel):
-        return Predicted(model, X, None, progress=False).cdf_at(y)
-    width = model.num_outputs
-    return _by_rows(X, lambda rows: applied(model, _cdf, (X[rows], y[rows])), width)
+        return _cdf(model, ())(X, *of_y)
+
+    def of_rows(rows: slice) -> tf.Tensor:
+        return applied(model, _cdf, [part[rows] for part in (X, *of_y)])
+
+    return _by_rows(X, of_rows, len(of_y) * model.num_outputs)
 
 
 def _cdf(
-    model: AugmentedModel, variables: Sequence[tf.Variable]
-) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    return lambda X, y: Predicted(model, X, None, progress=False).cdf_at(y)
+    model: gpflow.models.GPModel, variables: Sequence[tf.Variable]
+) -> Callable[..., tf.Tensor]:
+    def cdf(X: tf.Tensor, *of_y: tf.Tensor) -> tf.Tensor:
+        predicted = Predicted(model, X, None, progress=False)
+        return tf.stack([predicted.cdf_at(y) for y in of_y])
+
+    return cdf
 
 
 def _checked(
