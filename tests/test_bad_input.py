@@ -36,6 +36,7 @@ from gpflow_aaci import (
     update,
 )
 from gpflow_aaci.contrib import MixtureVGP
+from gpflow_aaci.data.datasets import untuned
 from gpflow_aaci.distributions import TiltedDistribution
 from gpflow_aaci.likelihoods import augmented, warps
 from gpflow_aaci.sklearn import AugmentedGPRegressor
@@ -215,7 +216,7 @@ def test_one_dimensional_y_from_a_dataset(data: Batch) -> None:
     """A common mistake: with labels [N] in tf.data and a compiled step, [N, 1] − [N] is [N, N]."""
     model = sparse(data, num_data=N)
     dataset = tf.data.Dataset.from_tensor_slices((data[0], data[1][:, 0]))
-    batches = iter(dataset.repeat().batch(5))
+    batches = iter(untuned(dataset.repeat().batch(5)))
     step = tf.function(lambda: AugmentedNaturalGradient().minimize(model, batches))
     with pytest.raises(COMPILED, match="Y must"):
         step()

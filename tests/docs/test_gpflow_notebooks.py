@@ -21,6 +21,7 @@ from gpflow.keras import tf_keras
 from gpflow.monitor import ModelToTensorBoard, Monitor, MonitorTaskGroup, ScalarToTensorBoard
 
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, fit
+from gpflow_aaci.data.datasets import untuned
 
 Loop = Callable[[Any], None]
 
@@ -198,7 +199,7 @@ def big_data() -> Script:
 
     def loop(model: Any) -> None:
         rows = tf.data.Dataset.from_tensor_slices(data).repeat().shuffle(1_000, seed=0)
-        batches: Iterator[Any] = iter(rows.batch(100))
+        batches: Iterator[Any] = iter(untuned(rows.batch(100)))
         loss = model.training_loss_closure(batches, compile=True)
         optimizer = tf_keras.optimizers.Adam(0.05)
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from printed import text_and_numbers
 
 import gpflow_aaci
+from gpflow_aaci.data.datasets import untuned
 from gpflow_aaci.inference import hyperparameter_search, minibatch_fit
 from gpflow_aaci.inference.settings import SETTINGS
 
@@ -208,7 +209,7 @@ DATA: dict[str, Callable[[], Any]] = {
     "arrays, frames": lambda: (X, Y),
     "`tf.data.Dataset`, one pass": lambda: ONE_PASS,
     "dataset without end": lambda: ONE_PASS.repeat(),
-    "iterator of batches": lambda: iter(ONE_PASS.repeat()),
+    "iterator of batches": lambda: iter(untuned(ONE_PASS.repeat())),
     "`AugmentedVGP`": lambda: None,
 }
 CALLS: dict[str, Callable[[Any, Any], Any]] = {

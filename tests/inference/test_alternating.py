@@ -34,6 +34,7 @@ from gpflow_aaci import (
 from gpflow_aaci.algebra.projection import marginals
 from gpflow_aaci.augmentation import aux_posterior_c, expected_auglik_potential_and_precision
 from gpflow_aaci.data import as_data
+from gpflow_aaci.data.datasets import untuned
 from gpflow_aaci.inference import AdaptiveStepSize, RobbinsMonro
 from gpflow_aaci.inference.alternating import _noise
 from gpflow_aaci.inference.schedules import NaturalGradient
@@ -210,7 +211,7 @@ def test_every_third_step_moves_the_hyperparameters(data: Batch, compiled: bool)
 
 
 def test_a_compiled_step_is_not_traced_again_and_walks_the_iterator(data: Batch) -> None:
-    batches = iter(tf.data.Dataset.from_tensor_slices(data).repeat().batch(10))
+    batches = iter(untuned(tf.data.Dataset.from_tensor_slices(data).repeat().batch(10)))
     model, optimizer = svgp(data), AlternatingOptimizer()
     by_hand, other, traces = svgp(data), AlternatingOptimizer(), 0
     step = tf.function(lambda: optimizer.minimize(model, batches), autograph=False)

@@ -23,6 +23,7 @@ from gpflow_aaci import (
 )
 from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.data import as_data
+from gpflow_aaci.data.datasets import untuned
 from gpflow_aaci.inference import compiled_steps
 from gpflow_aaci.inference.profile import Profile
 from gpflow_aaci.models import hyperparameters
@@ -86,7 +87,8 @@ def test_a_model_with_data_and_iterators_compile_too(name: str, compilations: li
     for _ in range(3):
         optimizer.minimize(full)
     assert len(compilations) == 1
-    dataset = tf.data.Dataset.from_tensor_slices(labels((X, Y))).repeat().batch(10)
+    rows = tf.data.Dataset.from_tensor_slices(labels((X, Y)))
+    dataset = untuned(rows.repeat().batch(10))
     model, optimizer = svgp(), OPTIMIZERS[name]()
     batches = iter(dataset)
     for _ in range(3):

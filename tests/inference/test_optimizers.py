@@ -19,6 +19,7 @@ from gpflow_aaci import (
     likelihoods,
 )
 from gpflow_aaci.algebra.gaussian import Gaussian
+from gpflow_aaci.data.datasets import untuned
 
 AugmentedModel = AugmentedSVGP | AugmentedVGP
 Batch = tuple[AnyNDArray, AnyNDArray]
@@ -58,7 +59,7 @@ def assert_same_q(model: AugmentedModel, q: tuple[AnyNDArray, AnyNDArray]) -> No
 
 def minibatches(data: Batch) -> Any:
     """A tf.data iterator over batches, always the same."""
-    return iter(tf.data.Dataset.from_tensor_slices(data).repeat().batch(B))
+    return iter(untuned(tf.data.Dataset.from_tensor_slices(data).repeat().batch(B)))
 
 
 STEP_SIZES = [1.0, 0.5, 0.25] * 5

@@ -16,6 +16,7 @@ from gpflow_aaci import (
     likelihoods,
     train,
 )
+from gpflow_aaci.data.datasets import untuned
 from gpflow_aaci.models import hyperparameters
 
 Batch = tuple[AnyNDArray, AnyNDArray]
@@ -107,7 +108,7 @@ def test_train_says_where_it_cannot_know(data: Batch, dataset: Any) -> None:
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("optimizer", [AlternatingOptimizer, AugmentedNaturalGradient])
 def test_an_iterator_needs_num_data(data: Batch, optimizer: Any, compiled: bool) -> None:
-    model, batches = make(data), iter(as_batches(data))
+    model, batches = make(data), iter(untuned(as_batches(data)))
     before = values(model)
     step = optimizer().minimize
     step = tf.function(step) if compiled else step
@@ -120,8 +121,8 @@ def test_an_iterator_needs_num_data(data: Batch, optimizer: Any, compiled: bool)
 
 def test_an_iterator_and_num_data_given_to_the_step(data: Batch) -> None:
     told, untold = make(data, N), make(data)
-    AlternatingOptimizer(0.5).minimize(told, iter(as_batches(data)))
-    AlternatingOptimizer(0.5).minimize(untold, iter(as_batches(data)), num_data=N)
+    AlternatingOptimizer(0.5).minimize(told, iter(untuned(as_batches(data))))
+    AlternatingOptimizer(0.5).minimize(untold, iter(untuned(as_batches(data))), num_data=N)
     for a, b in zip(values(told), values(untold), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 

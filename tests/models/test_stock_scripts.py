@@ -19,6 +19,7 @@ from gpflow.base import AnyNDArray
 from gpflow.keras import tf_keras
 
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP
+from gpflow_aaci.data.datasets import untuned
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 
@@ -63,7 +64,7 @@ def sparse(model_class: type[Any], problem: Problem, num_inducing: int = 30) -> 
 
 def batches(data: Batch, size: int) -> Any:
     dataset = tf.data.Dataset.from_tensor_slices(data).shuffle(1000, seed=0)
-    return iter(dataset.repeat().batch(size))
+    return iter(untuned(dataset.repeat().batch(size)))
 
 
 def test_nll(model: Any, problem: Problem) -> float:
