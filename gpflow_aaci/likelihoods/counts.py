@@ -22,7 +22,7 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
 
     This is ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``, with mean r e^f and
     variance r e^f (1 + e^f): counts are over-dispersed, and tend to Poisson counts as r → ∞. r is
-    real and learnable. g = (y − r)/2, b = y + r.
+    real and learnable.
     """
 
     lowest = 0.0
@@ -35,19 +35,13 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
         super().__init__(**kwargs)
         self.total_count = positive_parameter("NegativeBinomial", "total_count", total_count)
 
-    def exponent(self, Y: TensorType) -> tf.Tensor:
-        return Y + self.total_count
-
     def powers(self, Y: TensorType) -> Powers:
         zero = tf.zeros_like(Y)
         return Powers(Y, tf.cast(self.total_count, Y.dtype) + zero, zero)
 
-    def log_C(self, Y: TensorType) -> tf.Tensor:
+    def log_coefficient(self, Y: TensorType) -> tf.Tensor:
         r, lgamma = self.total_count, tf.math.lgamma
-        return lgamma(Y + r) - lgamma(Y + 1.0) - lgamma(r) - np.log(2.0) * (Y + r)
-
-    def g(self, Y: TensorType) -> tf.Tensor:
-        return (Y - self.total_count) / 2.0
+        return lgamma(Y + r) - lgamma(Y + 1.0) - lgamma(r)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """The f with e^f = y/r, approximately if y = 0."""
@@ -102,7 +96,7 @@ class Binomial(CountLikelihood, PowerOfCosh):
     """
     C(n, y) σ(f)^y σ(−f)^{n−y}: y successes in n trials, as ``tfp.distributions.Binomial``.
 
-    g = y − n/2, b = n. With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
+    With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
 
     lowest = 0.0
@@ -134,13 +128,9 @@ class Binomial(CountLikelihood, PowerOfCosh):
         y = self.response(Y)
         return Powers(y, self.exponent(Y) - y, tf.zeros_like(y))
 
-    def log_C(self, Y: TensorType) -> tf.Tensor:
+    def log_coefficient(self, Y: TensorType) -> tf.Tensor:
         y, n, lgamma = self.response(Y), self.exponent(Y), tf.math.lgamma
-        of_orders = lgamma(n + 1.0) - lgamma(y + 1.0) - lgamma(n - y + 1.0)
-        return of_orders - np.log(2.0) * n
-
-    def g(self, Y: TensorType) -> tf.Tensor:
-        return self.response(Y) - self.exponent(Y) / 2.0
+        return lgamma(n + 1.0) - lgamma(y + 1.0) - lgamma(n - y + 1.0)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """The f with σ(f) = y/n, approximately if y/n is 0 or 1."""

@@ -24,20 +24,41 @@ from .super_gaussian import SuperGaussianLikelihood
 
 
 class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
-    """φ(r) = cosh^{−b(y)}(√r/2), h² = f²: ω ~ PG(b, c)/2 (Polson, Scott and Windle 2013)."""
+    """
+    p(y|f) = C(y) σ(f)^plus σ(−f)^minus (Polson, Scott and Windle 2013).
+
+    With b = plus + minus, this is C 2^{−b} e^{(plus − minus) f/2} φ(f²), φ(r) = cosh^{−b}(√r/2):
+    ω ~ PG(b, c)/2.
+    """
 
     @abc.abstractmethod
+    def powers(self, Y: TensorType) -> "Powers":
+        """The exponents, [..., L]; a rate of theirs is 0."""
+
+    @abc.abstractmethod
+    def log_coefficient(self, Y: TensorType) -> tf.Tensor:
+        """The logarithm of the factor C(y) of the powers."""
+
     def exponent(self, Y: TensorType) -> tf.Tensor:
         """b(y), [..., L]."""
+        powers = self.powers(Y)
+        return powers.plus + powers.minus
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return self.log_coefficient(Y) - np.log(2.0) * self.exponent(Y)
+
+    def g(self, Y: TensorType) -> tf.Tensor:
+        powers = self.powers(Y)
+        return (powers.plus - powers.minus) / 2.0
 
     def alpha(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(self.exponent(Y))
+        return tf.zeros_like(self.response(Y))
 
     def beta(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(self.exponent(Y))
+        return tf.zeros_like(self.response(Y))
 
     def gamma(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(self.exponent(Y))
+        return tf.ones_like(self.response(Y))
 
     def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
         return tf.cast(self._given_exponent(Y), r.dtype) * log_sech_sqrt(r / 4.0)

@@ -21,7 +21,7 @@ from ...validation import Check
 from ..base import Site, as_float
 from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
 from ..outputwise import OutputwiseLikelihood, checked_c
-from ..sigmoid_powers import PowerOfCosh
+from ..sigmoid_powers import PowerOfCosh, Powers
 from ..super_gaussian import SuperGaussianLikelihood
 
 
@@ -106,17 +106,15 @@ class Logistic(BinaryLikelihood, PowerOfCosh):
 
     kinks = (0.0,)
 
-    def exponent(self, Y: TensorType) -> tf.Tensor:
-        return tf.ones_like(Y)
+    def powers(self, Y: TensorType) -> Powers:
+        is_one = tf.cast(Y > 0, Y.dtype)
+        return Powers(is_one, 1.0 - is_one)
+
+    def log_coefficient(self, Y: TensorType) -> tf.Tensor:
+        return tf.zeros_like(Y)
 
     def _given_exponent(self, Y: TensorType | None) -> tf.Tensor:
         return tf.ones([], default_float())
-
-    def log_C(self, Y: TensorType) -> tf.Tensor:
-        return tf.zeros_like(Y) - np.log(2.0)
-
-    def g(self, Y: TensorType) -> tf.Tensor:
-        return signs(Y) / 2.0
 
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return tf.math.log_sigmoid(yF)
