@@ -54,6 +54,7 @@ class Maximum(NamedTuple):
     elbo: tf.Tensor  # []
     steps: tf.Tensor  # [], the number of accepted steps
     start: tf.Tensor  # [], the ELBO before the first step
+    is_cut: tf.Tensor  # [], whether it ended as the next step was to be a safer one
     kept: Kept = ()  # at ``q``
 
 
@@ -67,7 +68,8 @@ class Sums(NamedTuple):
     """The sums over all data that the steps need, and how they move q."""
 
     newton: Callable[[Any], tuple[Any, Kept]]
-    safer: Callable[[Any, tf.Tensor, Kept], Any]  # q, the kind of the step, what is kept at q
+    safer: Callable[[Any, tf.Tensor, Kept], Any] | None
+    """Of q, the kind of the step, and what is kept at q. None: a search ends before such a step."""
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
@@ -122,9 +124,10 @@ def maximise(
         kept=sums_of.nothing_kept,
     )
     (end,) = tf.while_loop(
-        rules.is_unfinished, lambda search: (rules.proposed(rules.judged(search)),), (start,)
+        rules.may_continue, lambda search: (rules.proposed(rules.judged(search)),), (start,)
     )
-    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start, end.kept)
+    is_cut = rules.is_unfinished(end)
+    return Maximum(end.best, end.sums, end.elbo, end.steps, end.start, is_cut, end.kept)
 
 
 class _Search(NamedTuple):
@@ -161,6 +164,14 @@ class _Rules(NamedTuple):
         is_hopeless = search.elbo + _MARGIN * search.still < self.wanted
         may_gain &= ~is_hopeless
         return (search.steps < 0) | (may_gain & (search.steps < self.max_steps))
+
+    def may_continue(self, search: _Search) -> tf.Tensor:
+        is_unfinished = self.is_unfinished(search)
+        return is_unfinished if self.sums_of.safer else is_unfinished & (self.part(search) > 0.0)
+
+    def part(self, search: _Search) -> tf.Tensor:
+        """The part of a Newton step that the next step takes; 0 if it is another one."""
+        return search.size * self.parts[tf.minimum(search.kind, self.parts.shape[0] - 1)]
 
     def judged(self, search: _Search) -> _Search:
         """The search after its candidate is accepted or refused."""
@@ -206,17 +217,14 @@ class _Rules(NamedTuple):
 
     def proposed(self, search: _Search) -> _Search:
         """The search with its next candidate, a step of ``search.kind`` from the best q."""
-        best, kind = search.best, search.kind
-        part = search.size * self.parts[tf.minimum(kind, self.parts.shape[0] - 1)]
+        best, kind, sums, safer = search.best, search.kind, search.sums, self.sums_of.safer
+        part = self.part(search)
         is_newton = part > 0.0
-        sums = tf.cond(
-            is_newton,
-            lambda: search.sums,
-            lambda: self.sums_of.safer(best, kind, search.kept),
-        )
+        if safer is not None:
+            sums = tf.cond(is_newton, lambda: sums, lambda: safer(best, kind, search.kept))
         candidate = self.sums_of.moved(best, sums, tf.where(is_newton, part, tf.ones_like(part)))
         candidate = self.within(candidate)
-        if self.in_turn:
+        if self.in_turn and safer is not None:
             of_one = self.sums_of.of_one(best, kind - CLOSED_FORM, candidate)
             is_of_one = (kind >= CLOSED_FORM) & ~is_newton
             candidate = tf.nest.map_structure(

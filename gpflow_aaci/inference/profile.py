@@ -94,9 +94,17 @@ class Profile:
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
         self.q_spec = q
 
-        def compiled(maker: Maker, name: str, *signature: Any) -> CompiledFunction:
-            settings = name, product_dtype, from_q
+        def compiled(
+            maker: Maker, name: str, *signature: Any, is_wary: bool = False
+        ) -> CompiledFunction:
+            settings = name, product_dtype, from_q, is_wary
             return self._compiled.function(maker, *settings, signature=signature)
+
+        def search(name: str, *signature: Any) -> _Search:
+            quick, wary = (
+                compiled(_of_model, name, *signature, is_wary=is_wary) for is_wary in (False, True)
+            )
+            return _Search(quick, wary, model.couples or model.in_turn)
 
         def summand(name: str, *args: Any) -> Summand:
             function = compiled(_of_chunk, name, X, Y, *args)
@@ -107,15 +115,15 @@ class Profile:
         basis = Basis(_spec(None, M, M), _spec(M, 0 if Z is None else Z.shape[1]))
         shapes = [[1 if n is None else n for n in spec.shape] for spec in basis]
         self._nowhere = Basis(*(to_default_float(np.full(shape, np.nan)) for shape in shapes))
-        self._evaluate = compiled(_of_model, "evaluation", whole, basis)
+        self._evaluate = search("evaluation", whole, basis)
         self._start = compiled(_of_model, "start", q, basis)
         # The site of every row takes the place of q where there are as many v as rows.
         is_full = isinstance(model, AugmentedVGP) and not model.couples and not model.is_diagonal
         self._rows_of_sites = M if is_full and product_dtype is None and not from_q else None
         sites = Sites(_spec(None, L), _spec(None, L))
-        self._evaluate_sites = compiled(_of_model, "site_evaluation", whole._replace(q=sites))
+        self._evaluate_sites = search("site_evaluation", whole._replace(q=sites))
         self._first_sites = compiled(_of_model, "first_sites", X, Y, q)
-        self._maximise = compiled(_of_model, "maximum", whole)
+        self._maximise = search("maximum", whole)
         self._log_prior = compiled(_of_model, "log_prior")
         self._log_densities = compiled(_of_model, "log_densities", X, Y, q)
         self._sum, self._gradient = summand("sum_of_terms", q), summand("gradient", q)
@@ -217,7 +225,7 @@ class Profile:
         """The optimal q; its search starts at ``q``. No gradient is computed."""
         whole = _whole(data, q, least_gain, max_steps, wanted)
         if whole is not None:
-            return self._maximise(whole)
+            return self._maximise(whole)[0]
         coupling = self._coupling
         sums = Sums(
             lambda q: (data.sum(self._newton, q), ()),
@@ -235,6 +243,37 @@ class Profile:
     def elbo(self, data: Data, q: Gaussian) -> float:
         """The standard ELBO at ``q``."""
         return float(data.sum(self._sum, q)) - float(gauss_kl(*q))
+
+
+class _Search:
+    """
+    A compiled search for q whose result begins with a ``Maximum``.
+
+    Few searches for one latent GP ever need one of the safer steps, whose graph is a fifth of the
+    whole. So it is traced where a search cannot do without, and from then on used for all models of
+    the structure. Of coupled latent GPs most searches need one.
+    """
+
+    def __init__(self, quick: CompiledFunction, wary: CompiledFunction, is_wary: bool) -> None:
+        self._quick, self._wary = quick, wary
+        self._is_wary: bool | None = is_wary or None  # None: not known yet
+
+    def trace(self) -> None:
+        """Trace what the first call needs."""
+        (self._wary if self._is_known_to_be_wary() else self._quick).trace()
+
+    def __call__(self, *args: Any) -> Any:
+        if not self._is_known_to_be_wary():
+            found = self._quick(*args)
+            if not found[0].is_cut:
+                return found
+            self._is_wary = True
+        return self._wary(*args)
+
+    def _is_known_to_be_wary(self) -> bool:
+        if self._is_wary is None:
+            self._is_wary = self._wary.is_traced()
+        return self._is_wary
 
 
 class _Whole(NamedTuple):
@@ -287,6 +326,7 @@ class _Functions(NamedTuple):
     of_model: Sequence[tf.Variable]
     product_dtype: tf.DType | None
     from_q: bool
+    is_wary: bool  # whether a search may take the safer steps
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -338,8 +378,9 @@ class _Functions(NamedTuple):
         log_prior, of_prior = self.log_prior()
         with self._parameters_read_once() as values:
             at = recorded(lambda _: model.prior_of_data(), whole.X, watched=values.searched)
+            sums = sums_of_sites(model, at.projection, *rows)
             best = maximise(
-                sums_of_sites(model, at.projection, *rows),
+                sums if self.is_wary else sums._replace(safer=None),
                 whole.q,
                 whole.least_gain,
                 whole.max_steps,
@@ -363,9 +404,9 @@ class _Functions(NamedTuple):
         slopes = self.model.term(standard).slopes(X, Fmu, Fvar, Y)
         return step(slopes, Fmu - projection.mean), slopes.value - gauss_kl(*q)
 
-    def maximum(self, whole: _Whole) -> Maximum:
+    def maximum(self, whole: _Whole) -> tuple[Maximum]:
         data = Arrays(whole.X, whole.Y, whole.num_data)
-        return self._best(data, self.projection(whole.X), whole)._replace(kept=())
+        return (self._best(data, self.projection(whole.X), whole)._replace(kept=()),)
 
     @contextmanager
     def _parameters_read_once(self) -> Iterator["_Values"]:
@@ -391,15 +432,19 @@ class _Functions(NamedTuple):
 
     def _best(self, data: Arrays, projection: Projection, whole: _Whole) -> Maximum:
         own = sums_of_rows(self.model, projection, *data.rows)
-        coupling = own.coupling
+        coupling, of_safer = own.coupling, own.safer
 
         def newton(q: Gaussian) -> tuple[Statistics, Kept]:
             sums, kept = own.newton(q)
             return Statistics(*data.total(sums)), kept
 
+        def safer(q: Gaussian, kind: tf.Tensor, kept: Kept) -> Statistics:
+            assert of_safer is not None
+            return Statistics(*data.total(of_safer(q, kind, kept)))
+
         sums = Sums(
             newton,
-            lambda q, kind, kept: Statistics(*data.total(own.safer(q, kind, kept))),
+            safer if self.is_wary else None,
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
             own.nothing_kept,
         )
@@ -415,7 +460,9 @@ class _Functions(NamedTuple):
         return self.sums(X, Y).newton(q)[0]
 
     def safer(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor) -> Statistics:
-        return self.sums(X, Y).safer(q, kind, ())
+        safer = self.sums(X, Y).safer
+        assert safer is not None
+        return safer(q, kind, ())
 
     def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         coupling = self.sums(X, Y).coupling

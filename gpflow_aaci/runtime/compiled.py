@@ -113,6 +113,11 @@ class CompiledFunction:
         with self._owner.twin() as twin:
             return self._of(twin).get_concrete_function().structured_outputs
 
+    def is_traced(self) -> bool:
+        """Whether it has been called for this model or another one of its structure."""
+        with self._owner.twin() as twin:
+            return self._name in twin.functions
+
     def __call__(self, *args: Any) -> Any:
         with self._owner.twin() as twin:
             return self._of(twin)(*args)
