@@ -16,6 +16,7 @@ from ..nearest.model import AugmentedNNGP, leave_one_out, rows_at_once
 from ..nearest.rows import location
 from ..progress import progress_bar
 from ..runtime.compiled import Compiled
+from ..runtime.graphs import reading_once
 from .advice import advice
 from .coordinates import Coordinates
 from .objective import Stretch
@@ -597,7 +598,8 @@ def _density_and_slopes(local: LocalGP, variables: Sequence[tf.Variable]) -> Cal
     def of_rows(*chunk: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
-            total = tf.reduce_sum(leave_one_out(local, *chunk))
+            with reading_once(local):
+                total = tf.reduce_sum(leave_one_out(local, *chunk))
         return total, tape.gradient(total, variables, unconnected_gradients="zero")
 
     return of_rows

@@ -20,6 +20,7 @@ from ..likelihoods.base import as_float
 from ..models.predictions import WithPredictions
 from ..models.shared import check_latents
 from ..runtime.compiled import Compiled
+from ..runtime.graphs import reading_once
 from ..runtime.workers import num_workers, together
 from ..validation import as_default_float, as_pair, check_count, checked_data
 from .conditional import LocalGP
@@ -519,4 +520,8 @@ def _basic_kernels(kernel: Kernel) -> list[Kernel]:
 
 
 def _marginals_of(local: LocalGP, variables: Any) -> Callable[..., Any]:
-    return local.marginals
+    def marginals(*rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with reading_once(local):
+            return local.marginals(*rows)
+
+    return marginals

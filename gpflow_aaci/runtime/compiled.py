@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import config
 
-from .graphs import compiled, may_be_recorded, read_as
+from .graphs import compiled, may_be_recorded, reading_once
 from .structure import Structure, structure_of
 
 _MOST_TWINS = 8  # twins not in use that are kept; each has some 25 MB of graphs
@@ -214,8 +213,7 @@ def _reading_once(
     function = maker(model, variables, *settings)
 
     def reading(*arrays: tf.Tensor) -> Any:
-        parameters = [part for part in model.submodules if isinstance(part, Parameter)]
-        with read_as([(each, tf.convert_to_tensor(each)) for each in parameters]):
+        with reading_once(model):
             return function(*arrays)
 
     return reading

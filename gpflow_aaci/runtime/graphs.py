@@ -72,6 +72,16 @@ def read_as(values: Sequence[tuple[gpflow.Parameter, tf.Tensor]]) -> Iterator[No
             parameter.__dict__.pop("_value", None)
 
 
+@contextlib.contextmanager
+def reading_once(model: tf.Module) -> Iterator[None]:
+    """Within, a graph that is traced transforms each parameter of the model once."""
+    parameters = [part for part in model.submodules if isinstance(part, gpflow.Parameter)]
+    is_traced = not tf.executing_eagerly()
+    read = [(each, tf.convert_to_tensor(each)) for each in parameters if is_traced]
+    with read_as(read):
+        yield
+
+
 def may_be_recorded() -> bool:
     """Whether a gradient tape, or forward-mode differentiation, is open in this thread."""
     try:
