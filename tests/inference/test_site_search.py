@@ -94,6 +94,7 @@ def test_the_gradient_is_exact_at_any_sites(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.by_default("outliers", "two counts")
 @each_case
 def test_it_ends_where_the_search_in_q_ends_step_by_step(name: str) -> None:
     model = make(name)
@@ -116,6 +117,7 @@ def test_it_ends_where_the_search_in_q_ends_step_by_step(name: str) -> None:
         assert np.any(found.q.precision < -1e-3)
 
 
+@pytest.mark.by_default("counts", "outliers of two")
 @each_case
 def test_the_profile_of_sites_is_the_profile(name: str) -> None:
     model = make(name)

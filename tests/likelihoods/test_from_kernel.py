@@ -101,6 +101,7 @@ def in_every_respect(noise: ResidualLikelihood) -> dict[str, Any]:
     }
 
 
+@pytest.mark.by_default("Exponential", "own-K_r", "Cauchy", "Matern52", "sum", "product")
 @pytest.mark.parametrize("name", PAIRS)
 def test_noise_of_a_kernel_is_the_likelihood_of_that_shape(name: str) -> None:
     """

@@ -370,14 +370,11 @@ def test_variational_expectations_where_log_p_is_smooth_against_q(case: Case) ->
 @pytest.mark.by_default("StudentT", "Laplace", "Logistic")
 @every_case
 @pytest.mark.parametrize("method", ["variational_expectations", "predict_log_density"])
-@pytest.mark.parametrize("variance", [0.0, 1e-12, 1.0])
-@pytest.mark.parametrize("residual", [0.0, 1.5, -150.0])
-def test_no_nan_without_uncertainty_or_residual(
-    case: Case, method: str, variance: float, residual: float
-) -> None:
+def test_no_nan_without_uncertainty_or_residual(case: Case, method: str) -> None:
     """Values and gradients in Fmu and Fvar are finite at y = f and at Fvar = 0."""
-    Fmu, Y = column(1.0 - residual), column(1.0)
-    Fvar = tf.constant([[variance]], tf.float64)
+    residuals, variances = np.repeat([0.0, 1.5, -150.0], 3), np.tile([0.0, 1e-12, 1.0], 3)
+    Fmu, Fvar = column(*(1.0 - residuals)), column(*variances)
+    Y = tf.ones_like(Fmu)
     with tf.GradientTape() as tape:
         tape.watch([Fmu, Fvar])
         value = getattr(case.make(), method)(inputs(Y), Fmu, Fvar, Y)

@@ -223,6 +223,7 @@ def check_quantiles(law: Law, found: AnyNDArray, tolerance: float) -> None:
                 assert law.tails(smaller[-1])[1] > (1.0 - level) * (1.0 - 1e-3)
 
 
+@pytest.mark.by_default("Laplace", "Exponential", "Ordinal, logit", "Hurdle Poisson, gate GP")
 @has_law
 def test_quantiles_have_their_levels_in_both_tails(case: AnyCase) -> None:
     model = model_of(case)
@@ -251,6 +252,7 @@ def exact_rows(case: AnyCase, model: AugmentedSVGP, y: AnyNDArray) -> AnyNDArray
     return model.likelihood.as_observed(tf.constant(np.stack(columns, -1))).numpy()
 
 
+@pytest.mark.by_default("Laplace", "Exponential", "ZeroTruncated Poisson", "Warped Interval, Log")
 @has_law
 @one_column
 def test_survival_and_hazard_have_their_digits_in_the_tail(case: AnyCase) -> None:
@@ -297,6 +299,7 @@ def error_of(call: Callable[..., Any], *args: Any) -> str:
     return ""
 
 
+@pytest.mark.by_default("Laplace", "Logistic", "Warped Interval, Log", "Hurdle Poisson, gate GP")
 @has_law
 @one_column
 @pytest.mark.filterwarnings("ignore:q is not at its optimum")

@@ -304,6 +304,18 @@ def step_as_gpflow(
 
 @pytest.mark.parametrize("step_size", [1.0, 0.3])
 @pytest.mark.by_default("0.3")
+@pytest.mark.by_default(
+    *("Heteroscedastic StudentT", "Switched", "Hurdle Poisson, gate GP", "Missing StudentT"),
+    *("ZeroInflated NegativeBinomial", "Warped Gaussian, Logit", "MultinomialProbit", "Ordinal"),
+    *(
+        "Weighted StudentT",
+        "Gamma",
+        "Weibull with censoring",
+        "MultivariateStudentT",
+        "Exponential",
+    ),
+    *("LogisticTree", "LogisticSoftmax", "CoxProcess", "NegativeBinomial", "Binomial with trials"),
+)
 def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size: float) -> None:
     """GPflow's step is on the same bound; coupled latent GPs are stepped one after another."""
     data = data_of(member)

@@ -183,6 +183,7 @@ def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
         assert table.workers.tolist() == [number]
 
 
+@pytest.mark.slow
 def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
     tmp_path: Path, alone: Alone
 ) -> None:
