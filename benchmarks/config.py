@@ -152,7 +152,7 @@ class Problem(_Strict):
 
     @property
     def made_up(self) -> str | None:
-        """Of which data set the shape is, where there are no data."""
+        """The data set whose numbers of rows and columns made-up data have; None for real data."""
         name = self.data.removeprefix(_SYNTHETIC)
         return name if name != self.data else None
 

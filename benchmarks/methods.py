@@ -129,7 +129,7 @@ def make_start(
 
 
 def synthetic_start(num_data: int, input_dim: int, num_inducing: int) -> Start:
-    """Of made-up data of that shape with Student-t noise."""
+    """The start of a model of made-up data of this shape with Student-t noise."""
     problem = Problem(data="synthetic", likelihood=LikelihoodConfig(name="StudentT"))
     dataset = Dataset(problem, *made_up((num_data, input_dim), problem))
     return make_start(dataset.whole(), problem, num_inducing, seed=0)
@@ -180,7 +180,7 @@ Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor] | None
 
 
 def all_rows(start: Start) -> Batch:
-    """In one batch."""
+    """All training rows as one batch."""
     return None if start.Z is None else (tf.constant(start.split.X), tf.constant(start.split.Y))
 
 

@@ -40,8 +40,9 @@ class Term(NamedTuple):
     slopes: Callable[[TensorType, TensorType, TensorType, TensorType], Slopes]
     coupling: OfEach | None = None
     """
-    [N, L, L], ∂²e/∂Fmu∂Fmu − diag(2 ∂e/∂Fvar). It is zero where e is a sum over the columns
-    of f; the field is None in this case, and for terms on which no Newton step is taken.
+    [N, L, L], ∂²e/∂Fmu∂Fmu − diag(2 ∂e/∂Fvar), for Newton steps. None where no step needs it, for
+    one of two reasons: e is a sum over the columns of f, so that it is zero, or no Newton step is
+    taken on this term.
     """
 
 

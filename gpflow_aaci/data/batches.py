@@ -169,10 +169,10 @@ class BatchesOfDataset(Batches):
     """
     The batches of a dataset. The rows of the first batches are also the watched rows.
 
-    Both come from one iterator. With a second iterator the order of a dataset that shuffles would
-    be random: iterators share the dataset's random numbers, and read ahead. A dataset that shuffles
-    without a seed begins with different batches in every process, so checkpoints store the first
-    batches.
+    Both come from one iterator. Two iterators of a dataset that shuffles share its random numbers
+    and read ahead, so that the order of the batches would depend on which of them is faster. A
+    dataset that shuffles without a seed begins with different batches in every process; checkpoints
+    therefore store the first batches.
     """
 
     def __init__(self, expected: Expected, dataset: tf.data.Dataset, resumable: bool) -> None:

@@ -47,7 +47,7 @@ class IntervalNormal(NumberDistribution):
         return {name: tfp.util.ParameterProperties() for name in names}
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
-        """At a point it is with respect to a unit mass there."""
+        """The log density; where low = high, the log probability, 0 at this point."""
         is_point = tf.equal(self.low, self.high)
         high = tf.where(is_point, self.low + self.scale, self.high)
         log_normal = -0.5 * tf.square((value - self.loc) / self.scale) - tf.math.log(self.scale)

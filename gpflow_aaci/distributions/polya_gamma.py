@@ -69,7 +69,7 @@ class PolyaGamma(InvertedDistribution):
         return tf.square(c) / (2.0 * scale), b, scale
 
     def _log_prob(self, value: TensorType) -> tf.Tensor:
-        """For b = 0 it is with respect to a unit mass at 0, and its gradients are 0."""
+        """The log density; for b = 0 the log probability, 0 at ω = 0, whose gradients are 0."""
         point = tf.equal(self.b, 0.0)
         b = tf.where(point, tf.ones_like(self.b), self.b)
         log_prob = InvertedDistribution._log_prob(PolyaGamma(b, self.c, self.scale), value)

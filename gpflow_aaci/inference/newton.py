@@ -150,7 +150,8 @@ class _Rules(NamedTuple):
     """How a search accepts a candidate, how it finds the next one, and when it ends."""
 
     sums_of: Sums
-    # The part of a Newton step that each kind of step takes; 0 for other kinds.
+    # How much of a Newton step a step of each kind takes, such as 0.5 for half of it; 0 for kinds
+    # that are no Newton steps.
     parts: tf.Tensor
     least_gain: TensorType
     max_steps: TensorType

@@ -51,11 +51,11 @@ class Searched(Protocol):
 
 
 class Lines(NamedTuple):
-    """The change of each coordinate when the logarithm of the unit of y grows by 1."""
+    """The change of each coordinate when scales grow by the factor e."""
 
-    both: AnyNDArray  # noise and signal
-    noise: AnyNDArray  # noise alone
-    signal: AnyNDArray  # signal alone
+    both: AnyNDArray  # of noise and signal, as in another unit of y
+    noise: AnyNDArray  # of the noise alone
+    signal: AnyNDArray  # of f alone
 
 
 def off_a_saddle(

@@ -56,8 +56,9 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     given: Sequence[str] = ()
     """
-    The names of the columns of Y after the columns of y, such as the trials of a binomial or the
-    part of a ``Switched`` likelihood. :meth:`as_observed` sets them for a predicted y.
+    What each row brings along beside y: the names of these columns of Y, which follow the columns
+    of y. Examples are the trials of a binomial and the part of a ``Switched`` likelihood.
+    :meth:`as_observed` sets them for a predicted y.
     """
 
     is_interval: bool = False

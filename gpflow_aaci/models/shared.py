@@ -161,7 +161,11 @@ class Augmented(WithData):
 
     @property
     def within(self) -> Callable[[Gaussian], Gaussian]:
-        """Maps the q(v) that a step leads to, to the one that the model can have."""
+        """
+        A function that makes any q(v) one that the model can represent.
+
+        With ``q_diag`` it is the nearest one of a diagonal covariance, else the same.
+        """
         return _diagonal if self.is_diagonal else _unchanged
 
     def stored_q(self, q: Gaussian, chol: tf.Tensor | None) -> Gaussian:

@@ -227,7 +227,11 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         return F[..., :1] if self._has_gp else F
 
     def _log_gates(self, name: str, *marginals: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """log π and log(1 − π), or what the method ``name`` replaces them by."""
+        """
+        log π and log(1 − π), as the method ``name`` needs them.
+
+        With a gate GP these are its bound, expectation or value of log σ, at these marginals of g.
+        """
         if self._has_gp:
             of_sigmoid = _OF_SIGMOID[name]
             mean, *variance = (part[..., 1:] for part in marginals)
@@ -427,8 +431,9 @@ class ZeroInflated(_Gated):
         """
         E function(log p(0|f) − logit π, E logit π), [..., N, P], for rows with y = 0.
 
-        The function bends where its first argument is 0 at the mean of g; the nodes of f are dense
-        there. With a gate GP the double sum is computed for a few rows at a time.
+        At the mean of g, the function of f has a bend where log p(0|f) = logit π. The quadrature
+        has its nodes of f close together there. With a gate GP the sum over the nodes of f and g
+        is computed for a few rows at a time.
         """
         if not self._has_gp:
             return self._of_log_odds(function, Fmu, Fvar, Y)

@@ -71,7 +71,9 @@ def _log_shares(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 def _coupling(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """
-    Of k > 0 it is the covariance of N(x_k)/Φ(x_k); sums of rows with their diagonals are 0.
+    Between two labels k > 0, the covariance of N(x_k)/Φ(x_k) given that label 0 is the largest.
+
+    The row and the column of label 0 follow, as every row sums to 0 with its diagonal.
     """
     f, weight = _at_nodes(mean, variance)
     of_largest, ratio, x = ratios_given_largest(f)

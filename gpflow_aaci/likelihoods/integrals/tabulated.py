@@ -22,7 +22,7 @@ SMOOTHING = 0.88  # s, in steps of the grid
 
 
 class Grid(NamedTuple):
-    """A grid of f, and how far t reaches with it."""
+    """The nodes in f and in log t of a table of e^{−tσ(f)}."""
 
     lowest: float  # the grid serves rows whose highest f is above this
     step: float
