@@ -31,7 +31,7 @@ from gpflow.monitor import (
     ToTensorBoard,
 )
 
-from .algebra.terms import augmented, standard
+from .algebra.terms import augmented_bound, standard
 from .augmentation import aux_posterior_c, aux_posterior_mean
 from .data import as_arrays, as_data, check_pair, checked_rows
 from .models import AugmentedModel, WithData, as_any_gp, as_augmented
@@ -76,7 +76,7 @@ class BoundsToTensorBoard(ToTensorBoard):
 
     def _bounds(self) -> dict[str, tf.Tensor]:
         rows = as_data(self.model.expected_data, self.data)
-        elbo, bound = self.model.objectives(rows, standard, augmented)
+        elbo, bound = self.model.objectives(rows, standard, augmented_bound)
         return {"augmented": bound, "standard": elbo, "gap": elbo - bound}
 
     def run(self, **unused_kwargs: Any) -> None:

@@ -66,7 +66,7 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
     return Projection(chol, A, unexplained, prior.mean, rounded)
 
 
-def given(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
+def conditioned(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
     """
     The projection with q(v) as the prior: v = q_mu + q_sqrt w, w ~ N(0, I).
 

@@ -69,7 +69,7 @@ def by_tape(of_each: OfEach) -> Term:
     return Term(of_each, slopes)
 
 
-def augmented(likelihood: AugmentedLikelihood) -> Term:
+def augmented_bound(likelihood: AugmentedLikelihood) -> Term:
     """The augmented bound on E log p(y|f), at the optimal q of the auxiliary variables."""
 
     def slopes(X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Slopes:

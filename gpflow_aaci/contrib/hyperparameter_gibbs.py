@@ -37,7 +37,7 @@ from ..sampling.conditionals import (
     v_given_omega,
 )
 from ..sampling.gibbs import gibbs_kernel
-from ..sampling.latents import AnyModel, checked_rows, to_u
+from ..sampling.latents import AnyModel, rows_of_model, to_u
 from .moves import HamiltonianMove, slice_move, with_priors
 from .starts import Starts, sampled_parameters
 
@@ -72,7 +72,7 @@ class HyperparameterGibbs:
     ) -> list[Generator[Draws, None, None]]:
         """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
         sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
-        X, Y = checked_rows(model, data)
+        X, Y = rows_of_model(model, data)
 
         def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
             values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}

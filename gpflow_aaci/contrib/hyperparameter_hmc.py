@@ -17,10 +17,10 @@ from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter
 
 from ..sampling.chains import Draws
-from ..sampling.latents import AnyModel, check_sampled_model, checked_rows, prior_covariance
+from ..sampling.latents import AnyModel, check_sampled_model, prior_covariance, rows_of_model
 from ..validation import check_one_of
 from .hmc import TUNED_PART, check_steps, hamiltonian
-from .joint import JointChains, Objective
+from .joint import JointChains, JointObjective
 from .starts import sampled_parameters
 
 
@@ -59,11 +59,11 @@ class HyperparameterHMC:
 
     step_size: float = 0.05
     num_leapfrog_steps: int = 10
-    objective: Objective = "predictive"
+    objective: JointObjective = "predictive"
 
     def __post_init__(self) -> None:
         check_steps(self.step_size, self.num_leapfrog_steps)
-        check_one_of("objective", self.objective, get_args(Objective))
+        check_one_of("objective", self.objective, get_args(JointObjective))
 
     def chains(
         self,
@@ -76,7 +76,7 @@ class HyperparameterHMC:
         """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
         check_sampled_model(model)
         joint = JointChains(
-            model, checked_rows(model, data), sampled_parameters(model), self.objective
+            model, rows_of_model(model, data), sampled_parameters(model), self.objective
         )
 
         def log_likelihood() -> tf.Tensor:

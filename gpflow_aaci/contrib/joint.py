@@ -14,13 +14,13 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
 
+from ..data import Rows
 from ..runtime.graphs import compiled
 from ..sampling.chains import Draws, of_y
 from ..sampling.latents import (
     AnyModel,
     DeepModel,
     FullGP,
-    Rows,
     f_given_v,
     pointwise_log_prob,
     prior_covariance,
@@ -31,7 +31,7 @@ from .deep_gp import whitened_variables
 from .moves import LogDensity, with_gradient, with_priors
 from .starts import Starts
 
-Objective = Literal["predictive", "variational"]
+JointObjective = Literal["predictive", "variational"]
 
 _DRAWS_AT_ONCE = 10  # between two updates of the progress bar
 
@@ -40,7 +40,11 @@ class JointChains:
     """The log-density of a model's v and hyperparameters, and chains drawn one after the other."""
 
     def __init__(
-        self, model: AnyModel, rows: Rows, sampled: Mapping[str, Parameter], objective: Objective
+        self,
+        model: AnyModel,
+        rows: Rows,
+        sampled: Mapping[str, Parameter],
+        objective: JointObjective,
     ) -> None:
         """
         :param rows: all of X [N, D], Y [N, P].

@@ -18,9 +18,9 @@ from gpflow.base import RegressionData
 from gpflow.utilities import to_default_float
 
 from ..sampling.chains import Draws
-from ..sampling.latents import AnyModel, DeepModel, FullGP, checked_rows
+from ..sampling.latents import AnyModel, DeepModel, FullGP, rows_of_model
 from ..validation import check_count, check_one_of, check_positive
-from .joint import JointChains, Objective
+from .joint import JointChains, JointObjective
 from .sghmc_kernel import SGHMCKernel
 from .starts import sampled_parameters
 
@@ -59,14 +59,14 @@ class SGHMC:
     step_size: float = 0.01
     batch_size: int = 1_000
     steps_per_draw: int = 50
-    objective: Objective = "predictive"
+    objective: JointObjective = "predictive"
     hyperparameters: bool = False
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_count("batch_size", self.batch_size, 1)
         check_count("steps_per_draw", self.steps_per_draw, 1)
-        check_one_of("objective", self.objective, get_args(Objective))
+        check_one_of("objective", self.objective, get_args(JointObjective))
 
     def chains(
         self,
@@ -83,7 +83,7 @@ class SGHMC:
                 "model must have inducing variables if sampler is SGHMC. "
                 f"Found: {type(model).__name__}."
             )
-        rows = checked_rows(model, data)
+        rows = rows_of_model(model, data)
         sampled = sampled_parameters(model) if self.hyperparameters else {}
         if isinstance(model, DeepModel):
             sampled = {**model.hidden_v, **sampled}

@@ -17,7 +17,7 @@ from gpflow.base import RegressionData
 from ..algebra.gaussian import Gaussian, columns
 from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics
-from ..algebra.terms import Term, augmented, predictive, standard
+from ..algebra.terms import Term, augmented_bound, predictive, standard
 from ..data import Data, as_data, datasets
 from ..data.expected import refuse_where_kept
 from ..likelihoods import AugmentedLikelihood
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Bound = Callable[[AugmentedLikelihood], Term]
 OfRows = Callable[[tf.Tensor, tf.Tensor], Any]
 
-_BOUNDS: dict[str, Bound] = {"standard": standard, "augmented": augmented}
+_BOUNDS: dict[str, Bound] = {"standard": standard, "augmented": augmented_bound}
 _TOLERANCE = 1e-4  # the largest move of q by a step of size 1, in nats per datum
 
 

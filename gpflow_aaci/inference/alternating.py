@@ -17,7 +17,7 @@ from ..algebra.gaussian import (
 )
 from ..algebra.projection import Projection, marginals, to_q
 from ..algebra.statistics import stepped_in_turn
-from ..algebra.terms import Term, augmented, by_tape
+from ..algebra.terms import Term, augmented_bound, by_tape
 from ..data import Data
 from ..models import AugmentedModel
 from ..runtime.mirrored import local
@@ -97,7 +97,7 @@ class AlternatingOptimizer(Stepper):
     def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:
         X, Y = data.rows
         at = recorded(model.prior, X, persistent=not model.whiten)
-        term, q = model.term(augmented), model.whitened_q(at.projection.chol)
+        term, q = model.term(augmented_bound), model.whitened_q(at.projection.chol)
         q, step_size = self._moved(model, at.projection, q, data)
         stored = model.stored_q(q, at.projection.chol)
         gradients = []
@@ -123,7 +123,7 @@ class AlternatingOptimizer(Stepper):
     ) -> tuple[Gaussian, tf.Tensor]:
         """The q(v) that a step from ``q`` leads to, and the size of this step."""
         X, Y = data.rows
-        term = model.term(augmented)
+        term = model.term(augmented_bound)
         Fmu, Fvar = marginals(projection, *q)
         before, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
         potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)

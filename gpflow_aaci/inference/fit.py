@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ..algebra.terms import augmented, standard
+from ..algebra.terms import augmented_bound, standard
 from ..data import Data, as_data, check_batches, is_endless
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
@@ -323,7 +323,7 @@ def _at_the_end(
     elbo = bound = math.nan
     said: list[str] = []
     terms = [standard] if objective is None else []
-    terms += [augmented] if model.likelihood.is_augmented else []
+    terms += [augmented_bound] if model.likelihood.is_augmented else []
     try:
         values = [*map(float, model.objectives(rows, *terms))] if terms else []
         known = None if objective is None else objective - float(model.log_prior_density())

@@ -25,7 +25,7 @@ from .collapsed import FitResult
 from .settings import SETTINGS
 from .starting import value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
-from .training import NothingToDo, Objective, train
+from .training import NothingToDo, ObjectiveName, train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ _MOST_STEPS = "the limit of steps was reached"
 class Part(NamedTuple):
     """One call of ``train`` in a fit."""
 
-    objective: Objective
+    objective: ObjectiveName
     num_steps: int  # at most
     waits: bool = False  # whether it ends early where the objective no longer rises
     learning_rate: float | None = None  # Adam's first one, which falls to 0 as a cosine does

@@ -13,7 +13,7 @@ from gpflow.utilities import to_default_float
 from ..algebra.gaussian import Gaussian, damped, optimal_naturals, safeguarded, with_latent
 from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
-from ..algebra.terms import augmented
+from ..algebra.terms import augmented_bound
 from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
 from ..models import AugmentedModel, as_augmented, refresh_posteriors
 from ..runtime.agreement import check_same_program_once
@@ -126,7 +126,7 @@ def _stepped(model: AugmentedModel, data: Data, q: Gaussian, step_size: tf.Tenso
 
     if model.likelihood.is_augmented:
         return step(step_size)
-    term = model.term(augmented)
+    term = model.term(augmented_bound)
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         return tf.reduce_sum(term.of_each(X, *marginals(model.project(X), *q), Y))
@@ -144,7 +144,7 @@ def _stepped_in_turn(
     """q(v) after a step on one latent GP after the other."""
     if data.only_chunk is not None:  # projected once
         X, Y = data.only_chunk
-        term, projection = model.term(augmented), model.project(X)
+        term, projection = model.term(augmented_bound), model.project(X)
         return stepped_in_turn(
             projection, term, q, X, Y, data.total, step_size, within=model.within
         )
@@ -164,7 +164,7 @@ def _summand(model: AugmentedModel, data: Data, q: Gaussian) -> Any:
 
 def _of_rows(model: AugmentedModel) -> Callable[[tf.Tensor, tf.Tensor, Gaussian], Statistics]:
     """The statistics of the augmented bound, a sum over rows."""
-    term = model.term(augmented)
+    term = model.term(augmented_bound)
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> Statistics:
         return statistics(model.project(X), term, q, X, Y)

@@ -21,7 +21,7 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
 from ..algebra.gaussian import Gaussian, carried, regression
-from ..algebra.projection import Projection, given, marginals, project
+from ..algebra.projection import Projection, conditioned, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
 from ..data import Arrays, Data, Summand, over_devices
@@ -336,7 +336,7 @@ class _Functions(NamedTuple):
         projection = project(self.model.prior(X), self.product_dtype)
         if not self.from_q:
             return projection
-        return given(projection, *self.model.whitened_q(projection.chol))
+        return conditioned(projection, *self.model.whitened_q(projection.chol))
 
     # ---- all rows, projected once ----
 

@@ -11,7 +11,7 @@ from gpflow.keras import tf_keras
 from ..data import Data, StepData, as_data, check_step_data, next_batch
 from ..models import AugmentedModel, as_augmented, hyperparameters, refresh_posteriors
 from ..runtime.agreement import check_same_program_once
-from ..runtime.mirrored import ascend, build
+from ..runtime.mirrored import apply_upwards, build
 from ..validation import Check, check_finite, require
 from .compiled_steps import CompiledSteps, Settings, of_optimizer
 
@@ -166,7 +166,7 @@ class Stepper(tf.Module, abc.ABC):
         with tf.control_dependencies([require([*move.checks, *are_finite])]):
             assigned = [variable.assign(value) for variable, value in move.assigned]
             if variables:
-                ascend(self.hyperparameter_optimizer, move.gradients, variables)
+                apply_upwards(self.hyperparameter_optimizer, move.gradients, variables)
         # What follows, such as new caches of posteriors, reads what this step has assigned.
         with tf.control_dependencies([*assigned, *map(tf.convert_to_tensor, variables)]):
             return tf.identity(self.step.assign_add(1))

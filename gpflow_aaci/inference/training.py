@@ -16,7 +16,7 @@ from gpflow.keras import tf_keras
 from gpflow.monitor import Monitor, MonitorTaskGroup
 from typing_extensions import TypedDict, Unpack
 
-from ..algebra.terms import augmented, predictive, standard
+from ..algebra.terms import augmented_bound, predictive, standard
 from ..data import Batches, Expected, Rows, as_data, check_pair, checked_rows
 from ..models import AugmentedModel, of_any_model
 from ..models.variables import undone_on_failure
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _VARIABLES, _HISTORY, _OBJECTIVE = "variables", "history.json", "objective.json"
 
-Objective = Literal["augmented", "standard", "predictive"]
-_TERMS = {"augmented": augmented, "standard": standard, "predictive": predictive}
+ObjectiveName = Literal["augmented", "standard", "predictive"]
+_TERMS = {"augmented": augmented_bound, "standard": standard, "predictive": predictive}
 _OBJECTIVE_LABELS = {"augmented": "augmented ELBO", "standard": "ELBO", "predictive": "predictive"}
 
 
@@ -87,7 +87,7 @@ def train(
     model: AugmentedModel,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
-    objective: Objective = "augmented",
+    objective: ObjectiveName = "augmented",
     optimizer: AlternatingOptimizer | tf_keras.optimizers.Optimizer | None = None,
     num_steps: int = 5_000,
     batch_size: int = 100,
@@ -176,7 +176,7 @@ def train(
     return run.table(objective)
 
 
-def _checked(objective: Objective, options: TrainOptions, **counts: int) -> TrainOptions:
+def _checked(objective: ObjectiveName, options: TrainOptions, **counts: int) -> TrainOptions:
     """
     All options, those which are not given with their defaults.
 
@@ -189,7 +189,7 @@ def _checked(objective: Objective, options: TrainOptions, **counts: int) -> Trai
         accepted = ", ".join([*own, *_DEFAULTS])
         raise TypeError(f"train has no option {', '.join(unknown)}. Accepted: {accepted}.")
     chosen: TrainOptions = {**_DEFAULTS, **options}
-    check_one_of("objective", objective, get_args(Objective))
+    check_one_of("objective", objective, get_args(ObjectiveName))
     counts["evaluate_every"] = chosen["evaluate_every"]
     counts["checkpoint_every"] = chosen["checkpoint_every"]
     early_stopping = chosen["early_stopping"]
@@ -207,7 +207,7 @@ def _checked(objective: Objective, options: TrainOptions, **counts: int) -> Trai
     return chosen
 
 
-def _as_stepper(objective: Objective, optimizer: Any) -> Stepper:
+def _as_stepper(objective: ObjectiveName, optimizer: Any) -> Stepper:
     is_ours, is_made_here = (
         isinstance(optimizer, each) for each in (AlternatingOptimizer, JointAscent)
     )
@@ -242,7 +242,7 @@ class _Run:
         model: AugmentedModel,
         stepper: Stepper,
         batches: Batches,
-        objective: Objective,
+        objective: ObjectiveName,
         test_data: Rows | None,
         checkpoint_dir: str | Path | None,
     ) -> None:

@@ -6,7 +6,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..algebra.projection import marginals
-from ..algebra.terms import Term, augmented, predictive, standard
+from ..algebra.terms import Term, augmented_bound, predictive, standard
 from ..data import Data, as_data
 from ..likelihoods import AugmentedLikelihood
 from .shared import AnyData, Augmented
@@ -44,7 +44,7 @@ class WithBounds(Augmented):
         ``training_loss`` is minus the sum of this bound and the log prior. On this bound GPflow's
         ``NaturalGradient`` is the closed-form step.
         """
-        return self._objective(augmented, data, progress)
+        return self._objective(augmented_bound, data, progress)
 
     def maximum_log_likelihood_objective(self, data: AnyData = None) -> tf.Tensor:
         """The same as :meth:`augmented_elbo`; GPflow's optimizers maximise it."""
@@ -71,7 +71,7 @@ class WithBounds(Augmented):
         """E log p(y|f) minus its augmented bound for every datum, [N] nats; never negative."""
 
         def gap(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-            ordinary, bound = self.term_values(X, Y, standard, augmented)
+            ordinary, bound = self.term_values(X, Y, standard, augmented_bound)
             return ordinary - bound
 
         return as_data(self.expected_data, data, progress).map(gap)

@@ -42,7 +42,7 @@ from ..validation import as_default_float, check_finite, require
 if TYPE_CHECKING:
     import arviz
 
-Draws: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
+BlocksOfF: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
 
 _DRAWS_AT_ONCE = 100  # the conditionals of so many draws, at all of Xnew, are in memory
 VALUES_AT_ONCE = 20_000  # quadrature is over so many values of f, with hundreds of nodes for each
@@ -155,7 +155,7 @@ def conditionals(
     full_cov: bool,
     progress: bool,
     seed: int = 0,
-) -> Draws:
+) -> BlocksOfF:
     """
     Mean and variance of f(X) given draws of f or u, for some draws at a time.
 

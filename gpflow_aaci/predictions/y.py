@@ -29,7 +29,7 @@ from ..validation import (
     check_count,
     require,
 )
-from .f import VALUES_AT_ONCE, Draws, checked_inputs, coloured, conditionals, restored
+from .f import VALUES_AT_ONCE, BlocksOfF, checked_inputs, coloured, conditionals, restored
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ class Predicted:
                     variable.assign(value)
                 yield block
 
-    def _of_draws(self, draws: Draws, full_cov: bool) -> list[_Block]:
+    def _of_draws(self, draws: BlocksOfF, full_cov: bool) -> list[_Block]:
         """The blocks of draws. Neighbours with equal parameters are joined, unless ``full_cov``."""
         blocks = []
         with closing(draws):

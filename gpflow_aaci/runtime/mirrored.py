@@ -48,7 +48,7 @@ def build(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
         optimizer.build(variables)
 
 
-def ascend(
+def apply_upwards(
     optimizer: Any, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
 ) -> None:
     """

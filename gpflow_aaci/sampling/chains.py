@@ -17,7 +17,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..likelihoods import AugmentedLikelihood
 from ..runtime.graphs import compiled
-from .latents import AnyModel, checked_rows, pointwise_log_prob
+from .latents import AnyModel, pointwise_log_prob, rows_of_model
 
 Draws = dict[str, AnyNDArray]  # by name, [draw, chain, ...]
 
@@ -67,11 +67,11 @@ class LatentKernel(tfp.mcmc.TransitionKernel):
         """
         :param parameters: the subclass's arguments, with ``model`` and, for models with inducing
             variables, ``data`` among them.
-        :raises ValueError: as :func:`~gpflow_aaci.sampling.latents.checked_rows`.
+        :raises ValueError: as :func:`~gpflow_aaci.sampling.latents.rows_of_model`.
         """
         self._parameters = parameters
         self.likelihood: Likelihood = parameters["model"].likelihood
-        self.rows = checked_rows(parameters["model"], parameters.get("data"))  # [N, D], [N, P]
+        self.rows = rows_of_model(parameters["model"], parameters.get("data"))  # [N, D], [N, P]
 
     @abc.abstractmethod
     def initial_state(self, num_chains: int, seed: Any = None) -> Any:
@@ -181,7 +181,7 @@ def joined(parts: Sequence[Draws], axis: int, start: int = 0) -> Draws:
     return {name: np.concatenate([p[name] for p in parts], axis)[start:] for name in parts[0]}
 
 
-def check_finite(draws: Draws) -> None:
+def check_draws(draws: Draws) -> None:
     """
     :raises FloatingPointError: if a block of draws contains NaN or infinity.
     """

@@ -21,8 +21,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import parameter_dict
 
 from ..algebra.projection import Prior, Projection, project
-from ..data import as_arrays, check_pair
-from ..data import checked_rows as data_rows
+from ..data import Rows, as_arrays, check_pair, checked_rows
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.conversion import checks_of
 from ..models import AugmentedModel
@@ -56,7 +55,6 @@ class DeepModel(Protocol):
 FullGP: TypeAlias = gpflow.models.VGP | gpflow.models.GPMC
 SparseModel: TypeAlias = gpflow.models.SVGP | DeepModel
 AnyModel: TypeAlias = FullGP | SparseModel
-Rows = tuple[tf.Tensor, tf.Tensor]
 
 
 def check_sampled_model(model: AnyModel) -> None:
@@ -78,7 +76,7 @@ def check_sampled_model(model: AnyModel) -> None:
         )
 
 
-def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
+def rows_of_model(model: AnyModel, data: RegressionData | None) -> Rows:
     """
     X [N, D], Y [N, P]: all of the training data.
 
@@ -103,7 +101,7 @@ def checked_rows(model: AnyModel, data: RegressionData | None) -> Rows:
 def new_rows(model: AnyModel, data: RegressionData) -> Rows:
     """Check rows X [N, D], Y [N, P], which may be new, against what the model accepts."""
     if isinstance(model, AugmentedModel):
-        return data_rows(model.expected_data, data)
+        return checked_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
     X, Y = as_pair(data)

@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..progress import progress_bar
 from ..validation import check_count, shown
-from .chains import Draws, Sampler, check_finite, joined
+from .chains import Draws, Sampler, check_draws, joined
 from .gibbs import Gibbs
 from .latents import (
     AnyModel,
@@ -19,7 +19,7 @@ from .latents import (
     FullGP,
     all_parameters,
     check_sampled_model,
-    checked_rows,
+    rows_of_model,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def sample_posterior(
         )
     if not isinstance(model, DeepModel):  # which only samplers of deep models take
         check_sampled_model(model)
-    _, Y = checked_rows(model, data)
+    _, Y = rows_of_model(model, data)
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     chains = sampler.chains(model, data, seeds, num_burnin, num_samples)
     draws = _drawn(model, chains, num_burnin, num_samples, progress)
@@ -115,7 +115,7 @@ def _drawn(
             blocks = []
             with closing(chain):  # this gives the model its parameters back, whatever happens
                 for block in chain:
-                    check_finite(block)
+                    check_draws(block)
                     if not isinstance(model, FullGP):
                         # Predictions need only u, and f at all data may not fit into memory.
                         block.pop("f", None)

@@ -97,7 +97,7 @@ _OF_SEVERAL = (
     several.bound_touches,
     several.slopes_are_the_bounds,
     several.outcomes_sum_to_one,
-    several.obeys_bayes,
+    several.obeys_bayes_jointly,
 )
 
 

@@ -79,7 +79,7 @@ def outcomes_sum_to_one(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterat
             return
 
 
-def obeys_bayes(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
+def obeys_bayes_jointly(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterator[str]:
     """log p(y, auxiliary|f) − log p(auxiliary|f, y) = log p(y|f), whatever the auxiliary is."""
     X, F, _ = _marginals(likelihood, Y, 1.0)
     try:

@@ -10,7 +10,7 @@ from gpflow_aaci import AugmentedSVGP, likelihoods
 from gpflow_aaci.algebra.gaussian import Gaussian
 from gpflow_aaci.algebra.projection import marginals
 from gpflow_aaci.algebra.statistics import Statistics, statistics
-from gpflow_aaci.algebra.terms import Term, augmented, standard
+from gpflow_aaci.algebra.terms import Term, augmented_bound, standard
 from gpflow_aaci.augmentation import (
     aux_posterior_c,
     expected_auglik_potential_and_precision,
@@ -24,7 +24,7 @@ C = RNG.uniform(0.2, 2.0, size=(N, L))
 
 TERMS = {
     "standard": standard,
-    "augmented": augmented,
+    "augmented": augmented_bound,
 }
 
 
@@ -80,7 +80,7 @@ def test_those_of_the_augmented_bound_are_the_sites(
     Fmu, Fvar = marginals(projection, *q)
     c = aux_posterior_c(likelihood, Fmu, Fvar, labels)
     potential, precision = expected_auglik_potential_and_precision(likelihood, c, labels)
-    _, a, B = statistics(projection, augmented(likelihood), q, X, tf.constant(labels))
+    _, a, B = statistics(projection, augmented_bound(likelihood), q, X, tf.constant(labels))
     centred = (potential - precision * projection.mean).numpy()
     for latent in range(L):
         A = projection.A[latent % len(projection.A)].numpy()
@@ -93,7 +93,7 @@ def test_those_of_the_augmented_bound_are_the_sites(
         )
 
 
-@pytest.mark.parametrize("make_term", [standard, augmented], ids=["standard", "augmented"])
+@pytest.mark.parametrize("make_term", [standard, augmented_bound], ids=["standard", "augmented"])
 def test_they_add_up_whatever_the_chunks_and_the_order(make_term: object) -> None:
     likelihood, q = likelihoods.StudentT(0.4, 3.5), some_q()
     model, term = make(likelihood), make_term(likelihood)  # type: ignore[operator]

@@ -19,7 +19,7 @@ from ...distributions.mixture import TiltedMixture
 from ...special import log_matern, log_mixture
 from ..integrals.even_densities import log_integral, width_of
 from ..noise.residual import Deterministic
-from ..noise.student_t import Gamma
+from ..noise.student_t import GammaLaw
 from .mixtures import law_of_sum
 from .monotone import first_wrong_sign
 from .numerical_noise import NumericalNoise
@@ -129,7 +129,7 @@ def _law(kernel: Kernel, c: tf.Tensor) -> tfp.distributions.Distribution:
         return Deterministic(0.5 / tf.square(scale) + tf.zeros_like(c))
     if kind is gpflow.kernels.RationalQuadratic:
         alpha = tf.cast(kernel.alpha, c.dtype)
-        return Gamma(alpha, 2.0 * alpha * tf.square(scale) + tf.square(c))
+        return GammaLaw(alpha, 2.0 * alpha * tf.square(scale) + tf.square(c))
     if kind in _MATERN_ORDERS:
         order, stretch = _MATERN_ORDERS[kind]
         nu = tf.constant(order + 0.5, c.dtype)

@@ -21,7 +21,7 @@ from ..parameters import positive_parameter
 from .residual import AdditiveNoise, ResidualLikelihood
 
 
-class Gamma(CheckedSampling, tfp.distributions.Gamma):
+class GammaLaw(CheckedSampling, tfp.distributions.Gamma):
     """TFP's distribution, which also checks its arguments before it draws."""
 
 
@@ -117,7 +117,7 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
     def _tilted(self, c: tf.Tensor, Y: TensorType | None = None) -> tfp.distributions.Distribution:
         """Gamma((ν+1)/2, rate ν + c²)."""
         df, shape = self._df_and_shape(c.dtype)
-        return Gamma(shape, df + tf.square(c))
+        return GammaLaw(shape, df + tf.square(c))
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         law = tfp.distributions.StudentT(self._df(F.dtype), F, self._scale(F.dtype))
@@ -172,7 +172,7 @@ class MultivariateStudentT(_StudentTNoise):
     ) -> tfp.distributions.Distribution:
         """Gamma((ν+P)/2, rate ν + E r), one for a row: [..., N, 1]."""
         df, shape = self._df_and_shape(Fmu.dtype)
-        return Gamma(shape, df + self._expected_r(Fmu, Fvar, Y)[..., None])
+        return GammaLaw(shape, df + self._expected_r(Fmu, Fvar, Y)[..., None])
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -180,7 +180,7 @@ class MultivariateStudentT(_StudentTNoise):
         """log C − rω + log π(ω), [..., N, 1]."""
         r = self._expected_r(F, tf.zeros_like(F), Y)[..., None]
         df, shape = self._df_and_shape(F.dtype)
-        return self._log_C(F.dtype) - r * auxiliary + Gamma(shape, df).log_prob(auxiliary)
+        return self._log_C(F.dtype) - r * auxiliary + GammaLaw(shape, df).log_prob(auxiliary)
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
         """Potential 2ωy/σ², precision 2ω/σ²."""
@@ -222,7 +222,7 @@ class MultivariateStudentT(_StudentTNoise):
         """f + σε/√λ, one λ ~ Gamma(ν/2, ν/2) for a row."""
         seeds = tfp.random.split_seed(seed, n=2, salt="multivariate_student_t")
         half_df = self._df(F.dtype) / 2.0
-        precision = Gamma(half_df, half_df).sample(tf.shape(F[..., :1]), seed=seeds[0])
+        precision = GammaLaw(half_df, half_df).sample(tf.shape(F[..., :1]), seed=seeds[0])
         noise = tf.random.stateless_normal(tf.shape(F), seeds[1], dtype=F.dtype)
         return F + self._scale(F.dtype) * noise / tf.sqrt(precision)
 
