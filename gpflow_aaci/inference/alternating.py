@@ -68,8 +68,8 @@ class AlternatingOptimizer(Stepper):
         """
         if not (isinstance(every, int) and every >= 1):
             raise ValueError(f"every must be an integer of at least 1. Found: {every!r}.")
-        given = hyperparameter_optimizer is not None
-        super().__init__(hyperparameter_optimizer if given else tf_keras.optimizers.Adam(0.03))
+        is_default = hyperparameter_optimizer is None
+        super().__init__(tf_keras.optimizers.Adam(0.03) if is_default else hyperparameter_optimizer)
         self.schedule = as_schedule(AdaptiveStepSize() if step_size is None else step_size)
         self.every = every
         # The last step's size, for monitors.

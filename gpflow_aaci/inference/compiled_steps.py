@@ -93,27 +93,27 @@ class CompiledSteps:
         """
         is_loop = tf.executing_eagerly() and not tf.config.functions_run_eagerly()
         may_compile = is_loop and compile is not False and isinstance(model, Augmented)
-        given = _arrays(batch) if may_compile else None
-        if given is None:
+        arrays = _arrays(batch) if may_compile else None
+        if arrays is None:
             step(model, rows_of(model, batch))
             return
-        key = _key(model, given, settings(), bool(compile))
+        key = _key(model, arrays, settings(), bool(compile))
         known = self._known.get(model)
         is_new = known is None or key is None or not known.key.is_like(key)
         if key is None or (is_new and not compile):
             step(model, rows_of(model, batch))
-            key = key and _key(model, given, settings(), False)  # slots may have been made
+            key = key and _key(model, arrays, settings(), False)  # slots may have been made
             if key is not None:
                 self._known[model] = _Known(key)
             return
         function = None if is_new or known is None else known.function
         if function is None:
             rows_of(model, batch)  # raises in its own words, instead of those of a tracing graph
-            function = _compiled(step, rows_of, model, given)
+            function = _compiled(step, rows_of, model, arrays)
             self._known[model] = _Known(key, function)
         failed = None
         try:
-            function(*given)
+            function(*arrays)
         except tf.errors.InvalidArgumentError as error:
             failed = error
         if failed is not None:

@@ -211,8 +211,8 @@ def fit(
     model = as_augmented(model)
     check_same_program(model, "fit", objective=objective, seed=seed)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
-    given = _some_rows(model, data) if has_no_end else data
-    checked = as_data(model.expected_data, given, progress)
+    one_pass = _some_rows(model, data) if has_no_end else data
+    checked = as_data(model.expected_data, one_pass, progress)
     parts = _parts(model, data, objective, has_no_end)
     began = time.perf_counter()
     if parts:

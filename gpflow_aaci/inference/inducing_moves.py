@@ -29,10 +29,10 @@ def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -
     """
     shapes = [tuple(points.Z.shape) for points in _points(model.inducing_variable)]
     if isinstance(inducing_variable, InducingVariables):
-        given = [tf.convert_to_tensor(points.Z) for points in _points(inducing_variable)]
+        points = [tf.convert_to_tensor(each.Z) for each in _points(inducing_variable)]
     else:
-        given = [inducing_variable]
-    new = [as_default_float(Z).numpy() for Z in given]
+        points = [inducing_variable]
+    new = [as_default_float(Z).numpy() for Z in points]
     found = [Z.shape for Z in new]
     if found != shapes:
         raise ValueError(

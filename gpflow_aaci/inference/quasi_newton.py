@@ -189,8 +189,8 @@ def _within(
             return inside
         fixed, ends = fixed | outside, inside
         # A quadratic model is a Gaussian with covariance H: some steps given, the others follow.
-        given = np.linalg.lstsq(H[np.ix_(fixed, fixed)], (ends - best)[fixed], rcond=None)[0]
-        step = np.where(fixed, ends, best + H[:, fixed] @ given)
+        weights = np.linalg.lstsq(H[np.ix_(fixed, fixed)], (ends - best)[fixed], rcond=None)[0]
+        step = np.where(fixed, ends, best + H[:, fixed] @ weights)
 
 
 def measured(
