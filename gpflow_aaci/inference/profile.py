@@ -100,11 +100,11 @@ class Profile:
             settings = name, product_dtype, from_q, is_wary
             return self._compiled.function(maker, *settings, signature=signature)
 
-        def search(name: str, *signature: Any) -> _Search:
+        def search(name: str, *signature: Any) -> _SearchOnDemand:
             quick, wary = (
                 compiled(_of_model, name, *signature, is_wary=is_wary) for is_wary in (False, True)
             )
-            return _Search(quick, wary, model.couples or model.in_turn)
+            return _SearchOnDemand(quick, wary, model.couples or model.in_turn)
 
         def summand(name: str, *args: Any) -> Summand:
             function = compiled(_of_chunk, name, X, Y, *args)
@@ -245,7 +245,7 @@ class Profile:
         return float(data.sum(self._sum, q)) - float(gauss_kl(*q))
 
 
-class _Search:
+class _SearchOnDemand:
     """
     A compiled search for q whose result begins with a ``Maximum``.
 
