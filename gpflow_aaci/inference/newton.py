@@ -68,8 +68,7 @@ class Sums(NamedTuple):
     """The sums over all data that the steps need, and how they move q."""
 
     newton: Callable[[Any], tuple[Any, Kept]]
-    safer: Callable[[Any, tf.Tensor, Kept], Any] | None
-    """Of q, the kind of the step, and what is kept at q. None: a search ends before such a step."""
+    safer: Callable[[Any, tf.Tensor, Kept], Any]  # q, the kind of the step, what is kept at q
     coupling: Callable[[Gaussian], tf.Tensor] | None
     """
     :func:`~gpflow_aaci.algebra.projection.coupled` at q [LM, LM], where latent GPs are coupled;
@@ -92,6 +91,7 @@ def maximise(
     in_turn: bool,
     within: Callable[[Any], Any] = lambda q: q,
     wanted: TensorType = -np.inf,
+    is_wary: bool = True,
 ) -> Maximum:
     """
     Search for the optimal q from ``q``; a step that does not raise the ELBO is replaced.
@@ -105,11 +105,13 @@ def maximise(
     :param wanted: the ELBO that is wanted. The search also ends when ten times what it is still
         expected to gain is less than what is missing, so that the ELBO at its end is too low by
         less than a tenth of that.
+    :param is_wary: whether it may take the safer steps. Else it ends before the first one, and its
+        graph is smaller.
     """
     zero, one = (tf.constant(value, q[0].dtype) for value in (0.0, 1.0))
     num_closed = q[0].shape[1] if in_turn else 1
     parts = tf.constant([1.0, 0.5, *[0.0] * (1 + num_closed), *_SMALL_PARTS], zero.dtype)
-    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn, within, wanted)
+    rules = _Rules(sums_of, parts, least_gain, max_steps, in_turn, within, wanted, is_wary)
     start = _Search(
         best=q,
         sums=sums_of.empty(zero, q),
@@ -158,6 +160,7 @@ class _Rules(NamedTuple):
     in_turn: bool
     within: Callable[[Any], Any]
     wanted: TensorType
+    is_wary: bool
 
     def is_unfinished(self, search: _Search) -> tf.Tensor:
         may_gain = (search.kind < self.parts.shape[0]) & (search.still >= self.least_gain)
@@ -168,7 +171,7 @@ class _Rules(NamedTuple):
 
     def may_continue(self, search: _Search) -> tf.Tensor:
         is_unfinished = self.is_unfinished(search)
-        return is_unfinished if self.sums_of.safer else is_unfinished & (self.part(search) > 0.0)
+        return is_unfinished if self.is_wary else is_unfinished & (self.part(search) > 0.0)
 
     def part(self, search: _Search) -> tf.Tensor:
         """The part of a Newton step that the next step takes; 0 if it is another one."""
@@ -218,14 +221,18 @@ class _Rules(NamedTuple):
 
     def proposed(self, search: _Search) -> _Search:
         """The search with its next candidate, a step of ``search.kind`` from the best q."""
-        best, kind, sums, safer = search.best, search.kind, search.sums, self.sums_of.safer
+        best, kind, sums = search.best, search.kind, search.sums
         part = self.part(search)
         is_newton = part > 0.0
-        if safer is not None:
-            sums = tf.cond(is_newton, lambda: sums, lambda: safer(best, kind, search.kept))
+        if self.is_wary:
+            sums = tf.cond(
+                is_newton,
+                lambda: search.sums,
+                lambda: self.sums_of.safer(best, kind, search.kept),
+            )
         candidate = self.sums_of.moved(best, sums, tf.where(is_newton, part, tf.ones_like(part)))
         candidate = self.within(candidate)
-        if self.in_turn and safer is not None:
+        if self.in_turn and self.is_wary:
             of_one = self.sums_of.of_one(best, kind - CLOSED_FORM, candidate)
             is_of_one = (kind >= CLOSED_FORM) & ~is_newton
             candidate = tf.nest.map_structure(

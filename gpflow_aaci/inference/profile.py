@@ -378,14 +378,14 @@ class _Functions(NamedTuple):
         log_prior, of_prior = self.log_prior()
         with self._parameters_read_once() as values:
             at = recorded(lambda _: model.prior_of_data(), whole.X, watched=values.searched)
-            sums = sums_of_sites(model, at.projection, *rows)
             best = maximise(
-                sums if self.is_wary else sums._replace(safer=None),
+                sums_of_sites(model, at.projection, *rows),
                 whole.q,
                 whole.least_gain,
                 whole.max_steps,
                 model.in_turn,
                 wanted=whole.wanted - log_prior,
+                is_wary=self.is_wary,
             )
             assert best.kept
             gradients = to_prior_of_sites(at.prior, at.projection, best.q, best.kept.slopes)
@@ -432,24 +432,21 @@ class _Functions(NamedTuple):
 
     def _best(self, data: Arrays, projection: Projection, whole: _Whole) -> Maximum:
         own = sums_of_rows(self.model, projection, *data.rows)
-        coupling, of_safer = own.coupling, own.safer
+        coupling = own.coupling
 
         def newton(q: Gaussian) -> tuple[Statistics, Kept]:
             sums, kept = own.newton(q)
             return Statistics(*data.total(sums)), kept
 
-        def safer(q: Gaussian, kind: tf.Tensor, kept: Kept) -> Statistics:
-            assert of_safer is not None
-            return Statistics(*data.total(of_safer(q, kind, kept)))
-
         sums = Sums(
             newton,
-            safer if self.is_wary else None,
+            lambda q, kind, kept: Statistics(*data.total(own.safer(q, kind, kept))),
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
             own.nothing_kept,
         )
         limits, model = (whole.least_gain, whole.max_steps), self.model
-        return maximise(sums, whole.q, *limits, model.in_turn, model.within, whole.wanted)
+        in_model = model.in_turn, model.within
+        return maximise(sums, whole.q, *limits, *in_model, whole.wanted, self.is_wary)
 
     # ---- a chunk of the rows ----
 
@@ -460,9 +457,7 @@ class _Functions(NamedTuple):
         return self.sums(X, Y).newton(q)[0]
 
     def safer(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian, kind: tf.Tensor) -> Statistics:
-        safer = self.sums(X, Y).safer
-        assert safer is not None
-        return safer(q, kind, ())
+        return self.sums(X, Y).safer(q, kind, ())
 
     def coupling(self, X: tf.Tensor, Y: tf.Tensor, q: Gaussian) -> tf.Tensor:
         coupling = self.sums(X, Y).coupling

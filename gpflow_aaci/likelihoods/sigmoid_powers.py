@@ -33,7 +33,7 @@ class PowerOfCosh(SuperGaussianLikelihood, abc.ABC):
 
     @abc.abstractmethod
     def powers(self, Y: TensorType) -> "Powers":
-        """The exponents, [..., L]; a rate of theirs is 0."""
+        """The exponents, [..., L]; there is no rate, or it is 0."""
 
     @abc.abstractmethod
     def log_coefficient(self, Y: TensorType) -> tf.Tensor:

@@ -520,8 +520,4 @@ def _basic_kernels(kernel: Kernel) -> list[Kernel]:
 
 
 def _marginals_of(local: LocalGP, variables: Any) -> Callable[..., Any]:
-    def marginals(*rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with reading_once(local):
-            return local.marginals(*rows)
-
-    return marginals
+    return reading_once(local)(local.marginals)

@@ -113,7 +113,7 @@ class CompiledFunction:
             return self._of(twin).get_concrete_function().structured_outputs
 
     def is_traced(self) -> bool:
-        """Whether it has been called for this model or another one of its structure."""
+        """Whether it is traced, for this model or another one of its structure."""
         with self._owner.twin() as twin:
             return self._name in twin.functions
 
@@ -210,13 +210,7 @@ def _reading_once(
     model: tf.Module, variables: Sequence[tf.Variable], maker: Maker, *settings: Hashable
 ) -> Callable[..., Any]:
     """What ``maker`` makes, in whose graph each Parameter is transformed once."""
-    function = maker(model, variables, *settings)
-
-    def reading(*arrays: tf.Tensor) -> Any:
-        with reading_once(model):
-            return function(*arrays)
-
-    return reading
+    return reading_once(model)(maker(model, variables, *settings))
 
 
 def forget_compiled() -> None:

@@ -74,11 +74,10 @@ def read_as(values: Sequence[tuple[gpflow.Parameter, tf.Tensor]]) -> Iterator[No
 
 @contextlib.contextmanager
 def reading_once(model: tf.Module) -> Iterator[None]:
-    """Within, a graph that is traced transforms each parameter of the model once."""
-    parameters = [part for part in model.submodules if isinstance(part, gpflow.Parameter)]
-    is_traced = not tf.executing_eagerly()
-    read = [(each, tf.convert_to_tensor(each)) for each in parameters if is_traced]
-    with read_as(read):
+    """Within, or in a function so decorated, a graph transforms each parameter of a model once."""
+    parts = [] if tf.executing_eagerly() else model.submodules
+    parameters = [part for part in parts if isinstance(part, gpflow.Parameter)]
+    with read_as([(each, tf.convert_to_tensor(each)) for each in parameters]):
         yield
 
 
