@@ -152,7 +152,7 @@ def test_what_goes_wrong_midway_leaves_the_model_as_it_was(
         moved.append(model.kernel.variance.numpy() != before["kernel.variance"])
         raise FloatingPointError
 
-    monkeypatch.setattr("gpflow_aaci.sampling.posterior.check_finite", fail)
+    monkeypatch.setattr("gpflow_aaci.sampling.posterior.check_draws", fail)
     with pytest.raises(FloatingPointError) as held:
         sample_posterior(
             model,
