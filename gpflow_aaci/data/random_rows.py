@@ -42,7 +42,10 @@ class RandomRows:
             chosen = keys < self.keys[-1]
             keys, parts = keys[chosen], tuple(part[chosen] for part in parts)
         keys = np.concatenate([self.keys, keys])
-        order = np.argsort(keys, kind="stable")[: self.size]
+        order = np.arange(len(keys))
+        if len(keys) > self.size:  # of many rows few are chosen, and only those are sorted
+            order = np.sort(np.argpartition(keys, self.size - 1)[: self.size])
+        order = order[np.argsort(keys[order], kind="stable")]
         self.keys = keys[order]
         kept = self.parts or tuple(part[:0] for part in parts)
         self.parts = tuple(
@@ -59,16 +62,16 @@ class _Copies:
 
     def before(self, hashes: AnyNDArray) -> AnyNDArray:
         """For each of the next hashes [N], how often it has occurred before, [N] uint64."""
-        order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
-        among_these = np.arange(len(hashes)) - np.searchsorted(ordered, ordered)
-        before = among_these + _number_of(self._seen, ordered) + _number_of(self._recent, ordered)
+        ordered = np.sort(hashes)
+        before = _number_of(self._seen, ordered) + _number_of(self._recent, ordered)
+        counts = np.zeros(len(hashes), np.uint64)
+        if np.any(before) or np.any(ordered[1:] == ordered[:-1]):  # else no order is needed
+            among_these = np.arange(len(hashes)) - np.searchsorted(ordered, ordered)
+            counts[np.argsort(hashes, kind="stable")] = before + among_these
         if len(self._seen) < _MOST_COUNTED:
             self._recent = _merged(self._recent, ordered)
             if len(self._recent) > max(_RECENT, len(self._seen) // 4):
                 self._seen, self._recent = _merged(self._seen, self._recent), self._recent[:0]
-        counts = np.empty(len(hashes), np.uint64)
-        counts[order] = before
         return counts
 
 

@@ -158,7 +158,7 @@ def fit_collapsed(
     :param rows: ``"all"`` uses all rows in the end. ``"enough"`` judges rows and iterations by
         log p(y) of unused rows: a subset is left when further iterations on it no longer raise it
         by the tolerance, and the fit ends when four times more rows are expected to raise it by
-        less than 1e-3 nats a datum, judged by what the last increases of the subset gained.
+        less than the tolerance, judged by what the last increases of the subset gained.
     :param seed: the seed for random subsets.
     :param callback: a function that is called once after compiling, and after every iteration (or
         at the end of a stage without one) with the model up to date. If it raises an exception, the

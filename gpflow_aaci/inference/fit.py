@@ -90,12 +90,13 @@ class Fit(NamedTuple):
                 gain = f"Further iterations are expected to gain {self.expected_gain:.1g} nats"
             lines.append(f"{gain}; the tolerance is {self.tolerance:.1g}.")
         if self.worth is not None and self.rows < self.num_data:
+            least = (self.tolerance or 0.0) / self.num_data
             lines.append(
                 f"q and the hyperparameters were fitted to {self.rows:,} random rows of "
                 f"{self.num_data:,}. Four times more rows are expected to gain "
                 f"{self.worth:.1g} nats a datum on rows not used (standard error "
-                f"{self.worth_error:.1g}); the ELBO is scaled "
-                'from the rows used. rows="all" uses all of them.'
+                f"{self.worth_error:.1g}), and less than {least:.1g} is "
+                'not worth them; the ELBO is scaled from the rows used. rows="all" uses all.'
             )
         if self.restart_gain:
             lines.append(
@@ -181,7 +182,7 @@ def fit(
     :param rows: ``"all"`` fits q and the hyperparameters to all rows. ``"enough"`` fits random
         subsets, each four times larger than the last. It leaves a subset when further iterations no
         longer raise log p(y) of unused rows by the tolerance, and ends when four times more rows
-        are expected to raise it by less than 1e-3 nats a datum; its time does not grow with the
+        are expected to raise it by less than the tolerance, too; its time does not grow with the
         number of rows. Default: ``"all"`` up to 100,000 rows, ``"enough"`` beyond.
     :param seed: the seed for random subsets and minibatches.
     :param checkpoint_dir: the folder for checkpoints. After a crash the same call resumes from the

@@ -47,8 +47,9 @@ class Ahead(NamedTuple):
     """Where the density of rows that a stretch does not use is highest so far."""
 
     density: float = -np.inf  # [nats a datum]
-    since: int = 0  # iterations since it last rose
-    x: AnyNDArray = np.zeros(0)
+    since: int = 0  # iterations since then; on the first subset, of those where it is far lower
+    has_risen: bool = False  # since the stretch began
+    point: Point = Point(np.zeros(0), np.nan, np.zeros(0))
     q: Gaussian = Gaussian(np.zeros(0), np.zeros(0))
 
 
@@ -65,8 +66,7 @@ class State(NamedTuple):
     x_first: AnyNDArray  # where the search from the model's lengthscales ended
     q_first: Gaussian
     first: float  # the objective there; NaN where no other lengthscales were tried
-    x_before: AnyNDArray  # the end of the previous stretch
-    q_before: Gaussian
+    densities: AnyNDArray = np.zeros(0)  # log p(y) of unseen rows when the subset last grew
     gained: float = np.nan  # on unseen rows when the subset last grew [nats a datum]
     worth: float = np.nan  # expected gain when the subset grows again [nats a datum]
     worth_error: float = np.nan  # the standard error of ``worth``
@@ -79,6 +79,7 @@ class State(NamedTuple):
     reason: str = ""  # why the stretch has ended
     restart_gain: float = np.nan  # nats gained by starting from other lengthscales
     ahead: Ahead = Ahead()
+    is_level: bool = False  # whether other rows gained nothing by iterations on enough rows
     is_loosened: bool = False  # whether variances may rise to where rounding shows
 
     def write(self, folder: Path) -> None:
@@ -100,7 +101,6 @@ class State(NamedTuple):
             q=_as_tensors(state.q),
             q_begin=_as_tensors(state.q_begin),
             q_first=_as_tensors(state.q_first),
-            q_before=_as_tensors(state.q_before),
             ahead=state.ahead._replace(q=_as_tensors(state.ahead.q)),
         )
 
@@ -110,7 +110,7 @@ class State(NamedTuple):
         q, nothing = Gaussian(mu, sqrt), np.zeros(0)
         point = Point(x, value, np.zeros_like(x))
         unknown = Curvature.unknown(len(x))
-        return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan, x, q)
+        return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan)
 
     @property
     def foretold(self) -> float:
@@ -216,10 +216,11 @@ class HyperparameterSearch:
                 point, q = other_start(self.objective, stretch, point, q)
         elif state.stretch == 1 and self._looks_ahead(stretch):
             # Where the first subset predicted other rows best, unless its own optimum is better.
-            there = self.objective.evaluate(stretch.rows, state.ahead.x, state.ahead.q)
+            ahead = state.ahead.point.x, state.ahead.q
+            there = self.objective.evaluate(stretch.rows, *ahead)
             if there[0].value > point.value:
-                before = {"x_before": state.ahead.x, "q_before": state.ahead.q}
-                (point, q), state = there, state._replace(is_trusted=False, **before)
+                densities = self.objective.log_densities(*ahead).numpy()
+                (point, q), state = there, state._replace(is_trusted=False, densities=densities)
         is_finite = np.isfinite(point.value) and np.all(np.isfinite(point.gradient))
         reason = "" if self._size else _NOTHING_ELSE
         state = state._replace(
@@ -236,6 +237,9 @@ class HyperparameterSearch:
     def _begun(self, stretch: Stretch, state: State) -> State:
         """The state with what a stretch needs to be left early; left at once if it gains little."""
         objective = self.objective
+        if state.is_level:
+            reason = _LITTLE_GAINED if stretch.is_last else _LEVEL
+            return state._replace(reason=reason, expected=np.inf)
         if not stretch.is_last:
             state = self._with_ahead(stretch, state)
         # A line search on many rows that fails costs more than all before it.
@@ -385,15 +389,22 @@ class HyperparameterSearch:
         """Whether other rows say how far the search on the rows of ``stretch`` should go."""
         return not self.uses_all and not stretch.is_last
 
+    @property
+    def _least_a_datum(self) -> float:
+        """The tolerance of the fit [nats a datum]."""
+        return self.objective.tolerance / float(self.objective.data.num_data)
+
     def _with_ahead(self, stretch: Stretch, state: State) -> State:
         """The state after a look at the density of other rows."""
-        objective, best = self.objective, state.ahead
+        objective, best, least = self.objective, state.ahead, self._least_a_datum
         density = objective.density_ahead(stretch.rows, state.point.x, state.q)
-        least = objective.tolerance / float(objective.data.num_data)
         is_first = not state.iteration or not np.isfinite(best.density)
         if is_first or density > best.density + least:
-            return state._replace(ahead=Ahead(density, 0, state.point.x, state.q))
-        return state._replace(ahead=best._replace(since=best.since + 1))
+            ahead = Ahead(density, 0, not is_first, state.point, state.q)
+            return state._replace(ahead=ahead)
+        # On the first subset it must fall far: on a plateau it is level, and later noisy.
+        counts = state.stretch or density < best.density - SETTINGS.far_below * least
+        return state._replace(ahead=best._replace(since=best.since + 1 if counts else 0))
 
     def _left_early(self, stretch: Stretch, state: State) -> State:
         """
@@ -401,14 +412,14 @@ class HyperparameterSearch:
 
         The optimum of few rows is not the optimum of all. From some iteration on, the search for it
         gains nothing for the other rows, and later it loses. The first subset, where iterations
-        cost little, is searched to its end all the same, so that no plateau ends the fit.
+        cost little, is left only where it loses much, so that no plateau ends the fit.
         """
         objective = self.objective
         state = self._with_ahead(stretch, state)
-        if not state.stretch or not state.ahead.since:
+        if not state.ahead.since:
             return state
         # An iteration on many rows costs more than all before it.
-        patience = max(1, SETTINGS.level_iterations + 1 - state.stretch)
+        patience = max(1, SETTINGS.level_iterations - state.stretch)
         is_level, expected = state.ahead.since >= patience, state.foretold
         if not (is_level or expected < objective.tolerance):
             return state
@@ -418,9 +429,9 @@ class HyperparameterSearch:
             measured = self._measured(stretch, state)
             if measured.is_trusted:
                 return measured._replace(ahead=state.ahead._replace(since=0))
-        point, q = objective.evaluate(stretch.rows, state.ahead.x, state.ahead.q)
         if is_level:  # what the rows of the subset still gain says nothing
             expected = np.inf
+        point, q = state.ahead.point, state.ahead.q
         return state._replace(point=point, q=q, expected=expected, reason=_LEVEL)
 
     def _off_plateau(self, stretch: Stretch, state: State) -> State:
@@ -428,7 +439,8 @@ class HyperparameterSearch:
         The state from which to continue if the search may have ended on a plateau.
 
         A larger signal is tried first, then a shorter value for one long lengthscale. Both lead
-        away from a plateau, but not from another optimum. If another optimum may be better, the
+        away from a plateau, but not from another optimum. A search that other rows have ended
+        continues there only if their density is higher there. If another optimum may be better, the
         search is restarted once from other lengthscales, and the better end is kept.
         """
         objective = self.objective
@@ -439,7 +451,11 @@ class HyperparameterSearch:
                 objective, stretch, state.point, state.q, stretch.tolerance
             )
         if better is not None:
-            return _restarted(state, *better)
+            elsewhere = _restarted(state, *better)
+            if state.reason == _LEVEL:  # else the search might be left for this point for ever
+                elsewhere = self._with_ahead(stretch, elsewhere)
+            if state.reason != _LEVEL or elsewhere.ahead.point is elsewhere.point:
+                return elsewhere
         if not state.tried_others:
             if not self._may_be_elsewhere(stretch, state):
                 return state
@@ -471,24 +487,30 @@ class HyperparameterSearch:
         """The state with which the next stretch begins, or with which the fit ends."""
         if stretch.is_last:
             return self._ended(stretch, state)
-        if not self.uses_all and state.stretch:
-            state = self._with_worth(stretch, state)
-            if state.worth < SETTINGS.worth:
+        if not self.uses_all:
+            state = self._with_worth(state)
+            if state.worth < self._least_a_datum:
                 return self._ended(stretch, state._replace(reason=_ENOUGH))
-        before = {"x_before": state.point.x, "q_before": state.q}
-        return state._replace(stretch=state.stretch + 1, iteration=0, reason="", **before)
+        # The first two subsets have too few rows to say what the hyperparameters are worth, and
+        # the unseen rows cannot tell a gain below the default tolerance.
+        can_tell = not self.uses_all and self._least_a_datum >= SETTINGS.worth
+        is_level = can_tell and state.stretch > 1 and not state.ahead.has_risen
+        return state._replace(stretch=state.stretch + 1, iteration=0, reason="", is_level=is_level)
 
-    def _with_worth(self, stretch: Stretch, state: State) -> State:
+    def _with_worth(self, state: State) -> State:
         """
         The state with the expected gain from four times as many rows.
 
-        It is the mean gain of log p(y) when the subset last grew, at rows that are in neither
-        subset, times the ratio of this gain to the previous one. The ratio is a quarter if the
-        gains still to come are proportional to 1/rows; it counts as 1 if it is larger or unknown.
+        It is the mean gain of log p(y) when the subset last grew, at rows that no subset has, times
+        the ratio of this gain to the previous one. The ratio is a quarter if the gains still to
+        come are proportional to 1/rows; it counts as 1 if it is larger or unknown.
         """
-        unseen = self.objective.unseen(stretch.rows)
-        before = self.objective.log_densities(unseen, state.x_before, state.q_before)
-        gains = self.objective.log_densities(unseen, state.point.x, state.q) - before
+        unseen, before = self.objective.unseen(), state.densities
+        densities = self.objective.log_densities(state.point.x, state.q)
+        state = state._replace(densities=densities.numpy())
+        if not state.stretch:
+            return state
+        gains = densities - before
         total, squares = unseen.total([tf.reduce_sum(gains), tf.reduce_sum(tf.square(gains))])
         mean, square = float(total / unseen.num_data), float(squares / unseen.num_data)
         error = float(np.sqrt(max(square - mean**2, 0.0) / float(unseen.num_rows)))

@@ -43,7 +43,8 @@ class Objective:
         is_fast = data.num_rows >= SETTINGS.float32_rows and default_float() == tf.float64
         self._fast = Profile(model, self.variables, tf.float32) if is_fast else self._exact
         self._subsets: dict[int, Data] = {}
-        self._unseen: dict[tuple[int, int], Data] = {}
+        self._largest_subset = 0
+        self._unseen: dict[int, Data] = {}
         # If nothing but q is trainable, one search for q is the whole fit.
         is_alone = not self.coordinates.size
         self._inner_tolerance = SETTINGS.inner_tolerance * float(data.num_data)
@@ -85,6 +86,7 @@ class Objective:
             rows *= SETTINGS.growth
         if rows_used == "enough" and sizes and largest == SETTINGS.largest_subset:
             sizes.append(SETTINGS.largest_subset)  # rather than at once many more rows
+        self._largest_subset = max(sizes, default=0)
         stretches = []
         for rows in sizes:
             missed = 0.5 * size * float(self.data.num_data) / rows
@@ -104,17 +106,19 @@ class Objective:
             self._subsets[rows] = self.data.subset(rows, self._seed)
         return self._subsets[rows]
 
-    def unseen(self, rows: int, most: int = SETTINGS.unseen_rows) -> Data:
-        """At most so many rows that are in no subset of up to ``rows`` rows."""
-        last = min(rows + min(most, 4 * rows), self.data.num_rows)
-        if (rows, last) not in self._unseen:
-            self._unseen[rows, last] = self.data.subset(last, self._seed, skip=rows)
-        return self._unseen[rows, last]
+    def unseen(self, most: int = SETTINGS.unseen_rows) -> Data:
+        """At most so many rows that no subset has."""
+        if most not in self._unseen:
+            first = self._largest_subset
+            last = min(first + most, self.data.num_rows)
+            self._unseen[most] = self.data.subset(last, self._seed, skip=first)
+        return self._unseen[most]
 
     def density_ahead(self, rows: int, x: AnyNDArray, q: Gaussian) -> float:
-        """The mean log p(y) of rows that are in no subset of up to ``rows`` rows."""
-        unseen = self.unseen(rows, min(SETTINGS.level_rows, rows))
-        (total,) = unseen.total([tf.reduce_sum(self.log_densities(unseen, x, q))])
+        """The mean log p(y) of rows that no subset has, of no more than ``rows``."""
+        most = min(SETTINGS.level_rows, rows)
+        unseen, densities = self.unseen(most), self.log_densities(x, q, most)
+        (total,) = unseen.total([tf.reduce_sum(densities)])
         return float(total / unseen.num_data)
 
     def evaluate(
@@ -147,10 +151,12 @@ class Objective:
         gradient = inwards(x, gradient, self.lowest, self.highest)
         return Point(x, profile.objective, gradient), profile.q
 
-    def log_densities(self, data: Data, x: AnyNDArray, q: Gaussian) -> tf.Tensor:
-        """log p(y) of every row [N] at x and q, f integrated out."""
+    def log_densities(
+        self, x: AnyNDArray, q: Gaussian, most: int = SETTINGS.unseen_rows
+    ) -> tf.Tensor:
+        """log p(y) of every row of :meth:`unseen` [N] at x and q, f integrated out."""
         self.coordinates.unpack(x)
-        return self._fast.log_densities(data, q)
+        return self._fast.log_densities(self.unseen(most), q)
 
     def curvature(self, rows: int, at: Point, q: Gaussian, known: Curvature) -> Curvature | None:
         """
