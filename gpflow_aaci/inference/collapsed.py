@@ -228,7 +228,7 @@ def fit_rows(
         end = climb.state
         return FitResult(
             objective=end.point.value,
-            start=end.start,
+            start=end.begin.point.value,
             evaluations=objective.evaluations,
             converged=end.reason in CONVERGED,
             reason=end.reason,
@@ -279,8 +279,8 @@ class _InGPflow:
         """The states to which the fit can return; none if there is no such finite value."""
         if likelihood is None:
             return
-        point = state.point._replace(x=state.x_begin)
-        begin = state._replace(point=point, q=state.q_begin, stretch=0)
+        point, q = state.begin
+        begin = state._replace(point=point, q=q, stretch=0)
         search.move_to(begin)
         if self.is_finite(begin):
             self.states = [begin]

@@ -43,14 +43,23 @@ _ASKED_EVERY = 5  # iterations is asked whether the search is on a plateau
 _FILE = "state.npz"
 
 
+class At(NamedTuple):
+    """A point at which the objective has been evaluated, and the optimal q there."""
+
+    point: Point
+    q: Gaussian
+
+
+_NOWHERE = At(Point(np.zeros(0), np.nan, np.zeros(0)), Gaussian(np.zeros(0), np.zeros(0)))
+
+
 class Ahead(NamedTuple):
     """Where the density of rows that a stretch does not use is highest so far."""
 
     density: float = -np.inf  # [nats a datum]
     since: int = 0  # iterations since then; on the first subset, of those where it is far lower
     has_risen: bool = False  # since the stretch began
-    point: Point = Point(np.zeros(0), np.nan, np.zeros(0))
-    q: Gaussian = Gaussian(np.zeros(0), np.zeros(0))
+    at: At = _NOWHERE
 
 
 class State(NamedTuple):
@@ -60,12 +69,8 @@ class State(NamedTuple):
     q: Gaussian  # the optimal q at ``point``
     curvature: Curvature
     recent: AnyNDArray  # gains of the last iterations
-    x_begin: AnyNDArray
-    q_begin: Gaussian
-    start: float  # the objective at the beginning, on all rows
-    x_first: AnyNDArray  # where the search from the model's lengthscales ended
-    q_first: Gaussian
-    first: float  # the objective there; NaN where no other lengthscales were tried
+    begin: At  # where the fit began, with the objective on all rows
+    first: At  # where the search from the model's lengthscales ended; NaN if no others were tried
     densities: AnyNDArray = np.zeros(0)  # log p(y) of unseen rows when the subset last grew
     gained: float = np.nan  # on unseen rows when the subset last grew [nats a datum]
     worth: float = np.nan  # expected gain when the subset grows again [nats a datum]
@@ -90,27 +95,26 @@ class State(NamedTuple):
     def read(cls, folder: Path) -> "State":
         with np.load(folder / _FILE) as arrays:
             parts = [arrays[str(i)] for i in range(len(arrays))]
-        blank = cls.begin(np.zeros(0), np.zeros(0), np.zeros(0), 0.0)
+        blank = cls.before(_NOWHERE)
         kinds = tf.nest.flatten(blank)
         flat = [
             part.item() if not isinstance(kind, np.ndarray) else part
             for kind, part in zip(kinds, parts, strict=True)
         ]
         state: State = tf.nest.pack_sequence_as(blank, flat)
+        ahead = state.ahead
         return state._replace(
             q=_as_tensors(state.q),
-            q_begin=_as_tensors(state.q_begin),
-            q_first=_as_tensors(state.q_first),
-            ahead=state.ahead._replace(q=_as_tensors(state.ahead.q)),
+            begin=state.begin._replace(q=_as_tensors(state.begin.q)),
+            first=state.first._replace(q=_as_tensors(state.first.q)),
+            ahead=ahead._replace(at=ahead.at._replace(q=_as_tensors(ahead.at.q))),
         )
 
     @classmethod
-    def begin(cls, x: AnyNDArray, mu: AnyNDArray, sqrt: AnyNDArray, value: float) -> "State":
-        """The state at x and q, before the first iteration."""
-        q, nothing = Gaussian(mu, sqrt), np.zeros(0)
-        point = Point(x, value, np.zeros_like(x))
-        unknown = Curvature.unknown(len(x))
-        return cls(point, q, unknown, nothing, x, q, value, x, q, np.nan)
+    def before(cls, begin: At) -> "State":
+        """The state before the first iteration."""
+        unknown = Curvature.unknown(len(begin.point.x))
+        return cls(*begin, unknown, np.zeros(0), begin, _NOWHERE)
 
     @property
     def foretold(self) -> float:
@@ -120,7 +124,7 @@ class State(NamedTuple):
     @property
     def tried_others(self) -> bool:
         """Whether the search has been restarted from other lengthscales."""
-        return bool(np.isfinite(self.first))
+        return bool(np.isfinite(self.first.point.value))
 
 
 def _as_tensors(q: Gaussian) -> Gaussian:
@@ -152,7 +156,7 @@ class HyperparameterSearch:
                 best, _ = from_a_narrow_q(objective, first, *objective.evaluate(first.rows, x, q))
                 if not np.isfinite(best.value):
                     raise not_finite_at_start(objective.model, objective.data, value)
-        return State.begin(x, *q, value)
+        return State.before(At(Point(x, value, np.zeros_like(x)), Gaussian(*q)))
 
     def skip_subsets(self, stretches: Sequence[Stretch], state: State) -> State:
         """
@@ -166,7 +170,7 @@ class HyperparameterSearch:
         if not self._size or not np.any(state.q.mu):  # q is as the constructor sets it
             return state
         point, q = objective.evaluate(last.rows, state.point.x, state.q, max_steps=1)
-        if not abs(point.value - state.start) < last.tolerance:
+        if not abs(point.value - state.begin.point.value) < last.tolerance:
             return state
         curvature = objective.curvature(last.rows, point, q, state.curvature)
         if curvature is None:
@@ -187,7 +191,7 @@ class HyperparameterSearch:
         """
         stored, objective = State.read(path), self.objective
         with undone_on_failure(objective.variables):
-            objective.coordinates.unpack(stored.x_begin)
+            objective.coordinates.unpack(stored.begin.point.x)
             objective.lowest = lowest_coordinates(objective, stretches[0])
             objective.highest = np.maximum(highest_at_first(objective), stored.point.x)
             at = stretches[stored.stretch - (not stored.iteration and not stored.reason)]
@@ -216,7 +220,7 @@ class HyperparameterSearch:
                 point, q = other_start(self.objective, stretch, point, q)
         elif state.stretch == 1 and self._looks_ahead(stretch):
             # Where the first subset predicted other rows best, unless its own optimum is better.
-            ahead = state.ahead.point.x, state.ahead.q
+            ahead = state.ahead.at.point.x, state.ahead.at.q
             there = self.objective.evaluate(stretch.rows, *ahead)
             if there[0].value > point.value:
                 densities = self.objective.log_densities(*ahead).numpy()
@@ -400,8 +404,8 @@ class HyperparameterSearch:
         density = objective.density_ahead(stretch.rows, state.point.x, state.q)
         is_first = not state.iteration or not np.isfinite(best.density)
         if is_first or density > best.density + least:
-            ahead = Ahead(density, 0, not is_first, state.point, state.q)
-            return state._replace(ahead=ahead)
+            at = At(state.point, state.q)
+            return state._replace(ahead=Ahead(density, 0, not is_first, at))
         # On the first subset it must fall far: on a plateau it is level, and later noisy.
         counts = state.stretch or density < best.density - SETTINGS.far_below * least
         return state._replace(ahead=best._replace(since=best.since + 1 if counts else 0))
@@ -431,7 +435,7 @@ class HyperparameterSearch:
                 return measured._replace(ahead=state.ahead._replace(since=0))
         if is_level:  # what the rows of the subset still gain says nothing
             expected = np.inf
-        point, q = state.ahead.point, state.ahead.q
+        point, q = state.ahead.at
         return state._replace(point=point, q=q, expected=expected, reason=_LEVEL)
 
     def _off_plateau(self, stretch: Stretch, state: State) -> State:
@@ -454,23 +458,23 @@ class HyperparameterSearch:
             elsewhere = _restarted(state, *better)
             if state.reason == _LEVEL:  # else the search might be left for this point for ever
                 elsewhere = self._with_ahead(stretch, elsewhere)
-            if state.reason != _LEVEL or elsewhere.ahead.point is elsewhere.point:
+            if state.reason != _LEVEL or elsewhere.ahead.at.point is elsewhere.point:
                 return elsewhere
         if not state.tried_others:
             if not self._may_be_elsewhere(stretch, state):
                 return state
-            better = at_other_lengthscales(objective, stretch, state.x_begin, state.q_begin)
+            begin = state.begin
+            better = at_other_lengthscales(objective, stretch, begin.point.x, begin.q)
             if better is None:
                 return state
-            first = {"x_first": state.point.x, "q_first": state.q, "first": state.point.value}
-            return _restarted(state._replace(**first), *better)
+            return _restarted(state._replace(first=At(state.point, state.q)), *better)
+        first, gain = state.first, state.point.value - state.first.point.value
         if state.reason == _LEVEL:  # other rows have chosen between the two searches
-            return state._replace(restart_gain=max(state.point.value - state.first, 0.0))
+            return state._replace(restart_gain=max(gain, 0.0))
         if not np.isnan(state.restart_gain):  # in this stretch or an earlier one
             return state
-        gain = state.point.value - state.first
         if gain < 0.0:
-            point, q = objective.evaluate(stretch.rows, state.x_first, state.q_first)
+            point, q = objective.evaluate(stretch.rows, first.point.x, first.q)
             state = state._replace(point=point, q=q, curvature=Curvature.unknown(self._size))
         return state._replace(restart_gain=max(gain, 0.0))
 
@@ -522,16 +526,16 @@ class HyperparameterSearch:
 
     def _ended(self, stretch: Stretch, state: State) -> State:
         """The state at the end of the fit, no worse than its start on the rows in use."""
-        rows, start = (None if self.uses_all else stretch.rows), state.start
+        rows, (begun, q) = (None if self.uses_all else stretch.rows), state.begin
         if rows is not None:
-            self.objective.coordinates.unpack(state.x_begin)
-            start = self.objective.value(state.q_begin, rows)
+            self.objective.coordinates.unpack(begun.x)
+            begun = begun._replace(value=self.objective.value(q, rows))
         self.objective.coordinates.unpack(state.point.x)
         value = self.objective.value(state.q, rows)
-        if np.isfinite(value) and (value > start or np.isnan(start)):
-            return state._replace(point=state.point._replace(value=value), start=start)
-        point = Point(state.x_begin, start, state.point.gradient)
-        return state._replace(point=point, q=state.q_begin, start=start)
+        state = state._replace(begin=At(begun, q))
+        if np.isfinite(value) and (value > begun.value or np.isnan(begun.value)):
+            return state._replace(point=state.point._replace(value=value))
+        return state._replace(point=begun, q=q)
 
 
 def _restarted(state: State, point: Point, q: Gaussian) -> State:

@@ -88,7 +88,7 @@ def best_elbo(likelihood: gpflow.likelihoods.Likelihood, X: AnyNDArray, Y: AnyND
     return -min(end.fun for end in ends)
 
 
-@pytest.mark.by_default("Poisson", "NoiseMixture")
+@pytest.mark.by_default("NoiseMixture")
 @pytest.mark.parametrize("case", CASES)
 def test_where_the_prior_is_wide_the_best_q_is_found(case: str) -> None:
     """By ``fit_collapsed`` with all else fixed, and by ``polish``; from the prior and elsewhere."""
