@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+import gpflow_aaci.contrib.likelihoods
 from gpflow_aaci import likelihoods
 
 if sys.version_info >= (3, 11):
@@ -97,10 +98,15 @@ class LikelihoodConfig(_Strict):
     def kind(self) -> KindOfY:
         return _KINDS.get(self.name, "real")
 
+    @property
+    def _class(self) -> type[likelihoods.AugmentedLikelihood]:
+        of_core = getattr(likelihoods, self.name, None)
+        return of_core or getattr(gpflow_aaci.contrib.likelihoods, self.name)
+
     @model_validator(mode="after")
     def _has_these_parameters(self) -> "LikelihoodConfig":
         # The number of classes is that of the data.
-        arguments = inspect.signature(getattr(likelihoods, self.name)).parameters
+        arguments = inspect.signature(self._class).parameters
         accepted = [name for name in arguments if name not in ("kwargs", "num_classes", "tree")]
         unknown = set(self.parameters) - set(accepted)
         if unknown:
@@ -118,7 +124,7 @@ class LikelihoodConfig(_Strict):
         """The likelihood itself."""
         own = {"num_classes": num_classes} if self.kind == "classes" else self.parameters
         own = own | ({"tree": tree} if self.name == "LogisticTree" else {})
-        likelihood = getattr(likelihoods, self.name)(**own)
+        likelihood = self._class(**own)
         if self.warp is not None:
             likelihood = likelihoods.Warped(likelihood, getattr(likelihoods.warps, self.warp)())
         if not self.trainable:  # else what is fixed by its nature (a quantile's level) stays so

@@ -625,7 +625,7 @@ def lecture() -> list[Row]:
     return [
         Row(
             "A multinomial probit model has conditionally conjugate updates",
-            ["classes_probit", "tests/likelihoods/test_multinomial_probit.py"],
+            ["classes_probit", "tests/contrib/likelihoods/test_multinomial_probit.py"],
             f"Test NLL {listed(probit, 4)} (Iris, Wine); with `LogisticSoftmax` "
             f"{listed(softmax, 4)}, with `LogisticTree` {listed(tree, 4)}. The bound needs an "
             f"integral in K − 1 dimensions: {listed(slow)} s a fit, in place of {listed(fast)} s "

@@ -107,7 +107,7 @@ def times_density(exponent: float, density: float) -> float:
 def test_every_likelihood_has_its_law_of_omega() -> None:
     elsewhere = {"Cauchy", "AsymmetricLaplace", "LogisticNoise", "Matern72"}  # test_noise
     elsewhere |= {"GeneralizedGaussian", "GeneralizedGaussian-cusp"}
-    elsewhere |= {"NoiseMixture", "NoiseProduct", "KernelNoise"}  # test_closure, test_from_kernel
+    elsewhere |= {"NoiseMixture", "NoiseProduct", "KernelNoise"}  # of contrib
     assert TILTED.keys() | POINT_MASS.keys() | elsewhere == {case.name for case in AUGMENTED}
 
 

@@ -36,6 +36,7 @@ from gpflow_aaci import (
     update,
 )
 from gpflow_aaci.contrib import MixtureVGP
+from gpflow_aaci.contrib.likelihoods import MultinomialProbit, NoiseMixture
 from gpflow_aaci.data.datasets import untuned
 from gpflow_aaci.distributions import TiltedDistribution
 from gpflow_aaci.likelihoods import augmented, warps
@@ -370,7 +371,7 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
     "Softmax": lambda: likelihoods.Softmax(3),
     "LogisticSoftmax": lambda: likelihoods.LogisticSoftmax(3),
     "LogisticTree": lambda: likelihoods.LogisticTree(3),
-    "MultinomialProbit": lambda: likelihoods.MultinomialProbit(3),
+    "MultinomialProbit": lambda: MultinomialProbit(3),
     "GPflow's MultiClass": lambda: gpflow.likelihoods.MultiClass(3),
     "GPflow's Softmax": lambda: gpflow.likelihoods.Softmax(3),
     "Ordinal": lambda: likelihoods.Ordinal([-1.0, 1.0]),
@@ -420,7 +421,7 @@ class Odd:
 
 ODD: dict[str, Callable[[], Any]] = {
     "base": lambda: likelihoods.ZeroInflated(Odd()),
-    "components": lambda: likelihoods.NoiseMixture([Odd()]),
+    "components": lambda: NoiseMixture([Odd()]),
     "function of X": lambda: likelihoods.StudentT(gpflow.functions.Linear()),
     "step_size": lambda: AlternatingOptimizer(Odd()),
     "count": lambda: likelihoods.Softmax(Odd()),

@@ -18,21 +18,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from gpflow_aaci import augmentation
+from gpflow_aaci.contrib.likelihoods import KernelNoise, NoiseMixture, NoiseProduct
 from gpflow_aaci.likelihoods import (
     AsymmetricLaplace,
     Cauchy,
     Gaussian,
     GeneralizedGaussian,
     Heteroscedastic,
-    KernelNoise,
     Laplace,
     LogisticNoise,
     Matern,
     Matern32,
     Matern52,
     MultivariateStudentT,
-    NoiseMixture,
-    NoiseProduct,
     StudentT,
     Warped,
     warps,

@@ -11,11 +11,14 @@ Samplers for :func:`~gpflow_aaci.sample_posterior`: ``HyperparameterGibbs`` and
 likelihoods. ``SGHMC`` uses minibatches. ``EllipticalSliceKernel``, ``HamiltonianKernel`` and
 ``SGHMCKernel`` are kernels of ``tfp.mcmc``.
 
+``likelihoods``: mixtures and products of noise, noise from a kernel, and multinomial probit.
+
 ``Determinantal`` and ``Strauss`` (:mod:`~gpflow_aaci.contrib.priors`): priors on inducing points.
 
 The modules here import the core; the core does not import them.
 """
 
+from . import likelihoods
 from .deep_gp import DeepGP
 from .elliptical_slices import EllipticalSliceKernel, EllipticalSlices
 from .hmc import HMC, HamiltonianKernel
@@ -41,4 +44,5 @@ __all__ = [
     "MixtureVGP",
     "SGHMCKernel",
     "Strauss",
+    "likelihoods",
 ]

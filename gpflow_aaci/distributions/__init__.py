@@ -1,6 +1,5 @@
 """Distributions of the auxiliary variable ω."""
 
-from .argmax_normal import ArgmaxNormal
 from .generalized_inverse_gaussian import GeneralizedInverseGaussian
 from .interval_normal import IntervalNormal
 from .inverse_gaussian import InverseGaussian
@@ -9,7 +8,6 @@ from .positive_normal import PositiveNormal
 from .tilted import TiltedDistribution
 
 __all__ = [
-    "ArgmaxNormal",
     "GeneralizedInverseGaussian",
     "IntervalNormal",
     "InverseGaussian",

@@ -4,11 +4,8 @@ from . import warps
 from .base import AugmentedLikelihood
 from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .classes.ordinal import Ordinal
-from .classes.probit import MultinomialProbit
 from .classes.softmax import LogisticSoftmax, Softmax
 from .classes.tree import LogisticTree, ward_tree
-from .composed.kernel_noise import KernelNoise
-from .composed.mixtures import NoiseMixture, NoiseProduct
 from .composed.per_datum import Missing, Weighted
 from .composed.switched import Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
@@ -41,7 +38,6 @@ __all__ = [
     "Heteroscedastic",
     "Hurdle",
     "Interval",
-    "KernelNoise",
     "Laplace",
     "Logistic",
     "LogisticNoise",
@@ -51,11 +47,8 @@ __all__ = [
     "Matern32",
     "Matern52",
     "Missing",
-    "MultinomialProbit",
     "MultivariateStudentT",
     "NegativeBinomial",
-    "NoiseMixture",
-    "NoiseProduct",
     "Ordinal",
     "Poisson",
     "Probit",

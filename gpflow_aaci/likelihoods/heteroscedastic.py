@@ -9,9 +9,9 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
 from .base import AugmentedLikelihood, Site
-from .composed.mixtures import why_no_even_noise
 from .integrals.quadrature import expectation, log_expectation, mean_over_panels
 from .integrals.sums_of_sigmoids import in_chunks_of_rows
+from .noise.even import why_no_even_noise
 from .noise.laplace import Laplace
 from .noise.residual import Gaussian
 from .parameters import positive_parameter
@@ -51,7 +51,7 @@ class Heteroscedastic(AugmentedLikelihood):
         """
         :param base: a density of y − f that is symmetric about 0, of this package (``Gaussian``,
             ``StudentT``, ``Laplace``, ``LogisticNoise``, ``Matern``, ``GeneralizedGaussian``,
-            ``NoiseMixture``, …) or your own; it is shared, with its Parameters.
+            ``contrib.likelihoods.NoiseMixture``, …) or your own; it is shared, with its Parameters.
         :param max_precision: λ, positive, in units of 1/y² if the base has the scale 1.
         :raises ValueError: for another base, or a λ that is not positive and finite.
         """

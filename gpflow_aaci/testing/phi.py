@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..likelihoods import SuperGaussianLikelihood
-from ..likelihoods.composed.monotone import first_wrong_sign
+from ..likelihoods.monotone import first_wrong_sign
 
 # Arguments r of φ, from the floor that inference puts under c² to more than any squared residual.
 _R = np.logspace(-15, 12, 541)

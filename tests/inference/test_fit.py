@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.contrib.likelihoods import NoiseMixture
 from gpflow_aaci.inference import fit as fit_module
 from gpflow_aaci.inference import minibatch_fit
 from gpflow_aaci.inference.advice import advice
@@ -257,7 +258,7 @@ def test_what_is_frozen_at_its_bound_is_not_said() -> None:
 
 def test_a_transform_of_whole_vectors_bounds_no_element() -> None:
     """The transform of a mixture's weights maps K numbers to K − 1, so no weight has a bound."""
-    mixture = likelihoods.NoiseMixture([likelihoods.Gaussian(0.1), likelihoods.StudentT(1.0)])
+    mixture = NoiseMixture([likelihoods.Gaussian(0.1), likelihoods.StudentT(1.0)])
     model = make(X)
     model.likelihood = mixture
     assert advice(model, X) == []

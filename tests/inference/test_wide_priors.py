@@ -12,6 +12,7 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci.contrib.likelihoods import NoiseMixture
 from gpflow_aaci.data import as_data
 from gpflow_aaci.inference.starting import narrow_q, q_at_start
 from gpflow_aaci.models import as_augmented
@@ -37,7 +38,7 @@ CASES: dict[str, tuple[Make, AnyNDArray]] = {
     "Gamma": (lambda: likelihoods.Gamma(2.0), WAITS + 0.1),
     "CoxProcess": (lambda: likelihoods.CoxProcess(2.0), NODES),
     "NoiseMixture": (
-        lambda: likelihoods.NoiseMixture([likelihoods.StudentT(0.1), likelihoods.Laplace(1.0)]),
+        lambda: NoiseMixture([likelihoods.StudentT(0.1), likelihoods.Laplace(1.0)]),
         OUTLIERS,
     ),
     "GPflow's Poisson": (gpflow.likelihoods.Poisson, COUNTS),

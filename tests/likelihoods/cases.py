@@ -18,7 +18,17 @@ import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
+import gpflow_aaci.contrib.likelihoods
 from gpflow_aaci import likelihoods
+from gpflow_aaci.contrib.likelihoods import KernelNoise, NoiseMixture, NoiseProduct
+
+
+def public_classes() -> list[type]:
+    """The classes that ``likelihoods`` and ``contrib.likelihoods`` export."""
+    homes = likelihoods, gpflow_aaci.contrib.likelihoods
+    exported = (getattr(home, name) for home in homes for name in home.__all__)
+    return [each for each in exported if isinstance(each, type)]
+
 
 LogDensity = Callable[[float, float], float]
 """log p(y|f) as a function of (y, f)."""
@@ -287,7 +297,7 @@ CASES = [
     ),
     Case(
         "NoiseMixture",
-        lambda: likelihoods.NoiseMixture(
+        lambda: NoiseMixture(
             [likelihoods.LogisticNoise(0.3), likelihoods.StudentT(1.2, 5.0)], [0.7, 0.3]
         ),
         _mixture_phi,
@@ -297,9 +307,7 @@ CASES = [
     ),
     Case(
         "NoiseProduct",
-        lambda: likelihoods.NoiseProduct(
-            [likelihoods.Laplace(0.9), likelihoods.StudentT(1.0, 4.0)]
-        ),
+        lambda: NoiseProduct([likelihoods.Laplace(0.9), likelihoods.StudentT(1.0, 4.0)]),
         _product_phi,
         product_log_density,
         trained=3,
@@ -307,7 +315,7 @@ CASES = [
     ),
     Case(
         "KernelNoise",
-        lambda: likelihoods.KernelNoise(
+        lambda: KernelNoise(
             gpflow.kernels.Matern32(lengthscales=0.7) * gpflow.kernels.RationalQuadratic()
             + gpflow.kernels.RationalQuadratic(0.2, lengthscales=0.5, alpha=2.5)
         ),

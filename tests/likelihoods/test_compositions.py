@@ -17,11 +17,13 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 import test_zoo
+from cases import public_classes
 from gpflow.base import AnyNDArray
 from zoo import ZOO, Member, ScaleOfX
 
 import gpflow_aaci
 from gpflow_aaci import likelihoods, predictions
+from gpflow_aaci.contrib.likelihoods import NoiseMixture, NoiseProduct
 from gpflow_aaci.likelihoods import AugmentedLikelihood, warps
 from gpflow_aaci.validation import require
 
@@ -215,12 +217,12 @@ COMPOSITIONS = {
     "Missing": Composition(likelihoods.Missing, likelihoods.Missing),
     "Heteroscedastic": Composition(likelihoods.Heteroscedastic, likelihoods.Heteroscedastic),
     "NoiseMixture": Composition(
-        likelihoods.NoiseMixture,
-        lambda base: likelihoods.NoiseMixture([likelihoods.Gaussian(), base]),
+        NoiseMixture,
+        lambda base: NoiseMixture([likelihoods.Gaussian(), base]),
     ),
     "NoiseProduct": Composition(
-        likelihoods.NoiseProduct,
-        lambda base: likelihoods.NoiseProduct([likelihoods.Gaussian(), base]),
+        NoiseProduct,
+        lambda base: NoiseProduct([likelihoods.Gaussian(), base]),
     ),
     "Scaled": Composition(likelihoods.Scaled, lambda base: likelihoods.Scaled(base, _SCALE_OF_X)),
 }
@@ -260,12 +262,10 @@ BY_DEFAULT = (
 
 def test_every_composition_of_the_package_is_in_the_table() -> None:
     """They are the likelihoods whose constructor takes other likelihoods."""
-    classes = (getattr(likelihoods, name) for name in likelihoods.__all__)
     takes_others = {
         kind
-        for kind in classes
-        if inspect.isclass(kind)
-        and issubclass(kind, AugmentedLikelihood)
+        for kind in public_classes()
+        if issubclass(kind, AugmentedLikelihood)
         and not inspect.isabstract(kind)
         and {"base", "components", "likelihoods"} & set(inspect.signature(kind).parameters)
     }

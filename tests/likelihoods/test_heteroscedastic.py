@@ -13,6 +13,7 @@ from scipy.special import expit, log_expit
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, likelihoods
+from gpflow_aaci.contrib.likelihoods import KernelNoise, NoiseMixture, NoiseProduct
 from gpflow_aaci.likelihoods import Gaussian, Heteroscedastic, Laplace, LogisticNoise, StudentT
 
 MAX_PRECISION = 5.0
@@ -39,18 +40,18 @@ BASES: dict[str, tuple[Callable[[], likelihoods.SuperGaussianLikelihood], LogDen
         scipy.stats.gennorm(1.5, scale=0.9).logpdf,
     ),
     "NoiseMixture": (
-        lambda: likelihoods.NoiseMixture([Gaussian(scale=0.5), Gaussian(scale=2.0)], [0.8, 0.2]),
+        lambda: NoiseMixture([Gaussian(scale=0.5), Gaussian(scale=2.0)], [0.8, 0.2]),
         lambda e: np.logaddexp(
             np.log(0.8) + scipy.stats.norm.logpdf(e, scale=0.5),
             np.log(0.2) + scipy.stats.norm.logpdf(e, scale=2.0),
         ),
     ),
     "KernelNoise": (
-        lambda: likelihoods.KernelNoise(gpflow.kernels.RationalQuadratic(alpha=2.5)),
+        lambda: KernelNoise(gpflow.kernels.RationalQuadratic(alpha=2.5)),
         scipy.stats.t(4.0, scale=np.sqrt(5.0 / 4.0)).logpdf,  # ∝ (1 + e²/5)^{−5/2}
     ),
     "NoiseProduct": (
-        lambda: likelihoods.NoiseProduct([Gaussian(scale=1.0), Laplace(1.0)]),
+        lambda: NoiseProduct([Gaussian(scale=1.0), Laplace(1.0)]),
         lambda e: -0.5 * np.square(e) - np.abs(e) - np.log(_TOTAL),
     ),
 }

@@ -7,8 +7,9 @@ import tensorflow_probability as tfp
 from cases import CASES, Case, case_id
 
 from gpflow_aaci import likelihoods
+from gpflow_aaci.contrib.likelihoods import KernelNoise, NoiseMixture, NoiseProduct
+from gpflow_aaci.contrib.likelihoods.tilted_mixtures import TiltedMixture, TiltedSum
 from gpflow_aaci.distributions import GeneralizedInverseGaussian, PolyaGamma, TiltedDistribution
-from gpflow_aaci.distributions.mixture import TiltedMixture, TiltedSum
 
 tfd = tfp.distributions
 CLOSED_FORMS = {
@@ -17,9 +18,9 @@ CLOSED_FORMS = {
     likelihoods.Cauchy: tfd.Gamma,
     likelihoods.AsymmetricLaplace: tfd.InverseGaussian,
     likelihoods.GeneralizedGaussian: TiltedDistribution,
-    likelihoods.KernelNoise: TiltedMixture,
-    likelihoods.NoiseMixture: TiltedMixture,
-    likelihoods.NoiseProduct: TiltedSum,
+    KernelNoise: TiltedMixture,
+    NoiseMixture: TiltedMixture,
+    NoiseProduct: TiltedSum,
     likelihoods.LogisticNoise: PolyaGamma,
     likelihoods.Matern: GeneralizedInverseGaussian,
     likelihoods.Laplace: tfd.InverseGaussian,

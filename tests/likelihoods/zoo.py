@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import likelihoods
+from gpflow_aaci.contrib.likelihoods import MultinomialProbit
 from gpflow_aaci.likelihoods import AugmentedLikelihood, augmented, warps
 
 Rows = AnyNDArray
@@ -392,7 +393,7 @@ ZOO = [
     ),
     Member(
         "MultinomialProbit",
-        lambda: likelihoods.MultinomialProbit(3),
+        lambda: MultinomialProbit(3),
         3,
         lambda rng, N: rng.integers(3, size=(N, 1)).astype(float),
         _probit,

@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from .inverted import InvertedDistribution
-from .law import LogPhi
-from .parameters import positive_property
-from .tilted import TiltedDistribution
+from ...distributions.inverted import InvertedDistribution
+from ...distributions.law import LogPhi
+from ...distributions.parameters import positive_property
+from ...distributions.tilted import TiltedDistribution
 
 tfd = tfp.distributions
 

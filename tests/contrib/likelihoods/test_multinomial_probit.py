@@ -7,8 +7,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import AugmentedSVGP, fit_collapsed, likelihoods
-from gpflow_aaci.likelihoods import MultinomialProbit
-from gpflow_aaci.likelihoods.integrals import largest
+from gpflow_aaci.contrib.likelihoods import MultinomialProbit, largest
 
 X = np.zeros([6, 1])
 

@@ -24,7 +24,8 @@ from gpflow.kernels import (
 )
 
 from gpflow_aaci import check_likelihood, likelihoods
-from gpflow_aaci.likelihoods import KernelNoise, ResidualLikelihood
+from gpflow_aaci.contrib.likelihoods import KernelNoise, NoiseMixture
+from gpflow_aaci.likelihoods import ResidualLikelihood
 
 Make = Callable[[], Any]
 
@@ -80,7 +81,7 @@ PAIRS: dict[str, tuple[Make, Make]] = {
     ),
     "sum": (
         lambda: SquaredExponential(3.0, 0.5) + SquaredExponential(1.0, 2.0),
-        lambda: likelihoods.NoiseMixture(
+        lambda: NoiseMixture(
             [likelihoods.Gaussian(scale=0.5), likelihoods.Gaussian(scale=2.0)],
             [1.5 / 3.5, 2.0 / 3.5],  # height times width of both terms
         ),

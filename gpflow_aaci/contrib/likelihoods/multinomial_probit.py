@@ -6,11 +6,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from ...distributions import ArgmaxNormal
-from ...distributions.argmax_normal import log_first_is_largest, own_first
-from ..base import Site
-from ..integrals.largest import coupling_of_log_largest, expected_log_largest, log_shares_of_largest
-from .labels import LabelLikelihood
+from ...likelihoods.base import Site
+from ...likelihoods.classes.labels import LabelLikelihood
+from .argmax_normal import ArgmaxNormal, log_first_is_largest, own_first
+from .largest import coupling_of_log_largest, expected_log_largest, log_shares_of_largest
 
 
 class MultinomialProbit(LabelLikelihood):

@@ -15,14 +15,14 @@ import scipy.stats
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ...distributions.argmax_normal import (
+from ...likelihoods.integrals.quadrature import safe_sqrt
+from ...likelihoods.integrals.sums_of_sigmoids import compiled_once, in_chunks_of_rows
+from .argmax_normal import (
     log_first_is_largest,
     log_largest_of_unit_scale,
     own_first,
     ratios_given_largest,
 )
-from .quadrature import safe_sqrt
-from .sums_of_sigmoids import compiled_once, in_chunks_of_rows
 
 _NODES_OF_AXIS = {1: 20, 2: 12, 3: 9}  # of product rules, in up to three dimensions
 _POINTS = 512  # in more dimensions, at least

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..integrals.even_densities import LogPhi
+from .integrals.even_densities import LogPhi
 
 _HIGHEST_DERIVATIVE = 4
 

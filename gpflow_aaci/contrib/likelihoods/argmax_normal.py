@@ -8,10 +8,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from ..special import log_ndtr, positive_normal_mean, positive_normal_variance
-from .interval_normal import IntervalNormal
-from .parameters import NumberDistribution
-from .rejection import rejection_sample, uniforms
+from ...distributions.interval_normal import IntervalNormal
+from ...distributions.parameters import NumberDistribution
+from ...distributions.rejection import rejection_sample, uniforms
+from ...special import log_ndtr, positive_normal_mean, positive_normal_variance
 
 _NEWTON_STEPS = 4
 _REACH = 7.5  # from the mode; beyond, the integrand is below e^{−28} of its largest value

@@ -7,8 +7,8 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.special import log_ndtr, logsumexp
 
-from gpflow_aaci.distributions import ArgmaxNormal
-from gpflow_aaci.distributions.argmax_normal import log_first_is_largest
+from gpflow_aaci.contrib.likelihoods import ArgmaxNormal
+from gpflow_aaci.contrib.likelihoods.argmax_normal import log_first_is_largest
 
 
 def on_a_grid(loc: AnyNDArray, scale: AnyNDArray) -> float:

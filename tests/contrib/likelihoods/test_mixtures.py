@@ -13,6 +13,7 @@ from cases import column
 from gpflow.base import TensorType
 
 from gpflow_aaci import check_likelihood, likelihoods
+from gpflow_aaci.contrib.likelihoods import NoiseMixture, NoiseProduct
 from gpflow_aaci.distributions import TiltedDistribution
 from gpflow_aaci.likelihoods import (
     AsymmetricLaplace,
@@ -22,8 +23,6 @@ from gpflow_aaci.likelihoods import (
     Laplace,
     LogisticNoise,
     Matern52,
-    NoiseMixture,
-    NoiseProduct,
     StudentT,
 )
 from gpflow_aaci.likelihoods.integrals.even_densities import log_integral, width_of

@@ -4,20 +4,20 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from ...distributions.mixture import TiltedMixture, TiltedSum
+from ...likelihoods.integrals.even_densities import LogPhi
+from ...likelihoods.noise.even import why_no_even_noise
+from ...likelihoods.noise.residual import Deterministic, ResidualLikelihood
+from ...likelihoods.parameters import simplex_parameter
+from ...likelihoods.super_gaussian import SuperGaussianLikelihood
 from ...special import log_mixture
 from ...validation import shown
-from ..integrals.even_densities import LogPhi
-from ..noise.residual import Deterministic, ResidualLikelihood
-from ..parameters import simplex_parameter
-from ..super_gaussian import SuperGaussianLikelihood
 from .numerical_noise import NumericalNoise
+from .tilted_mixtures import TiltedMixture, TiltedSum
 
 
 class _OfComponents(ResidualLikelihood, abc.ABC):
@@ -215,25 +215,3 @@ def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[
                 f"{reason}."
             )
     return list(components)
-
-
-def why_no_even_noise(component: Any) -> str:
-    """Why the component is not accepted, or an empty string."""
-    if not isinstance(component, SuperGaussianLikelihood):
-        return "which is no SuperGaussianLikelihood"
-    if not component.is_density or component.labels is not None:
-        return "which is no density of a real y"
-    if component.given:
-        return f"which takes further columns of Y ({', '.join(component.given)})"
-    Y = tf.constant([-3.0, 0.0, 0.7, 20.0], default_float())
-    if np.any(component.g(Y) != 0.0):
-        return "whose g is not 0"
-    centre, remainder = component.complete_square(Y)
-    gamma, log_C = component.gamma(Y).numpy(), component.log_C(Y).numpy()
-    if not np.allclose(centre, Y, rtol=1e-6) or np.any(np.abs(remainder) > 1e-6 * gamma):
-        return "whose h² is not proportional to (y − f)²"
-    if not (np.ptp(gamma) <= 1e-6 * gamma[0] and np.ptp(log_C) <= 1e-6):
-        return "whose scale depends on y"
-    if not hasattr(component, "noise_variance"):
-        return "which states no noise_variance()"
-    return ""

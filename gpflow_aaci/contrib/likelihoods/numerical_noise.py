@@ -8,13 +8,13 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from ..integrals.even_densities import (
+from ...likelihoods.integrals.even_densities import (
     draw_distance,
     log_density_by_quadrature,
     log_integral,
     tail_share,
 )
-from ..noise.residual import ResidualLikelihood
+from ...likelihoods.noise.residual import ResidualLikelihood
 
 
 class NumericalNoise(ResidualLikelihood, abc.ABC):

@@ -15,14 +15,14 @@ from gpflow.kernels import IsotropicStationary, Kernel, Product, Sum
 from gpflow.utilities import set_trainable
 
 from ...distributions import GeneralizedInverseGaussian, TiltedDistribution
-from ...distributions.mixture import TiltedMixture
+from ...likelihoods.integrals.even_densities import log_integral, width_of
+from ...likelihoods.monotone import first_wrong_sign
+from ...likelihoods.noise.residual import Deterministic
+from ...likelihoods.noise.student_t import GammaLaw
 from ...special import log_matern, log_mixture
-from ..integrals.even_densities import log_integral, width_of
-from ..noise.residual import Deterministic
-from ..noise.student_t import GammaLaw
 from .mixtures import law_of_sum
-from .monotone import first_wrong_sign
 from .numerical_noise import NumericalNoise
+from .tilted_mixtures import TiltedMixture
 
 
 class KernelNoise(NumericalNoise):
