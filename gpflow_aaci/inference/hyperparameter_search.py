@@ -122,6 +122,13 @@ class State(NamedTuple):
         return self.curvature.step(self.point.gradient)[1]
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the search from other lengthscales is expected to end below the first one."""
+        is_second = self.tried_others and np.isnan(self.restart_gain) and self.is_trusted
+        missing = self.first.point.value - self.point.value
+        return bool(is_second and SETTINGS.margin * self.expected < missing)
+
+    @property
     def tried_others(self) -> bool:
         """Whether the search has been restarted from other lengthscales."""
         return bool(np.isfinite(self.first.point.value))
@@ -294,6 +301,9 @@ class HyperparameterSearch:
             moved = moved._replace(expected=np.inf, reason=_NO_STEP_GAINS)
         if not moved.reason:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
+        if not moved.reason and moved.is_behind:
+            moved = self._better_of_two(stretch, moved)._replace(reason=_LITTLE_TO_GAIN)
+            return self._released(stretch, moved)
         # On a plateau rounding would decide when the search leaves it, and where to.
         is_level = SETTINGS.margin * moved.expected < stretch.tolerance and not moved.tried_others
         is_level &= moved.iteration % _ASKED_EVERY == 0
@@ -468,13 +478,18 @@ class HyperparameterSearch:
             if better is None:
                 return state
             return _restarted(state._replace(first=At(state.point, state.q)), *better)
-        first, gain = state.first, state.point.value - state.first.point.value
         if state.reason == _LEVEL:  # other rows have chosen between the two searches
+            gain = state.point.value - state.first.point.value
             return state._replace(restart_gain=max(gain, 0.0))
         if not np.isnan(state.restart_gain):  # in this stretch or an earlier one
             return state
+        return self._better_of_two(stretch, state)
+
+    def _better_of_two(self, stretch: Stretch, state: State) -> State:
+        """The end of the search from the model's lengthscales, or of the one from others."""
+        first, gain = state.first, state.point.value - state.first.point.value
         if gain < 0.0:
-            point, q = objective.evaluate(stretch.rows, first.point.x, first.q)
+            point, q = self.objective.evaluate(stretch.rows, first.point.x, first.q)
             state = state._replace(point=point, q=q, curvature=Curvature.unknown(self._size))
         return state._replace(restart_gain=max(gain, 0.0))
 
