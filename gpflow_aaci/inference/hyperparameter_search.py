@@ -124,9 +124,10 @@ class State(NamedTuple):
     @property
     def is_behind(self) -> bool:
         """Whether the search from other lengthscales is expected to end below the first one."""
-        is_second = self.tried_others and np.isnan(self.restart_gain) and self.is_trusted
+        # On the first subset it costs little, and a curvature tells little of what it may gain.
+        is_dear = self.tried_others and np.isnan(self.restart_gain) and self.stretch > 0
         missing = self.first.point.value - self.point.value
-        return bool(is_second and SETTINGS.margin * self.expected < missing)
+        return bool(is_dear and self.is_trusted and SETTINGS.margin * self.expected < missing)
 
     @property
     def tried_others(self) -> bool:
