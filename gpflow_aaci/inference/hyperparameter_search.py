@@ -302,7 +302,7 @@ class HyperparameterSearch:
             moved = moved._replace(expected=np.inf, reason=_NO_STEP_GAINS)
         if not moved.reason:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
-        if not moved.reason and moved.is_behind:
+        if not (moved.reason or stretch.is_last) and moved.is_behind:
             moved = self._better_of_two(stretch, moved)._replace(reason=_LITTLE_TO_GAIN)
             return self._released(stretch, moved)
         # On a plateau rounding would decide when the search leaves it, and where to.
@@ -513,7 +513,7 @@ class HyperparameterSearch:
                 return self._ended(stretch, state._replace(reason=_ENOUGH))
         # The first two subsets have too few rows to say what the hyperparameters are worth, and
         # the unseen rows cannot tell a gain below the default tolerance.
-        can_tell = not self.uses_all and self._least_a_datum >= SETTINGS.worth
+        can_tell = not self.uses_all and self._least_a_datum > 0.999 * SETTINGS.worth
         is_level = can_tell and state.stretch > 1 and not state.ahead.has_risen
         return state._replace(stretch=state.stretch + 1, iteration=0, reason="", is_level=is_level)
 

@@ -84,6 +84,7 @@ def test_adam_has_converged_where_two_hundred_steps_gain_too_little() -> None:
     assert loose.elbo.iloc[-1] - before < 1e-2 * 36  # there are 36 training rows
 
 
+@pytest.mark.by_default("False")
 @pytest.mark.slow
 @pytest.mark.parametrize("full", [False, True])
 def test_the_elbo_of_ours_and_of_gpflow_is_one_number(full: bool) -> None:

@@ -441,7 +441,7 @@ def new_runs() -> Iterator[Callable[[], _Runs]]:
         runs.close()
 
 
-@pytest.mark.by_default("dataset collapsed", "6-arrays")
+@pytest.mark.by_default("dataset collapsed")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("times", "routes"), [(6, "arrays"), (6, "streamed"), (3, "dataset collapsed")]
