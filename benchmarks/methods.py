@@ -16,6 +16,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 import gpflow_aaci
+from gpflow_aaci.data import untuned
 
 from .config import (
     ConfigError,
@@ -259,7 +260,7 @@ def minibatches(start: Start, batch_size: int, seed: int) -> Iterator[Batch]:
     dataset = tf.data.Dataset.from_tensor_slices((X, Y))
     # The rows are in random order as they are: a buffer of millions would only cost memory.
     dataset = dataset.shuffle(min(len(X), 100_000), seed=seed).repeat()
-    return iter(dataset.batch(batch_size).prefetch(1))
+    return iter(untuned(dataset.batch(batch_size).prefetch(1)))
 
 
 class CountingScipy(gpflow.optimizers.Scipy):

@@ -183,7 +183,7 @@ def test_every_likelihood_is_stepped_and_trained(line: Line) -> None:
     check_steps(lambda: model_of(line), data_of(line))
 
 
-@pytest.mark.by_default("Switched", "MultivariateStudentT")
+@pytest.mark.by_default("MultivariateStudentT")
 @every_likelihood
 def test_every_likelihood_is_sampled_and_its_sum_is_of_the_draws(line: Line) -> None:
     """``total_log_likelihood`` is log p(y|f) at the drawn f, and drawn y are finite."""

@@ -220,6 +220,7 @@ def test_the_default_dtype_is_float64_again() -> None:
     assert gpflow.config.default_jitter() == 1e-6
 
 
+@pytest.mark.slow
 def test_float32_is_not_multiplied_with_ten_bits() -> None:
     """On a GPU with TF32, Gibbs sampling in float32 failed and fits ended elsewhere."""
     program = (

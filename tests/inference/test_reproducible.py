@@ -219,7 +219,7 @@ OTHERS: dict[str, Callable[[Rows], tuple]] = {
 }
 
 
-@pytest.mark.by_default("StudentT_60_raw", "Logistic_100_standardised")
+@pytest.mark.by_default("Logistic_100_standardised")
 @pytest.mark.parametrize(("number", "size", "columns", "likelihood"), problems())
 def test_order_container_and_float32_of_the_rows_do_not_move_the_end(
     number: int, size: starts.StartSize, columns: str, likelihood: str

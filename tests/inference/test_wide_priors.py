@@ -109,6 +109,7 @@ def test_where_the_prior_is_wide_the_best_q_is_found(case: str) -> None:
         assert result.converged
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("SVGP")
 @pytest.mark.parametrize("kind", ["AugmentedSVGP", "VGP", "SVGP"])
 def test_it_is_found_in_every_model(kind: str) -> None:

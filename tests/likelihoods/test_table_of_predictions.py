@@ -299,7 +299,7 @@ def error_of(call: Callable[..., Any], *args: Any) -> str:
     return ""
 
 
-@pytest.mark.by_default("Laplace", "Logistic", "Warped Interval, Log", "Hurdle Poisson, gate GP")
+@pytest.mark.by_default("Laplace", "Warped Interval, Log")
 @has_law
 @one_column
 @pytest.mark.filterwarnings("ignore:q is not at its optimum")

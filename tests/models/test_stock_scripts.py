@@ -197,6 +197,7 @@ def test_large_natural_gradient_steps_break_the_stock_model() -> None:
 
 
 @pytest.mark.by_default("1.0")
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_large_natural_gradient_steps_do_not_break_the_augmented_one(gamma: float) -> None:
     """

@@ -23,6 +23,7 @@ def smooth(num_rows: int, seed: int = 0) -> tuple[AnyNDArray, AnyNDArray]:
     return X, np.sin(2.0 * X.sum(1, keepdims=True)) + 0.7 * rng.standard_normal((num_rows, 1))
 
 
+@pytest.mark.by_default("rough")
 @pytest.mark.slow
 @pytest.mark.parametrize(("draw", "kept"), [(rough, AugmentedNNGP), (smooth, AugmentedSVGP)])
 def test_the_kept_model_predicts_new_data_at_least_as_well(draw: object, kept: type) -> None:
@@ -40,6 +41,7 @@ def test_the_kept_model_predicts_new_data_at_least_as_well(draw: object, kept: t
     assert abs(gained - choice.difference) < 0.1
 
 
+@pytest.mark.slow
 def test_both_models_have_their_own_copies() -> None:
     X, Y = smooth(60)
     kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT()

@@ -121,7 +121,7 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
 NORMALISED = ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit"]
 
 
-@pytest.mark.by_default("Laplace", "Probit")
+@pytest.mark.by_default("Laplace-0.0", "Probit--0.8")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)
 def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: float) -> None:
@@ -354,6 +354,7 @@ def test_the_sparse_sampler_wants_all_data_and_its_own_model() -> None:
         SparseGibbsKernel(make(np.ones((2, 1)), likelihoods.Laplace()), (X, X))
 
 
+@pytest.mark.by_default("AugmentedVGP-2", "AugmentedSVGP-1")
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 def test_statistics_are_of_the_draws(kind: str, outputs: int) -> None:
