@@ -15,24 +15,25 @@ def cumulants(log_phi: LogPhi, r: tf.Tensor, order: int, *parameters: tf.Tensor)
 
     A cumulant is infinite if r = 0 and the derivative does not exist.
     """
-    derivatives: list[tf.Tensor] = []
-
-    def derivative(k: int) -> tf.Tensor:
-        if k == 0:
-            return log_phi(r, *parameters)
-        with tf.GradientTape() as tape:
-            tape.watch(r)
-            lower = derivative(k - 1)
-        gradient = tape.gradient(lower, r)
-        derivatives.append(tf.zeros_like(r) if gradient is None else gradient)
-        return derivatives[-1]
-
-    derivative(order)
     infinity = tf.constant(float("inf"), r.dtype)
+    found = derivatives(lambda r: log_phi(r, *parameters), r, order)
     return [
         tf.where((r == 0.0) & ~tf.math.is_finite(value), infinity, (-1.0) ** k * value)
-        for k, value in enumerate(derivatives, start=1)
+        for k, value in enumerate(found[1:], start=1)
     ]
+
+
+def derivatives(
+    function: Callable[[tf.Tensor], tf.Tensor], r: tf.Tensor, order: int
+) -> list[tf.Tensor]:
+    """``function(r)`` and its first ``order`` derivatives, elementwise, by nested tapes."""
+    if order == 0:
+        return [function(r)]
+    with tf.GradientTape() as tape:
+        tape.watch(r)
+        lower = derivatives(function, r, order - 1)
+    gradient = tape.gradient(lower[-1], r)
+    return [*lower, tf.zeros_like(r) if gradient is None else gradient]
 
 
 @dataclass(frozen=True)

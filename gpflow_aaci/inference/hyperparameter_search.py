@@ -512,7 +512,7 @@ class HyperparameterSearch:
             if state.worth < self._least_a_datum:
                 return self._ended(stretch, state._replace(reason=_ENOUGH))
         # The first two subsets have too few rows to say what the hyperparameters are worth, and
-        # the unseen rows cannot tell a gain below the default tolerance.
+        # the unseen rows cannot tell a gain below the default tolerance (compared up to rounding).
         can_tell = not self.uses_all and self._least_a_datum > 0.999 * SETTINGS.worth
         is_level = can_tell and state.stretch > 1 and not state.ahead.has_risen
         return state._replace(stretch=state.stretch + 1, iteration=0, reason="", is_level=is_level)

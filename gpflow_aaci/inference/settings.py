@@ -27,9 +27,9 @@ class FitSettings(NamedTuple):
     most_of_all: int = 100_000  # rows up to which all are used unless told; chosen
     largest_subset: int = 300_000  # rows that are copied into memory; chosen
     unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; chosen
-    worth: float = 1e-3  # nats a datum that more rows or iterations must be worth; large_n
-    level_iterations: int = 4  # on the first subset that gain less for others and end it; large_n
-    far_below: float = 50.0  # times ``worth`` that others must have lost by then; large_n
+    worth: float = 1e-3  # nats a datum that more rows or iterations must be worth; chosen
+    level_iterations: int = 4  # on the first subset that gain less for others and end it; chosen
+    far_below: float = 50.0  # times ``worth`` that others must have lost by then; chosen
     level_rows: int = 8_000  # on which this is judged, at most; chosen
 
     # ---- the end ----

@@ -129,6 +129,7 @@ def test_enough_rows_are_fewer_and_predict_as_well_as_all() -> None:
     assert enough.converged
     assert enough.reason == "four times more rows would gain too little"
     assert (enough.rows, enough.num_data) == (16_000, N)
+    assert enough.tolerance == 1e-3 * N
     assert enough.worth < 1e-3
     assert 0.0 < enough.worth_error < 2e-3
     assert "fitted to 16,000 random rows of 40,000" in str(enough)

@@ -26,7 +26,7 @@ class ArgmaxNormal(NumberDistribution):
     independent given it, by inverting their distribution functions. Moments are
     one-dimensional integrals::
 
-        z = distributions.ArgmaxNormal([0.0, 1.0, 0.5], label=0)
+        z = contrib.likelihoods.ArgmaxNormal([0.0, 1.0, 0.5], label=0)
         z.sample(1000, seed=0)  # [1000, 3], with z[..., 0] the largest
         z.mean()  # [3]
     """
