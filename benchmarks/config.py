@@ -17,11 +17,13 @@ from pydantic import (
     PositiveInt,
     TypeAdapter,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
 import gpflow_aaci.contrib.likelihoods
 from gpflow_aaci import likelihoods
+from gpflow_aaci.inference.settings import SETTINGS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -504,36 +506,64 @@ class StartSize(_Strict):
     train_inducing: bool = False
 
 
+StartLikelihood = Literal[
+    "Gaussian",
+    "StudentT",
+    "Laplace",
+    "Logistic",
+    "NegativeBinomial",
+    "Ordinal",
+    "Interval",
+    "Weibull",
+    "Poisson",
+    "ZeroInflated",
+    "Hurdle",
+    "Heteroscedastic",
+    "gpflow.Poisson",
+    "gpflow.Exponential",
+    "gpflow.Gamma",
+    "gpflow.Beta",
+    "gpflow.MultiClass",
+]
+
+
 class Starts(Experiment):
     experiment: Literal["starts"]
     size: list[StartSize] = Field(min_length=1)
     columns: list[Literal["standardised", "raw"]] = Field(min_length=1)
-    likelihoods: list[
-        Literal[
-            "Gaussian",
-            "StudentT",
-            "Laplace",
-            "Logistic",
-            "NegativeBinomial",
-            "Ordinal",
-            "Interval",
-            "Weibull",
-            "Poisson",
-            "ZeroInflated",
-            "Hurdle",
-            "Heteroscedastic",
-            "gpflow.Poisson",
-            "gpflow.Exponential",
-            "gpflow.Gamma",
-            "gpflow.Beta",
-            "gpflow.MultiClass",
-        ]
-    ] = Field(min_length=1)
+    likelihoods: list[StartLikelihood] = Field(min_length=1)
     seconds: PositiveFloat = 30.0  # most seconds of Scipy()
     adam_steps: PositiveInt = 3_000
     adam_seconds: PositiveFloat = 15.0  # most seconds of Adam
     learning_rate: PositiveFloat = 0.05
     first_number: int = 0  # of the problems, which seeds their data
+
+
+class SettingProblems(_Strict):
+    """Problems of the experiment "starts", and the settings that are halved and doubled on them."""
+
+    settings: list[str] = Field(min_length=1)
+    #: What is fitted: all rows, as many as are enough, batches without end, or the predictive
+    #: objective.
+    kind: Literal["all rows", "enough rows", "endless", "predictive"] = "all rows"
+    size: list[StartSize] = Field(min_length=1)
+    columns: list[Literal["standardised", "raw"]] = Field(["standardised"], min_length=1)
+    likelihoods: list[StartLikelihood] = Field(min_length=1)
+    first_number: int = 0  # of the data
+
+    @field_validator("settings")
+    @classmethod
+    def _are_settings(cls, settings: list[str]) -> list[str]:
+        unknown = sorted(set(settings) - set(SETTINGS._fields))
+        if unknown:
+            raise ValueError(f"these are not fields of FitSettings: {', '.join(unknown)}")
+        return settings
+
+
+class Settings(Experiment):
+    experiment: Literal["settings"]
+    factors: list[PositiveFloat] = Field([0.5, 2.0], min_length=1)
+    problems: list[SettingProblems] = Field(min_length=1)
 
 
 class LargeN(Experiment):
@@ -601,6 +631,7 @@ Single = (
     | DeepGPs
     | BSGPTraces
     | Starts
+    | Settings
     | LargeN
     | Nearest
     | GPU

@@ -19,6 +19,7 @@ _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
 _FARTHEST = 100.0  # ranges of an input, for a lengthscale
 _UNITS = 100.0  # between the standard deviations of two inputs, or of one and 1
 _AT_BOUND = 1e-3  # relative to the bound, or to 1 where that is 0
+_LEAST_JITTER_RATIO = 100.0  # kernel variance over jitter: beyond 1 %, jitter is noise
 _MOST_ROWS = 2_000  # that are looked at
 _MOST_LISTED = 4  # columns
 
@@ -67,7 +68,7 @@ def _of_inputs(X: AnyNDArray) -> Iterator[str]:
 
 def of_jitter(model: AugmentedModel) -> Iterator[str]:
     """Whether the jitter, an absolute number, is small beside the kernel's variance."""
-    jitter, least = default_jitter(), SETTINGS.least_jitter_ratio
+    jitter, least = default_jitter(), _LEAST_JITTER_RATIO
     variance = float(tf.reduce_max(model.prior_variance()))
     if variance < least * jitter:
         yield (

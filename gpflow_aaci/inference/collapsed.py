@@ -34,6 +34,8 @@ from .starting import narrow_q, not_finite_at_start, q_at_start
 _clock = time.monotonic
 
 _LATEST = 10  # states, none of which is given up
+_CHECKPOINT_SECONDS = 10.0  # of work that a stopped fit loses at most, and one iteration more
+_POLISH_TOLERANCE = 1e-9  # nats a datum that a step of ``polish`` must gain: next to rounding
 _INSTEAD = "model.likelihood = gpflow_aaci.likelihoods.augmented(model.likelihood)"
 _NO_VALUE_LATER = (
     "GPflow's own {name} evaluates the ELBO to NaN or infinity at all later iterations, so that "
@@ -355,7 +357,7 @@ class _Climb:
             self.state = search.step(stretch, self.state)
             self.report(stretch.rows)
             is_due = self.state.iteration % SETTINGS.checkpoint_iterations == 0
-            is_due = is_due or _clock() - stored_at >= SETTINGS.checkpoint_seconds
+            is_due = is_due or _clock() - stored_at >= _CHECKPOINT_SECONDS
             if not self.state.reason and search.objective.data.any_worker(is_due):
                 self._store()
                 stored_at = _clock()
@@ -445,7 +447,7 @@ def polish(
     check_same_program(model, "polish", max_steps=max_steps)
     rows = as_data(model.expected_data, data, progress)
     progress = progress and rows.is_chief
-    least_gain = SETTINGS.polish_tolerance * float(rows.num_data)
+    least_gain = _POLISH_TOLERANCE * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:
         profile = Profile(model, [])
         search = functools.partial(_search, profile, rows, least_gain, max_steps, bar)

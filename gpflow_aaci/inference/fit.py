@@ -28,13 +28,13 @@ from .minibatch_fit import (
 )
 from .nearest_fit import NearestFit, fit_nearest
 from .objective import RowsUsed
-from .settings import SETTINGS
 from .starting import value_at_start
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _Objective = Literal["standard", "predictive"]
+_WATCHED_ROWS = 2_000  # of data without end, on which the ELBO is reported
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 _DETAILS = ("tolerance", "expected_gain", "rows", "worth", "worth_error", "restart_gain")
 
@@ -358,5 +358,5 @@ def _check_start(model: AugmentedModel, rows: Data, error: RuntimeError) -> None
 def _some_rows(model: AugmentedModel, data: tf.data.Dataset) -> tf.data.Dataset:
     """A few rows of data that have no end."""
     check_batches(data)
-    rows = min(SETTINGS.watched_rows, model.expected_data.known_num_data or 1)
+    rows = min(_WATCHED_ROWS, model.expected_data.known_num_data or 1)
     return data.unbatch().take(rows).batch(rows)

@@ -106,8 +106,9 @@ class Objective:
             self._subsets[rows] = self.data.subset(rows, self._seed)
         return self._subsets[rows]
 
-    def unseen(self, most: int = SETTINGS.unseen_rows) -> Data:
-        """At most so many rows that no subset has."""
+    def unseen(self, most: int | None = None) -> Data:
+        """At most so many rows that no subset has; ``unseen_rows`` unless told."""
+        most = most or SETTINGS.unseen_rows
         if most not in self._unseen:
             first = self._largest_subset
             last = min(first + most, self.data.num_rows)
@@ -151,9 +152,7 @@ class Objective:
         gradient = inwards(x, gradient, self.lowest, self.highest)
         return Point(x, profile.objective, gradient), profile.q
 
-    def log_densities(
-        self, x: AnyNDArray, q: Gaussian, most: int = SETTINGS.unseen_rows
-    ) -> tf.Tensor:
+    def log_densities(self, x: AnyNDArray, q: Gaussian, most: int | None = None) -> tf.Tensor:
         """log p(y) of every row of :meth:`unseen` [N] at x and q, f integrated out."""
         self.coordinates.unpack(x)
         return self._fast.log_densities(self.unseen(most), q)

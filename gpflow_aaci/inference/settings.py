@@ -7,64 +7,61 @@ class FitSettings(NamedTuple):
     """
     The numbers that decide how a fit goes.
 
-    The last word of each comment names the file in ``configs/`` of the run that measured it, or is
-    "chosen" where no stored run has compared the value with another one.
+    The last word of each comment names the file in ``configs/`` of the run that measured it.
     """
 
     # ---- q at fixed hyperparameters ----
     inner_tolerance: float = 1e-6  # nats a datum that one more step on q must gain; small_data
-    inner_share: float = 1e-3  # of the fit's tolerance, where it is less than that; chosen
-    polish_tolerance: float = 1e-9  # the same for a step of ``polish``; chosen
+    inner_share: float = 1e-3  # of the fit's tolerance, where it is less than that; settings
 
     # ---- subsets of the rows ----
     first_subset: int = 1_000  # rows; time_to_nll
     growth: int = 4  # how much larger each further subset is; time_to_nll
-    rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype10k
-    subset_share: float = 0.1  # of what a subset's optimum misses, still expected there; chosen
-    float32_rows: int = 10_000  # where products of size N·M² begin to be in float32; chosen
+    rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype
+    subset_share: float = 0.1  # of what a subset's optimum misses, still expected there; settings
+    float32_rows: int = 10_000  # where products of size N·M² begin to be in float32; settings
 
     # ---- as many rows as are enough ----
-    most_of_all: int = 100_000  # rows up to which all are used unless told; chosen
-    largest_subset: int = 300_000  # rows that are copied into memory; chosen
-    unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; chosen
-    worth: float = 1e-3  # nats a datum that more rows or iterations must be worth; chosen
-    level_iterations: int = 4  # on the first subset that gain less for others and end it; chosen
-    far_below: float = 50.0  # times ``worth`` that others must have lost by then; chosen
-    level_rows: int = 8_000  # on which this is judged, at most; chosen
+    most_of_all: int = 100_000  # rows up to which all are used unless told; settings
+    largest_subset: int = 300_000  # rows that are copied into memory; settings
+    unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; settings
+    worth: float = 1e-3  # nats a datum that more rows or iterations must be worth; settings
+    level_iterations: int = 4  # on the first subset that gain less for others and end it; settings
+    far_below: float = 50.0  # times ``worth`` that others must have lost by then; settings
+    level_rows: int = 8_000  # on which this is judged, at most; settings
 
     # ---- the end ----
-    shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; chosen
-    part_of_gap: float = 20.0  # of the least distance of two values of its column likewise; chosen
-    largest_df: float = 1e3  # of Student-t noise, at first; chosen
-    roughness: float = 1e-4  # nats a datum that rounding of K_ZZ may make, about; chosen
-    loosened: float = 100.0  # by how much it may be more, at the end on few rows; chosen
+    shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; settings
+    part_of_gap: float = 20.0  # of the least distance in its column, likewise; settings
+    largest_df: float = 1e3  # of Student-t noise, at first; settings
+    roughness: float = 1e-4  # nats a datum that rounding of K_ZZ may make, about; settings
+    loosened: float = 100.0  # by how much it may be more, at the end on few rows; settings
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
-    far_margin: float = 1e4  # the same for a curvature of many coordinates; chosen
+    far_margin: float = 1e4  # the same for a curvature of many coordinates; settings
     last_iterations: int = 30  # whose gain is that far below it, where nothing is measured; starts
-    most_iterations: int = 1_000  # on the same rows; chosen
+    most_iterations: int = 1_000  # on the same rows; settings
 
     # ---- the curvature in the hyperparameters ----
     curvature_rows: int = 4_000  # on which it is measured, at most; time_to_nll
-    curvature_work: float = 2e7  # coordinates · rows · M · L up to which it is; fig3_covtype10k
+    curvature_work: float = 2e7  # coordinates · rows · M · L up to which it is; fig3_covtype
     most_coordinates: int = 64  # beyond which it is estimated from the steps alone; starts
-    many_iterations: float = 0.5  # for each coordinate, after which it is for up to 200; chosen
-    dear_row_work: float = 1_000.0  # what a row_cost of one counts in that; chosen
+    many_iterations: float = 0.5  # for each coordinate, after which it is for up to 200; settings
+    dear_row_work: float = 1_000.0  # what a row_cost of one counts in that; settings
     difference: float = 0.02  # length of the differences, in logarithms; starts
     least_between: int = 10  # iterations between two measurements where none is due; small_data
     slow_iterations: int = 3  # that are slow together; time_to_nll
     slow_gain: float = 3e-4  # nats a datum below which they are; time_to_nll
 
     # ---- what is tried besides the climb ----
-    unit_factor: float = 100.0  # between two units of y that are tried; chosen
-    farthest_unit: float = 50.0  # logarithm of the last unit that is tried; chosen
+    unit_factor: float = 100.0  # between two units of y that are tried; settings
+    farthest_unit: float = 50.0  # logarithm of the last unit that is tried; settings
     no_signal: float = 10.0  # noise over signal beyond which f explains next to nothing; small_data
     little_information: float = 2.0  # nats of KL[q ‖ p] below which f explains little; starts
     short_lengthscales: float = 0.5  # share of f's variance that Z or other rows leave; starts
     long_lengthscales: float = 2.0  # over √D·sd(X), beyond which f is nearly a polynomial; large_n
     lengthscale_factors: tuple[float, ...] = (1.0, 0.25)  # of √D·sd(X) that are tried; starts
-    least_jitter_ratio: float = 100.0  # kernel variance over jitter below which it warns; chosen
 
     # ---- minibatches ----
     most_cost: float = 30_000.0  # rows times the likelihood's row_cost for passes; classes
@@ -72,16 +69,14 @@ class FitSettings(NamedTuple):
     dear_closed_form_steps: int = 1_000  # where rows are expensive; classes
     dear_standard_steps: int = 500  # where rows are expensive; classes
     standard_learning_rate: float = 0.03  # of Adam on GPflow's ELBO, at first; classes
-    endless_standard_steps: int = 2_000  # of endless data; chosen
-    most_steps: int = 20_000  # where a part waits until its objective no longer rises; chosen
-    evaluate_every: int = 100  # steps; chosen
-    patience: int = 20  # evaluations without a gain; chosen
-    patience_gain: float = 1e-4  # nats a datum that counts as one; chosen
-    watched_rows: int = 2_000  # of endless data, on which the ELBO is reported; chosen
+    endless_standard_steps: int = 2_000  # of endless data; settings
+    most_steps: int = 20_000  # where a part waits until its objective no longer rises; settings
+    evaluate_every: int = 100  # steps; settings
+    patience: int = 20  # evaluations without a gain; settings
+    patience_gain: float = 1e-4  # nats a datum that counts as one; settings
 
     # ---- checkpoints ----
     checkpoint_iterations: int = 10  # between two checkpoints; streaming
-    checkpoint_seconds: float = 10.0  # after which one is due; chosen
 
     @property
     def drawn_rows(self) -> int:
