@@ -6,9 +6,9 @@ from .classes.binary import BayesianSVM, BinaryLikelihood, Logistic, Probit
 from .classes.ordinal import Ordinal
 from .classes.softmax import LogisticSoftmax, Softmax
 from .classes.tree import LogisticTree, ward_tree
-from .composed.per_datum import Missing, Weighted
-from .composed.switched import Switched
+from .composed.per_datum import Missing, Switched
 from .composed.transformed import Scaled, TransformedLikelihood, Warped
+from .composed.weighted import Weighted
 from .composed.zeros import Hurdle, ZeroInflated, ZeroTruncated
 from .conversion import augmented
 from .counts import Binomial, NegativeBinomial

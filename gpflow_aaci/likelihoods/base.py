@@ -433,32 +433,50 @@ class PredictedMoments(AugmentedLikelihood, abc.ABC):
         return self._predict_mean_and_var(X, F, tf.zeros_like(F))[1]
 
 
-def delegated(name: str, rule: Callable[..., Any], **options: Any) -> Any:
+class _Named:
+    """A class attribute that becomes ``method_of(name)`` under every name that it is given."""
+
+    def __init__(self, method_of: Callable[[str], Any]) -> None:
+        self._method_of = method_of
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        setattr(owner, name, self._method_of(name))
+
+
+def delegated(rule: Callable[..., Any]) -> Any:
     """
-    The method ``name(X, *marginals, Y)`` of a likelihood that takes it from other likelihoods.
+    The methods ``f(X, *marginals, Y)`` of a likelihood that takes them from other likelihoods.
 
-    :param rule: returns its value, given the likelihood, ``name``, X, the marginals, Y and the
-        ``options``.
+    ``bound_slopes = pointwise_bound = delegated(_rule)`` defines both.
+
+    :param rule: returns the value, given the likelihood, the method's name, X, the marginals and Y.
     """
-    hook = getattr(AugmentedLikelihood, name)
-    signature = inspect.signature(hook)
 
-    @wraps(hook, updated=())
-    def method(self: AugmentedLikelihood, *args: Any, **named: Any) -> Any:
-        _, X, *marginals, Y = signature.bind(self, *args, **named).args
-        return rule(self, name, X, marginals, Y, **options)
+    def method_of(name: str) -> Callable[..., Any]:
+        hook = getattr(AugmentedLikelihood, name)
+        signature = inspect.signature(hook)
 
-    return method
+        @wraps(hook, updated=())
+        def method(self: AugmentedLikelihood, *args: Any, **named: Any) -> Any:
+            _, X, *marginals, Y = signature.bind(self, *args, **named).args
+            return rule(self, name, X, marginals, Y)
+
+        return method
+
+    return _Named(method_of)
 
 
-def of_base(name: str) -> Any:
-    """The method ``name`` of ``self.base``."""
+def of_base() -> Any:
+    """The methods of ``self.base``: ``outcomes = draw_y = of_base()`` defines both."""
 
-    @wraps(getattr(AugmentedLikelihood, name), updated=())
-    def method(self: Any, *args: Any, **named: Any) -> Any:
-        return getattr(self.base, name)(*args, **named)
+    def method_of(name: str) -> Callable[..., Any]:
+        @wraps(getattr(AugmentedLikelihood, name), updated=())
+        def method(self: Any, *args: Any, **named: Any) -> Any:
+            return getattr(self.base, name)(*args, **named)
 
-    return method
+        return method
+
+    return _Named(method_of)
 
 
 def described(likelihood: Any) -> str:

@@ -17,7 +17,7 @@ from .base import AugmentedLikelihood
 from .classes.binary import Logistic, Probit
 from .classes.ordinal import Ordinal
 from .classes.softmax import Softmax
-from .composed.switched import Switched
+from .composed.per_datum import Switched
 from .composed.transformed import Scaled
 from .noise.residual import Gaussian
 from .noise.student_t import StudentT

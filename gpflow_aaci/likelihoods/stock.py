@@ -18,7 +18,7 @@ from ..validation import Check, check_all
 from .base import AugmentedLikelihood, delegated
 from .classes.binary import are_signs, drawn_label
 from .classes.labels import LabelLikelihood
-from .composed.switched import NO_PART, ends_in_an_index, next_below_by_part
+from .composed.per_datum import NO_PART, ends_in_an_index, next_below_by_part
 from .sigmoid_powers import are_counts
 from .unaugmented import StockLikelihood, by_rows
 
@@ -175,9 +175,7 @@ class SwitchedLikelihood(StockLikelihood, gpflow.likelihoods.SwitchedLikelihood)
             value = tf.where(is_own, of_part, value)
         return value
 
-    _cdf = delegated("_cdf", _of_own_law)
-    _log_survival = delegated("_log_survival", _of_own_law)
-    _predict_cdf = delegated("_predict_cdf", _of_own_law)
+    _cdf = _log_survival = _predict_cdf = delegated(_of_own_law)
 
     def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         return next_below_by_part(self._parts(), Y, self.num_given)

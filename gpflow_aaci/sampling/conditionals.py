@@ -24,7 +24,7 @@ from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
 
 
-class Prior(NamedTuple):
+class PriorAtData(NamedTuple):
     """f ~ N(mean, K) at the data."""
 
     mean: tf.Tensor  # [N, broadcast L]
@@ -32,11 +32,11 @@ class Prior(NamedTuple):
     chol: tf.Tensor  # [N, N], of K
 
 
-def prior_at_data(model: AugmentedVGP) -> Prior:
+def prior_at_data(model: AugmentedVGP) -> PriorAtData:
     """The prior of f at the model's current hyperparameters."""
     X, _ = as_arrays(model.expected_data).rows
     K = model.prior_covariance()[0]
-    return Prior(model.mean_function(X), K, tf.linalg.cholesky(K))
+    return PriorAtData(model.mean_function(X), K, tf.linalg.cholesky(K))
 
 
 class Observed(NamedTuple):
@@ -70,7 +70,7 @@ def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
 
 
 @check_shapes("return[0]: [C..., N, L]", "return[1]: [C..., N, L]")
-def f_given_omega(prior: Prior, of_omega: Observed, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
+def f_given_omega(prior: PriorAtData, of_omega: Observed, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """
     The mean of p(f|ω, y), and a draw of f minus it.
 

@@ -23,7 +23,7 @@ from ..models import AugmentedSVGP, AugmentedVGP, as_augmented
 from .chains import BatchedSampler, LatentKernel, as_parts, like_state
 from .conditionals import (
     Observed,
-    Prior,
+    PriorAtData,
     f_given_omega,
     f_given_v_omega,
     f_mean,
@@ -161,11 +161,11 @@ class GibbsKernel(_Sweep):
     def latents(self, state: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"f": state}
 
-    def _prior_of(self, latent: int) -> Prior:
+    def _prior_of(self, latent: int) -> PriorAtData:
         return self._prior._replace(mean=latent_column(self._prior.mean, latent))
 
     def _moved(
-        self, prior: Prior, parts: list[tf.Tensor], observed: Observed, seeds: Sequence[Any]
+        self, prior: PriorAtData, parts: list[tf.Tensor], observed: Observed, seeds: Sequence[Any]
     ) -> list[tf.Tensor]:
         return [self._over_relaxed(parts[0], *f_given_omega(prior, observed, seeds[0]))]
 

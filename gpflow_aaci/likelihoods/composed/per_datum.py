@@ -1,21 +1,96 @@
-"""Likelihoods of data with weights, or with outputs that were not observed."""
+"""Likelihoods whose factors are chosen by the data: missing outputs, and a part for each datum."""
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
-from ...validation import Check, check_all, require
+from ...validation import Check, check_all
 from ..base import AugmentedLikelihood, Site, delegated, described, of_base
 from ..outputwise import OutputwiseLikelihood
 
+NO_PART = (
+    "likelihood must be one part of {0} for quantiles and draws at new inputs, as a column of Y "
+    "chooses the part. Found: {0}. Set model.likelihood to model.likelihood.likelihoods[k], for "
+    "part k."
+)
 
-class OfBase(AugmentedLikelihood, abc.ABC):
-    """A likelihood that takes support, moments and draws from a base, evaluated at another Y."""
+
+class Factor(NamedTuple):
+    """One p_k(y_k|f)^{w_k(Y)}: the likelihood, its Y, and w, numbers or whether it counts."""
+
+    part: AugmentedLikelihood
+    Y: tf.Tensor
+    weight: tf.Tensor  # [..., N, 1], or [..., N, P] where each output has its own
+
+
+def weighted_sum(
+    self: "PerDatum", name: str, X: TensorType | None, marginals: Any, Y: TensorType
+) -> Any:
+    """Σ_k w_k times the part's value; what does not count adds 0, whatever its value."""
+    terms = []
+    for part, y, weight in self._factors(Y):
+        value = getattr(part, name)(X, *marginals, y)
+        terms.append(tf.nest.map_structure(lambda v, w=weight: _times(w, v, name), value))
+    return tf.nest.map_structure(lambda *values: tf.add_n(values), *terms)
+
+
+_NUM_AXES = {"bound": 1, "_variational_expectations": 1, "coupling": 3}  # from N on; others 2
+
+
+def _times(weight: tf.Tensor, value: tf.Tensor, name: str) -> tf.Tensor:
+    if weight.dtype == tf.bool:
+        return where(weight, value)
+    ones = [1] * (_NUM_AXES.get(name, 2) - 1)
+    return tf.reshape(weight, tf.concat([tf.shape(weight)[:-1], ones], 0)) * value
+
+
+def where(condition: tf.Tensor, values: Any, otherwise: float = 0.0) -> Any:
+    """One tensor or several, with ``otherwise`` where the condition is not true."""
+    return tf.nest.map_structure(
+        lambda part: tf.where(condition, part, tf.cast(otherwise, part.dtype)), values
+    )
+
+
+class PerDatum(AugmentedLikelihood, abc.ABC):
+    r"""Π_k p_k(y_k|f)^{w_k(Y)}: the columns of Y say how often each part counts, and its y."""
+
+    @abc.abstractmethod
+    def _factors(self, Y: TensorType) -> list[Factor]:
+        """The parts; where one does not count, its Y is one that it accepts."""
+
+    pointwise_bound = bound_slopes = delegated(weighted_sum)
+    pointwise_log_prob = predictive_log_density = delegated(weighted_sum)
+
+    def _of_y(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
+        """
+        The value of the part that counts, which no number multiplies; NaN if there is none.
+
+        It is that of the public method, which knows the part's smallest y.
+        """
+        taken: Any = np.nan
+        for part, y, weight in self._factors(Y):
+            value = getattr(part, name.removeprefix("_"))(X, *marginals, y)
+            is_own = weight if weight.dtype == tf.bool else tf.ones_like(weight, tf.bool)
+            taken = tf.where(is_own, value, tf.cast(taken, value.dtype))
+        return taken
+
+    _cdf = _log_survival = _predict_cdf = delegated(_of_y)
+
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        return tf.concat([part.must_be_finite(y) for part, y, _ in self._factors(Y)], -1)
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return [check for part, y, _ in self._factors(Y) for check in part.check_observations(y)]
+
+
+class OfBase(PerDatum, abc.ABC):
+    """A product with one factor, whose support, moments and draws are those of its base."""
 
     base: AugmentedLikelihood
 
@@ -25,205 +100,60 @@ class OfBase(AugmentedLikelihood, abc.ABC):
         for name in of_base:
             setattr(self, name, getattr(base, name))
 
-    @abc.abstractmethod
-    def _of_base(self, Y: TensorType) -> tf.Tensor:
-        """The base's Y."""
-
-    in_support = of_base("in_support")
-    draw_y = of_base("draw_y")
-    _conditional_mean = of_base("_conditional_mean")
-    _conditional_variance = of_base("_conditional_variance")
-    _predict_mean_and_var = of_base("_predict_mean_and_var")
-
-    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
-        return self.base.must_be_finite(self._of_base(Y))
+    in_support = draw_y = _conditional_mean = _conditional_variance = of_base()
+    _predict_mean_and_var = of_base()
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
-        return self.base.draw_y_like(X, F, self._of_base(Y), seed)
+        return self.base.draw_y_like(X, F, self._factors(Y)[0].Y, seed)
 
 
-class Weighted(OfBase):
-    r"""
-    p(y|f)^w: a datum counts w times, and the weight w is the last column of Y.
+class Chosen(PerDatum, OutputwiseLikelihood, abc.ABC):
+    """
+    A product over outputs, to each of which one part applies or none: every w is 0 or 1.
 
-    The bound, the site, E log p(y|f) and log-densities of the base are multiplied by w, so that a
-    row with weight 2 has the effect of two equal rows. Draws, quantiles and moments of y are not
-    weighted. A predicted y has weight 1::
-
-        likelihood = Weighted(StudentT(scale=0.5))  # Y [N, 2]: y, and w ≥ 0
-
-    Gibbs sampling draws auxiliary variables w times, and needs weights that are whole numbers.
+    Auxiliary variables of a part that does not apply have no effect; they are drawn at f = 0.
     """
 
-    def __init__(self, base: AugmentedLikelihood, **kwargs: Any) -> None:
-        """
-        :param base: any augmented likelihood, or one of GPflow's as
-            :func:`~gpflow_aaci.likelihoods.augmented` returns it.
-        :raises ValueError: if an argument is not as described.
-        """
-        if not isinstance(base, AugmentedLikelihood):
-            raise ValueError(
-                "Weighted: base must be a likelihood of gpflow_aaci.likelihoods, or what "
-                f"likelihoods.augmented returns. Found: {type(base).__name__}."
-            )
-        super().__init__(base.input_dim, base.latent_dim, base.observation_dim, **kwargs)
-        self._take(base)
-        self.given = (*base.given, "weight")
-
-    def _of_base(self, Y: TensorType) -> tf.Tensor:
-        return Y[..., :-1]
-
-    def _parts(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """The base's Y, and the weights [..., N, 1]."""
-        return self._of_base(Y), Y[..., -1:]
-
-    def num_observed(self, num_outputs: int) -> int:
-        return self.base.num_observed(num_outputs) + 1
-
-    def num_outputs(self, num_observed: int) -> int:
-        return self.base.num_outputs(num_observed - 1)
-
-    def _unchanged(self, name: str, X: TensorType | None, marginals: Any, Y: TensorType) -> Any:
-        return getattr(self.base, name)(X, *marginals, self._of_base(Y))
-
-    def _weighted(
-        self, name: str, X: TensorType | None, marginals: Any, Y: TensorType, *, num_axes: int = 2
-    ) -> Any:
-        """w times the base's value, which has ``num_axes`` axes from the axis N on."""
-        weight = tf.reshape(Y[..., -1], tf.concat([tf.shape(Y)[:-1], [1] * (num_axes - 1)], 0))
-        value = self._unchanged(name, X, marginals, Y)
-        return tf.nest.map_structure(lambda part: weight * part, value)
-
-    bound = delegated("bound", _weighted, num_axes=1)
-    bound_slopes = delegated("bound_slopes", _weighted)
-    coupling = delegated("coupling", _weighted, num_axes=3)
-    pointwise_bound = delegated("pointwise_bound", _weighted)
-    pointwise_log_prob = delegated("pointwise_log_prob", _weighted)
-    expected_log_prob = delegated("expected_log_prob", _weighted)
-    predictive_log_density = delegated("predictive_log_density", _weighted)
-    _variational_expectations = delegated("_variational_expectations", _weighted, num_axes=1)
-    _cdf = delegated("_cdf", _unchanged)
-    _log_survival = delegated("_log_survival", _unchanged)
-    _predict_cdf = delegated("_predict_cdf", _unchanged)
-
-    # ---- Gibbs: auxiliary variables for every copy of a datum ----
+    def _laws(
+        self, X: TensorType | None, marginals: Sequence[TensorType], Y: TensorType
+    ) -> list[tfp.distributions.Distribution]:
+        laws = []
+        for part, y, weight in self._factors(Y):
+            Fmu, Fvar = where(weight, tuple(marginals))
+            laws.append(part.auxiliary_law(X, Fmu, Fvar, y))
+        return laws
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """
-        W copies of the base's distribution, along the last axis of a draw; W is the largest weight.
+        """``omega_k`` of every part k, [..., N, P]."""
+        laws = self._laws(X, [Fmu, Fvar], Y)
+        return tfp.distributions.JointDistributionNamed(
+            {f"omega_{k}": law for k, law in enumerate(laws)}
+        )
 
-        Copies beyond the weight of a datum have no effect; they are drawn at f = 0.
-
-        :raises ValueError: for weights that are not whole numbers.
-        """
-        y, weight = self._parts(Y)
-        message = "Y must hold weights that are whole numbers for Gibbs sampling."
-        are_whole = check_all(weight, tf.equal(weight, tf.round(weight)), message)
-        with tf.control_dependencies([require([are_whole])]):
-            most = tf.cast(tf.reduce_max(weight), tf.int32)
-        rank = Fmu.shape.rank
-        Fmu, Fvar = _where(_counts(most, weight, rank), (Fmu, Fvar))
-        return _Copies(self.base.auxiliary_law(X, Fmu, Fvar, y))
+    def _of_parts(self, auxiliary: Any) -> list:
+        """The auxiliary variables of every part."""
+        return [auxiliary[f"omega_{k}"] for k in range(len(auxiliary))]
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        y, weight = (part[..., None, :, :] for part in self._parts(Y))
-        number = tf.shape(tf.nest.flatten(auxiliary)[0])[-1]
-        none = tf.zeros(tf.concat([[number], tf.shape(F)[-2:]], 0), F.dtype)
-        of_rows = y
-        while of_rows.shape.rank > 2:
-            of_rows = of_rows[0]
-        ranks = _ranks(self.base.auxiliary_law(X, none, none, of_rows))
-        copies = _before_rows(auxiliary, ranks)
-        joint = self.base.log_joint(X, copies, F[..., None, :, :], y)
-        counts, axis = _counts(number, weight, 2), -3  # [W, N, 1]
-        if joint.shape.rank - _num_before(copies, ranks) == 2:  # one value for a row
-            counts, axis = counts[..., 0], -2
-        alone = self.base.auxiliary_law(X, none, none, y).log_prob(copies)  # that do not count
-        return tf.reduce_sum(tf.where(counts, joint, alone), axis)
+        total: Any = 0.0
+        laws, parts = self._laws(X, [F, tf.zeros_like(F)], Y), self._of_parts(auxiliary)
+        for (part, y, weight), law, of_part in zip(self._factors(Y), laws, parts, strict=True):
+            joint = part.log_joint(X, of_part, F, y)
+            total += tf.where(weight, joint, law.log_prob(of_part))
+        return total
 
     def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        y, weight = self._parts(Y)
-        copies = tf.nest.map_structure(_last_to_first, auxiliary)
-        potential, precision = self.base.site(X, copies, y)
-        counts = _counts(tf.shape(precision)[0], weight, precision.shape.rank - 1)
-        sites = _where(counts, (potential + tf.zeros_like(precision), precision))
-        return tuple(tf.reduce_sum(part, 0) for part in sites)
-
-    # ---- y, which has no weight ----
-
-    def outcomes(self) -> AnyNDArray | None:
-        of_base = self.base.outcomes()
-        return None if of_base is None else np.hstack([of_base, np.ones((len(of_base), 1))])
-
-    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
-        return np.concatenate([self.base.next_below(Y[..., :-1]), Y[..., -1:]], -1)
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        of_base = self.base.as_observed(y)
-        return tf.concat([of_base, tf.ones_like(of_base[..., :1])], -1)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        y, weight = self._parts(Y)
-        right = (weight >= 0.0) & tf.math.is_finite(weight)
-        message = "Y must end in a column of weights that are finite and not negative."
-        return [check_all(weight, right, message), *self.base.check_observations(y)]
+        parts = zip(self._factors(Y), self._of_parts(auxiliary), strict=True)
+        sites = [where(weight, part.site(X, of_part, y)) for (part, y, weight), of_part in parts]
+        potentials, precisions = zip(*sites, strict=True)
+        return tf.add_n(potentials), tf.add_n(precisions)
 
 
-class _Copies:
-    """Move the W copies from the first batch axis of a distribution to the last axis of draws."""
-
-    def __init__(self, law: tfp.distributions.Distribution) -> None:
-        self.law = law
-
-    def sample(self, sample_shape: Any = (), seed: Any = None) -> Any:
-        axis = np.size(sample_shape)
-        drawn = self.law.sample(sample_shape, seed=seed)
-        return tf.nest.map_structure(
-            lambda part: tf.experimental.numpy.moveaxis(part, axis, -1), drawn
-        )
-
-    def log_prob(self, value: Any) -> tf.Tensor:
-        ranks = _ranks(self.law)
-        copies = _before_rows(value, ranks)
-        return tf.reduce_sum(self.law.log_prob(copies), _num_before(copies, ranks))
-
-
-def _ranks(law: Any) -> Any:
-    """The number of axes of each part of one draw."""
-    if isinstance(law, _Copies):
-        return _ranks(law.law)
-    return tf.nest.map_structure(
-        lambda batch, event: batch.rank + event.rank, law.batch_shape, law.event_shape
-    )
-
-
-def _before_rows(drawn: Any, ranks: Any) -> Any:
-    """Draws whose last axis, of the W copies, is moved to where the distribution has it."""
-    return tf.nest.map_structure(
-        lambda part, rank: tf.experimental.numpy.moveaxis(part, -1, -rank), drawn, ranks
-    )
-
-
-def _num_before(drawn: Any, ranks: Any) -> int:
-    """The number of axes of draws before those of one draw."""
-    return int(tf.nest.flatten(drawn)[0].shape.rank - tf.nest.flatten(ranks)[0])
-
-
-def _last_to_first(part: tf.Tensor) -> tf.Tensor:
-    return tf.experimental.numpy.moveaxis(part, -1, 0)
-
-
-def _counts(most: tf.Tensor, weight: tf.Tensor, rank: int) -> tf.Tensor:
-    """Whether the k-th of W = ``most`` copies counts, [W, ..., N, 1], with 1 + ``rank`` axes."""
-    shape = tf.concat([[-1], tf.ones([rank], tf.int32)], 0)
-    return tf.reshape(tf.range(most, dtype=weight.dtype), shape) < weight
-
-
-class Missing(OfBase, OutputwiseLikelihood):
+class Missing(OfBase, Chosen):
     r"""
     A product over outputs; an output that was not observed is NaN in Y [N, P].
 
@@ -254,68 +184,135 @@ class Missing(OfBase, OutputwiseLikelihood):
         self._take(base)
         self.empty_rows = empty_rows
 
-    def _of_base(self, Y: TensorType) -> tf.Tensor:
-        return self._filled(Y)[1]
-
-    def _filled(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Which outputs were observed, and Y with a stand-in for the others."""
+    def _factors(self, Y: TensorType) -> list[Factor]:
         is_observed = ~tf.math.is_nan(Y)
-        return is_observed, tf.where(is_observed, Y, self.base.stand_in(Y))
+        y = tf.where(is_observed, Y, self.base.stand_in(Y))
+        return [Factor(self.base, y, is_observed)]
 
-    def _where_observed(
-        self,
-        name: str,
-        X: TensorType | None,
-        marginals: Any,
-        Y: TensorType,
-        *,
-        otherwise: float = 0.0,
-    ) -> Any:
-        """The base's value for observed outputs, and ``otherwise`` for missing ones."""
-        is_observed, y = self._filled(Y)
-        return _where(is_observed, getattr(self.base, name)(X, *marginals, y), otherwise)
-
-    pointwise_bound = delegated("pointwise_bound", _where_observed)
-    bound_slopes = delegated("bound_slopes", _where_observed)
-    pointwise_log_prob = delegated("pointwise_log_prob", _where_observed)
-    expected_log_prob = delegated("expected_log_prob", _where_observed)
-    predictive_log_density = delegated("predictive_log_density", _where_observed)
-    _cdf = delegated("_cdf", _where_observed, otherwise=np.nan)
-    _log_survival = delegated("_log_survival", _where_observed, otherwise=np.nan)
-    _predict_cdf = delegated("_predict_cdf", _where_observed, otherwise=np.nan)
-    outcomes = of_base("outcomes")
+    expected_log_prob = delegated(weighted_sum)
+    outcomes = of_base()
 
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
-        """The base's; the auxiliary variables of a missing output have no effect."""
-        is_observed, y = self._filled(Y)
-        Fmu, Fvar = _where(is_observed, (Fmu, Fvar))
-        return self.base.auxiliary_law(X, Fmu, Fvar, y)
+        """The base's [..., N, P]."""
+        return self._laws(X, [Fmu, Fvar], Y)[0]
 
-    def log_joint(
-        self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        is_observed, y = self._filled(Y)
-        alone = self.full_conditional(X, F, Y).log_prob(auxiliary)
-        return tf.where(is_observed, self.base.log_joint(X, auxiliary, F, y), alone)
-
-    def site(self, X: TensorType | None, auxiliary: Any, Y: TensorType) -> Site:
-        is_observed, y = self._filled(Y)
-        return _where(is_observed, self.base.site(X, auxiliary, y))
+    def _of_parts(self, auxiliary: Any) -> list:
+        return [auxiliary]
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        is_observed, y = self._filled(Y)
-        is_empty = ~tf.reduce_any(is_observed, -1)
+        is_empty = tf.reduce_all(tf.math.is_nan(Y), -1)
         message = "Y must have an observed output in every row, unless empty_rows=True."
         empty = Check(
             ~tf.reduce_any(is_empty) | self.empty_rows, message, lambda: tf.where(is_empty)[:10, 0]
         )
-        return [empty, *self.base.check_observations(y)]
+        return [empty, *super().check_observations(Y)]
 
 
-def _where(condition: tf.Tensor, values: Any, otherwise: float = 0.0) -> Any:
-    """One tensor or several, with ``otherwise`` where the condition is not true."""
-    return tf.nest.map_structure(
-        lambda part: tf.where(condition, part, tf.cast(otherwise, part.dtype)), values
-    )
+def ends_in_an_index(Y: tf.Tensor, number: int) -> Check:
+    """Check that the last column of Y holds the index of one of ``number`` parts."""
+    index = Y[..., -1:]
+    right = tf.reduce_any(tf.equal(index, tf.range(number, dtype=Y.dtype)), -1, keepdims=True)
+    message = f"Y must end in a column of the parts' indices, 0 to {number - 1}."
+    return check_all(index, right, message)
+
+
+def next_below_by_part(
+    parts: Sequence[AugmentedLikelihood], Y: AnyNDArray, num_given: int
+) -> AnyNDArray:
+    """
+    ``next_below`` of the part that each row of Y belongs to.
+
+    :param num_given: the number of columns of Y after y; a part may take fewer.
+    """
+    below = Y.copy()
+    for k, part in enumerate(parts):
+        own, columns = Y[..., -1] == k, slice(None, part.num_given - num_given)
+        below[own, columns] = part.next_below(Y[own, columns])
+    return below
+
+
+class Switched(Chosen):
+    """
+    GPflow's ``SwitchedLikelihood``, with parts that have an augmentation.
+
+    The last column of Y holds the index of the part that a datum belongs to, and before it is the
+    row of that part: y, and the further columns if there are any, such as an exposure. A part with
+    fewer columns than others leaves the last of them unused, and they may hold anything. Every part
+    is evaluated at every datum, with a stand-in for the rows of other parts, and the result of the
+    right part is taken::
+
+        likelihood = Switched([Poisson(9.0, with_exposure=True), StudentT()])
+        Y = [[3.0, 0.5, 0.0], [1.2, 0.0, 1.0]]  # 3 events in half a year; 1.2, of StudentT
+    """
+
+    def __init__(self, likelihoods: Sequence[AugmentedLikelihood], **kwargs: Any) -> None:
+        """
+        :param likelihoods: the parts, each a product over outputs, of one f and one y. Weights are
+            given outside, ``Weighted(Switched(...))``.
+        :raises ValueError: for other parts.
+        """
+        super().__init__(**kwargs)
+        self.likelihoods = list(likelihoods)
+        for part in self.likelihoods:
+            if not (isinstance(part, AugmentedLikelihood) and part.is_product):
+                raise ValueError(
+                    "Switched: likelihoods must be products over outputs, each of one f and of one "
+                    f"y, such as gpflow_aaci.likelihoods.StudentT. Found: {described(part)}."
+                )
+        columns = zip_longest(*(part.given for part in self.likelihoods))
+        names = (" or ".join(dict.fromkeys(filter(None, column))) for column in columns)
+        self.given = (*names, "part")
+        if self.num_given > 1:
+            self.latent_dim = 1
+
+    def _rows_of(self, part: AugmentedLikelihood, Y: TensorType) -> tf.Tensor:
+        """The columns of Y that the part takes."""
+        return Y[..., : part.num_given - self.num_given]
+
+    def _factors(self, Y: TensorType) -> list[Factor]:
+        factors = []
+        for k, part in enumerate(self.likelihoods):
+            is_own, rows = tf.equal(Y[..., -1:], tf.cast(k, Y.dtype)), self._rows_of(part, Y)
+            factors.append(Factor(part, tf.where(is_own, rows, part.stand_in(rows)), is_own))
+        return factors
+
+    def stand_in(self, Y: TensorType) -> tf.Tensor:
+        first = self.likelihoods[0]
+        of_first, unused = first.stand_in(self._rows_of(first, Y)), self.num_given - first.num_given
+        return tf.concat([of_first, tf.zeros_like(Y[..., -unused:])], -1)
+
+    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
+        return tf.concat([super().must_be_finite(Y), Y[..., -1:]], -1)
+
+    def expected_log_prob(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """The sums over columns [..., N, 1]; each part uses its own ``quadrature``."""
+        of_rows = (
+            where(weight, part._variational_expectations(X, Fmu, Fvar, y)[..., None])
+            for part, y, weight in self._factors(Y)
+        )
+        return tf.add_n(list(of_rows))
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        """The moments of all parts, in adjacent columns, as GPflow returns them."""
+        moments = [part._predict_mean_and_var(X, Fmu, Fvar) for part in self.likelihoods]
+        means, variances = zip(*moments, strict=True)
+        return tf.concat(means, -1), tf.concat(variances, -1)
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        drawn = (where(w, part.draw_y_like(X, F, y, seed)) for part, y, w in self._factors(Y))
+        return tf.add_n(list(drawn))
+
+    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
+        return next_below_by_part(self.likelihoods, Y, self.num_given)
+
+    def as_observed(self, y: TensorType) -> tf.Tensor:
+        raise ValueError(NO_PART.format(type(self).__name__))
+
+    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
+        return [ends_in_an_index(Y, len(self.likelihoods)), *super().check_observations(Y)]

@@ -63,15 +63,10 @@ class TransformedLikelihood(OutputwiseLikelihood, abc.ABC):
         unit = self.unit(X)
         return tuple(part / unit**power for power, part in enumerate(parts, 1))
 
-    pointwise_bound = delegated("pointwise_bound", _with_slope)
-    bound_slopes = delegated("bound_slopes", _slopes)
-    auxiliary_law = delegated("auxiliary_law", _of_base)
-    pointwise_log_prob = delegated("pointwise_log_prob", _with_slope)
-    expected_log_prob = delegated("expected_log_prob", _with_slope)
-    predictive_log_density = delegated("predictive_log_density", _with_slope)
-    _cdf = delegated("_cdf", _of_base)
-    _log_survival = delegated("_log_survival", _of_base)
-    _predict_cdf = delegated("_predict_cdf", _of_base)
+    pointwise_bound = pointwise_log_prob = delegated(_with_slope)
+    expected_log_prob = predictive_log_density = delegated(_with_slope)
+    bound_slopes = delegated(_slopes)
+    auxiliary_law = _cdf = _log_survival = _predict_cdf = delegated(_of_base)
 
     def log_joint(
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
@@ -224,8 +219,7 @@ class Warped(TransformedLikelihood):
         Y = tf.where(self.warp.lowest >= Y, -infinity, Y)
         return tf.where(self.warp.highest <= Y, infinity, Y)
 
-    must_be_finite = of_base("must_be_finite")
-    as_observed = of_base("as_observed")
+    must_be_finite = as_observed = of_base()
 
     def stand_in(self, Y: TensorType) -> tf.Tensor:
         return self.as_observed(self._inside(Y) + tf.zeros_like(self.response(Y)))

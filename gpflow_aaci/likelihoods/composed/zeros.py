@@ -164,7 +164,7 @@ class ZeroTruncated(OutputwiseLikelihood):
         mean += expectation(lambda F: odds(F) * self.base._conditional_mean(X, F), Fmu, Fvar)
         return mean, tf.nn.relu(square - tf.square(mean))
 
-    as_observed = of_base("as_observed")
+    as_observed = of_base()
     draw_y = draw_as_observed
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
@@ -264,12 +264,9 @@ class _Gated(AugmentedLikelihood, abc.ABC):
         of_count = getattr(self.count, name.removeprefix("_"))  # 0 at y = 0 of a truncated count
         return pi + rest * of_count(X, *map(self._f, marginals), Y)
 
-    pointwise_bound = delegated("pointwise_bound", _log_mixture)
-    pointwise_log_prob = delegated("pointwise_log_prob", _log_mixture)
-    expected_log_prob = delegated("expected_log_prob", _log_mixture)
-    predictive_log_density = delegated("predictive_log_density", _log_mixture)
-    _cdf = delegated("_cdf", _mixture)
-    _predict_cdf = delegated("_predict_cdf", _mixture)
+    pointwise_bound = pointwise_log_prob = delegated(_log_mixture)
+    expected_log_prob = predictive_log_density = delegated(_log_mixture)
+    _cdf = _predict_cdf = delegated(_mixture)
 
     def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """A y above 0 is no zero of the gate."""
@@ -351,9 +348,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
 
     # ---- what y may be, and draws of it ----
 
-    outcomes = of_base("outcomes")
-    as_observed = of_base("as_observed")
-    check_observations = of_base("check_observations")
+    outcomes = as_observed = check_observations = of_base()
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return self.draw_y_like(None, F, self.as_observed(self._f(F)), seed)
