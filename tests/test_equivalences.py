@@ -369,6 +369,7 @@ def test_fifty_full_steps_never_lower_the_elbo(ascent: Ascent) -> None:
     assert elbos[-1] > elbos[0] + 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("StudentT")
 def test_the_optimum_is_a_fixed_point(ascent: Ascent) -> None:
     """A further step changes neither the bound nor q."""

@@ -177,12 +177,14 @@ def test_every_likelihood_is_fitted_and_saved(line: Line, tmp_path: Path) -> Non
     check_fit_and_saving(lambda: model_of(line), data_of(line), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("Probit", "Heteroscedastic Gaussian")
 @every_likelihood
 def test_every_likelihood_is_stepped_and_trained(line: Line) -> None:
     check_steps(lambda: model_of(line), data_of(line))
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("MultivariateStudentT")
 @every_likelihood
 def test_every_likelihood_is_sampled_and_its_sum_is_of_the_draws(line: Line) -> None:

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import gpflow_aaci
 
 # This runs in a new process. Keras imports some of these packages if they are installed, so only
@@ -40,6 +42,7 @@ print(gpflow_aaci.monitor.standard_tasks.__name__)
 """
 
 
+@pytest.mark.slow
 def test_packages_that_few_functions_need_are_not_loaded_nor_tensorflow_started() -> None:
     arguments = [sys.executable, "-c", IMPORT]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)

@@ -70,6 +70,7 @@ def z_scores(f: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarra
     )
 
 
+@pytest.mark.slow
 @pytest.mark.by_default(
     "gibbs, a 0",
     "gibbs, a -0.8",

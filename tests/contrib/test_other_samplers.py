@@ -35,6 +35,7 @@ def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
         assert abs(values.mean() - expected) < 4.0 * values.std() / np.sqrt(arviz.ess(values))
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("VGP-hmc", "SVGP-elliptical")
 @pytest.mark.parametrize("method", SAMPLERS)
 @pytest.mark.parametrize("kind", ["VGP", "GPMC", "SVGP"])

@@ -354,6 +354,7 @@ class _Hidden(tf_keras.optimizers.schedules.LearningRateSchedule):
         return {}
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("more_rows")
 @pytest.mark.parametrize("change", [more_rows, longer_steps, new_mean])
 def test_even_on_demand_what_can_be_seen_is_seen(change: Callable[[Any, Any], None]) -> None:

@@ -36,6 +36,7 @@ def make(data: Data, likelihood: gpflow.likelihoods.Likelihood, M: int = 20) -> 
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "D"), [("t", 1), ("t", 6), ("binary", 3), ("laplace", 2)], ids=str
 )

@@ -88,6 +88,7 @@ def test_the_factor_of_gaussian_noise_is_optimal_whatever_the_kernel(moves: bool
     assert as_it_was < there - 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("StudentT-three chunks", "Poisson-Z moves")
 @pytest.mark.parametrize("how", ["whole", "three chunks", "Z moves"])
 @pytest.mark.parametrize("name", ["StudentT", "Poisson", "Beta"])

@@ -2,6 +2,7 @@
 
 import gpflow
 import numpy as np
+import pytest
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
@@ -93,6 +94,7 @@ def test_it_leaves_a_wide_prior_where_a_rate_is_not_log_concave() -> None:
     np.testing.assert_allclose(found[0], found[1], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_safer_steps_are_traced_where_a_search_needs_one_and_change_no_other_search() -> None:
     """Where the rate is at most 1, Newton steps alone find the maximum."""
     forget_compiled()

@@ -146,6 +146,7 @@ def test_where_noise_varies_with_x_it_predicts_better_than_the_elbo() -> None:
     assert best < predictive < best + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("Laplace")
 @pytest.mark.parametrize("member", [*AUGMENTED, *ZOO], ids=lambda member: member.name)
 def test_steps_raise_it_for_every_likelihood_in_minibatches_and_float32(

@@ -88,6 +88,7 @@ def nearly_a_polynomial(rows: int) -> Rows:
     return X, 3.0 * (f + 0.01 * rng.standard_t(4, (rows, 1)))
 
 
+@pytest.mark.slow
 def test_products_in_float32_leave_the_gradient_exact() -> None:
     """K_ZZ⁻¹, where K_ZZ is nearly singular, magnifies what is rounded before."""
     data = nearly_a_polynomial(600)
@@ -137,6 +138,7 @@ def test_on_few_rows_without_noise_a_huge_variance_is_found() -> None:
     assert ends[0] > ends[1] - 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("3")
 @pytest.mark.parametrize("seed", range(8))
 def test_the_order_of_the_rows_does_not_move_the_end(seed: int) -> None:
@@ -219,6 +221,7 @@ OTHERS: dict[str, Callable[[Rows], tuple]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("Logistic_100_standardised")
 @pytest.mark.parametrize(("number", "size", "columns", "likelihood"), problems())
 def test_order_container_and_float32_of_the_rows_do_not_move_the_end(
@@ -238,6 +241,7 @@ def test_order_container_and_float32_of_the_rows_do_not_move_the_end(
         assert abs(found.elbo - first.elbo) < first.tolerance, name
 
 
+@pytest.mark.slow
 def test_degrees_of_freedom_rise_as_far_as_it_gains() -> None:
     """Of uniform noise, df degrees of freedom cost 0.3/df nats a datum beside infinitely many."""
     rng = np.random.default_rng(0)

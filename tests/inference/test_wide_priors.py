@@ -89,6 +89,7 @@ def best_elbo(likelihood: gpflow.likelihoods.Likelihood, X: AnyNDArray, Y: AnyND
     return -min(end.fun for end in ends)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("NoiseMixture")
 @pytest.mark.parametrize("case", CASES)
 def test_where_the_prior_is_wide_the_best_q_is_found(case: str) -> None:
@@ -146,6 +147,7 @@ def test_a_fit_of_all_parameters_ends_above_the_best_q_of_the_first_ones(case: s
     np.testing.assert_allclose(*ends, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_a_rate_that_falls_over_a_raw_column_is_not_taken_for_a_constant() -> None:
     rng = np.random.default_rng(0)
     X = np.arange(146.0)[:, None]

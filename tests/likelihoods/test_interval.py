@@ -394,6 +394,7 @@ def test_at_the_best_elbo_a_linear_gp_has_the_lines_standard_deviation(link: str
     np.testing.assert_allclose(np.sqrt(variance), sd, rtol=0.03)
 
 
+@pytest.mark.slow
 @each_link
 def test_predictions_are_in_units_of_time(link: str) -> None:
     """Quantiles invert the distribution function, and are those of many draws."""

@@ -299,6 +299,7 @@ def error_of(call: Callable[..., Any], *args: Any) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("Laplace", "Warped Interval, Log")
 @has_law
 @one_column

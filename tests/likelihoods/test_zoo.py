@@ -431,6 +431,7 @@ def test_negative_binomial_recovers_its_total_count() -> None:
     assert model.likelihood.total_count.numpy() == pytest.approx(3.0, abs=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.by_default("float32")
 def test_class_probabilities_of_wide_f_are_finite(dtype: type) -> None:

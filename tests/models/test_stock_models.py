@@ -139,6 +139,7 @@ def test_fit_ends_where_the_swapped_class_ends(case: Case) -> None:
             np.testing.assert_allclose(parameter, expected[short], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("SVGP StudentT", "VGP Poisson")
 def test_a_second_fit_changes_nothing(case: Case) -> None:
     make, data = case
@@ -275,6 +276,7 @@ def by_itself(likelihood: gpflow.likelihoods.Likelihood) -> gpflow.models.SVGP:
     return model
 
 
+@pytest.mark.slow
 def test_fit_leaves_a_stock_model_where_its_own_class_has_a_finite_elbo() -> None:
     """
     Labels that f separates: GPflow's log(1 − p) is −∞ where the sigmoid is rounded to 1.

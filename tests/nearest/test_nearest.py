@@ -187,6 +187,7 @@ def test_gradients_of_the_objective_are_its_slopes() -> None:
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2.0 * step), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_compiled_and_saved_predictions_are_the_eager_ones(tmp_path: Path) -> None:
     model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(0.1), 10)
     expected = model.predict_f(NEW)
@@ -273,6 +274,7 @@ def test_bad_arguments_are_refused_with_their_name(changed: dict, message: str) 
         AugmentedNNGP(**arguments)
 
 
+@pytest.mark.slow
 def test_a_fresh_model_is_trained_by_gpflows_optimizers() -> None:
     model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(), 10)
     before = model.training_loss_closure()()  # compiled before anything else

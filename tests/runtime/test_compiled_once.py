@@ -91,6 +91,7 @@ def structure(model: Model) -> Any:
 # ---- models that share compiled functions ----
 
 
+@pytest.mark.slow
 def test_the_second_fit_of_a_structure_traces_nothing_and_is_to_the_bit_one_traced_afresh() -> None:
     """
     The second model has other data, another number of rows and other values of all parameters.
@@ -346,6 +347,7 @@ def test_fits_in_threads_never_see_each_other() -> None:
 # ---- what is freed ----
 
 
+@pytest.mark.slow
 def test_a_model_that_was_fitted_is_freed_while_its_functions_live_on() -> None:
     model = make()
     quick(model, waves(0))

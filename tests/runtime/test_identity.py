@@ -84,6 +84,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["fit_collapsed", "train"])
 @pytest.mark.parametrize("name", DIFFERENT)
 @pytest.mark.by_default("train")

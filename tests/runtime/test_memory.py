@@ -50,6 +50,7 @@ FITS: dict[str, Callable[[AugmentedSVGP], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("-fit_collapsed", "-train")
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("handed_out", [False, True], ids=["", "with a posterior"])
@@ -124,7 +125,7 @@ def test_a_loop_of_fits_grows_no_faster_than_gpflows_own() -> None:
     """Resident memory per fit is compared; it does not grow if compiled functions are shared."""
     grown = {}
     for name in ("stock", "train", "fit_collapsed", "fit_collapsed_alone"):
-        command = [sys.executable, "-c", LOOP, name, "8"]
+        command = [sys.executable, "-c", LOOP, name, "5"]
         process = subprocess.run(command, capture_output=True, text=True, check=True)
         grown[name] = float(process.stdout.splitlines()[-1])
     assert grown["train"] < grown["stock"] + 5.0, grown
