@@ -2,7 +2,7 @@
 
 import abc
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
-from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
-from ..validation import Check, as_default_float, check_finite
+from ..validation import as_default_float
 from .integrals.cumulative import cdf_from_density, log_survival_from_density
+from .observations import Observations
 
 UNDEFINED = "{} must define {}."
 
@@ -22,7 +23,7 @@ Site = tuple[tf.Tensor, tf.Tensor]
 """Potential and precision [..., N, L]: exp(potential f − ½ precision f²) of every f."""
 
 
-class AugmentedLikelihood(Likelihood, abc.ABC):
+class AugmentedLikelihood(Observations, Likelihood, abc.ABC):
     r"""
     p(y|f) of L latent GPs, which is Gaussian in f given auxiliary variables.
 
@@ -47,22 +48,6 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
 
     is_density: bool = True
     """Whether ∫ p(y|f) dy = 1; False for a pseudo-likelihood."""
-
-    labels: Sequence[float] | AnyNDArray | None = None
-    """The values that y takes. Default: None, y is real or a count."""
-
-    lowest: float = -np.inf
-    """The smallest possible y: P(y' ≤ y) is 0 below it. The methods ``_cdf`` need not say so."""
-
-    given: Sequence[str] = ()
-    """
-    What each row brings along beside y: the names of these columns of Y, which follow the columns
-    of y. Examples are the trials of a binomial and the part of a ``Switched`` likelihood.
-    :meth:`as_observed` sets them for a predicted y.
-    """
-
-    is_interval: bool = False
-    """Whether y and the further column of Y are two ends, both of which ``Warped`` transforms."""
 
     is_product: bool = False
     """Whether p(y|f) is a product over outputs, each of one f and one y and with its own value."""
@@ -186,32 +171,6 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} couples no latent GPs.")
 
-    @property
-    def num_given(self) -> int:
-        """The number of columns of Y that are not y."""
-        return len(self.given)
-
-    def response(self, Y: TensorType) -> tf.Tensor:
-        """The columns of y in Y."""
-        return Y[..., : -self.num_given] if self.num_given else Y
-
-    def with_response(self, y: TensorType, Y: TensorType) -> tf.Tensor:
-        """The rows of Y with other columns of y, and with the same further columns."""
-        return tf.concat([y, Y[..., -self.num_given :]], -1) if self.num_given else y
-
-    def stand_in(self, Y: TensorType) -> tf.Tensor:
-        """Rows that are possible, of the shape of Y, in place of rows that were not observed."""
-        return self.as_observed(self.in_support(tf.ones_like(self.response(Y))))
-
-    def num_observed(self, num_outputs: int) -> int:
-        """The number of columns of Y for this number of columns of f."""
-        num_y = num_outputs if self.observation_dim is None else self.observation_dim
-        return num_y + self.num_given
-
-    def num_outputs(self, num_observed: int) -> int:
-        """The number of columns of f for this number of columns of Y."""
-        return num_observed - self.num_given if self.latent_dim is None else self.latent_dim
-
     # ---- one hook for every quantity: a value [..., N, Q] for each output ----
 
     def pointwise_bound(
@@ -257,7 +216,7 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     ) -> tf.Tensor:
         return tf.reduce_sum(self.predictive_log_density(X, Fmu, Fvar, Y), -1)
 
-    # ---- what y may be, and draws of it ----
+    # ---- draws of y ----
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """
@@ -271,52 +230,6 @@ class AugmentedLikelihood(Likelihood, abc.ABC):
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         """Draws as from :meth:`draw_y`, given X and further columns of Y (a binomial's trials)."""
         return self.draw_y(F, seed)
-
-    def outcomes(self) -> AnyNDArray | None:
-        """All possible rows [K, P] of Y, without improbable counts; None if y is real."""
-        return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
-
-    def next_below(self, Y: AnyNDArray) -> AnyNDArray:
-        """
-        Y [..., N, P] such that P(y' < y) is the distribution function there.
-
-        A real y is unchanged. A discrete y is replaced by the next smaller value; the smallest one
-        by a smaller number, which :meth:`checks` refuse. If only an interval is known, y is
-        replaced by its lower end.
-        """
-        y = self.response(Y)
-        below = y
-        if self.labels is not None:
-            labels = np.sort(np.asarray(self.labels, Y.dtype))
-            at = np.searchsorted(labels, y, side="right") - 1  # a binary 0 stands for −1
-            below = np.r_[labels[0] - 1.0, labels][at]
-        elif self.outcomes() is not None:  # counts
-            below = y - 1.0
-        return np.concatenate([below, Y[..., y.shape[-1] :]], -1)
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        """
-        The rows of Y [..., P] for predicted y; for a binomial y, a column of one trial is added.
-
-        :raises ValueError: if the meaning of y depends on another column of Y.
-        """
-        return y
-
-    def in_support(self, z: TensorType) -> tf.Tensor:
-        """Map real z to possible values of y by an increasing function; for a real y only."""
-        return z
-
-    def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
-        """The part of Y that must be finite. Default: all of Y."""
-        return Y
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        """What Y must satisfy beyond being finite."""
-        return ()
-
-    def checks(self, Y: tf.Tensor, name: str = "Y") -> Sequence[Check]:
-        """All checks of Y, which error messages call ``name``."""
-        return [check_finite(name, self.must_be_finite(Y)), *self.check_observations(Y)]
 
     # ---- P(y' ≤ y) and P(y' > y): a subclass may override these by closed forms ----
 

@@ -12,8 +12,9 @@ from ..special import betainc
 from ..validation import Check, check_rows
 from .base import PredictedMoments, draw_as_observed
 from .integrals.quadrature import expectation
+from .observations import COUNTS
 from .parameters import positive_parameter
-from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers, are_counts
+from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers
 
 
 class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
@@ -25,7 +26,7 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
     real and learnable.
     """
 
-    lowest = 0.0
+    kind = COUNTS
 
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
         """
@@ -51,9 +52,6 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
         """Enough counts for all f ≤ 1."""
         r = float(tf.convert_to_tensor(self.total_count))
         return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_counts(Y, type(self).__name__)]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A Poisson draw, whose rate is e^f times a Gamma(r) draw."""
@@ -99,7 +97,7 @@ class Binomial(CountLikelihood, PowerOfCosh):
     With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
 
-    lowest = 0.0
+    kind = COUNTS
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """
@@ -150,7 +148,7 @@ class Binomial(CountLikelihood, PowerOfCosh):
             accepted = f"from 0 to total_count = {self.total_count}"
         is_possible = tf.reduce_all(y <= n, -1, keepdims=True)
         possible = check_rows(tf.concat([y, n], -1), is_possible, f"Y must be {accepted}.")
-        return [are_counts(Y, type(self).__name__), possible]
+        return [*super().check_observations(Y), possible]
 
     draw_y = draw_as_observed
 
@@ -165,9 +163,6 @@ class Binomial(CountLikelihood, PowerOfCosh):
         first = tf.math.ceil(until / tf.maximum(tf.math.softplus(F), tiny))
         left = trials - tf.clip_by_value(first, tf.ones_like(trials), trials)
         return tf.random.stateless_binomial(tf.shape(F), seed, left, tf.sigmoid(F), F.dtype)
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        return y if self.total_count is not None else tf.concat([y, tf.ones_like(y)], -1)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         """I_{σ(−f)}(n − y, y + 1), and 1 at y = n."""

@@ -14,9 +14,10 @@ from ..special import log_igammac
 from ..validation import Check, check_all
 from .base import PredictedMoments, Site, draw_as_observed
 from .integrals.quadrature import expectation
+from .observations import COUNTS, POSITIVE, are_flags
 from .outputwise import OutputwiseLikelihood
 from .parameters import positive_parameter
-from .sigmoid_powers import CountLikelihood, Powers, are_counts, log_s
+from .sigmoid_powers import CountLikelihood, Powers, log_s
 
 
 class Rate(OutputwiseLikelihood, abc.ABC):
@@ -57,9 +58,6 @@ class Rate(OutputwiseLikelihood, abc.ABC):
     def given_column(self, Y: TensorType) -> tf.Tensor:
         """The column of Y after y, [..., N, 1], or ones [..., N, L] if Y has no further column."""
         return Y[..., 1:] if self.given else tf.ones_like(Y)
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        return tf.concat([y, *[tf.ones_like(y)] * self.num_given], -1)
 
     def rate(self, F: TensorType) -> tf.Tensor:
         """λσ(f)."""
@@ -137,7 +135,7 @@ class Poisson(Rate, CountLikelihood):
     λ is then a rate per unit of exposure. a = y, e = E.
     """
 
-    lowest = 0.0
+    kind = COUNTS
 
     def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
         """
@@ -157,13 +155,6 @@ class Poisson(Rate, CountLikelihood):
         rate = float(tf.convert_to_tensor(self.max_rate))
         y = np.arange(np.ceil(rate + 12.0 * np.sqrt(rate) + 60.0))[:, None]
         return np.hstack([y, np.ones([len(y), self.num_given])])
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        exposure = self.given_column(Y)
-        return [
-            are_counts(self.response(Y), "Poisson" + (", column 1" if self.given else "")),
-            check_all(exposure, exposure > 0.0, "The exposure, column 2 of Y, must be positive."),
-        ]
 
     draw_y = draw_as_observed
 
@@ -228,10 +219,9 @@ class CoxProcess(Rate):
         is_point, weight = self.response(Y), self.given_column(Y)
         right = (weight >= 0.0) & ((weight == 0.0) | (is_point == 0.0))
         message = "The weight, column 2 of Y, must be 0 for a point and at least 0 for a node."
-        return [
-            _are_flags("Whether a row is a point, column 1 of Y,", is_point),
-            check_all(weight, right, message),
-        ]
+        of_point = "Whether a row is a point, column 1 of Y, must be 0 or 1."
+        are_points = check_all(is_point, are_flags(is_point), of_point)
+        return [are_points, check_all(weight, right, message)]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """
@@ -255,7 +245,7 @@ class PositiveRate(PredictedMoments, Rate):
     grow as e^{Var f}.
     """
 
-    lowest = 0.0
+    kind = POSITIVE
 
     @abc.abstractmethod
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
@@ -276,17 +266,6 @@ class PositiveRate(PredictedMoments, Rate):
 
     def exposure(self, Y: TensorType) -> tf.Tensor:
         return self.response(Y) ** self._shapes(Y.dtype)[1]
-
-    def in_support(self, z: TensorType) -> tf.Tensor:
-        return tf.math.softplus(z)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        y, is_observed = self.response(Y), self.given_column(Y)
-        name = "The time, column 1 of Y," if self.given else "Y"
-        return [
-            check_all(y, y > 0.0, f"{name} must be positive for {type(self).__name__}."),
-            _are_flags("Whether it is observed, column 2 of Y,", is_observed),
-        ]
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         """A y that is not censored."""
@@ -418,7 +397,3 @@ def _expected_inverse_power(p: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> 
 
     tilted = tf.exp(-p * Fmu + tf.square(p) * Fvar / 2.0)
     return expectation(h, Fmu, Fvar) + tilted * expectation(h, p * Fvar - Fmu, Fvar)
-
-
-def _are_flags(name: str, values: tf.Tensor) -> Check:
-    return check_all(values, (values == 0.0) | (values == 1.0), f"{name} must be 0 or 1.")

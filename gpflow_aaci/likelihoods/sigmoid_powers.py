@@ -16,7 +16,6 @@ from gpflow.base import TensorType
 
 from ..distributions import PolyaGamma
 from ..special import log_2cosh_half_sqrt, log_sech_sqrt
-from ..validation import Check, check_all
 from .base import Site
 from .integrals.quadrature import expectation
 from .outputwise import OutputwiseLikelihood
@@ -197,9 +196,3 @@ def f_of_log_zero(zero: Powers, level: tf.Tensor) -> tf.Tensor:
     of_power = level / tf.where(has_rate, tf.ones_like(minus), minus)
     of_rate = tf.math.log(share) - tf.math.log1p(-share)
     return tf.where(has_rate, of_rate, tfp.math.softplus_inverse(of_power))
-
-
-def are_counts(Y: tf.Tensor, owner: str) -> Check:
-    """Check that Y holds whole numbers from 0 up."""
-    is_count = (Y >= 0.0) & tf.equal(Y, tf.round(Y))
-    return check_all(Y, is_count, f"Y must hold whole numbers from 0 up for {owner}.")

@@ -14,12 +14,12 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
 from ..special import log_igammac
-from ..validation import Check, check_all
+from ..validation import Check
 from .base import AugmentedLikelihood, delegated
-from .classes.binary import are_signs, drawn_label
+from .classes.binary import drawn_label
 from .classes.labels import LabelLikelihood
 from .composed.per_datum import NO_PART, ends_in_an_index, next_below_by_part
-from .sigmoid_powers import are_counts
+from .observations import COUNTS, POSITIVE, SIGNS, UNIT_INTERVAL
 from .unaugmented import StockLikelihood, by_rows
 
 tfd = tfp.distributions
@@ -49,13 +49,7 @@ class _WithLaw(StockLikelihood, abc.ABC):
 class _Positive(_WithLaw):
     """A likelihood of positive y."""
 
-    lowest = 0.0
-
-    def in_support(self, z: TensorType) -> tf.Tensor:
-        return tf.math.softplus(z)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [check_all(Y, Y > 0.0, f"Y must be positive for {type(self).__name__}.")]
+    kind = POSITIVE
 
 
 class Exponential(_Positive, gpflow.likelihoods.Exponential):
@@ -80,7 +74,7 @@ class Gamma(_Positive, gpflow.likelihoods.Gamma):
 class Beta(_WithLaw, gpflow.likelihoods.Beta):
     """GPflow's ``Beta``, with mean ``invlink(f)``."""
 
-    lowest = 0.0
+    kind = UNIT_INTERVAL
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         mean, scale = self.invlink(F), self._scale(X)
@@ -92,17 +86,11 @@ class Beta(_WithLaw, gpflow.likelihoods.Beta):
         mirrored = tfd.Beta(law.concentration0, law.concentration1)
         return mirrored.log_cdf(1.0 - Y)
 
-    def in_support(self, z: TensorType) -> tf.Tensor:
-        return tf.sigmoid(z)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [check_all(Y, (Y > 0.0) & (Y < 1.0), "Y must be above 0 and below 1 for Beta.")]
-
 
 class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
     """GPflow's ``Poisson``, with rate ``invlink(f)`` times ``binsize``."""
 
-    lowest = 0.0
+    kind = COUNTS
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         return tfd.Poisson(self._conditional_mean(X, F))
@@ -111,30 +99,20 @@ class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
         """Enough counts for rates up to 200."""
         return np.arange(400.0)[:, None]
 
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_counts(Y, "Poisson")]
-
 
 class Bernoulli(StockLikelihood, gpflow.likelihoods.Bernoulli):
     """GPflow's ``Bernoulli`` with an ``invlink`` that has no augmentation."""
 
-    labels = (-1.0, 1.0)
+    kind = SIGNS
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return drawn_label(self.invlink(F), seed)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_signs(Y, "Bernoulli")]
 
 
 class MultiClass(LabelLikelihood, StockLikelihood, gpflow.likelihoods.MultiClass):
     """GPflow's ``MultiClass``, the robust maximum."""
 
     couples = True
-
-    @property
-    def labels(self) -> AnyNDArray:  # type: ignore[override]
-        return np.arange(float(self.num_classes))
 
     def log_shares(self, F: TensorType) -> tf.Tensor:
         return by_rows(lambda F: tf.math.log(self.invlink(F)), F)

@@ -308,14 +308,14 @@ def test_the_collapsed_elbo_is_titsias_bound_with_a_diagonal_of_noise() -> None:
     ("make", "Y", "message"),
     [
         (lambda: Weighted(likelihoods.StudentT()), [[1.0, -1.0]], r"not negative. Found: \[-1"),
-        (lambda: Weighted(likelihoods.StudentT()), [[1.0, np.nan]], "weights that are finite"),
+        (lambda: Weighted(likelihoods.StudentT()), [[1.0, np.nan]], "The weight, column 2 of Y, must be finite"),
         (lambda: Weighted(likelihoods.StudentT()), [[np.nan, 1.0]], "Y must be finite"),
         (lambda: Weighted(likelihoods.StudentT()), [[1.0]], r"2 \(y, weight\)"),
         (lambda: Weighted(likelihoods.Logistic()), [[0.5, 1.0]], "labels of Logistic"),
         (
             lambda: likelihoods.Gaussian(with_noise_variance=True),
             [[1.0, -0.1]],
-            r"noise variances that are not negative. Found: \[-0.1",
+            r"The noise variance, column 2 of Y, must not be negative. Found: \[-0.1",
         ),
         (lambda: Weighted(gpflow.likelihoods.Poisson()), [[1.0, 1.0]], "base must be a likelihood"),
         (

@@ -293,11 +293,15 @@ def test_gpflows_likelihoods_of_the_same_names_stay_its_own(stock: type) -> None
 @pytest.mark.parametrize(
     ("likelihood", "row", "message"),
     [
-        (Poisson(with_exposure=True), [1.5, 1.0], r"whole numbers.*Poisson, column 1.*1\.5"),
+        (
+            Poisson(with_exposure=True),
+            [1.5, 1.0],
+            r"Column 1 of Y must hold whole numbers.*Poisson.*1\.5",
+        ),
         (Poisson(with_exposure=True), [1.0, 0.0], "The exposure, column 2 .* positive.*0"),
         (Exponential(), [0.0], "Y must be positive for Exponential.*0"),
         (Gamma(), [-1.0], "Y must be positive for Gamma.*-1"),
-        (Weibull(with_censoring=True), [0.0, 1.0], "The time, column 1 of Y, must be positive"),
+        (Weibull(with_censoring=True), [0.0, 1.0], "Column 1 of Y must be positive for Weibull"),
         (Weibull(with_censoring=True), [1.0, 0.5], r"observed, column 2 of Y,.* 0 or 1.*0\.5"),
         (CoxProcess(), [2.0, 0.0], "is a point, column 1 of Y, must be 0 or 1.*2"),
         (CoxProcess(), [0.0, -1.0], "The weight, column 2 .* at least 0 for a node.*-1"),

@@ -17,9 +17,9 @@ from ...special import (
     ndtr,
     positive_normal_mean,
 )
-from ...validation import Check
 from ..base import Site, as_float
 from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
+from ..observations import SIGNS
 from ..outputwise import OutputwiseLikelihood, checked_c
 from ..sigmoid_powers import PowerOfCosh, Powers
 from ..super_gaussian import SuperGaussianLikelihood
@@ -30,15 +30,6 @@ def signs(Y: TensorType) -> tf.Tensor:
     return tf.where(Y > 0, tf.ones_like(Y), -tf.ones_like(Y))
 
 
-def are_signs(Y: tf.Tensor, owner: str) -> Check:
-    """Check that Y holds labels of one of the two codings."""
-    is_zero, is_minus = tf.equal(Y, 0.0), tf.equal(Y, -1.0)
-    known = tf.reduce_all(is_zero | is_minus | tf.equal(Y, 1.0))
-    mixed = tf.reduce_any(is_zero) & tf.reduce_any(is_minus)
-    message = f"Y must hold labels of {owner}: {{0, 1}} or {{-1, 1}}, not both."
-    return Check(known & ~mixed, message, lambda: tf.unique(tf.reshape(Y, [-1]))[0][:10])
-
-
 def drawn_label(p: tf.Tensor, seed: Any) -> tf.Tensor:
     """1 with probability p, else 0."""
     return tf.cast(tf.random.stateless_uniform(tf.shape(p), seed, dtype=p.dtype) < p, p.dtype)
@@ -47,8 +38,7 @@ def drawn_label(p: tf.Tensor, seed: Any) -> tf.Tensor:
 class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
-    labels = (-1.0, 1.0)
-    lowest = -1.0
+    kind = SIGNS
 
     kinks: Sequence[float] = ()
     """Values of f near which the quadrature of P(y|f) needs dense nodes, for every y."""
@@ -96,9 +86,6 @@ class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     ) -> MeanAndVariance:
         p = tf.exp(self.predictive_log_density(X, Fmu, Fvar, tf.ones_like(Fmu)))
         return p, p * (1.0 - p)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_signs(Y, type(self).__name__)]
 
 
 class Logistic(BinaryLikelihood, PowerOfCosh):

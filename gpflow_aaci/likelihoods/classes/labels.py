@@ -1,15 +1,15 @@
 """The base class of likelihoods for labels 0 … K − 1."""
 
 import abc
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 
-from ...validation import Check, check_all, check_count
+from ...validation import check_count
 from ..base import AugmentedLikelihood
+from ..observations import Kind, labels_from_0
 
 
 class LabelLikelihood(AugmentedLikelihood, abc.ABC):
@@ -18,8 +18,6 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
 
     A subclass defines the log-probabilities of the classes, given f and with f integrated out.
     """
-
-    lowest = 0.0
 
     fewer: int = 0
     """The number of classes minus the number of latent GPs."""
@@ -33,7 +31,10 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         self.num_classes = int(num_classes)
         num_latent_gps = self.num_classes - self.fewer
         super().__init__(input_dim=None, latent_dim=num_latent_gps, observation_dim=None, **kwargs)
-        self.labels = np.arange(float(num_classes))
+
+    @property
+    def kind(self) -> Kind:
+        return labels_from_0(self.num_classes, "num_classes - 1")
 
     @abc.abstractmethod
     def log_shares(self, F: TensorType) -> tf.Tensor:
@@ -88,9 +89,6 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         gumbel = -tf.math.log(-tf.math.log(uniform + np.finfo(log_p.dtype.as_numpy_dtype).tiny))
         return tf.cast(tf.argmax(log_p + gumbel, -1), log_p.dtype)[..., None]
 
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_labels(Y, self.num_classes, "num_classes - 1")]
-
     def _of_label(self, of_classes: tf.Tensor, Y: TensorType) -> tf.Tensor:
         """The value [..., N, 1] of the class y, from the values [..., N, K] of all classes."""
         own = tf.where(self._one_hot(Y) > 0.0, of_classes, tf.zeros_like(of_classes))
@@ -99,13 +97,3 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     def _one_hot(self, Y: TensorType) -> tf.Tensor:
         Y = tf.convert_to_tensor(Y)
         return tf.one_hot(tf.cast(Y[..., 0], tf.int32), self.num_classes, dtype=Y.dtype)
-
-
-def are_labels(Y: tf.Tensor, number: int, highest: str) -> Check:
-    """
-    Check that Y holds labels from 0 to ``number`` − 1.
-
-    :param highest: a description of the highest label, for the error message.
-    """
-    is_label = (Y >= 0.0) & (float(number - 1) >= Y) & tf.equal(Y, tf.round(Y))
-    return check_all(Y, is_label, f"Y must hold labels from 0 to {highest} = {number - 1}.")

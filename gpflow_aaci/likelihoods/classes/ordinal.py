@@ -1,20 +1,18 @@
 """Ordered classes: y says between which edges a noisy copy of f lies."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import TensorType
 from gpflow.utilities import set_trainable
 
-from ...validation import Check
 from ..base import PredictedMoments
 from ..interval import IntervalLikelihood
+from ..observations import Kind, labels_from_0
 from ..parameters import positive_parameter
-from .labels import are_labels
 
 
 class Ordinal(PredictedMoments, IntervalLikelihood):
@@ -30,7 +28,6 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
         likelihood = Ordinal(bin_edges=[-1.0, 0.0, 1.0])  # labels 0, 1, 2 and 3
     """
 
-    lowest = 0.0
     may_be_exact = False
 
     def __init__(
@@ -68,8 +65,8 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
         return int(self.bin_edges.shape[0]) + 1
 
     @property
-    def labels(self) -> AnyNDArray:  # type: ignore[override]
-        return np.arange(float(self.num_bins))
+    def kind(self) -> Kind:
+        return labels_from_0(self.num_bins, "the number of bin_edges")
 
     @property
     def noise_scale(self) -> Parameter:
@@ -100,6 +97,3 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         z = self.draw_z(F, seed)
         return tf.reduce_sum(tf.cast(z[..., None] > self.bin_edges, F.dtype), -1)
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        return [are_labels(Y, self.num_bins, "the number of bin_edges")]

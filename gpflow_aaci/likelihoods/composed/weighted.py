@@ -10,6 +10,7 @@ from gpflow.base import AnyNDArray, TensorType
 
 from ...validation import Check, check_all, require
 from ..base import AugmentedLikelihood, Site, delegated
+from ..observations import check_column
 from .per_datum import Factor, OfBase, weighted_sum, where
 
 
@@ -114,10 +115,7 @@ class Weighted(OfBase):
         return tf.concat([of_base, tf.ones_like(of_base[..., :1])], -1)
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        weight = Y[..., -1:]
-        right = (weight >= 0.0) & tf.math.is_finite(weight)
-        message = "Y must end in a column of weights that are finite and not negative."
-        return [check_all(weight, right, message), *super().check_observations(Y)]
+        return [check_column(Y, -1, "weight"), *super().check_observations(Y)]
 
 
 class _Copies:

@@ -1,7 +1,6 @@
 """The base classes of additive noise; Gaussian and logistic noise."""
 
 import abc
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from gpflow.config import default_float
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_ndtr, log_sech_sqrt, ndtr
-from ...validation import Check, check_all
 from ..base import AugmentedLikelihood, draw_as_observed
 from ..integrals.quadrature import expectation
 from ..parameters import positive_parameter
@@ -108,15 +106,6 @@ class Gaussian(ResidualLikelihood):
         if Y is None:
             raise ValueError("Y must be given, as a column of it is a noise variance. Found: None.")
         return variance + tf.cast(Y[..., 1:], dtype)
-
-    def as_observed(self, y: TensorType) -> tf.Tensor:
-        return tf.concat([y, tf.zeros_like(y)], -1) if self.given else y
-
-    def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
-        if not self.given:
-            return ()
-        message = "Y must end in a column of noise variances that are not negative."
-        return [check_all(Y[..., 1:], Y[..., 1:] >= 0.0, message)]
 
     draw_y = draw_as_observed
 
