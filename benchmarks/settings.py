@@ -81,7 +81,8 @@ def _tasks(config: Settings) -> Iterator[tuple[SettingProblems, dict[str, str], 
         for setting in problems.settings:
             default = getattr(SETTINGS, setting)
             for factor in config.factors:
-                values.append((setting, type(default)(max(default * factor, factor))))
+                changed = default * factor
+                values.append((setting, max(1, int(changed)) if type(default) is int else changed))
         for setting, value in values:
             for size in problems.size:
                 for columns in problems.columns:

@@ -31,6 +31,18 @@ def test_every_setting_that_no_other_run_has_measured_is_tried() -> None:
     }
 
 
+def test_each_setting_is_halved_and_doubled_and_whole_ones_stay_whole() -> None:
+    config = load_config(CONFIG)
+    assert isinstance(config, Settings)
+    tried: dict[str, set[float]] = {}
+    for _, _, setting, value in settings._tasks(config):
+        tried.setdefault(setting, set()).add(value)
+    for setting in set(tried) - {settings._AS_THEY_ARE}:
+        default = getattr(SETTINGS, setting)
+        assert tried[setting] == {default / 2, default * 2}, setting
+        assert {type(value) for value in tried[setting]} == {type(default)}, setting
+
+
 def test_a_changed_setting_is_read_everywhere_and_put_back() -> None:
     with contextlib.suppress(RuntimeError), settings._changed("no_signal", 7.0):
         assert rescues.SETTINGS.no_signal == objective.SETTINGS.no_signal == 7.0
