@@ -29,7 +29,8 @@ class AugmentedLikelihood(Observations, Likelihood, abc.ABC):
 
     Variational inference needs only ``bound``: closed-form steps are natural gradients on it, so
     they follow from its slopes. Gibbs sampling also needs ``auxiliary_law``, to draw the auxiliary
-    variables, and ``site``, the Gaussian factor of f that they imply.
+    variables, ``site``, the Gaussian factor of f that they imply, and ``log_joint``, the density of
+    both.
 
     If you can, derive your own likelihood from
     :class:`~gpflow_aaci.likelihoods.SuperGaussianLikelihood`, which derives all this from φ.

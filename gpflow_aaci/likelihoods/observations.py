@@ -12,7 +12,13 @@ from ..validation import Check, check_all, check_finite
 
 @dataclass(frozen=True)
 class Kind:
-    """What one y may be."""
+    """
+    What one y may be: ``REAL``, ``POSITIVE``, ``UNIT_INTERVAL``, ``COUNTS`` or ``SIGNS`` of this
+    module, or labels by :func:`labels_from_0`. A likelihood says so in its class::
+
+        class MyCounts(SuperGaussianLikelihood):
+            kind = COUNTS
+    """
 
     check: Callable[[tf.Tensor, str, str], Check] | None = None
     """

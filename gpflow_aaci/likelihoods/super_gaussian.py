@@ -87,8 +87,8 @@ class SuperGaussianLikelihood(OutputwiseLikelihood, abc.ABC):
         TensorFlow does not mix dtypes: write ``tf.cast(self.scale, r.dtype)``. ``log1p``,
         ``sqrt``, ``log`` and ``expm1`` take complex arguments, ``tf.math.softplus`` does not.
 
-        :param Y: broadcast to r; needed only if φ depends on y. An example is a binomial y with n
-            trials, for which φ is cosh^{−n}(√r/2).
+        :param Y: rows that broadcast to r [..., 1]; needed only if φ depends on y or on a column
+            after it. An example is a binomial y with n trials, for which φ is cosh^{−n}(√r/2).
         """
 
     # ---- what follows ----

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, TensorType
 
 from ..augmentation import (
     aug_loglik,
@@ -134,21 +134,27 @@ def integrates_to_one(likelihood: OutputwiseLikelihood, Y: tf.Tensor) -> Iterato
 def _total_probability(likelihood: OutputwiseLikelihood, f: float) -> float:
     """The integral of p(y|f) over y, or the sum over the outcomes of a discrete y."""
 
-    def density(y: AnyNDArray) -> AnyNDArray:
-        F = tf.fill([len(y), 1], tf.constant(f, tf.float64))
-        return np.exp(likelihood.pointwise_log_prob(F, F, tf.constant(y)).numpy()[:, 0])
+    def density(Y: TensorType) -> AnyNDArray:
+        F = tf.fill([len(Y), 1], tf.constant(f, tf.float64))
+        return np.exp(likelihood.pointwise_log_prob(F, F, tf.convert_to_tensor(Y)).numpy()[:, 0])
+
+    def density_of_real(z: AnyNDArray) -> AnyNDArray:
+        """p(y|f) dy/dz at the y of a real z; 0 where y has underflowed."""
+        z = tf.constant(z[:, None])
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            y = likelihood.in_support(z)
+        p = density(likelihood.as_observed(y)) * tape.gradient(y, z).numpy()[:, 0]
+        return np.where(p > 0.0, p, 0.0)
 
     outcomes = likelihood.outcomes()
     if outcomes is not None:
         return float(np.sum(density(outcomes)))
-    # The nodes y = f ± exp(π/2 sinh t) resolve every scale on both sides of a kink at y = f.
+    # The nodes z = f ± exp(π/2 sinh t) resolve every scale on both sides of a kink at y = f.
     t = np.linspace(-6.5, 6.5, 4001)
     distance = np.exp(np.pi / 2.0 * np.sinh(t))
     jacobian = distance * np.pi / 2.0 * np.cosh(t)
-    both = sum(
-        density(likelihood.as_observed(tf.constant(y[:, None])).numpy())
-        for y in (f + distance, f - distance)
-    )
+    both = density_of_real(f + distance) + density_of_real(f - distance)
     return float(np.sum(np.where(both > 0, both * jacobian, 0.0)) * (t[1] - t[0]))
 
 

@@ -87,7 +87,12 @@ def obeys_bayes_jointly(likelihood: AugmentedLikelihood, Y: tf.Tensor) -> Iterat
     except NotImplementedError:
         return  # the likelihood has no Gibbs sampler
     draws = law.sample(5, seed=[0, 1])
-    difference = aug_loglik(likelihood, draws, F, Y, X) - law.log_prob(draws)
+    try:
+        joint = aug_loglik(likelihood, draws, F, Y, X)
+    except NotImplementedError:
+        yield "log_joint must be defined, as auxiliary_law is."
+        return
+    difference = joint - law.log_prob(draws)
     if difference.shape.rank > 2:  # one value for every output
         difference = tf.reduce_sum(difference, -1)
     expected = tf.broadcast_to(likelihood.log_prob(X, F, Y), tf.shape(difference))

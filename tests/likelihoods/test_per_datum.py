@@ -308,7 +308,11 @@ def test_the_collapsed_elbo_is_titsias_bound_with_a_diagonal_of_noise() -> None:
     ("make", "Y", "message"),
     [
         (lambda: Weighted(likelihoods.StudentT()), [[1.0, -1.0]], r"not negative. Found: \[-1"),
-        (lambda: Weighted(likelihoods.StudentT()), [[1.0, np.nan]], "The weight, column 2 of Y, must be finite"),
+        (
+            lambda: Weighted(likelihoods.StudentT()),
+            [[1.0, np.nan]],
+            "The weight, .* must be finite",
+        ),
         (lambda: Weighted(likelihoods.StudentT()), [[np.nan, 1.0]], "Y must be finite"),
         (lambda: Weighted(likelihoods.StudentT()), [[1.0]], r"2 \(y, weight\)"),
         (lambda: Weighted(likelihoods.Logistic()), [[0.5, 1.0]], "labels of Logistic"),

@@ -18,6 +18,7 @@ from likelihoods.cases import AUGMENTED, Case, case_id, column
 from gpflow_aaci import check_likelihood, likelihoods
 from gpflow_aaci.distributions import InverseGaussian, PolyaGamma, PositiveNormal
 from gpflow_aaci.likelihoods import AugmentedLikelihood, SuperGaussianLikelihood
+from gpflow_aaci.likelihoods.observations import POSITIVE
 
 REAL = np.linspace(-3.0, 3.0, 7)[:, None]
 LABELS = np.array([[1.0], [-1.0]])
@@ -244,6 +245,55 @@ def test_h_squared_must_not_be_negative(likelihood: SuperGaussianLikelihood) -> 
     message = refusal(likelihood)
     assert "beta² ≤ 4 alpha gamma" in message
     assert "at y = -3, alpha = " in message
+
+
+class PositiveLaplace(SuperGaussianLikelihood):
+    """Laplace noise of log y, β = 1, its density times a factor."""
+
+    kind = POSITIVE
+
+    def __init__(self, factor: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.factor = factor
+
+    def log_C(self, Y: TensorType) -> tf.Tensor:
+        return math.log(self.factor / 2.0) - tf.math.log(Y)
+
+    def alpha(self, Y: TensorType) -> tf.Tensor:
+        return tf.square(tf.math.log(Y))
+
+    def beta(self, Y: TensorType) -> tf.Tensor:
+        return 2.0 * tf.math.log(Y)
+
+    def gamma(self, Y: TensorType) -> tf.Tensor:
+        return tf.ones_like(Y)
+
+    def log_phi(self, r: TensorType, Y: TensorType | None = None) -> tf.Tensor:
+        return -tf.sqrt(r)
+
+
+def test_a_density_of_positive_y_is_integrated_over_these() -> None:
+    Y = np.array([[0.2], [1.0], [30.0]])
+    check_likelihood(PositiveLaplace(), Y)
+    with pytest.raises(ValueError, match=r"integrate to 1 .* it integrates to 1\.01"):
+        check_likelihood(PositiveLaplace(1.01), Y)
+
+
+class WithoutJoint(likelihoods.Exponential):
+    """It has laws of its auxiliary variables, and no joint density."""
+
+    def log_joint(self, X: Any, auxiliary: Any, F: TensorType, Y: TensorType) -> tf.Tensor:
+        raise NotImplementedError
+
+
+def test_a_law_without_a_joint_density_is_named() -> None:
+    with pytest.raises(ValueError, match="log_joint must be defined, as auxiliary_law is"):
+        check_likelihood(WithoutJoint(), np.array([[0.5], [2.0]]))
+
+
+def test_positive_y_are_not_warped() -> None:
+    with pytest.raises(ValueError, match="base must be an Interval, or a likelihood of a real y"):
+        likelihoods.Warped(PositiveLaplace(), likelihoods.warps.Log())
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1, 1.0 + 1e-5])

@@ -15,6 +15,7 @@ from ..base import PredictedMoments, Site, delegated, described, of_base
 from ..integrals.nodes import before_axes_of, whole_line
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
+from ..observations import REAL
 from ..outputwise import OutputwiseLikelihood
 from ..warps import Warp
 
@@ -168,7 +169,7 @@ class Warped(TransformedLikelihood):
         """
         has_c = isinstance(base, OutputwiseLikelihood) and base.prior_c is not None
         is_accepted = has_c or (isinstance(base, OutputwiseLikelihood) and base.is_interval)
-        if not is_accepted or base.outcomes() is not None:
+        if not is_accepted or base.kind is not REAL or base.outcomes() is not None:
             found = f"{type(base).__module__.split('.')[0]}'s {type(base).__name__}"
             raise ValueError(
                 "Warped: base must be an Interval, or a likelihood of a real y with one ω per "
