@@ -21,9 +21,9 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     p(y|f) is a product over columns with one f and one y each: GPflow's ``ScalarLikelihood``.
 
     A subclass must define only ``pointwise_bound`` for fits. Moments and draws of predicted y need
-    ``_conditional_mean``, ``_conditional_variance`` and ``draw_y``. Expectations are taken by quadrature over f,
-    with nodes that are dense about ``peaks`` (about 0 for E log p), unless a subclass overrides
-    them.
+    ``_conditional_mean``, ``_conditional_variance`` and ``draw_y``. Expectations are taken by
+    quadrature over f, with nodes that are dense about ``peaks`` (about 0 for E log p), unless a
+    subclass overrides them.
     """
 
     is_product = True
