@@ -26,7 +26,7 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
     real and learnable.
     """
 
-    kind = COUNTS
+    kind_of_y = COUNTS
 
     def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
         """
@@ -97,7 +97,7 @@ class Binomial(CountLikelihood, PowerOfCosh):
     With one trial it is :class:`~gpflow_aaci.likelihoods.Logistic`.
     """
 
-    kind = COUNTS
+    kind_of_y = COUNTS
 
     def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
         """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +18,7 @@ class Kind:
     module, or labels by :func:`labels_from_0`. A likelihood says so in its class::
 
         class MyCounts(SuperGaussianLikelihood):
-            kind = COUNTS
+            kind_of_y = COUNTS
     """
 
     check: Callable[[tf.Tensor, str, str], Check] | None = None
@@ -124,11 +125,30 @@ def check_column(Y: tf.Tensor, at: int, name: str) -> Check:
     return check_all(values, column.is_accepted(values), message)
 
 
+class _OfKind:
+    """An attribute of ``kind_of_y``, for a likelihood that has none of the same name itself."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, likelihood: Any, owner: type | None = None) -> Any:
+        return self if likelihood is None else getattr(likelihood.kind_of_y, self._name)
+
+
 class Observations:
     """The part of a likelihood that knows what Y may hold."""
 
     latent_dim: int | None
     observation_dim: int | None
+
+    kind_of_y: Kind = REAL
+    """What one y may be. Default: any real number."""
+
+    labels: Sequence[float] | AnyNDArray | None = _OfKind()
+    """The values that y takes; None if y is real or a count."""
+
+    lowest: float = _OfKind()  # type: ignore[assignment]
+    """The smallest possible y: P(y' ≤ y) is 0 below it. The method ``_cdf`` need not say so."""
 
     given: Sequence[str] = ()
     """
@@ -139,21 +159,6 @@ class Observations:
 
     is_interval: bool = False
     """Whether y and the further column of Y are two ends, both of which ``Warped`` transforms."""
-
-    @property
-    def kind(self) -> Kind:
-        """What one y may be. Default: any real number."""
-        return REAL
-
-    @property
-    def labels(self) -> Sequence[float] | AnyNDArray | None:
-        """The values that y takes; None if y is real or a count."""
-        return self.kind.labels
-
-    @property
-    def lowest(self) -> float:
-        """The smallest possible y: P(y' ≤ y) is 0 below it. The method ``_cdf`` need not say so."""
-        return self.kind.lowest
 
     @property
     def num_given(self) -> int:
@@ -215,7 +220,7 @@ class Observations:
 
     def in_support(self, z: TensorType) -> tf.Tensor:
         """Map real z to possible values of y by an increasing function; for a real y only."""
-        return self.kind.of_real(z)
+        return self.kind_of_y.of_real(z)
 
     def must_be_finite(self, Y: tf.Tensor) -> tf.Tensor:
         """The part of Y that must be finite. Default: all of Y."""
@@ -223,7 +228,7 @@ class Observations:
 
     def check_observations(self, Y: tf.Tensor) -> Sequence[Check]:
         """What Y must satisfy beyond being finite: its kind of y, and the columns after it."""
-        called, check = "Column 1 of Y" if self.given else "Y", self.kind.check
+        called, check = "Column 1 of Y" if self.given else "Y", self.kind_of_y.check
         of_y = [] if check is None else [check(self.response(Y), called, type(self).__name__)]
         given = enumerate(self.given, -self.num_given)
         return [*of_y, *(check_column(Y, at, name) for at, name in given if name in COLUMNS)]

@@ -135,7 +135,7 @@ class Poisson(Rate, CountLikelihood):
     λ is then a rate per unit of exposure. a = y, e = E.
     """
 
-    kind = COUNTS
+    kind_of_y = COUNTS
 
     def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
         """
@@ -245,7 +245,7 @@ class PositiveRate(PredictedMoments, Rate):
     grow as e^{Var f}.
     """
 
-    kind = POSITIVE
+    kind_of_y = POSITIVE
 
     @abc.abstractmethod
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:

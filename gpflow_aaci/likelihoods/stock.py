@@ -49,7 +49,7 @@ class _WithLaw(StockLikelihood, abc.ABC):
 class _Positive(_WithLaw):
     """A likelihood of positive y."""
 
-    kind = POSITIVE
+    kind_of_y = POSITIVE
 
 
 class Exponential(_Positive, gpflow.likelihoods.Exponential):
@@ -74,7 +74,7 @@ class Gamma(_Positive, gpflow.likelihoods.Gamma):
 class Beta(_WithLaw, gpflow.likelihoods.Beta):
     """GPflow's ``Beta``, with mean ``invlink(f)``."""
 
-    kind = UNIT_INTERVAL
+    kind_of_y = UNIT_INTERVAL
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         mean, scale = self.invlink(F), self._scale(X)
@@ -90,7 +90,7 @@ class Beta(_WithLaw, gpflow.likelihoods.Beta):
 class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
     """GPflow's ``Poisson``, with rate ``invlink(f)`` times ``binsize``."""
 
-    kind = COUNTS
+    kind_of_y = COUNTS
 
     def law(self, X: TensorType, F: TensorType) -> tfp.distributions.Distribution:
         return tfd.Poisson(self._conditional_mean(X, F))
@@ -103,7 +103,7 @@ class Poisson(_WithLaw, gpflow.likelihoods.Poisson):
 class Bernoulli(StockLikelihood, gpflow.likelihoods.Bernoulli):
     """GPflow's ``Bernoulli`` with an ``invlink`` that has no augmentation."""
 
-    kind = SIGNS
+    kind_of_y = SIGNS
 
     def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
         return drawn_label(self.invlink(F), seed)

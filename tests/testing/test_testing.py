@@ -250,7 +250,7 @@ def test_h_squared_must_not_be_negative(likelihood: SuperGaussianLikelihood) -> 
 class PositiveLaplace(SuperGaussianLikelihood):
     """Laplace noise of log y, β = 1, its density times a factor."""
 
-    kind = POSITIVE
+    kind_of_y = POSITIVE
 
     def __init__(self, factor: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)

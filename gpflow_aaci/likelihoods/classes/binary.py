@@ -38,7 +38,7 @@ def drawn_label(p: tf.Tensor, seed: Any) -> tf.Tensor:
 class BinaryLikelihood(OutputwiseLikelihood, abc.ABC):
     """y = ±1; predictions are P(y = +1) and its variance p(1 − p)."""
 
-    kind = SIGNS
+    kind_of_y = SIGNS
 
     kinks: Sequence[float] = ()
     """Values of f near which the quadrature of P(y|f) needs dense nodes, for every y."""

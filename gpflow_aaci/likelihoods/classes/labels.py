@@ -33,7 +33,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
         super().__init__(input_dim=None, latent_dim=num_latent_gps, observation_dim=None, **kwargs)
 
     @property
-    def kind(self) -> Kind:
+    def kind_of_y(self) -> Kind:  # type: ignore[override]
         return labels_from_0(self.num_classes, "num_classes - 1")
 
     @abc.abstractmethod

@@ -65,7 +65,7 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
         return int(self.bin_edges.shape[0]) + 1
 
     @property
-    def kind(self) -> Kind:
+    def kind_of_y(self) -> Kind:  # type: ignore[override]
         return labels_from_0(self.num_bins, "the number of bin_edges")
 
     @property

@@ -96,17 +96,9 @@ class OfBase(PerDatum, abc.ABC):
 
     def _take(self, base: AugmentedLikelihood) -> None:
         self.base = base
-        of_base = "is_augmented", "is_density", "in_turn", "row_cost", "couples"
+        of_base = "is_augmented", "is_density", "labels", "lowest", "in_turn", "row_cost", "couples"
         for name in of_base:
             setattr(self, name, getattr(base, name))
-
-    @property
-    def labels(self) -> Sequence[float] | AnyNDArray | None:
-        return self.base.labels
-
-    @property
-    def lowest(self) -> float:
-        return self.base.lowest
 
     in_support = draw_y = _conditional_mean = _conditional_variance = of_base()
     _predict_mean_and_var = of_base()

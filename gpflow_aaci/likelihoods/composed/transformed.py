@@ -169,7 +169,7 @@ class Warped(TransformedLikelihood):
         """
         has_c = isinstance(base, OutputwiseLikelihood) and base.prior_c is not None
         is_accepted = has_c or (isinstance(base, OutputwiseLikelihood) and base.is_interval)
-        if not is_accepted or base.kind is not REAL or base.outcomes() is not None:
+        if not is_accepted or base.kind_of_y is not REAL or base.outcomes() is not None:
             found = f"{type(base).__module__.split('.')[0]}'s {type(base).__name__}"
             raise ValueError(
                 "Warped: base must be an Interval, or a likelihood of a real y with one ω per "
