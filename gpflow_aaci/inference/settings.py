@@ -7,7 +7,8 @@ class FitSettings(NamedTuple):
     """
     The numbers that decide how a fit goes.
 
-    The last word of each comment names the file in ``configs/`` of the run that measured it.
+    The last word of each comment names the file in ``configs/`` of the run that measured it, or is
+    "chosen" where no stored run has compared the value with another one.
     """
 
     # ---- q at fixed hyperparameters ----
@@ -27,8 +28,8 @@ class FitSettings(NamedTuple):
     unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; settings
     worth: float = 1e-3  # nats a datum that more rows or iterations must be worth; settings
     level_iterations: int = 4  # on the first subset that gain less for others and end it; settings
-    far_below: float = 50.0  # times ``worth`` that others must have lost by then; settings
-    level_rows: int = 8_000  # on which this is judged, at most; settings
+    far_below: float = 50.0  # times ``worth`` that others must have lost by then; chosen
+    level_rows: int = 8_000  # on which this is judged, at most; chosen
 
     # ---- the end ----
     shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; settings
@@ -69,11 +70,11 @@ class FitSettings(NamedTuple):
     dear_closed_form_steps: int = 1_000  # where rows are expensive; classes
     dear_standard_steps: int = 500  # where rows are expensive; classes
     standard_learning_rate: float = 0.03  # of Adam on GPflow's ELBO, at first; classes
-    endless_standard_steps: int = 2_000  # of endless data; settings
-    most_steps: int = 20_000  # where a part waits until its objective no longer rises; settings
-    evaluate_every: int = 100  # steps; settings
-    patience: int = 20  # evaluations without a gain; settings
-    patience_gain: float = 1e-4  # nats a datum that counts as one; settings
+    endless_standard_steps: int = 2_000  # of endless data; chosen
+    most_steps: int = 20_000  # where a part waits until its objective no longer rises; chosen
+    evaluate_every: int = 100  # steps; chosen
+    patience: int = 20  # evaluations without a gain; chosen
+    patience_gain: float = 1e-4  # nats a datum that counts as one; chosen
 
     # ---- checkpoints ----
     checkpoint_iterations: int = 10  # between two checkpoints; streaming
