@@ -37,7 +37,7 @@ def weighted_sum(
     for part, y, weight in self._factors(Y):
         value = getattr(part, name)(X, *marginals, y)
         terms.append(tf.nest.map_structure(lambda v, w=weight: _times(w, v, name), value))
-    return tf.nest.map_structure(lambda *values: tf.add_n(values), *terms)
+    return tf.nest.map_structure(lambda *values: sum(values), *terms)
 
 
 _NUM_AXES = {"bound": 1, "_variational_expectations": 1, "coupling": 3}  # from N on; others 2
@@ -150,7 +150,7 @@ class Chosen(PerDatum, OutputwiseLikelihood, abc.ABC):
         parts = zip(self._factors(Y), self._of_parts(auxiliary), strict=True)
         sites = [where(weight, part.site(X, of_part, y)) for (part, y, weight), of_part in parts]
         potentials, precisions = zip(*sites, strict=True)
-        return tf.add_n(potentials), tf.add_n(precisions)
+        return sum(potentials), sum(precisions)  # broadcast: a potential may be the data's alone
 
 
 class Missing(OfBase, Chosen):
@@ -294,7 +294,7 @@ class Switched(Chosen):
             where(weight, part._variational_expectations(X, Fmu, Fvar, y)[..., None])
             for part, y, weight in self._factors(Y)
         )
-        return tf.add_n(list(of_rows))
+        return sum(of_rows)
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
@@ -306,7 +306,7 @@ class Switched(Chosen):
 
     def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
         drawn = (where(w, part.draw_y_like(X, F, y, seed)) for part, y, w in self._factors(Y))
-        return tf.add_n(list(drawn))
+        return sum(drawn)
 
     def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         return next_below_by_part(self.likelihoods, Y, self.num_given)
