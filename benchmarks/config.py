@@ -543,9 +543,7 @@ class SettingProblems(_Strict):
     """Problems of the experiment "starts", and the settings that are halved and doubled on them."""
 
     settings: list[str] = Field(min_length=1)
-    #: What is fitted: all rows, as many as are enough, batches without end, or the predictive
-    #: objective.
-    kind: Literal["all rows", "enough rows", "endless", "predictive"] = "all rows"
+    kind: Literal["all rows", "enough rows"] = "all rows"  # what fits use, unless told
     size: list[StartSize] = Field(min_length=1)
     columns: list[Literal["standardised", "raw"]] = Field(["standardised"], min_length=1)
     likelihoods: list[StartLikelihood] = Field(min_length=1)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,12 @@ from gpflow_aaci.progress import progress_bar
 from gpflow_aaci.runtime.compiled import forget_compiled
 
 from .cache import finished
-from .config import SettingProblems, Settings
+from .config import SettingProblems, Settings, StartSize
 from .report import Report
-from .starts import make_data, make_model
+from .starts import MOST_SHORT, allowed_nats, make_data, make_model, title_of
 
 _AS_THEY_ARE = "as it is"
 _TEST_ROWS = 2_000
-_MOST_APART = (0.5, 1e-3)  # nats, and nats a datum, that do not count as another end
 _KEYS = ["kind", "problem"]
 
 
@@ -32,11 +32,12 @@ def run(config: Settings, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """One row for every problem with all settings as they are, and for every value tried on it."""
     tables, tasks = [], list(_tasks(config))
     with progress_bar(not quiet, total=len(tasks), unit="fit") as progress:
-        for problems, key, setting, value in tasks:
+        for problems, problem, setting, value in tasks:
             progress.set_description(f"{setting} {value:g}")
-            of_run = {"setting": setting, "value": value, **key}
-            run_it = partial(_run_one, problems, key, setting, value)
-            table = finished(config, f"{setting}-{value:g}-{key['problem']}", of_run, run_it)
+            title = title_of(*problem)
+            of_run = {"setting": setting, "value": value, "problem": title, "kind": problems.kind}
+            run_it = partial(_run_one, problems, *problem, setting, value)
+            table = finished(config, f"{setting}-{value:g}-{title}", of_run, run_it)
             tables.append(table.assign(**of_run))
             progress.update()
     return pd.concat(tables, ignore_index=True)
@@ -52,7 +53,7 @@ def report(metrics: pd.DataFrame) -> Report:
         tried = tried.set_index(_KEYS)
         default = as_they_are.loc[tried.index]
         gain = (tried.reached - default.reached).fillna(-np.inf)
-        allowed = np.maximum(_MOST_APART[0] / default.rows, _MOST_APART[1])
+        allowed = allowed_nats(default.rows) / default.rows
         rows.append(
             {
                 "setting": setting,
@@ -68,13 +69,16 @@ def report(metrics: pd.DataFrame) -> Report:
             }
         )
     caption = (
-        f"Lower and higher: by more than {_MOST_APART[0]} nats and {_MOST_APART[1]} nats a datum, "
+        f"Lower and higher: by more than {MOST_SHORT[0]} nats and {MOST_SHORT[1]} nats a datum, "
         "of the ELBO or, where not all rows are used, of the density of test rows."
     )
     return Report({caption: pd.DataFrame(rows)}, {})
 
 
-def _tasks(config: Settings) -> Iterator[tuple[SettingProblems, dict[str, str], str, float]]:
+_Problem = tuple[StartSize, str, str]  # size, columns, likelihood
+
+
+def _tasks(config: Settings) -> Iterator[tuple[SettingProblems, _Problem, str, float]]:
     """The problems, which of them, and the setting with its value; as they are comes first."""
     for problems in config.problems:
         values = [(_AS_THEY_ARE, 1.0)]
@@ -84,33 +88,28 @@ def _tasks(config: Settings) -> Iterator[tuple[SettingProblems, dict[str, str], 
                 changed = default * factor
                 values.append((setting, max(1, int(changed)) if type(default) is int else changed))
         for setting, value in values:
-            for size in problems.size:
-                for columns in problems.columns:
-                    for likelihood in problems.likelihoods:
-                        title = f"{likelihood}, {size.rows} x {size.input_dim}, {columns}"
-                        yield problems, {"problem": title, "kind": problems.kind}, setting, value
+            for problem in product(problems.size, problems.columns, problems.likelihoods):
+                yield problems, problem, setting, value
 
 
 def _run_one(
-    problems: SettingProblems, key: dict[str, str], setting: str, value: float
+    problems: SettingProblems,
+    size: StartSize,
+    columns: str,
+    likelihood: str,
+    setting: str,
+    value: float,
 ) -> pd.DataFrame:
     """Fit the one problem, and see what it reached in nats a datum."""
-    likelihood, shape, columns = key["problem"].split(", ")
-    size = next(s for s in problems.size if f"{s.rows} x {s.input_dim}" == shape)
     with_test = size.model_copy(update={"rows": size.rows + _TEST_ROWS})
     X, Y = make_data(with_test, columns, likelihood, problems.first_number)
     data, test = (X[: size.rows], Y[: size.rows]), (X[size.rows :], Y[size.rows :])
     model = make_model(size, data[0], likelihood, is_augmented=True)
     forget_compiled()
-    given: object = data
-    if problems.kind == "endless":
-        given = tf.data.Dataset.from_tensor_slices(data).shuffle(size.rows, seed=0)
-        given = given.repeat().batch(256)
-    objective = "predictive" if problems.kind == "predictive" else "standard"
     with _changed(setting, value), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.process_time()
-        result = gpflow_aaci.fit(model, given, objective=objective, progress=False)
+        result = gpflow_aaci.fit(model, data, progress=False)
         seconds = time.process_time() - began
     reached = float(model.elbo(data)) / size.rows
     if problems.kind != "all rows":

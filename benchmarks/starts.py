@@ -26,7 +26,7 @@ from .datasets import Array
 from .report import Report, fixed, one_legend, style, subplots
 
 _METHODS = _OURS, _SCIPY, _ADAM = "fit", "Scipy", "Adam"
-_MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending lower
+MOST_SHORT = (0.5, 1e-3)  # nats, and nats a datum, that do not count as ending lower
 _KEYS = ["problem", "rows"]
 _NUM_CLASSES = 3
 _EDGES = [-0.5, 0.5]
@@ -77,7 +77,7 @@ def run(config: Starts, folder: Path, quiet: bool = False) -> pd.DataFrame:
     tables = []
     with progress_bar(not quiet, total=3 * len(problems), unit="run") as progress:
         for number, (size, columns, likelihood) in enumerate(problems, config.first_number):
-            title = f"{likelihood}, {size.rows} x {size.input_dim}, {columns}"
+            title = title_of(size, columns, likelihood)
             for method in _METHODS:
                 progress.set_description(f"{title}: {method}")
                 of_run = {"problem": title, "rows": size.rows, "method": method}
@@ -100,7 +100,7 @@ def report(metrics: pd.DataFrame) -> Report:
     ours = metrics[metrics.method == _OURS].set_index(_KEYS)
     peers = elbo[[_SCIPY, _ADAM]].max(axis=1)
     short = peers - elbo[_OURS]
-    allowed = np.maximum(_MOST_SHORT[0], _MOST_SHORT[1] * elbo.index.get_level_values("rows"))
+    allowed = allowed_nats(elbo.index.get_level_values("rows"))
     converged = ours.status == "converged"
     summary = pd.DataFrame(
         {
@@ -126,10 +126,20 @@ def report(metrics: pd.DataFrame) -> Report:
     ).reset_index()
     tables = {
         "Lower, or higher, than the best of Scipy() and Adam by more than "
-        f"{_MOST_SHORT[0]} nats and {_MOST_SHORT[1]} nats a datum.": summary,
+        f"{MOST_SHORT[0]} nats and {MOST_SHORT[1]} nats a datum.": summary,
         "GPflow's ELBO where each ended, seconds with tracing, and what a second fit gained.": each,
     }
     return Report(tables, {"starts": _figure(short, allowed)})
+
+
+def title_of(size: StartSize, columns: str, likelihood: str) -> str:
+    """What tables call a problem."""
+    return f"{likelihood}, {size.rows} x {size.input_dim}, {columns}"
+
+
+def allowed_nats(rows: pd.Series) -> pd.Series:
+    """By how many nats two ends of a problem may differ and count as the same."""
+    return np.maximum(MOST_SHORT[0], MOST_SHORT[1] * rows)
 
 
 def make_data(size: StartSize, columns: str, likelihood: str, number: int) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from gpflow.base import RegressionData
 
 from ..algebra.terms import augmented_bound, standard
 from ..data import Data, as_data, check_batches, is_endless
+from ..data.batches import WATCHED_ROWS
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest.model import AugmentedNNGP
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _Objective = Literal["standard", "predictive"]
-_WATCHED_ROWS = 2_000  # of data without end, on which the ELBO is reported
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 _DETAILS = ("tolerance", "expected_gain", "rows", "worth", "worth_error", "restart_gain")
 
@@ -358,5 +358,5 @@ def _check_start(model: AugmentedModel, rows: Data, error: RuntimeError) -> None
 def _some_rows(model: AugmentedModel, data: tf.data.Dataset) -> tf.data.Dataset:
     """A few rows of data that have no end."""
     check_batches(data)
-    rows = min(_WATCHED_ROWS, model.expected_data.known_num_data or 1)
+    rows = min(WATCHED_ROWS, model.expected_data.known_num_data or 1)
     return data.unbatch().take(rows).batch(rows)

@@ -50,10 +50,10 @@ def _times(weight: tf.Tensor, value: tf.Tensor, name: str) -> tf.Tensor:
     return tf.reshape(weight, tf.concat([tf.shape(weight)[:-1], ones], 0)) * value
 
 
-def where(condition: tf.Tensor, values: Any, otherwise: float = 0.0) -> Any:
-    """One tensor or several, with ``otherwise`` where the condition is not true."""
+def where(condition: tf.Tensor, values: Any) -> Any:
+    """One tensor or several, with 0 where the condition is not true."""
     return tf.nest.map_structure(
-        lambda part: tf.where(condition, part, tf.cast(otherwise, part.dtype)), values
+        lambda part: tf.where(condition, part, tf.zeros([], part.dtype)), values
     )
 
 
@@ -107,6 +107,16 @@ class OfBase(PerDatum, abc.ABC):
         return self.base.draw_y_like(X, F, self._factors(Y)[0].Y, seed)
 
 
+def _laws(
+    factors: Sequence[Factor], X: TensorType | None, marginals: Sequence[TensorType]
+) -> list[tfp.distributions.Distribution]:
+    laws = []
+    for part, y, weight in factors:
+        Fmu, Fvar = where(weight, tuple(marginals))
+        laws.append(part.auxiliary_law(X, Fmu, Fvar, y))
+    return laws
+
+
 class Chosen(PerDatum, OutputwiseLikelihood, abc.ABC):
     """
     A product over outputs, to each of which one part applies or none: every w is 0 or 1.
@@ -114,20 +124,11 @@ class Chosen(PerDatum, OutputwiseLikelihood, abc.ABC):
     Auxiliary variables of a part that does not apply have no effect; they are drawn at f = 0.
     """
 
-    def _laws(
-        self, X: TensorType | None, marginals: Sequence[TensorType], Y: TensorType
-    ) -> list[tfp.distributions.Distribution]:
-        laws = []
-        for part, y, weight in self._factors(Y):
-            Fmu, Fvar = where(weight, tuple(marginals))
-            laws.append(part.auxiliary_law(X, Fmu, Fvar, y))
-        return laws
-
     def auxiliary_law(
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """``omega_k`` of every part k, [..., N, P]."""
-        laws = self._laws(X, [Fmu, Fvar], Y)
+        laws = _laws(self._factors(Y), X, [Fmu, Fvar])
         return tfp.distributions.JointDistributionNamed(
             {f"omega_{k}": law for k, law in enumerate(laws)}
         )
@@ -140,8 +141,9 @@ class Chosen(PerDatum, OutputwiseLikelihood, abc.ABC):
         self, X: TensorType | None, auxiliary: Any, F: TensorType, Y: TensorType
     ) -> tf.Tensor:
         total: Any = 0.0
-        laws, parts = self._laws(X, [F, tf.zeros_like(F)], Y), self._of_parts(auxiliary)
-        for (part, y, weight), law, of_part in zip(self._factors(Y), laws, parts, strict=True):
+        factors, parts = self._factors(Y), self._of_parts(auxiliary)
+        laws = _laws(factors, X, [F, tf.zeros_like(F)])
+        for (part, y, weight), law, of_part in zip(factors, laws, parts, strict=True):
             joint = part.log_joint(X, of_part, F, y)
             total += tf.where(weight, joint, law.log_prob(of_part))
         return total
@@ -196,7 +198,7 @@ class Missing(OfBase, Chosen):
         self, X: TensorType | None, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tfp.distributions.Distribution:
         """The base's [..., N, P]."""
-        return self._laws(X, [Fmu, Fvar], Y)[0]
+        return _laws(self._factors(Y), X, [Fmu, Fvar])[0]
 
     def _of_parts(self, auxiliary: Any) -> list:
         return [auxiliary]
