@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
+from tensorflow.python.eager.context import Context, context
 from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_aaci import likelihoods
@@ -30,6 +31,30 @@ gc.set_threshold(50_000, 20, 20)
 # Python 3.12 this reads all attributes of the protocol's class anew: a fifteenth of all time.
 if sys.version_info < (3, 12):
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
+
+
+# Whenever a seed is set, TensorFlow forgets its kernels, so that random ones begin anew, and makes
+# them again for the next operations: a tenth of the time of short tests. Here it does so only
+# before a random operation and before each module, so that memory is freed.
+_set_seed_at_once = Context._set_global_seed
+
+
+class _SeedToSet:
+    """The random numbers of a ``Context`` after ``tf.random.set_seed``, until one is drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def randint(self, low: int, high: int) -> int:
+        _set_seed_at_once(context(), self._seed)
+        return context()._rng.randint(low, high)
+
+
+def _set_seed_when_needed(self: Context, seed: int) -> None:
+    self._seed, self._rng = seed, _SeedToSet(seed)
+
+
+Context._set_global_seed = _set_seed_when_needed
 
 MakeLikelihood = Callable[[], likelihoods.AugmentedLikelihood]
 Observe = Callable[[gpflow.likelihoods.Likelihood, AnyNDArray, int], AnyNDArray]
@@ -72,6 +97,11 @@ def _applies(item: pytest.Item) -> bool:
         is_one(item.callspec.params[name])
         for name, is_one in (marker.args for marker in item.iter_markers("applies_to"))
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh_kernels() -> None:
+    _set_seed_at_once(context(), 0)
 
 
 @pytest.fixture(autouse=True)
