@@ -543,7 +543,8 @@ class SettingProblems(_Strict):
     """Problems of the experiment "starts", and the settings that are halved and doubled on them."""
 
     settings: list[str] = Field(min_length=1)
-    kind: Literal["all rows", "enough rows"] = "all rows"  # what fits use, unless told
+    # What fits use unless told; or what they are given: a dataset without end, an objective.
+    kind: Literal["all rows", "enough rows", "endless", "predictive"] = "all rows"
     size: list[StartSize] = Field(min_length=1)
     columns: list[Literal["standardised", "raw"]] = Field(["standardised"], min_length=1)
     likelihoods: list[StartLikelihood] = Field(min_length=1)

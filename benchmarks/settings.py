@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from gpflow_aaci.runtime.compiled import forget_compiled
 
 from .cache import finished
 from .config import SettingProblems, Settings, StartSize
+from .datasets import Array
 from .report import Report
 from .starts import MOST_SHORT, allowed_nats, make_data, make_model, title_of
 
@@ -105,17 +107,26 @@ def _run_one(
     X, Y = make_data(with_test, columns, likelihood, problems.first_number)
     data, test = (X[: size.rows], Y[: size.rows]), (X[size.rows :], Y[size.rows :])
     model = make_model(size, data[0], likelihood, is_augmented=True)
+    given, named = _given(problems.kind, data)
     forget_compiled()
     with _changed(setting, value), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.process_time()
-        result = gpflow_aaci.fit(model, data, progress=False)
+        result = gpflow_aaci.fit(model, given, **named, progress=False)
         seconds = time.process_time() - began
     reached = float(model.elbo(data)) / size.rows
     if problems.kind != "all rows":
         reached = float(tf.reduce_mean(model.predict_log_density(test)))
     row = {"rows": size.rows, "seconds": seconds, "reached": reached}
     return pd.DataFrame([row | {"converged": result.converged, "end": result.reason}])
+
+
+def _given(kind: str, data: tuple[Array, Array]) -> tuple[Any, dict[str, Any]]:
+    """The data and the options with which ``fit`` is called."""
+    if kind != "endless":
+        return data, {"objective": "predictive"} if kind == "predictive" else {}
+    rows = tf.data.Dataset.from_tensor_slices(data).repeat().shuffle(len(data[0]), seed=0)
+    return rows.batch(100), {}
 
 
 @contextmanager

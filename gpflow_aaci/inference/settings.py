@@ -7,8 +7,7 @@ class FitSettings(NamedTuple):
     """
     The numbers that decide how a fit goes.
 
-    The last word of each comment names the file in ``configs/`` of the run that measured it, or is
-    "chosen" where no stored run has compared the value with another one.
+    The last word of each comment names the file in ``configs/`` of the run that measured it.
     """
 
     # ---- q at fixed hyperparameters ----
@@ -28,15 +27,16 @@ class FitSettings(NamedTuple):
     unseen_rows: int = 20_000  # on which the worth of more rows is judged, at most; settings
     worth: float = 1e-3  # nats a datum that more rows or iterations must be worth; settings
     level_iterations: int = 4  # on the first subset that gain less for others and end it; settings
-    far_below: float = 50.0  # times ``worth`` that others must have lost by then; chosen
-    level_rows: int = 8_000  # on which this is judged, at most; chosen
+    far_below: float = 50.0  # times ``worth`` that others must have lost by then; settings_more
+    level_rows: int = 8_000  # on which this is judged, at most; settings_more
 
     # ---- the end ----
     shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; settings
     part_of_gap: float = 20.0  # of the least distance in its column, likewise; settings
     largest_df: float = 1e3  # of Student-t noise, at first; settings
-    roughness: float = 1e-4  # nats a datum that rounding of K_ZZ may make, about; settings
-    loosened: float = 100.0  # by how much it may be more, at the end on few rows; settings
+    roughness: float = 1e-5  # nats a datum that rounding of K_ZZ may make, about; settings_more
+    loosened: float = 1_000.0  # by how much it may be more at the end, on few rows; settings_more
+    little_loosened: float = 10.0  # the same on many rows; settings_more
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
@@ -70,11 +70,11 @@ class FitSettings(NamedTuple):
     dear_closed_form_steps: int = 1_000  # where rows are expensive; classes
     dear_standard_steps: int = 500  # where rows are expensive; classes
     standard_learning_rate: float = 0.03  # of Adam on GPflow's ELBO, at first; classes
-    endless_standard_steps: int = 2_000  # of endless data; chosen
-    most_steps: int = 20_000  # where a part waits until its objective no longer rises; chosen
-    evaluate_every: int = 100  # steps; chosen
-    patience: int = 20  # evaluations without a gain; chosen
-    patience_gain: float = 1e-4  # nats a datum that counts as one; chosen
+    endless_standard_steps: int = 2_000  # of endless data; settings_more
+    most_steps: int = 20_000  # of a part that waits for its end; settings_more
+    evaluate_every: int = 100  # steps; settings_more
+    patience: int = 20  # evaluations without a gain; settings_more
+    patience_gain: float = 1e-4  # nats a datum that counts as one; settings_more
 
     # ---- checkpoints ----
     checkpoint_iterations: int = 10  # between two checkpoints; streaming

@@ -14,20 +14,21 @@ from gpflow_aaci.inference import objective, rescues
 from gpflow_aaci.inference import settings as of_package
 from gpflow_aaci.inference.settings import SETTINGS
 
-CONFIG = Path(__file__).parents[2] / "configs" / "settings.toml"
+CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIG = CONFIGS / "settings.toml"
 
 
-def test_every_setting_that_names_this_run_is_tried() -> None:
-    """The last word of a setting's comment names a run's config, or says that there is none."""
+@pytest.mark.parametrize("run", ["settings", "settings_more"])
+def test_every_setting_that_names_a_run_is_tried_by_it(run: str) -> None:
+    """The last word of a setting's comment names a run's config."""
     source = Path(of_package.__file__).read_text()
     last_words = dict(re.findall(r"^    (\w+): .*; (\w+)$", source, re.M))
     assert set(last_words) == set(SETTINGS._fields)
-    config = load_config(CONFIG)
+    config = load_config(CONFIGS / f"{run}.toml")
     assert isinstance(config, Settings)
     tried = {name for problems in config.problems for name in problems.settings}
-    assert {name for name, word in last_words.items() if word == "settings"} == tried
-    named = set(last_words.values()) - {"chosen"}
-    assert {f"{word}.toml" for word in named} <= {p.name for p in CONFIG.parent.glob("*.toml")}
+    assert {name for name, word in last_words.items() if word == run} == tried
+    assert {f"{word}.toml" for word in last_words.values()} <= {p.name for p in CONFIGS.iterdir()}
 
 
 def test_each_setting_is_halved_and_doubled_and_whole_ones_stay_whole() -> None:
