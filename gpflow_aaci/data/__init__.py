@@ -8,6 +8,7 @@ and checks it; ``summand`` describes a compiled function to be summed; ``passes`
 results of sums; ``parquet`` reads files into datasets.
 """
 
+from ..runtime.agreement import Call
 from ..runtime.workers import over_devices
 from .batches import Batches
 from .datasets import CHUNK, check_batches, check_inputs, is_endless, over_batches, untuned
@@ -28,6 +29,7 @@ __all__ = [
     "CHUNK",
     "Arrays",
     "Batches",
+    "Call",
     "Data",
     "Expected",
     "PassLog",

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..runtime.agreement import Call
 from ..runtime.workers import is_chief, is_single, together
 from .batches import AllRows, Batches
 from .datasets import check_rows_of_batches
@@ -31,6 +32,7 @@ def as_data(
     progress: bool = False,
     num_data: Any = None,
     unscaled: bool = False,
+    call: Call | None = None,
 ) -> Data:
     """
     Return the rows that a method sums over, checked.
@@ -41,8 +43,12 @@ def as_data(
     :param num_data: the number of rows that sums are scaled up to, if the model has none.
     :param unscaled: whether to leave sums unscaled, for any ``num_data``. A model that keeps its
         own data then accepts other data, too.
-    :raises ValueError: for bad data.
+    :param call: the public call, where all workers must make the same one; compared before data are
+        read.
+    :raises ValueError: for bad data, and if the workers' calls differ.
     """
+    if call is not None:
+        expected.agree(call)
     progress = progress and is_chief(expected.strategy)
     known = num_data if expected.num_data is None else expected.num_data
     known = None if unscaled else known

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..runtime.agreement import Call
 from ..runtime.workers import num_workers
 from ..validation import Check, as_pair, checked_data
 
@@ -25,6 +26,7 @@ class Expected(NamedTuple):
     num_data: Any  # the number of all rows: an integer, a variable, or None where it is not known
     own: RegressionData | None  # the data that the model keeps, or None
     strategy: tf.distribute.Strategy  # the model was made in its scope
+    agree: Callable[[Call], None]  # checks that all workers make a call alike
     labels: Any = None  # the values that y takes, or None where it is a real number or a count
 
     @property

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..algebra.gaussian import Gaussian
-from ..data import Data, PassLog, as_data
+from ..data import Call, Data, PassLog, as_data
 from ..models import (
     AugmentedModel,
     converted_from,
@@ -21,7 +21,7 @@ from ..models import (
     refresh_posteriors,
 )
 from ..progress import progress_bar
-from ..runtime.agreement import check_same_program, describe
+from ..runtime.agreement import describe
 from ..runtime.checkpoints import Checkpoints
 from ..validation import check_one_of
 from .advice import of_jitter
@@ -177,7 +177,9 @@ def fit_collapsed(
     :raises RuntimeError: if data cannot be read. The model keeps what it has learnt.
     :return: the objective before and after, whether the fit has converged, and why it ended.
     """
-    checked = as_data(model.expected_data, data, progress)
+    given = {"tolerance": tolerance, "rows": rows, "seed": seed}
+    call = Call("fit_collapsed", {**given, "checkpoint_dir": checkpoint_dir is not None})
+    checked = as_data(model.expected_data, data, progress, call=call)
     found = fit_rows(model, checked, tolerance, rows, seed, callback, checkpoint_dir, progress)
     for said in of_jitter(model):  # ``fit`` returns it with its other advice
         warnings.warn(said, stacklevel=3)
@@ -204,7 +206,6 @@ def fit_rows(
     check_one_of("rows", rows, get_args(RowsUsed))
     check_tolerance(tolerance)
     options: dict[str, Any] = {"tolerance": tolerance, "rows": rows, "seed": seed}
-    check_same_program(model, "fit_collapsed", **options, keeps=checkpoint_dir is not None)
     data.draw_ahead(SETTINGS.drawn_rows, seed)
     run = {"model": describe(model), "data": data.identity, **options}
     checkpoints = Checkpoints(checkpoint_dir, run, data.strategy)
@@ -444,8 +445,8 @@ def polish(
         Nothing has been changed then.
     :return: the ELBO before and after, and the number of steps.
     """
-    check_same_program(model, "polish", max_steps=max_steps)
-    rows = as_data(model.expected_data, data, progress)
+    call = Call("polish", {"max_steps": max_steps})
+    rows = as_data(model.expected_data, data, progress, call=call)
     progress = progress and rows.is_chief
     least_gain = _POLISH_TOLERANCE * float(rows.num_data)
     with progress_bar(progress, unit="step", total=max_steps) as bar:

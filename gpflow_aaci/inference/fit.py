@@ -9,12 +9,11 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ..algebra.terms import augmented_bound, standard
-from ..data import Data, as_data, check_batches, is_endless
+from ..data import Call, Data, as_data, check_batches, is_endless
 from ..data.batches import WATCHED_ROWS
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest.model import AugmentedNNGP
-from ..runtime.agreement import check_same_program
 from ..validation import check_one_of
 from .advice import advice
 from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows
@@ -210,10 +209,11 @@ def fit(
                 raise ValueError(f"{name} must be None for AugmentedNNGP. Found: {value!r}.")
         return fit_nearest(model, tolerance, seed, progress)
     model = as_augmented(model)
-    check_same_program(model, "fit", objective=objective, seed=seed)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     one_pass = _some_rows(model, data) if has_no_end else data
-    checked = as_data(model.expected_data, one_pass, progress)
+    given = {"objective": objective, "tolerance": tolerance, "rows": rows, "seed": seed}
+    call = Call("fit", {**given, "checkpoint_dir": checkpoint_dir is not None})
+    checked = as_data(model.expected_data, one_pass, progress, call=call)
     parts = _parts(model, data, objective, has_no_end)
     began = time.perf_counter()
     if parts:

@@ -14,9 +14,8 @@ from ..algebra.gaussian import Gaussian, damped, optimal_naturals, safeguarded, 
 from ..algebra.projection import marginals
 from ..algebra.statistics import Statistics, statistics, stepped_in_turn
 from ..algebra.terms import augmented_bound
-from ..data import Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
+from ..data import Call, Data, StepData, Summand, as_data, check_step_data, next_batch, over_devices
 from ..models import AugmentedModel, as_augmented, refresh_posteriors
-from ..runtime.agreement import check_same_program_once
 from ..runtime.compiled import Compiled
 from ..validation import Check, check_finite, require
 from .compiled_steps import CompiledSteps, Settings
@@ -70,13 +69,20 @@ class AugmentedNaturalGradient:
             is not finite; ``q_mu`` and ``q_sqrt`` are then unchanged.
         """
         augmented = as_augmented(model)
-        check_same_program_once(augmented, "AugmentedNaturalGradient.minimize", self._settings)
-        if isinstance(data, tf.data.Dataset):
-            self._step(model, as_data(augmented.expected_data, data, progress))
+        name = "AugmentedNaturalGradient.minimize"
+        call = Call(name, settings=self._settings, is_step=True)
+        is_pass = isinstance(data, tf.data.Dataset)
+
+        def rows_of(model: AugmentedModel, batch: Any) -> Data:
+            expected = as_augmented(model).expected_data
+            return as_data(expected, batch, progress and is_pass, call=call)
+
+        if is_pass:
+            self._step(model, rows_of(model, data))
             return
         check_step_data(augmented.expected_data, data)
         batch = next_batch(data)
-        self._steps.take(self._step, _rows_of, model, batch, self._depends_on, compile)
+        self._steps.take(self._step, rows_of, model, batch, self._depends_on, compile)
 
     def _step(self, model: AugmentedModel, rows: Data) -> None:
         model = as_augmented(model)
@@ -94,10 +100,6 @@ class AugmentedNaturalGradient:
     def _settings(self) -> dict[str, Any]:
         is_number = not tf.is_tensor(self.step_size)
         return {"step_size": float(self.step_size) if is_number else "a tensor"}
-
-
-def _rows_of(model: AugmentedModel, batch: Any) -> Data:
-    return as_data(as_augmented(model).expected_data, batch)
 
 
 @check_shapes("step_size: []", "return[0]: [M, L]", "return[1]: [...]")

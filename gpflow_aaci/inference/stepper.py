@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from ..data import Data, StepData, as_data, check_step_data, next_batch
+from ..data import Call, Data, StepData, as_data, check_step_data, next_batch
 from ..models import AugmentedModel, as_augmented, hyperparameters, refresh_posteriors
-from ..runtime.agreement import check_same_program_once
 from ..runtime.mirrored import apply_upwards, build
 from ..validation import Check, check_finite, require
 from .compiled_steps import CompiledSteps, Settings, of_optimizer
@@ -118,13 +117,15 @@ class Stepper(tf.Module, abc.ABC):
         """
         augmented = as_augmented(model)
         check_step_data(augmented.expected_data, data, num_data)
-        call = f"{type(self).__name__}.minimize"
-        check_same_program_once(augmented, call, lambda: self.settings)
         if model not in self._steps:
             self.build(augmented)  # raises before a batch is taken from an iterator
 
+        name = f"{type(self).__name__}.minimize"
+        call = Call(name, settings=lambda: self.settings, is_step=True)
+
         def rows_of(model: AugmentedModel, batch: Any) -> Data:
-            return as_data(as_augmented(model).expected_data, batch, num_data=num_data)
+            expected = as_augmented(model).expected_data
+            return as_data(expected, batch, num_data=num_data, call=call)
 
         def depends_on() -> Settings:
             own = self._depends_on()

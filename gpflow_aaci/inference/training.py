@@ -17,11 +17,11 @@ from gpflow.monitor import Monitor, MonitorTaskGroup
 from typing_extensions import TypedDict, Unpack
 
 from ..algebra.terms import augmented_bound, predictive, standard
-from ..data import Batches, Expected, Rows, as_data, check_pair, checked_rows
+from ..data import Batches, Call, Expected, Rows, as_data, check_pair, checked_rows
 from ..models import AugmentedModel, of_any_model
 from ..models.variables import undone_on_failure
 from ..progress import progress_bar
-from ..runtime.agreement import check_same_program, describe
+from ..runtime.agreement import describe
 from ..runtime.checkpoints import Checkpoints, check_objective, checkpoint_step
 from ..runtime.graphs import compiled
 from ..runtime.structure import facts
@@ -132,22 +132,20 @@ def train(
     early_stopping, monitor = chosen["early_stopping"], chosen["monitor"]
     test_data, checkpoint_dir = chosen["test_data"], chosen["checkpoint_dir"]
     stepper = _as_stepper(objective, optimizer)
-    check_same_program(
-        model,
-        "train",
-        stepper.settings,
-        objective=objective,
-        num_steps=num_steps,
-        batch_size=batch_size,
-        seed=seed,
-        evaluate_every=chosen["evaluate_every"],
-        checkpoint_every=chosen["checkpoint_every"],
-        early_stopping=early_stopping,
-        checkpoint_dir=checkpoint_dir is not None,
-        test_data=test_data is not None,
-    )
-    expected = model.expected_data
-    batches = as_data(expected, data).batches(batch_size, seed, checkpoint_dir is not None)
+    given = {
+        "objective": objective,
+        "num_steps": num_steps,
+        "batch_size": batch_size,
+        "seed": seed,
+        "evaluate_every": chosen["evaluate_every"],
+        "checkpoint_every": chosen["checkpoint_every"],
+        "early_stopping": early_stopping,
+        "checkpoint_dir": checkpoint_dir is not None,
+        "test_data": test_data is not None,
+    }
+    expected, call = model.expected_data, Call("train", given, lambda: stepper.settings)
+    rows = as_data(expected, data, call=call)
+    batches = rows.batches(batch_size, seed, checkpoint_dir is not None)
     test = batches.together(lambda: _checked_test_data(expected, test_data))
     run = _Run(model, stepper, batches, objective, test, checkpoint_dir)
     run.restore(num_steps)

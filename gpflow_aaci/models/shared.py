@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import gpflow
@@ -23,6 +24,7 @@ from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
 from ..data import Expected
 from ..likelihoods import AugmentedLikelihood
+from ..runtime.agreement import check_same_program
 from ..runtime.mirrored import strategy_of
 from .posteriors import handed_out
 
@@ -48,6 +50,7 @@ class WithData(gpflow.models.GPModel):
             self.num_data,
             self.own_data,
             self.strategy,
+            partial(check_same_program, self),
             self.likelihood.labels,
         )
 

@@ -4,7 +4,7 @@ import json
 import weakref
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpflow
 import tensorflow as tf
@@ -15,7 +15,7 @@ from .mirrored import heed_trainable
 from .structure import facts
 from .workers import check_agreement, num_workers
 
-# The steps that all workers have agreed on, by model: see ``check_same_program_once``.
+# The steps that all workers have agreed on, by model: see ``Call.is_step``.
 _AGREED: "weakref.WeakKeyDictionary[Any, set[str]]" = weakref.WeakKeyDictionary()
 
 
@@ -28,46 +28,44 @@ def describe(model: Any) -> dict[str, str]:
     }
 
 
-def check_same_program(
-    model: Any,
-    call: str,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-    **options: Any,
-) -> None:
+class Call(NamedTuple):
+    """A public call that all workers must make alike."""
+
+    name: str
+    options: Mapping[str, Any] = MappingProxyType({})
+    settings: Callable[[], Mapping[str, Any]] = dict
+    """Returns the settings of the optimizer, if the call has one."""
+
+    is_step: bool = False
+    """Whether it is compared only before the model's first step with these settings."""
+
+
+def check_same_program(model: Any, call: Call) -> None:
     """
     Check that all workers make the same call, with the same model and parameter values.
 
-    :param call: the name of the function that was called.
-    :param settings: the settings of the optimizer, if the call has one.
-    :param options: the options of the call.
     :raises ValueError: on every worker, if anything differs; the message says what and where.
     """
-    heed_trainable(model.variables)
-    if num_workers(model.strategy) > 1:
-        of_optimizer = {f"{path} of the optimizer": f for path, f in facts(settings).items()}
-        of_model = {f"{path} of the model": fact for path, fact in describe(model).items()}
-        values = {
-            f"the value of {path}": shown_value(parameter.numpy())
-            for path, parameter in gpflow.utilities.parameter_dict(model).items()
-        }
-        whole = {"the call": call, **options, **of_optimizer, **of_model, **values}
-        check_agreement(model.strategy, whole)
-
-
-def check_same_program_once(
-    model: Any, call: str, settings: Callable[[], Mapping[str, Any]]
-) -> None:
-    """
-    Call :func:`check_same_program`, but only before the model's first step with these settings.
-
-    :param settings: returns the settings of the optimizer.
-    """
-    if num_workers(model.strategy) == 1:
+    are_several = num_workers(model.strategy) > 1
+    if call.is_step and not are_several:
         return
-    agreed = _AGREED.setdefault(model, set())
     with tf.init_scope():
-        of_optimizer = settings()
-        kind = json.dumps([call, facts(of_optimizer)])
-        if kind not in agreed:
-            check_same_program(model, call, of_optimizer)
-    agreed.add(kind)
+        of_optimizer = facts(call.settings())
+        agreed, kind = _AGREED.setdefault(model, set()), json.dumps([call.name, of_optimizer])
+        if call.is_step and kind in agreed:
+            return
+        heed_trainable(model.variables)
+        if are_several:
+            check_agreement(model.strategy, _whole(model, call, of_optimizer))
+        agreed.add(kind)
+
+
+def _whole(model: Any, call: Call, of_optimizer: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that must be the same, by what an error calls it."""
+    of_model = {f"{path} of the model": fact for path, fact in describe(model).items()}
+    values = {
+        f"the value of {path}": shown_value(parameter.numpy())
+        for path, parameter in gpflow.utilities.parameter_dict(model).items()
+    }
+    of_optimizer = {f"{path} of the optimizer": fact for path, fact in of_optimizer.items()}
+    return {"the call": call.name, **call.options, **of_optimizer, **of_model, **values}

@@ -19,7 +19,9 @@ Make = Callable[[float | None], Data]
 
 
 def expected(num_data: float | None = None) -> Expected:
-    return Expected("a model", 2, 1, 1, (), lambda Y: (), num_data, None, ONE_PROCESS)
+    return Expected(
+        "a model", 2, 1, 1, (), lambda Y: (), num_data, None, ONE_PROCESS, lambda call: None
+    )
 
 
 def weighted(X: tf.Tensor, Y: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
