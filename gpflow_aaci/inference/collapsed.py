@@ -4,6 +4,7 @@ import functools
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -27,6 +28,7 @@ from ..validation import check_one_of
 from .advice import of_jitter
 from .hyperparameter_search import CONVERGED, HyperparameterSearch, State
 from .objective import Objective, RowsUsed, Stretch
+from .outcome import Outcome
 from .profile import Profile
 from .settings import SETTINGS
 from .starting import narrow_q, not_finite_at_start, q_at_start
@@ -57,7 +59,8 @@ class FitProgress(NamedTuple):
 _Callback = Callable[[FitProgress], None]
 
 
-class FitResult(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class FitResult(Outcome):
     """The result of ``fit_collapsed``."""
 
     #: GPflow's ELBO plus the log prior [nats], on all rows, after the fit.
@@ -66,28 +69,6 @@ class FitResult(NamedTuple):
     start: float
     #: The number of evaluations of the objective.
     evaluations: int
-    #: Whether ``expected_gain`` is below ``tolerance``; of ``rows="enough"``, whether more rows and
-    #: iterations are not worth it.
-    converged: bool
-    #: Why the fit ended.
-    reason: str = ""
-    #: Seconds spent on compiling.
-    tracing_seconds: float = 0.0
-    #: All other seconds.
-    fitting_seconds: float = 0.0
-    #: The fit converges when further iterations are expected to gain less than this [nats].
-    tolerance: float | None = None
-    #: What further iterations are expected to gain [nats]; None if that is not known.
-    expected_gain: float | None = None
-    #: The number of rows that q and the hyperparameters were fitted to.
-    rows: int = 0
-    #: What four times more rows are expected to gain [nats a datum], if it was measured.
-    worth: float | None = None
-    #: The standard error of ``worth``.
-    worth_error: float | None = None
-    #: The gain [nats] of the search from lengthscales √D·sd(X) over the search from the model's
-    #: own, if both were made.
-    restart_gain: float | None = None
 
 
 class PolishResult(NamedTuple):

@@ -2,8 +2,9 @@
 
 import math
 import time
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -28,6 +29,7 @@ from .minibatch_fit import (
 )
 from .nearest_fit import NearestFit, fit_nearest
 from .objective import RowsUsed
+from .outcome import Outcome
 from .starting import value_at_start
 
 if TYPE_CHECKING:
@@ -35,47 +37,24 @@ if TYPE_CHECKING:
 
 _Objective = Literal["standard", "predictive"]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
-_DETAILS = ("tolerance", "expected_gain", "rows", "worth", "worth_error", "restart_gain")
 
 
-class Fit(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Fit(Outcome):
     """The result of :func:`fit`, which ``print`` shows as text."""
 
     #: ``"fit_collapsed"`` or ``"train"``: the function that ``fit`` has called.
     route: str
-    #: Whether ``expected_gain`` is below ``tolerance``; of ``rows="enough"``, whether more rows and
-    #: iterations are not worth it; with ``"train"``, whether it ended early.
-    converged: bool
-    #: Why the fit ended.
-    reason: str
     #: GPflow's ELBO [nats] after the fit; NaN, with a warning, if it cannot be computed.
     elbo: float
     #: By how much the augmented bound is below ``elbo`` [nats]; 0 without augmentation.
     gap: float
-    #: Seconds spent on compiling; 0 for ``"train"``, which does not measure them.
-    tracing_seconds: float
-    #: All other seconds.
-    fitting_seconds: float
     #: A row for each iteration or evaluation: step, seconds, rows, objective.
     history: "pd.DataFrame"
     #: Why the fit may be worse than it could be, a sentence for each reason.
     warnings: tuple[str, ...]
-    #: The fit converges when further iterations are expected to gain less than this [nats]; None
-    #: for ``"train"``.
-    tolerance: float | None = None
-    #: What further iterations are expected to gain [nats]; None if that is not known.
-    expected_gain: float | None = None
-    #: The number of rows that were used.
-    rows: int = 0
     #: The number of rows that there are, if it is known.
     num_data: int = 0
-    #: What four times more rows are expected to gain [nats a datum], if it was measured.
-    worth: float | None = None
-    #: The standard error of ``worth``.
-    worth_error: float | None = None
-    #: By how much the search was better from lengthscales of √D·sd(X) than from the model's own
-    #: [nats], if it began there, too.
-    restart_gain: float | None = None
 
     def __str__(self) -> str:
         verdict = "converged" if self.converged else "has not converged"
@@ -239,8 +218,7 @@ def fit(
         progress=progress,
     )
     used = checked if found.rows == checked.num_rows else checked.subset(found.rows, seed)
-    details: dict[str, Any] = {name: getattr(found, name) for name in _DETAILS}
-    details |= {"history": history.table(), "num_data": checked.num_rows}
+    details = {"history": history.table(), "num_data": checked.num_rows}
     return _result(model, used, began, "fit_collapsed", found, **details)
 
 
@@ -274,22 +252,12 @@ def _result(
 
     :param used: the rows that the model was fitted to.
     """
-    tracing_seconds, objective = 0.0, None
-    if isinstance(found, FitResult):
-        tracing_seconds, objective = found.tracing_seconds, found.objective
-    fitting_seconds = time.perf_counter() - began - tracing_seconds
-    elbo, bound, said = _at_the_end(model, used, objective)
-    return Fit(
-        route=route,
-        converged=found.converged,
-        reason=found.reason,
-        elbo=elbo,
-        gap=elbo - bound,
-        tracing_seconds=tracing_seconds,
-        fitting_seconds=fitting_seconds,
-        warnings=tuple(said),
-        **details,
-    )
+    shared: dict[str, Any] = {"converged": found.converged, "reason": found.reason}
+    if isinstance(found, Outcome):
+        shared = {each.name: getattr(found, each.name) for each in fields(Outcome)}
+    shared["fitting_seconds"] = time.perf_counter() - began - shared.get("tracing_seconds", 0.0)
+    elbo, bound, said = _at_the_end(model, used, getattr(found, "objective", None))
+    return Fit(route=route, elbo=elbo, gap=elbo - bound, warnings=tuple(said), **shared, **details)
 
 
 def _parts(model: AugmentedModel, data: Any, objective: _Objective, has_no_end: bool) -> list[Part]:

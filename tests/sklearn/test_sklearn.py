@@ -77,7 +77,7 @@ def _few_steps_for_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
             return fit_collapsed(model, data, **kwargs)
         for _ in range(5):
             AugmentedNaturalGradient(1.0).minimize(model, data)
-        return FitResult(0.0, 0.0, 0, True)
+        return FitResult(converged=True, reason="", objective=0.0, start=0.0, evaluations=0)
 
     monkeypatch.setattr(shared, "fit_collapsed", fit)
 
