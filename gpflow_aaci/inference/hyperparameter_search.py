@@ -85,7 +85,7 @@ class State(NamedTuple):
     restart_gain: float = np.nan  # nats gained by starting from other lengthscales
     ahead: Ahead = Ahead()
     is_level: bool = False  # whether other rows gained nothing by iterations on enough rows
-    loosened: float = 1.0  # how many times higher variances may rise, to where rounding shows
+    is_loosened: bool = False  # whether variances may rise to where rounding shows
 
     def write(self, folder: Path) -> None:
         flat = tf.nest.flatten(self)
@@ -298,7 +298,7 @@ class HyperparameterSearch:
                 moved = moved._replace(expected=expected, reason=_LITTLE_TO_GAIN)
             else:  # the steps alone do not tell what is left
                 moved = moved._replace(expected=np.inf, reason=_LITTLE_GAINED)
-        if is_stuck and state.loosened > 1.0:  # by rounding
+        if is_stuck and state.is_loosened:  # by rounding
             moved = moved._replace(expected=np.inf, reason=_NO_STEP_GAINS)
         if not moved.reason:
             moved = self._judged(stretch, moved, is_stuck and not state.curvature.is_known)
@@ -316,7 +316,7 @@ class HyperparameterSearch:
     def _bounded(self, state: State) -> State:
         """The state, after the bounds of the variances have been set for the steps from there."""
         objective, point = self.objective, state.point
-        of_variances = highest_variances(objective, point.x, state.loosened)
+        of_variances = highest_variances(objective, point.x, state.is_loosened)
         are_variances = np.isfinite(of_variances)
         objective.highest = np.where(are_variances, of_variances, objective.highest)
         gradient = inwards(point.x, point.gradient, objective.lowest, objective.highest)
@@ -326,16 +326,14 @@ class HyperparameterSearch:
         """
         The state at its end; or a state without the bounds that hold at first only.
 
-        Rounding may show at the end of a fit, where a larger variance may fit better. On few rows
-        it may show more, as a search that it stops costs little there.
+        Rounding may show at the end of a fit to few rows: there a search that it stops costs
+        little, and a larger variance may fit better.
         """
         objective, x, highest = self.objective, state.point.x, self.objective.highest
         are_variances = np.isfinite(highest_variances(objective, x))
-        is_bound = stretch.is_last and np.any(are_variances & (x > highest - 0.1))
-        if is_bound and state.loosened == 1.0:
-            is_cheap = stretch.rows <= SETTINGS.curvature_rows
-            factor = SETTINGS.loosened if is_cheap else SETTINGS.little_loosened
-            state = self._bounded(state._replace(loosened=factor))
+        is_cheap = stretch.is_last and stretch.rows <= SETTINGS.curvature_rows
+        if is_cheap and not state.is_loosened and np.any(are_variances & (x > highest - 0.1)):
+            state = self._bounded(state._replace(is_loosened=True))
             point, q = objective.evaluate(stretch.rows, x, state.q)
             state = state._replace(
                 point=point, q=q, recent=np.zeros(0), is_trusted=False, expected=np.inf, reason=""

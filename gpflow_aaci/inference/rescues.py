@@ -11,6 +11,7 @@ nothing between the rows. If they are far too long, f is constant. The bound is 
 Lengthscales √D·sd(X) suit D columns of any unit: two rows then have a correlation of order 1.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood
@@ -306,33 +308,41 @@ def lowest_coordinates(objective: Objective, stretch: Stretch) -> AnyNDArray:
 
 
 def largest_variance(
-    model: AugmentedModel, value: Callable[[gpflow.Parameter], Any] = np.asarray
+    model: AugmentedModel,
+    value: Callable[[gpflow.Parameter], Any] = np.asarray,
+    is_loosened: bool = False,
 ) -> float:
     """
     The variance of a kernel beyond which rounding makes the objective rough.
 
     An f that is nearly a polynomial has a huge variance and long lengthscales. K_ZZ is then nearly
     singular, and its rounding errors, of order M ε k(z, z), are no longer small beside the noise's
-    variance. A search would climb these errors.
+    variance. A search would climb these errors. If they exceed the jitter, they decide what the
+    smallest eigenvalues are, so that nearly the same hyperparameters have another optimal q; where
+    the noise is large beside the jitter, they may be less of its variance.
 
     :param value: the value of a parameter of the likelihood. Default: its present one.
+    :param is_loosened: whether rounding may show.
     """
     noise = _scale_of_noise(model.likelihood, value) or 1.0  # without it, f has a unit of its own
     rounding = int(tf.shape(model.q_mu)[0]) * float(np.finfo(np.float64).eps)
-    return SETTINGS.roughness * noise**2 / rounding
+    least, most = SETTINGS.least_roughness * noise**2, SETTINGS.roughness * noise**2
+    if is_loosened:
+        return SETTINGS.loosened * most / rounding
+    return max(least, min(most, default_jitter())) / rounding
 
 
-def highest_variances(objective: Objective, x: AnyNDArray, factor: float = 1.0) -> AnyNDArray:
+def highest_variances(objective: Objective, x: AnyNDArray, is_loosened: bool = False) -> AnyNDArray:
     """
     The highest value of each coordinate near x: of a kernel's variance, :func:`largest_variance`.
 
-    :param factor: by which it may be larger.
+    :param is_loosened: as in :func:`largest_variance`.
     :return: [n], ∞ for all other coordinates. A variance that is higher at x may stay there.
     """
     model, coordinates = objective.model, objective.coordinates
     highest = np.full(coordinates.size, np.inf)
-    largest = largest_variance(model, lambda parameter: coordinates.value(parameter, x))
-    largest = np.log(factor * largest)
+    value = functools.partial(coordinates.value, x=x)
+    largest = np.log(largest_variance(model, value, is_loosened))
     for parameter, _ in signal_parameters(model.kernel, 1.0):
         at = coordinates.where(parameter)
         highest[at] = np.maximum(x[at], largest)

@@ -34,9 +34,9 @@ class FitSettings(NamedTuple):
     shortest_lengthscale: float = 1e-3  # of √D·sd(X), to which one may fall; settings
     part_of_gap: float = 20.0  # of the least distance in its column, likewise; settings
     largest_df: float = 1e3  # of Student-t noise, at first; settings
-    roughness: float = 1e-5  # nats a datum that rounding of K_ZZ may make, about; settings_more
-    loosened: float = 1_000.0  # by how much it may be more at the end, on few rows; settings_more
-    little_loosened: float = 10.0  # the same on many rows; settings_more
+    roughness: float = 1e-4  # nats a datum that rounding of K_ZZ may make, about; settings
+    least_roughness: float = 1e-6  # the same, where rounding exceeds the jitter; settings_more
+    loosened: float = 100.0  # by how much it may be more, at the end on few rows; settings
     tolerance: float = 1e-3  # nats that are still to be expected; starts
     tolerance_per_datum: float = 1e-5  # the same a datum, where it is more; time_to_nll
     margin: float = 10.0  # by which the expected gain must be below the tolerance; starts
