@@ -379,7 +379,8 @@ def run(folder, routes):
         model = sparse()
         result = gpflow_aaci.fit_collapsed(model, data(), checkpoint_dir=folder / name)
         kept |= {f"{name}{i}": value for i, value in enumerate(values(model))}
-        kept[name] = np.asarray(result[:4])  # not how long it took
+        ended = result.objective, result.start, result.evaluations, result.converged
+        kept[name] = np.asarray(ended)  # not how long it took
     np.savez(folder / "unfinished.npz", **kept)
     (folder / "unfinished.npz").rename(folder / "end.npz")
 
