@@ -100,19 +100,19 @@ def _adam(
         batch = next(batches)
         adam.minimize(lambda: model.training_loss(batch), model.trainable_variables)
 
-    clock, paused, near, nlls = time.perf_counter(), 0.0, np.nan, [np.inf]
+    clock, paused, near, nll = time.perf_counter(), 0.0, np.nan, np.inf
     while time.perf_counter() - clock - paused < config.seconds:
         for _ in range(200):
             step()
         stopped = time.perf_counter()
-        nlls.append(_nll(model, split))
-        if max(nlls[-2:]) <= goal:
+        nll = _nll(model, split)
+        if nll <= goal:
             near = stopped - clock - paused
             break
         paused += time.perf_counter() - stopped
     seconds = time.perf_counter() - clock - paused
     status = f"lr {rate:g}, " + ("at fit's NLL" if np.isfinite(near) else "limit: time")
-    return {"method": _ADAM, "seconds": seconds, "nll": nlls[-1], "near": near, "status": status}
+    return {"method": _ADAM, "seconds": seconds, "nll": nll, "near": near, "status": status}
 
 
 def _nll(model: methods.Model, split: Split) -> float:
