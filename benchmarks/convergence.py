@@ -409,14 +409,14 @@ def _beside(turn: pd.DataFrame) -> dict[str, Any]:
         return {}
     end = ours.iloc[-1]
     by_elbo = end.get("yardstick", "nll") == "elbo"
+    ends = [run.iloc[-1] for run in peers if not _have_failed(run).iloc[-1]]
     if by_elbo:
         times = [_first(run, run.elbo >= end.elbo - _NEAR_ELBO) for run in peers]
-        peers_end = max(run.elbo.iloc[-1] for run in peers if not _have_failed(run).iloc[-1])
+        peers_end = max((each.elbo for each in ends), default=-np.inf)
         better = peers_end - end.elbo - _NEAR_ELBO
     else:
         times = [_first(run, run.nll <= end.nll + TOLERANCES[-1]) for run in peers]
-        ends = (run.nll.iloc[-1] for run in peers if not _have_failed(run).iloc[-1])
-        peers_end = min(ends, default=np.inf)
+        peers_end = min((each.nll for each in ends), default=np.inf)
         better = end.nll - peers_end - TOLERANCES[-1]
     totals = [t + run.tracing_seconds.iloc[-1] for t, run in zip(times, peers, strict=True)]
     soonest = int(np.argmin(totals))

@@ -46,8 +46,9 @@ def check_same_program(model: Any, call: Call) -> None:
 
     :raises ValueError: on every worker, if anything differs; the message says what and where.
     """
-    are_several = num_workers(model.strategy) > 1
-    if call.is_step and not are_several:
+    if num_workers(model.strategy) == 1:
+        if not call.is_step:
+            heed_trainable(model.variables)
         return
     with tf.init_scope():
         of_optimizer = facts(call.settings())
@@ -55,8 +56,7 @@ def check_same_program(model: Any, call: Call) -> None:
         if call.is_step and kind in agreed:
             return
         heed_trainable(model.variables)
-        if are_several:
-            check_agreement(model.strategy, _whole(model, call, of_optimizer))
+        check_agreement(model.strategy, _whole(model, call, of_optimizer))
         agreed.add(kind)
 
 
