@@ -15,6 +15,7 @@ from docutils import nodes  # noqa: E402
 import gpflow_aaci  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
+from from_classes import with_entries, with_rest  # noqa: E402
 from links import LinkCode, link_back, link_elsewhere  # noqa: E402
 from thumbnails import write_thumbnails  # noqa: E402
 
@@ -139,6 +140,12 @@ def crop_thumbnails(app) -> None:
     write_thumbnails(Path(app.srcdir) / "examples" / "images")
 
 
+def add_classes(app, docname, source) -> None:
+    """What pages say about likelihoods is made from the classes."""
+    readme = "which_likelihood" in docname and (Path(app.srcdir).parent / "README.md").read_text()
+    source[0] = with_rest(with_entries(source[0]), readme or "")
+
+
 def add_summary(app, docname, source) -> None:
     """Put a table of the names in each section of a page of the reference above its sections."""
     if not docname.startswith("reference/"):
@@ -167,6 +174,7 @@ def setup(app) -> None:
     app.connect("html-page-context", link_back)
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("object-description-transform", shorten_fields, priority=600)
+    app.connect("source-read", add_classes)  # before the next, which counts the entries
     app.connect("source-read", add_summary)
     app.connect("source-read", without_seconds)
     app.connect("builder-inited", crop_thumbnails, priority=900)  # when the gallery has run

@@ -3,9 +3,11 @@
 import importlib
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,11 @@ import pytest
 import gpflow_aaci
 
 DOCS = Path(__file__).parents[2] / "docs"
-REFERENCE = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
+from_classes = SimpleNamespace(**runpy.run_path(str(DOCS / "from_classes.py")))
+REFERENCE = "".join(
+    from_classes.with_entries(page.read_text())
+    for page in sorted((DOCS / "reference").glob("*.md"))
+)
 MODULES = (
     "",
     ".likelihoods",
@@ -89,11 +95,33 @@ SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 ELSEWHERE = ("plot_10", "plot_13", "plot_15")
 
 
-def test_every_likelihood_has_its_formula() -> None:
-    page = (DOCS / "reference" / "likelihoods.md").read_text().split("## Warps")[0]
-    formulas = (DOCS / "reference" / "formulas.md").read_text()
-    names = set(re.findall(r"^\.\. autoclass:: (\w+)$", page, re.MULTILINE))
-    assert names <= set(re.findall(r"`(\w+)`", formulas))
+class Skellam(gpflow_aaci.likelihoods.Laplace):
+    """
+    n − m of counts n ~ Poisson(f) | m ~ Poisson(1).
+
+    The rest is not shown.
+    """
+
+
+def test_a_new_likelihood_is_on_the_pages_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {
+        name: (DOCS / name).read_text() for name in ("which_likelihood.md", "reference/formulas.md")
+    }
+    readme = (DOCS.parent / "README.md").read_text()
+    reference = (DOCS / "reference" / "likelihoods.md").read_text()
+    for page in pages.values():  # all others are there already
+        assert "## Others" not in from_classes.with_rest(page, readme)
+    assert "## Others" not in from_classes.with_entries(reference)
+    monkeypatch.setattr(gpflow_aaci.likelihoods, "Skellam", Skellam, raising=False)
+    monkeypatch.setattr(gpflow_aaci.likelihoods, "__all__", ["Skellam"])
+    for page in pages.values():
+        row = r"| `Skellam` | n − m of counts n ~ Poisson(f) \| m ~ Poisson(1). |"
+        assert row in from_classes.with_rest(page, readme).splitlines()
+    assert "## Others" in from_classes.with_entries(reference)
+    assert ".. autoclass:: Skellam\n" in from_classes.with_entries(reference)
+    monkeypatch.setattr(Skellam, "__module__", "gpflow_aaci.likelihoods.noise.skellam")
+    assert "## Others" not in from_classes.with_entries(reference)
+    assert ".. autoclass:: Skellam\n" in from_classes.with_entries(reference)
 
 
 def test_every_script_is_in_one_group_of_the_gallery() -> None:
