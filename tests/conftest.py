@@ -74,7 +74,7 @@ BUILT_IN: dict[str, MakeLikelihood] = {
 @pytest.hookimpl(tryfirst=True)  # before -m deselects tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
-    Mark slow cases, and cases that ``by_default`` does not name, as replicates.
+    Mark the cases that ``briefly`` does not name as slow, those of ``by_default`` as replicates.
 
     Cases about which a test claims nothing (``applies_to("case", is_one)``) are left out. It also
     puts the longest test first. At the end, all workers but one would wait for it.
@@ -84,12 +84,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
         if getattr(case, "slow", False):
             item.add_marker(pytest.mark.slow)
-        for marker in item.iter_markers("by_default"):
-            case = item.name.partition("[")[2].rstrip("]")
-            parts = set(case.split("-"))
-            if not any(set(name.split("-")) <= parts for name in marker.args):
-                item.add_marker(pytest.mark.replicate)
+        for name, mark in (("briefly", "slow"), ("by_default", "replicate")):
+            if any(not _names(marker, item) for marker in item.iter_markers(name)):
+                item.add_marker(mark)
     items.sort(key=lambda item: "killed_again" not in item.name)
+
+
+def _names(marker: pytest.Mark, item: pytest.Item) -> bool:
+    """Whether one of the marker's names is part of the id of the case."""
+    parts = set(item.name.partition("[")[2].rstrip("]").split("-"))
+    return any(set(name.split("-")) <= parts for name in marker.args)
 
 
 def _applies(item: pytest.Item) -> bool:

@@ -672,6 +672,7 @@ def test_residuals_of_exactly_zero_under_laplace(data: Batch) -> None:
         assert np.all(np.isfinite(model.q_sqrt))
 
 
+@pytest.mark.briefly("StudentT", "Logistic")
 @pytest.mark.applies_to(  # ``Probit`` has no h
     "make_likelihood", lambda make: not isinstance(make(), likelihoods.Probit)
 )

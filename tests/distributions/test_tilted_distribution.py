@@ -22,6 +22,7 @@ def log_phi_laplace(r: tf.Tensor) -> tf.Tensor:
     return -tf.sqrt(r)
 
 
+@pytest.mark.briefly("Matern52", "StudentT", "Logistic", "BayesianSVM")
 @every_phi
 def test_against_the_closed_form(tilts: Tilts) -> None:
     """

@@ -97,6 +97,7 @@ def arguments(model: AugmentedModel, data: Batch) -> tuple[Any, ...]:
     return () if isinstance(model, AugmentedVGP) else (data,)
 
 
+@pytest.mark.briefly("Student-t", "unwhitened")
 @pytest.mark.by_default("0.3")
 @pytest.mark.by_default("Student-t", "Laplace", "unwhitened", "mean function", "VGP")
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
@@ -140,6 +141,7 @@ KERNELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.briefly("SharedIndependent-separate points", "LinearCoregionalization-shared points")
 @pytest.mark.parametrize("points", POINTS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_gradient_is_autodiffs_whatever_the_latent_gps_share(

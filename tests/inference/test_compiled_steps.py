@@ -140,6 +140,7 @@ def more_jitter(model: Any, optimizer: Any) -> None:
     gpflow.config.set_default_jitter(1e-2)
 
 
+@pytest.mark.briefly("slower_adam", "fix_lengthscale")
 @pytest.mark.by_default(
     "fix_lengthscale-AugmentedNaturalGradient",
     "new_mean-AugmentedNaturalGradient",

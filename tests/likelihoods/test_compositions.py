@@ -429,6 +429,7 @@ def _takes_y_alone(member: Member) -> bool:
 ONE_COLUMN = [member for member in ZOO if _takes_y_alone(member)]
 
 
+@pytest.mark.briefly("Warped StudentT", "Hurdle NegativeBinomial", "Ordinal", "Poisson")
 @pytest.mark.parametrize("member", ONE_COLUMN, ids=lambda member: member.name)
 def test_a_missing_output_has_a_stand_in_that_its_likelihood_accepts(member: Member) -> None:
     """The rest of the row has the values that it has without it."""

@@ -111,6 +111,17 @@ def random_model(case: AnyCase, likelihood: AugmentedLikelihood | None = None) -
 # ---- given f ----
 
 
+@pytest.mark.briefly(
+    "Interval, logit",
+    "Switched",
+    "Exponential",
+    "Ordinal",
+    "StudentT",
+    "Laplace",
+    "Gaussian",
+    "AsymmetricLaplace",
+    "Hurdle NegativeBinomial",
+)
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 def test_the_cdf_given_f_is_the_integral_of_the_textbooks_density(case: AnyCase) -> None:
     N = 3
@@ -311,6 +322,7 @@ def test_student_t_noise_against_a_normal_f_of_any_width() -> None:
 LEVELS = [1e-6, 0.05, 0.5, 1.0 - 1e-6]
 
 
+@pytest.mark.briefly("Hurdle Poisson, gate GP", "LogisticTree", "StudentT", "Interval, probit")
 @pytest.mark.by_default(
     "StudentT",
     "Binomial with trials",

@@ -405,6 +405,7 @@ def _squeezed(f: AnyNDArray) -> AnyNDArray:
     return 0.001 + 0.998 * scipy.special.ndtr(f)
 
 
+@pytest.mark.briefly("Beta", "Poisson")
 @pytest.mark.parametrize("name", LAWS)
 def test_cdf_and_quantiles_are_those_of_the_law(name: str) -> None:
     case = next(case for case in CASES if case.name == name)

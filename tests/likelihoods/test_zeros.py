@@ -124,6 +124,7 @@ def test_bound_and_expectation_in_random_cases(name: str) -> None:
     np.testing.assert_allclose(likelihood.log_prob(X, Fmu, Y), at_point, atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.briefly("0.9")
 @pytest.mark.parametrize("sd", [1e-3, 1.0, 8.0, 40.0])
 @pytest.mark.parametrize("pi", [1e-6, 0.1, 0.9])
 def test_expectations_of_narrow_and_wide_f(pi: float, sd: float) -> None:
@@ -196,6 +197,7 @@ def test_zeros_of_every_number_of_trials_are_inflated() -> None:
     np.testing.assert_allclose(own, expected[:, 0], rtol=1e-12)
 
 
+@pytest.mark.briefly("NegativeBinomial-float64", "Poisson-float32")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("base", [NegativeBinomial, Poisson])
 def test_a_truncated_count_of_f_far_below_zero_is_one(base: type, dtype: type) -> None:

@@ -96,6 +96,17 @@ def test_log_prob_is_the_textbooks(member: Member) -> None:
     np.testing.assert_allclose(found, member.log_density(X, 3.0 * F, Y), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.briefly(
+    "Heteroscedastic Gaussian",
+    "Switched",
+    "Hurdle NegativeBinomial",
+    "Poisson",
+    "Ordinal",
+    "LogisticTree",
+    "MultivariateStudentT",
+    "Warped StudentT",
+    "Interval, logit",
+)
 @pytest.mark.by_default("0.3")
 @pytest.mark.parametrize("sd", [0.3, 1.5])
 def test_bound_and_expectations_against_a_product_rule(member: Member, sd: float) -> None:
@@ -149,6 +160,17 @@ def test_predicted_moments_are_those_of_the_predicted_density(member: Member) ->
         np.testing.assert_allclose(variance, np.sum(p * (y - mean) ** 2), rtol=1e-3)
 
 
+@pytest.mark.briefly(
+    "Warped Gaussian, Log",
+    "Missing StudentT",
+    "Heteroscedastic StudentT",
+    "Hurdle NegativeBinomial",
+    "LogisticTree",
+    "Gamma",
+    "Poisson",
+    "LogisticSoftmax",
+    "Ordinal, logit",
+)
 @has_y_to_draw
 @pytest.mark.applies_to("member", lambda member: member.name != "Switched")  # its parts are tested
 def test_draws_have_the_conditional_moments(member: Member) -> None:
@@ -187,6 +209,9 @@ ONE_OF_EACH_AUGMENTATION = (
 )
 
 
+@pytest.mark.briefly(
+    "Poisson", "Heteroscedastic Gaussian", "Interval, logit", "MultivariateStudentT"
+)
 @pytest.mark.by_default(*ONE_OF_EACH_AUGMENTATION, "ZeroInflated NegativeBinomial")
 def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     """log p(y, aux|f) − log p(aux|f, y) is log p(y|f) for any auxiliary variables."""
@@ -201,6 +226,7 @@ def test_bayes_rule_for_the_auxiliary_variables(member: Member) -> None:
     np.testing.assert_allclose(difference, np.tile(expected, (7, 1)), rtol=1e-8, atol=1e-7)
 
 
+@pytest.mark.briefly("LogisticSoftmax", "Interval, logit")
 @pytest.mark.by_default(
     "Poisson", "LogisticSoftmax", "Interval, logit", "MultivariateStudentT", "ZeroTruncated Poisson"
 )
@@ -257,6 +283,9 @@ def _row_sums(value: tf.Tensor, rank: int) -> tf.Tensor:
     return value if value.shape.rank == rank else tf.reduce_sum(value, -1)
 
 
+@pytest.mark.briefly(
+    "LogisticSoftmax", "Interval, logit", "Missing StudentT", "MultivariateStudentT"
+)
 @pytest.mark.by_default(*ONE_OF_EACH_AUGMENTATION)
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) is potential f − ½ precision f² + a constant in each f."""
@@ -278,6 +307,7 @@ def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member
         np.testing.assert_allclose(values[2], values[0], rtol=1e-7, atol=1e-6)
 
 
+@pytest.mark.briefly("Heteroscedastic Gaussian", "MultivariateStudentT")
 @pytest.mark.by_default(
     "Poisson", "Heteroscedastic Gaussian", "MultivariateStudentT", "Warped Gaussian, Log"
 )
@@ -302,6 +332,15 @@ def step_as_gpflow(
             part.assign(value)
 
 
+@pytest.mark.briefly(
+    "Heteroscedastic StudentT",
+    "Switched",
+    "NegativeBinomial",
+    "MultivariateStudentT",
+    "Ordinal",
+    "LogisticSoftmax",
+    "CoxProcess",
+)
 @pytest.mark.parametrize("step_size", [1.0, 0.3])
 @pytest.mark.by_default("0.3")
 @pytest.mark.by_default(
@@ -322,6 +361,7 @@ def test_a_closed_form_step_is_a_natural_gradient_step(member: Member, step_size
     np.testing.assert_allclose(ours.q_sqrt, theirs.q_sqrt, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.briefly("Heteroscedastic Gaussian", "MultivariateStudentT")
 @pytest.mark.by_default(
     "LogisticSoftmax", "Heteroscedastic Gaussian", "MultivariateStudentT", "Poisson"
 )

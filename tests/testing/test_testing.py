@@ -79,6 +79,7 @@ def refusal(likelihood: AugmentedLikelihood, Y: AnyNDArray = REAL) -> str:
 # ---- likelihoods that pass ----
 
 
+@pytest.mark.briefly("StudentT", "Probit")
 @pytest.mark.by_default("StudentT", "Laplace", "Probit")
 @pytest.mark.parametrize("case", AUGMENTED, ids=case_id)
 def test_the_built_in_likelihoods_pass(case: Case) -> None:
