@@ -44,6 +44,7 @@ import tensorflow as tf
 from . import augmentation, contrib, likelihoods, monitor, predictions
 
 # Modules that are loaded, but not among the names of a star import.
+from . import criticism as criticism
 from . import data as data
 from . import diagnostics as diagnostics
 from . import distributions as distributions

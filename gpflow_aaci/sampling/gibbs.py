@@ -97,8 +97,7 @@ class _Sweep(LatentKernel):
         seeds = tfp.random.split_seed(seed, n=k * len(turns), salt=salt)
         for turn, latent in enumerate(turns):
             first, *others = seeds[k * turn : k * (turn + 1)]
-            omega = self._auxiliary(parts[-1], first)
-            observed = pseudo_observations(self.likelihood, self.rows[0], omega, self.rows[1])
+            omega, observed = self.observed(parts[-1], first)
             if latent is None:
                 parts = self._moved(self._prior, parts, observed, others)
                 continue
@@ -110,6 +109,11 @@ class _Sweep(LatentKernel):
                 for part, new in zip(parts, own, strict=True)
             ]
         return like_state(current_state, parts), GibbsResults(omega)
+
+    def observed(self, f: tf.Tensor, seed: Any) -> tuple[Any, Observed]:
+        """A draw of ω given f, and the observations that stand for y given ω."""
+        omega = self._auxiliary(f, seed)
+        return omega, pseudo_observations(self.likelihood, self.rows[0], omega, self.rows[1])
 
     def _auxiliary(self, f: tf.Tensor, seed: Any) -> Any:
         """A draw given f."""

@@ -24,6 +24,7 @@ MODULES = (
     "",
     ".likelihoods",
     ".predictions",
+    ".criticism",
     ".distributions",
     ".inference",
     ".sampling",
