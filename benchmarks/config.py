@@ -304,6 +304,14 @@ class StepTime(Experiment):
     steps_per_round: PositiveInt = 40
 
 
+class Coverage(Experiment):
+    experiment: Literal["coverage"]
+    sets: PositiveInt = 200
+    rows: PositiveInt = 100
+    new_rows: PositiveInt = 1_000
+    level: Fraction = 0.9
+
+
 class LongRun(Experiment):
     experiment: Literal["long_run"]
     steps: PositiveInt = 100_000
@@ -618,6 +626,7 @@ Single = (
     Convergence
     | AugmentationGap
     | StepTime
+    | Coverage
     | LongRun
     | Sampling
     | OmegaThroughput

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from .. import likelihoods
 from ..predictions import predict_y_quantile, predict_y_samples
+from ..predictions.intervals import central_levels, levels_of, pit_of_left_out
 from .shared import AugmentedGP, chosen, in_batches, weighted_rows
 
 LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
@@ -65,6 +66,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     y_center_: float
     y_scale_: float
+    left_out_pit_: AnyNDArray | None
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         num_inducing: int = 100,
         num_neighbors: int = 32,
         normalize_y: bool = True,
+        calibrated: bool = False,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
@@ -93,6 +96,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
             over 1.349. For a normal y this is the standard deviation, and outliers hardly change
             it. It must be False for counts and for likelihoods of y > 0. Predictions are in the
             units of y.
+        :param calibrated: whether :meth:`predict_interval` covers what it says even where the noise
+            of the model is wrong; see :func:`~gpflow_aaci.predictions.calibrated_levels`.
         :param random_state: the seed for inducing points and subsets of rows: an integer, a
             ``RandomState``, or None for a new draw at every fit.
         :param progress: whether to show a progress bar.
@@ -107,6 +112,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         )
         self.likelihood = likelihood
         self.normalize_y = normalize_y
+        self.calibrated = calibrated
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPRegressor":
         """
@@ -126,8 +132,9 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         likelihood = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
         if not isinstance(likelihood, Likelihood):
             likelihood = likelihood(scale=_NOISE * unit)
-        self._fit(X, (y - center) / scale, likelihood, unit, weight)
+        data = self._fit(X, (y - center) / scale, likelihood, unit, weight)
         self.y_center_, self.y_scale_ = center, scale
+        self.left_out_pit_ = pit_of_left_out(self.model_, data) if self.calibrated else None
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -161,6 +168,19 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         found = in_batches(quantiles, self._inputs(X))
         found = self.y_center_ + self.y_scale_ * found
         return found if np.ndim(levels) else found[:, 0]
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> AnyNDArray:
+        """
+        The lower and the upper end of the central interval of y, [N, 2].
+
+        :param X: [N, D].
+        :param level: the share of y that the interval is to contain, in (0, 1).
+        :raises ValueError: for bad X or level, and for a level for which the rows of a calibrated
+            regressor are too few.
+        """
+        pit = self.left_out_pit_
+        levels = central_levels(level) if pit is None else levels_of(pit, level)[:, 0]
+        return self.predict_quantiles(X, levels)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """

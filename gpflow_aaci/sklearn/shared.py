@@ -7,7 +7,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
@@ -84,13 +84,14 @@ class AugmentedGP(BaseEstimator):
         unit: float,
         sample_weight: Any = None,
         mean_function: MeanFunction | None = None,
-    ) -> None:
+    ) -> RegressionData | None:
         """
         Make the model and fit it to X [N, D], y [N].
 
         :param likelihood: becomes the model's own.
         :param unit: a rough guess of the standard deviation of f.
         :param sample_weight: [N], how many times each datum counts. Default: once.
+        :return: the data as the model has them, or None if it keeps them itself.
         """
         Y = y[:, None].astype(default_float())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -130,6 +131,7 @@ class AugmentedGP(BaseEstimator):
             else:
                 self.fit_result_ = fit_collapsed(model, data, **how)
             self.model_ = model
+        return data if isinstance(self.model_, AugmentedSVGP) else None
 
     def _inputs(self, X: Any) -> AnyNDArray:
         """

@@ -1,6 +1,5 @@
 """The sampling experiments on tiny problems."""
 
-import inspect
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,9 @@ from typer.testing import CliRunner
 
 from benchmarks import sampling
 from benchmarks.__main__ import app
-from benchmarks.config import LikelihoodConfig, OmegaThroughput, Problem
+from benchmarks.config import LikelihoodConfig, Problem
 from benchmarks.datasets import load_dataset
 from benchmarks.sampling import best_settings
-from gpflow_aaci import likelihoods
 from gpflow_aaci.data import as_arrays
 
 CONFIG = """
@@ -183,43 +181,3 @@ def test_omega_is_drawn_faster_in_closed_form(tmp_path: Path) -> None:
     assert np.isnan(generic["Probit"])  # it has no φ
     assert (metrics["closed form"] > generic)[["Laplace", "Logistic"]].all()
     assert "polyagamma" in (tmp_path / "summary.md").read_text()
-
-
-# These are not timed, as their laws of ω are similar to those of likelihoods that are.
-NEVER_TIMED = {
-    "Softmax",
-    "Unaugmented",
-    "AsymmetricLaplace",
-    "Binomial",
-    "Cauchy",
-    "CoxProcess",
-    "Exponential",
-    "Gamma",
-    "GeneralizedGaussian",
-    "Heteroscedastic",
-    "Hurdle",
-    "Interval",
-    "LogisticNoise",
-    "LogisticSoftmax",
-    "LogisticTree",
-    "Missing",
-    "MultivariateStudentT",
-    "NegativeBinomial",
-    "Ordinal",
-    "Poisson",
-    "Scaled",
-    "Switched",
-    "Warped",
-    "Weibull",
-    "Weighted",
-    "Matern",
-    "ZeroInflated",
-    "ZeroTruncated",
-}
-
-
-def test_every_likelihood_is_timed_unless_some_are_chosen() -> None:
-    kinds = (getattr(likelihoods, name) for name in likelihoods.__all__)
-    concrete = {k.__name__ for k in kinds if isinstance(k, type) and not inspect.isabstract(k)}
-    chosen = OmegaThroughput(experiment="omega_throughput", output=Path()).likelihoods
-    assert set(chosen) == concrete - {"Gaussian"} - NEVER_TIMED

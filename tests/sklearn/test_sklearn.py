@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, fit_collapsed, likelihoods
 from gpflow_aaci.inference import FitResult
+from gpflow_aaci.predictions import calibrated_levels
 from gpflow_aaci.sklearn import AugmentedGPClassifier, AugmentedGPRegressor, shared
 
 N = 150
@@ -185,6 +186,29 @@ def test_intervals_by_quantiles_cover_what_those_by_sd_do_not(regression: Fitted
     covered_by_sd = np.mean(np.abs(y - mean) <= 1.645 * sd)
     assert abs(covered - 0.9) < 0.03
     assert abs(covered - 0.9) < abs(covered_by_sd - 0.9) - 0.01
+
+
+def test_a_calibrated_interval_lies_between_the_quantiles_of_left_out_rows() -> None:
+    """Noise that is fixed far too small: the intervals are as wide as the data want them."""
+    X, y = noisy_wave(100, seed=3, df=30.0)
+    noise = likelihoods.Gaussian(scale=0.02)
+    gpflow.set_trainable(noise, False)
+    options = {"likelihood": noise, "num_inducing": 10, "normalize_y": False, "random_state": 0}
+    plain = AugmentedGPRegressor(**options).fit(X, y)
+    calibrated = clone(plain).set_params(calibrated=True).fit(X, y)
+    np.testing.assert_array_equal(
+        plain.predict_interval(X), plain.predict_quantiles(X, [0.05, 0.95])
+    )
+    levels = calibrated_levels(calibrated.model_, (X, y[:, None]))[:, 0]
+    interval = calibrated.predict_interval(X)
+    np.testing.assert_allclose(interval, calibrated.predict_quantiles(X, levels))
+    Xnew, ynew = noisy_wave(1_000, seed=4, df=30.0)
+    shares = []
+    for regressor in (plain, calibrated):
+        lower, upper = regressor.predict_interval(Xnew).T
+        shares.append(np.mean((lower <= ynew) & (ynew <= upper)))
+    assert shares[0] < 0.5
+    assert 0.8 < shares[1] < 0.97
 
 
 def test_predictions_are_in_the_units_of_y(regression: Fitted) -> None:
