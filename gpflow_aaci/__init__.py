@@ -48,6 +48,7 @@ from . import criticism as criticism
 from . import data as data
 from . import diagnostics as diagnostics
 from . import distributions as distributions
+from . import effects as effects
 from . import inference as inference
 from . import kernels as kernels
 from . import plots as plots

@@ -10,6 +10,7 @@ from gpflow.config import default_jitter
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
+from ..effects import columns_of_groups
 from ..kernels import columns_of_f, parts_of
 from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import largest_variance, noise_and_signal, signal_parameters
@@ -30,7 +31,8 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
 
     :param X: [N, D], the inputs of all rows or of a part.
     """
-    said = [*_of_inputs(X), *_of_signal(model)]
+    of_groups = columns_of_groups(model.kernel)
+    said = [*_of_inputs(np.delete(X, of_groups, axis=1)), *_of_signal(model)]
     if isinstance(model, AugmentedModel):  # a model without q uses no jitter
         said += [*of_jitter(model), *_of_rounding(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]

@@ -1,6 +1,6 @@
 """GPflow's SVGP with the augmented bound in the place of the quadrature one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import gpflow
@@ -31,6 +31,7 @@ from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
 from ..data import checked_rows
+from ..effects import Effect, WithEffects, added, beside
 from ..kernels import columns_of_x
 from ..likelihoods import AugmentedLikelihood, augmented
 from .bounds import WithBounds
@@ -76,6 +77,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         q_sqrt: TensorType | None = None,
         whiten: bool = True,
         num_data: TensorType | None = None,
+        effects: Sequence[Effect] = (),
     ):
         """
         The arguments are the same as for ``gpflow.models.SVGP``.
@@ -85,6 +87,8 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         :param q_diag: whether the covariance of the whitened q(v) is diagonal. Steps and fits then
             find the best such q, with S = 1/diag(I − 2B) instead of (I − 2B)⁻¹ and the same mean;
             its bound is lower. This saves no time here.
+        :param effects: effects of groups, and linear ones, that are added to the kernel's GP; see
+            :mod:`gpflow_aaci.effects`. Z [M, D] has all columns of X.
         :raises ValueError: for a likelihood whose E log p(y|f) is a random estimate, for
             ``q_diag=True`` without ``whiten``, for other multi-output kernels, and if
             ``num_latent_gps`` does not suit the likelihood or the kernel.
@@ -96,6 +100,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         if isinstance(kernel, MultioutputKernel) and type(inducing_variable) is InducingPoints:
             inducing_variable = SharedIndependentInducingVariables(inducing_variable)
         inducing_variable = of_independent_gps(inducing_variable)
+        kernel, inducing_variable = added(kernel, effects), beside(inducing_variable, effects)
         check_inducing_variable(kernel, inducing_variable)
         super().__init__(
             kernel,
@@ -205,7 +210,7 @@ def check_inducing_variable(kernel: Kernel, inducing_variable: InducingVariables
 
 def _input_dim(inducing_variable: InducingVariables) -> int | None:
     """Columns of Z, or None for inducing variables that are not points."""
-    if isinstance(inducing_variable, SharedIndependentInducingVariables):
+    if isinstance(inducing_variable, SharedIndependentInducingVariables | WithEffects):
         return _input_dim(inducing_variable.inducing_variable)
     if isinstance(inducing_variable, SeparateIndependentInducingVariables):
         return _input_dim(inducing_variable.inducing_variable_list[0])

@@ -1,5 +1,7 @@
 """GPflow's VGP with the augmented bound in the place of the quadrature one."""
 
+from collections.abc import Sequence
+
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -11,6 +13,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
 from ..algebra.projection import Prior
+from ..effects import Effect, added
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_pair, checked_data
 from .bounds import WithBounds
@@ -40,17 +43,21 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         likelihood: Likelihood,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
+        effects: Sequence[Effect] = (),
     ):
         """
         The arguments are the same as for ``gpflow.models.VGP``.
 
         :param likelihood: as in :class:`AugmentedSVGP`.
+        :param effects: effects of groups, and linear ones, that are added to the kernel's GP; see
+            :mod:`gpflow_aaci.effects`.
         :raises ValueError: for a likelihood whose E log p(y|f) is a random estimate, for
             multi-output kernels (use :class:`AugmentedSVGP`), and for bad data.
         """
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)
         check_single_output(kernel, "AugmentedVGP")
+        kernel = added(kernel, effects)
         X, Y = as_pair(data)
         if num_latent_gps is None:
             num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))

@@ -1,0 +1,239 @@
+r"""
+Effects of groups and linear effects beside a GP: f(x) + Σ_k b_k[level of x] + xᵀβ.
+
+Each is a kernel that is added to the kernel of the GP, and has features of its own: the b of each
+level, or β. In a sparse model these features stand beside the inducing variables u, with
+K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact. One
+update is O(N (M + G)²) for G levels and coefficients in all.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow import covariances
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.inducing_variables import InducingPoints, InducingVariables
+from gpflow.kernels import Kernel, MultioutputKernel, Sum
+from gpflow.utilities import positive, to_default_float
+
+__all__ = ["Effect", "Grouped", "Linear"]
+
+
+class Effect(Kernel, abc.ABC):
+    """A kernel of finite rank, φ(x)ᵀ diag(prior variances) φ(x′), over some columns of X."""
+
+    @property
+    @abc.abstractmethod
+    def prior_variances(self) -> tf.Tensor:
+        """Of the coefficients, [G]."""
+
+    @abc.abstractmethod
+    def features(self, X: TensorType) -> tf.Tensor:
+        """φ(x) [N, G] at the effect's own columns of X [N, D]."""
+
+
+class Grouped(Effect):
+    """
+    An effect b of each level of a column of X, b ~ N(0, variance) independently.
+
+    It is the random intercept of mixed models: rows of the same person, school or device share it.
+    The variance is learnt. A level that is not among those of the data has the prior's b::
+
+        model = AugmentedVGP((X, Y), kernel, likelihood, effects=[effects.Grouped(column=1)])
+    """
+
+    def __init__(
+        self, column: int, variance: float = 1.0, levels: TensorType | None = None
+    ) -> None:
+        """
+        :param column: the number of the column of X that has the levels, which are numbers.
+        :param variance: σ_b², positive, in units of f².
+        :param levels: all levels, repeated or not, such as ``X[:, 1]``; for ``AugmentedSVGP``,
+            which does not know the data when it is made.
+        :raises ValueError: for a column that is no number from 0 up, and levels that are not finite
+            or not in one dimension.
+        """
+        super().__init__(active_dims=_columns("Grouped", "column", [column]))
+        self.variance = gpflow.Parameter(variance, transform=positive())
+        self.levels = None if levels is None else _levels(levels)
+
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        X2 = X if X2 is None else X2
+        return self.variance * tf.cast(tf.transpose(X2) == X, self.variance.dtype)
+
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        return self.variance * tf.ones_like(X[:, 0])
+
+    @property
+    def prior_variances(self) -> tf.Tensor:
+        return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
+
+    def features(self, X: TensorType) -> tf.Tensor:
+        levels = to_default_float(self._known_levels())
+        return tf.cast(self.slice(X)[0] == levels, self.variance.dtype)
+
+    def _known_levels(self) -> AnyNDArray:
+        if self.levels is None:
+            raise ValueError(
+                "levels of effects.Grouped must be given for AugmentedSVGP, such as "
+                "levels=X[:, 1]. Found: None."
+            )
+        return self.levels
+
+
+class Linear(Effect):
+    """
+    The linear effect xᵀβ of some columns of X, β ~ N(0, variance I).
+
+    Give the columns a standard deviation of about 1. A large variance that is held fixed makes β
+    what mixed models call a fixed effect::
+
+        linear = effects.Linear(columns=[2, 3], variance=100.0)
+        gpflow.set_trainable(linear, False)
+    """
+
+    def __init__(self, columns: Sequence[int], variance: float = 1.0) -> None:
+        """
+        :param columns: the numbers of the columns of X.
+        :param variance: σ_β², positive, in units of f² over x².
+        :raises ValueError: for columns that are no different numbers from 0 up.
+        """
+        super().__init__(active_dims=_columns("Linear", "columns", columns))
+        self.variance = gpflow.Parameter(variance, transform=positive())
+
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        return self.variance * tf.matmul(X, X if X2 is None else X2, transpose_b=True)
+
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        return self.variance * tf.reduce_sum(tf.square(X), -1)
+
+    @property
+    def prior_variances(self) -> tf.Tensor:
+        return self.variance * tf.ones(len(self.active_dims), self.variance.dtype)
+
+    def features(self, X: TensorType) -> tf.Tensor:
+        return self.slice(X)[0]
+
+
+class WithEffects(InducingVariables):
+    """Inducing variables u of the GP, then the coefficients of each effect of its kernel."""
+
+    def __init__(self, inducing_variable: InducingPoints, num_coefficients: int) -> None:
+        super().__init__()
+        self.inducing_variable = inducing_variable
+        self._num_coefficients = num_coefficients
+
+    @property
+    def num_inducing(self) -> tf.Tensor:
+        return self.inducing_variable.num_inducing + self._num_coefficients
+
+    @property
+    def shape(self) -> Any:
+        Z = self.inducing_variable.shape
+        return None if Z is None else (Z[0] + self._num_coefficients, *Z[1:])
+
+
+def added(kernel: Kernel, effects: Sequence[Effect]) -> Kernel:
+    """
+    The kernel of the GP with all effects.
+
+    :raises ValueError: for something else than effects, a multi-output kernel, and a kernel that
+        acts on a column of groups.
+    """
+    for effect in effects:
+        if not isinstance(effect, Effect):
+            raise ValueError(
+                "effects must be a list of effects.Grouped and effects.Linear. "
+                f"Found: {type(effect).__name__}."
+            )
+    if not effects:
+        return kernel
+    if isinstance(kernel, MultioutputKernel):
+        raise ValueError(
+            "kernel must have a single output for a model with effects. "
+            f"Found: {type(kernel).__name__}."
+        )
+    whole = Sum([kernel, *effects])
+    taken = set(columns_of_groups(whole))
+    for part in kernel.kernels if isinstance(kernel, Sum) else [kernel]:
+        of_part = part.active_dims
+        if taken and (isinstance(of_part, slice) or taken & set(map(int, of_part))):
+            raise ValueError(
+                "kernel must act on other columns than those of groups, such as "
+                f"{type(part).__name__}(active_dims=[0]). Found: active_dims={of_part}."
+            )
+    return whole
+
+
+def beside(inducing_variable: InducingVariables, effects: Sequence[Effect]) -> InducingVariables:
+    """
+    The inducing variables of the GP with the coefficients of all effects.
+
+    :raises ValueError: for effects beside others than points, and without levels.
+    """
+    if not effects:
+        return inducing_variable
+    if type(inducing_variable) is not InducingPoints:
+        raise ValueError(
+            "inducing_variable must be points for a model with effects. "
+            f"Found: {type(inducing_variable).__name__}."
+        )
+    return WithEffects(inducing_variable, sum(len(each.prior_variances) for each in effects))
+
+
+@covariances.Kuu.register(WithEffects, Sum)
+def _covariance_of_u_and_coefficients(
+    inducing_variable: WithEffects, kernel: Sum, *, jitter: float = 0.0
+) -> tf.Tensor:
+    smooth, effects = _parts(kernel)
+    K_ZZ = smooth(inducing_variable.inducing_variable.Z)
+    variances = tf.concat([effect.prior_variances for effect in effects], 0)
+    M, G = tf.shape(K_ZZ)[0], tf.shape(variances)[0]
+    K = tf.pad(K_ZZ, [[0, G], [0, G]]) + tf.linalg.diag(tf.pad(variances, [[M, 0]]))
+    return K + jitter * tf.eye(M + G, dtype=K.dtype)
+
+
+@covariances.Kuf.register(WithEffects, Sum, object)
+def _covariance_with_f(inducing_variable: WithEffects, kernel: Sum, X: TensorType) -> tf.Tensor:
+    smooth, effects = _parts(kernel)
+    of_effects = [
+        effect.prior_variances[:, None] * tf.transpose(effect.features(X)) for effect in effects
+    ]
+    return tf.concat([smooth(inducing_variable.inducing_variable.Z, X), *of_effects], 0)
+
+
+def columns_of_groups(kernel: Kernel) -> list[int]:
+    """The columns of X that hold levels, whose numbers mean nothing."""
+    parts = kernel.kernels if isinstance(kernel, Sum) else []
+    return [column for part in parts if isinstance(part, Grouped) for column in part.active_dims]
+
+
+def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
+    """The kernel of the GP, and the effects."""
+    smooth = [part for part in kernel.kernels if not isinstance(part, Effect)]
+    effects = [part for part in kernel.kernels if isinstance(part, Effect)]
+    return smooth[0] if len(smooth) == 1 else Sum(smooth), effects
+
+
+def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:
+    found = [int(column) for column in columns]
+    if not found or found != list(columns) or min(found) < 0 or len(set(found)) < len(found):
+        raise ValueError(
+            f"{name} of effects.{effect} must be different whole numbers from 0 up. "
+            f"Found: {list(columns)}."
+        )
+    return found
+
+
+def _levels(levels: TensorType) -> AnyNDArray:
+    values = np.asarray(levels, dtype=float)
+    if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
+        raise ValueError(
+            "levels of effects.Grouped must be finite numbers, [G]. "
+            f"Found: shape {list(values.shape)}, {np.sum(~np.isfinite(values))} not finite."
+        )
+    return np.unique(values)

@@ -1,0 +1,204 @@
+"""Effects of groups and linear effects: exact where the GP is, and REML where there is none."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.optimize
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Matern32
+
+from gpflow_aaci import (
+    AugmentedSVGP,
+    AugmentedVGP,
+    effects,
+    fit,
+    fit_collapsed,
+    likelihoods,
+    sample_posterior,
+)
+
+N, G = 60, 7
+
+
+def inputs() -> AnyNDArray:
+    """x of 12 values, a group, a second group that crosses it, and two covariates, [N, 5]."""
+    rng = np.random.default_rng(0)
+    x = rng.choice(np.linspace(-2.0, 2.0, 12), size=N)
+    groups = np.arange(N) % G, rng.integers(0, 3, size=N)
+    return np.column_stack([x, *groups, rng.normal(size=(N, 2))])
+
+
+X = inputs()
+Z = np.unique(X[:, :1], axis=0) * np.eye(1, 5)  # f depends on x alone
+Y = (
+    np.sin(2.0 * X[:, :1])
+    + np.random.default_rng(1).normal(size=G)[X[:, 1].astype(int)][:, None]
+    + 0.4 * X[:, 3:4]
+    + 0.3 * np.random.default_rng(2).normal(size=(N, 1))
+)
+
+
+def kernel() -> Matern32:
+    return Matern32(1.3, 0.8, active_dims=[0])
+
+
+def some_effects() -> list[effects.Effect]:
+    return [
+        effects.Grouped(1, variance=0.9, levels=X[:, 1]),
+        effects.Grouped(2, variance=0.2, levels=[0.0, 1.0, 2.0]),
+        effects.Linear([3, 4], variance=0.5),
+    ]
+
+
+def by_hand(X: AnyNDArray, X2: AnyNDArray) -> AnyNDArray:
+    """The covariance of f with all effects."""
+    return (
+        kernel()(X, X2).numpy()
+        + 0.9 * (X[:, 1:2] == X2[:, 1])
+        + 0.2 * (X[:, 2:3] == X2[:, 2])
+        + 0.5 * X[:, 3:] @ X2[:, 3:].T
+    )
+
+
+def test_the_kernel_is_the_sum_and_the_product_of_the_features() -> None:
+    full = effects.added(kernel(), some_effects())
+    np.testing.assert_allclose(full(X, X[:9]), by_hand(X, X[:9]), atol=1e-12)
+    np.testing.assert_allclose(full(X, full_cov=False), np.diag(by_hand(X, X)), atol=1e-12)
+    for effect in some_effects():
+        features, variances = effect.features(X).numpy(), effect.prior_variances.numpy()
+        np.testing.assert_allclose(features * variances @ features.T, effect(X), atol=1e-12)
+
+
+def test_a_sparse_model_with_every_x_is_gaussian_process_regression() -> None:
+    """Predictions are at a known and at a new level, which has the prior's effect."""
+    noise = likelihoods.Gaussian(variance=0.09)
+    Xnew = X[:4].copy()
+    Xnew[2:, 1] = 99.0
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-11)):
+        model = AugmentedSVGP(kernel(), noise, Z, num_data=N, effects=some_effects())
+        gpflow.set_trainable(model, False)
+        gpflow.set_trainable([model.q_mu, model.q_sqrt], True)
+        fit_collapsed(model, (X, Y), progress=False)
+        K = by_hand(X, X) + 0.09 * np.eye(N)
+        _, log_determinant = np.linalg.slogdet(2.0 * np.pi * K)
+        evidence = -0.5 * (log_determinant + float(Y.T @ np.linalg.solve(K, Y)))
+        np.testing.assert_allclose(float(model.elbo((X, Y))), evidence, atol=1e-6)
+        cross = by_hand(Xnew, X)
+        mean, variance = model.predict_f(Xnew)
+    np.testing.assert_allclose(mean, cross @ np.linalg.solve(K, Y), atol=1e-6)
+    expected = by_hand(Xnew, Xnew) - cross @ np.linalg.solve(K, cross.T)
+    np.testing.assert_allclose(variance[:, 0], np.diag(expected), atol=1e-6)
+
+
+def test_counts_of_full_and_sparse_models_have_one_elbo() -> None:
+    counts = np.random.default_rng(3).poisson(np.exp(0.5 * Y)).astype(float)
+    elbos = []
+    for model, data in (
+        (
+            AugmentedSVGP(
+                kernel(), likelihoods.NegativeBinomial(), Z, num_data=N, effects=some_effects()
+            ),
+            (X, counts),
+        ),
+        (
+            AugmentedVGP(
+                (X, counts), kernel(), likelihoods.NegativeBinomial(), effects=some_effects()
+            ),
+            None,
+        ),
+    ):
+        gpflow.set_trainable(model.kernel, False)
+        gpflow.set_trainable(model.likelihood, False)
+        if data is not None:
+            gpflow.set_trainable(model.inducing_variable, False)
+        fit(model, data, progress=False)
+        elbos.append(float(model.elbo(data)))
+    np.testing.assert_allclose(*elbos, atol=1e-3)
+
+
+def test_variances_without_a_gp_are_those_of_restricted_maximum_likelihood() -> None:
+    """A fixed effect has a large variance, which stays; log |AᵀA| of REML is then a constant."""
+    fixed = np.column_stack([np.ones(N), X[:, 3]])
+    rows = np.column_stack([X[:, 1], fixed])
+    linear = effects.Linear([1, 2], variance=1e5)
+    gpflow.set_trainable(linear, False)
+    no_gp = gpflow.kernels.Constant(variance=1e-12, active_dims=[1])
+    gpflow.set_trainable(no_gp, False)
+    groups = effects.Grouped(0, levels=X[:, 1])
+    noise = likelihoods.Gaussian(variance=0.5)
+    point = np.zeros((1, 3))
+    model = AugmentedSVGP(no_gp, noise, point, num_data=N, effects=[groups, linear])
+    gpflow.set_trainable(model.inducing_variable, False)
+    fit(model, (rows, Y), progress=False)
+
+    def minus_restricted(log_variances: AnyNDArray) -> float:
+        of_group, of_noise = np.exp(log_variances)
+        V = of_group * (X[:, 1:2] == X[:, 1]) + of_noise * np.eye(N)
+        VX, Vy = np.linalg.solve(V, fixed), np.linalg.solve(V, Y)
+        information = fixed.T @ VX
+        quadratic = Y.T @ Vy - (fixed.T @ Vy).T @ np.linalg.solve(information, fixed.T @ Vy)
+        return float(np.linalg.slogdet(V)[1] + np.linalg.slogdet(information)[1] + quadratic)
+
+    expected = np.exp(scipy.optimize.minimize(minus_restricted, np.zeros(2), tol=1e-10).x)
+    found = [groups.variance.numpy(), noise.variance.numpy()]
+    np.testing.assert_allclose(found, expected, rtol=3e-3)
+
+
+@pytest.mark.slow
+def test_gibbs_draws_have_the_moments_of_gaussian_process_regression() -> None:
+    noise = likelihoods.Gaussian(variance=0.09)
+    model = AugmentedSVGP(kernel(), noise, Z, num_data=N, effects=some_effects())
+    draws = sample_posterior(model, (X, Y), num_samples=500, progress=False)
+    chol = np.linalg.cholesky(model.prior_covariance()[0].numpy())
+    u = draws.posterior["u"].values.reshape(-1, len(chol))
+    cross = model.cross_covariance(X)[0][0].numpy()
+    K = by_hand(X, X) + 0.09 * np.eye(N)
+    np.testing.assert_allclose(u.mean(0), cross @ np.linalg.solve(K, Y)[:, 0], atol=0.1)
+
+
+def test_in_float32_the_elbo_is_close() -> None:
+    found = []
+    for dtype in (np.float32, np.float64):
+        with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
+            model = AugmentedSVGP(
+                kernel(), likelihoods.Laplace(), Z.astype(dtype), effects=some_effects()
+            )
+            found.append(float(model.elbo((X.astype(dtype), Y.astype(dtype)))))
+    np.testing.assert_allclose(*found, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: effects.Grouped(-1), "column of effects.Grouped must be .*Found: \\[-1\\]"),
+        (lambda: effects.Linear([2, 2]), "columns of effects.Linear must be different"),
+        (lambda: effects.Linear([0.5]), "columns of effects.Linear must be .* whole numbers"),
+        (lambda: effects.Grouped(1, levels=[[1.0]]), r"levels .* must be finite numbers, \[G\]"),
+        (lambda: effects.Grouped(1, levels=[np.nan]), "1 not finite"),
+    ],
+)
+def test_effects_of_wrong_columns_and_levels_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "chosen", "message"),
+    [
+        (Matern32(), [effects.Grouped(1, levels=[0.0])], "kernel must act on other columns"),
+        (kernel(), [effects.Grouped(1)], "levels of effects.Grouped must be given"),
+        (kernel(), [kernel()], "effects must be a list of .* Found: Matern32"),
+        (
+            gpflow.kernels.SharedIndependent(kernel(), 2),
+            [effects.Linear([3])],
+            "kernel must have a single output for a model with effects",
+        ),
+    ],
+)
+def test_models_with_effects_that_do_not_fit_are_refused(
+    kernel: Any, chosen: list[Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        AugmentedSVGP(kernel, likelihoods.Laplace(), Z, effects=chosen)
