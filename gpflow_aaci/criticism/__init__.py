@@ -3,4 +3,9 @@ Model criticism: how well a model predicts unseen or left-out data.
 
 ``loo``: leave-one-out densities in closed form. ``elpd``: the ArviZ object that holds them.
 ``calibration``: PIT values and coverage. ``choose``: inducing points or nearest neighbours.
+``sobol``: the shares of columns of X and of parts of f in what the model has learnt.
 """
+
+from .sobol import shares, shares_of_parts
+
+__all__ = ["shares", "shares_of_parts"]

@@ -10,7 +10,7 @@ from gpflow.config import default_jitter
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
-from ..kernels import columns_of_f, parts_of
+from ..kernels import basic_kernels, columns_of_f
 from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import largest_variance, noise_and_signal, signal_parameters
 from .settings import SETTINGS
@@ -102,7 +102,7 @@ def _of_signal(model: AugmentedModel) -> Iterator[str]:
 
 def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
     X = X[:, : columns_of_f(kernel, X.shape[1])]
-    for part in _parts(kernel):
+    for part in basic_kernels(kernel):
         lengthscales = getattr(part, "lengthscales", None)
         if lengthscales is None:
             continue
@@ -128,15 +128,6 @@ def _listed(columns: AnyNDArray) -> str:
     more = len(columns) - _MOST_LISTED
     listed = ", ".join(map(str, columns[:_MOST_LISTED]))
     return f"{listed} and {more} more" if more > 0 else listed
-
-
-def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """The basic kernels that a kernel combines."""
-    parts = parts_of(kernel)
-    if not parts:
-        yield kernel
-    for part in parts:
-        yield from _parts(part)
 
 
 def _of_likelihood(model: AugmentedModel) -> Iterator[str]:

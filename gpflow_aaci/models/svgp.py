@@ -144,10 +144,13 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         return K if len(K.shape) == 3 else K[None]
 
     @check_shapes("X: [N, D]")
-    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """K_ZX [L, M, N] and k(x_i, x_i) [L, N]."""
-        K = covariances.Kuf(self.inducing_variable, self.kernel, X)
-        return (K if len(K.shape) == 3 else K[None]), k_diag(self.kernel, X)
+    def cross_covariance(
+        self, X: TensorType, kernel: Kernel | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """K_ZX [L, M, N] and k(x_i, x_i) [L, N]; of a summand of f, if its kernel is given."""
+        kernel = kernel or self.kernel
+        K = covariances.Kuf(self.inducing_variable, kernel, X)
+        return (K if len(K.shape) == 3 else K[None]), k_diag(kernel, X)
 
 
 def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:
