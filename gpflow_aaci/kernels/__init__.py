@@ -5,16 +5,12 @@ Kernels that GPflow does not have, and what a kernel is made of.
 determine. ``basic``: the kernels in a kernel, and the columns that they depend on.
 """
 
-from .basic import basic_kernels, columns_of, parts_of
-from .difference import Difference, columns_of_f, columns_of_x
+from .basic import basic_kernels as basic_kernels
+from .basic import columns_of as columns_of
+from .basic import parts_of as parts_of
+from .difference import Difference
+from .difference import columns_of_f as columns_of_f
+from .difference import columns_of_x as columns_of_x
 from .orthogonal import OrthogonalAdditive
 
-__all__ = [
-    "Difference",
-    "OrthogonalAdditive",
-    "basic_kernels",
-    "columns_of",
-    "columns_of_f",
-    "columns_of_x",
-    "parts_of",
-]
+__all__ = ["Difference", "OrthogonalAdditive"]

@@ -24,6 +24,8 @@ MODULES = (
     "",
     ".likelihoods",
     ".predictions",
+    ".kernels",
+    ".criticism",
     ".distributions",
     ".inference",
     ".sampling",
