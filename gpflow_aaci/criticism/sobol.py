@@ -21,7 +21,7 @@ def shares(
     X: TensorType,
     *,
     output: int = 0,
-    num_samples: int = 2_048,
+    num_samples: int = 4_096,
     seed: int = 0,
 ) -> "pd.DataFrame":
     r"""

@@ -114,7 +114,9 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
         far = np.flatnonzero(ratio > _FARTHEST)
         if len(far):
             one = len(far) == 1
-            of = f"column{'s'[one:]} {_listed(inputs[far])}" if len(ratio) > 1 else "all columns"
+            those = inputs[far] if len(ratio) == len(inputs) else inputs  # or one for all of these
+            of = f"column{'s'[len(those) == 1 :]} {_listed(those)}"
+            of = "all columns" if len(ratio) < len(those) == X.shape[1] else of
             exceed, these = ("exceeds", "it") if one else ("exceed", "these")
             yield (
                 f"{len(far)} of {len(ratio)} lengthscales of {type(part).__name__} {exceed} the "
