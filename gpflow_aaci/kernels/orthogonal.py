@@ -23,7 +23,7 @@ class OrthogonalAdditive(Kernel):
 
     Every f_S has mean 0 along each of its columns, for any values of its other columns. So, unlike
     the summands of a sum of two ``SquaredExponential``, the parts have no constant or main effect
-    in common, and the data determine each of them (Lu, Boukouvalas and Hensman, *Additive Gaussian
+    in common, and the data can tell them apart (Lu, Boukouvalas and Hensman, *Additive Gaussian
     processes revisited*, ICML 2022)::
 
         kernel = OrthogonalAdditive(SquaredExponential(), X, max_interaction=2)
