@@ -13,7 +13,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
-``kernels``                           differences f(x) − f(x′), for preferences
+``kernels``                           differences f(x) − f(x′), and additive models
 ``augmentation``                      functions of the auxiliary variables, one line each
 ``data``                              arrays, frames, datasets: in passes and in minibatches
 ``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
@@ -27,8 +27,8 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 ``nearest``                           ``AugmentedNNGP``, which predicts from the nearest rows
 ``workers``                           sums over the rows of several machines
 ``sampling``                          ``sample_posterior`` and the exact Gibbs samplers
-``predictions``                       f and y, from q or from these draws
-``criticism``, ``diagnostics``        leave-one-out, calibration, PSIS; ``plots`` draws the fit
+``predictions``                       f, its parts and y, from q or from these draws
+``criticism``, ``diagnostics``        leave-one-out, shares, PSIS; ``plots`` draws the fit
 ``contrib``                           mixtures, other samplers, priors on inducing points
 ``sklearn``                           estimators for scikit-learn; imported by itself
 ``testing``                           ``check_likelihood``, for likelihoods that you write

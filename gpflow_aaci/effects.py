@@ -200,10 +200,28 @@ def _covariance_of_u_and_coefficients(
 @covariances.Kuf.register(WithEffects, Sum, object)
 def _covariance_with_f(inducing_variable: WithEffects, kernel: Sum, X: TensorType) -> tf.Tensor:
     smooth, effects = _parts(kernel)
-    of_effects = [
-        effect.prior_variances[:, None] * tf.transpose(effect.features(X)) for effect in effects
-    ]
+    of_effects = [_covariance_with_effect(effect, X) for effect in effects]
     return tf.concat([smooth(inducing_variable.inducing_variable.Z, X), *of_effects], 0)
+
+
+def covariance_with_part(
+    inducing_variable: WithEffects, kernel: Sum, X: TensorType, part: Kernel
+) -> tf.Tensor:
+    """The covariance [M + G, N] of u and all coefficients with a summand of f at X [N, D]."""
+    Z, (_, effects) = inducing_variable.inducing_variable.Z, _parts(kernel)
+    blocks = [_covariance_with_effect(effect, X) for effect in effects]
+    if not isinstance(part, Effect):
+        return tf.concat([part(Z, X), *map(tf.zeros_like, blocks)], 0)
+    others = [
+        block if effect is part else tf.zeros_like(block)
+        for effect, block in zip(effects, blocks, strict=True)
+    ]
+    return tf.concat([tf.zeros([tf.shape(Z)[0], tf.shape(X)[0]], Z.dtype), *others], 0)
+
+
+def _covariance_with_effect(effect: Effect, X: TensorType) -> tf.Tensor:
+    """Of its coefficients with the effect at X, [G, N]."""
+    return effect.prior_variances[:, None] * tf.transpose(effect.features(X))
 
 
 def columns_of_groups(kernel: Kernel) -> list[int]:

@@ -1,5 +1,5 @@
 """
-Figures of a model's predictions of y, in Matplotlib.
+Figures of a model's predictions of y and of the parts of f, in Matplotlib.
 
 Functions draw on the axes that they are given, and do not then change the state of ``pyplot``.
 """
@@ -13,20 +13,23 @@ from gpflow.base import AnyNDArray, TensorType
 
 from .criticism.calibration import AnyData, binomial_band, coverage, pit
 from .data import as_data
-from .models import WithData, of_any_gp
-from .predictions import predict_y_cdf, predict_y_quantile
-from .predictions.f import checked_inputs
-from .validation import check_count
+from .kernels import columns_of
+from .models import AugmentedModel, WithData, of_any_gp, of_any_model
+from .predictions import predict_component, predict_y_cdf, predict_y_quantile
+from .predictions.f import checked_inputs, some_inputs
+from .predictions.parts import summand, summands
+from .validation import check_count, check_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_calibration", "plot_fit"]
+__all__ = ["plot_calibration", "plot_fit", "plot_parts"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#4d4d4d"
 _MOST_DOTS = 2_000  # a larger data set is subsampled, as its dots would cover each other
+_MOST_PANELS = 4  # side by side
 _POINTS = 300  # inputs along the slice at which y is predicted
 
 
@@ -67,7 +70,7 @@ def plot_fit(
     :raises ValueError: for bad arguments or data, and for a likelihood such as ``Switched``, in
         which a column of Y chooses the likelihood of each row.
     """
-    _check_index("output", output, model.num_observed - model.likelihood.num_given)
+    check_index("output", output, model.num_observed - model.likelihood.num_given)
     rows: Any = None
     if X is None or data is not None or model.own_data is not None:
         drawn = as_data(model.expected_data, data, unscaled=data is not None).subset(
@@ -75,7 +78,7 @@ def plot_fit(
         )
         rows = [part.numpy() for part in drawn.only_chunk or ()]  # one chunk holds so few
     x = rows[0] if X is None else checked_inputs(model, X, "X").numpy()
-    _check_index("input_dim", input_dim, x.shape[1])
+    check_index("input_dim", input_dim, x.shape[1])
     x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
     labels = _labels(model)
     if labels is None:
@@ -162,6 +165,67 @@ def plot_calibration(
     for ax in (histogram, curve):
         _finish(ax, axes is None)
     return histogram, curve
+
+
+@of_any_model
+def plot_parts(
+    model: AugmentedModel,
+    X: TensorType,
+    *,
+    axes: "Sequence[Axes] | None" = None,
+    output: int = 0,
+) -> "list[Axes]":
+    """
+    Draw the parts of f that depend on one column of X: mean, 95 % band, and the data as ticks.
+
+    This is what mgcv draws of an additive model, on one vertical scale, in the unit of f. With an
+    :class:`~gpflow_aaci.kernels.OrthogonalAdditive` kernel each part has mean 0 over the data, as
+    in mgcv. The summands of a sum of GPflow's kernels have a constant in common that the data do
+    not assign to either, so that their bands are as wide as this constant is unknown::
+
+        plot_parts(model, X)[0].figure.savefig("parts.png")
+
+    :func:`~gpflow_aaci.predictions.predict_component` has the parts of several columns.
+
+    :param model: its kernel is a sum, as for ``predict_component``.
+    :param X: [N, D], such as the training data; the column names of a frame become labels.
+    :param axes: as many axes to draw on as there are such parts. Default: a new figure.
+    :param output: the column of f.
+    :return: the axes, in the order of the parts.
+    :raises ValueError: for bad arguments, kernels without parts, and if no part is of one column.
+    """
+    check_index("output", output, model.num_latent_gps)
+    x = some_inputs(model, X)
+    parts = [
+        (part, columns[0])
+        for part in summands(model.kernel)
+        if len(columns := columns_of(summand(model.kernel, part), x.shape[1])) == 1
+    ]
+    if not parts:
+        raise ValueError(
+            "model must have a part of one column of X. Found: parts of other numbers of columns: "
+            f"{len(summands(model.kernel))}."
+        )
+    if axes is not None and len(axes) != len(parts):
+        raise ValueError(f"axes must be {len(parts)}. Found: {len(axes)}.")
+    panels = _new_axes(len(parts)) if axes is None else list(axes)
+    for ax, (part, column) in zip(panels, parts, strict=True):
+        along = _slice(x, column)
+        moments = predict_component(model, along, part)
+        mean, variance = (moment.numpy()[:, output] for moment in moments)
+        half, at = 1.96 * np.sqrt(variance), along[:, column]
+        ax.fill_between(at, mean - half, mean + half, color=COLOURS[0], alpha=0.2, lw=0.0)
+        ax.plot(at, mean, color=COLOURS[0], lw=2.0)
+        ax.axhline(0.0, color=_GREY, lw=0.8, ls="--", zorder=0)
+        rug, bottom = x[:, column], ax.get_xaxis_transform()
+        ax.scatter(rug, 0.0 * rug, s=40, color="black", marker="|", lw=0.5, transform=bottom)
+        ax.set(xlabel=_names((X, None), x.shape[1], column, output)[0], ylabel=f"part {part}")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.margins(x=0.0)
+    low, high = zip(*(ax.get_ylim() for ax in panels), strict=True)
+    for ax in panels:
+        ax.set_ylim(min(low), max(high))
+    return panels
 
 
 def _draw_quantiles(
@@ -284,17 +348,16 @@ def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str
     return x_name, str(getattr(y, "name", None) or "y")
 
 
-def _check_index(name: str, index: int, size: int) -> None:
-    if not isinstance(index, int | np.integer) or not 0 <= index < size:
-        raise ValueError(f"{name} must be an integer from 0 to {size - 1}. Found: {index!r}.")
-
-
 def _new_axes(number: int) -> "list[Axes]":
     import matplotlib.pyplot as plt  # here, as in GPflow: only those who draw need it
 
-    size = (6.4, 4.0) if number == 1 else (9.0, 4.2)
-    _, axes = plt.subplots(1, number, squeeze=False, figsize=size, layout="constrained")
-    return list(axes[0])
+    across = min(number, _MOST_PANELS)
+    down = -(-number // across)
+    size = {1: (6.4, 4.0), 2: (9.0, 4.2)}.get(number, (3.0 * across, 2.8 * down))
+    _, axes = plt.subplots(down, across, squeeze=False, figsize=size, layout="constrained")
+    for ax in axes.flat[number:]:
+        ax.set_visible(False)
+    return list(axes.flat[:number])
 
 
 def _finish(ax: "Axes", is_own: bool) -> None:

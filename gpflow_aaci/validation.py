@@ -129,6 +129,14 @@ def check_count(name: str, value: Any, least: int) -> None:
         raise ValueError(f"{name} must be an integer of at least {least}. Found: {shown(value)}.")
 
 
+def check_index(name: str, index: Any, size: int) -> None:
+    """
+    :raises ValueError: unless ``index`` is an integer from 0 to ``size`` − 1.
+    """
+    if not isinstance(index, int | np.integer) or not 0 <= index < size:
+        raise ValueError(f"{name} must be an integer from 0 to {size - 1}. Found: {index!r}.")
+
+
 def check_positive(name: str, value: Any) -> None:
     """
     :raises ValueError: unless ``value`` is a finite number above 0.

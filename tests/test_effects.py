@@ -16,8 +16,10 @@ from gpflow_aaci import (
     fit,
     fit_collapsed,
     likelihoods,
+    polish,
     sample_posterior,
 )
+from gpflow_aaci.predictions import predict_component
 
 N, G = 60, 7
 
@@ -90,6 +92,28 @@ def test_a_sparse_model_with_every_x_is_gaussian_process_regression() -> None:
     np.testing.assert_allclose(mean, cross @ np.linalg.solve(K, Y), atol=1e-6)
     expected = by_hand(Xnew, Xnew) - cross @ np.linalg.solve(K, cross.T)
     np.testing.assert_allclose(variance[:, 0], np.diag(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_the_effect_of_a_group_is_a_part_of_f_with_its_posterior(is_sparse: bool) -> None:
+    """By the formula for jointly normal variables, at two known levels and a new one."""
+    noise, chosen = likelihoods.Gaussian(variance=0.09), some_effects()
+    data = (X, Y) if is_sparse else None
+    model = (
+        AugmentedSVGP(kernel(), noise, Z, num_data=N, effects=chosen)
+        if is_sparse
+        else AugmentedVGP((X, Y), kernel(), noise, effects=chosen)
+    )
+    polish(model, data, progress=False)
+    Xnew = np.zeros((3, 5))
+    Xnew[:, 1] = [0.0, 4.0, 99.0]
+    cross = 0.9 * (Xnew[:, 1:2] == X[:, 1])
+    solved = np.linalg.solve(by_hand(X, X) + 0.09 * np.eye(N), np.column_stack([Y, cross.T]))
+    mean, variance = predict_component(model, Xnew, chosen[0])
+    np.testing.assert_allclose(mean[:, 0], cross @ solved[:, 0], atol=1e-4)
+    np.testing.assert_allclose(variance[:, 0], 0.9 - np.sum(cross * solved[:, 1:].T, 1), atol=1e-4)
+    total = sum(predict_component(model, X, part)[0] for part in range(4))
+    np.testing.assert_allclose(total, model.predict_f(X)[0], atol=1e-8)
 
 
 def test_counts_of_full_and_sparse_models_have_one_elbo() -> None:

@@ -17,8 +17,14 @@ from matplotlib.figure import Figure
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
 from gpflow_aaci.criticism.calibration import binomial_band, pit
-from gpflow_aaci.plots import plot_calibration, plot_fit
-from gpflow_aaci.predictions import predict_y_cdf, predict_y_quantile, predict_y_samples
+from gpflow_aaci.kernels import OrthogonalAdditive
+from gpflow_aaci.plots import plot_calibration, plot_fit, plot_parts
+from gpflow_aaci.predictions import (
+    predict_component,
+    predict_y_cdf,
+    predict_y_quantile,
+    predict_y_samples,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +46,49 @@ def made(likelihood: Any, num: int = N, D: int = 1, **kwargs: Any) -> tuple[Any,
     model.q_mu.assign(rng.normal(size=model.q_mu.shape))
     model.q_sqrt.assign(0.5 * model.q_sqrt)
     return model, X
+
+
+# ---- the parts ----
+
+
+def test_panels_are_the_parts_of_one_column_with_their_bands() -> None:
+    """All on one scale, along the range of their column, with a tick for every row."""
+    _, X = made(likelihoods.StudentT(), D=3)
+    model, _ = made(likelihoods.StudentT(), D=3)
+    model.kernel = OrthogonalAdditive(Matern32(1.5), X)
+    panels = plot_parts(model, pd.DataFrame(X, columns=["a", "b", "c"]))
+    assert [ax.get_xlabel() for ax in panels] == ["a", "b", "c"]
+    assert [ax.get_ylabel() for ax in panels] == ["part (0,)", "part (1,)", "part (2,)"]
+    assert len({ax.get_ylim() for ax in panels}) == 1
+    for d, ax in enumerate(panels):
+        x, y = ax.lines[0].get_data()
+        at = np.zeros((len(x), 3))
+        at[:, d] = x
+        mean, variance = (part.numpy()[:, 0] for part in predict_component(model, at, (d,)))
+        np.testing.assert_allclose(y, mean, atol=1e-9)
+        half = scipy.stats.norm.ppf(0.975) * np.sqrt(variance)
+        band = ax.collections[0].get_paths()[0].vertices
+        assert band[:, 1].min() == pytest.approx(np.min(mean - half), abs=1e-4)
+        assert band[:, 1].max() == pytest.approx(np.max(mean + half), abs=1e-4)
+        np.testing.assert_array_equal(ax.collections[1].get_offsets()[:, 0], X[:, d])
+        assert x[0] < X[:, d].min()
+        assert x[-1] > X[:, d].max()
+    plt.close("all")
+
+
+def test_parts_of_several_columns_and_constants_have_no_panel(ax: Any) -> None:
+    first, second = Matern32(active_dims=[0]), Matern32(active_dims=[1])
+    model, X = made(likelihoods.StudentT(), D=2)
+    model.kernel = first * second + gpflow.kernels.Constant() + second
+    assert plot_parts(model, X, axes=[ax]) == [ax]
+    assert ax.get_ylabel() == "part 2"
+    with pytest.raises(ValueError, match=r"axes must be 1\. Found: 2"):
+        plot_parts(model, X, axes=[ax, ax])
+    with pytest.raises(ValueError, match=r"output must be an integer from 0 to 0\. Found: 1"):
+        plot_parts(model, X, output=1)
+    model.kernel = Matern32() + first * second
+    with pytest.raises(ValueError, match="model must have a part of one column of X"):
+        plot_parts(model, X)
 
 
 # ---- the fit ----

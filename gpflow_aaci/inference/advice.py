@@ -11,7 +11,7 @@ from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
 from ..effects import columns_of_groups
-from ..kernels import columns_of_f, parts_of
+from ..kernels import basic_kernels, columns_of_f
 from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import largest_variance, noise_and_signal, signal_parameters
 from .settings import SETTINGS
@@ -104,7 +104,7 @@ def _of_signal(model: AugmentedModel) -> Iterator[str]:
 
 def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
     X = X[:, : columns_of_f(kernel, X.shape[1])]
-    for part in _parts(kernel):
+    for part in basic_kernels(kernel):
         lengthscales = getattr(part, "lengthscales", None)
         if lengthscales is None:
             continue
@@ -116,7 +116,9 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
         far = np.flatnonzero(ratio > _FARTHEST)
         if len(far):
             one = len(far) == 1
-            of = f"column{'s'[one:]} {_listed(inputs[far])}" if len(ratio) > 1 else "all columns"
+            those = inputs[far] if len(ratio) == len(inputs) else inputs  # or one for all of these
+            of = f"column{'s'[len(those) == 1 :]} {_listed(those)}"
+            of = "all columns" if len(ratio) < len(those) == X.shape[1] else of
             exceed, these = ("exceeds", "it") if one else ("exceed", "these")
             yield (
                 f"{len(far)} of {len(ratio)} lengthscales of {type(part).__name__} {exceed} the "
@@ -130,15 +132,6 @@ def _listed(columns: AnyNDArray) -> str:
     more = len(columns) - _MOST_LISTED
     listed = ", ".join(map(str, columns[:_MOST_LISTED]))
     return f"{listed} and {more} more" if more > 0 else listed
-
-
-def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """The basic kernels that a kernel combines."""
-    parts = parts_of(kernel)
-    if not parts:
-        yield kernel
-    for part in parts:
-        yield from _parts(part)
 
 
 def _of_likelihood(model: AugmentedModel) -> Iterator[str]:

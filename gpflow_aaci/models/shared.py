@@ -94,8 +94,14 @@ class Augmented(WithData):
         return tf.linalg.diag_part(self.prior_covariance()) - default_jitter()
 
     @abc.abstractmethod
-    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """K_ZX [broadcast L, M, N] and k(x_i, x_i) [broadcast L, N], for X [N, D]."""
+    def cross_covariance(
+        self, X: TensorType, kernel: Kernel | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        K_ZX [broadcast L, M, N] and k(x_i, x_i) [broadcast L, N], for X [N, D].
+
+        :param kernel: a summand of the model's kernel, for the summand of f in the place of f.
+        """
 
     @property
     def points(self) -> gpflow.Parameter | None:

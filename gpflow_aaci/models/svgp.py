@@ -31,7 +31,7 @@ from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
 from ..data import checked_rows
-from ..effects import Effect, WithEffects, added, beside
+from ..effects import Effect, WithEffects, added, beside, covariance_with_part
 from ..kernels import columns_of_x
 from ..likelihoods import AugmentedLikelihood, augmented
 from .bounds import WithBounds
@@ -149,10 +149,16 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         return K if len(K.shape) == 3 else K[None]
 
     @check_shapes("X: [N, D]")
-    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """K_ZX [L, M, N] and k(x_i, x_i) [L, N]."""
-        K = covariances.Kuf(self.inducing_variable, self.kernel, X)
-        return (K if len(K.shape) == 3 else K[None]), k_diag(self.kernel, X)
+    def cross_covariance(
+        self, X: TensorType, kernel: Kernel | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """K_ZX [L, M, N] and k(x_i, x_i) [L, N]; of a summand of f, if its kernel is given."""
+        part, kernel = kernel, kernel or self.kernel
+        if part is not None and isinstance(self.inducing_variable, WithEffects):
+            K = covariance_with_part(self.inducing_variable, self.kernel, X, part)
+        else:
+            K = covariances.Kuf(self.inducing_variable, kernel, X)
+        return (K if len(K.shape) == 3 else K[None]), k_diag(kernel, X)
 
 
 def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:

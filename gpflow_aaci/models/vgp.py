@@ -111,6 +111,9 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         return Prior(jittered(K), K, k_diag(self.kernel, X), self.mean_function(X))
 
     @check_shapes("X: [N, D]")
-    def cross_covariance(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """K(X_data, X) [1, M, N] and k(x_i, x_i) [1, N]."""
-        return self.kernel(self.data[0], X)[None], k_diag(self.kernel, X)
+    def cross_covariance(
+        self, X: TensorType, kernel: Kernel | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """K(X_data, X) [1, M, N] and k(x_i, x_i) [1, N]; of a summand of f, if it is given."""
+        kernel = kernel or self.kernel
+        return kernel(self.data[0], X)[None], k_diag(kernel, X)

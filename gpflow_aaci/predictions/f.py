@@ -325,6 +325,18 @@ def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "
         return tf.cast(tf.identity(X), q_mu.dtype)
 
 
+def some_inputs(model: gpflow.models.GPModel, X: TensorType) -> AnyNDArray:
+    """
+    As :func:`checked_inputs`, as an array [N, D].
+
+    :raises ValueError: also for X without rows.
+    """
+    x = checked_inputs(model, X, "X").numpy()
+    if len(x) == 0:
+        raise ValueError(f"X must be [N, D], of at least one row. Found: shape {list(x.shape)}.")
+    return x
+
+
 def _input_dim(model: gpflow.models.GPModel) -> int | None:
     """The number of columns of X, or None where the model does not tell."""
     if hasattr(model, "input_dim"):

@@ -26,6 +26,7 @@ MODULES = (
     ".predictions",
     ".criticism",
     ".effects",
+    ".kernels",
     ".distributions",
     ".inference",
     ".sampling",

@@ -234,6 +234,7 @@ def test_lengthscales_are_those_of_active_dims_in_sums_and_multi_output_kernels(
     model = AugmentedSVGP(kernel, likelihoods.StudentT(), Z, num_latent_gps=2)
     (said,) = advice(model, X)
     assert "1 of 1 lengthscales of Matern32" in said
+    assert "(column 1)" in said
 
 
 @pytest.mark.parametrize(

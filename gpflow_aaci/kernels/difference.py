@@ -105,10 +105,3 @@ def columns_of_x(kernel: Kernel, num_columns: int | None) -> int | None:
     if num_columns is None or not isinstance(kernel, Difference):
         return num_columns
     return 2 * num_columns
-
-
-def parts_of(kernel: Kernel) -> list[Kernel]:
-    """The kernels that a kernel combines; an empty list for a basic kernel."""
-    return getattr(kernel, "kernels", None) or [
-        part for name in ("kernel", "base_kernel") if (part := getattr(kernel, name, None))
-    ]
