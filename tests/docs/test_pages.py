@@ -31,6 +31,7 @@ def test_every_page_with_python_is_run_here() -> None:
     assert {path.name for path in DOCS.glob("*.md") if blocks(path.name)} == {
         "from_gpflow.md",
         "inducing_points.md",
+        "intervals.md",
         "likelihoods.md",
         "missing_and_censored.md",
         "multi_output.md",
@@ -156,6 +157,16 @@ def test_inducing_points(capsys: pytest.CaptureFixture[str]) -> None:
     gains = np.diff([float(line.split()[-1]) for line in lines])
     assert np.all(gains > -0.1)
     assert gains[0] > 10.0 * gains[-1]
+
+
+def test_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks("intervals.md")
+    exec(block, {})
+    plain, calibrated = (
+        float(line.split()[1].rstrip("%")) for line in capsys.readouterr().out.splitlines()
+    )
+    assert plain < 80.0
+    assert abs(calibrated - 90.0) < 6.0
 
 
 @pytest.mark.slow
