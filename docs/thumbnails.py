@@ -21,6 +21,7 @@ PANELS = {
     "plot_14_preferences": (1, 1, 2),
     "plot_15_choices": (1, 1, 2),
     "plot_16_parts_of_an_additive_model": (1, 3, 3),
+    "plot_17_thompson_sampling": (1, 1, 1),
 }
 SIZE = (600, 450)
 

@@ -163,8 +163,6 @@ def conditionals(
 
     :param seed: of hidden layers, which are drawn once for every draw of the inducing variables.
     """
-    known = all_parameters(model)
-    latents, moving, fixed = _checked_draws(model, samples, known)
 
     def conditional(values: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs = model.draw_hidden(X, seed, full_cov) if isinstance(model, DeepModel) else X
@@ -180,18 +178,45 @@ def conditionals(
         return mean, tf.transpose(unexplained)
 
     compiled_conditional = compiled(conditional, reduce_retracing=True)
-    at_once = 1 if moving else _DRAWS_AT_ONCE
+    start, total = 0, num_draws(samples)
+    with (
+        closing(in_blocks(model, samples, np.arange(total), _DRAWS_AT_ONCE)) as blocks,
+        progress_bar(progress, total=total, unit="draw") as bar,
+    ):
+        for values in blocks:
+            own_seed = tf.constant([seed, start])
+            yield compiled_conditional(tf.constant(values, default_float()), own_seed)
+            start += len(values)
+            bar.update(len(values))
+
+
+def num_draws(samples: "arviz.InferenceData") -> int:
+    """How many draws all chains have together."""
+    posterior = samples["posterior"]
+    return posterior.sizes["chain"] * posterior.sizes["draw"]
+
+
+def in_blocks(
+    model: AnyModel, samples: "arviz.InferenceData", chosen: AnyNDArray, at_once: int
+) -> Generator[AnyNDArray, None, None]:
+    """
+    Draws [S, M, P] of f or u, while the model has the hyperparameters that belong to them.
+
+    :param chosen: the numbers of the draws, counted over all chains.
+    :param at_once: S, where no hyperparameters were sampled; otherwise S is 1.
+    :raises ValueError: for samples of another kind of model.
+    """
+    known = all_parameters(model)
+    latents, moving, fixed = _checked_draws(model, samples, known)
+    at_once = 1 if moving else at_once
     with restored([known[key].unconstrained_variable for key in (*moving, *fixed)]):
         for key, value in fixed.items():
             known[key].assign(value)
-        with progress_bar(progress, total=len(latents), unit="draw") as bar:
-            for start in range(0, len(latents), at_once):
-                for key, of_draws in moving.items():
-                    known[key].assign(of_draws[start])
-                values = latents[start : start + at_once]
-                own_seed = tf.constant([seed, start])
-                yield compiled_conditional(tf.constant(values, default_float()), own_seed)
-                bar.update(len(values))
+        for start in range(0, len(chosen), at_once):
+            block = chosen[start : start + at_once]
+            for key, of_draws in moving.items():
+                known[key].assign(of_draws[block[0]])
+            yield latents[block]
 
 
 def _with_q(model: AnyModel) -> gpflow.models.GPModel:
