@@ -6,6 +6,9 @@ import gpflow
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.stats
+import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 
@@ -20,6 +23,7 @@ from gpflow_aaci import (
     sample_posterior,
 )
 from gpflow_aaci.predictions import predict_component
+from gpflow_aaci.sampling import SparseGibbsKernel
 
 N, G = 60, 7
 
@@ -180,6 +184,39 @@ def test_gibbs_draws_have_the_moments_of_gaussian_process_regression() -> None:
     cross = model.cross_covariance(X)[0][0].numpy()
     K = by_hand(X, X) + 0.09 * np.eye(N)
     np.testing.assert_allclose(u.mean(0), cross @ np.linalg.solve(K, Y)[:, 0], atol=0.1)
+
+
+@pytest.mark.replicate
+def test_ranks_of_true_effects_among_gibbs_draws_are_uniform() -> None:
+    """
+    Simulation-based calibration (Talts et al. 2018), with 500 replicates as chains of one model.
+
+    Effects and y are drawn from the model; the truth is a draw from the posterior, so that no
+    burn-in is needed.
+    """
+    replicates, thinned = 500, 19
+    model = AugmentedSVGP(kernel(), likelihoods.Logistic(), Z, num_data=N, effects=some_effects())
+    sampler = SparseGibbsKernel(model, (X, np.ones((N, 1))))
+    v, f = sampler.initial_state(replicates, seed=[3, 1])
+    is_one = np.random.default_rng(5).uniform(size=f.shape) < 1.0 / (1.0 + np.exp(-f))
+    sampler.rows = sampler.rows[0], tf.constant(2.0 * is_one - 1.0)
+
+    @tf.function(autograph=False)
+    def run() -> tf.Tensor:
+        return tfp.mcmc.sample_chain(
+            thinned,
+            [v, f],
+            kernel=sampler,
+            num_burnin_steps=10,
+            num_steps_between_results=9,
+            trace_fn=None,
+            seed=[1, 2],
+        )[0]
+
+    draws = run().numpy()
+    for coefficient in (len(Z), len(Z) + G, -1):  # of each effect; v is u up to its prior scale
+        ranks = (draws[:, :, coefficient, 0] < v.numpy()[:, coefficient, 0]).sum(0)
+        assert scipy.stats.chisquare(np.bincount(ranks, minlength=thinned + 1)).pvalue > 1e-3
 
 
 def test_in_float32_the_elbo_is_close() -> None:
