@@ -104,13 +104,6 @@ def times_density(exponent: float, density: float) -> float:
     return math.exp(exponent + math.log(density)) if density > 0.0 else 0.0
 
 
-def test_every_likelihood_has_its_law_of_omega() -> None:
-    elsewhere = {"Cauchy", "AsymmetricLaplace", "LogisticNoise", "Matern72"}  # test_noise
-    elsewhere |= {"GeneralizedGaussian", "GeneralizedGaussian-cusp"}
-    elsewhere |= {"NoiseMixture", "NoiseProduct", "KernelNoise"}  # of contrib
-    assert TILTED.keys() | POINT_MASS.keys() | elsewhere == {case.name for case in AUGMENTED}
-
-
 # ---- q(ω) ----
 
 

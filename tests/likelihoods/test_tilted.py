@@ -17,7 +17,6 @@ CLOSED_FORMS = {
     likelihoods.StudentT: tfd.Gamma,
     likelihoods.Cauchy: tfd.Gamma,
     likelihoods.AsymmetricLaplace: tfd.InverseGaussian,
-    likelihoods.GeneralizedGaussian: TiltedDistribution,
     KernelNoise: TiltedMixture,
     NoiseMixture: TiltedMixture,
     NoiseProduct: TiltedSum,
@@ -37,7 +36,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_the_closed_form_is_that_of_log_phi(case: Case) -> None:
     likelihood, c = case.make(), np.array([[0.0, 1e-3, 0.2], [1.7, 20.0, 1e3]])
     closed, generic = likelihood.tilted(c), TiltedDistribution(likelihood.log_phi, c)
-    assert isinstance(closed, CLOSED_FORMS[type(likelihood)])
+    assert isinstance(closed, CLOSED_FORMS.get(type(likelihood), TiltedDistribution))
     assert closed.batch_shape == c.shape
     some = c > 0
     np.testing.assert_allclose(closed.mean()[some], generic.mean()[some], rtol=1e-11)
