@@ -20,6 +20,7 @@ PANELS = {
     "plot_12_is_it_any_good": (1, 3, 3),
     "plot_14_preferences": (1, 1, 2),
     "plot_15_choices": (1, 1, 2),
+    "plot_18_dose_response": (1, 2, 3),
 }
 SIZE = (600, 450)
 
