@@ -13,7 +13,8 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
-``kernels``                           differences f(x) − f(x′), and additive models
+``kernels``                           differences, derivatives, additive models
+``shapes``                            monotone and convex f
 ``augmentation``                      functions of the auxiliary variables, one line each
 ``data``                              arrays, frames, datasets: in passes and in minibatches
 ``inference.optimizers``              steps on q; ``inference.alternating`` with Adam's on the rest
@@ -53,6 +54,7 @@ from . import inference as inference
 from . import kernels as kernels
 from . import plots as plots
 from . import sampling as sampling
+from . import shapes as shapes
 from .criticism.choose import choose
 from .criticism.loo import loo
 from .inducing import kmeans_plusplus

@@ -1,16 +1,18 @@
 """
 Kernels that GPflow does not have, and what a kernel is made of.
 
-``difference``: a kernel on pairs of inputs. ``orthogonal``: an additive kernel whose parts the data
+``difference``: a kernel on pairs of inputs. ``derivatives``: of f with its slopes and curvatures.
+``linear_in_f``: what these two share. ``orthogonal``: an additive kernel whose parts the data
 determine. ``basic``: the kernels in a kernel, and the columns that they depend on.
 """
 
 from .basic import basic_kernels as basic_kernels
 from .basic import columns_of as columns_of
 from .basic import parts_of as parts_of
+from .derivatives import WithDerivatives
 from .difference import Difference
-from .difference import columns_of_f as columns_of_f
-from .difference import columns_of_x as columns_of_x
+from .linear_in_f import columns_of_f as columns_of_f
+from .linear_in_f import columns_of_x as columns_of_x
 from .orthogonal import OrthogonalAdditive
 
-__all__ = ["Difference", "OrthogonalAdditive"]
+__all__ = ["Difference", "OrthogonalAdditive", "WithDerivatives"]

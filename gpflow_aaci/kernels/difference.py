@@ -1,13 +1,12 @@
 """A kernel on pairs of inputs, for the difference of one function between the two."""
 
 import tensorflow as tf
-from gpflow import covariances
 from gpflow.base import TensorType
-from gpflow.inducing_variables import InducingPoints
-from gpflow.kernels import Kernel
+
+from .linear_in_f import LinearInF
 
 
-class Difference(Kernel):
+class Difference(LinearInF):
     r"""
     The GP f(x) − f(x′) for rows (x, x′), for preferences (Chu and Ghahramani, ICML 2005).
 
@@ -23,19 +22,9 @@ class Difference(Kernel):
     The data determine f only up to a constant, for which the prior has mean 0.
     """
 
-    def __init__(self, kernel: Kernel, input_dim: int, name: str | None = None) -> None:
-        """
-        :param kernel: the kernel of f, with one output.
-        :param input_dim: D, the number of columns of x.
-        :raises ValueError: if ``input_dim`` is not a positive integer.
-        """
-        if not (input_dim >= 1 and float(input_dim).is_integer()):
-            raise ValueError(
-                f"Difference: input_dim must be a whole number of at least 1. Found: {input_dim!r}."
-            )
-        super().__init__(name=name)
-        self.kernel = kernel
-        self.input_dim = int(input_dim)
+    @property
+    def num_columns(self) -> int:
+        return 2 * self.input_dim
 
     def _ends(self, X: TensorType) -> list[tuple[float, tf.Tensor]]:
         """The inputs of f, each with the sign of f there: one for X [..., D], two for [..., 2D]."""
@@ -70,38 +59,3 @@ class Difference(Kernel):
         signs = tf.constant(signs, ends[0].dtype)
         between = self.kernel(tf.stack(ends, -2))  # [N, 2, 2]
         return tf.einsum("i,...ij,j->...", signs, between, signs)
-
-    def __call__(
-        self,
-        X: TensorType,
-        X2: TensorType | None = None,
-        *,
-        full_cov: bool = True,
-        presliced: bool = False,
-    ) -> tf.Tensor:
-        """As for every GPflow kernel, but X and X2 may each have D or 2D columns."""
-        if full_cov:
-            return self.K(X, X2)
-        if X2 is not None:
-            raise ValueError("X2 must not be given with full_cov=False.")
-        return self.K_diag(X)
-
-
-@covariances.Kuf.register(InducingPoints, Difference, object)
-def _covariance_of_f_and_differences(
-    inducing_variable: InducingPoints, kernel: Difference, X: TensorType
-) -> tf.Tensor:
-    """The covariance [M, N] of f at Z and f(x) − f(x′)."""
-    return kernel(inducing_variable.Z, X)
-
-
-def columns_of_f(kernel: Kernel, num_columns: int | None) -> int | None:
-    """How many of so many columns of X are an input of one f."""
-    return kernel.input_dim if isinstance(kernel, Difference) else num_columns
-
-
-def columns_of_x(kernel: Kernel, num_columns: int | None) -> int | None:
-    """How many columns X has, where an input of f has so many."""
-    if num_columns is None or not isinstance(kernel, Difference):
-        return num_columns
-    return 2 * num_columns
