@@ -16,9 +16,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow import covariances
 from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Sum
-from gpflow.utilities import positive, to_default_float
+from gpflow.utilities import positive
+
+from .kernels import basic_kernels, columns_of
 
 __all__ = ["Effect", "Grouped", "Linear"]
 
@@ -41,7 +44,8 @@ class Grouped(Effect):
     An effect b of each level of a column of X, b ~ N(0, variance) independently.
 
     It is the random intercept of mixed models: rows of the same person, school or device share it.
-    The variance is learnt. A level that is not among those of the data has the prior's b::
+    The variance is learnt. A new level has the prior's b in predictions; ``fit`` warns of rows of
+    the data whose level is not among ``levels``, from which nothing is learnt about groups::
 
         model = AugmentedVGP((X, Y), kernel, likelihood, effects=[effects.Grouped(column=1)])
     """
@@ -54,27 +58,32 @@ class Grouped(Effect):
         :param variance: σ_b², positive, in units of f².
         :param levels: all levels, repeated or not, such as ``X[:, 1]``; for ``AugmentedSVGP``,
             which does not know the data when it is made.
-        :raises ValueError: for a column that is no number from 0 up, and levels that are not finite
-            or not in one dimension.
+        :raises ValueError: unless the column is a whole number from 0 up, for levels that are not
+            finite or not in one dimension, and for levels that the float type cannot tell apart.
         """
         super().__init__(active_dims=_columns("Grouped", "column", [column]))
         self.variance = gpflow.Parameter(variance, transform=positive())
         self.levels = None if levels is None else _levels(levels)
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        X2 = X if X2 is None else X2
-        return self.variance * tf.cast(tf.transpose(X2) == X, self.variance.dtype)
+        if X2 is None:
+            is_same = tf.equal(X, tf.linalg.matrix_transpose(X))
+        else:
+            x, x2 = X[..., 0], tf.convert_to_tensor(X2)[..., 0]
+            beside_x2 = tf.concat([tf.shape(x), tf.ones_like(tf.shape(x2))], 0)
+            is_same = tf.equal(tf.reshape(x, beside_x2), x2)
+        return self.variance * tf.cast(is_same, self.variance.dtype)
 
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        return self.variance * tf.ones_like(X[:, 0])
+        return self.variance * tf.ones_like(X[..., 0])
 
     @property
     def prior_variances(self) -> tf.Tensor:
         return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
 
     def features(self, X: TensorType) -> tf.Tensor:
-        levels = to_default_float(self._known_levels())
-        return tf.cast(self.slice(X)[0] == levels, self.variance.dtype)
+        own = tf.convert_to_tensor(self.slice(X)[0])
+        return tf.cast(tf.equal(own, tf.constant(self._known_levels(), own.dtype)), own.dtype)
 
     def _known_levels(self) -> AnyNDArray:
         if self.levels is None:
@@ -100,13 +109,15 @@ class Linear(Effect):
         """
         :param columns: the numbers of the columns of X.
         :param variance: σ_β², positive, in units of f² over x².
-        :raises ValueError: for columns that are no different numbers from 0 up.
+        :raises ValueError: unless the columns are distinct whole numbers from 0 up.
         """
         super().__init__(active_dims=_columns("Linear", "columns", columns))
         self.variance = gpflow.Parameter(variance, transform=positive())
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        return self.variance * tf.matmul(X, X if X2 is None else X2, transpose_b=True)
+        if X2 is None:
+            return self.variance * tf.matmul(X, X, transpose_b=True)
+        return self.variance * tf.tensordot(X, X2, [[-1], [-1]])
 
     def K_diag(self, X: TensorType) -> tf.Tensor:
         return self.variance * tf.reduce_sum(tf.square(X), -1)
@@ -137,19 +148,20 @@ class WithEffects(InducingVariables):
         return None if Z is None else (Z[0] + self._num_coefficients, *Z[1:])
 
 
-def added(kernel: Kernel, effects: Sequence[Effect]) -> Kernel:
+def added(kernel: Kernel, effects: Sequence[Effect], input_dim: int | None) -> Kernel:
     """
     The kernel of the GP with all effects.
 
-    :raises ValueError: for something else than effects, a multi-output kernel, and a kernel that
-        acts on a column of groups.
+    :param input_dim: the number of columns of X, or None where it is not known.
+    :raises ValueError: for something else than distinct effects, a multi-output kernel, a kernel
+        that has effects already or acts on a column of groups, and columns that X does not have.
     """
-    for effect in effects:
-        if not isinstance(effect, Effect):
-            raise ValueError(
-                "effects must be a list of effects.Grouped and effects.Linear. "
-                f"Found: {type(effect).__name__}."
-            )
+    given = [effects] if isinstance(effects, Kernel) else effects
+    if given is not effects or not all(isinstance(each, Effect) for each in given):
+        raise ValueError(
+            "effects must be a list of effects.Grouped and effects.Linear. "
+            f"Found: {[type(each).__name__ for each in given]}."
+        )
     if not effects:
         return kernel
     if isinstance(kernel, MultioutputKernel):
@@ -157,14 +169,25 @@ def added(kernel: Kernel, effects: Sequence[Effect]) -> Kernel:
             "kernel must have a single output for a model with effects. "
             f"Found: {type(kernel).__name__}."
         )
+    inside = [part for part in basic_kernels(kernel) if isinstance(part, Effect)]
+    if inside or len({id(each) for each in effects}) < len(effects):
+        raise ValueError(
+            "effects must hold every effect once, and the kernel none of them. "
+            f"Found: {[type(each).__name__ for each in [*inside, *effects]]}."
+        )
     whole = Sum([kernel, *effects])
-    taken = set(columns_of_groups(whole))
-    for part in kernel.kernels if isinstance(kernel, Sum) else [kernel]:
-        of_part = part.active_dims
-        if taken and (isinstance(of_part, slice) or taken & set(map(int, of_part))):
+    last = max(column for each in effects for column in each.active_dims)
+    D = last + 1 if input_dim is None else input_dim
+    if last >= D:
+        raise ValueError(f"effects must be of columns of X, from 0 to {D - 1}. Found: {last}.")
+    linear = [each for each in effects if not isinstance(each, Grouped)]
+    for part in [kernel, *linear]:
+        shared = set(columns_of(part, D)) & set(columns_of_groups(whole))
+        if shared:
             raise ValueError(
-                "kernel must act on other columns than those of groups, such as "
-                f"{type(part).__name__}(active_dims=[0]). Found: active_dims={of_part}."
+                f"{type(part).__name__} must act on other columns than those of groups: give its "
+                "kernels active_dims, such as SquaredExponential(active_dims=[0]). "
+                f"Found: {sorted(shared)}."
             )
     return whole
 
@@ -230,6 +253,13 @@ def columns_of_groups(kernel: Kernel) -> list[int]:
     return [column for part in parts if isinstance(part, Grouped) for column in part.active_dims]
 
 
+def known_levels(kernel: Kernel) -> dict[int, AnyNDArray]:
+    """The levels that were given, by the column of X."""
+    parts = kernel.kernels if isinstance(kernel, Sum) else []
+    groups = [part for part in parts if isinstance(part, Grouped) and part.levels is not None]
+    return {part.active_dims[0]: part.levels for part in groups}
+
+
 def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
     """The kernel of the GP, and the effects."""
     smooth = [part for part in kernel.kernels if not isinstance(part, Effect)]
@@ -238,13 +268,15 @@ def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
 
 
 def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:
-    found = [int(column) for column in columns]
-    if not found or found != list(columns) or min(found) < 0 or len(set(found)) < len(found):
+    found = np.ravel(np.asarray(columns, dtype=object)).tolist()
+    are_numbers = all(isinstance(each, int | float | np.number) for each in found)
+    if not (are_numbers and found and all(each >= 0 and each == int(each) for each in found)):
         raise ValueError(
-            f"{name} of effects.{effect} must be different whole numbers from 0 up. "
-            f"Found: {list(columns)}."
+            f"{name} of effects.{effect} must be whole numbers from 0 up. Found: {found}."
         )
-    return found
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name} of effects.{effect} must be distinct. Found: {found}.")
+    return [int(each) for each in found]
 
 
 def _levels(levels: TensorType) -> AnyNDArray:
@@ -254,4 +286,10 @@ def _levels(levels: TensorType) -> AnyNDArray:
             "levels of effects.Grouped must be finite numbers, [G]. "
             f"Found: shape {list(values.shape)}, {np.sum(~np.isfinite(values))} not finite."
         )
-    return np.unique(values)
+    distinct = np.unique(values)
+    if len(np.unique(distinct.astype(default_float()))) < len(distinct):
+        raise ValueError(
+            f"levels of effects.Grouped must be distinct in {np.dtype(default_float())}: number "
+            f"them from 0 up. Found: {distinct[-1]:.0f}, for example."
+        )
+    return distinct

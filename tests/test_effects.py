@@ -13,6 +13,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 
 from gpflow_aaci import (
+    AugmentedNNGP,
     AugmentedSVGP,
     AugmentedVGP,
     effects,
@@ -69,7 +70,7 @@ def by_hand(X: AnyNDArray, X2: AnyNDArray) -> AnyNDArray:
 
 
 def test_the_kernel_is_the_sum_and_the_product_of_the_features() -> None:
-    full = effects.added(kernel(), some_effects())
+    full = effects.added(kernel(), some_effects(), 5)
     np.testing.assert_allclose(full(X, X[:9]), by_hand(X, X[:9]), atol=1e-12)
     np.testing.assert_allclose(full(X, full_cov=False), np.diag(by_hand(X, X)), atol=1e-12)
     for effect in some_effects():
@@ -230,12 +231,48 @@ def test_in_float32_the_elbo_is_close() -> None:
     np.testing.assert_allclose(*found, rtol=1e-4)
 
 
+def test_neighbours_that_are_all_rows_predict_as_the_full_gp() -> None:
+    """Their kernels are evaluated for many small sets of rows at a time."""
+    noise, whole = likelihoods.Gaussian(variance=0.09), effects.added(kernel(), some_effects(), 5)
+    full = AugmentedVGP((X, Y), whole, noise)
+    polish(full, progress=False)
+    nearest = AugmentedNNGP((X, Y), whole, noise, N)
+    nearest.prediction_neighbors = N
+    rows = X[:5] + np.eye(5)[0] * 0.1
+    for found, expected in zip(nearest.predict_f(rows), full.predict_f(rows), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    batches = np.random.default_rng(4).choice([0.0, 1.0, 2.0], size=(2, 3, 1))
+    group = effects.Grouped(0, variance=2.0)
+    np.testing.assert_array_equal(group(batches), 2.0 * (batches == np.swapaxes(batches, 1, 2)))
+    np.testing.assert_array_equal(
+        group(batches, batches), 2.0 * (batches[..., 0][..., None, None] == batches[..., 0])
+    )
+
+
+def test_fit_tells_of_rows_whose_level_was_not_given() -> None:
+    groups = effects.Grouped(1, levels=[0.0, 1.0, 2.0])
+    model = AugmentedSVGP(kernel(), likelihoods.Laplace(), Z, num_data=N, effects=[groups])
+    gpflow.set_trainable(model.inducing_variable, False)
+    unknown = np.sum(X[:, 1] > 2.0)
+    said = str(fit(model, (X, Y), progress=False))
+    assert f"{unknown} of {N} rows have a level in column 1 of X" in said
+
+
+def test_a_frozen_float32_model_predicts() -> None:
+    model = AugmentedSVGP(kernel(), likelihoods.Laplace(), Z, num_data=N, effects=some_effects())
+    polish(model, (X, Y), progress=False)
+    frozen = gpflow.utilities.freeze_as_float32(model)
+    found, expected = frozen.predict_f(X.astype(np.float32)), model.predict_f(X)
+    np.testing.assert_allclose(found[0], expected[0], atol=2e-3)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: effects.Grouped(-1), "column of effects.Grouped must be .*Found: \\[-1\\]"),
-        (lambda: effects.Linear([2, 2]), "columns of effects.Linear must be different"),
-        (lambda: effects.Linear([0.5]), "columns of effects.Linear must be .* whole numbers"),
+        (lambda: effects.Linear([2, 2]), "columns of effects.Linear must be distinct"),
+        (lambda: effects.Grouped(None), "column of effects.Grouped must be .*Found: \\[None\\]"),
+        (lambda: effects.Linear([0.5]), "columns of effects.Linear must be whole numbers"),
         (lambda: effects.Grouped(1, levels=[[1.0]]), r"levels .* must be finite numbers, \[G\]"),
         (lambda: effects.Grouped(1, levels=[np.nan]), "1 not finite"),
     ],
@@ -245,12 +282,20 @@ def test_effects_of_wrong_columns_and_levels_are_refused(make: Any, message: str
         make()
 
 
+ONE = effects.Linear([3])
+
+
 @pytest.mark.parametrize(
     ("kernel", "chosen", "message"),
     [
-        (Matern32(), [effects.Grouped(1, levels=[0.0])], "kernel must act on other columns"),
+        (Matern32(), [effects.Grouped(1, levels=[0.0])], "Matern32 must act on other columns"),
+        (kernel(), effects.Linear([3]), "effects must be a list of"),
+        (kernel(), [effects.Linear([7])], "columns of X, from 0 to 4. Found: 7"),
+        (kernel(), [ONE, ONE], "effects must hold every effect once"),
+        (kernel() + ONE, [effects.Linear([4])], "and the kernel none of them"),
+        (kernel(), [effects.Grouped(1, levels=[0.0]), effects.Linear([1])], "Linear must act on"),
         (kernel(), [effects.Grouped(1)], "levels of effects.Grouped must be given"),
-        (kernel(), [kernel()], "effects must be a list of .* Found: Matern32"),
+        (kernel(), [kernel()], r"effects must be a list of .* Found: \['Matern32'\]"),
         (
             gpflow.kernels.SharedIndependent(kernel(), 2),
             [effects.Linear([3])],

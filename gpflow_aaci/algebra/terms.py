@@ -89,6 +89,14 @@ def augmented_steps(likelihood: AugmentedLikelihood) -> Term:
     return Term(likelihood.bound, slopes)
 
 
+def mixed_marginals(
+    mean: TensorType, W: TensorType, Gmu: TensorType, Gvar: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Fmu = μ₀ + W Gmu and Fvar = W² Gvar [N, P] of f = μ₀ + W g, W [P, L]."""
+    Fmu = mean + tf.matmul(Gmu, W, transpose_b=True)
+    return Fmu, tf.matmul(Gvar, tf.square(W), transpose_b=True)
+
+
 def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) -> Term:
     """
     The term as a function of the latent GPs g, if the outputs are mixtures f = μ₀ + W g.
@@ -101,9 +109,7 @@ def mixed(term: Term, W: TensorType, mean: Callable[[TensorType], tf.Tensor]) ->
     """
 
     def outputs(X: TensorType, Gmu: TensorType, Gvar: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        W_squared = tf.square(W)
-        Fmu = mean(X) + tf.matmul(Gmu, W, transpose_b=True)
-        return Fmu, tf.matmul(Gvar, W_squared, transpose_b=True)
+        return mixed_marginals(mean(X), W, Gmu, Gvar)
 
     def of_each(X: TensorType, Gmu: TensorType, Gvar: TensorType, Y: TensorType) -> tf.Tensor:
         return term.of_each(X, *outputs(X, Gmu, Gvar), Y)

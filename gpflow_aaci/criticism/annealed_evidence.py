@@ -37,6 +37,9 @@ from ..sampling.gibbs import GibbsKernel, SparseGibbsKernel, gibbs_kernel
 from ..sampling.latents import check_sampled_model, pointwise_log_prob
 from ..validation import check_count
 
+_WIDE = 2.0  # nats between the ends
+_FEW_PARTICLES = 0.5  # a standard error at which the weights of a few particles are all
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
@@ -54,12 +57,18 @@ class Evidence:
     augmented_elbo: float  # the augmented bound at this q
 
     def __str__(self) -> str:
+        ends = (
+            f"log p(y) is between {self.lower:.2f} ± {self.lower_error:.2f} and "
+            f"{self.upper:.2f} ± {self.upper_error:.2f}. "
+        )
+        is_wide = abs(self.upper - self.lower) > _WIDE
+        if is_wide or max(self.lower_error, self.upper_error) > _FEW_PARTICLES:
+            bounds = f"ELBO {self.elbo:.2f}, augmented bound {self.augmented_elbo:.2f}."
+            return f"{ends}The ends are far apart or uncertain: take more rungs. {bounds}"
         middle = 0.5 * (self.lower + self.upper)
         return (
-            f"log p(y) is between {self.lower:.2f} ± {self.lower_error:.2f} and "
-            f"{self.upper:.2f} ± {self.upper_error:.2f}. From the middle, the ELBO is "
-            f"{middle - self.elbo:.2f} nats below, the augmented bound "
-            f"{middle - self.augmented_elbo:.2f}."
+            f"{ends}From the middle, the ELBO is {middle - self.elbo:.2f} nats below, the "
+            f"augmented bound {middle - self.augmented_elbo:.2f}."
         )
 
 
@@ -105,6 +114,7 @@ def evidence(
         ("num_rungs", num_rungs, 1),
         ("num_particles", num_particles, 2),
         ("num_burnin", num_burnin, 0),
+        ("seed", seed, 0),
     ):
         check_count(name, count, least)
     check_sampled_model(model)
@@ -193,6 +203,7 @@ class _Path:
         """
         seeds = tfp.random.split_seed(seed, n=2)
         state = self._kernel.initial_state(num_particles, seeds[0])
+        self._kernel.bootstrap_results(state)  # a likelihood may refuse here, before the graph
         return self.sweep(state, to_default_float(0.0), seeds[1])
 
     def _sweep(self, state: Any, beta: tf.Tensor, seed: tf.Tensor) -> Any:

@@ -10,7 +10,7 @@ from gpflow.config import default_jitter
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
-from ..effects import columns_of_groups
+from ..effects import columns_of_groups, known_levels
 from ..kernels import basic_kernels, columns_of_f
 from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import largest_variance, noise_and_signal, signal_parameters
@@ -33,12 +33,24 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
     """
     of_groups = columns_of_groups(model.kernel)
     said = [*_of_inputs(np.delete(X, of_groups, axis=1)), *_of_signal(model)]
+    said += _of_levels(model.kernel, X)
     if isinstance(model, AugmentedModel):  # a model without q uses no jitter
         said += [*of_jitter(model), *_of_rounding(model)]
     said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
     if isinstance(model, AugmentedSVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
     return said
+
+
+def _of_levels(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
+    for column, levels in known_levels(kernel).items():
+        unknown = ~np.isin(X[:, column], levels)
+        if unknown.any():
+            yield (
+                f"{unknown.sum()} of {len(X)} rows have a level in column {column} of X that "
+                f"effects.Grouped does not have, such as {X[unknown, column][0]:g}: their groups "
+                "are not learnt, and its variance is too small. Give all levels."
+            )
 
 
 def _of_inducing_points(model: AugmentedModel, X: AnyNDArray) -> Iterator[str]:

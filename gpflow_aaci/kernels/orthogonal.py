@@ -54,7 +54,8 @@ class OrthogonalAdditive(Kernel):
         :param max_interaction: R, the largest number of columns in a part; 1 for main effects only.
         :raises ValueError: for bad X or ``max_interaction``, another number of kernels than
             columns, kernels of other columns, and a column in which no function of its kernel
-            varies with mean 0: the column is constant, or the kernel is ``Linear`` or ``Constant``.
+            varies with mean 0: the column is constant, the kernel is ``Constant``, or it is
+            ``Linear`` and the mean of the column is not 0.
         """
         check_count("max_interaction", max_interaction, 1)
         X = as_default_float(X, "X")
@@ -156,8 +157,13 @@ class _ZeroMean(Kernel):
         X = tf.convert_to_tensor(X)
         points, weights = (tf.constant(part, X.dtype) for part in (self.points, self.weights))
         of_points = tf.linalg.matvec(self.kernel.K(points), weights)
-        root = tf.sqrt(tf.tensordot(of_points, weights, 1))
-        return tf.tensordot(self.kernel.K(X, points), weights, 1) / root
+        c = tf.tensordot(of_points, weights, 1)
+        # A kernel whose functions have mean 0 already has c = 0, up to rounding.
+        own = tf.reduce_mean(self.kernel.K_diag(points))
+        is_some = c > 100.0 * np.finfo(X.dtype.as_numpy_dtype).eps * own
+        root = tf.sqrt(tf.where(is_some, c, tf.ones_like(c)))
+        mean = tf.tensordot(self.kernel.K(X, points), weights, 1) / root
+        return tf.where(is_some, mean, tf.zeros_like(mean))
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """k(x, x′) − m(x) m(x′)/c, [..., N, N] or, for other rows X2, [..., N, ..., N2]."""

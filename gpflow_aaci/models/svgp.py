@@ -100,7 +100,8 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         if isinstance(kernel, MultioutputKernel) and type(inducing_variable) is InducingPoints:
             inducing_variable = SharedIndependentInducingVariables(inducing_variable)
         inducing_variable = of_independent_gps(inducing_variable)
-        kernel, inducing_variable = added(kernel, effects), beside(inducing_variable, effects)
+        kernel = added(kernel, effects, _input_dim(inducing_variable))
+        inducing_variable = beside(inducing_variable, effects)
         check_inducing_variable(kernel, inducing_variable)
         super().__init__(
             kernel,

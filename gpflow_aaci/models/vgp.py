@@ -57,8 +57,8 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)
         check_single_output(kernel, "AugmentedVGP")
-        kernel = added(kernel, effects)
         X, Y = as_pair(data)
+        kernel = added(kernel, effects, int(np.shape(X)[-1]))
         if num_latent_gps is None:
             num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))
         check_latents(kernel, likelihood, num_latent_gps)

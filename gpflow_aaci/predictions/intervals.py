@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 
+from ..algebra.terms import mixed_marginals
 from ..data import datasets
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
@@ -67,11 +68,11 @@ def calibrated_levels(
 
     u_i = P(y' ≤ y_i | all other y) of the N data is found in closed form, as by
     :func:`~gpflow_aaci.loo`. If a datum and a new one are exchangeable, the u of the new one has
-    every rank among these with the same probability 1/(N + 1), whatever the true noise is, up to
-    the change of the prediction by one row. So the levels are the u of ranks ⌊(N + 1) α/2⌋ and
-    ⌈(N + 1)(1 − α/2)⌉, α = 1 − level. This is conformal prediction by leave-one-out, as the
-    jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, Annals of Statistics 49), at the model's
-    hyperparameters. Each row counts once, whatever its weight.
+    every rank among these with the same probability 1/(N + 1), whatever the true noise is, apart
+    from the influence of one row on the prediction. So the levels are the u of ranks
+    ⌊(N + 1) α/2⌋ and ⌈(N + 1)(1 − α/2)⌉, α = 1 − level. This is conformal prediction by
+    leave-one-out, close to the jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, Annals of
+    Statistics 49), at the model's hyperparameters. Each row counts once, whatever its weight.
 
     :param data: X [N, D], Y [N, P], all data that q was fitted to; None for models that keep them.
     :param level: the share of y that the interval is to contain.
@@ -89,14 +90,24 @@ def central_levels(level: float) -> AnyNDArray:
 
     :raises ValueError: for a level outside (0, 1).
     """
-    if not 0.0 < level < 1.0:
+    if not (np.ndim(level) == 0 and 0.0 < level < 1.0):
         raise ValueError(f"level must be in (0, 1). Found: {shown(level)}.")
     return np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)])
 
 
 def levels_of(pit: AnyNDArray, level: float) -> AnyNDArray:
-    """The levels [2, P] between which ``level`` of new values lie, as those of ``pit`` [N, P]."""
-    u = np.sort(pit, axis=0)
+    """
+    The levels [2, P] between which ``level`` of new values lie, as those of ``pit`` [N, P].
+
+    NaN stands for a y that was not observed.
+    """
+    inside = np.finfo(pit.dtype).eps  # a quantile has a level in (0, 1)
+    found = [_order_statistics(np.sort(u[~np.isnan(u)]), level) for u in pit.T]
+    return np.clip(np.stack(found, 1), inside, 1.0 - inside)
+
+
+def _order_statistics(u: AnyNDArray, level: float) -> AnyNDArray:
+    """Of the ranks ⌊(N + 1) α/2⌋ and ⌈(N + 1)(1 − α/2)⌉ of the sorted values u [N]."""
     N = len(u)
     ranks = (N + 1) * central_levels(level)
     low, high = int(ranks[0] + 1e-9), int(np.ceil(ranks[1] - 1e-9))
@@ -105,8 +116,7 @@ def levels_of(pit: AnyNDArray, level: float) -> AnyNDArray:
             f"level must be at most 1 - 2/(N + 1) = {1.0 - 2.0 / (N + 1):.4g} for N = {N} data. "
             f"Found: {shown(level)}."
         )
-    inside = np.finfo(u.dtype).eps  # a quantile has a level in (0, 1)
-    return np.clip(np.stack([u[low - 1], u[high - 1]]), inside, 1.0 - inside)
+    return u[[low - 1, high - 1]]
 
 
 def pit_of_left_out(
@@ -152,10 +162,12 @@ def pit_of_left_out(
 
 
 def _moments(model: AugmentedModel, variables: object, bound: str) -> OfRows:
-    """Mean and variance of f without the row's own y, [N, L]."""
+    """Mean and variance of f without the row's own y, [N, columns of f]."""
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         f = left_out(model, bound, X, Y)
-        return f.mean_without, f.variance_without
+        moments = f.mean_without, f.variance_without
+        W = model.mixing
+        return moments if W is None else mixed_marginals(model.mean_function(X), W, *moments)
 
     return of_rows

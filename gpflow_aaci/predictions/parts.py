@@ -73,7 +73,7 @@ def summand(kernel: Kernel, part: Part) -> Kernel:
             return kernel.kernels[index]
     raise ValueError(
         f"part must be an index from 0 to {len(kernel.kernels) - 1}, or one of the summands of "
-        f"the kernel. Found: {shown(part)}."
+        f"this model's own kernel. Found: {shown(part)}."
     )
 
 

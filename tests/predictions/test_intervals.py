@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import scipy.stats
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Matern32
+from gpflow.kernels import LinearCoregionalization, Matern32
 
 from gpflow_aaci import AugmentedNNGP, AugmentedSVGP, AugmentedVGP, likelihoods, polish
 from gpflow_aaci.predictions import calibrated_levels, predict_y_interval, predict_y_quantile
+from gpflow_aaci.predictions.intervals import pit_of_left_out
 
 N, NOISE = 39, 0.09
 
@@ -109,6 +110,52 @@ def test_models_with_inducing_points_and_gpflows_take_the_data() -> None:
         np.testing.assert_allclose(levels, calibrated_levels(gaussian(), None, 0.8), atol=1e-4)
 
 
+def test_under_a_kernel_that_mixes_latent_gps_each_output_is_left_out_of_its_mixture() -> None:
+    """Both outputs of a row are left out; y is W g + noise, with one Z at every x."""
+    W = np.array([[1.0, 0.5], [-2.0, 1.0]])
+    latents = [Matern32(1.0, 0.8), Matern32(1.0, 0.7)]
+    model = AugmentedSVGP(
+        LinearCoregionalization(latents, W=W),
+        likelihoods.Gaussian(variance=NOISE),
+        gpflow.inducing_variables.SharedIndependentInducingVariables(
+            gpflow.inducing_variables.InducingPoints(X.copy())
+        ),
+        num_data=N,
+        num_latent_gps=2,
+    )
+    columns = np.hstack([Y, 0.3 * Y])
+    polish(model, (X, columns), progress=False)
+    K = sum(
+        np.kron(np.outer(w, w), kernel(X).numpy()) for w, kernel in zip(W.T, latents, strict=True)
+    )
+    y = columns.T.ravel()
+    expected = np.empty((N, 2))
+    for i in range(N):
+        rest = np.delete(np.arange(2 * N), [i, N + i])
+        for p in range(2):
+            at = p * N + i
+            gain = np.linalg.solve(K[np.ix_(rest, rest)] + NOISE * np.eye(len(rest)), K[rest, at])
+            variance = K[at, at] - gain @ K[rest, at] + NOISE
+            expected[i, p] = scipy.stats.norm.cdf((y[at] - gain @ y[rest]) / np.sqrt(variance))
+    # q is independent between the latent GPs, and the posterior is not.
+    found = pit_of_left_out(model, (X, columns))
+    assert np.max(np.abs(found - expected)) < 0.2
+    assert np.mean(np.abs(found - expected)) < 0.03
+
+
+def test_outputs_that_were_not_observed_do_not_count() -> None:
+    gaps = np.hstack([Y, Y])
+    gaps[::4, 0] = np.nan
+    noise = likelihoods.Missing(likelihoods.Gaussian(variance=NOISE))
+    model = AugmentedVGP((X, gaps), kernel(), noise, num_latent_gps=2)
+    polish(model, progress=False)
+    seen = ~np.isnan(gaps[:, 0])
+    u = np.sort(left_out_pit(X[seen], Y[seen]), axis=0)
+    assert len(u) == 29
+    expected = np.column_stack([u[[2, 26], 0], np.sort(left_out_pit(X, Y), axis=0)[[3, 35], 0]])
+    np.testing.assert_allclose(calibrated_levels(model, None, 0.8), expected, atol=1e-5)
+
+
 def test_without_calibration_it_is_two_quantiles() -> None:
     model = gaussian()
     found = predict_y_interval(model, X, 0.5)
@@ -120,6 +167,7 @@ def test_without_calibration_it_is_two_quantiles() -> None:
     [
         ({"level": 1.0}, r"level must be in \(0, 1\). Found: 1.0"),
         ({"level": np.nan}, r"level must be in \(0, 1\). Found: nan"),
+        ({"level": [0.5, 0.8]}, r"level must be in \(0, 1\). Found: \[0.5, 0.8\]"),
         ({"data": (X, Y)}, "data must be None unless calibrated=True"),
         (
             {"level": 0.96, "calibrated": True},
