@@ -34,7 +34,8 @@ class OrthogonalAdditive(Kernel):
     The mean is over the values of the column in the given X, as in the smooths of mgcv. The part of
     a set S of r columns has the kernel σ_r² Π_{d ∈ S} k̃_d, with
     k̃(x, x′) = k(x, x′) − m(x) m(x′)/c for the mean m(x) of k(x, s) over the values s, and the mean
-    c of m(s): the law of a GP with kernel k, given that its mean is 0. ``orders[r].variance`` is σ_r², of the interactions of r columns;
+    c of m(s): the law of a GP with kernel k, given that its mean is 0.
+    ``orders[r].variance`` is σ_r², of the interactions of r columns;
     ``columns[d].kernel`` is the k of column d.
     """
 
