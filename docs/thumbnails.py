@@ -22,6 +22,7 @@ PANELS = {
     "plot_15_choices": (1, 1, 2),
     "plot_16_parts_of_an_additive_model": (1, 3, 3),
     "plot_17_thompson_sampling": (1, 1, 1),
+    "plot_21_which_inputs_matter": (1, 2, 2),
 }
 SIZE = (600, 450)
 
