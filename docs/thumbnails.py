@@ -23,6 +23,7 @@ PANELS = {
     "plot_16_parts_of_an_additive_model": (1, 3, 3),
     "plot_17_thompson_sampling": (1, 1, 1),
     "plot_18_dose_response": (1, 2, 3),
+    "plot_21_which_inputs_matter": (1, 2, 2),
 }
 SIZE = (600, 450)
 

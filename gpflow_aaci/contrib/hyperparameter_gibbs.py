@@ -8,7 +8,9 @@ A sweep has three blocks, and each block integrates some variables out:
     Z | ω  (without f and u too),  then u, f | ω.
 
 The first two blocks move by slices, the third by one step of HMC
-(:mod:`~gpflow_aaci.contrib.moves`). A GPflow parameter holds one value, so a sweep moves one chain.
+(:mod:`~gpflow_aaci.contrib.moves`). The second block may begin with a draw of the inputs that
+matter (:mod:`~gpflow_aaci.contrib.selection`). A GPflow parameter holds one value, so a sweep moves
+one chain.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -39,6 +41,7 @@ from ..sampling.conditionals import (
 from ..sampling.gibbs import gibbs_kernel
 from ..sampling.latents import AnyModel, rows_of_model, to_u
 from .moves import HamiltonianMove, slice_move, with_priors
+from .selection import InputSelection, checked_probabilities
 from .starts import Starts, sampled_parameters
 
 Latents = dict[str, tf.Tensor]  # "f" [1, N, L] and, of inducing variables, "u" [1, M, L]
@@ -60,7 +63,35 @@ class HyperparameterGibbs:
 
     In the kept benchmark ``bsgp`` a sweep takes 0.3 s of one core with 50 inducing points and a
     lengthscale for each of 13 inputs, at some 450 rows.
+
+    With ``selection`` it also draws which columns of X the kernel depends on. Each column d is
+    included with a prior probability; its lengthscale then has its prior, and otherwise 1/l_d = 0
+    (Savitsky, Vannucci and Sha, Statistical Science 2011). The kernel must be a single stationary
+    one with a lengthscale for each column. ``posterior`` also has ``included`` [chain, draw, D],
+    which is 1 or 0; its mean is the posterior probability that the column matters::
+
+        kernel = gpflow.kernels.Matern52(lengthscales=[1.0, 1.0, 1.0])
+        for parameter in (kernel.variance, kernel.lengthscales):
+            parameter.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
+        model = AugmentedVGP((X, Y), kernel, likelihoods.Logistic())
+        samples = sample_posterior(model, sampler=contrib.HyperparameterGibbs(selection=0.5))
+        print(samples.posterior["included"].mean(("chain", "draw")))
+
+    Where a column is excluded, the draws of ``kernel.lengthscales`` are 1e12 times its range, so
+    that predictions from the draws do not depend on it. The lengthscale given that it is included
+    is ``posterior["kernel.lengthscales"].where(posterior["included"])``. The probabilities depend
+    on the prior of the lengthscales: what it says of columns that matter.
+
+    :param selection: the prior probability that a column is included, above 0 and below 1, or a
+        list of one for each column of the kernel. Default: all columns are included.
+    :raises ValueError: for probabilities out of range.
     """
+
+    selection: float | Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.selection is not None:
+            checked_probabilities(self.selection)
 
     def chains(
         self,
@@ -71,11 +102,13 @@ class HyperparameterGibbs:
         num_samples: int,
     ) -> list[Generator[Draws, None, None]]:
         """As :meth:`~gpflow_aaci.sampling.Sampler.chains` says."""
-        sweep = HyperparameterSweep(model, data, num_tuned=num_burnin)
+        sweep = HyperparameterSweep(model, data, num_burnin, self.selection)
         X, Y = rows_of_model(model, data)
 
         def described(latents: Latents, seed: tf.Tensor) -> dict[str, tf.Tensor]:
             values = {name: tf.identity(p)[None] for name, p in sweep.parameters.items()}
+            if sweep.selection is not None:
+                values["included"] = sweep.selection.included[None]
             return {**latents, **of_y(model.likelihood, X, latents["f"], Y, seed), **values}
 
         def several(first: Latents, seeds: tf.Tensor) -> tuple[Latents, Mapping[str, tf.Tensor]]:
@@ -103,13 +136,17 @@ class HyperparameterSweep:
     """
 
     def __init__(
-        self, model: AnyModel, data: RegressionData | None = None, num_tuned: int = 0
+        self,
+        model: AnyModel,
+        data: RegressionData | None = None,
+        num_tuned: int = 0,
+        selection: float | Sequence[float] | None = None,
     ) -> None:
         """
         :param num_tuned: the number of sweeps of each chain that tune Z's step size.
-        :raises ValueError: as :func:`sampled_parameters`; for a model without augmentation, for
-            parameters that the likelihood shares with the prior of f, and for latent GPs that ω
-            couples.
+        :raises ValueError: as :func:`sampled_parameters` and :class:`InputSelection`; for a model
+            without augmentation, for parameters that the likelihood shares with the prior of f, and
+            for latent GPs that ω couples.
         """
         model = as_augmented(model)
         gibbs_kernel(model, data, 0.0)  # raises for what Gibbs sampling cannot take
@@ -125,6 +162,8 @@ class HyperparameterSweep:
         likelihood = model.likelihood
         of_likelihood, of_prior, of_Z = _blocks(model, self.parameters)
         self._move_Z = HamiltonianMove(of_Z, num_tuned)
+        self.selection = None if selection is None else InputSelection(model.kernel, X, selection)
+        move_prior = slice_move if self.selection is None else self.selection.move
 
         def sweep(f: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Latents:
             seeds = tfp.random.split_seed(seed, n=5, salt="hyperparameter_gibbs")
@@ -135,7 +174,7 @@ class HyperparameterSweep:
             observed = pseudo_observations(likelihood, X, omega, Y)
             log_evidence = partial(_log_evidence, model, X, observed)
             # The prior of Z may depend on the kernel's parameters (Determinantal).
-            slice_move(with_priors(log_evidence, of_Z), of_prior, seeds[2])
+            move_prior(with_priors(log_evidence, of_Z), of_prior, seeds[2])
             self._move_Z(log_evidence, seeds[3])
             return _latents(model, X, observed, seeds[4])
 
@@ -154,6 +193,8 @@ class HyperparameterSweep:
         seeds = tfp.random.split_seed(seed, n=2, salt="restart")
         self._move_Z.restart()
         self.starts.restart(seeds[1], dispersed)
+        if self.selection is not None:
+            self.selection.restart(seeds[1], dispersed)
         kernel = gibbs_kernel(self._model, self._data, 0.0)
         return kernel.latents(kernel.initial_state(1, seeds[0]))
 

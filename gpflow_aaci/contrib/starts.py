@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.base import AnyNDArray, PriorOn
+from gpflow.base import PriorOn
 
 from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, all_parameters, prior_covariance
@@ -125,7 +125,7 @@ class Starts:
         return bool(np.isfinite(chol).all())
 
 
-def drawn_from_prior(parameter: Parameter, seed: tf.Tensor) -> AnyNDArray:
+def drawn_from_prior(parameter: Parameter, seed: tf.Tensor) -> tf.Tensor:
     """A draw from the parameter's prior, as an unconstrained value."""
     prior = parameter.prior
     batch_rank = len(parameter.shape) - len(prior.event_shape)
@@ -133,4 +133,4 @@ def drawn_from_prior(parameter: Parameter, seed: tf.Tensor) -> AnyNDArray:
     value = tf.cast(full.sample(seed=seed), parameter.dtype)
     if parameter.prior_on is PriorOn.CONSTRAINED and parameter.transform is not None:
         value = parameter.transform.inverse(value)
-    return tf.ensure_shape(value, parameter.shape).numpy()
+    return tf.ensure_shape(value, parameter.shape)

@@ -139,6 +139,7 @@ def _as_inference_data(model: AnyModel, draws: Draws, Y: AnyNDArray) -> "arviz.I
         dims={
             "f": ["data", "output"],
             "u": ["inducing", "output"],
+            "included": ["kernel.lengthscales_dim_0"],  # so that one can be masked by the other
             "y": ["data", "output"][: np.ndim(of_y["observed_data"]["y"])] if of_y else [],
         },
     )
