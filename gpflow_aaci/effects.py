@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import gpflow
-import numpy as np
 import tensorflow as tf
 from gpflow import covariances
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Sum
 from gpflow.utilities import positive, to_default_float
+
+from .kernels import basic_kernels
+from .levels import are_words, as_levels, codes_of
 
 __all__ = ["Effect", "Grouped", "Linear"]
 
@@ -41,7 +43,9 @@ class Grouped(Effect):
     An effect b of each level of a column of X, b ~ N(0, variance) independently.
 
     It is the random intercept of mixed models: rows of the same person, school or device share it.
-    The variance is learnt. A level that is not among those of the data has the prior's b::
+    The variance is learnt. A number that is not among the levels has the prior's b. If the levels
+    are words, a frame holds words in this column, and no others than the levels; see
+    :class:`~gpflow_aaci.kernels.Categorical`::
 
         model = AugmentedVGP((X, Y), kernel, likelihood, effects=[effects.Grouped(column=1)])
     """
@@ -50,16 +54,17 @@ class Grouped(Effect):
         self, column: int, variance: float = 1.0, levels: TensorType | None = None
     ) -> None:
         """
-        :param column: the number of the column of X that has the levels, which are numbers.
+        :param column: the number of the column of X that has the levels.
         :param variance: σ_b², positive, in units of f².
-        :param levels: all levels, repeated or not, such as ``X[:, 1]``; for ``AugmentedSVGP``,
-            which does not know the data when it is made.
-        :raises ValueError: for a column that is no number from 0 up, and levels that are not finite
-            or not in one dimension.
+        :param levels: all levels, numbers or words, repeated or not, such as ``X[:, 1]`` or
+            ``frame["school"]``; for words, and for ``AugmentedSVGP``, which does not know the data
+            when it is made.
+        :raises ValueError: for a column that is no number from 0 up, and levels that are neither
+            words nor finite numbers, or not in one dimension.
         """
         super().__init__(active_dims=_columns("Grouped", "column", [column]))
         self.variance = gpflow.Parameter(variance, transform=positive())
-        self.levels = None if levels is None else _levels(levels)
+        self.levels = None if levels is None else as_levels(levels, "effects.Grouped")
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         X2 = X if X2 is None else X2
@@ -69,11 +74,16 @@ class Grouped(Effect):
         return self.variance * tf.ones_like(X[:, 0])
 
     @property
+    def fixed_levels(self) -> AnyNDArray | None:
+        """The levels [G], if they are words: its column must then not hold others."""
+        return None if self.levels is None or not are_words(self.levels) else self.levels
+
+    @property
     def prior_variances(self) -> tf.Tensor:
         return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
 
     def features(self, X: TensorType) -> tf.Tensor:
-        levels = to_default_float(self._known_levels())
+        levels = to_default_float(codes_of(self._known_levels()))
         return tf.cast(self.slice(X)[0] == levels, self.variance.dtype)
 
     def _known_levels(self) -> AnyNDArray:
@@ -159,7 +169,7 @@ def added(kernel: Kernel, effects: Sequence[Effect]) -> Kernel:
         )
     whole = Sum([kernel, *effects])
     taken = set(columns_of_groups(whole))
-    for part in kernel.kernels if isinstance(kernel, Sum) else [kernel]:
+    for part in basic_kernels(kernel):
         of_part = part.active_dims
         if taken and (isinstance(of_part, slice) or taken & set(map(int, of_part))):
             raise ValueError(
@@ -245,13 +255,3 @@ def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:
             f"Found: {list(columns)}."
         )
     return found
-
-
-def _levels(levels: TensorType) -> AnyNDArray:
-    values = np.asarray(levels, dtype=float)
-    if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
-        raise ValueError(
-            "levels of effects.Grouped must be finite numbers, [G]. "
-            f"Found: shape {list(values.shape)}, {np.sum(~np.isfinite(values))} not finite."
-        )
-    return np.unique(values)
