@@ -61,7 +61,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     Fitted attributes: ``model_``, the GPflow model of (X, (y − ``y_center_``)/``y_scale_``);
     ``fit_result_``, the result of the fit; ``y_center_``, ``y_scale_``;
-    ``n_features_in_``, ``feature_names_in_``; ``levels_``, the levels of columns of words, by column number.
+    ``n_features_in_``, ``feature_names_in_``; ``levels_``, the levels of columns of words,
+    by column number.
     """
 
     y_center_: float
