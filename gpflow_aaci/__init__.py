@@ -13,7 +13,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 
 ====================================  ============================================================
 ``likelihoods``, ``distributions``    log φ and what follows from it; the laws of ω
-``kernels``                           differences, derivatives, additive models
+``kernels``                           differences, derivatives, additive models, columns of words
 ``shapes``                            monotone and convex f
 ``augmentation``                      functions of the auxiliary variables, one line each
 ``data``                              arrays, frames, datasets: in passes and in minibatches

@@ -22,6 +22,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, Sum
 from gpflow.utilities import positive
 
 from .kernels import basic_kernels, columns_of
+from .levels import are_words, as_levels, codes_of
 
 __all__ = ["Effect", "Grouped", "Linear"]
 
@@ -44,8 +45,10 @@ class Grouped(Effect):
     An effect b of each level of a column of X, b ~ N(0, variance) independently.
 
     It is the random intercept of mixed models: rows of the same person, school or device share it.
-    The variance is learnt. A new level has the prior's b in predictions; ``fit`` warns of rows of
-    the data whose level is not among ``levels``, from which nothing is learnt about groups::
+    The variance is learnt. A new number has the prior's b in predictions; ``fit`` warns of rows of
+    the data whose number is not among ``levels``, from which nothing is learnt about groups. If the
+    levels are words, a frame holds words in this column, and no others than the levels; see
+    :class:`~gpflow_aaci.kernels.Categorical`::
 
         model = AugmentedVGP((X, Y), kernel, likelihood, effects=[effects.Grouped(column=1)])
     """
@@ -54,16 +57,20 @@ class Grouped(Effect):
         self, column: int, variance: float = 1.0, levels: TensorType | None = None
     ) -> None:
         """
-        :param column: the number of the column of X that has the levels, which are numbers.
+        :param column: the number of the column of X that has the levels.
         :param variance: σ_b², positive, in units of f².
-        :param levels: all levels, repeated or not, such as ``X[:, 1]``; for ``AugmentedSVGP``,
-            which does not know the data when it is made.
-        :raises ValueError: unless the column is a whole number from 0 up, for levels that are not
-            finite or not in one dimension, and for levels that the float type cannot tell apart.
+        :param levels: all levels, numbers or words, repeated or not, such as ``X[:, 1]`` or
+            ``frame["school"]``; for words, and for ``AugmentedSVGP``, which does not know the data
+            when it is made.
+        :raises ValueError: unless the column is a whole number from 0 up, for levels that are
+            neither words nor finite numbers, or not in one dimension, and for numbers that the
+            float type cannot tell apart.
         """
         super().__init__(active_dims=_columns("Grouped", "column", [column]))
         self.variance = gpflow.Parameter(variance, transform=positive())
-        self.levels = None if levels is None else _levels(levels)
+        self.levels = None if levels is None else as_levels(levels, "effects.Grouped")
+        if self.levels is not None:
+            _check_distinct(codes_of(self.levels))
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         if X2 is None:
@@ -78,12 +85,18 @@ class Grouped(Effect):
         return self.variance * tf.ones_like(X[..., 0])
 
     @property
+    def fixed_levels(self) -> AnyNDArray | None:
+        """The levels [G], if they are words: its column must then not hold others."""
+        return None if self.levels is None or not are_words(self.levels) else self.levels
+
+    @property
     def prior_variances(self) -> tf.Tensor:
         return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
 
     def features(self, X: TensorType) -> tf.Tensor:
         own = tf.convert_to_tensor(self.slice(X)[0])
-        return tf.cast(tf.equal(own, tf.constant(self._known_levels(), own.dtype)), own.dtype)
+        codes = tf.constant(codes_of(self._known_levels()), own.dtype)
+        return tf.cast(tf.equal(own, codes), own.dtype)
 
     def _known_levels(self) -> AnyNDArray:
         if self.levels is None:
@@ -254,10 +267,10 @@ def columns_of_groups(kernel: Kernel) -> list[int]:
 
 
 def known_levels(kernel: Kernel) -> dict[int, AnyNDArray]:
-    """The levels that were given, by the column of X."""
+    """What X holds for the levels that were given, by the column of X."""
     parts = kernel.kernels if isinstance(kernel, Sum) else []
     groups = [part for part in parts if isinstance(part, Grouped) and part.levels is not None]
-    return {part.active_dims[0]: part.levels for part in groups}
+    return {part.active_dims[0]: codes_of(part.levels) for part in groups}
 
 
 def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
@@ -279,17 +292,9 @@ def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:
     return [int(each) for each in found]
 
 
-def _levels(levels: TensorType) -> AnyNDArray:
-    values = np.asarray(levels, dtype=float)
-    if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
-        raise ValueError(
-            "levels of effects.Grouped must be finite numbers, [G]. "
-            f"Found: shape {list(values.shape)}, {np.sum(~np.isfinite(values))} not finite."
-        )
-    distinct = np.unique(values)
-    if len(np.unique(distinct.astype(default_float()))) < len(distinct):
+def _check_distinct(codes: AnyNDArray) -> None:
+    if len(np.unique(codes.astype(default_float()))) < len(codes):
         raise ValueError(
             f"levels of effects.Grouped must be distinct in {np.dtype(default_float())}: number "
-            f"them from 0 up. Found: {distinct[-1]:.0f}, for example."
+            f"them from 0 up. Found: {codes[-1]:.0f}, for example."
         )
-    return distinct

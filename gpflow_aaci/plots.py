@@ -13,7 +13,8 @@ from gpflow.base import AnyNDArray, TensorType
 
 from .criticism.calibration import AnyData, binomial_band, coverage, pit
 from .data import as_data
-from .kernels import columns_of
+from .kernels import columns_of, levels_of
+from .levels import codes_of
 from .models import AugmentedModel, WithData, of_any_gp, of_any_model
 from .predictions import predict_component, predict_y_cdf, predict_y_quantile
 from .predictions.f import checked_inputs, some_inputs
@@ -53,7 +54,8 @@ def plot_fit(
     success, and the data are shares of successes. If it is an exposure, the lines are quantiles at
     an exposure of 1, and the data are counts divided by their exposures. Of an interval the middle
     is drawn, or its finite end. If X has several columns, the lines are for the medians of the
-    other columns, but all data are drawn (a random 2,000 if there are more)::
+    other columns, or for the most frequent level where they have levels, but all data are drawn (a
+    random 2,000 if there are more)::
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
@@ -79,7 +81,7 @@ def plot_fit(
         rows = [part.numpy() for part in drawn.only_chunk or ()]  # one chunk holds so few
     x = rows[0] if X is None else checked_inputs(model, X, "X").numpy()
     check_index("input_dim", input_dim, x.shape[1])
-    x = _slice(x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
+    x = _slice(model, x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
     labels = _labels(model)
     if labels is None:
         y = predict_y_quantile(model, x, np.sort(levels)).numpy()[..., output]
@@ -88,7 +90,8 @@ def plot_fit(
 
     x_name, y_name = _names(data, x.shape[1], input_dim, output)
     if X is None and x.shape[1] > 1:
-        x_name += " (lines: the other columns at their medians)"
+        middles = "medians or most frequent levels" if levels_of(model.kernel) else "medians"
+        x_name += f" (lines: the other columns at their {middles})"
     is_own = ax is None
     ax = ax or _new_axes(1)[0]
     if labels is None:
@@ -100,7 +103,7 @@ def plot_fit(
         _draw_data(ax, model, rows[0][:, input_dim], rows[1], output)
     _draw_inducing_inputs(ax, model, input_dim)
     ax.set(xlabel=x_name, ylabel=y_name if labels is None else "probability")
-    ax.margins(x=0.0)
+    _name_levels(ax, model, input_dim)
     _finish(ax, is_own)
     return ax
 
@@ -210,7 +213,7 @@ def plot_parts(
         raise ValueError(f"axes must be {len(parts)}. Found: {len(axes)}.")
     panels = _new_axes(len(parts)) if axes is None else list(axes)
     for ax, (part, column) in zip(panels, parts, strict=True):
-        along = _slice(x, column)
+        along = _slice(model, x, column)
         moments = predict_component(model, along, part)
         mean, variance = (moment.numpy()[:, output] for moment in moments)
         half, at = 1.96 * np.sqrt(variance), along[:, column]
@@ -221,7 +224,7 @@ def plot_parts(
         ax.scatter(rug, 0.0 * rug, s=40, color="black", marker="|", lw=0.5, transform=bottom)
         ax.set(xlabel=_names((X, None), x.shape[1], column, output)[0], ylabel=f"part {part}")
         ax.spines[["top", "right"]].set_visible(False)
-        ax.margins(x=0.0)
+        _name_levels(ax, model, column)
     low, high = zip(*(ax.get_ylim() for ax in panels), strict=True)
     for ax in panels:
         ax.set_ylim(min(low), max(high))
@@ -330,11 +333,30 @@ def _probabilities(model: WithData, X: AnyNDArray, labels: AnyNDArray, output: i
     return np.diff(up_to, axis=0, prepend=0.0)
 
 
-def _slice(X: AnyNDArray, input_dim: int) -> AnyNDArray:
-    """Inputs along one column of X, with the medians of the other columns."""
-    X_new = np.tile(np.median(X, 0), (_POINTS, 1)).astype(X.dtype)
-    X_new[:, input_dim] = np.linspace(*limits(X[:, input_dim]), _POINTS)
+def _slice(model: WithData, X: AnyNDArray, input_dim: int) -> AnyNDArray:
+    """
+    Inputs along one column of X, with the medians of the other columns.
+
+    A column that has levels is at the most frequent of them, or at each of them in turn.
+    """
+    levels = levels_of(model.kernel)
+    along = np.linspace(*limits(X[:, input_dim]), _POINTS)
+    along = codes_of(levels[input_dim]) if input_dim in levels else along
+    X_new = np.tile(np.median(X, 0), (len(along), 1)).astype(X.dtype)
+    for column in levels:
+        values, counts = np.unique(X[:, column], return_counts=True)
+        X_new[:, column] = values[np.argmax(counts)]
+    X_new[:, input_dim] = along
     return X_new
+
+
+def _name_levels(ax: "Axes", model: WithData, column: int) -> None:
+    """Name the levels of a column on the horizontal axis; let the lines fill the axis otherwise."""
+    known = levels_of(model.kernel).get(column)
+    if known is None:
+        ax.margins(x=0.0)
+    else:
+        ax.set_xticks(codes_of(known), known.tolist())
 
 
 def _names(data: Any, num_inputs: int, input_dim: int, output: int) -> tuple[str, str]:

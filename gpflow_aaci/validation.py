@@ -3,6 +3,7 @@
 import numbers
 import re
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,6 +12,8 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, Softmax, SwitchedLikelihood
+
+from .levels import Levels, are_codes, as_codes, holds_words, meanings
 
 T = TypeVar("T")
 
@@ -120,6 +123,18 @@ def some(values: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
     return tf.gather_nd(tf.reshape(values, [-1]), tf.where(tf.reshape(where, [-1]))[:10])
 
 
+def check_levels(name: str, X: tf.Tensor, levels: Levels) -> list[Check]:
+    """Check that the columns of X [N, D] that have levels hold the codes of these alone."""
+
+    def check(column: int, known: AnyNDArray) -> Check:
+        are_known = are_codes(X[:, column], known)
+        message = f"column {column} of {name} must hold levels of the kernel: {meanings(known)}."
+        return check_all(X[:, column], are_known, message)
+
+    # A Difference has the levels of x and x′, and may be given x alone.
+    return [check(*of_column) for of_column in levels.items() if of_column[0] < X.shape[-1]]
+
+
 def check_count(name: str, value: Any, least: int) -> None:
     """
     :raises ValueError: unless ``value`` is an integer of at least ``least``.
@@ -191,23 +206,26 @@ def num_observed_columns(likelihood: Likelihood, Y: TensorType, num_latent_gps: 
     return int(np.shape(Y)[-1]) if columns is None else int(columns)  # None for Softmax
 
 
-def as_default_float(value: TensorType, name: str = "data") -> tf.Tensor:
+def as_default_float(
+    value: TensorType, name: str = "data", levels: Levels | None = None
+) -> tf.Tensor:
     """
     Return a tensor of ``default_float()``, without rounding lists to float32 as TensorFlow does.
 
     :param value: a tensor, an array, a list, or a frame or a ``Series`` of pandas.
     :param name: the name of the argument, for errors.
+    :param levels: by which the words in a frame become their codes; None if it may not have words.
     :raises ValueError: for values that are not real numbers, and for masked or missing values.
     """
-    return tf.cast(_numbers(value, name), default_float())
+    return tf.cast(_numbers(value, name, levels), default_float())
 
 
-def _numbers(value: TensorType, name: str) -> TensorType:
+def _numbers(value: TensorType, name: str, levels: Levels | None = None) -> TensorType:
     """Return a tensor or array of booleans, integers or floats, in the dtype of ``value``."""
     value = value.to_frame() if hasattr(value, "to_frame") else value
     if hasattr(value, "iloc"):  # a frame of pandas
         columns = [
-            _of_column(value.iloc[:, at], f"column {column!r} of {name}")
+            of_column(value.iloc[:, at], at, f"column {column!r} of {name}", levels)
             for at, column in enumerate(value.columns)
         ]
         return np.stack(columns, axis=1) if columns else np.zeros([len(value), 0])
@@ -224,11 +242,18 @@ def _numbers(value: TensorType, name: str) -> TensorType:
     return value
 
 
-def _of_column(column: Any, name: str) -> TensorType:
-    """Return the numbers of a ``Series`` of pandas."""
+def of_column(column: Any, at: int, name: str, levels: Levels | None) -> TensorType:
+    """
+    Return the numbers of a ``Series`` of pandas, which is column ``at`` of a frame.
+
+    :param levels: as for :func:`as_default_float`, which raises the same errors.
+    """
+    known = levels if levels is not None and holds_words(column) else None
     # A dtype of pandas' own may be nullable, and NumPy would turn missing values into NaN.
-    if not isinstance(column.dtype, np.dtype):
+    if known is not None or not isinstance(column.dtype, np.dtype):
         _check_none_missing(int(column.isna().sum()), name)
+    if known is not None:
+        return as_codes(column, at, known, name)
     return _numbers(np.asarray(column), name)
 
 
@@ -311,6 +336,7 @@ def checked_data(
     input_dim: int | None = None,
     given: Sequence[str] = (),
     labels: Sequence[float] | AnyNDArray | None = None,
+    levels: Levels = MappingProxyType({}),
     checks_of_Y: Callable[[tf.Tensor], Sequence[Check]] = lambda Y: [check_finite("Y", Y)],
     may_be_empty: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -324,13 +350,14 @@ def checked_data(
     :param input_dim: the number of columns of X; None where any number is accepted.
     :param given: the names of the columns of Y after those of y.
     :param labels: the values that y takes, or None where it is a real number or a count.
+    :param levels: of columns of X, which may be words in a frame and hold no others.
     :param checks_of_Y: returns the likelihood's checks of Y.
     :param may_be_empty: whether data without rows are accepted.
     :raises ValueError: for values that are not real numbers, non-finite or empty data, dimensions
         that disagree, or labels that ``checks_of_Y`` refuses. A compiled function checks values
         when it runs, and raises ``tf.errors.InvalidArgumentError`` with the same message.
     """
-    X, Y = as_default_float(X, "X"), as_default_float(Y, "Y")
+    X, Y = as_default_float(X, "X", levels), as_default_float(Y, "Y")
     check_rank("X", X.shape.rank)
     check_rank("Y", Y.shape.rank)
     N = tf.shape(X)[0]
@@ -358,7 +385,11 @@ def checked_data(
     ]
     with tf.control_dependencies([require(checks)]):
         # The checks hold from here on, so that these shapes may be used while tracing.
-        return tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_observed])
+        X, Y = tf.ensure_shape(X, [None, input_dim]), tf.ensure_shape(Y, [None, num_observed])
+    if not levels:
+        return X, Y
+    with tf.control_dependencies([require(check_levels("X", X, levels))]):
+        return tf.identity(X), tf.identity(Y)
 
 
 _LABELS = (
@@ -382,27 +413,28 @@ def check_rank(name: str, rank: int | None) -> None:
     raise ValueError(f"{name} must be a matrix, one row per datum.{advice} Found: rank {rank}.")
 
 
-def as_matrix(value: TensorType, name: str) -> TensorType:
+def as_matrix(value: TensorType, name: str, levels: Levels | None = None) -> TensorType:
     """
     Return inputs or observations as a matrix of numbers, in the dtype that they have.
 
     A frame of pandas, or a ``Series`` as one column, becomes a tensor of ``default_float()``.
 
     :param name: the name of the argument, for errors.
+    :param levels: as for :func:`as_default_float`.
     :raises ValueError: for vectors, and as :func:`as_default_float`.
     """
     if hasattr(value, "to_numpy"):
-        return as_default_float(value, name)
+        return as_default_float(value, name, levels)
     value = _numbers(value, name)
     if tf.TensorShape(value.shape).rank == 1:
         check_rank(name, 1)
     return value
 
 
-def as_pair(data: RegressionData) -> tuple[TensorType, TensorType]:
-    """Return X and Y, each as :func:`as_matrix` returns it."""
+def as_pair(data: RegressionData, levels: Levels | None = None) -> tuple[TensorType, TensorType]:
+    """Return X and Y, each as :func:`as_matrix` returns it; ``levels`` are those of X."""
     X, Y = data
-    return as_matrix(X, "X"), as_matrix(Y, "Y")
+    return as_matrix(X, "X", levels), as_matrix(Y, "Y")
 
 
 def _has_shape(value: tf.Tensor, rows: tf.Tensor | None, columns: int | None) -> tf.Tensor:

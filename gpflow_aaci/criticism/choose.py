@@ -12,6 +12,7 @@ from gpflow.mean_functions import MeanFunction
 from ..inducing import kmeans_plusplus
 from ..inference.fit import Fit, fit
 from ..inference.nearest_fit import NearestFit
+from ..kernels import levels_of
 from ..models import AugmentedSVGP
 from ..nearest import AugmentedNNGP
 from ..validation import check_count
@@ -92,7 +93,8 @@ def choose(
     if len(Z) > num_inducing:
         spread = X.std(0)
         spread[spread == 0.0] = 1.0
-        Z = spread * kmeans_plusplus(X / spread, num_inducing, seed)
+        spread[list(levels_of(kernel))] = 1.0  # these numbers must stay as they are
+        Z = spread * kmeans_plusplus(X / spread, num_inducing, seed, kernel)
     sparse = AugmentedSVGP(
         copied(kernel),
         copied(likelihood),

@@ -1,11 +1,13 @@
 """Which data a model accepts, and checks of such data."""
 
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ..levels import Levels
 from ..runtime.agreement import Call
 from ..runtime.workers import num_workers
 from ..validation import Check, as_pair, checked_data
@@ -28,6 +30,7 @@ class Expected(NamedTuple):
     strategy: tf.distribute.Strategy  # the model was made in its scope
     agree: Callable[[Call], None]  # checks that all workers make a call alike
     labels: Any = None  # the values that y takes, or None where it is a real number or a count
+    levels: Levels = MappingProxyType({})  # of the columns of X that may be words in a frame
 
     @property
     def known_num_data(self) -> int | None:
@@ -52,12 +55,13 @@ def checked_rows(expected: Expected, data: RegressionData) -> Rows:
     """
     check_pair("data", data)
     return checked_data(
-        *as_pair(data),
+        *as_pair(data, expected.levels),
         num_observed=expected.num_observed,
         num_outputs=expected.num_outputs,
         input_dim=expected.input_dim,
         given=expected.given,
         labels=expected.labels,
+        levels=expected.levels,
         checks_of_Y=expected.checks_of_Y,
         may_be_empty=num_workers(expected.strategy) > 1,  # the other workers have rows
     )

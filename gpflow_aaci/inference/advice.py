@@ -11,7 +11,7 @@ from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
 from ..effects import columns_of_groups, known_levels
-from ..kernels import basic_kernels, columns_of_f
+from ..kernels import basic_kernels, columns_of_f, levels_of
 from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import largest_variance, noise_and_signal, signal_parameters
 from .settings import SETTINGS
@@ -31,8 +31,8 @@ def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
 
     :param X: [N, D], the inputs of all rows or of a part.
     """
-    of_groups = columns_of_groups(model.kernel)
-    said = [*_of_inputs(np.delete(X, of_groups, axis=1)), *_of_signal(model)]
+    coded = [*columns_of_groups(model.kernel), *levels_of(model.kernel)]
+    said = [*_of_inputs(np.delete(X, coded, axis=1)), *_of_signal(model)]
     said += _of_levels(model.kernel, X)
     if isinstance(model, AugmentedModel):  # a model without q uses no jitter
         said += [*of_jitter(model), *_of_rounding(model)]

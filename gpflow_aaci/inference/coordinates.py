@@ -20,9 +20,17 @@ from gpflow.base import AnyNDArray
 class Coordinates:
     """One vector x for some of a model's variables, in their order."""
 
-    def __init__(self, parameters: Sequence[Parameter], variables: Sequence[tf.Variable]) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        variables: Sequence[tf.Variable],
+        held: Sequence[tuple[tf.Variable, Sequence[int]]] = (),
+    ) -> None:
         """
         :param variables: some of the unconstrained variables of ``parameters``, or of others.
+        :param held: some of the variables, and the numbers of columns that keep their values. The
+            gradient there is 0, but a step that is cut short along the axes of a curvature may move
+            them.
         """
         softplus = {id(p.unconstrained_variable) for p in parameters if _is_softplus(p.transform)}
         self.variables = list(variables)
@@ -32,11 +40,16 @@ class Coordinates:
         self.size = len(self.in_logarithms)
         spread = np.concatenate([np.ones(0), *map(_spread, variables)])
         self._unit = np.where(self.in_logarithms, 1.0, spread)
+        self._held = np.zeros(self.size, bool)
+        self._first = self._values()
+        starts = {id(v): start for v, start in zip(variables, self._starts, strict=False)}
+        for variable, columns in held:
+            numbers = np.arange(np.prod(variable.shape)).reshape(variable.shape)[:, columns]
+            self._held[starts[id(variable)] + numbers] = True
 
     def pack(self) -> AnyNDArray:
         """The coordinates x of the variables' present values."""
-        values = [np.ravel(variable.numpy()) for variable in self.variables]
-        u = np.concatenate([np.zeros(0), *values]).astype(np.float64)
+        u = self._values()
         # log softplus(u), which is u where e^u is small
         small = u < -30.0
         log = np.where(small, u, np.log(np.logaddexp(0.0, np.where(small, 0.0, u))))
@@ -47,6 +60,7 @@ class Coordinates:
         excess, small = self._excess(x)
         inverse = excess + np.log(-np.expm1(-excess))  # softplus⁻¹
         u = np.where(self.in_logarithms, np.where(small, x, inverse), x * self._unit)
+        u = np.where(self._held, self._first, u)
         at = 0
         for variable, size in zip(self.variables, self._sizes, strict=True):
             value = u[at : at + size].reshape(variable.shape)
@@ -66,7 +80,7 @@ class Coordinates:
 
         :return: None where a parameter is not searched, or not as a logarithm.
         """
-        x, starts = np.zeros(self.size), np.cumsum([0, *self._sizes])
+        x, starts = np.zeros(self.size), self._starts
         at = {id(v): slice(*starts[i : i + 2]) for i, v in enumerate(self.variables)}
         for parameter, value in values:
             where = at.get(id(parameter.unconstrained_variable))
@@ -88,6 +102,16 @@ class Coordinates:
         """
         found = self.where(parameter)
         return np.exp(x[found]) if np.any(found) else parameter.numpy()
+
+    @property
+    def _starts(self) -> AnyNDArray:
+        """The first coordinate of each variable, and the number of all."""
+        return np.cumsum([0, *self._sizes])
+
+    def _values(self) -> AnyNDArray:
+        """The present values of the variables, [n]."""
+        values = [np.ravel(variable.numpy()) for variable in self.variables]
+        return np.concatenate([np.zeros(0), *values]).astype(np.float64)
 
     def _excess(self, x: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
         """e^x where x is a logarithm, 1 elsewhere and where it is too small to matter."""

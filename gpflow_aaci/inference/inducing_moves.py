@@ -17,22 +17,25 @@ from gpflow.inducing_variables.multioutput import MultioutputInducingVariables
 from gpflow.models.util import InducingVariablesLike
 
 from ..algebra.gaussian import Gaussian, carried, columns, lower_triangular_inverse, regression
+from ..kernels import levels_of
 from ..models import AugmentedSVGP
-from ..validation import as_default_float
+from ..validation import as_default_float, check_levels, require
 
 
 def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -> list[AnyNDArray]:
     """
     Z [M, D] for each of the model's sets of points: one set, or one for each latent GP.
 
-    :raises ValueError: unless the points are finite and have the shapes of the model's points.
+    :raises ValueError: unless the points are finite, hold known levels, and have the shapes of the
+        model's points.
     """
     shapes = [tuple(points.Z.shape) for points in _points(model.inducing_variable)]
     if isinstance(inducing_variable, InducingVariables):
         points = [tf.convert_to_tensor(each.Z) for each in _points(inducing_variable)]
     else:
         points = [inducing_variable]
-    new = [as_default_float(Z).numpy() for Z in points]
+    levels = levels_of(model.kernel)
+    new = [as_default_float(Z, "inducing_variable", levels).numpy() for Z in points]
     found = [Z.shape for Z in new]
     if found != shapes:
         raise ValueError(
@@ -41,6 +44,8 @@ def new_points(model: AugmentedSVGP, inducing_variable: InducingVariablesLike) -
         )
     if not all(np.all(np.isfinite(Z)) for Z in new):
         raise ValueError("inducing_variable must be finite. Found: NaN or infinity.")
+    for Z in new:
+        require(check_levels("inducing_variable", tf.constant(Z), levels))
     return new
 
 

@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
@@ -9,6 +10,7 @@ from gpflow.config import default_float
 
 from ..algebra.gaussian import Gaussian
 from ..data import Data
+from ..kernels import levels_of
 from ..models import AugmentedModel, AugmentedVGP, hyperparameters
 from ..validation import unless_cholesky_fails
 from .coordinates import Coordinates
@@ -33,7 +35,7 @@ class Objective:
     def __init__(self, model: AugmentedModel, data: Data, seed: int) -> None:
         self.model, self.data, self._seed = model, data, seed
         self.variables = hyperparameters(model)
-        self.coordinates = Coordinates(model.parameters, self.variables)
+        self.coordinates = Coordinates(model.parameters, self.variables, _codes(model))
         #: No coordinate is moved out of these, [n].
         self.lowest = np.full(self.coordinates.size, -np.inf)
         self.highest = np.full(self.coordinates.size, np.inf)
@@ -205,3 +207,13 @@ class Objective:
             return self._exact.elbo(data, q) + float(self.model.log_prior_density())
 
         return unless_cholesky_fails(value, -np.inf)
+
+
+def _codes(model: AugmentedModel) -> list[tuple[tf.Variable, list[int]]]:
+    """The variable of each trainable Z, and its columns that hold levels instead of numbers."""
+    levels = levels_of(model.kernel)
+    return [
+        (Z.unconstrained_variable, [column for column in levels if column < Z.shape[1]])
+        for path, Z in gpflow.utilities.parameter_dict(model).items()
+        if levels and path.startswith(".inducing_variable") and path.endswith(".Z") and Z.trainable
+    ]

@@ -3,16 +3,19 @@ Kernels that GPflow does not have, and what a kernel is made of.
 
 ``difference``: a kernel on pairs of inputs. ``derivatives``: of f with its slopes and curvatures.
 ``linear_in_f``: what these two share. ``orthogonal``: an additive kernel whose parts the data
-determine. ``basic``: the kernels in a kernel, and the columns that they depend on.
+determine. ``categorical``: a kernel on a column of words. ``basic``: the kernels in a kernel, the
+columns that they depend on, and the levels of these.
 """
 
 from .basic import basic_kernels as basic_kernels
 from .basic import columns_of as columns_of
+from .basic import levels_of as levels_of
 from .basic import parts_of as parts_of
+from .categorical import Categorical
 from .derivatives import WithDerivatives
 from .difference import Difference
 from .linear_in_f import columns_of_f as columns_of_f
 from .linear_in_f import columns_of_x as columns_of_x
 from .orthogonal import OrthogonalAdditive
 
-__all__ = ["Difference", "OrthogonalAdditive", "WithDerivatives"]
+__all__ = ["Categorical", "Difference", "OrthogonalAdditive", "WithDerivatives"]

@@ -3,7 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
-from gpflow.kernels import Kernel, Static
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Coregion, Kernel, Static
+
+from ..levels import Levels, are_words, listed
+from .difference import Difference
 
 
 def parts_of(kernel: Kernel) -> list[Kernel]:
@@ -27,3 +31,39 @@ def columns_of(kernel: Kernel, num_columns: int) -> list[int]:
     columns = np.arange(num_columns)
     basic = [each for each in basic_kernels(kernel) if not isinstance(each, Static)]
     return sorted({int(d) for each in basic for d in columns[each.active_dims]})
+
+
+def levels_of(kernel: Kernel) -> Levels:
+    """
+    The levels of the columns of X outside which a part of the kernel knows no value.
+
+    :raises ValueError: if parts of the kernel know other levels of the same column, and if a part
+        takes the numbers of words as they are.
+    """
+    if isinstance(kernel, Difference):
+        of_x = levels_of(kernel.kernel)
+        return {**of_x, **{column + kernel.input_dim: known for column, known in of_x.items()}}
+    found: dict[int, AnyNDArray] = {}
+    others = []
+    for part in basic_kernels(kernel):
+        levels = getattr(part, "fixed_levels", None)
+        if levels is None:
+            others.append(part)
+            continue
+        (column,) = map(int, part.active_dims)
+        if not np.array_equal(found.setdefault(column, levels), levels):
+            raise ValueError(
+                f"levels of column {column} must be the same in all parts of the kernel. "
+                f"Found: {listed(found[column])}, and {listed(levels)}."
+            )
+    words = {column for column, levels in found.items() if are_words(levels)}
+    for part in others:
+        dims = part.active_dims
+        own = range(max(words, default=-1) + 1)[dims] if isinstance(dims, slice) else map(int, dims)
+        if words.intersection(own) and not isinstance(part, Static | Coregion):
+            raise ValueError(
+                "kernel must act on other columns than those of words, such as "
+                f"{type(part).__name__}(active_dims=[0]). Found: active_dims={dims}, and words in "
+                f"columns {sorted(words)}."
+            )
+    return found

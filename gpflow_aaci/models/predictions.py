@@ -7,8 +7,9 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from ..data import check_batches, check_inputs, over_batches
+from ..kernels import levels_of
 from ..runtime.compiled import Maker, applied
-from ..validation import as_matrix, as_pair, check_marginal, checked_data
+from ..validation import as_matrix, as_pair, check_levels, check_marginal, checked_data, require
 from .shared import Augmented, WithData
 
 Inputs: TypeAlias = TensorType | tf.data.Dataset
@@ -59,7 +60,8 @@ class WithPredictions(WithData):
                 lambda *batch: self.predict_log_density(batch, full_cov, full_output_cov),
                 data,
             )
-        X, Y = as_pair(data)
+        levels = levels_of(self.kernel)
+        X, Y = as_pair(data, levels)
         if tf.executing_eagerly():  # compiled objectives have checked their rows
             checked_data(
                 X,
@@ -69,6 +71,7 @@ class WithPredictions(WithData):
                 input_dim=self.input_dim,
                 given=self.likelihood.given,
                 labels=self.likelihood.labels,
+                levels=levels,
                 checks_of_Y=self.likelihood.checks,
                 may_be_empty=True,
             )
@@ -80,12 +83,20 @@ class WithPredictions(WithData):
         Xnew: Inputs,
         full_cov: bool,
     ) -> MeanAndVariance:
+        levels = levels_of(self.kernel)
+
+        def of_rows(X: TensorType) -> MeanAndVariance:
+            X = as_matrix(X, "Xnew", levels)
+            if levels and tf.executing_eagerly():
+                require(check_levels("Xnew", tf.convert_to_tensor(X), levels))
+            return predict(X)
+
         if isinstance(Xnew, tf.data.Dataset):
             if full_cov:
                 raise ValueError("full_cov must be False if Xnew is a dataset. Found: True.")
             check_inputs(Xnew)
-            return over_batches("Xnew", predict, Xnew)
-        return predict(as_matrix(Xnew, "Xnew"))
+            return over_batches("Xnew", of_rows, Xnew)
+        return of_rows(Xnew)
 
     def _applied(self, maker: Maker, rows: tuple[TensorType, ...], *settings: Hashable) -> Any:
         """``maker`` of the model applied to rows, compiled where they are what its q expects."""

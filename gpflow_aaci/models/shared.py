@@ -23,6 +23,7 @@ from ..algebra.gaussian import Gaussian, diagonal, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
 from ..data import Expected
+from ..kernels import levels_of
 from ..likelihoods import AugmentedLikelihood
 from ..runtime.agreement import check_same_program
 from ..runtime.mirrored import strategy_of
@@ -52,6 +53,7 @@ class WithData(gpflow.models.GPModel):
             self.strategy,
             partial(check_same_program, self),
             self.likelihood.labels,
+            levels_of(self.kernel),
         )
 
     @property

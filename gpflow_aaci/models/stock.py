@@ -14,6 +14,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..algebra.terms import by_tape
 from ..data import Data
+from ..kernels import levels_of
 from ..likelihoods import augmented
 from ..validation import checked_data
 from .posteriors import handed_out
@@ -65,6 +66,7 @@ def as_augmented(model: gpflow.models.GPModel) -> AugmentedSVGP | AugmentedVGP:
             num_outputs=model.num_latent_gps,
             given=likelihood.given,
             labels=likelihood.labels,
+            levels=levels_of(model.kernel),
             checks_of_Y=likelihood.checks,
         )
     else:

@@ -32,8 +32,9 @@ from gpflow.models.util import InducingVariablesLike
 
 from ..data import checked_rows
 from ..effects import Effect, WithEffects, added, beside, covariance_with_part
-from ..kernels import columns_of_x
+from ..kernels import columns_of_x, levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
+from ..validation import as_default_float, check_levels, require
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
@@ -96,6 +97,9 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)
         check_diagonal(q_diag, whiten)
+        if hasattr(inducing_variable, "iloc"):  # a frame, which may hold words
+            levels = levels_of(added(kernel, effects, inducing_variable.shape[1]))
+            inducing_variable = as_default_float(inducing_variable, "inducing_variable", levels)
         inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
         if isinstance(kernel, MultioutputKernel) and type(inducing_variable) is InducingPoints:
             inducing_variable = SharedIndependentInducingVariables(inducing_variable)
@@ -103,6 +107,9 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         kernel = added(kernel, effects, _input_dim(inducing_variable))
         inducing_variable = beside(inducing_variable, effects)
         check_inducing_variable(kernel, inducing_variable)
+        if (levels := levels_of(kernel)) and type(inducing_variable) is InducingPoints:
+            Z = tf.convert_to_tensor(inducing_variable.Z)
+            require(check_levels("inducing_variable", Z, levels))
         super().__init__(
             kernel,
             likelihood,

@@ -14,6 +14,7 @@ from gpflow.mean_functions import MeanFunction
 
 from ..algebra.projection import Prior
 from ..effects import Effect, added
+from ..kernels import levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_pair, checked_data
 from .bounds import WithBounds
@@ -57,8 +58,10 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         # Checked first: a user who must change the likelihood may have to change the rest as well.
         likelihood = augmented(likelihood)
         check_single_output(kernel, "AugmentedVGP")
-        X, Y = as_pair(data)
-        kernel = added(kernel, effects, int(np.shape(X)[-1]))
+        of_X = np.shape(data[0]) if isinstance(data, tuple | list) and data else ()
+        kernel = added(kernel, effects, of_X[-1] if len(of_X) == 2 else None)
+        levels = levels_of(kernel)
+        X, Y = as_pair(data, levels)
         if num_latent_gps is None:
             num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))
         check_latents(kernel, likelihood, num_latent_gps)
@@ -69,6 +72,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
             num_outputs=num_latent_gps,
             given=likelihood.given,
             labels=likelihood.labels,
+            levels=levels,
             checks_of_Y=likelihood.checks,
         )
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.

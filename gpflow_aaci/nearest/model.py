@@ -14,7 +14,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import data_input_to_tensor
 
-from ..kernels import parts_of
+from ..kernels import levels_of, parts_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.base import as_float
 from ..models.predictions import WithPredictions
@@ -87,7 +87,8 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         :param num_neighbors: k, the number of neighbours that the objective and, until ``fit`` has
             chosen another number, predictions use.
         :param metric: the length [D] of a unit of distance in each column of X; or a function that
-            maps X [N, D] to features [N, F], for kernels in which "near" is something else.
+            maps X [N, D] to features [N, F], for kernels in which "near" is something else. The
+            levels of :class:`~gpflow_aaci.kernels.Categorical` do not decide what is near.
             Default: the kernel's lengthscales, see :meth:`lengthscales`; if it has none, the
             standard deviations of the columns.
         :param num_steps: the number of closed-form updates of the sites.
@@ -108,7 +109,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
                 "under LinearCoregionalization a row has no site of its own in each latent GP, so "
                 "that AugmentedSVGP is the model for it. Found: LinearCoregionalization."
             )
-        X, Y = as_pair(data)
+        X, Y = as_pair(data, levels_of(kernel))
         if num_latent_gps is None:
             num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))
         check_latents(kernel, likelihood, num_latent_gps)
@@ -178,7 +179,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         :param Y: [n, P].
         :raises ValueError: for bad data.
         """
-        new = self._checked(*as_pair((X, Y)), input_dim=self.input_dim)
+        new = self._checked(*as_pair((X, Y), levels_of(self.kernel)), input_dim=self.input_dim)
         self._set_data(tuple(tf.concat(pair, 0) for pair in zip(self.data, new, strict=True)))
 
     def remove(self, mask: TensorType) -> None:
@@ -209,6 +210,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
                 input_dim=input_dim,
                 given=self.likelihood.given,
                 labels=self.likelihood.labels,
+                levels=levels_of(self.kernel),
                 checks_of_Y=self.likelihood.checks,
             ),
         )

@@ -24,6 +24,7 @@ from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
+from ..kernels import levels_of
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import AugmentedModel
 from ..progress import progress_bar
@@ -37,7 +38,7 @@ from ..sampling.latents import (
     prior_covariance,
     project_at,
 )
-from ..validation import as_default_float, check_finite, require
+from ..validation import as_default_float, check_finite, check_levels, require
 
 if TYPE_CHECKING:
     import arviz
@@ -341,11 +342,13 @@ def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "
     :raises ValueError: for another number of columns than the model's inputs have, and values that
         are not finite.
     """
-    X = as_default_float(Xnew, name)
+    levels = levels_of(model.kernel) if hasattr(model, "kernel") else {}  # a deep GP has several
+    X = as_default_float(Xnew, name, levels)
     input_dim = _input_dim(model)
     if X.shape.rank != 2 or input_dim not in (None, X.shape[-1]):
         raise ValueError(f"{name} must be [N, {input_dim}]. Found: shape {list(X.shape)}.")
-    with tf.control_dependencies([require([check_finite(name, X)])]):
+    checks = [check_finite(name, X), *check_levels(name, X, levels)]
+    with tf.control_dependencies([require(checks)]):
         q_mu = getattr(model, "q_mu", X)  # float32 if the model is frozen as float32
         return tf.cast(tf.identity(X), q_mu.dtype)
 

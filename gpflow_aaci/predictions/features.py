@@ -24,7 +24,7 @@ from gpflow.kernels import Kernel
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
-from ..kernels import Difference
+from ..kernels import Categorical, Difference
 
 FeatureMap: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
 """X [..., D] → φ(X) [..., R]."""
@@ -183,4 +183,5 @@ _FINITE_RANK: dict[type[Kernel], Callable[[Kernel, tf.Tensor], tf.Tensor]] = {
     kernels.Polynomial: _of_polynomial,
     kernels.Cosine: _of_cosine,
     kernels.Coregion: _of_coregion,
+    Categorical: Categorical.features,
 }

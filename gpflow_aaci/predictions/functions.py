@@ -27,7 +27,7 @@ from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.utilities import freeze
 
-from ..kernels import columns_of_f, columns_of_x
+from ..kernels import columns_of_f, columns_of_x, levels_of
 from ..models import AugmentedModel, AugmentedVGP, Model, as_augmented
 from ..validation import as_default_float, check_count, check_finite, require
 from .f import in_blocks, num_draws
@@ -103,10 +103,10 @@ def sample_functions(
     with closing(draws):
         parts = [_through(gp, chol, v, -(-num_features // 2), rng) for chol, v in draws]
     sizes, drawn = zip(*parts, strict=True)
-    widths, dtype = _widths(gp), gp.q_mu.dtype
+    widths, dtype, levels = _widths(gp), gp.q_mu.dtype, levels_of(gp.kernel)
 
     def functions(X: TensorType) -> tf.Tensor:
-        X = as_default_float(X, "X")
+        X = as_default_float(X, "X", levels)
         lead = {2: [], 3: [num_functions]}.get(X.shape.rank)
         if lead is None or list(X.shape[:-2]) != lead or X.shape[-1] not in widths:
             columns = " or ".join(map(str, widths))

@@ -22,6 +22,7 @@ from gpflow.utilities import parameter_dict
 
 from ..algebra.projection import Prior, Projection, project
 from ..data import Rows, as_arrays, check_pair, checked_rows
+from ..kernels import levels_of
 from ..likelihoods import AugmentedLikelihood
 from ..likelihoods.conversion import checks_of
 from ..models import AugmentedModel
@@ -104,10 +105,13 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
         return checked_rows(model.expected_data, data)
     check_pair("data", data)
     likelihood, L = model.likelihood, model.num_latent_gps
-    X, Y = as_pair(data)
+    levels = levels_of(model.kernel)
+    X, Y = as_pair(data, levels)
     columns = num_observed_columns(likelihood, Y, L)
     checks = checks_of(likelihood)
-    X, _ = checked_data(X, Y, num_observed=columns, num_outputs=L, checks_of_Y=checks)
+    X, _ = checked_data(
+        X, Y, num_observed=columns, num_outputs=L, levels=levels, checks_of_Y=checks
+    )
     return X, as_observed(likelihood, Y)
 
 

@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from ..levels import indicators
 from ..likelihoods import Logistic, LogisticSoftmax, LogisticTree, ward_tree
 from ..validation import check_one_of
 from .shared import AugmentedGP, in_batches, weighted_rows
@@ -54,7 +55,7 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
     Fitted attributes: ``classes_`` [K], sorted; ``model_``, the GPflow model, in which the
     labels are numbered 0 … K − 1; ``fit_result_``, the result of the fit; ``n_features_in_``,
-    ``feature_names_in_``.
+    ``feature_names_in_``; ``levels_``, the levels of columns of words, by column number.
     """
 
     classes_: AnyNDArray
@@ -88,13 +89,14 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPClassifier":
         """
-        :param X: [N, D].
+        :param X: [N, D], an array or a frame. Its columns of text and of categories become factors
+            ``kernels.Categorical``, unless ``kernel`` is an object, which must then know them.
         :param y: labels of any kind [N].
         :param sample_weight: [N], not negative: how many times each datum counts. Default:
             once. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters, and a single class.
         """
-        X, y = validate_data(self, X, y, dtype=default_float())
+        X, y = validate_data(self, self._learn_levels(X), y, dtype=default_float())
         check_classification_targets(y)
         X, y, weight = weighted_rows(sample_weight, X, y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -105,7 +107,7 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         if K == 2:
             self._fit(X, labels, Logistic(), _UNIT, weight)
         elif self.multiclass == "tree":
-            tree = ward_tree(X, labels[:, None])
+            tree = ward_tree(indicators(X, self.levels_), labels[:, None])
             self._fit(X, labels, LogisticTree(K, tree), _UNIT, weight)
         else:
             mean_function = gpflow.functions.Constant(-np.log(K))  # see LogisticSoftmax

@@ -61,7 +61,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     Fitted attributes: ``model_``, the GPflow model of (X, (y − ``y_center_``)/``y_scale_``);
     ``fit_result_``, the result of the fit; ``y_center_``, ``y_scale_``;
-    ``n_features_in_``, ``feature_names_in_``.
+    ``n_features_in_``, ``feature_names_in_``; ``levels_``, the levels of columns of words,
+    by column number.
     """
 
     y_center_: float
@@ -116,13 +117,14 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPRegressor":
         """
-        :param X: [N, D].
+        :param X: [N, D], an array or a frame. Its columns of text and of categories become factors
+            ``kernels.Categorical``, unless ``kernel`` is an object, which must then know them.
         :param y: [N].
         :param sample_weight: [N], not negative: how many times each datum counts. Default:
             once. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters.
         """
-        X, y = validate_data(self, X, y, dtype=default_float(), y_numeric=True)
+        X, y = validate_data(self, self._learn_levels(X), y, dtype=default_float(), y_numeric=True)
         X, y, weight = weighted_rows(sample_weight, X, y)
         center, spread = _center_and_spread(y, weight)
         scale = spread

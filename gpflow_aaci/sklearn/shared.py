@@ -23,10 +23,12 @@ from ..inference.collapsed import FitResult, fit_collapsed
 from ..inference.fit import Fit, fit
 from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
 from ..inference.nearest_fit import NearestFit
+from ..kernels import Categorical, levels_of
+from ..levels import Levels, as_levels, holds_words
 from ..likelihoods import Weighted, augmented
 from ..models import AugmentedSVGP, AugmentedVGP
 from ..nearest import AugmentedNNGP
-from ..validation import check_one_of, shown
+from ..validation import check_one_of, of_column, shown
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "squared-exponential": gpflow.kernels.SquaredExponential,
@@ -46,6 +48,7 @@ class AugmentedGP(BaseEstimator):
 
     model_: AugmentedSVGP | AugmentedVGP | AugmentedNNGP
     fit_result_: Fit | FitResult | NearestFit
+    levels_: Levels
 
     def __init__(
         self,
@@ -96,6 +99,8 @@ class AugmentedGP(BaseEstimator):
         Y = y[:, None].astype(default_float())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         scaler = StandardScaler().fit(X, sample_weight=sample_weight)
+        coded = list(self.levels_)  # these numbers must stay as they are
+        scaler.mean_[coded], scaler.scale_[coded] = 0.0, 1.0
         likelihood = augmented(likelihood)
         if sample_weight is not None:
             likelihood = Weighted(likelihood)
@@ -104,7 +109,7 @@ class AugmentedGP(BaseEstimator):
         method = self.method
         if method == "auto" and len(X) <= _MOST_ROWS_OF_FULL:
             method = "full"
-        data, kernel = (X, Y), _kernel(self.kernel, scaler.scale_, unit)
+        data, kernel = (X, Y), _kernel(self.kernel, scaler.scale_, unit, self.levels_)
         how: dict[str, Any] = {"seed": seed, "progress": self.progress}
         options: dict[str, Any] = {
             "mean_function": mean_function,
@@ -123,7 +128,7 @@ class AugmentedGP(BaseEstimator):
             self.model_ = AugmentedVGP(data, kernel, likelihood, **options)
             self.fit_result_ = fit_collapsed(self.model_, **how)
         else:
-            Z = _inducing_points(X, self.num_inducing, scaler, seed)
+            Z = _inducing_points(X, self.num_inducing, scaler, seed, kernel)
             model = AugmentedSVGP(kernel, likelihood, Z, num_data=len(X), **options)
             gpflow.set_trainable(model.inducing_variable, False)
             if is_for_minibatches(model, data):
@@ -133,14 +138,45 @@ class AugmentedGP(BaseEstimator):
             self.model_ = model
         return data if isinstance(self.model_, AugmentedSVGP) else None
 
+    def _learn_levels(self, X: Any) -> Any:
+        """
+        Store the levels of the columns of a frame that are text or categories; return its numbers.
+
+        :raises ValueError: for words that a kernel object does not know.
+        """
+        is_own = isinstance(self.kernel, Kernel)
+        self.levels_ = levels_of(self.kernel) if is_own else {}
+        if not is_own and hasattr(X, "iloc") and X.ndim == 2:
+            columns = ((at, X.iloc[:, at]) for at in range(X.shape[1]))
+            self.levels_ = {
+                at: as_levels(column.astype("category"), f"column {X.columns[at]!r} of X")
+                for at, column in columns
+                if hasattr(column.dtype, "categories") or holds_words(column)
+            }
+        return self._coded(X)
+
+    def _coded(self, X: Any) -> Any:
+        """A frame with numbers in the place of words; anything else as it is."""
+        if not hasattr(X, "iloc") or X.ndim != 2:
+            return X
+        coded = X.copy()
+        for at, name in enumerate(X.columns):
+            if holds_words(X.iloc[:, at]):
+                name = f"column {name!r} of X"
+                coded.isetitem(at, of_column(X.iloc[:, at], at, name, self.levels_))
+        return coded
+
     def _inputs(self, X: Any) -> AnyNDArray:
         """
         Return X for predictions, [N, D], checked.
 
         :raises NotFittedError: before ``fit``.
-        :raises ValueError: if X is not finite, or has different columns than in ``fit``.
+        :raises ValueError: if X is not finite, or has different columns or levels than in ``fit``.
         """
         check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or list(getattr(X, "columns", [])) == list(names):
+            X = self._coded(X)  # otherwise scikit-learn says which columns differ
         return validate_data(self, X, reset=False, dtype=default_float())
 
 
@@ -181,16 +217,31 @@ def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
     )
 
 
-def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float) -> Kernel:
-    """A kernel with lengthscales of √D standard deviations; or a copy of an object."""
+def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float, levels: Levels) -> Kernel:
+    """
+    A kernel with lengthscales of √D standard deviations; or a copy of an object.
+
+    Columns that have levels are factors ``Categorical``, and the kernel is of the other columns.
+    """
     found = chosen("kernel", kernel, KERNELS, Kernel)
     if isinstance(found, Kernel):
         return found
-    return found(variance=unit**2, lengthscales=np.sqrt(len(scales)) * scales)
+    columns = [column for column in range(len(scales)) if column not in levels]
+    smooth: Kernel = gpflow.kernels.Constant(unit**2)
+    if columns:
+        lengthscales = np.sqrt(len(columns)) * scales[columns]
+        active_dims = columns if levels else None
+        smooth = found(variance=unit**2, lengthscales=lengthscales, active_dims=active_dims)
+    factors = [Categorical(column, known) for column, known in levels.items()]
+    return gpflow.kernels.Product([smooth, *factors]) if factors else smooth
 
 
 def _inducing_points(
-    X: AnyNDArray, num_inducing: int, scaler: StandardScaler, seed: int
+    X: AnyNDArray,
+    num_inducing: int,
+    scaler: StandardScaler,
+    seed: int,
+    kernel: Kernel | None = None,
 ) -> AnyNDArray:
     """Z [M, D]: all distinct rows of X; if there are more than M, rows that are far apart."""
     if not (isinstance(num_inducing, numbers.Integral) and num_inducing >= 1):
@@ -198,5 +249,5 @@ def _inducing_points(
     distinct = np.unique(X, axis=0)
     if len(distinct) <= num_inducing:
         return distinct
-    Z = kmeans_plusplus(scaler.transform(X), int(num_inducing), seed)
+    Z = kmeans_plusplus(scaler.transform(X), int(num_inducing), seed, kernel)
     return scaler.inverse_transform(Z)

@@ -19,7 +19,13 @@ from sklearn.calibration import CalibrationDisplay
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, fit_collapsed, likelihoods
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    fit_collapsed,
+    kernels,
+    likelihoods,
+)
 from gpflow_aaci.inference import FitResult
 from gpflow_aaci.predictions import calibrated_levels
 from gpflow_aaci.sklearn import AugmentedGPClassifier, AugmentedGPRegressor, shared
@@ -445,3 +451,62 @@ def test_the_examples_in_the_docstrings_run(estimator: type) -> None:
         assert names["scores"].shape == (3,)
     else:
         assert names["accuracy"] > 0.9
+
+
+# ---- words ----
+
+
+def table(n: int) -> tuple[pd.DataFrame, AnyNDArray]:
+    """A wave that a city shifts, with a column of categories that does not matter."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "size": rng.uniform(-3.0, 3.0, n),
+            "city": rng.choice(["Ulm", "Bonn", "Kiel"], n),
+            "grade": pd.Categorical(rng.choice(["low", "high"], n), ["low", "middle", "high"]),
+        }
+    )
+    shift = frame["city"].map({"Ulm": 0.0, "Bonn": 2.0, "Kiel": -2.0})
+    y = np.sin(2.0 * frame["size"]) + shift + 0.1 * rng.standard_t(3, size=n)
+    return frame, y.to_numpy()
+
+
+def test_text_and_categories_are_encoded_by_the_levels_of_the_fit() -> None:
+    frame, y = table(120)
+    regressor = AugmentedGPRegressor(num_inducing=40, random_state=0).fit(frame, y)
+    assert regressor.score(frame, y) > 0.95
+    assert regressor.feature_names_in_.tolist() == ["size", "city", "grade"]
+    assert regressor.levels_[1].tolist() == ["Bonn", "Kiel", "Ulm"]
+    assert regressor.levels_[2].tolist() == ["low", "middle", "high"]
+    Z = regressor.model_.inducing_variable.Z.numpy()
+    assert set(Z[:, 1]) == {0.0, 1.0, 2.0}
+    assert set(Z[:, 2]) == {0.0, 2.0}
+    shuffled = frame.iloc[::-1].assign(grade="middle")  # text of a category without rows
+    assert np.all(np.isfinite(regressor.predict(shuffled)))
+    copied = pickle.loads(pickle.dumps(regressor))
+    np.testing.assert_allclose(copied.predict(frame), regressor.predict(frame))
+    before = regressor.predict(frame[:3])
+    with pytest.raises(ValueError, match=r"'city' of X .*'Bonn', 'Kiel', 'Ulm'. Found: 'Rom'"):
+        regressor.predict(frame.assign(city="Rom"))
+    with pytest.raises(ValueError, match="feature names should match"):
+        regressor.predict(frame[["city", "size", "grade"]])
+    np.testing.assert_array_equal(regressor.predict(frame[:3]), before)
+
+
+def test_a_classifier_takes_words() -> None:
+    frame, y = table(120)
+    classes = np.where(y > 0.6, "high", np.where(y > -0.6, "middle", "low"))
+    classifier = AugmentedGPClassifier(num_inducing=100, random_state=0).fit(frame, classes)
+    assert classifier.score(frame, classes) > 0.9
+
+
+def test_a_kernel_object_must_know_the_words_itself() -> None:
+    frame, y = table(60)
+    kernel = gpflow.kernels.SquaredExponential(active_dims=[0])
+    with pytest.raises(ValueError, match=r"column 'city' of X .*kernels.Categorical\(column=1"):
+        AugmentedGPRegressor(kernel=kernel).fit(frame, y)
+    knowing = kernel * kernels.Categorical(1, ["Ulm", "Bonn", "Kiel"])
+    regressor = AugmentedGPRegressor(kernel=knowing, num_inducing=30, random_state=0)
+    regressor.fit(frame[["size", "city"]], y)
+    assert regressor.levels_[1].tolist() == ["Ulm", "Bonn", "Kiel"]
+    assert regressor.score(frame[["size", "city"]], y) > 0.95
