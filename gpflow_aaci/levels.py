@@ -73,8 +73,9 @@ def are_codes(values: tf.Tensor, levels: AnyNDArray) -> tf.Tensor:
 
 def indicators(X: AnyNDArray, levels: Levels) -> AnyNDArray:
     """X [N, D] with a column for each level, which is 1 where a row has it, in place of codes."""
-    others = np.delete(X, list(levels), axis=1)
-    of_levels = [X[:, [column]] == codes_of(known) for column, known in levels.items()]
+    columns = [column for column in levels if column < X.shape[1]]
+    others = np.delete(X, columns, axis=1)
+    of_levels = [X[:, [column]] == codes_of(levels[column]) for column in columns]
     return np.hstack([others, *of_levels])
 
 

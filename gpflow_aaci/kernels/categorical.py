@@ -60,8 +60,8 @@ class Categorical(Kernel):
         if rank == 0:
             self.correlation: Parameter | None = Parameter(0.5, transform=tfp.bijectors.Sigmoid())
         else:
-            # B begins near that of rank 0. Equal columns of W would stay equal, as their gradients
-            # are, and columns of zeros would stay zero.
+            # B begins near the one of rank 0. Equal columns of W would stay equal, as their
+            # gradients are, and columns of zeros would stay zero.
             start = 0.1 * np.random.default_rng(0).standard_normal([G, rank])
             start[:, 0] += np.sqrt(0.5)
             self.correlation = None

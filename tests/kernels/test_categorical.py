@@ -305,7 +305,8 @@ def test_pairs_of_items_may_have_words() -> None:
     codes = np.hstack([X, X[::-1]])
     first = (Y[::-1] < Y).astype(float)
     kernel = Difference(of_cities(), input_dim=2)
-    model = AugmentedSVGP(kernel, likelihoods.Logistic(), X[:9], num_data=N)
+    Z = kmeans_plusplus(FRAME, 9, kernel=kernel)
+    model = AugmentedSVGP(kernel, likelihoods.Logistic(), Z, num_data=N)
     np.testing.assert_allclose(model.elbo((pairs, first)), model.elbo((codes, first)), rtol=1e-12)
 
 
