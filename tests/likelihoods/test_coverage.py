@@ -5,18 +5,23 @@ import inspect
 from cases import AUGMENTED, public_classes
 from zoo import ZOO
 
-import gpflow_aaci
 from gpflow_aaci.likelihoods import AugmentedLikelihood
+
+HOMES = tuple(f"gpflow_aaci.{home}likelihoods." for home in ("", "contrib."))
 
 
 def concrete_subclasses(base: type) -> set[type]:
-    """All subclasses, at any depth, that are not abstract and are defined in the package."""
+    """
+    All subclasses, at any depth, that are not abstract and are defined among the likelihoods.
+
+    Those of ``shapes`` are tested there.
+    """
     found: set[type] = set()
     for subclass in base.__subclasses__():
         found |= concrete_subclasses(subclass)
         if not inspect.isabstract(subclass):
             found.add(subclass)
-    return {cls for cls in found if cls.__module__.split(".")[0] == gpflow_aaci.__name__}
+    return {cls for cls in found if cls.__module__.startswith(HOMES)}
 
 
 def augmented_subclasses() -> set[type]:
