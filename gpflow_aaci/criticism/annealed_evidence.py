@@ -29,6 +29,7 @@ from ..runtime.graphs import compiled
 from ..sampling.chains import as_parts
 from ..sampling.conditionals import (
     Observed,
+    observed_of_site,
     of_each_latent,
     prior_at_data,
     sparse_prior_at_data,
@@ -166,13 +167,6 @@ class _Factors(NamedTuple):
         exponent = self.potential * f - 0.5 * self.precision * tf.square(f)
         return self.log_scale + tf.reduce_sum(exponent, -1)
 
-    @property
-    def observed(self) -> Observed:
-        """The observations of f of the same likelihood, up to a factor."""
-        floor = np.finfo(self.precision.dtype.as_numpy_dtype).tiny ** 0.75
-        precision = tf.transpose(tf.maximum(self.precision, tf.cast(floor, self.precision.dtype)))
-        return Observed(tf.transpose(self.potential) / precision, 1.0 / precision)
-
 
 class _Path:
     """The path of a model: a Gibbs sweep at each β, and the densities that weights are made of."""
@@ -208,7 +202,7 @@ class _Path:
 
     def _sweep(self, state: Any, beta: tf.Tensor, seed: tf.Tensor) -> Any:
         """Which factor each row has and ω, given f; then f given these."""
-        fixed, of_kernel = self._factors.observed, self._kernel.observed
+        fixed, of_kernel = observed_of_site(*self._factors[:2]), self._kernel.observed
 
         def observed(f: tf.Tensor, seed: Any) -> tuple[Any, Observed]:
             seeds = tfp.random.split_seed(seed, n=2, salt="evidence")

@@ -50,12 +50,16 @@ class Observed(NamedTuple):
 def pseudo_observations(
     likelihood: AugmentedLikelihood, X: TensorType, auxiliary: Any, Y: TensorType
 ) -> Observed:
+    """The observations ỹ that stand for y, given the auxiliary variables."""
+    return observed_of_site(*likelihood.site(X, auxiliary, Y))
+
+
+def observed_of_site(potential: tf.Tensor, precision: tf.Tensor) -> Observed:
     """
-    The observations ỹ that stand for y, given the auxiliary variables.
+    ỹ and R of e^{potential f − ½ precision f²}, both [C..., N, L].
 
     A precision so small that R would overflow says nothing about f, and is raised to a floor.
     """
-    potential, precision = likelihood.site(X, auxiliary, Y)
     floor = np.finfo(precision.dtype.as_numpy_dtype).tiny ** 0.75
     precision = tf.linalg.matrix_transpose(tf.maximum(precision, tf.cast(floor, precision.dtype)))
     return Observed(tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision)
