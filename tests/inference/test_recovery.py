@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Callable[[Rng], np.ndarray], Callable[[], object], dict[s
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("name", CASES)
 def test_parameters_are_found_within_the_spread_of_repeats(name: str) -> None:
     noise, make, truth = CASES[name]
