@@ -181,7 +181,8 @@ if not threads:
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(threads)
 import gpflow_aaci
-from tests.inference.test_reproducible import claims, of_claims
+sys.path.insert(0, "tests/inference")  # another package may be called tests
+from test_reproducible import claims, of_claims
 
 data = claims(0, 4_100)
 found = gpflow_aaci.fit(of_claims(data, 40), data, progress=False)
