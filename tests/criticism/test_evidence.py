@@ -115,6 +115,7 @@ def test_of_two_rows_both_ends_are_the_product_rule(
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("Heteroscedastic")
 @pytest.mark.parametrize("name", ["LogisticSoftmax", "Heteroscedastic"])
 def test_of_latent_gps_that_meet_in_a_row_too(name: str) -> None:
     """The prior is one of three or two independent variables."""
@@ -149,6 +150,7 @@ def test_the_probabilities_of_all_labels_sum_to_one() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("Probit")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic", "Probit", "Laplace"])
 def test_of_150_rows_the_ends_meet_above_the_elbo(name: str) -> None:
     rng = np.random.default_rng(2)
