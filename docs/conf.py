@@ -142,8 +142,9 @@ def crop_thumbnails(app) -> None:
 
 def add_classes(app, docname, source) -> None:
     """What pages say about likelihoods is made from the classes."""
-    readme = "which_likelihood" in docname and (Path(app.srcdir).parent / "README.md").read_text()
-    source[0] = with_rest(with_entries(source[0]), readme or "")
+    is_of_readme = docname == "which_likelihood"
+    readme = (Path(app.srcdir).parent / "README.md").read_text() if is_of_readme else ""
+    source[0] = with_rest(with_entries(source[0]), readme)
 
 
 def add_summary(app, docname, source) -> None:

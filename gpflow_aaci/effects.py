@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 from gpflow import covariances
 from gpflow.base import AnyNDArray, TensorType
-from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Sum
 from gpflow.utilities import positive
@@ -69,8 +68,6 @@ class Grouped(Effect):
         super().__init__(active_dims=_columns("Grouped", "column", [column]))
         self.variance = gpflow.Parameter(variance, transform=positive())
         self.levels = None if levels is None else as_levels(levels, "effects.Grouped")
-        if self.levels is not None:
-            _check_distinct(codes_of(self.levels))
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         if X2 is None:
@@ -262,15 +259,18 @@ def _covariance_with_effect(effect: Effect, X: TensorType) -> tf.Tensor:
 
 def columns_of_groups(kernel: Kernel) -> list[int]:
     """The columns of X that hold levels, whose numbers mean nothing."""
-    parts = kernel.kernels if isinstance(kernel, Sum) else []
-    return [column for part in parts if isinstance(part, Grouped) for column in part.active_dims]
+    return [column for group in _groups(kernel) for column in group.active_dims]
 
 
 def known_levels(kernel: Kernel) -> dict[int, AnyNDArray]:
     """What X holds for the levels that were given, by the column of X."""
+    groups = [group for group in _groups(kernel) if group.levels is not None]
+    return {group.active_dims[0]: codes_of(group.levels) for group in groups}
+
+
+def _groups(kernel: Kernel) -> list[Grouped]:
     parts = kernel.kernels if isinstance(kernel, Sum) else []
-    groups = [part for part in parts if isinstance(part, Grouped) and part.levels is not None]
-    return {part.active_dims[0]: codes_of(part.levels) for part in groups}
+    return [part for part in parts if isinstance(part, Grouped)]
 
 
 def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
@@ -290,11 +290,3 @@ def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:
     if len(set(found)) < len(found):
         raise ValueError(f"{name} of effects.{effect} must be distinct. Found: {found}.")
     return [int(each) for each in found]
-
-
-def _check_distinct(codes: AnyNDArray) -> None:
-    if len(np.unique(codes.astype(default_float()))) < len(codes):
-        raise ValueError(
-            f"levels of effects.Grouped must be distinct in {np.dtype(default_float())}: number "
-            f"them from 0 up. Found: {codes[-1]:.0f}, for example."
-        )

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.config import default_float
 
 Levels: TypeAlias = Mapping[int, AnyNDArray]
 """The levels [G], words or numbers, of columns of X, by the number of the column."""
@@ -28,7 +29,8 @@ def as_levels(values: Any, owner: str) -> AnyNDArray:
 
     :param values: [N], a column of a frame, a list or an array.
     :param owner: the name of what has the levels, for the error.
-    :raises ValueError: for other values than words or finite numbers, and for none.
+    :raises ValueError: for other values than words or finite numbers, for none, and for numbers
+        that the float type cannot tell apart.
     """
     categories = getattr(getattr(values, "dtype", None), "categories", None)
     found = np.asarray(values if categories is None else categories)
@@ -45,7 +47,15 @@ def as_levels(values: Any, owner: str) -> AnyNDArray:
             f"levels of {owner} must be finite numbers, [G], or words. "
             f"Found: shape {list(found.shape)}, {num_bad} not finite or no words."
         )
-    return np.array(list(dict.fromkeys(found.tolist()))) if are_words(found) else np.unique(found)
+    if are_words(found):
+        return np.array(list(dict.fromkeys(found.tolist())))
+    distinct = np.unique(found)
+    if len(np.unique(distinct.astype(default_float()))) < len(distinct):
+        raise ValueError(
+            f"levels of {owner} must be distinct in {np.dtype(default_float())}: number them from "
+            f"0 up. Found: {distinct[-1]:.0f}, for example."
+        )
+    return distinct
 
 
 def are_words(levels: AnyNDArray) -> bool:

@@ -23,6 +23,7 @@ from .validation import (
     as_matrix,
     as_pair,
     check_finite,
+    check_index,
     check_positive,
     check_rank,
     require,
@@ -201,8 +202,7 @@ def _with_column(values: tf.Tensor, last: int) -> tf.Tensor:
 
 def _of_derivative(X: tf.Tensor, order: int, column: int, name: str = "column") -> tf.Tensor:
     D = X.shape[1]
-    if not isinstance(column, int | np.integer) or not 0 <= column < D:
-        raise ValueError(f"{name} must be an integer from 0 to {D - 1}. Found: {shown(column)}.")
+    check_index(name, column, D)
     return _with_column(X, (order - 1) * D + int(column) + 1)
 
 

@@ -129,7 +129,8 @@ def evidence(
     with progress_bar(progress, total=len(turns), unit="sweep") as bar:
         for before, beta, own in zip([0.0, *turns], turns, seeds[1:], strict=False):
             ends = to_default_float(before), to_default_float(beta)
-            log_weights.append(path.log_ratio(state, *ends))
+            if before != beta:  # not while the particles stay at the posterior
+                log_weights.append(path.log_ratio(state, *ends))
             state = path.sweep(state, ends[1], own)
             bar.update()
     forwards = np.sum(log_weights[:num_rungs], 0)

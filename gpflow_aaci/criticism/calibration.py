@@ -1,5 +1,6 @@
 """PIT values, which are uniform if the model is right, and the coverage of intervals."""
 
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -8,7 +9,7 @@ from gpflow.base import AnyNDArray, RegressionData
 
 from ..data import as_data
 from ..models import WithData, of_any_gp
-from ..predictions.y import cdf_of_q
+from ..predictions.y import cdf_of_q, randomised_pit
 
 AnyData: TypeAlias = RegressionData | tf.data.Dataset | None
 
@@ -32,11 +33,7 @@ def pit(model: WithData, data: AnyData = None, *, seed: int = 0) -> AnyNDArray:
     rng = np.random.default_rng([seed, 3])  # not the stream that X may have been drawn from
 
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> AnyNDArray:
-        below = model.likelihood.next_below(Y.numpy())
-        if np.array_equal(below, Y, equal_nan=True):
-            return cdf_of_q(model, X, Y)[0].numpy()
-        lower, upper = cdf_of_q(model, X, tf.constant(below), Y).numpy()
-        return lower + rng.uniform(size=upper.shape) * (upper - lower)
+        return randomised_pit(model.likelihood, Y, partial(cdf_of_q, model, X), rng)
 
     rows = as_data(model.expected_data, data, unscaled=data is not None)
     return rows.map(of_rows).numpy()

@@ -1,6 +1,6 @@
 """The third model: a GP whose every prediction comes from the nearest rows of data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import gpflow
@@ -387,13 +387,20 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
     ) -> AnyNDArray:
         """log p(y_i | the other rows) [n] of some rows, as the arguments say."""
         parts = [np.zeros(0)]
+        left_out = self.left_out(rows, num_neighbors, num_steps, leave_out_repeats)
+        for X, Y, mean, variance in left_out:
+            parts.append(self.likelihood.predict_log_density(X, mean, variance, Y).numpy())
+        return np.concatenate(parts)
+
+    def left_out(
+        self, rows: AnyNDArray, num_neighbors: int, num_steps: int, leave_out_repeats: bool = True
+    ) -> Iterator[tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """X, Y, and mean and variance of f given the other rows, for some of ``rows`` at a time."""
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             piece = rows[start : start + _ROWS_AT_ONCE]
             near = self.neighbors_of_rows(piece, num_neighbors, leave_out_repeats)
             X, Y = self._rows(piece)
-            moments = self.given_neighbors(X, near, num_steps)
-            parts.append(self.likelihood.predict_log_density(X, *moments, Y).numpy())
-        return np.concatenate(parts)
+            yield X, Y, *self.given_neighbors(X, near, num_steps)
 
     def given_neighbors(
         self, X: TensorType, near: AnyNDArray, num_steps: int

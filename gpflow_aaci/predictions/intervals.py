@@ -1,18 +1,19 @@
 """Central intervals of y, and levels that make them cover what they say whatever the noise."""
 
+from functools import partial
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 
 from ..algebra.terms import mixed_marginals
-from ..data import datasets
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest import AugmentedNNGP
 from ..runtime.compiled import applied
 from ..validation import shown
 from .left_out import OfRows, all_rows, left_out, stationary_bound
-from .y import predict_y_quantile
+from .y import predict_y_quantile, randomised_pit
 
 
 def predict_y_interval(
@@ -133,24 +134,14 @@ def pit_of_left_out(
     rng = np.random.default_rng([seed, 5])
 
     def pit(X: tf.Tensor, Y: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> AnyNDArray:
-        likelihood = model.likelihood
-        upper = likelihood.predict_cdf(X, mean, variance, Y).numpy()
-        below = likelihood.next_below(Y.numpy())
-        if np.array_equal(below, Y, equal_nan=True):
-            return upper
-        lower = likelihood.predict_cdf(X, mean, variance, tf.constant(below)).numpy()
-        return lower + rng.uniform(size=upper.shape) * (upper - lower)
+        predict_cdf = partial(model.likelihood.predict_cdf, X, mean, variance)
+        return randomised_pit(model.likelihood, Y, lambda *of_y: [*map(predict_cdf, of_y)], rng)
 
     if isinstance(model, AugmentedNNGP):
         refuse_where_kept(model.expected_data, data)
         how = model.prediction_neighbors, model.prediction_steps
-        parts = np.array_split(np.arange(model.num_data), -(-model.num_data // datasets.CHUNK))
-        found = []
-        for rows in parts:
-            near = model.neighbors_of_rows(rows, how[0], leave_out_repeats=False)
-            X, Y = model.stored.of(rows)
-            found.append(pit(X, Y, *model.given_neighbors(X, near, how[1])))
-        return np.concatenate(found)
+        parts = model.left_out(np.arange(model.num_data), *how, leave_out_repeats=False)
+        return np.concatenate([pit(*part) for part in parts])
     model = as_augmented(model)
     rows = all_rows(model, data, False, "calibrated intervals")
     bound, _ = stationary_bound(model, rows)

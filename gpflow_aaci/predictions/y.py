@@ -99,6 +99,24 @@ def cdf_of_q(model: gpflow.models.GPModel, X: tf.Tensor, *of_y: tf.Tensor) -> tf
     return _by_rows(X, of_rows, len(of_y) * model.num_outputs)
 
 
+def randomised_pit(
+    likelihood: AugmentedLikelihood,
+    Y: tf.Tensor,
+    cdf: Callable[..., Sequence[tf.Tensor]],
+    rng: np.random.Generator,
+) -> AnyNDArray:
+    """
+    P(y' ≤ y) [N, P], drawn uniformly from P(y' < y) up where y is discrete or censored.
+
+    :param cdf: P(y' ≤ y), for each of some y.
+    """
+    below = likelihood.next_below(Y.numpy())
+    if np.array_equal(below, Y, equal_nan=True):
+        return cdf(Y)[0].numpy()
+    lower, upper = (each.numpy() for each in cdf(tf.constant(below), Y))
+    return lower + rng.uniform(size=upper.shape) * (upper - lower)
+
+
 def _cdf(
     model: gpflow.models.GPModel, variables: Sequence[tf.Variable]
 ) -> Callable[..., tf.Tensor]:
