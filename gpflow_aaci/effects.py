@@ -20,8 +20,9 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Sum
 from gpflow.utilities import positive
 
+from .algebra.one_hot import OneHot
 from .kernels import basic_kernels, columns_of
-from .levels import are_words, as_levels, codes_of
+from .levels import are_words, as_levels, codes_of, index_of
 
 __all__ = ["Effect", "Grouped", "Linear"]
 
@@ -88,14 +89,16 @@ class Grouped(Effect):
 
     @property
     def prior_variances(self) -> tf.Tensor:
-        return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
+        return self.variance * tf.ones(len(self._known_levels), self.variance.dtype)
 
     def features(self, X: TensorType) -> tf.Tensor:
         own = tf.convert_to_tensor(self.slice(X)[0])
-        codes = tf.constant(codes_of(self._known_levels()), own.dtype)
+        codes = tf.constant(codes_of(self._known_levels), own.dtype)
         return tf.cast(tf.equal(own, codes), own.dtype)
 
+    @property
     def _known_levels(self) -> AnyNDArray:
+        """The levels [G]."""
         if self.levels is None:
             raise ValueError(
                 "levels of effects.Grouped must be given for AugmentedSVGP, such as "
@@ -141,7 +144,11 @@ class Linear(Effect):
 
 
 class WithEffects(InducingVariables):
-    """Inducing variables u of the GP, then the coefficients of each effect of its kernel."""
+    """
+    Inducing variables u of the GP, then the coefficients of each effect of its kernel.
+
+    Linear effects come before the effects of groups.
+    """
 
     def __init__(self, inducing_variable: InducingPoints, num_coefficients: int) -> None:
         super().__init__()
@@ -252,6 +259,21 @@ def covariance_with_part(
     return tf.concat([tf.zeros([tf.shape(Z)[0], tf.shape(X)[0]], Z.dtype), *others], 0)
 
 
+def rows_of_levels(inducing_variable: WithEffects, kernel: Sum, X: TensorType) -> OneHot | None:
+    """Where the covariance [M + G, N] of u and all coefficients with f at X is not zero."""
+    effects = _parts(kernel)[1]
+    groups = [effect for effect in effects if isinstance(effect, Grouped)]
+    if not groups:
+        return None
+    sizes = [len(group._known_levels) for group in groups]
+    first = inducing_variable.shape[0] - sum(sizes)
+    rows = [
+        first + sum(sizes[:k]) + index_of(group.slice(X)[0][:, 0], group._known_levels)
+        for k, group in enumerate(groups)
+    ]
+    return OneHot(tf.stack(rows), first)
+
+
 def _covariance_with_effect(effect: Effect, X: TensorType) -> tf.Tensor:
     """Of its coefficients with the effect at X, [G, N]."""
     return effect.prior_variances[:, None] * tf.transpose(effect.features(X))
@@ -274,9 +296,10 @@ def _groups(kernel: Kernel) -> list[Grouped]:
 
 
 def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
-    """The kernel of the GP, and the effects."""
+    """The kernel of the GP, and the effects: those of groups are the last."""
     smooth = [part for part in kernel.kernels if not isinstance(part, Effect)]
     effects = [part for part in kernel.kernels if isinstance(part, Effect)]
+    effects.sort(key=lambda effect: isinstance(effect, Grouped))
     return smooth[0] if len(smooth) == 1 else Sum(smooth), effects
 
 

@@ -14,6 +14,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from .gaussian import columns
+from .one_hot import OneHot
 
 
 class Prior(NamedTuple):
@@ -23,6 +24,7 @@ class Prior(NamedTuple):
     K_ZX: tf.Tensor  # [broadcast L, M, N]
     k_diag: tf.Tensor  # [broadcast L, N], k(x_i, x_i)
     mean: tf.Tensor  # [N, broadcast L], μ₀
+    one_hot: OneHot | None = None  # where K_ZX is not zero, if it is zero elsewhere
 
 
 class Projection(NamedTuple):
@@ -33,6 +35,7 @@ class Projection(NamedTuple):
     unexplained: tf.Tensor  # [broadcast L, N], k_ii − ‖A_i‖² ≥ 0
     mean: tf.Tensor  # [N, broadcast L], μ₀
     rounded: tf.Tensor | None = None  # A in the dtype of the products of size N·M², if it is lower
+    one_hot: OneHot | None = None  # where A is not zero, if it is zero elsewhere
 
     @property
     def factor(self) -> tf.Tensor:
@@ -49,8 +52,12 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         solve for A may not, nor may the mean Aᵀ q_mu: a relative error of 6e-8 in it would be 1e-5
         nats in the ELBO of a few thousand rows, more than a line search near a maximum can bear.
     """
-    chol = tf.linalg.cholesky(prior.K_ZZ)
-    A = tf.linalg.triangular_solve(chol, prior.K_ZX)
+    if prior.one_hot is None:
+        chol = tf.linalg.cholesky(prior.K_ZZ)
+        A = tf.linalg.triangular_solve(chol, prior.K_ZX)
+    else:
+        chol = prior.one_hot.cholesky(prior.K_ZZ)
+        A = prior.one_hot.solve(chol, prior.K_ZX)
     unexplained = prior.k_diag - tf.reduce_sum(tf.square(A), -2)
     # This is a variance. If rounding takes it below zero, it is zero; if it is further below, K_ZX
     # is not the kernel's (in ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7), and what is
@@ -63,7 +70,7 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         tf.maximum(unexplained, tf.zeros_like(unexplained)),
     )
     rounded = None if product_dtype is None else tf.cast(A, product_dtype)
-    return Projection(chol, A, unexplained, prior.mean, rounded)
+    return Projection(chol, A, unexplained, prior.mean, rounded, prior.one_hot)
 
 
 def conditioned(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
@@ -99,8 +106,12 @@ def marginals(
     """
     Fmu = projection.mean + columns(tf.matmul, projection.A, q_mu, transpose_a=True)
     A = projection.factor
-    RtA = tf.matmul(tf.cast(q_sqrt, A.dtype), A, transpose_a=True)  # [L, M, N]
-    explained = tf.cast(tf.reduce_sum(tf.square(RtA), -2), Fmu.dtype)
+    R = tf.cast(q_sqrt, A.dtype)
+    if projection.one_hot is None:
+        explained = tf.reduce_sum(tf.square(tf.matmul(R, A, transpose_a=True)), -2)
+    else:
+        explained = tf.reduce_sum(tf.square(projection.one_hot.times(A, R)), -1)
+    explained = tf.cast(explained, Fmu.dtype)
     return Fmu, tf.transpose(projection.unexplained + explained)
 
 
@@ -112,7 +123,7 @@ def at_latent(projection: Projection, latent: int) -> Projection:
     )
     mean = projection.mean
     mean = mean if mean.shape[1] == 1 else mean[:, latent : latent + 1]
-    return Projection(chol, A, unexplained, mean, rounded)
+    return Projection(chol, A, unexplained, mean, rounded, projection.one_hot)
 
 
 @check_shapes(
@@ -130,8 +141,13 @@ def to_q(
     They are the gradients in the mean and the covariance of q(v).
     """
     A = projection.factor
-    weighted = A * tf.cast(tf.transpose(in_variance), A.dtype)[:, None, :]  # [L, M, N]
-    return columns(tf.matmul, projection.A, in_mean), product(weighted, A, transpose_b=True)
+    weights, a = (
+        tf.cast(tf.transpose(in_variance), A.dtype),
+        columns(tf.matmul, projection.A, in_mean),
+    )
+    if projection.one_hot is not None:
+        return a, tf.cast(projection.one_hot.weighted_square(A, weights), default_float())
+    return a, product(A * weights[:, None, :], A, transpose_b=True)  # of [L, M, N]
 
 
 @check_shapes("curvature: [N, L, L]", "return: [K, K]")
@@ -185,11 +201,18 @@ def to_prior(
     :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, summed over these rows; or over
         all rows, for the gradient in K_ZZ of all rows at once.
     """
-    eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
-    W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
+    if projection.one_hot is None:
+        eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
+        W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
+        m, of_m = (tf.transpose(value)[:, :, None] for value in (q_mu, a))
+        in_A_At = tf.matmul(m, of_m, transpose_b=True) + 2.0 * tf.matmul(W, B)
+        in_K_ZZ = _to_K_ZZ(projection.chol, in_A_At)
+        in_K_ZX = _to_K_ZX(projection, q_mu, W, in_mean, in_variance)
+    else:
+        in_K_ZZ, in_K_ZX = _to_one_hot(projection, q_mu, q_sqrt, in_mean, in_variance)
     return Prior(
-        summed_to(_to_K_ZZ(projection.chol, q_mu, W, a, B), prior.K_ZZ),
-        summed_to(_to_K_ZX(projection, q_mu, W, in_mean, in_variance), prior.K_ZX),
+        summed_to(in_K_ZZ, prior.K_ZZ),
+        summed_to(in_K_ZX, prior.K_ZX),
         summed_to(tf.transpose(in_variance), prior.k_diag),
         summed_to(in_mean, prior.mean, axis=1),
     )
@@ -211,19 +234,51 @@ def _to_K_ZX(
     return chol_m * in_mean + 2.0 * chol_W_A * in_variance
 
 
-def _to_K_ZZ(
-    chol: tf.Tensor, q_mu: tf.Tensor, W: tf.Tensor, a: tf.Tensor, B: tf.Tensor
-) -> tf.Tensor:
+def _to_one_hot(
+    projection: Projection,
+    q_mu: tf.Tensor,
+    q_sqrt: tf.Tensor,
+    in_mean: tf.Tensor,
+    in_variance: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The gradients in K_ZZ and K_ZX where these are not zero.
+
+    They follow from Ā = m in_meanᵀ + 2 (S A − A) diag(in_variance) at the non-zero entries of A.
+    """
+    one_hot, A, M = projection.one_hot, projection.A, tf.shape(projection.A)[-2]
+    assert one_hot is not None
+    F, values, chol = one_hot.first, one_hot.values(A), projection.chol
+    RtA = one_hot.times(A, q_sqrt)  # [L, N, M]
+    of_dense = tf.matmul(q_sqrt[:, :F], RtA, transpose_b=True) - A[:, :F]  # [L, F, N]
+    of_levels = one_hot.entries(q_sqrt, RtA) - values  # [L, K, N]
+    m, in_mean, in_variance = map(tf.transpose, (q_mu, in_mean, in_variance))
+    in_mean, in_variance = in_mean[:, None, :], in_variance[:, None, :]
+    of_dense = m[:, :F, None] * in_mean + 2.0 * of_dense * in_variance
+    of_levels = tf.gather(m, one_hot.rows, axis=1) * in_mean + 2.0 * of_levels * in_variance
+    dense = tf.broadcast_to(chol[:, :F, :F], tf.concat([tf.shape(m)[:1], [F, F]], 0))
+    roots = tf.linalg.diag_part(chol)[:, F:]
+    in_K_ZX = [
+        tf.linalg.triangular_solve(dense, of_dense, adjoint=True),
+        one_hot.scattered(of_levels, M) / roots[..., None],
+    ]
+    in_dense = _to_K_ZZ(dense, tf.matmul(of_dense, A[:, :F], transpose_b=True))
+    in_variances = -0.5 * one_hot.summed(of_levels * values, M) / tf.square(roots)
+    rest = [0, M - F]
+    in_K_ZZ = tf.pad(in_dense, [[0, 0], rest, rest])
+    in_K_ZZ += tf.linalg.diag(tf.pad(in_variances, [[0, 0], [F, 0]]))
+    return in_K_ZZ, tf.concat(in_K_ZX, -2)
+
+
+def _to_K_ZZ(chol: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
     """
     The gradient −½ chol⁻ᵀ [tril(G) + tril(G)ᵀ − diag(G)] chol⁻¹, which reaches K_ZZ through chol.
 
-    G = Ā Aᵀ = m aᵀ + 2 W B, where Ā is the gradient in A = chol⁻¹K_ZX.
+    :param G: Ā Aᵀ = m aᵀ + 2 W B, where Ā is the gradient in A = chol⁻¹K_ZX.
     """
-    m, a = (tf.transpose(value)[:, :, None] for value in (q_mu, a))
-    G = tf.matmul(m, a, transpose_b=True) + 2.0 * tf.matmul(W, B)
     tril = tf.linalg.band_part(G, -1, 0)
     symmetric = tril + tf.linalg.matrix_transpose(tril) - tf.linalg.diag(tf.linalg.diag_part(G))
-    solve, factor = tf.linalg.triangular_solve, tf.broadcast_to(chol, tf.shape(W))
+    solve, factor = tf.linalg.triangular_solve, tf.broadcast_to(chol, tf.shape(G))
     half = tf.linalg.matrix_transpose(solve(factor, symmetric, adjoint=True))
     return -0.5 * solve(factor, half, adjoint=True)
 

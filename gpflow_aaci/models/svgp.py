@@ -30,8 +30,16 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
+from ..algebra.one_hot import OneHot
 from ..data import checked_rows
-from ..effects import Effect, WithEffects, added, beside, covariance_with_part
+from ..effects import (
+    Effect,
+    WithEffects,
+    added,
+    beside,
+    covariance_with_part,
+    rows_of_levels,
+)
 from ..kernels import columns_of_x, levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_default_float, check_levels, require
@@ -167,6 +175,11 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         else:
             K = covariances.Kuf(self.inducing_variable, kernel, X)
         return (K if len(K.shape) == 3 else K[None]), k_diag(kernel, X)
+
+    def one_hot(self, X: TensorType) -> OneHot | None:
+        """Where K_ZX [1, M, N] is not zero, if the model has effects of groups."""
+        has_effects = isinstance(self.inducing_variable, WithEffects)
+        return rows_of_levels(self.inducing_variable, self.kernel, X) if has_effects else None
 
 
 def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:
