@@ -34,6 +34,7 @@ LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
 }
 
 _COUNTS = ("poisson", "negative-binomial")
+_LEAST_RATE = 1e-6  # where the start of a rate is cut off; it may be 0 for bad y or exposures
 _NOISE = 0.5  # the first scale of the noise, in spreads of y
 _NORMAL_IQR = 1.3489795  # the interquartile range of N(0, 1)
 
@@ -224,6 +225,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
             if "exposure" in columns:
                 counts /= np.average(columns["exposure"], weights=weight)
                 options["with_exposure"] = True
+            counts = max(counts, _LEAST_RATE)
             if self.likelihood == "poisson":
                 found = found(max_rate=2.0 * counts, **options)  # f = 0 is half of it
             else:

@@ -654,7 +654,7 @@ def test_gaps_of_a_frame_are_encoded_in_the_fit_and_in_predictions() -> None:
 def test_advice_has_the_names_of_columns() -> None:
     frame, y = table(60)
     frame = frame[["size"]].assign(useless=np.random.default_rng(1).normal(size=60))
-    for method in ("sparse", "full", "nearest"):
+    for method in ("sparse", "full"):
         regressor = AugmentedGPRegressor(method=method, num_inducing=20, random_state=0)
         result = regressor.fit(frame, y).fit_result_
         assert "(column 'useless')" in str(result), result
