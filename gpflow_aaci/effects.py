@@ -22,7 +22,7 @@ from gpflow.utilities import positive
 
 from .algebra.one_hot import OneHot
 from .kernels import basic_kernels, columns_of
-from .levels import are_words, as_levels, codes_of, index_of
+from .levels import are_codes, are_words, as_levels, codes_of, index_of
 
 __all__ = ["Effect", "Grouped", "Linear"]
 
@@ -89,14 +89,13 @@ class Grouped(Effect):
 
     @property
     def prior_variances(self) -> tf.Tensor:
-        return self.variance * tf.ones(len(self._known_levels), self.variance.dtype)
+        return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
 
     def features(self, X: TensorType) -> tf.Tensor:
         own = tf.convert_to_tensor(self.slice(X)[0])
-        codes = tf.constant(codes_of(self._known_levels), own.dtype)
+        codes = tf.constant(codes_of(self._known_levels()), own.dtype)
         return tf.cast(tf.equal(own, codes), own.dtype)
 
-    @property
     def _known_levels(self) -> AnyNDArray:
         """The levels [G]."""
         if self.levels is None:
@@ -259,19 +258,29 @@ def covariance_with_part(
     return tf.concat([tf.zeros([tf.shape(Z)[0], tf.shape(X)[0]], Z.dtype), *others], 0)
 
 
-def rows_of_levels(inducing_variable: WithEffects, kernel: Sum, X: TensorType) -> OneHot | None:
-    """Where the covariance [M + G, N] of u and all coefficients with f at X is not zero."""
-    effects = _parts(kernel)[1]
+def compact_covariance(
+    inducing_variable: WithEffects, kernel: Sum, X: TensorType
+) -> tuple[tf.Tensor, OneHot | None]:
+    """
+    The covariance [F, N] of u and the linear effects with f at X, and that of the groups' effects.
+
+    :return: None in the place of the second if there are no groups.
+    """
+    smooth, effects = _parts(kernel)
     groups = [effect for effect in effects if isinstance(effect, Grouped)]
+    linear = effects[: len(effects) - len(groups)]
+    of_linear = [_covariance_with_effect(effect, X) for effect in linear]
+    K_FX = tf.concat([smooth(inducing_variable.inducing_variable.Z, X), *of_linear], 0)
     if not groups:
-        return None
-    sizes = [len(group._known_levels) for group in groups]
+        return K_FX, None
+    sizes = [len(group._known_levels()) for group in groups]
     first = inducing_variable.shape[0] - sum(sizes)
-    rows = [
-        first + sum(sizes[:k]) + index_of(group.slice(X)[0][:, 0], group._known_levels)
-        for k, group in enumerate(groups)
-    ]
-    return OneHot(tf.stack(rows), first)
+    rows, values = [], []
+    for k, group in enumerate(groups):
+        x, levels = tf.convert_to_tensor(group.slice(X)[0])[:, 0], group._known_levels()
+        rows.append(first + sum(sizes[:k]) + index_of(x, levels))
+        values.append(group.variance * tf.cast(are_codes(x, levels), group.variance.dtype))
+    return K_FX, OneHot(tf.stack(rows), tf.stack(values)[None])
 
 
 def _covariance_with_effect(effect: Effect, X: TensorType) -> tf.Tensor:

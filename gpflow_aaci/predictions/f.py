@@ -167,7 +167,7 @@ def conditionals(
 
     def conditional(values: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs = model.draw_hidden(X, seed, full_cov) if isinstance(model, DeepModel) else X
-        chol, A, unexplained, prior_mean, _ = project_at(model, inputs)
+        chol, A, unexplained, prior_mean = project_at(model, inputs)[:4]
         if isinstance(model, FullGP):
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
