@@ -146,7 +146,7 @@ class WithEffects(InducingVariables):
     """
     Inducing variables u of the GP, then the coefficients of each effect of its kernel.
 
-    Linear effects come before the effects of groups.
+    Linear effects come before the effects of groups, and few groups before many.
     """
 
     def __init__(self, inducing_variable: InducingPoints, num_coefficients: int) -> None:
@@ -258,6 +258,12 @@ def covariance_with_part(
     return tf.concat([tf.zeros([tf.shape(Z)[0], tf.shape(X)[0]], Z.dtype), *others], 0)
 
 
+def num_of_others(inducing_variable: WithEffects, kernel: Sum) -> int | None:
+    """How many of all M + G variables are no effects of the factor with most groups."""
+    most = max(map(_num_levels, _parts(kernel)[1]))
+    return inducing_variable.shape[0] - most if most else None
+
+
 def compact_covariance(
     inducing_variable: WithEffects, kernel: Sum, X: TensorType
 ) -> tuple[tf.Tensor, OneHot | None]:
@@ -305,11 +311,16 @@ def _groups(kernel: Kernel) -> list[Grouped]:
 
 
 def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
-    """The kernel of the GP, and the effects: those of groups are the last."""
+    """The kernel of the GP, and the effects: linear ones, then those of ever more groups."""
     smooth = [part for part in kernel.kernels if not isinstance(part, Effect)]
     effects = [part for part in kernel.kernels if isinstance(part, Effect)]
-    effects.sort(key=lambda effect: isinstance(effect, Grouped))
+    effects.sort(key=lambda effect: _num_levels(effect))
     return smooth[0] if len(smooth) == 1 else Sum(smooth), effects
+
+
+def _num_levels(effect: Effect) -> int:
+    """G of groups, and 0 of a linear effect."""
+    return len(effect._known_levels()) if isinstance(effect, Grouped) else 0
 
 
 def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:

@@ -115,6 +115,15 @@ class Augmented(WithData):
         """The strategy in whose scope the model was made."""
         return strategy_of([self.q_mu.unconstrained_variable])
 
+    @property
+    def num_before_groups(self) -> int | None:
+        """
+        F, if the v after the first F are effects of groups: independent under q given the first.
+
+        Else None.
+        """
+        return None
+
     # ---- latent GPs and outputs ----
 
     @property

@@ -39,6 +39,7 @@ from ..effects import (
     beside,
     compact_covariance,
     covariance_with_part,
+    num_of_others,
 )
 from ..kernels import columns_of_x, levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
@@ -175,6 +176,12 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         else:
             K = covariances.Kuf(self.inducing_variable, kernel, X)
         return (K if len(K.shape) == 3 else K[None]), k_diag(kernel, X)
+
+    @property
+    def num_before_groups(self) -> int | None:
+        """The number of v before the effects of the factor with most groups, if there is one."""
+        of = self.inducing_variable
+        return num_of_others(of, self.kernel) if isinstance(of, WithEffects) else None
 
     def prior(self, X: TensorType) -> Prior:
         """The prior of u and f at X; of effects of groups, K_ZX is its non-zero entries."""
