@@ -80,9 +80,7 @@ class Objective:
         # A line search must see gains that are smaller than the tolerance.
         self._inner_tolerance = min(self._inner_tolerance, SETTINGS.inner_share * tolerance)
         num_rows, size = self.data.num_rows, self.coordinates.size
-        # A step costs O(n M² + M³): on fewer rows than some M it is no cheaper.
-        least = 4 * int(self.model.q_mu.shape[0])
-        rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size, least)
+        rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
         largest = min(num_rows / 2, SETTINGS.largest_subset)
         sizes = []
         while rows < largest and not isinstance(self.model, AugmentedVGP):
