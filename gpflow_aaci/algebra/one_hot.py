@@ -72,12 +72,12 @@ def spread(A: tf.Tensor, entries: OneHot, R: tf.Tensor) -> Spread:
     of_dense = tf.matmul(A, R[:, :F, :F], transpose_a=True)
     for rows, values in factors:
         of_dense += values[..., None] * tf.gather(R[:, :, :F], rows, axis=1)
-    rest = R[:, :, F:]
-    norms = tf.reduce_sum(tf.square(rest), -1)  # [L, M]
+    norms = tf.reduce_sum(tf.square(R[:, :, F:]), -1)  # [L, M]
     num = len(factors)
     squares = [[tf.gather(norms, rows, axis=1)] * num for rows, _ in factors]
     for j, k in itertools.combinations(range(num), 2):
-        of_j, of_k = (tf.gather(rest, factors[i][0], axis=1) for i in (j, k))
+        end = tf.reduce_max(factors[j][0]) + 1  # R has zeros to the right of its diagonal
+        of_j, of_k = (tf.gather(R[:, :, F:end], factors[i][0], axis=1) for i in (j, k))
         squares[j][k] = squares[k][j] = tf.reduce_sum(of_j * of_k, -1)
     return Spread(of_dense, tf.stack([tf.stack(of_row, 1) for of_row in squares], 1))
 

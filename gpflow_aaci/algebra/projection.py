@@ -46,10 +46,7 @@ class Projection(NamedTuple):
     @property
     def explained(self) -> tf.Tensor:
         """‖A_i‖² [broadcast L, N], the variance of f that v explains."""
-        squares = tf.reduce_sum(tf.square(self.A), -2)
-        if self.entries is None:
-            return squares
-        return squares + tf.reduce_sum(tf.square(self.entries.values), 1)
+        return _squares(self.A, self.entries)
 
     @property
     def factor(self) -> tf.Tensor:
@@ -76,8 +73,7 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         roots = tf.gather(tf.linalg.diag_part(chol), entries.rows, axis=-1)
         entries = entries._replace(values=entries.values / roots)
     A = tf.linalg.triangular_solve(of_dense, prior.K_ZX)
-    projection = Projection(chol, A, prior.k_diag, prior.mean, None, entries)
-    unexplained = prior.k_diag - projection.explained
+    unexplained = prior.k_diag - _squares(A, entries)
     # This is a variance. If rounding takes it below zero, it is zero; if it is further below, K_ZX
     # is not the kernel's (in ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7), and what is
     # computed from it would not be a bound. Rounding is relative to the largest variance: if f is
@@ -89,7 +85,7 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         tf.maximum(unexplained, tf.zeros_like(unexplained)),
     )
     rounded = None if product_dtype is None else tf.cast(A, product_dtype)
-    return projection._replace(unexplained=unexplained, rounded=rounded)
+    return Projection(chol, A, unexplained, prior.mean, rounded, entries)
 
 
 def dense(projection: Projection) -> Projection:
@@ -319,6 +315,12 @@ def _to_blocks(
         in_K_ZX,
         OneHot(entries.rows, in_values / tf.gather(roots, entries.rows, axis=1)),
     )
+
+
+def _squares(A: tf.Tensor, entries: OneHot | None) -> tf.Tensor:
+    """‖A_i‖², [broadcast L, N]."""
+    squares = tf.reduce_sum(tf.square(A), -2)
+    return squares if entries is None else squares + tf.reduce_sum(tf.square(entries.values), 1)
 
 
 def _as(dtype: tf.DType, entries: OneHot) -> OneHot:
