@@ -3,8 +3,12 @@ Effects of groups and linear effects beside a GP: f(x) + Σ_k b_k[level of x] + 
 
 Each is a kernel that is added to the kernel of the GP, and has features of its own: the b of each
 level, or β. In a sparse model these features stand beside the inducing variables u, with
-K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact. One
-update is O(N (M + G)²) for G levels and coefficients in all.
+K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact.
+
+A row has one level of each factor, so that b of one factor are independent under q given u and β.
+``fit``, ``polish`` and ``loo`` use it: a step costs O(N M² + G M² + M³) for a factor with G levels,
+where M counts u and β, and with further factors their levels. ``q_sqrt`` is stored in full, which
+takes 8 (M + G)² bytes: some thousands of levels. Samplers take all of K_uf, of N (M + G) numbers.
 """
 
 import abc
