@@ -75,10 +75,10 @@ def separable_variances(
         return None
     check_index("output", output, gp.num_outputs)
     D = X.shape[1]
-    terms = _terms(gp, D, output)
+    terms = _terms(gp, D, output) if X.dtype == np.float64 else []
     owners = [_owner(factor, D) for term in terms for factor in term.factors]
     R = sum(len(term.weights) for term in terms)
-    if X.dtype != np.float64 or R == 0 or None in owners or D * R**2 > _MOST:
+    if R == 0 or None in owners or D * R**2 > _MOST:
         return None
     averages = [_averages(terms, d, x) for d, x in enumerate(X.T)]
     c = np.concatenate([term.weights for term in terms])
