@@ -70,9 +70,9 @@ def calibrated_levels(
     u_i = P(y' ≤ y_i | all other y) of the N data is found in closed form, as by
     :func:`~gpflow_aaci.loo`. If a datum and a new one are exchangeable, the u of the new one has
     every rank among these with the same probability 1/(N + 1), whatever the true noise is, apart
-    from the influence of one row on the prediction. So the levels are the u of ranks
-    ⌊(N + 1) α/2⌋ and ⌈(N + 1)(1 − α/2)⌉, α = 1 − level. This is conformal prediction by
-    leave-one-out, close to the jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, Annals of
+    from the influence of one row on the prediction and on the hyperparameters. So the levels are
+    the u of ranks ⌊(N + 1) α/2⌋ and ⌈(N + 1)(1 − α/2)⌉, α = 1 − level. This is conformal prediction
+    by leave-one-out, close to the jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, Annals of
     Statistics 49), at the model's hyperparameters. Each row counts once, whatever its weight.
 
     :param data: X [N, D], Y [N, P], all data that q was fitted to; None for models that keep them.
