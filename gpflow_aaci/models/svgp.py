@@ -31,7 +31,14 @@ from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
 from ..data import checked_rows
-from ..effects import Effect, WithEffects, added, beside, covariance_with_part
+from ..effects import (
+    Effect,
+    WithEffects,
+    added,
+    beside,
+    check_offsets,
+    covariance_with_part,
+)
 from ..kernels import columns_of_x, levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_default_float, check_levels, require
@@ -124,6 +131,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         )
         # GPflow takes the number of latent GPs from q_sqrt where it is given.
         check_latents(kernel, likelihood, self.num_latent_gps)
+        check_offsets(self)
         handed_out(self)
 
     def training_loss_closure(
