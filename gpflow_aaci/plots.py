@@ -106,12 +106,12 @@ def plot_fit(
     at = partial(_unscaled, model, scaler, x.shape[1], input_dim)
     on_axis, labels = at(x[:, input_dim]), _labels(model) if function is None else None
     x_name, y_name = _names(data, x.shape[1], input_dim, output)
-    shown_as, is_discrete = "y", model.likelihood.outcomes() is not None
+    is_discrete = model.likelihood.outcomes() is not None
     if function is not None:
         y = predict_of_f(model, x, function, np.sort(levels), progress=False).numpy()
         check_index("output", output, y.shape[-1])
         is_of_y = function is mean_of_y and y.shape[-1] == _num_y(model)  # not of each label
-        y_name = shown_as = f"mean of {y_name}" if is_of_y else "function of f"
+        y_name = f"mean of {y_name}" if is_of_y else "function of f"
         rows = rows if is_of_y else None
         y = y[..., output]
     elif labels is None:
@@ -125,8 +125,8 @@ def plot_fit(
     is_own = ax is None
     ax = ax or _new_axes(1)[0]
     if labels is None:
-        steps = is_discrete and function is None
-        _draw_quantiles(ax, on_axis, y, np.sort(levels), steps, shown_as)
+        how = (is_discrete, "y, ") if function is None else (False, "")
+        _draw_quantiles(ax, on_axis, y, np.sort(levels), *how)
     else:
         _draw_probabilities(ax, on_axis, y, labels, y_name)
     if rows:
@@ -280,7 +280,7 @@ def _draw_quantiles(
             alpha=0.15 + 0.12 * k,  # the legend tells them apart, too
             lw=0.0,
             step=step,
-            label=f"{of}, {name}",
+            label=of + name,
         )
     for level, quantile in zip(levels, y, strict=True):
         is_middle = level == levels[len(levels) // 2] and len(levels) % 2
@@ -291,7 +291,7 @@ def _draw_quantiles(
             color=COLOURS[0],
             lw=2.0 if is_middle else 0.6,
             drawstyle="steps-mid" if steps else "default",
-            label=f"{of}, {name}" if is_middle else None,
+            label=of + name if is_middle else None,
         )
 
 
