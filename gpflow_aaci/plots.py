@@ -336,8 +336,10 @@ def _draw_means(ax: "Axes", model: WithData, x: AnyNDArray, Y: AnyNDArray, outpu
         ranks = np.argsort(np.argsort(x, kind="stable")) * _GROUPS // len(x)
     total = np.bincount(ranks, weights)
     is_some = total > 0.0
-    means = (np.bincount(ranks, weights * of_each)[is_some] / total[is_some] for of_each in (x, y))
-    ax.scatter(*means, s=24, color="black", lw=0.0, label="means of data", zorder=3)
+    at, height = (
+        np.bincount(ranks, weights * of_each)[is_some] / total[is_some] for of_each in (x, y)
+    )
+    ax.scatter(at, height, s=24, color="black", lw=0.0, label="means of data", zorder=3)
 
 
 def _drawn(model: WithData, Y: AnyNDArray, output: int) -> AnyNDArray:
