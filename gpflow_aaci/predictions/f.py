@@ -11,7 +11,7 @@ Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import gpflow
 import numpy as np
@@ -48,6 +48,14 @@ BlocksOfF: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
 
 _DRAWS_AT_ONCE = 100  # the conditionals of so many draws, at all of Xnew, are in memory
 VALUES_AT_ONCE = 20_000  # quadrature is over so many values of f, with hundreds of nodes for each
+
+
+@runtime_checkable
+class MixtureModel(Protocol):
+    """A model whose q(f) is a mixture of Gaussians of equal weight, as ``contrib.MixtureVGP``."""
+
+    def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """Means [K, N, L] and variances, [K, N, L] or, where ``full_cov``, [K, L, N, N]."""
 
 
 def predict_f_samples(
@@ -115,11 +123,14 @@ def predict_y(
         likelihood = model.likelihood.with_given(*given) if given else model.likelihood
         return likelihood.predict_mean_and_var(X, Fmu, Fvar)
 
-    if samples is None:
-        return moments(X, *_with_q(model).predict_f(X), *of_rows)
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
-    with closing(conditionals(model, samples, X, False, progress)) as blocks:
+    draws = (
+        components(_with_q(model), X, False)
+        if samples is None
+        else conditionals(model, samples, X, False, progress)
+    )
+    with closing(draws) as blocks:
         for mean, variance in blocks:
             m, v = _in_pieces(moments, X, mean, variance, *of_rows)
             shift = tf.reduce_mean(m, 0) if shift is None else shift
@@ -163,6 +174,15 @@ def predict_log_density(
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
         log_p = tf.concat([_in_pieces(of_each, X, *block, Y) for block in blocks], 0)
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
+
+
+def components(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> BlocksOfF:
+    """The Gaussian q or, where q is a mixture, its components, as ``conditionals`` has draws."""
+    if isinstance(model, MixtureModel):
+        Fmu, Fvar = model.predict_f_components(X, full_cov)
+    else:
+        Fmu, Fvar = (part[None] for part in model.predict_f(X, full_cov=full_cov))
+    yield from zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
 
 
 def conditionals(

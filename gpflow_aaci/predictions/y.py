@@ -10,13 +10,13 @@ Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 import itertools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.base import AnyNDArray, TensorType
 
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
@@ -29,20 +29,20 @@ from ..validation import (
     check_count,
     require,
 )
-from .f import VALUES_AT_ONCE, BlocksOfF, checked_inputs, coloured, conditionals, restored
+from .f import (
+    VALUES_AT_ONCE,
+    BlocksOfF,
+    checked_inputs,
+    coloured,
+    components,
+    conditionals,
+    restored,
+)
 from .given import Given, checked_given
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
     import arviz
-
-
-@runtime_checkable
-class MixtureModel(Protocol):
-    """A model whose q(f) is a mixture of Gaussians of equal weight, as ``contrib.MixtureVGP``."""
-
-    def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """Means [K, N, L] and variances, [K, N, L] or, where ``full_cov``, [K, L, N, N]."""
 
 
 class _Block(NamedTuple):
@@ -405,11 +405,7 @@ def _by_rows(X: tf.Tensor, function: Callable[[slice], tf.Tensor], values: int) 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
     """The Gaussian q or, where q is a mixture, its components as if they were draws."""
-    if isinstance(model, MixtureModel):
-        Fmu, Fvar = model.predict_f_components(X, full_cov)
-    else:
-        Fmu, Fvar = (part[None] for part in model.predict_f(X, full_cov=full_cov))
-    if not full_cov:
-        return [_Block([], Fmu, Fvar)]
-    pairs = zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
-    return [_Block([], *pair) for pair in pairs]
+    if full_cov:
+        return [_Block([], *pair) for pair in components(model, X, full_cov)]
+    means, variances = zip(*components(model, X, full_cov), strict=True)
+    return [_Block([], tf.concat(means, 0), tf.stack(variances))]

@@ -12,6 +12,7 @@ import scipy.stats
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import AugmentedNNGP, AugmentedSVGP, AugmentedVGP, likelihoods, sample_posterior
+from gpflow_aaci.contrib import MixtureVGP
 from gpflow_aaci.likelihoods import AugmentedLikelihood
 from gpflow_aaci.predictions import (
     mean_of_y,
@@ -144,7 +145,7 @@ def test_numbers_frames_and_defaults() -> None:
 
 
 @pytest.mark.briefly("draws", "of GPflow")
-@pytest.mark.parametrize("kind", ["full", "draws", "of GPflow", "nearest"])
+@pytest.mark.parametrize("kind", ["full", "draws", "of GPflow", "nearest", "mixture"])
 def test_every_model_and_draws_of_the_posterior_predict_at_what_is_given(kind: str) -> None:
     """The mean of a count is proportional to the exposure, whatever f is."""
     rng = np.random.default_rng(0)
@@ -156,6 +157,9 @@ def test_every_model_and_draws_of_the_posterior_predict_at_what_is_given(kind: s
         model = gpflow.models.SVGP(kernel, likelihood, X, num_data=20)
     elif kind == "nearest":
         model = AugmentedNNGP(data, kernel, likelihood, 8)
+    elif kind == "mixture":
+        model = MixtureVGP(data, kernel, likelihood)
+        model.q_mu.assign(rng.normal(size=model.q_mu.shape))  # of components that are apart
     else:
         model = AugmentedVGP(data, kernel, likelihood)
     if kind == "draws":
