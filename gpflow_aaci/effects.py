@@ -3,7 +3,8 @@ Effects of groups and linear effects beside a GP: f(x) + Σ_k b_k[level of x] + 
 
 Each is a kernel that is added to the kernel of the GP, and has features of its own: the b of each
 level, or β. In a sparse model these features stand beside the inducing variables u, with
-K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact.
+K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact. An
+offset, a column of X whose coefficient is known, is a mean function.
 
 A row has one level of each factor, so that b of one factor are independent under q given u and β.
 ``fit``, ``polish`` and ``loo`` use it: a step costs O(N M² + G M² + M³) for a factor with G levels,
@@ -22,13 +23,14 @@ from gpflow import covariances
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Sum
+from gpflow.mean_functions import MeanFunction
 from gpflow.utilities import positive
 
 from .algebra.one_hot import OneHot
 from .kernels import basic_kernels, columns_of
 from .levels import are_codes, are_words, as_levels, codes_of, index_of
 
-__all__ = ["Effect", "Grouped", "Linear"]
+__all__ = ["Effect", "Grouped", "Linear", "Offset"]
 
 
 class Effect(Kernel, abc.ABC):
@@ -144,6 +146,70 @@ class Linear(Effect):
 
     def features(self, X: TensorType) -> tf.Tensor:
         return self.slice(X)[0]
+
+
+class Offset(MeanFunction):
+    """
+    A column of X that is added to f as it is: the offset of generalised linear models.
+
+    With log E in the column, a mean r e^f of counts becomes r e^f E, as in regressions with
+    exposures E (R's ``offset(log(E))``; McCullagh and Nelder 1989, *Generalized Linear Models*,
+    chapter 6). It suits ``NegativeBinomial`` and GPflow's ``Poisson``, but not a bounded rate
+    λσ(f), whose exposure is a column of Y. Xnew has the column, too, and so chooses the exposure of
+    a prediction::
+
+        X = np.column_stack([x, np.log(exposure)])  # [N, 3]; the kernel must not see column 2
+        kernel = gpflow.kernels.SquaredExponential(active_dims=[0, 1])
+        mean = gpflow.mean_functions.Constant() + effects.Offset(column=2)
+        model = AugmentedVGP((X, y), kernel, NegativeBinomial(), mean_function=mean)
+    """
+
+    def __init__(self, column: int, weights: Sequence[float] = (1.0,)) -> None:
+        """
+        :param column: the number of the column of X; no kernel of the model may act on it.
+        :param weights: by what it is multiplied for each column of f, or for all of them: [1, 0]
+            if f is of a count and the second latent GP of a gate.
+        :raises ValueError: unless the column is a whole number from 0 up, and for weights that are
+            not finite numbers.
+        """
+        super().__init__()
+        (self.column,) = _columns("Offset", "column", [column])
+        found = np.asarray(weights, float)
+        if found.ndim != 1 or not (found.size and np.isfinite(found).all()):
+            raise ValueError(
+                f"weights of effects.Offset must be finite numbers, [L]. Found: {weights}."
+            )
+        self.weights = tuple(found.tolist())
+
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        offset = tf.convert_to_tensor(X)[..., self.column, None]
+        return offset * tf.constant(self.weights, offset.dtype)
+
+
+def check_offsets(model: Any) -> None:
+    """
+    :raises ValueError: unless X has the columns of all offsets of the model, no kernel of f acts on
+        them, and there is one weight or one for each column of f.
+    """
+    mean, kernels = model.mean_function, list(basic_kernels(model.kernel))
+    for offset in (each for each in (mean, *mean.submodules) if isinstance(each, Offset)):
+        D = offset.column + 1 if model.input_dim is None else model.input_dim
+        if offset.column >= D:
+            raise ValueError(
+                f"column of effects.Offset must be one of X, from 0 to {D - 1}. "
+                f"Found: {offset.column}."
+            )
+        acting = [each for each in kernels if offset.column in columns_of(each, D)]
+        if found := [type(each).__name__ for each in acting if not isinstance(each, Effect)]:
+            raise ValueError(
+                f"kernel must not act on column {offset.column} of X, which is the offset: give it "
+                f"active_dims of the other columns. Found: {', '.join(found)}."
+            )
+        if len(offset.weights) not in (1, model.num_outputs):
+            raise ValueError(
+                f"weights of effects.Offset must be one, or {model.num_outputs}, as f has columns. "
+                f"Found: {len(offset.weights)}."
+            )
 
 
 class WithEffects(InducingVariables):

@@ -37,6 +37,7 @@ from ..effects import (
     WithEffects,
     added,
     beside,
+    check_offsets,
     compact_covariance,
     covariance_with_part,
     num_of_others,
@@ -133,6 +134,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         )
         # GPflow takes the number of latent GPs from q_sqrt where it is given.
         check_latents(kernel, likelihood, self.num_latent_gps)
+        check_offsets(self)
         handed_out(self)
 
     def training_loss_closure(
