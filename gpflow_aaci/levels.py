@@ -98,6 +98,22 @@ def holds_words(column: Any) -> bool:
     return values.dtype.kind in "OU" and any(isinstance(value, str) for value in values)
 
 
+def levels_in(X: Any) -> Levels:
+    """
+    The levels of the columns of a frame that hold text, sorted, or categories; none of an array.
+
+    :raises ValueError: for a column of categories without any.
+    """
+    if not hasattr(X, "iloc") or X.ndim != 2:
+        return {}
+    columns = ((at, X.iloc[:, at]) for at in range(X.shape[1]))
+    return {
+        at: as_levels(column.astype("category"), f"column {X.columns[at]!r} of X")
+        for at, column in columns
+        if hasattr(column.dtype, "categories") or holds_words(column)
+    }
+
+
 def as_codes(column: Any, at: int, levels: Levels, name: str) -> AnyNDArray:
     """
     The codes [N] of the words in a column of a frame.

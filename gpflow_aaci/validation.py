@@ -431,6 +431,11 @@ def as_matrix(value: TensorType, name: str, levels: Levels | None = None) -> Ten
     return value
 
 
+def column_names(X: Any) -> tuple[str, ...]:
+    """The names of the columns of a frame; none of an array."""
+    return tuple(map(str, X.columns)) if hasattr(X, "columns") else ()
+
+
 def as_pair(data: RegressionData, levels: Levels | None = None) -> tuple[TensorType, TensorType]:
     """Return X and Y, each as :func:`as_matrix` returns it; ``levels`` are those of X."""
     X, Y = data

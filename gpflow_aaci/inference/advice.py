@@ -1,6 +1,6 @@
 """Warnings about a fitted model: why it may be worse than it could be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import gpflow
 import numpy as np
@@ -10,46 +10,47 @@ from gpflow.config import default_jitter
 from gpflow.functions import Constant
 from gpflow.kernels import Kernel
 
-from ..effects import columns_of_groups, known_levels
-from ..kernels import basic_kernels, columns_of_f, levels_of
+from ..effects import known_levels
+from ..kernels import basic_kernels, columns_of_f
 from ..models import AugmentedModel, AugmentedSVGP
 from .rescues import largest_variance, noise_and_signal, signal_parameters
 from .settings import SETTINGS
 
 _MOST_UNEXPLAINED = 0.1  # of the prior variance of f, that Z leaves
 _FARTHEST = 100.0  # ranges of an input, for a lengthscale
-_UNITS = 100.0  # between the standard deviations of two inputs, or of one and 1
+_UNITS = 100.0  # between the standard deviation of an input and 1
 _AT_BOUND = 1e-3  # relative to the bound, or to 1 where that is 0
 _LEAST_JITTER_RATIO = 100.0  # kernel variance over jitter: beyond 1 %, jitter is noise
 _MOST_ROWS = 2_000  # that are looked at
 _MOST_LISTED = 4  # columns
 
 
-def advice(model: AugmentedModel, X: AnyNDArray) -> list[str]:
+def advice(model: AugmentedModel, X: AnyNDArray, names: Sequence[str] = ()) -> list[str]:
     """
     Return warnings as sentences; an empty list if there is nothing to warn about.
 
     :param X: [N, D], the inputs of all rows or of a part.
+    :param names: [D], of the columns of X. Default: their numbers.
     """
-    coded = [*columns_of_groups(model.kernel), *levels_of(model.kernel)]
-    said = [*_of_inputs(np.delete(X, coded, axis=1)), *_of_signal(model)]
-    said += _of_levels(model.kernel, X)
+    called = [*map(repr, names or range(X.shape[1]))]
+    said = [*_of_inputs(model.kernel, X), *_of_signal(model)]
+    said += _of_levels(model.kernel, X, called)
     if isinstance(model, AugmentedModel):  # a model without q uses no jitter
         said += [*of_jitter(model), *_of_rounding(model)]
-    said += [*_of_lengthscales(model.kernel, X), *_of_likelihood(model)]
+    said += [*_of_lengthscales(model.kernel, X, called), *_of_likelihood(model)]
     if isinstance(model, AugmentedSVGP):
         said += _of_inducing_points(model, X[:: -(-len(X) // _MOST_ROWS)])
     return said
 
 
-def _of_levels(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
+def _of_levels(kernel: Kernel, X: AnyNDArray, called: Sequence[str]) -> Iterator[str]:
     for column, levels in known_levels(kernel).items():
         unknown = ~np.isin(X[:, column], levels)
         if unknown.any():
             yield (
-                f"{unknown.sum()} of {len(X)} rows have a level in column {column} of X that "
-                f"effects.Grouped does not have, such as {X[unknown, column][0]:g}: their groups "
-                "are not learnt, and its variance is too small. Give all levels."
+                f"{unknown.sum()} of {len(X)} rows have a level in column {called[column]} of X "
+                f"that effects.Grouped does not have, such as {X[unknown, column][0]:g}: their "
+                "groups are not learnt, and its variance is too small. Give all levels."
             )
 
 
@@ -64,20 +65,28 @@ def _of_inducing_points(model: AugmentedModel, X: AnyNDArray) -> Iterator[str]:
         )
 
 
-def _of_inputs(X: AnyNDArray) -> Iterator[str]:
-    sd = X.std(0)
-    sd = sd[sd > 0.0]
-    if len(sd) and max(sd.max(), sd.max() / sd.min(), 1.0 / sd.min()) > _UNITS:
-        found = f"column of X is not scaled: its standard deviation is {sd[0]:.2g}"
-        if len(sd) > 1:
-            found = (
-                "columns of X are not scaled: their standard deviations range from "
-                f"{sd.min():.2g} to {sd.max():.2g}"
+def _of_inputs(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
+    """Whether a lengthscale is of order 1 where the standard deviation of its column is not."""
+    all_sd = X[:, : columns_of_f(kernel, X.shape[1])].std(0)
+    for part in basic_kernels(kernel):
+        lengthscales = getattr(part, "lengthscales", None)
+        if lengthscales is None:
+            continue
+        sd = all_sd[part.active_dims]
+        lengthscales = np.broadcast_to(lengthscales, sd.shape)[sd > 0.0]
+        sd = sd[sd > 0.0]
+        is_far = (np.abs(np.log(sd)) > np.log(_UNITS)) & (np.abs(np.log(lengthscales)) < np.log(10))
+        if is_far.any():
+            found = f"column of X is not scaled: its standard deviation is {sd[0]:.2g}"
+            if len(sd) > 1:
+                found = (
+                    "columns of X are not scaled: their standard deviations range from "
+                    f"{sd.min():.2g} to {sd.max():.2g}"
+                )
+            yield (
+                f"The {found}. Lengthscales of order 1, as GPflow begins with, suit columns that "
+                "are divided by their standard deviation; kernels.start(X) begins with others."
             )
-        yield (
-            f"The {found}. Lengthscales of order 1, as GPflow begins with, suit columns that are "
-            "divided by their standard deviation."
-        )
 
 
 def of_jitter(model: AugmentedModel) -> Iterator[str]:
@@ -110,11 +119,12 @@ def _of_signal(model: AugmentedModel) -> Iterator[str]:
             "f explains almost nothing of Y: its standard deviation is "
             f"{signal:.2g} beside noise of {noise:.2g}. Either X does not predict Y, or another "
             "start would find more: kernel variance and noise of the size of Y's variance, "
-            "lengthscales of √D times the standard deviations of the D columns of X."
+            "lengthscales of √D times the standard deviations of the D columns of X, as "
+            "kernels.start(X) has them."
         )
 
 
-def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
+def _of_lengthscales(kernel: Kernel, X: AnyNDArray, called: Sequence[str]) -> Iterator[str]:
     X = X[:, : columns_of_f(kernel, X.shape[1])]
     for part in basic_kernels(kernel):
         lengthscales = getattr(part, "lengthscales", None)
@@ -129,7 +139,7 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
         if len(far):
             one = len(far) == 1
             those = inputs[far] if len(ratio) == len(inputs) else inputs  # or one for all of these
-            of = f"column{'s'[len(those) == 1 :]} {_listed(those)}"
+            of = f"column{'s'[len(those) == 1 :]} {_listed([called[column] for column in those])}"
             of = "all columns" if len(ratio) < len(those) == X.shape[1] else of
             exceed, these = ("exceeds", "it") if one else ("exceed", "these")
             yield (
@@ -139,10 +149,10 @@ def _of_lengthscales(kernel: Kernel, X: AnyNDArray) -> Iterator[str]:
             )
 
 
-def _listed(columns: AnyNDArray) -> str:
-    """The numbers of the first few columns, and how many more there are."""
+def _listed(columns: Sequence[str]) -> str:
+    """What the first few columns are called, and how many more there are."""
     more = len(columns) - _MOST_LISTED
-    listed = ", ".join(map(str, columns[:_MOST_LISTED]))
+    listed = ", ".join(columns[:_MOST_LISTED])
     return f"{listed} and {more} more" if more > 0 else listed
 
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
@@ -15,7 +16,7 @@ from ..data.batches import WATCHED_ROWS
 from ..data.expected import refuse_where_kept
 from ..models import AugmentedModel, Model, as_augmented
 from ..nearest.model import AugmentedNNGP
-from ..validation import check_one_of
+from ..validation import check_one_of, column_names
 from .advice import advice
 from .collapsed import FitProgress, FitResult, by_number, check_tolerance, fit_rows
 from .minibatch_fit import (
@@ -194,6 +195,9 @@ def fit(
     call = Call("fit", {**given, "checkpoint_dir": checkpoint_dir is not None})
     checked = as_data(model.expected_data, one_pass, progress, call=call)
     parts = _parts(model, data, objective, has_no_end)
+    names = getattr(model, "column_names", ())
+    if isinstance(data, tuple | list):
+        names = column_names(data[0])
     began = time.perf_counter()
     if parts:
         # Without it ``train`` refuses an endless dataset.
@@ -205,7 +209,7 @@ def fit(
             _check_start(model, checked, error)
             raise
         history = trained.history.assign(rows=num_data)[_COLUMNS]
-        return _result(model, checked, began, "train", trained, history=history)
+        return _result(model, checked, names, began, "train", trained, history=history)
     history = _History(began)
     found = fit_rows(
         model,
@@ -219,7 +223,7 @@ def fit(
     )
     used = checked if found.rows == checked.num_rows else checked.subset(found.rows, seed)
     details = {"history": history.table(), "num_data": checked.num_rows}
-    return _result(model, used, began, "fit_collapsed", found, **details)
+    return _result(model, used, names, began, "fit_collapsed", found, **details)
 
 
 class _History:
@@ -242,6 +246,7 @@ class _History:
 def _result(
     model: AugmentedModel,
     used: Data,
+    names: Sequence[str],
     began: float,
     route: str,
     found: Trained | FitResult,
@@ -251,12 +256,13 @@ def _result(
     The result of a fit that has just ended.
 
     :param used: the rows that the model was fitted to.
+    :param names: of the columns of X, if they have any.
     """
     shared: dict[str, Any] = {"converged": found.converged, "reason": found.reason}
     if isinstance(found, Outcome):
         shared = {each.name: getattr(found, each.name) for each in fields(Outcome)}
     shared["fitting_seconds"] = time.perf_counter() - began - shared.get("tracing_seconds", 0.0)
-    elbo, bound, said = _at_the_end(model, used, getattr(found, "objective", None))
+    elbo, bound, said = _at_the_end(model, used, names, getattr(found, "objective", None))
     return Fit(route=route, elbo=elbo, gap=elbo - bound, warnings=tuple(said), **shared, **details)
 
 
@@ -280,7 +286,7 @@ def _parts(model: AugmentedModel, data: Any, objective: _Objective, has_no_end: 
 
 
 def _at_the_end(
-    model: AugmentedModel, rows: Data, objective: float | None
+    model: AugmentedModel, rows: Data, names: Sequence[str], objective: float | None
 ) -> tuple[float, float, list[str]]:
     """
     The ELBO and the augmented bound (the ELBO, if there is none) after a fit, and warnings.
@@ -302,7 +308,7 @@ def _at_the_end(
         said.append(_failed("The ELBO of the fitted model", error))
     try:
         X, _ = next(rows.chunks())
-        said += advice(model, X.numpy()) if len(X) else []  # other processes have rows
+        said += advice(model, X.numpy(), names) if len(X) else []  # other processes have rows
     except Exception as error:
         said.append(_failed("Advice on the fitted model", error))
     return elbo, bound, said

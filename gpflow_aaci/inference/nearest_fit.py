@@ -528,7 +528,10 @@ class _Fit:
         seconds = time.perf_counter() - self._began
         tracing = objective.compiled.tracing_seconds
         columns = ["seconds", "evaluations", "rows", "objective"]
-        said = [*objective.bounds.met(point.x), *advice(model, model.stored.some[0])]
+        said = [
+            *objective.bounds.met(point.x),
+            *advice(model, model.stored.some[0], model.column_names),
+        ]
         return NearestFit(
             converged=reason in (_LITTLE_TO_GAIN, _NOTHING_TO_FIT),
             reason=reason,

@@ -3,8 +3,8 @@ Kernels that GPflow does not have, and what a kernel is made of.
 
 ``difference``: a kernel on pairs of inputs. ``derivatives``: of f with its slopes and curvatures.
 ``linear_in_f``: what these two share. ``orthogonal``: an additive kernel whose parts the data
-determine. ``categorical``: a kernel on a column of words. ``basic``: the kernels in a kernel, the
-columns that they depend on, and the levels of these.
+determine. ``categorical``: a kernel on a column of words. ``starting``: where a fit can begin.
+``basic``: the kernels in a kernel, the columns that they depend on, and the levels of these.
 """
 
 from .basic import basic_kernels as basic_kernels
@@ -18,5 +18,6 @@ from .difference import Difference
 from .linear_in_f import columns_of_f as columns_of_f
 from .linear_in_f import columns_of_x as columns_of_x
 from .orthogonal import OrthogonalAdditive
+from .starting import start
 
-__all__ = ["Categorical", "Difference", "OrthogonalAdditive", "WithDerivatives"]
+__all__ = ["Categorical", "Difference", "OrthogonalAdditive", "WithDerivatives", "start"]

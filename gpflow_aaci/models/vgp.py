@@ -16,7 +16,7 @@ from ..algebra.projection import Prior
 from ..effects import Effect, added, check_offsets
 from ..kernels import levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..validation import as_pair, checked_data
+from ..validation import as_pair, checked_data, column_names
 from .bounds import WithBounds
 from .posteriors import handed_out
 from .predictions import WithPredictions
@@ -79,6 +79,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         stored = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
         super().__init__(stored, kernel, likelihood, mean_function, num_latent_gps)
         check_offsets(self)
+        self.column_names = column_names(data[0])
         handed_out(self)
 
     @property

@@ -23,7 +23,7 @@ from ..models.shared import check_latents
 from ..runtime.compiled import Compiled
 from ..runtime.graphs import reading_once
 from ..runtime.workers import num_workers, together
-from ..validation import as_default_float, as_pair, check_count, checked_data
+from ..validation import as_default_float, as_pair, check_count, checked_data, column_names
 from .conditional import LocalGP
 from .neighbors import Neighbors
 from .rows import StoredRows, location
@@ -115,6 +115,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
             num_latent_gps = likelihood.num_outputs(int(np.shape(Y)[-1]))
         check_latents(kernel, likelihood, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, num_latent_gps)
+        self.column_names = column_names(data[0])
         self.num_neighbors, self.num_steps = int(num_neighbors), int(num_steps)
         # A variable, so that a checkpoint has it.
         self._of_predictions = tf.Variable([num_neighbors, num_steps], trainable=False)

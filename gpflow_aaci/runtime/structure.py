@@ -30,8 +30,9 @@ _TRUSTED = ("builtins", "numpy", "tensorflow", "tensorflow_probability", "gpflow
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _NAMED = (tf.DType, tf.TensorShape, np.dtype)
 
-# Attributes that Python, TensorFlow and TensorFlow Probability use for their own records.
-_NO_SETTINGS = ("_name", "_name_scope", "_scope_name")
+# Attributes that Python, TensorFlow and TensorFlow Probability use for their own records, and names
+# for messages.
+_NO_SETTINGS = ("_name", "_name_scope", "_scope_name", "column_names")
 _TENSORFLOWS = "_self_"
 _NO_ARGUMENTS = ("name", "parameters")
 

@@ -6,5 +6,6 @@ Estimators for scikit-learn, which work in pipelines, grid searches and cross-va
 
 from .classifier import AugmentedGPClassifier
 from .regressor import AugmentedGPRegressor
+from .table import table_encoder
 
-__all__ = ["AugmentedGPClassifier", "AugmentedGPRegressor"]
+__all__ = ["AugmentedGPClassifier", "AugmentedGPRegressor", "table_encoder"]

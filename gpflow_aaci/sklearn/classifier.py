@@ -4,15 +4,17 @@ from typing import Any
 
 import gpflow
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from ..levels import indicators
 from ..likelihoods import Logistic, LogisticSoftmax, LogisticTree, ward_tree
+from ..predictions import predict_of_f, probabilities
+from ..predictions.intervals import central_levels
 from ..validation import check_one_of
 from .shared import AugmentedGP, in_batches, weighted_rows
 
@@ -27,7 +29,8 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     each split on the way to k in a binary tree of the classes, which separates similar classes last
     (:func:`~gpflow_aaci.likelihoods.ward_tree`). With ``multiclass="softmax"`` it is
     σ(f_k)/Σσ(f_j). The latent GPs share a kernel; they are sparse GPs with ``num_inducing`` points
-    or, as ``method`` says, other models. ``fit_collapsed`` fits all parameters::
+    or, as ``method`` says, other models. :func:`~gpflow_aaci.fit` fits all parameters;
+    scikit-learn's ``ConvergenceWarning`` says what it prints if it has not converged::
 
         from sklearn.datasets import load_breast_cancer
         from sklearn.model_selection import train_test_split
@@ -44,7 +47,7 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         accuracy = pipeline.score(X_test, y_test)
 
     A softmax costs more, as its expectations are integrals over all latent GPs at once. If rows
-    times classes exceed 30,000, ``fit_collapsed`` would take many minutes, so the softmax is
+    times classes exceed 30,000, a fit on all rows would take many minutes, so the softmax is
     trained on minibatches: 1,000 closed-form steps on the augmented bound, then 500 steps of Adam
     on GPflow's ELBO.
 
@@ -54,8 +57,9 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
     the object's values; the object itself is never changed.
 
     Fitted attributes: ``classes_`` [K], sorted; ``model_``, the GPflow model, in which the
-    labels are numbered 0 … K − 1; ``fit_result_``, the result of the fit; ``n_features_in_``,
-    ``feature_names_in_``; ``levels_``, the levels of columns of words, by column number.
+    labels are numbered 0 … K − 1; ``fit_result_``, the result of the fit, which ``print`` shows as
+    text; ``n_features_in_``, ``feature_names_in_``; ``encoder_``, which fills the gaps of a frame,
+    or None; ``levels_``, the levels of columns of words, by their number in ``model_``.
     """
 
     classes_: AnyNDArray
@@ -89,14 +93,16 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPClassifier":
         """
-        :param X: [N, D], an array or a frame. Its columns of text and of categories become factors
-            ``kernels.Categorical``, unless ``kernel`` is an object, which must then know them.
+        :param X: [N, D], an array or a frame. In a frame, text and categories become factors
+            ``kernels.Categorical``, and gaps are encoded by
+            :func:`~gpflow_aaci.sklearn.table_encoder`, unless ``kernel`` is an object: it must then
+            know the words, and there may be no gaps.
         :param y: labels of any kind [N].
         :param sample_weight: [N], not negative: how many times each datum counts. Default:
             once. See :class:`~gpflow_aaci.likelihoods.Weighted`.
         :raises ValueError: for bad data or parameters, and a single class.
         """
-        X, y = validate_data(self, self._learn_levels(X), y, dtype=default_float())
+        X, y = self._learn_table(X, y)
         check_classification_targets(y)
         X, y, weight = weighted_rows(sample_weight, X, y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -104,26 +110,39 @@ class AugmentedGPClassifier(ClassifierMixin, AugmentedGP):
         if K < 2:
             raise ValueError(f"y must have more than one class. Found: {classes.tolist()}.")
         check_one_of("multiclass", self.multiclass, ["tree", "softmax"])
+        Y = labels[:, None].astype(default_float())
         if K == 2:
-            self._fit(X, labels, Logistic(), _UNIT, weight)
+            self._fit(X, Y, Logistic(), _UNIT, weight)
         elif self.multiclass == "tree":
             tree = ward_tree(indicators(X, self.levels_), labels[:, None])
-            self._fit(X, labels, LogisticTree(K, tree), _UNIT, weight)
+            self._fit(X, Y, LogisticTree(K, tree), _UNIT, weight)
         else:
             mean_function = gpflow.functions.Constant(-np.log(K))  # see LogisticSoftmax
-            self._fit(X, labels, LogisticSoftmax(K), _UNIT, weight, mean_function)
+            self._fit(X, Y, LogisticSoftmax(K), _UNIT, weight, mean_function)
         self.classes_ = classes
         return self
 
-    def predict_proba(self, X: Any) -> AnyNDArray:
+    def predict_proba(self, X: Any, *, return_interval: float | None = None) -> Any:
         """
         P(y = k) of every class, [N, K], in the order of ``classes_``.
 
         :param X: [N, D].
+        :param return_interval: a level, to return the central interval [N, K, 2] of every
+            P(y = k|f) over the posterior of f, too: how well the probability is known.
+        :raises ValueError: for bad X or level.
         """
         X = self._inputs(X)
         p, _ = in_batches(self.model_.predict_y, X)
-        return np.hstack([1.0 - p, p]) if len(self.classes_) == 2 else p
+        p = np.hstack([1.0 - p, p]) if len(self.classes_) == 2 else p
+        if return_interval is None:
+            return p
+        levels = central_levels(return_interval)
+
+        def interval(rows: AnyNDArray) -> tf.Tensor:
+            ends = predict_of_f(self.model_, rows, probabilities, levels, progress=False)
+            return tf.transpose(ends, [1, 2, 0])
+
+        return p, in_batches(interval, X)
 
     def predict(self, X: Any) -> AnyNDArray:
         """

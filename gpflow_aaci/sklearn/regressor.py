@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from .. import likelihoods
+from ..likelihoods import AugmentedLikelihood, augmented
 from ..predictions import predict_y_quantile, predict_y_samples
 from ..predictions.intervals import central_levels, levels_of, pit_of_left_out
+from ..validation import check_one_of
 from .shared import AugmentedGP, chosen, in_batches, weighted_rows
 
 LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
@@ -26,8 +29,11 @@ LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
     "logistic-noise": likelihoods.LogisticNoise,
     "matern32": likelihoods.Matern32,
     "matern52": likelihoods.Matern52,
+    "poisson": likelihoods.Poisson,
+    "negative-binomial": likelihoods.NegativeBinomial,
 }
 
+_COUNTS = ("poisson", "negative-binomial")
 _NOISE = 0.5  # the first scale of the noise, in spreads of y
 _NORMAL_IQR = 1.3489795  # the interquartile range of N(0, 1)
 
@@ -36,8 +42,9 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     """
     Gaussian process regression with Student-t or other noise, for scikit-learn.
 
-    It is a sparse GP with ``num_inducing`` points, or another model that ``method`` names;
-    ``fit_collapsed`` (``fit`` for nearest neighbours) fits its kernel and noise::
+    It is a sparse GP with ``num_inducing`` points, or another model that ``method`` names.
+    :func:`~gpflow_aaci.fit` fits its kernel and noise; scikit-learn's ``ConvergenceWarning`` says
+    what it prints if it has not converged::
 
         import numpy as np
         from sklearn.model_selection import cross_val_score
@@ -50,7 +57,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         X = rng.uniform(-3.0, 3.0, size=(150, 1))
         y = np.sin(X[:, 0]) + 0.1 * rng.standard_t(2, size=150)
         regressor = AugmentedGPRegressor(likelihood="student-t", random_state=0).fit(X, y)
-        lower, upper = regressor.predict_quantiles(X, [0.05, 0.95]).T
+        lower, upper = regressor.predict(X, quantiles=[0.05, 0.95]).T
         pipeline = make_pipeline(StandardScaler(), AugmentedGPRegressor(random_state=0))
         scores = cross_val_score(pipeline, X, y, cv=3)
 
@@ -60,9 +67,9 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     objects' values; the objects themselves are never changed.
 
     Fitted attributes: ``model_``, the GPflow model of (X, (y − ``y_center_``)/``y_scale_``);
-    ``fit_result_``, the result of the fit; ``y_center_``, ``y_scale_``;
-    ``n_features_in_``, ``feature_names_in_``; ``levels_``, the levels of columns of words,
-    by column number.
+    ``fit_result_``, the result of the fit, which ``print`` shows as text; ``y_center_``,
+    ``y_scale_``; ``n_features_in_``, ``feature_names_in_``; ``encoder_``, which fills the gaps of a
+    frame, or None; ``levels_``, the levels of columns of words, by their number in ``model_``.
     """
 
     y_center_: float
@@ -77,15 +84,15 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         method: str = "sparse",
         num_inducing: int = 100,
         num_neighbors: int = 32,
-        normalize_y: bool = True,
+        normalize_y: bool | str = "auto",
         calibrated: bool = False,
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
         """
         :param likelihood: one of "gaussian", "student-t", "laplace", "cauchy", "logistic-noise",
-            "matern32" and "matern52"; or an object that ``AugmentedSVGP`` takes, for y in the units
-            that ``normalize_y`` makes.
+            "matern32" and "matern52"; for counts "poisson" and "negative-binomial"; or an object
+            that ``AugmentedSVGP`` takes, for y in the units that ``normalize_y`` makes.
         :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
             and "matern52"; or a GPflow kernel.
         :param method: "sparse", inducing points; "nearest", nearest neighbours; "full", the GP
@@ -95,8 +102,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :param num_neighbors: k, of nearest neighbours during the fit.
         :param normalize_y: whether to subtract the median and divide by the interquartile range
             over 1.349. For a normal y this is the standard deviation, and outliers hardly change
-            it. It must be False for counts and for likelihoods of y > 0. Predictions are in the
-            units of y.
+            it. "auto" does so where y may be any real number, and not where the likelihood is of
+            counts, grades, or y > 0. Predictions are in the units of y.
         :param calibrated: whether :meth:`predict_interval` covers what it says even where the noise
             of the model is wrong; see :func:`~gpflow_aaci.predictions.calibrated_levels`.
         :param random_state: the seed for inducing points and subsets of rows: an integer, a
@@ -115,44 +122,165 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         self.normalize_y = normalize_y
         self.calibrated = calibrated
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AugmentedGPRegressor":
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        exposure: Any = None,
+        upper: Any = None,
+        is_observed: Any = None,
+        noise_variance: Any = None,
+        trials: Any = None,
+    ) -> "AugmentedGPRegressor":
         """
-        :param X: [N, D], an array or a frame. Its columns of text and of categories become factors
-            ``kernels.Categorical``, unless ``kernel`` is an object, which must then know them.
+        The last five parameters are further columns of Y, for likelihoods that have them: see the
+        page *What Y holds*. Predictions are for an exposure of 1, for one trial, and without
+        censoring or known noise. In a pipeline, ``pipeline.fit(X, y, step__exposure=exposure)``.
+
+        :param X: [N, D], an array or a frame. In a frame, text and categories become factors
+            ``kernels.Categorical``, and gaps are encoded by
+            :func:`~gpflow_aaci.sklearn.table_encoder`, unless ``kernel`` is an object: it must then
+            know the words, and there may be no gaps.
         :param y: [N].
         :param sample_weight: [N], not negative: how many times each datum counts. Default:
             once. See :class:`~gpflow_aaci.likelihoods.Weighted`.
-        :raises ValueError: for bad data or parameters.
+        :param exposure: [N], the time or area in which counts y were counted, for "poisson" and
+            likelihoods ``with_exposure``.
+        :param upper: [N], for ``Interval``: the value is between y and ``upper``, of which one may
+            be infinite; where they are equal, it is known.
+        :param is_observed: [N], for waiting times ``with_censoring``: 1, or 0 where nothing had
+            happened until y.
+        :param noise_variance: [N], for ``Gaussian(with_noise_variance=True)``, in units of y².
+        :param trials: [N], for ``Binomial()``.
+        :raises ValueError: for bad data or parameters, for columns that the likelihood does not
+            have, and for one that it has and that is not given.
         """
-        X, y = validate_data(self, self._learn_levels(X), y, dtype=default_float(), y_numeric=True)
-        X, y, weight = weighted_rows(sample_weight, X, y)
-        center, spread = _center_and_spread(y, weight)
+        given = {
+            "exposure": exposure,
+            "upper": upper,
+            "is_observed": is_observed,
+            "noise_variance": noise_variance,
+            "trials": trials,
+        }
+        given = {
+            name: check_array(value, ensure_2d=False, ensure_all_finite=False, input_name=name)
+            for name, value in given.items()
+            if value is not None
+        }
+        if upper is None:
+            X, y = self._learn_table(X, y, y_numeric=True)
+        else:
+            y = check_array(y, ensure_2d=False, ensure_all_finite=False, input_name="y")
+            check_consistent_length(y, given["upper"])
+            X, _ = self._learn_table(X, _middle(y, given["upper"]), y_numeric=True)
+        check_consistent_length(X, y, *given.values())
+        Y = np.column_stack([y, *given.values()]).astype(default_float())
+        X, Y, weight = weighted_rows(sample_weight, X, Y)
+        columns = dict(zip(["y", *given], Y.T, strict=True))
+        middle = columns["y"] if upper is None else _middle(columns["y"], columns["upper"])
+        center, spread = _center_and_spread(middle, weight)
         scale = spread
-        if not self.normalize_y:
+        likelihood, mean_function = self._likelihood(columns, weight)
+        is_real = _takes_any_number(likelihood)
+        check_one_of("normalize_y", str(self.normalize_y), ["auto", "True", "False"])
+        if not is_real and self.normalize_y is True:
+            raise ValueError(
+                'normalize_y must be "auto" or False for '
+                f"{type(likelihood).__name__}, whose y may not be any real number. Found: True."
+            )
+        if not is_real or self.normalize_y is False:
             center, scale = 0.0, 1.0
-        unit = spread / scale
-        likelihood = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
-        if not isinstance(likelihood, Likelihood):
-            likelihood = likelihood(scale=_NOISE * unit)
-        data = self._fit(X, (y - center) / scale, likelihood, unit, weight)
+        unit = spread / scale if is_real else 1.0
+        if isinstance(self.likelihood, str) and is_real:
+            likelihood.scale.assign(_NOISE * unit)
+        columns["y"] = (columns["y"] - center) / scale
+        if "upper" in columns:
+            columns["upper"] = (columns["upper"] - center) / scale
+        if "noise_variance" in columns:
+            columns["noise_variance"] = columns["noise_variance"] / scale**2
+        Y = np.column_stack([columns[name] for name in ("y", *likelihood.given)])
+        data = self._fit(X, Y, likelihood, unit, weight, mean_function)
         self.y_center_, self.y_scale_ = center, scale
         self.left_out_pit_ = pit_of_left_out(self.model_, data) if self.calibrated else None
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def _likelihood(
+        self, columns: dict[str, AnyNDArray], weight: AnyNDArray | None
+    ) -> tuple[AugmentedLikelihood, MeanFunction | None]:
+        """
+        The likelihood, that of counts at values from the data; and the mean function of its f.
+
+        :param columns: y, and the further columns of Y that ``fit`` was given, [N] each.
+        :raises ValueError: for other columns than the likelihood has.
+        """
+        found = chosen("likelihood", self.likelihood, LIKELIHOODS, Likelihood)
+        mean = 0.0
+        if self.likelihood in _COUNTS:
+            # Half a count more, as there may be none.
+            counts = np.average(columns["y"], weights=weight) + 0.5 / len(columns["y"])
+            options = {}
+            if "exposure" in columns:
+                counts /= np.average(columns["exposure"], weights=weight)
+                options["with_exposure"] = True
+            if self.likelihood == "poisson":
+                found = found(max_rate=2.0 * counts, **options)  # f = 0 is half of it
+            else:
+                found, mean = found(**options), np.log(counts)
+        elif isinstance(self.likelihood, str):
+            found = found(scale=1.0)  # until the spread of y is known
+        likelihood = augmented(found)
+        has, wanted = columns.keys() - {"y"}, set(likelihood.given)
+        if has != wanted:
+            those = ", ".join(likelihood.given) or "none"
+            raise ValueError(
+                f"fit must be given the further columns that {type(likelihood).__name__} has, "
+                f"{those}. Found: {', '.join(has) or 'none'}."
+            )
+        has_mean = not _takes_any_number(likelihood) and likelihood.labels is None
+        return likelihood, gpflow.functions.Constant(mean) if has_mean else None
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        return_interval: float | None = None,
+        quantiles: TensorType | None = None,
+    ) -> Any:
         """
         The mean of y [N], or its median if y has no mean, as with "cauchy".
+
+        The last three arguments pass through a pipeline; one of them may be given::
+
+            lower, upper = pipeline.predict(X, quantiles=[0.05, 0.95]).T
+            mean, interval = pipeline.predict(X, return_interval=0.9)
 
         :param X: [N, D].
         :param return_std: whether to return the standard deviation of y [N], noise included, too.
             It is infinite if y has no variance, as with Student-t noise of df ≤ 2; use
-            :meth:`predict_quantiles` then.
+            ``quantiles`` then.
+        :param return_interval: a level, for which to return :meth:`predict_interval` [N, 2], too.
+        :param quantiles: levels [Q], to return :meth:`predict_quantiles` [N, Q] in place of the
+            mean.
+        :raises ValueError: for bad X or levels, and if several of these are asked for.
         """
-        X = self._inputs(X)
-        mean, variance = in_batches(self.model_.predict_y, X)
+        asked = [return_std, return_interval is not None, quantiles is not None]
+        if sum(asked) > 1:
+            raise ValueError(
+                "predict must be asked for one of return_std, return_interval and quantiles. "
+                f"Found: {sum(asked)} of them."
+            )
+        if quantiles is not None:
+            return self.predict_quantiles(X, quantiles)
+        rows = self._inputs(X)
+        mean, variance = in_batches(self.model_.predict_y, rows)
         mean = self.y_center_ + self.y_scale_ * mean[:, 0]
         if np.isnan(mean).any():
             mean = self.predict_quantiles(X, 0.5)
+        if return_interval is not None:
+            return mean, self.predict_interval(X, return_interval)
         return (mean, self.y_scale_ * np.sqrt(variance[:, 0])) if return_std else mean
 
     def predict_quantiles(self, X: Any, levels: TensorType) -> AnyNDArray:
@@ -197,6 +325,20 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         X = self._inputs(X)
         draws = predict_y_samples(self.model_, X, n_samples, seed, full_cov=True)
         return self.y_center_ + self.y_scale_ * draws.numpy()[..., 0].T
+
+
+def _takes_any_number(likelihood: AugmentedLikelihood) -> bool:
+    """Whether y may be any real number, so that it can be normalised."""
+    if likelihood.labels is not None:
+        return False
+    Y = likelihood.as_observed(tf.constant([[-1.5], [0.5]], default_float()))
+    return all(bool(check[0]) for check in likelihood.checks(Y))
+
+
+def _middle(lower: AnyNDArray, upper: AnyNDArray) -> AnyNDArray:
+    """The middle of each interval, or its finite end; 0 if it has none."""
+    ends = np.ma.masked_invalid([lower, upper])
+    return ends.mean(0).filled(0.0)
 
 
 def _center_and_spread(y: AnyNDArray, weight: AnyNDArray | None) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """What both estimators share: their parameters, the fit, and predictions in batches."""
 
 import numbers
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,22 +14,29 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from ..criticism.choose import choose
 from ..inducing import kmeans_plusplus
-from ..inference.collapsed import FitResult, fit_collapsed
 from ..inference.fit import Fit, fit
-from ..inference.minibatch_fit import fit_in_minibatches, is_for_minibatches
 from ..inference.nearest_fit import NearestFit
-from ..kernels import Categorical, levels_of
-from ..levels import Levels, as_levels, holds_words
-from ..likelihoods import Weighted, augmented
+from ..kernels import levels_of
+from ..kernels.starting import of_columns
+from ..levels import Levels, are_words, holds_words, levels_in, listed
+from ..likelihoods import Weighted
 from ..models import AugmentedSVGP, AugmentedVGP
 from ..nearest import AugmentedNNGP
 from ..validation import check_one_of, of_column, shown
+from .table import has_gaps, table_encoder
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
     "squared-exponential": gpflow.kernels.SquaredExponential,
@@ -38,6 +46,7 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "matern52": gpflow.kernels.Matern52,
 }
 
+_UNSEEN = "(unseen)"  # a level of every column of words, for words that the fit has not seen
 _METHODS = ("sparse", "nearest", "full", "auto")
 _MOST_ROWS_OF_FULL = 1_000  # up to which "auto" is "full"
 _ROWS_AT_ONCE = 10_000  # a prediction processes so many rows at a time
@@ -47,7 +56,8 @@ class AugmentedGP(BaseEstimator):
     """A GP of this package behind scikit-learn's interface; the base of both estimators."""
 
     model_: AugmentedSVGP | AugmentedVGP | AugmentedNNGP
-    fit_result_: Fit | FitResult | NearestFit
+    fit_result_: Fit | NearestFit
+    encoder_: ColumnTransformer | None
     levels_: Levels
 
     def __init__(
@@ -82,26 +92,24 @@ class AugmentedGP(BaseEstimator):
     def _fit(
         self,
         X: AnyNDArray,
-        y: AnyNDArray,
+        Y: AnyNDArray,
         likelihood: Likelihood,
         unit: float,
         sample_weight: Any = None,
         mean_function: MeanFunction | None = None,
     ) -> RegressionData | None:
         """
-        Make the model and fit it to X [N, D], y [N].
+        Make the model and fit it to X [N, D], Y [N, P].
 
-        :param likelihood: becomes the model's own.
+        :param likelihood: becomes the model's own; an augmented one.
         :param unit: a rough guess of the standard deviation of f.
         :param sample_weight: [N], how many times each datum counts. Default: once.
         :return: the data as the model has them, or None if it keeps them itself.
         """
-        Y = y[:, None].astype(default_float())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         scaler = StandardScaler().fit(X, sample_weight=sample_weight)
         coded = list(self.levels_)  # these numbers must stay as they are
         scaler.mean_[coded], scaler.scale_[coded] = 0.0, 1.0
-        likelihood = augmented(likelihood)
         if sample_weight is not None:
             likelihood = Weighted(likelihood)
             Y = np.hstack([Y, sample_weight[:, None]])
@@ -109,7 +117,9 @@ class AugmentedGP(BaseEstimator):
         method = self.method
         if method == "auto" and len(X) <= _MOST_ROWS_OF_FULL:
             method = "full"
-        data, kernel = (X, Y), _kernel(self.kernel, scaler.scale_, unit, self.levels_)
+        data, kernel = (self._named(X), Y), chosen("kernel", self.kernel, KERNELS, Kernel)
+        if not isinstance(kernel, Kernel):
+            kernel = of_columns(X, self.levels_, kernel, unit**2, sample_weight)
         how: dict[str, Any] = {"seed": seed, "progress": self.progress}
         options: dict[str, Any] = {
             "mean_function": mean_function,
@@ -126,44 +136,71 @@ class AugmentedGP(BaseEstimator):
             self.fit_result_ = fit(self.model_, **how)
         elif method == "full":
             self.model_ = AugmentedVGP(data, kernel, likelihood, **options)
-            self.fit_result_ = fit_collapsed(self.model_, **how)
+            self.fit_result_ = fit(self.model_, **how)
         else:
             Z = _inducing_points(X, self.num_inducing, scaler, seed, kernel)
             model = AugmentedSVGP(kernel, likelihood, Z, num_data=len(X), **options)
             gpflow.set_trainable(model.inducing_variable, False)
-            if is_for_minibatches(model, data):
-                self.fit_result_, _ = fit_in_minibatches(model, data, **how)
-            else:
-                self.fit_result_ = fit_collapsed(model, data, **how)
+            self.fit_result_ = fit(model, data, **how)
             self.model_ = model
-        return data if isinstance(self.model_, AugmentedSVGP) else None
+        if not self.fit_result_.converged:
+            warnings.warn(str(self.fit_result_), ConvergenceWarning, stacklevel=3)
+        return (X, Y) if isinstance(self.model_, AugmentedSVGP) else None
 
-    def _learn_levels(self, X: Any) -> Any:
+    def _learn_table(self, X: Any, y: Any, **how: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """
-        Store the levels of the columns of a frame that are text or categories; return its numbers.
+        X [N, D] and y [N] as arrays, checked; what the columns of a frame hold is stored.
 
+        :param how: arguments of scikit-learn's ``validate_data``.
         :raises ValueError: for words that a kernel object does not know.
         """
         is_own = isinstance(self.kernel, Kernel)
-        self.levels_ = levels_of(self.kernel) if is_own else {}
-        if not is_own and hasattr(X, "iloc") and X.ndim == 2:
-            columns = ((at, X.iloc[:, at]) for at in range(X.shape[1]))
-            self.levels_ = {
-                at: as_levels(column.astype("category"), f"column {X.columns[at]!r} of X")
-                for at, column in columns
-                if hasattr(column.dtype, "categories") or holds_words(column)
+        self.encoder_ = table_encoder(X).fit(X) if not is_own and has_gaps(X) else None
+        encoded = X if self.encoder_ is None else self.encoder_.transform(X)
+        self.levels_ = (
+            levels_of(self.kernel)
+            if is_own
+            else {
+                at: np.append(known, _UNSEEN) if are_words(known) else known
+                for at, known in levels_in(encoded).items()
             }
-        return self._coded(X)
+        )
+        self._names = [*map(str, encoded.columns)] if hasattr(encoded, "columns") else None
+        checked = validate_data(self, self._coded(encoded), y, dtype=default_float(), **how)
+        if self.encoder_ is not None:
+            validate_data(self, X, skip_check_array=True)  # predictions take the raw columns
+        return checked
+
+    def _named(self, X: AnyNDArray) -> Any:
+        """A frame of X [N, D], so that advice has the names of its columns; X if it has none."""
+        if self._names is None:
+            return X
+        import pandas as pd  # imported late, as arrays do without it
+
+        return pd.DataFrame(X, columns=self._names)
 
     def _coded(self, X: Any) -> Any:
         """A frame with numbers in the place of words; anything else as it is."""
         if not hasattr(X, "iloc") or X.ndim != 2:
             return X
         coded = X.copy()
-        for at, name in enumerate(X.columns):
-            if holds_words(X.iloc[:, at]):
-                name = f"column {name!r} of X"
-                coded.isetitem(at, of_column(X.iloc[:, at], at, name, self.levels_))
+        for at, column in enumerate(X.columns):
+            words, name = X.iloc[:, at], f"column {column!r} of X"
+            if holds_words(words):
+                known = self.levels_.get(at, ())
+                if _UNSEEN in known and words.notna().all():
+                    words = words.astype(str)
+                    is_unseen = ~words.isin(known)
+                    if is_unseen.any():
+                        warnings.warn(
+                            f"{name} holds words that the fit has not seen, "
+                            f"{listed(words[is_unseen].unique())}: predictions are for one "
+                            "word that is as alike to the others as these are to each other.",
+                            UserWarning,
+                            stacklevel=4,
+                        )
+                        words = words.where(~is_unseen, _UNSEEN)
+                coded.isetitem(at, of_column(words, at, name, self.levels_))
         return coded
 
     def _inputs(self, X: Any) -> AnyNDArray:
@@ -174,6 +211,14 @@ class AugmentedGP(BaseEstimator):
         :raises ValueError: if X is not finite, or has different columns or levels than in ``fit``.
         """
         check_is_fitted(self)
+        if self.encoder_ is not None:
+            validate_data(self, X, reset=False, skip_check_array=True)  # which columns differ
+            if not hasattr(X, "iloc"):
+                raise ValueError(
+                    "X must be a frame, as in the fit, since its gaps are encoded by the names of "
+                    f"the columns. Found: {type(X).__name__}."
+                )
+            return check_array(self._coded(self.encoder_.transform(X)), dtype=default_float())
         names = getattr(self, "feature_names_in_", None)
         if names is None or list(getattr(X, "columns", [])) == list(names):
             X = self._coded(X)  # otherwise scikit-learn says which columns differ
@@ -181,18 +226,18 @@ class AugmentedGP(BaseEstimator):
 
 
 def weighted_rows(
-    sample_weight: Any, X: AnyNDArray, y: AnyNDArray
+    sample_weight: Any, X: AnyNDArray, Y: AnyNDArray
 ) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray | None]:
     """
-    X, y and the weights [N] of the rows with non-zero weight; weights are None if none are given.
+    X, Y [N, ...] and the weights [N] of the rows with non-zero weight; None if none are given.
 
     :raises ValueError: for weights that are negative, not finite, or not one for each row.
     """
     if sample_weight is None:
-        return X, y, None
+        return X, Y, None
     weight = _check_sample_weight(sample_weight, X, dtype=default_float(), ensure_non_negative=True)
     counts = weight > 0.0
-    return X[counts], y[counts], weight[counts]
+    return X[counts], Y[counts], weight[counts]
 
 
 def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
@@ -215,25 +260,6 @@ def chosen(name: str, value: Any, accepted: dict[str, Any], kind: type) -> Any:
         f"{name} must be a gpflow {kind.__name__} or one of {', '.join(map(repr, accepted))}. "
         f"Found: {shown(value)}."
     )
-
-
-def _kernel(kernel: str | Kernel, scales: AnyNDArray, unit: float, levels: Levels) -> Kernel:
-    """
-    A kernel with lengthscales of √D standard deviations; or a copy of an object.
-
-    Columns that have levels are factors ``Categorical``, and the kernel is of the other columns.
-    """
-    found = chosen("kernel", kernel, KERNELS, Kernel)
-    if isinstance(found, Kernel):
-        return found
-    columns = [column for column in range(len(scales)) if column not in levels]
-    smooth: Kernel = gpflow.kernels.Constant(unit**2)
-    if columns:
-        lengthscales = np.sqrt(len(columns)) * scales[columns]
-        active_dims = columns if levels else None
-        smooth = found(variance=unit**2, lengthscales=lengthscales, active_dims=active_dims)
-    factors = [Categorical(column, known) for column, known in levels.items()]
-    return gpflow.kernels.Product([smooth, *factors]) if factors else smooth
 
 
 def _inducing_points(
