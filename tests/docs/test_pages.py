@@ -217,11 +217,16 @@ def test_new_data() -> None:
 @pytest.mark.slow
 def test_scikit_learn() -> None:
     names: dict[str, Any] = {}
-    (block,) = blocks("scikit_learn.md")
-    exec(block, names)
+    regression, *others = blocks("scikit_learn.md")
+    exec(regression, names)
     assert names["scores"].mean() > 0.4
     inside = (names["lower"] < names["y"]) & (names["y"] < names["upper"])
     assert 0.85 < inside.mean() < 0.95
+    for block in others:
+        exec(block, names)
+    assert names["regressor"].score(names["frame"], names["rent"]) > 0.5
+    np.testing.assert_allclose(names["rates"], 0.5, atol=0.1)
+    assert np.mean((names["p"][:, 1] > 0.5) == names["y"][1::2]) > 0.93
 
 
 # ---- which function takes which data ----
