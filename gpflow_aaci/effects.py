@@ -3,8 +3,13 @@ Effects of groups and linear effects beside a GP: f(x) + Σ_k b_k[level of x] + 
 
 Each is a kernel that is added to the kernel of the GP, and has features of its own: the b of each
 level, or β. In a sparse model these features stand beside the inducing variables u, with
-K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact. One
-update is O(N (M + G)²) for G levels and coefficients in all.
+K_uu = blockdiag(K_ZZ, σ_b² I, σ_β² I), so that q(u, b, β) is joint and the effects are exact. An
+offset, a column of X whose coefficient is known, is a mean function.
+
+A row has one level of each factor, so that b of one factor are independent under q given u and β.
+``fit``, ``polish`` and ``loo`` use it: a step costs O(N M² + G M² + M³) for a factor with G levels,
+where M counts u and β, and with further factors their levels. ``q_sqrt`` is stored in full, which
+takes 8 (M + G)² bytes: some thousands of levels. Samplers take all of K_uf, of N (M + G) numbers.
 """
 
 import abc
@@ -18,13 +23,14 @@ from gpflow import covariances
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, Sum
+from gpflow.mean_functions import MeanFunction
 from gpflow.utilities import positive
 
 from .algebra.one_hot import OneHot
 from .kernels import basic_kernels, columns_of
-from .levels import are_words, as_levels, codes_of, index_of
+from .levels import are_codes, are_words, as_levels, codes_of, index_of
 
-__all__ = ["Effect", "Grouped", "Linear"]
+__all__ = ["Effect", "Grouped", "Linear", "Offset"]
 
 
 class Effect(Kernel, abc.ABC):
@@ -89,14 +95,13 @@ class Grouped(Effect):
 
     @property
     def prior_variances(self) -> tf.Tensor:
-        return self.variance * tf.ones(len(self._known_levels), self.variance.dtype)
+        return self.variance * tf.ones(len(self._known_levels()), self.variance.dtype)
 
     def features(self, X: TensorType) -> tf.Tensor:
         own = tf.convert_to_tensor(self.slice(X)[0])
-        codes = tf.constant(codes_of(self._known_levels), own.dtype)
+        codes = tf.constant(codes_of(self._known_levels()), own.dtype)
         return tf.cast(tf.equal(own, codes), own.dtype)
 
-    @property
     def _known_levels(self) -> AnyNDArray:
         """The levels [G]."""
         if self.levels is None:
@@ -143,11 +148,75 @@ class Linear(Effect):
         return self.slice(X)[0]
 
 
+class Offset(MeanFunction):
+    """
+    A column of X that is added to f as it is: the offset of generalised linear models.
+
+    With log E in the column, a mean r e^f of counts becomes r e^f E, as in regressions with
+    exposures E (R's ``offset(log(E))``; McCullagh and Nelder 1989, *Generalized Linear Models*,
+    chapter 6). It suits ``NegativeBinomial`` and GPflow's ``Poisson``, but not a bounded rate
+    λσ(f), whose exposure is a column of Y. Xnew has the column, too, and so chooses the exposure of
+    a prediction::
+
+        X = np.column_stack([x, np.log(exposure)])  # [N, 3]; the kernel must not see column 2
+        kernel = gpflow.kernels.SquaredExponential(active_dims=[0, 1])
+        mean = gpflow.mean_functions.Constant() + effects.Offset(column=2)
+        model = AugmentedVGP((X, y), kernel, NegativeBinomial(), mean_function=mean)
+    """
+
+    def __init__(self, column: int, weights: Sequence[float] = (1.0,)) -> None:
+        """
+        :param column: the number of the column of X; no kernel of the model may act on it.
+        :param weights: by what it is multiplied for each column of f, or for all of them: [1, 0]
+            if f is of a count and the second latent GP of a gate.
+        :raises ValueError: unless the column is a whole number from 0 up, and for weights that are
+            not finite numbers.
+        """
+        super().__init__()
+        (self.column,) = _columns("Offset", "column", [column])
+        found = np.asarray(weights, float)
+        if found.ndim != 1 or not (found.size and np.isfinite(found).all()):
+            raise ValueError(
+                f"weights of effects.Offset must be finite numbers, [L]. Found: {weights}."
+            )
+        self.weights = tuple(found.tolist())
+
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        offset = tf.convert_to_tensor(X)[..., self.column, None]
+        return offset * tf.constant(self.weights, offset.dtype)
+
+
+def check_offsets(model: Any) -> None:
+    """
+    :raises ValueError: unless X has the columns of all offsets of the model, no kernel of f acts on
+        them, and there is one weight or one for each column of f.
+    """
+    mean, kernels = model.mean_function, list(basic_kernels(model.kernel))
+    for offset in (each for each in (mean, *mean.submodules) if isinstance(each, Offset)):
+        D = offset.column + 1 if model.input_dim is None else model.input_dim
+        if offset.column >= D:
+            raise ValueError(
+                f"column of effects.Offset must be one of X, from 0 to {D - 1}. "
+                f"Found: {offset.column}."
+            )
+        acting = [each for each in kernels if offset.column in columns_of(each, D)]
+        if found := [type(each).__name__ for each in acting if not isinstance(each, Effect)]:
+            raise ValueError(
+                f"kernel must not act on column {offset.column} of X, which is the offset: give it "
+                f"active_dims of the other columns. Found: {', '.join(found)}."
+            )
+        if len(offset.weights) not in (1, model.num_outputs):
+            raise ValueError(
+                f"weights of effects.Offset must be one, or {model.num_outputs}, as f has columns. "
+                f"Found: {len(offset.weights)}."
+            )
+
+
 class WithEffects(InducingVariables):
     """
     Inducing variables u of the GP, then the coefficients of each effect of its kernel.
 
-    Linear effects come before the effects of groups.
+    Linear effects come before the effects of groups, and few groups before many.
     """
 
     def __init__(self, inducing_variable: InducingPoints, num_coefficients: int) -> None:
@@ -259,19 +328,35 @@ def covariance_with_part(
     return tf.concat([tf.zeros([tf.shape(Z)[0], tf.shape(X)[0]], Z.dtype), *others], 0)
 
 
-def rows_of_levels(inducing_variable: WithEffects, kernel: Sum, X: TensorType) -> OneHot | None:
-    """Where the covariance [M + G, N] of u and all coefficients with f at X is not zero."""
-    effects = _parts(kernel)[1]
+def num_of_others(inducing_variable: WithEffects, kernel: Sum) -> int | None:
+    """How many of all M + G variables are no effects of the factor with most groups."""
+    most = max(map(_num_levels, _parts(kernel)[1]))
+    return inducing_variable.shape[0] - most if most else None
+
+
+def compact_covariance(
+    inducing_variable: WithEffects, kernel: Sum, X: TensorType
+) -> tuple[tf.Tensor, OneHot | None]:
+    """
+    The covariance [F, N] of u and the linear effects with f at X, and that of the groups' effects.
+
+    :return: None in the place of the second if there are no groups.
+    """
+    smooth, effects = _parts(kernel)
     groups = [effect for effect in effects if isinstance(effect, Grouped)]
+    linear = effects[: len(effects) - len(groups)]
+    of_linear = [_covariance_with_effect(effect, X) for effect in linear]
+    K_FX = tf.concat([smooth(inducing_variable.inducing_variable.Z, X), *of_linear], 0)
     if not groups:
-        return None
-    sizes = [len(group._known_levels) for group in groups]
+        return K_FX, None
+    sizes = [len(group._known_levels()) for group in groups]
     first = inducing_variable.shape[0] - sum(sizes)
-    rows = [
-        first + sum(sizes[:k]) + index_of(group.slice(X)[0][:, 0], group._known_levels)
-        for k, group in enumerate(groups)
-    ]
-    return OneHot(tf.stack(rows), first)
+    rows, values = [], []
+    for k, group in enumerate(groups):
+        x, levels = tf.convert_to_tensor(group.slice(X)[0])[:, 0], group._known_levels()
+        rows.append(first + sum(sizes[:k]) + index_of(x, levels))
+        values.append(group.variance * tf.cast(are_codes(x, levels), group.variance.dtype))
+    return K_FX, OneHot(tf.stack(rows), tf.stack(values)[None])
 
 
 def _covariance_with_effect(effect: Effect, X: TensorType) -> tf.Tensor:
@@ -296,11 +381,16 @@ def _groups(kernel: Kernel) -> list[Grouped]:
 
 
 def _parts(kernel: Sum) -> tuple[Kernel, list[Effect]]:
-    """The kernel of the GP, and the effects: those of groups are the last."""
+    """The kernel of the GP, and the effects: linear ones, then those of ever more groups."""
     smooth = [part for part in kernel.kernels if not isinstance(part, Effect)]
     effects = [part for part in kernel.kernels if isinstance(part, Effect)]
-    effects.sort(key=lambda effect: isinstance(effect, Grouped))
+    effects.sort(key=lambda effect: _num_levels(effect))
     return smooth[0] if len(smooth) == 1 else Sum(smooth), effects
+
+
+def _num_levels(effect: Effect) -> int:
+    """G of groups, and 0 of a linear effect."""
+    return len(effect._known_levels()) if isinstance(effect, Grouped) else 0
 
 
 def _columns(effect: str, name: str, columns: Sequence[int]) -> list[int]:

@@ -5,7 +5,8 @@ Functions draw on the axes that they are given, and do not then change the state
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,17 @@ from .data import as_data
 from .kernels import columns_of, levels_of
 from .levels import codes_of
 from .models import AugmentedModel, WithData, of_any_gp, of_any_model
-from .predictions import predict_component, predict_y_cdf, predict_y_quantile
+from .predictions import (
+    mean_of_y,
+    predict_component,
+    predict_of_f,
+    predict_y_cdf,
+    predict_y_quantile,
+)
 from .predictions.f import checked_inputs, some_inputs
+from .predictions.of_f import OfF
 from .predictions.parts import summand, summands
-from .validation import check_count, check_index
+from .validation import check_count, check_index, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +39,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _GREY = "#4d4d4d"
 _MOST_DOTS = 2_000  # a larger data set is subsampled, as its dots would cover each other
 _MOST_PANELS = 4  # side by side
+_GROUPS = 20  # of rows, whose means are drawn
 _POINTS = 300  # inputs along the slice at which y is predicted
 
 
@@ -41,7 +50,9 @@ def plot_fit(
     *,
     ax: "Axes | None" = None,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
+    function: OfF | None = None,
     X: TensorType | None = None,
+    scaler: Any = None,
     input_dim: int = 0,
     output: int = 0,
 ) -> "Axes":
@@ -59,20 +70,30 @@ def plot_fit(
 
         plot_fit(model, (X, Y), input_dim=2).figure.savefig("fit.png")
 
+    Of rare events quantiles show little, as most counts are 0. What is known about their rates is
+    ``plot_fit(model, (X, Y), function=mean_of_y)``, beside the means of groups of data.
+
     :param data: X [N, D], Y [N, P], training data or others, as arrays, as frames, whose column
         names become labels, or as a ``tf.data.Dataset`` of such batches. None draws the data that
         an ``AugmentedVGP`` keeps. Other models need no data if ``X`` is given.
     :param ax: the axes to draw on. Default: a new figure.
     :param levels: the levels of the quantiles, in (0, 1). The area between the first and the last
         quantile is shaded, then the area between the second and the last but one, and so on.
+    :param function: of f, as for :func:`~gpflow_aaci.predictions.predict_of_f`, whose quantiles are
+        drawn instead of those of y. Beside ``mean_of_y``, data that are not real are drawn as the
+        means of 20 groups of neighbours, Σ y/Σ exposure; beside other functions none are drawn.
     :param X: [K, D], the inputs to predict at, instead of a line through the medians.
+    :param scaler: what X was scaled by, such as a ``StandardScaler`` of scikit-learn. Its
+        ``inverse_transform`` puts the horizontal axis in the unit of the column before; columns
+        must not be mixed.
     :param input_dim: the column of X on the horizontal axis.
-    :param output: the column of Y on the vertical axis.
+    :param output: the column of Y, or of the results of ``function``, on the vertical axis.
     :return: the axes.
     :raises ValueError: for bad arguments or data, and for a likelihood such as ``Switched``, in
         which a column of Y chooses the likelihood of each row.
     """
-    check_index("output", output, model.num_observed - model.likelihood.num_given)
+    if function is None:
+        check_index("output", output, _num_y(model))
     rows: Any = None
     if X is None or data is not None or model.own_data is not None:
         drawn = as_data(model.expected_data, data, unscaled=data is not None).subset(
@@ -82,26 +103,36 @@ def plot_fit(
     x = rows[0] if X is None else checked_inputs(model, X, "X").numpy()
     check_index("input_dim", input_dim, x.shape[1])
     x = _slice(model, x, input_dim) if X is None else x[np.argsort(x[:, input_dim], kind="stable")]
-    labels = _labels(model)
-    if labels is None:
+    at = partial(_unscaled, model, scaler, x.shape[1], input_dim)
+    on_axis, labels = at(x[:, input_dim]), _labels(model) if function is None else None
+    x_name, y_name = _names(data, x.shape[1], input_dim, output)
+    is_discrete = model.likelihood.outcomes() is not None
+    if function is not None:
+        y = predict_of_f(model, x, function, np.sort(levels), progress=False).numpy()
+        check_index("output", output, y.shape[-1])
+        is_of_y = function is mean_of_y and y.shape[-1] == _num_y(model)  # not of each label
+        y_name = f"mean of {y_name}" if is_of_y else "function of f"
+        rows = rows if is_of_y else None
+        y = y[..., output]
+    elif labels is None:
         y = predict_y_quantile(model, x, np.sort(levels)).numpy()[..., output]
     else:
         y = _probabilities(model, x, labels, output)
 
-    x_name, y_name = _names(data, x.shape[1], input_dim, output)
     if X is None and x.shape[1] > 1:
         middles = "medians or most frequent levels" if levels_of(model.kernel) else "medians"
         x_name += f" (lines: the other columns at their {middles})"
     is_own = ax is None
     ax = ax or _new_axes(1)[0]
     if labels is None:
-        is_discrete = model.likelihood.outcomes() is not None
-        _draw_quantiles(ax, x[:, input_dim], y, np.sort(levels), is_discrete)
+        how = (is_discrete, "y, ") if function is None else (False, "")
+        _draw_quantiles(ax, on_axis, y, np.sort(levels), *how)
     else:
-        _draw_probabilities(ax, x[:, input_dim], y, labels, y_name)
+        _draw_probabilities(ax, on_axis, y, labels, y_name)
     if rows:
-        _draw_data(ax, model, rows[0][:, input_dim], rows[1], output)
-    _draw_inducing_inputs(ax, model, input_dim)
+        draw = _draw_means if function is not None and is_discrete else _draw_data
+        draw(ax, model, at(rows[0][:, input_dim]), rows[1], output)
+    _draw_inducing_inputs(ax, model, input_dim, at)
     ax.set(xlabel=x_name, ylabel=y_name if labels is None else "probability")
     _name_levels(ax, model, input_dim)
     _finish(ax, is_own)
@@ -232,10 +263,10 @@ def plot_parts(
 
 
 def _draw_quantiles(
-    ax: "Axes", x: AnyNDArray, y: AnyNDArray, levels: AnyNDArray, is_discrete: bool
+    ax: "Axes", x: AnyNDArray, y: AnyNDArray, levels: AnyNDArray, steps: bool, of: str
 ) -> None:
     """Draw the quantiles y [Q, K] at the levels [Q], which are sorted."""
-    step: Any = "mid" if is_discrete else None
+    step: Any = "mid" if steps else None
     for k in range(len(levels) // 2):
         low, high = levels[k], levels[-1 - k]
         name = f"{100 * low:.3g} % to {100 * high:.3g} %"
@@ -249,7 +280,7 @@ def _draw_quantiles(
             alpha=0.15 + 0.12 * k,  # the legend tells them apart, too
             lw=0.0,
             step=step,
-            label=f"y, {name}",
+            label=of + name,
         )
     for level, quantile in zip(levels, y, strict=True):
         is_middle = level == levels[len(levels) // 2] and len(levels) % 2
@@ -259,8 +290,8 @@ def _draw_quantiles(
             quantile,
             color=COLOURS[0],
             lw=2.0 if is_middle else 0.6,
-            drawstyle="steps-mid" if is_discrete else "default",
-            label=f"y, {name}" if is_middle else None,
+            drawstyle="steps-mid" if steps else "default",
+            label=of + name if is_middle else None,
         )
 
 
@@ -294,6 +325,23 @@ def _draw_data(
     ax.scatter(x, y, s=10, c=colour, alpha=alpha, lw=0.0, label="data", zorder=3)
 
 
+def _draw_means(ax: "Axes", model: WithData, x: AnyNDArray, Y: AnyNDArray, output: int) -> None:
+    """Draw Σ y/Σ exposure of neighbouring rows, or of the rows with one x where there are few x."""
+    y, likelihood = _drawn(model, Y, output), model.likelihood
+    if likelihood.labels is not None and len(likelihood.labels) == 2:
+        y = (y > 0.0).astype(float)
+    weights = np.prod(Y[:, Y.shape[1] - likelihood.num_given :], axis=1)  # 1 where there are none
+    ranks = np.unique(x, return_inverse=True)[1]
+    if ranks.max() >= _GROUPS:
+        ranks = np.argsort(np.argsort(x, kind="stable")) * _GROUPS // len(x)
+    total = np.bincount(ranks, weights)
+    is_some = total > 0.0
+    at, height = (
+        np.bincount(ranks, weights * of_each)[is_some] / total[is_some] for of_each in (x, y)
+    )
+    ax.scatter(at, height, s=24, color="black", lw=0.0, label="means of data", zorder=3)
+
+
 def _drawn(model: WithData, Y: AnyNDArray, output: int) -> AnyNDArray:
     """y at the height at which it is drawn, in the unit of the lines."""
     y, given = Y[:, output], model.likelihood.given
@@ -306,12 +354,14 @@ def _drawn(model: WithData, Y: AnyNDArray, output: int) -> AnyNDArray:
     return y
 
 
-def _draw_inducing_inputs(ax: "Axes", model: WithData, input_dim: int) -> None:
+def _draw_inducing_inputs(
+    ax: "Axes", model: WithData, input_dim: int, at: Callable[[AnyNDArray], AnyNDArray]
+) -> None:
     """Draw a tick on the horizontal axis for every inducing input."""
     Z = inducing_inputs(model)
     if Z is not None:
-        at, bottom = Z[:, input_dim], ax.get_xaxis_transform()
-        ticks = ax.scatter(at, 0.0 * at, s=70, color="black", marker="|", lw=0.9, transform=bottom)
+        z, bottom = at(Z[:, input_dim]), ax.get_xaxis_transform()
+        ticks = ax.scatter(z, 0.0 * z, s=70, color="black", marker="|", lw=0.9, transform=bottom)
         ticks.set(label="inducing inputs", zorder=4)
 
 
@@ -327,10 +377,31 @@ def _probabilities(model: WithData, X: AnyNDArray, labels: AnyNDArray, output: i
     """P(y = label) of every label at every row of X [K, D], as [number of labels, K]."""
     up_to = []
     for label in labels:
-        y = np.full((len(X), model.num_observed - model.likelihood.num_given), label, X.dtype)
+        y = np.full((len(X), _num_y(model)), label, X.dtype)
         Y = model.likelihood.as_observed(y)
         up_to.append(predict_y_cdf(model, X, Y).numpy()[:, output])
     return np.diff(up_to, axis=0, prepend=0.0)
+
+
+def _num_y(model: WithData) -> int:
+    """The number of columns of y."""
+    return model.num_observed - model.likelihood.num_given
+
+
+def _unscaled(
+    model: WithData, scaler: Any, num_inputs: int, column: int, x: AnyNDArray
+) -> AnyNDArray:
+    """Values x [K] of a column of X as they were before it was scaled; levels are not scaled."""
+    if scaler is None or column in levels_of(model.kernel):
+        return x
+    if not hasattr(scaler, "inverse_transform"):
+        raise ValueError(
+            "scaler must have an inverse_transform, such as StandardScaler of scikit-learn. "
+            f"Found: {shown(scaler)}."
+        )
+    table = np.zeros([len(x), num_inputs])
+    table[:, column] = x
+    return np.asarray(scaler.inverse_transform(table))[:, column]
 
 
 def _slice(model: WithData, X: AnyNDArray, input_dim: int) -> AnyNDArray:

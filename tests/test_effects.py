@@ -13,6 +13,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 
 from gpflow_aaci import (
+    AugmentedNaturalGradient,
     AugmentedNNGP,
     AugmentedSVGP,
     AugmentedVGP,
@@ -308,3 +309,88 @@ def test_models_with_effects_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         AugmentedSVGP(kernel, likelihoods.Laplace(), Z, effects=chosen)
+
+
+# ---- offsets ----
+
+
+def counts_with_exposure() -> tuple[AnyNDArray, AnyNDArray]:
+    """Two covariates and log exposure [N, 3], and counts whose mean is proportional to it."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(N, 3))
+    return x, rng.poisson(2.0 * np.exp(np.sin(x[:, :1]) + x[:, 2:])).astype(float)
+
+
+def model_with_offset(kind: type, offset: Any, **how: Any) -> Any:
+    data, smooth = counts_with_exposure(), Matern32(0.7, active_dims=[0, 1])
+    how = {"mean_function": offset, **how}
+    if kind is AugmentedSVGP:
+        return kind(smooth, likelihoods.NegativeBinomial(2.0), data[0][:9], num_data=N, **how)
+    return kind(data, smooth, likelihoods.NegativeBinomial(2.0), **how)
+
+
+@pytest.mark.parametrize("kind", [AugmentedSVGP, AugmentedVGP, AugmentedNNGP])
+def test_an_offset_is_log_exposure_added_to_f(kind: type) -> None:
+    """E[y] is proportional to the exposure that Xnew has, whatever the data were."""
+    (x, y), constant = counts_with_exposure(), gpflow.mean_functions.Constant(0.3)
+    model = model_with_offset(kind, constant + effects.Offset(2))
+    if kind is not AugmentedNNGP:
+        AugmentedNaturalGradient().minimize(model, (x, y) if kind is AugmentedSVGP else None)
+        f, variance = model.predict_f(x * [1.0, 1.0, 0.0])
+        args = x, f + x[:, 2:], variance, y
+        expected = tf.reduce_sum(model.likelihood.variational_expectations(*args))
+        expected -= model.prior_kl()
+        data = (x, y) if kind is AugmentedSVGP else None
+        np.testing.assert_allclose(model.elbo(data), expected, rtol=1e-6)
+    at_one, at_five = (
+        model.predict_y(np.column_stack([x[:4, :2], np.full(4, np.log(E))]))[0] for E in (1.0, 5.0)
+    )
+    np.testing.assert_allclose(at_five, 5.0 * at_one, rtol=1e-8)
+
+
+def test_models_with_other_offsets_share_no_compiled_function() -> None:
+    x, y = counts_with_exposure()
+    found = []
+    for offset in (effects.Offset(2), effects.Offset(2, [0.5])):
+        model = model_with_offset(AugmentedSVGP, offset)
+        AugmentedNaturalGradient().minimize(model, (x, y))
+        found.append(model.predict_f(x[:1] * [1.0, 1.0, 0.0] + [0.0, 0.0, 8.0])[0].numpy().item())
+    f = [each - shift for each, shift in zip(found, (8.0, 4.0), strict=True)]
+    assert np.max(np.abs(f)) < 2.0
+
+
+def test_an_offset_of_the_count_alone_leaves_the_gate() -> None:
+    (x, _), smooth = counts_with_exposure(), Matern32(active_dims=[0])
+    model = AugmentedSVGP(
+        smooth,
+        likelihoods.ZeroInflated(likelihoods.NegativeBinomial(), gate="gp"),
+        x[:9],
+        num_latent_gps=2,
+        num_data=N,
+        mean_function=effects.Offset(2, weights=[1.0, 0.0]),
+    )
+    expected = np.column_stack([x[:, 2], np.zeros(N)])
+    np.testing.assert_allclose(model.predict_f(x)[0], expected, atol=1e-12)
+    with pytest.raises(ValueError, match=r"weights.*one, or 1, as f has.*Found: 2"):
+        model_with_offset(AugmentedVGP, effects.Offset(2, [1.0, 0.0]))
+
+
+@pytest.mark.parametrize("kind", [AugmentedSVGP, AugmentedVGP, AugmentedNNGP])
+def test_a_kernel_on_the_column_of_an_offset_is_refused(kind: type) -> None:
+    offset = gpflow.mean_functions.Constant() + effects.Offset(1)
+    with pytest.raises(ValueError, match=r"must not act on column 1 of X.*Found: Matern32"):
+        model_with_offset(kind, offset)
+    with pytest.raises(ValueError, match=r"must be one of X, from 0 to 2\. Found: 3"):
+        model_with_offset(kind, effects.Offset(3))
+
+
+def test_a_linear_effect_of_the_offset_asks_whether_its_coefficient_is_one() -> None:
+    model_with_offset(AugmentedVGP, effects.Offset(2), effects=[effects.Linear([2])])
+
+
+@pytest.mark.parametrize("weights", [[], [np.nan], 1.0])
+def test_bad_weights_and_columns(weights: Any) -> None:
+    with pytest.raises(ValueError, match=r"weights of effects\.Offset must be finite numbers"):
+        effects.Offset(0, weights)
+    with pytest.raises(ValueError, match=r"column of effects\.Offset must be whole numbers"):
+        effects.Offset(-1)

@@ -14,16 +14,19 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Matern32
 from matplotlib.figure import Figure
+from sklearn.preprocessing import StandardScaler
 
 from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
 from gpflow_aaci.criticism.calibration import binomial_band, pit
 from gpflow_aaci.kernels import OrthogonalAdditive
 from gpflow_aaci.plots import plot_calibration, plot_fit, plot_parts
 from gpflow_aaci.predictions import (
+    mean_of_y,
     predict_component,
     predict_y_cdf,
     predict_y_quantile,
     predict_y_samples,
+    survival_at,
 )
 
 pytestmark = pytest.mark.slow
@@ -190,6 +193,64 @@ def test_counts_are_drawn_per_unit_of_exposure_beside_quantiles_at_exposure_one(
     np.testing.assert_array_equal(line.get_ydata(), expected)
     (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "data")
     np.testing.assert_array_equal(dots.get_offsets()[:, 1], 3.0)
+
+
+def test_a_function_of_f_is_drawn_beside_the_rates_of_groups_of_rows(ax: Any) -> None:
+    """Of 20 groups of neighbours it is the events over their exposure; the line is E[y|f]."""
+    model, _ = made(likelihoods.NegativeBinomial(2.0, with_exposure=True))
+    rng = np.random.default_rng(1)
+    X = rng.permutation(200)[:, None] / 200.0
+    Y = np.hstack([rng.integers(4, size=X.shape), rng.uniform(0.5, 2.0, X.shape)])
+    frame = pd.DataFrame({"age": X[:, 0]}), pd.DataFrame(Y, columns=["claims", "years"])
+    plot_fit(model, frame, ax=ax, function=mean_of_y, levels=[0.05, 0.5, 0.95])
+    assert ax.get_ylabel() == "mean of claims"
+    x, y = ax.lines[1].get_data()
+    mean, variance = model.predict_f(x[:, None])
+    np.testing.assert_allclose(y, 2.0 * np.exp(mean[:, 0]), rtol=1e-8)
+    f = mean[:, 0] + scipy.stats.norm.ppf(0.95) * np.sqrt(variance[:, 0])
+    np.testing.assert_allclose(ax.lines[2].get_ydata(), 2.0 * np.exp(f), rtol=1e-8)
+    (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "means of data")
+    groups = Y[np.argsort(X[:, 0])].reshape(20, 10, 2).sum(1)
+    np.testing.assert_allclose(dots.get_offsets()[:, 1], groups[:, 0] / groups[:, 1])
+
+
+def test_groups_are_the_rows_of_one_x_where_there_are_few(ax: Any) -> None:
+    """A weight counts, and the labels −1 and 1 are drawn as 0 and 1."""
+    model, _ = made(likelihoods.Weighted(likelihoods.Logistic()))
+    X, Y = np.array([[0.0], [0.0], [1.0]]), np.array([[1.0, 3.0], [-1.0, 1.0], [-1.0, 1.0]])
+    plot_fit(model, (X, Y), ax=ax, function=mean_of_y)
+    (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "means of data")
+    np.testing.assert_allclose(dots.get_offsets(), [[0.0, 0.75], [1.0, 0.0]])
+
+
+def test_real_data_are_dots_beside_their_mean_and_not_beside_another_function(ax: Any) -> None:
+    model, X = made(likelihoods.StudentT())
+    plot_fit(model, (X, X), ax=ax, function=mean_of_y)
+    (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "data")
+    np.testing.assert_array_equal(np.sort(dots.get_offsets(), 0), np.sort(np.hstack([X, X]), 0))
+    ax.clear()
+    plot_fit(model, (X, X), ax=ax, function=survival_at([0.0, 1.0]), output=1)
+    assert ax.get_ylabel() == "function of f"
+    assert not [drawn for drawn in ax.collections if "data" in str(drawn.get_label())]
+    with pytest.raises(ValueError, match="output must be an integer from 0 to 1"):
+        plot_fit(model, (X, X), function=survival_at([0.0, 1.0]), output=2)
+
+
+def test_a_scaler_puts_the_axis_in_its_own_unit(ax: Any) -> None:
+    model, X = made(likelihoods.StudentT(), D=2)
+    scaler = StandardScaler().fit(10.0 + 5.0 * np.random.default_rng(0).normal(size=(50, 2)))
+    plot_fit(model, (X, X[:, :1]), ax=ax, scaler=scaler, input_dim=1)
+    (dots,) = (drawn for drawn in ax.collections if drawn.get_label() == "data")
+    own = scaler.inverse_transform(X)[:, 1]
+    np.testing.assert_allclose(np.sort(dots.get_offsets()[:, 0]), np.sort(own), rtol=1e-12)
+    (ticks,) = (drawn for drawn in ax.collections if drawn.get_label() == "inducing inputs")
+    z = model.inducing_variable.Z.numpy()
+    np.testing.assert_allclose(ticks.get_offsets()[:, 0], scaler.inverse_transform(z)[:, 1])
+    line = ax.lines[0].get_xdata()
+    assert line[0] < own.min()
+    assert line[-1] > own.max()
+    with pytest.raises(ValueError, match=r"scaler must have an inverse_transform.*Found: 2\.0"):
+        plot_fit(model, (X, X[:, :1]), scaler=2.0)
 
 
 def test_of_an_interval_the_middle_is_drawn_or_its_finite_end(ax: Any) -> None:

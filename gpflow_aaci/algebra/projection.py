@@ -13,6 +13,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
+from . import one_hot
 from .gaussian import columns
 from .one_hot import OneHot
 
@@ -21,21 +22,31 @@ class Prior(NamedTuple):
     """u ~ N(0, K_ZZ), less the mean function, and f at some inputs; or gradients in them."""
 
     K_ZZ: tf.Tensor  # [broadcast L, M, M], jitter included
-    K_ZX: tf.Tensor  # [broadcast L, M, N]
+    K_ZX: tf.Tensor  # [broadcast L, M, N], or its F dense rows [broadcast L, F, N]
     k_diag: tf.Tensor  # [broadcast L, N], k(x_i, x_i)
     mean: tf.Tensor  # [N, broadcast L], μ₀
-    one_hot: OneHot | None = None  # where K_ZX is not zero, if it is zero elsewhere
+    entries: OneHot | None = None  # of K_ZX, below its dense rows
+
+    @property
+    def differentiable(self) -> list[tf.Tensor]:
+        """All parts but the places of the entries."""
+        return [*self[:4]] if self.entries is None else [*self[:4], self.entries.values]
 
 
 class Projection(NamedTuple):
     """The map from q(v) to f at some inputs; the latent GPs may share it."""
 
     chol: tf.Tensor  # [broadcast L, M, M], of K_ZZ
-    A: tf.Tensor  # [broadcast L, M, N], chol⁻¹K_ZX
+    A: tf.Tensor  # [broadcast L, M, N], chol⁻¹K_ZX, or its F dense rows
     unexplained: tf.Tensor  # [broadcast L, N], k_ii − ‖A_i‖² ≥ 0
     mean: tf.Tensor  # [N, broadcast L], μ₀
     rounded: tf.Tensor | None = None  # A in the dtype of the products of size N·M², if it is lower
-    one_hot: OneHot | None = None  # where A is not zero, if it is zero elsewhere
+    entries: OneHot | None = None  # of A, below its dense rows
+
+    @property
+    def explained(self) -> tf.Tensor:
+        """‖A_i‖² [broadcast L, N], the variance of f that v explains."""
+        return _squares(self.A, self.entries)
 
     @property
     def factor(self) -> tf.Tensor:
@@ -52,13 +63,17 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         solve for A may not, nor may the mean Aᵀ q_mu: a relative error of 6e-8 in it would be 1e-5
         nats in the ELBO of a few thousand rows, more than a line search near a maximum can bear.
     """
-    if prior.one_hot is None:
-        chol = tf.linalg.cholesky(prior.K_ZZ)
-        A = tf.linalg.triangular_solve(chol, prior.K_ZX)
+    entries = prior.entries
+    if entries is None:
+        chol = of_dense = tf.linalg.cholesky(prior.K_ZZ)
     else:
-        chol = prior.one_hot.cholesky(prior.K_ZZ)
-        A = prior.one_hot.solve(chol, prior.K_ZX)
-    unexplained = prior.k_diag - tf.reduce_sum(tf.square(A), -2)
+        F = prior.K_ZX.shape[-2]
+        chol = one_hot.block_cholesky(prior.K_ZZ, F)
+        of_dense = chol[..., :F, :F]
+        roots = tf.gather(tf.linalg.diag_part(chol), entries.rows, axis=-1)
+        entries = entries._replace(values=entries.values / roots)
+    A = tf.linalg.triangular_solve(of_dense, prior.K_ZX)
+    unexplained = prior.k_diag - _squares(A, entries)
     # This is a variance. If rounding takes it below zero, it is zero; if it is further below, K_ZX
     # is not the kernel's (in ‖x/ℓ − x'/ℓ‖² all digits cancel at lengthscales of 1e-7), and what is
     # computed from it would not be a bound. Rounding is relative to the largest variance: if f is
@@ -70,7 +85,16 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         tf.maximum(unexplained, tf.zeros_like(unexplained)),
     )
     rounded = None if product_dtype is None else tf.cast(A, product_dtype)
-    return Projection(chol, A, unexplained, prior.mean, rounded, prior.one_hot)
+    return Projection(chol, A, unexplained, prior.mean, rounded, entries)
+
+
+def dense(projection: Projection) -> Projection:
+    """The same projection with all rows of A."""
+    if projection.entries is None:
+        return projection
+    A = one_hot.densely(projection.A, projection.entries, tf.shape(projection.chol)[-1])
+    rounded = None if projection.rounded is None else tf.cast(A, projection.rounded.dtype)
+    return projection._replace(A=A, rounded=rounded, entries=None)
 
 
 def conditioned(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
@@ -81,6 +105,7 @@ def conditioned(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) ->
 
     :param q_mu, q_sqrt: [M, L], [L, M, M].
     """
+    projection = dense(projection)
     A = projection.A
     return Projection(
         tf.matmul(projection.chol, q_sqrt),
@@ -104,15 +129,16 @@ def marginals(
 
     Fmu = μ₀ + Aᵀ q_mu, Fvar = k_ii − ‖A_i‖² + ‖q_sqrtᵀ A_i‖².
     """
-    Fmu = projection.mean + columns(tf.matmul, projection.A, q_mu, transpose_a=True)
-    A = projection.factor
+    A, entries = projection.factor, projection.entries
     R = tf.cast(q_sqrt, A.dtype)
-    if projection.one_hot is None:
+    if entries is None:
+        Fmu = projection.mean + columns(tf.matmul, projection.A, q_mu, transpose_a=True)
         explained = tf.reduce_sum(tf.square(tf.matmul(R, A, transpose_a=True)), -2)
     else:
-        explained = tf.reduce_sum(tf.square(projection.one_hot.times(A, R)), -1)
-    explained = tf.cast(explained, Fmu.dtype)
-    return Fmu, tf.transpose(projection.unexplained + explained)
+        Fmu = projection.mean + one_hot.transposed_times(projection.A, entries, q_mu)
+        entries = _as(A.dtype, entries)
+        explained = one_hot.explained(entries, one_hot.spread(A, entries, R))
+    return Fmu, tf.transpose(projection.unexplained + tf.cast(explained, Fmu.dtype))
 
 
 def at_latent(projection: Projection, latent: int) -> Projection:
@@ -123,7 +149,7 @@ def at_latent(projection: Projection, latent: int) -> Projection:
     )
     mean = projection.mean
     mean = mean if mean.shape[1] == 1 else mean[:, latent : latent + 1]
-    return Projection(chol, A, unexplained, mean, rounded, projection.one_hot)
+    return Projection(chol, A, unexplained, mean, rounded, projection.entries)
 
 
 @check_shapes(
@@ -140,14 +166,16 @@ def to_q(
 
     They are the gradients in the mean and the covariance of q(v).
     """
-    A = projection.factor
-    weights, a = (
-        tf.cast(tf.transpose(in_variance), A.dtype),
-        columns(tf.matmul, projection.A, in_mean),
-    )
-    if projection.one_hot is not None:
-        return a, tf.cast(projection.one_hot.weighted_square(A, weights), default_float())
-    return a, product(A * weights[:, None, :], A, transpose_b=True)  # of [L, M, N]
+    A, entries = projection.factor, projection.entries
+    weights = tf.cast(tf.transpose(in_variance), A.dtype)  # [L, N]
+    a = columns(tf.matmul, projection.A, in_mean)
+    if entries is None:
+        return a, product(A * weights[:, None, :], A, transpose_b=True)
+    F, M = A.shape[-2], tf.shape(projection.chol)[-1]
+    slopes = entries._replace(values=entries.values * tf.transpose(in_mean)[:, None, :])
+    a = tf.concat([a, tf.transpose(one_hot.of_levels(slopes, F, M))], 0)
+    B = one_hot.weighted_square(A, _as(A.dtype, entries), weights, M)
+    return a, tf.cast(B, default_float())
 
 
 @check_shapes("curvature: [N, L, L]", "return: [K, K]")
@@ -159,7 +187,7 @@ def coupled(projection: Projection, curvature: TensorType) -> tf.Tensor:
 
     :param curvature: c, symmetric in the latent GPs j and k.
     """
-    A, L = projection.factor, curvature.shape[-1]
+    A, L = dense(projection).factor, curvature.shape[-1]
     # By symmetry only blocks above the diagonal, and half of each block on it, are multiplied out;
     # adding the transpose gives the rest.
     curvature = tf.linalg.set_diag(curvature, 0.5 * tf.linalg.diag_part(curvature))
@@ -201,20 +229,24 @@ def to_prior(
     :param a, B: :func:`to_q` of ``in_mean`` and ``in_variance``, summed over these rows; or over
         all rows, for the gradient in K_ZZ of all rows at once.
     """
-    if projection.one_hot is None:
+    in_entries = None
+    if projection.entries is None:
         eye = tf.eye(tf.shape(q_sqrt)[-1], dtype=q_sqrt.dtype)
         W = tf.matmul(q_sqrt, q_sqrt, transpose_b=True) - eye
-        m, of_m = (tf.transpose(value)[:, :, None] for value in (q_mu, a))
-        in_A_At = tf.matmul(m, of_m, transpose_b=True) + 2.0 * tf.matmul(W, B)
-        in_K_ZZ = _to_K_ZZ(projection.chol, in_A_At)
+        m, slope = (tf.transpose(value)[:, :, None] for value in (q_mu, a))
+        G = tf.matmul(m, slope, transpose_b=True) + 2.0 * tf.matmul(W, B)
+        in_K_ZZ = _to_K_ZZ(projection.chol, G)
         in_K_ZX = _to_K_ZX(projection, q_mu, W, in_mean, in_variance)
     else:
-        in_K_ZZ, in_K_ZX = _to_one_hot(projection, q_mu, q_sqrt, in_mean, in_variance)
+        in_K_ZZ, in_K_ZX, in_entries = _to_blocks(projection, q_mu, q_sqrt, in_mean, in_variance)
+        in_values = summed_to(in_entries.values, projection.entries.values)
+        in_entries = in_entries._replace(values=in_values)
     return Prior(
         summed_to(in_K_ZZ, prior.K_ZZ),
         summed_to(in_K_ZX, prior.K_ZX),
         summed_to(tf.transpose(in_variance), prior.k_diag),
         summed_to(in_mean, prior.mean, axis=1),
+        in_entries,
     )
 
 
@@ -234,42 +266,6 @@ def _to_K_ZX(
     return chol_m * in_mean + 2.0 * chol_W_A * in_variance
 
 
-def _to_one_hot(
-    projection: Projection,
-    q_mu: tf.Tensor,
-    q_sqrt: tf.Tensor,
-    in_mean: tf.Tensor,
-    in_variance: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    The gradients in K_ZZ and K_ZX where these are not zero.
-
-    They follow from Ā = m in_meanᵀ + 2 (S A − A) diag(in_variance) at the non-zero entries of A.
-    """
-    one_hot, A, M = projection.one_hot, projection.A, tf.shape(projection.A)[-2]
-    assert one_hot is not None
-    F, values, chol = one_hot.first, one_hot.values(A), projection.chol
-    RtA = one_hot.times(A, q_sqrt)  # [L, N, M]
-    of_dense = tf.matmul(q_sqrt[:, :F], RtA, transpose_b=True) - A[:, :F]  # [L, F, N]
-    of_levels = one_hot.entries(q_sqrt, RtA) - values  # [L, K, N]
-    m, in_mean, in_variance = map(tf.transpose, (q_mu, in_mean, in_variance))
-    in_mean, in_variance = in_mean[:, None, :], in_variance[:, None, :]
-    of_dense = m[:, :F, None] * in_mean + 2.0 * of_dense * in_variance
-    of_levels = tf.gather(m, one_hot.rows, axis=1) * in_mean + 2.0 * of_levels * in_variance
-    dense = tf.broadcast_to(chol[:, :F, :F], tf.concat([tf.shape(m)[:1], [F, F]], 0))
-    roots = tf.linalg.diag_part(chol)[:, F:]
-    in_K_ZX = [
-        tf.linalg.triangular_solve(dense, of_dense, adjoint=True),
-        one_hot.scattered(of_levels, M) / roots[..., None],
-    ]
-    in_dense = _to_K_ZZ(dense, tf.matmul(of_dense, A[:, :F], transpose_b=True))
-    in_variances = -0.5 * one_hot.summed(of_levels * values, M) / tf.square(roots)
-    rest = [0, M - F]
-    in_K_ZZ = tf.pad(in_dense, [[0, 0], rest, rest])
-    in_K_ZZ += tf.linalg.diag(tf.pad(in_variances, [[0, 0], [F, 0]]))
-    return in_K_ZZ, tf.concat(in_K_ZX, -2)
-
-
 def _to_K_ZZ(chol: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
     """
     The gradient −½ chol⁻ᵀ [tril(G) + tril(G)ᵀ − diag(G)] chol⁻¹, which reaches K_ZZ through chol.
@@ -281,6 +277,54 @@ def _to_K_ZZ(chol: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
     solve, factor = tf.linalg.triangular_solve, tf.broadcast_to(chol, tf.shape(G))
     half = tf.linalg.matrix_transpose(solve(factor, symmetric, adjoint=True))
     return -0.5 * solve(factor, half, adjoint=True)
+
+
+def _to_blocks(
+    projection: Projection,
+    q_mu: tf.Tensor,
+    q_sqrt: tf.Tensor,
+    in_mean: tf.Tensor,
+    in_variance: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, OneHot]:
+    """
+    The gradients in K_ZZ, in the dense rows of K_ZX and in its entries, where A has entries.
+
+    They are those of the other case, from Ā = m in_meanᵀ + 2 (S A − A) diag(in_variance), in the
+    blocks that are not zero. In its diagonal block K_ZZ has the gradient −½ Ā Aᵀ over chol².
+    """
+    A, entries, chol = projection.A, projection.entries, projection.chol
+    assert entries is not None
+    F, M = A.shape[-2], tf.shape(chol)[-1]
+    spread = one_hot.spread(A, entries, q_sqrt)
+    of_dense, of_entries = one_hot.times_covariance(A, entries, q_sqrt, spread)
+    m, of_mean, of_variance = map(tf.transpose, (q_mu, in_mean, in_variance))
+    of_mean, of_variance = of_mean[:, None, :], of_variance[:, None, :]
+    in_A = m[:, :F, None] * of_mean + 2.0 * (of_dense - A) * of_variance
+    in_values = 2.0 * (of_entries.values - entries.values) * of_variance
+    in_values += tf.gather(m, entries.rows, axis=1) * of_mean
+    block = tf.broadcast_to(chol[:, :F, :F], [tf.shape(m)[0], F, F])
+    roots = tf.linalg.diag_part(chol)
+    of_variances = one_hot.of_levels(OneHot(entries.rows, in_values * entries.values), F, M)
+    in_K_ZZ = one_hot.block_diagonal(
+        _to_K_ZZ(block, tf.matmul(in_A, A, transpose_b=True)),
+        -0.5 * of_variances / tf.square(roots[:, F:]),
+    )
+    in_K_ZX = tf.linalg.triangular_solve(block, in_A, adjoint=True)
+    return (
+        in_K_ZZ,
+        in_K_ZX,
+        OneHot(entries.rows, in_values / tf.gather(roots, entries.rows, axis=1)),
+    )
+
+
+def _squares(A: tf.Tensor, entries: OneHot | None) -> tf.Tensor:
+    """‖A_i‖², [broadcast L, N]."""
+    squares = tf.reduce_sum(tf.square(A), -2)
+    return squares if entries is None else squares + tf.reduce_sum(tf.square(entries.values), 1)
+
+
+def _as(dtype: tf.DType, entries: OneHot) -> OneHot:
+    return entries._replace(values=tf.cast(entries.values, dtype))
 
 
 def summed_to(gradient: tf.Tensor, like: tf.Tensor, axis: int = 0) -> tf.Tensor:

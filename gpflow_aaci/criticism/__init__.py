@@ -4,7 +4,7 @@ Model criticism: how well a model predicts unseen or left-out data.
 ``loo``: leave-one-out densities in closed form. ``elpd``: the ArviZ object that holds them.
 ``annealed_evidence``: log p(y) between two ends. ``calibration``: PIT values and coverage.
 ``choose``: inducing points or nearest neighbours. ``sobol``: the shares of columns of X and of
-parts of f in what the model has learnt.
+parts of f in what the model has learnt. ``separable``: the exact ones, of sums of products.
 """
 
 from .annealed_evidence import Evidence, evidence

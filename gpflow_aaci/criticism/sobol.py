@@ -11,6 +11,7 @@ from ..models import AugmentedModel, of_any_model
 from ..predictions.f import some_inputs
 from ..predictions.parts import predict_component, summands
 from ..validation import check_count, check_index
+from .separable import Variances, separable_variances
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,22 +36,40 @@ def shares(
 
         print(shares(model, X).sort_values("total", ascending=False))
 
-    The estimators are averages over pairs of scrambled Sobol points (Saltelli et al. 2010, Computer
-    Physics Communications 181, Table 2 (b) and (f)): another ``seed`` shows how exact they are.
+    Under a kernel that is a sum of products of kernels of one column each, such as
+    ``SquaredExponential`` and :class:`~gpflow_aaci.kernels.OrthogonalAdditive`, the shares are
+    exact, since averages over independent columns factorise. They are estimated under other
+    kernels, with a mean function that is neither constant nor ``Linear``, in float32, for
+    several thousand inducing points or summands, and for models other than ``AugmentedSVGP``,
+    ``AugmentedVGP`` and GPflow's own two. The estimators are averages over pairs of scrambled Sobol
+    points (Saltelli et al. 2010, Computer Physics Communications 181, Table 2 (b) and (f)): another
+    ``seed`` shows how good they are.
     Where columns of X are correlated, the independent draws reach inputs far from all data, and the
     shares say what the model has learnt there.
 
     :param X: [N, D], such as the training data; the column names of a frame are kept.
     :param output: the column of f.
-    :param num_samples: pairs of inputs, rounded up to a power of 2. The mean of f is evaluated at
-        D + 2 times as many inputs.
+    :param num_samples: pairs of inputs, rounded up to a power of 2, where shares are not exact. The
+        mean of f is evaluated at D + 2 times as many inputs.
+    :param seed: the seed for these inputs.
     :return: a frame with a row for every column of X, and the columns ``first`` and ``total``.
     :raises ValueError: for bad arguments, and if the mean of f is the same at all inputs.
     """
+    check_count("num_samples", num_samples, 2)
+    values = some_inputs(model, X)
+    found = separable_variances(model, values, output)
+    if found is None:
+        found = _estimated_variances(model, values, output, num_samples, seed)
+    columns = np.stack([found.of_each_alone, found.given_others], 1) / found.of_all
+    return _frame(getattr(X, "columns", range(values.shape[1])), columns, "first", "total")
+
+
+def _estimated_variances(
+    model: gpflow.models.GPModel, X: AnyNDArray, output: int, num_samples: int, seed: int
+) -> Variances:
     import scipy.stats.qmc  # here, as it is slow to import
 
-    check_count("num_samples", num_samples, 2)
-    values = np.sort(some_inputs(model, X), 0)
+    values = np.sort(X, 0)
     D, power = values.shape[1], int(np.ceil(np.log2(num_samples)))
     points = scipy.stats.qmc.Sobol(2 * D, seed=seed).random_base2(power)
     rows = (points * len(values)).astype(int)  # of the sorted values: uniform on each column
@@ -63,15 +82,14 @@ def shares(
 
     F_A, F_B = mean(A), mean(B)
     both = np.concatenate([F_A, F_B])
-    center, variance = both.mean(), _checked_variance(both)
-    found = []
+    variance, first, total = _checked_variance(both), np.zeros(D), np.zeros(D)
     for d in range(D):
         mixed = A.copy()
         mixed[:, d] = B[:, d]
         F = mean(mixed)
-        alone = np.mean((F_B - center) * (F - F_A)) / variance
-        found.append((alone, np.mean(np.square(F - F_A)) / (2.0 * variance)))
-    return _frame(getattr(X, "columns", range(D)), found, "first", "total")
+        first[d] = np.mean((F_B - both.mean()) * (F - F_A))
+        total[d] = np.mean(np.square(F - F_A)) / 2.0
+    return Variances(variance, first, total)
 
 
 @of_any_model
@@ -119,7 +137,7 @@ def _checked_variance(F: AnyNDArray) -> Any:
 
 
 def _frame(
-    names: Iterable[Hashable], found: Sequence[tuple[Any, Any]], *columns: str
+    names: Iterable[Hashable], found: Sequence[tuple[Any, Any]] | AnyNDArray, *columns: str
 ) -> "pd.DataFrame":
     import pandas as pd  # here, as it is slow to import
 

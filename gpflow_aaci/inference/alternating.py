@@ -127,7 +127,7 @@ class AlternatingOptimizer(Stepper):
         Fmu, Fvar = marginals(projection, *q)
         before, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
         potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
-        squares = tf.square(tf.transpose(potential)) * tf.reduce_sum(tf.square(projection.A), -2)
+        squares = tf.square(tf.transpose(potential)) * projection.explained
         a, B, of_squares = data.total(
             [*to_q(projection, in_mean, in_variance), tf.reduce_sum(squares)]
         )

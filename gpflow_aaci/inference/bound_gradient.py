@@ -114,7 +114,10 @@ def _through_prior(
     variables: Sequence[tf.Variable | tf.Tensor], at: Recorded, gradients: Prior
 ) -> list[tf.Tensor]:
     found: list[tf.Tensor] = at.tape.gradient(
-        at.prior[:4], variables, output_gradients=gradients[:4], unconnected_gradients="zero"
+        at.prior.differentiable,
+        variables,
+        output_gradients=gradients.differentiable,
+        unconnected_gradients="zero",
     )
     return found
 

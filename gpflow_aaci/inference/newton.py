@@ -13,6 +13,7 @@ The rules do not depend on how q is represented: as a ``Gaussian``, or by the ``
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kullback_leiblers import gauss_kl
 
+from ..algebra import arrow
 from ..algebra.gaussian import (
     Gaussian,
     coupled_step,
@@ -58,10 +60,18 @@ class Maximum(NamedTuple):
     kept: Kept = ()  # at ``q``
 
 
-def _moved(best: Gaussian, sums: Statistics, part: tf.Tensor) -> Gaussian:
+def moved(
+    best: Gaussian, sums: Statistics, part: tf.Tensor, num_before_groups: int | None = None
+) -> Gaussian:
     """naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the best q."""
     target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
-    return tf.cond(part < 1.0, lambda: damped(*best, *target, part), lambda: naturals_to_q(*target))
+
+    def whole() -> Gaussian:
+        if num_before_groups is None:
+            return naturals_to_q(*target)
+        return arrow.naturals_to_q(*target, num_before_groups)
+
+    return tf.cond(part < 1.0, lambda: damped(*best, *target, part), whole)
 
 
 class Sums(NamedTuple):
@@ -79,7 +89,7 @@ class Sums(NamedTuple):
         zero, *map(tf.zeros_like, q)
     )
     elbo: Callable[[Any, Any], tf.Tensor] = lambda sums, q: sums.value - gauss_kl(*q)
-    moved: Callable[[Any, Any, tf.Tensor], Any] = _moved  # q, sums, part of a whole step
+    moved: Callable[[Any, Any, tf.Tensor], Any] = moved  # q, sums, part of a whole step
     of_one: Callable[[Any, tf.Tensor, Any], Any] = with_latent  # q, latent GP, the q to take it of
 
 
@@ -294,4 +304,5 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
 
     of_each = tf.zeros([tf.shape(X)[0], model.num_latent_gps], X.dtype)
     nothing = AtRows(of_each, of_each, Slopes(tf.zeros([], X.dtype), of_each, of_each))
-    return Sums(newton, safer, coupling if model.couples else None, nothing)
+    step = partial(moved, num_before_groups=model.num_before_groups)
+    return Sums(newton, safer, coupling if model.couples else None, nothing, moved=step)

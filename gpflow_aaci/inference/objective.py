@@ -81,6 +81,9 @@ class Objective:
         self._inner_tolerance = min(self._inner_tolerance, SETTINGS.inner_share * tolerance)
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
+        if self.model.num_before_groups is not None:
+            # With hardly more than one row of each group no data tell its effect from noise.
+            rows = max(rows, SETTINGS.rows_per_effect * int(self.model.q_mu.shape[0]))
         largest = min(num_rows / 2, SETTINGS.largest_subset)
         sizes = []
         while rows < largest and not isinstance(self.model, AugmentedVGP):

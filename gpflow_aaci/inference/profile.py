@@ -10,6 +10,7 @@ function is called for each chunk in each pass, so memory is O(chunk · M) for a
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import gpflow
@@ -20,7 +21,9 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
+from ..algebra import arrow
 from ..algebra.gaussian import Gaussian, carried, regression
+from ..algebra.one_hot import block_diagonal
 from ..algebra.projection import Projection, conditioned, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
@@ -31,7 +34,7 @@ from ..runtime.graphs import read_as
 from ..runtime.mirrored import local
 from ..runtime.structure import structure_of
 from .bound_gradient import bound_gradient, recorded, total_gradient, value_and_gradient
-from .newton import Kept, Maximum, Sums, maximise, sums_of_rows
+from .newton import Kept, Maximum, Sums, maximise, moved, sums_of_rows
 from .site_search import Sites, q_of_sites, step, sums_of_sites, to_prior_of_sites
 
 
@@ -88,6 +91,7 @@ class Profile:
         """
         self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
         self._within = model.within
+        self._moved = partial(moved, num_before_groups=model.num_before_groups)
         M, L = model.q_mu.shape
         expected = model.expected_data
         X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
@@ -231,6 +235,7 @@ class Profile:
             lambda q: (data.sum(self._newton, q), ()),
             lambda q, kind, _: data.sum(self._safer, q, kind),
             None if coupling is None else lambda q: data.sum(coupling, q),
+            moved=self._moved,
         )
         limits = to_default_float(least_gain), tf.constant(max_steps)
         start, value = Gaussian(*q), to_default_float(wanted)
@@ -443,6 +448,7 @@ class _Functions(NamedTuple):
             lambda q, kind, kept: Statistics(*data.total(own.safer(q, kind, kept))),
             None if coupling is None else lambda q: data.total([coupling(q)])[0],
             own.nothing_kept,
+            moved=own.moved,
         )
         limits, model = (whole.least_gain, whole.max_steps), self.model
         in_model = model.in_turn, model.within
@@ -493,15 +499,30 @@ class _Functions(NamedTuple):
         is_other &= tf.reduce_all(tf.math.is_finite(old.chol))
         old = Basis(*(tf.where(is_other, *pair) for pair in zip(old, new, strict=True)))
         if _moving_points(self.model, self.of_model) is None:  # u is the same
-            C = tf.linalg.triangular_solve(old.chol, new.chol)
+            C = self._between(old.chol, new.chol)
         else:
             stays = tf.cast(tf.reduce_all(old.Z == new.Z, -1), new.chol.dtype)
             K = self.model.cross_covariance(old.Z)[0] + default_jitter() * tf.linalg.diag(stays)
             C = regression(old.chol, K, new.chol)
-        moved = self.model.within(carried(*q, C))
-        is_good = is_other & tf.reduce_all(tf.math.is_finite(moved.mu))
-        mu, sqrt = (tf.where(is_good, *pair) for pair in zip(moved, q, strict=True))
+        there = self.model.within(self._with_factor(q, C))
+        is_good = is_other & tf.reduce_all(tf.math.is_finite(there.mu))
+        mu, sqrt = (tf.where(is_good, *pair) for pair in zip(there, q, strict=True))
         return Gaussian(tf.ensure_shape(mu, q.mu.shape), tf.ensure_shape(sqrt, q.sqrt.shape))
+
+    def _between(self, old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+        """old⁻¹ new of two Cholesky factors."""
+        F = self.model.num_before_groups
+        if F is None:
+            return tf.linalg.triangular_solve(old, new)
+        first = tf.linalg.triangular_solve(old[:, :F, :F], new[:, :F, :F])
+        of_old, of_new = (tf.linalg.diag_part(chol)[:, F:] for chol in (old, new))
+        return block_diagonal(first, of_new / of_old)
+
+    def _with_factor(self, q: Gaussian, C: tf.Tensor) -> Gaussian:
+        F = self.model.num_before_groups
+        if F is None:
+            return carried(*q, C)
+        return tf.cond(arrow.is_arrow(q, F), lambda: arrow.carried(q, C, F), lambda: carried(*q, C))
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return value_and_gradient(self.model.log_prior_density, self.variables)

@@ -18,6 +18,7 @@ class FitSettings(NamedTuple):
     first_subset: int = 1_000  # rows; time_to_nll
     growth: int = 4  # how much larger each further subset is; time_to_nll
     rows_per_coordinate: int = 100  # of the first subset, at least; fig3_covtype
+    rows_per_effect: int = 4  # of the same, beside effects of groups, at least; groups
     subset_share: float = 0.1  # of what a subset's optimum misses, still expected there; settings
     float32_rows: int = 10_000  # where products of size N·M² begin to be in float32; settings
 

@@ -55,7 +55,7 @@ def narrow_q(model: AugmentedModel, data: Data, q: Gaussian, value: float) -> Ga
     def of_rows(X: tf.Tensor, Y: tf.Tensor) -> list[tf.Tensor]:
         projection = model.project(X)
         Fvar = marginals(projection, *q)[1]
-        prior = tf.reduce_sum(tf.square(projection.A)) / projection.A.shape[0]
+        prior = tf.reduce_sum(projection.explained) / projection.A.shape[0]
         return [tf.reduce_sum(tf.cast(Fvar > _WIDE**2, Fvar.dtype)), prior]
 
     wide, variance = map(float, data.mean(of_rows))

@@ -11,6 +11,7 @@ from .basic import basic_kernels as basic_kernels
 from .basic import columns_of as columns_of
 from .basic import levels_of as levels_of
 from .basic import parts_of as parts_of
+from .basic import sum_of_products as sum_of_products
 from .categorical import Categorical
 from .derivatives import WithDerivatives
 from .difference import Difference

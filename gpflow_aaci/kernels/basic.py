@@ -1,10 +1,11 @@
 """The kernels that a kernel is made of."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Coregion, Kernel, Static
+from gpflow.kernels import Coregion, Kernel, Product, Static, Sum
 
 from ..levels import Levels, are_words, listed
 from .difference import Difference
@@ -24,6 +25,22 @@ def basic_kernels(kernel: Kernel) -> Iterator[Kernel]:
         yield kernel
     for part in parts:
         yield from basic_kernels(part)
+
+
+def sum_of_products(
+    kernel: Kernel, of_other: Callable[[Kernel], list[list[Kernel]]] = lambda kernel: [[kernel]]
+) -> list[list[Kernel]]:
+    """
+    The kernel as a sum of products: the factors of each.
+
+    :param of_other: the same of a kernel that is neither a ``Sum`` nor a ``Product``.
+    """
+    if type(kernel) is Sum:
+        return [product for part in kernel.kernels for product in sum_of_products(part, of_other)]
+    if type(kernel) is Product:
+        choices = itertools.product(*(sum_of_products(part, of_other) for part in kernel.kernels))
+        return [list(itertools.chain(*choice)) for choice in choices]
+    return of_other(kernel)
 
 
 def columns_of(kernel: Kernel, num_columns: int) -> list[int]:

@@ -24,66 +24,87 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
     This is ``tfp.distributions.NegativeBinomial(total_count=r, logits=f)``, with mean r e^f and
     variance r e^f (1 + e^f): counts are over-dispersed, and tend to Poisson counts as r → ∞. r is
     real and learnable.
+
+    With an exposure E, rE stands for r: y is the sum of independent counts of E units of exposure,
+    all with the same f (the negative binomial Lévy process, Kozubowski and Podgórski 2009). Mean
+    and variance are proportional to E. Regressions with an *offset* log E (R's ``glm.nb``; Hilbe
+    2011, *Negative Binomial Regression*) keep r and multiply e^f by E instead: the units of one
+    datum then share a random factor, and the variance of y/E does not vanish as E grows. For these
+    use :class:`~gpflow_aaci.effects.Offset`, and no exposure.
     """
 
     kind_of_y = COUNTS
 
-    def __init__(self, total_count: Any = 1.0, **kwargs: Any) -> None:
+    def __init__(self, total_count: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
         """
-        :param total_count: r, positive.
+        :param total_count: r, positive, per unit of exposure.
+        :param with_exposure: whether Y [N, 2] has a second column, as for ``Poisson``.
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(**kwargs)
         self.total_count = positive_parameter("NegativeBinomial", "total_count", total_count)
+        if with_exposure:
+            self.latent_dim, self.given = 1, ("exposure",)
+
+    def failures(self, Y: TensorType) -> tf.Tensor:
+        """rE, [..., L]."""
+        E = self.given_column(Y)
+        return tf.cast(self.total_count, E.dtype) * E
 
     def powers(self, Y: TensorType) -> Powers:
-        zero = tf.zeros_like(Y)
-        return Powers(Y, tf.cast(self.total_count, Y.dtype) + zero, zero)
+        y = self.response(Y)
+        return Powers(y, self.failures(Y), tf.zeros_like(y))
 
     def log_coefficient(self, Y: TensorType) -> tf.Tensor:
-        r, lgamma = self.total_count, tf.math.lgamma
-        return lgamma(Y + r) - lgamma(Y + 1.0) - lgamma(r)
+        y, r, lgamma = self.response(Y), self.failures(Y), tf.math.lgamma
+        return lgamma(y + r) - lgamma(y + 1.0) - lgamma(r)
 
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
-        """The f with e^f = y/r, approximately if y = 0."""
-        return [tf.math.log((Y + 0.5) / self.total_count)]
+        """The f with e^f = y/rE, approximately if y = 0."""
+        return [tf.math.log((self.response(Y) + 0.5) / self.failures(Y))]
 
     def outcomes(self) -> AnyNDArray:
-        """Enough counts for all f ≤ 1."""
+        """Enough counts for all f ≤ 1 at exposure 1."""
         r = float(tf.convert_to_tensor(self.total_count))
-        return np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
+        y = np.arange(np.ceil(3.0 * r + 60.0 * np.sqrt(r) + 400.0))[:, None]
+        return np.hstack([y, np.ones([len(y), self.num_given])])
 
-    def draw_y(self, F: TensorType, seed: Any) -> tf.Tensor:
-        """A Poisson draw, whose rate is e^f times a Gamma(r) draw."""
+    draw_y = draw_as_observed
+
+    def draw_y_like(self, X: TensorType, F: TensorType, Y: TensorType, seed: Any) -> tf.Tensor:
+        """A Poisson draw, whose rate is e^f times a Gamma(rE) draw."""
         seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial")
-        shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
+        shape, r = tf.shape(F), self.failures(Y)
         rate = tf.exp(F) * tf.random.stateless_gamma(shape, seeds[0], r, dtype=F.dtype)
         return tf.random.stateless_poisson(shape, seeds[1], rate, F.dtype)
 
     def draw_rest(self, F: TensorType, Y: TensorType, until: tf.Tensor, seed: Any) -> tf.Tensor:
         """
-        A count is the number of events in (0, 1) of a Poisson process of rate e^f G, G ~ Gamma(r).
+        A count is the number of events in (0, 1) of a Poisson process of rate e^f G, G ~ Gamma(rE).
 
-        P(no event before t) = (1 + t e^f)^{−r}, and G ~ Gamma(r + 1, 1 + t e^f) given t.
+        P(no event before t) = (1 + t e^f)^{−rE}, and G ~ Gamma(rE + 1, 1 + t e^f) given t.
         """
         seeds = tfp.random.split_seed(seed, n=2, salt="negative_binomial_rest")
-        shape, r = tf.shape(F), tf.cast(self.total_count, F.dtype)
+        shape, r = tf.shape(F), self.failures(Y)
         gamma = tf.random.stateless_gamma(shape, seeds[0], r + 1.0, dtype=F.dtype)
         rate = gamma * (tf.exp(F) - tf.math.expm1(until / r)) * tf.exp(-until / r)
         return tf.random.stateless_poisson(shape, seeds[1], tf.nn.relu(rate), F.dtype)
 
     def _cdf(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """I_{σ(−f)}(r, y + 1)."""
-        return betainc(self.total_count, tf.math.floor(Y) + 1.0, tf.sigmoid(-F))
+        """I_{σ(−f)}(rE, y + 1)."""
+        y = tf.math.floor(self.response(Y))
+        return betainc(self.failures(Y), y + 1.0, tf.sigmoid(-F))
 
     def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """log I_{σ(f)}(y + 1, r)."""
-        return tf.math.log(betainc(tf.math.floor(Y) + 1.0, self.total_count, tf.sigmoid(F)))
+        """log I_{σ(f)}(y + 1, rE)."""
+        y = tf.math.floor(self.response(Y))
+        return tf.math.log(betainc(y + 1.0, self.failures(Y), tf.sigmoid(F)))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        r, of_odds = self.total_count, tf.exp(Fmu + Fvar / 2.0)  # E e^f, E e^{2f} = of_odds² e^v
+        of_odds = tf.exp(Fmu + Fvar / 2.0)  # E e^f, and E e^{2f} = of_odds² e^v
+        r = self.failures(self.as_observed(Fmu))
         within = of_odds + tf.square(of_odds) * tf.exp(Fvar)
         # At Fvar = 0 no variance, though the square may overflow.
         between = tf.math.multiply_no_nan(tf.square(r * of_odds), tf.math.expm1(Fvar))
@@ -103,7 +124,7 @@ class Binomial(CountLikelihood, PowerOfCosh):
         """
         :param total_count: n, at least 1. Default: None, every datum has its own n. Then the
             columns of Y [N, 2] are successes and trials, f has one column, and a predicted y is
-            the outcome of one trial.
+            the outcome of one trial unless another number is asked for.
         :raises ValueError: for a number that is not whole and positive.
         """
         super().__init__(**kwargs)
@@ -183,15 +204,15 @@ class Binomial(CountLikelihood, PowerOfCosh):
         return is_last, tf.where(is_last, tf.ones_like(n), n - y), y
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return (self.total_count or 1) * tf.sigmoid(F)
+        return self.exponent(self.as_observed(F)) * tf.sigmoid(F)
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return (self.total_count or 1) * tf.sigmoid(F) * tf.sigmoid(-F)
+        return self._conditional_mean(X, F) * tf.sigmoid(-F)
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> MeanAndVariance:
-        n = float(self.total_count or 1)
+        n = self.exponent(self.as_observed(Fmu))
         mean = expectation(tf.sigmoid, Fmu, Fvar)
         spread = expectation(lambda F: tf.square(tf.sigmoid(F) - mean), Fmu, Fvar)
         return n * mean, n * (mean - tf.square(mean) - spread) + n**2 * spread

@@ -1,5 +1,6 @@
 """What a row of Y may hold: the kinds of y, the further columns, and what follows from both."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
+from typing_extensions import Self
 
 from ..validation import Check, check_all, check_finite
 
@@ -89,7 +91,9 @@ class Column:
     rule: str
     is_accepted: Callable[[tf.Tensor], tf.Tensor]
     of_predicted: float = 1.0
-    """The value for a predicted y."""
+    """The value for a predicted y, if no other is asked for."""
+    may_be_asked: bool = True
+    """Whether there is a law of a predicted y at other values."""
 
 
 def are_flags(values: tf.Tensor) -> tf.Tensor:
@@ -99,7 +103,9 @@ def are_flags(values: tf.Tensor) -> tf.Tensor:
 
 COLUMNS = {
     "exposure": Column("The exposure", "must be positive", lambda value: value > 0.0),
-    "is_observed": Column("Whether it is observed", "must be 0 or 1", are_flags),
+    "is_observed": Column(
+        "Whether it is observed", "must be 0 or 1", are_flags, may_be_asked=False
+    ),
     "noise_variance": Column(
         "The noise variance", "must not be negative", lambda value: value >= 0.0, of_predicted=0.0
     ),
@@ -108,6 +114,7 @@ COLUMNS = {
         "The weight",
         "must be finite and not negative",
         lambda value: (value >= 0.0) & tf.math.is_finite(value),
+        may_be_asked=False,
     ),
 }
 """The further columns of Y, by their names in ``given``."""
@@ -157,6 +164,8 @@ class Observations:
     :meth:`as_observed` sets them for a predicted y.
     """
 
+    _given_of_predicted: TensorType | None = None
+
     is_interval: bool = False
     """Whether y and the further column of Y are two ends, both of which ``Warped`` transforms."""
 
@@ -177,11 +186,31 @@ class Observations:
         """
         The rows of Y [..., P] for predicted y; for a binomial y, a column of one trial is added.
 
+        The further columns are as in ``COLUMNS``, or as :meth:`with_given` has them.
+
         :raises ValueError: if the meaning of y depends on another column of Y.
         """
-        known = [COLUMNS[name] for name in self.given if name in COLUMNS]
-        columns = [tf.ones_like(y[..., :1]) * column.of_predicted for column in known]
-        return tf.concat([y, *columns], -1) if columns else y
+        if not self.given:
+            return y
+        of_predicted = self._given_of_predicted
+        if of_predicted is None:
+            known = [COLUMNS[name] for name in self.given if name in COLUMNS]
+            of_predicted = [column.of_predicted for column in known]
+        one = tf.ones_like(y[..., :1])
+        return tf.concat([y, one * tf.cast(of_predicted, one.dtype)], -1)
+
+    def with_given(self, given: TensorType) -> Self:
+        """
+        This likelihood with other further columns of Y for a predicted y; it shares its Parameters.
+
+        :param given: [N, G] or [G], in the order of :attr:`given`.
+        """
+        other = copy.copy(self)  # ``vars``, as TensorFlow would note a new part in both
+        vars(other)["_given_of_predicted"] = given
+        for name, part in vars(self).items():
+            if isinstance(part, Observations) and part.given:
+                vars(other)[name] = part.with_given(given[..., : part.num_given])
+        return other
 
     def stand_in(self, Y: TensorType) -> tf.Tensor:
         """Rows that are possible, of the shape of Y, in place of rows that were not observed."""

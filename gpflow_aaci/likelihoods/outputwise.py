@@ -36,6 +36,10 @@ class OutputwiseLikelihood(AugmentedLikelihood, ScalarLikelihood, abc.ABC):
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(self.pointwise_bound(X, Fmu, Fvar, Y), -1)
 
+    def given_column(self, Y: TensorType) -> tf.Tensor:
+        """The column of Y after y, [..., N, 1], or ones [..., N, L] if Y has no further column."""
+        return Y[..., 1:] if self.given else tf.ones_like(Y)
+
     def peaks(self, Y: TensorType) -> Sequence[tf.Tensor]:
         """The f [..., L] near which p(y|f) may have a kink or a narrow peak, for quadrature."""
         return ()

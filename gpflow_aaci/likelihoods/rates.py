@@ -55,10 +55,6 @@ class Rate(OutputwiseLikelihood, abc.ABC):
         """e(y), [..., N, L], in units of 1/λ. Default: the column of Y after y, or 1."""
         return self.given_column(Y)
 
-    def given_column(self, Y: TensorType) -> tf.Tensor:
-        """The column of Y after y, [..., N, 1], or ones [..., N, L] if Y has no further column."""
-        return Y[..., 1:] if self.given else tf.ones_like(Y)
-
     def rate(self, F: TensorType) -> tf.Tensor:
         """λσ(f)."""
         return self.max_rate * tf.sigmoid(F)
@@ -141,7 +137,7 @@ class Poisson(Rate, CountLikelihood):
         """
         :param max_rate: λ, positive, in counts per unit of exposure.
         :param with_exposure: whether the columns of Y [N, 2] are counts and exposures; f then has
-            one column, and a predicted y has the exposure 1.
+            one column, and a predicted y has the exposure 1 unless another is asked for.
         :raises ValueError: for a value that is not positive and finite.
         """
         super().__init__(max_rate, ("exposure",) if with_exposure else (), **kwargs)
@@ -176,8 +172,10 @@ class Poisson(Rate, CountLikelihood):
         y = tf.math.floor(self.response(Y))
         return tf.math.log(tf.math.igamma(y + 1.0, self.rate(F) * self.exposure(Y)))
 
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self.rate(F)
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.rate(F) * self.exposure(self.as_observed(F))
+
+    _conditional_variance = _conditional_mean
 
 
 class CoxProcess(Rate):

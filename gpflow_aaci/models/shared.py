@@ -20,7 +20,6 @@ from gpflow.kernels import (
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
 from ..algebra.gaussian import Gaussian, diagonal, unwhiten, whiten
-from ..algebra.one_hot import OneHot
 from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
 from ..data import Expected
@@ -106,10 +105,6 @@ class Augmented(WithData):
         :param kernel: a summand of the model's kernel, for the summand of f in the place of f.
         """
 
-    def one_hot(self, X: TensorType) -> OneHot | None:
-        """Where K_ZX is not zero, of a model whose inducing variables are effects of groups."""
-        return None
-
     @property
     def points(self) -> gpflow.Parameter | None:
         """Z [M, D], where the inducing variables are f at these points; else None."""
@@ -119,6 +114,15 @@ class Augmented(WithData):
     def strategy(self) -> tf.distribute.Strategy:
         """The strategy in whose scope the model was made."""
         return strategy_of([self.q_mu.unconstrained_variable])
+
+    @property
+    def num_before_groups(self) -> int | None:
+        """
+        F, if the v after the first F are effects of groups: independent under q given the first.
+
+        Else None.
+        """
+        return None
 
     # ---- latent GPs and outputs ----
 
@@ -153,8 +157,7 @@ class Augmented(WithData):
     def prior(self, X: TensorType) -> Prior:
         """The prior of u and of the latent GPs at X, with mean 0 where they are mixed."""
         mean = self.mean_function(X) if self.mixing is None else tf.zeros_like(X[:, :1])
-        parts = self.prior_covariance(), *self.cross_covariance(X)
-        return Prior(*parts, mean, self.one_hot(X))
+        return Prior(self.prior_covariance(), *self.cross_covariance(X), mean)
 
     def project(self, X: TensorType) -> Projection:
         """What maps q(v) to f at X [N, D]."""

@@ -30,15 +30,17 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
-from ..algebra.one_hot import OneHot
+from ..algebra.projection import Prior
 from ..data import checked_rows
 from ..effects import (
     Effect,
     WithEffects,
     added,
     beside,
+    check_offsets,
+    compact_covariance,
     covariance_with_part,
-    rows_of_levels,
+    num_of_others,
 )
 from ..kernels import columns_of_x, levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
@@ -132,6 +134,7 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         )
         # GPflow takes the number of latent GPs from q_sqrt where it is given.
         check_latents(kernel, likelihood, self.num_latent_gps)
+        check_offsets(self)
         handed_out(self)
 
     def training_loss_closure(
@@ -176,10 +179,19 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
             K = covariances.Kuf(self.inducing_variable, kernel, X)
         return (K if len(K.shape) == 3 else K[None]), k_diag(kernel, X)
 
-    def one_hot(self, X: TensorType) -> OneHot | None:
-        """Where K_ZX [1, M, N] is not zero, if the model has effects of groups."""
-        has_effects = isinstance(self.inducing_variable, WithEffects)
-        return rows_of_levels(self.inducing_variable, self.kernel, X) if has_effects else None
+    @property
+    def num_before_groups(self) -> int | None:
+        """The number of v before the effects of the factor with most groups, if there is one."""
+        of = self.inducing_variable
+        return num_of_others(of, self.kernel) if isinstance(of, WithEffects) else None
+
+    def prior(self, X: TensorType) -> Prior:
+        """The prior of u and f at X; of effects of groups, K_ZX is its non-zero entries."""
+        prior = super().prior(X)
+        if not isinstance(self.inducing_variable, WithEffects):
+            return prior
+        K_FX, entries = compact_covariance(self.inducing_variable, self.kernel, X)
+        return prior._replace(K_ZX=K_FX[None], entries=entries)
 
 
 def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:

@@ -13,7 +13,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
 from ..algebra.projection import Prior
-from ..effects import Effect, added
+from ..effects import Effect, added, check_offsets
 from ..kernels import levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_pair, checked_data, column_names
@@ -78,6 +78,7 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         # Variables stay themselves: gpflow.models.vgp.update_vgp_data assigns to them.
         stored = data if all(isinstance(d, tf.Variable) for d in data) else (X, Y)
         super().__init__(stored, kernel, likelihood, mean_function, num_latent_gps)
+        check_offsets(self)
         self.column_names = column_names(data[0])
         handed_out(self)
 

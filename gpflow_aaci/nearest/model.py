@@ -14,6 +14,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import data_input_to_tensor
 
+from ..effects import check_offsets
 from ..kernels import levels_of, parts_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.base import as_float
@@ -119,6 +120,7 @@ class AugmentedNNGP(WithPredictions, InternalDataTrainingLossMixin):
         # A variable, so that a checkpoint has it.
         self._of_predictions = tf.Variable([num_neighbors, num_steps], trainable=False)
         self._set_data(self._checked(X, Y))
+        check_offsets(self)
         self._features = metric if callable(metric) else None
         lengths = self._default_metric() if metric is None or callable(metric) else metric
         self._metric = tf.Variable(self._checked_metric(lengths), trainable=False)

@@ -11,7 +11,7 @@ Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import gpflow
 import numpy as np
@@ -39,6 +39,7 @@ from ..sampling.latents import (
     project_at,
 )
 from ..validation import as_default_float, check_finite, check_levels, require
+from .given import Given, checked_given
 
 if TYPE_CHECKING:
     import arviz
@@ -47,6 +48,14 @@ BlocksOfF: TypeAlias = Generator[tuple[tf.Tensor, tf.Tensor], None, None]
 
 _DRAWS_AT_ONCE = 100  # the conditionals of so many draws, at all of Xnew, are in memory
 VALUES_AT_ONCE = 20_000  # quadrature is over so many values of f, with hundreds of nodes for each
+
+
+@runtime_checkable
+class MixtureModel(Protocol):
+    """A model whose q(f) is a mixture of Gaussians of equal weight, as ``contrib.MixtureVGP``."""
+
+    def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """Means [K, N, L] and variances, [K, N, L] or, where ``full_cov``, [K, L, N, N]."""
 
 
 def predict_f_samples(
@@ -83,29 +92,47 @@ def predict_y(
     model: AnyModel,
     Xnew: TensorType | tf.data.Dataset,
     *,
+    given: Given | None = None,
     samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> MeanAndVariance:
     """
     Mean and variance of y at Xnew [N, D] under the posterior, both [N, P].
 
-    :param Xnew: an array, a frame or a ``tf.data.Dataset`` of batches.
+    :param Xnew: an array, a frame or, unless there is ``given``, a ``tf.data.Dataset`` of batches.
+    :param given: the further columns of Y of the new rows, by the names that ``likelihood.given``
+        has, each [N] or one number: ``{"exposure": 0.5}``, ``{"trials": trials}``,
+        ``{"noise_variance": s**2}``. Default: an exposure of 1, one trial, no known noise.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether to show a progress bar over the draws.
+    :raises ValueError: for bad Xnew or ``given``, and for samples of another kind of model.
     """
-    if samples is None:
+    if samples is None and given is None:
         return _with_q(model).predict_y(Xnew)
     if isinstance(Xnew, tf.data.Dataset):
+        if given is not None:
+            raise ValueError("given must be None if Xnew is a dataset. Found: given.")
         check_inputs(Xnew)
         return over_batches(
             "Xnew", lambda X: predict_y(model, X, samples=samples, progress=progress), Xnew
         )
     X = checked_inputs(model, Xnew)
+    of_rows = checked_given(model.likelihood, given, X)
+
+    def moments(X: tf.Tensor, Fmu: tf.Tensor, Fvar: tf.Tensor, *given: tf.Tensor) -> Any:
+        likelihood = model.likelihood.with_given(*given) if given else model.likelihood
+        return likelihood.predict_mean_and_var(X, Fmu, Fvar)
+
     first = second = total = 0.0
     shift: Any = None  # near the mean, or the variance would cancel
-    with closing(conditionals(model, samples, X, False, progress)) as blocks:
+    draws = (
+        components(_with_q(model), X, False)
+        if samples is None
+        else conditionals(model, samples, X, False, progress)
+    )
+    with closing(draws) as blocks:
         for mean, variance in blocks:
-            m, v = _in_pieces(model.likelihood.predict_mean_and_var, X, mean, variance)
+            m, v = _in_pieces(moments, X, mean, variance, *of_rows)
             shift = tf.reduce_mean(m, 0) if shift is None else shift
             first += tf.reduce_sum(m - shift, 0)
             second += tf.reduce_sum(v + tf.square(m - shift), 0)
@@ -149,6 +176,15 @@ def predict_log_density(
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
 
 
+def components(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> BlocksOfF:
+    """The Gaussian q or, where q is a mixture, its components, as ``conditionals`` has draws."""
+    if isinstance(model, MixtureModel):
+        Fmu, Fvar = model.predict_f_components(X, full_cov)
+    else:
+        Fmu, Fvar = (part[None] for part in model.predict_f(X, full_cov=full_cov))
+    yield from zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
+
+
 def conditionals(
     model: AnyModel,
     samples: "arviz.InferenceData",
@@ -167,7 +203,7 @@ def conditionals(
 
     def conditional(values: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs = model.draw_hidden(X, seed, full_cov) if isinstance(model, DeepModel) else X
-        chol, A, unexplained, prior_mean, _ = project_at(model, inputs)
+        chol, A, unexplained, prior_mean = project_at(model, inputs)[:4]
         if isinstance(model, FullGP):
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]

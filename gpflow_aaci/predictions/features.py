@@ -12,7 +12,6 @@ Shapes: [D] columns of X, [F] frequencies, [R] features.
 """
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -24,7 +23,7 @@ from gpflow.kernels import Kernel
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
-from ..kernels import Categorical, Difference
+from ..kernels import Categorical, Difference, sum_of_products
 
 FeatureMap: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
 """X [..., D] → φ(X) [..., R]."""
@@ -57,18 +56,8 @@ def feature_map(
             if X.shape[-1] == input_dim
             else of_f(X[..., :input_dim]) - of_f(X[..., input_dim:])
         )
-    products = [_of_product(k, input_dim, num_frequencies, rng) for k in _expanded(kernel)]
+    products = [_of_product(k, input_dim, num_frequencies, rng) for k in sum_of_products(kernel)]
     return lambda X: tf.concat([features(X) for features in products], -1)
-
-
-def _expanded(kernel: Kernel) -> list[list[Kernel]]:
-    """The kernel as a sum of products: the factors of each."""
-    if type(kernel) is kernels.Sum:
-        return [product for part in kernel.kernels for product in _expanded(part)]
-    if type(kernel) is kernels.Product:
-        choices = itertools.product(*map(_expanded, kernel.kernels))
-        return [list(itertools.chain(*choice)) for choice in choices]
-    return [[kernel]]
 
 
 def _of_product(

@@ -12,6 +12,7 @@ from ..models import AugmentedModel, Model, as_augmented
 from ..nearest import AugmentedNNGP
 from ..runtime.compiled import applied
 from ..validation import shown
+from .given import Given
 from .left_out import OfRows, all_rows, left_out, stationary_bound
 from .y import predict_y_quantile, randomised_pit
 
@@ -23,6 +24,7 @@ def predict_y_interval(
     *,
     calibrated: bool = False,
     data: RegressionData | tf.data.Dataset | None = None,
+    given: Given | None = None,
     seed: int = 0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
@@ -40,16 +42,18 @@ def predict_y_interval(
     :param Xnew: [N, D].
     :param level: the share of y that the interval is to contain, in (0, 1).
     :param data: the training data, for ``calibrated`` and models that do not keep their own.
+    :param given: the further columns of Y of the new rows, as in
+        :func:`~gpflow_aaci.predictions.predict_y`.
     :param seed: the seed for the draws of a discrete or censored y, for ``calibrated``.
-    :raises ValueError: for bad Xnew, level or data, and as ``calibrated_levels``.
+    :raises ValueError: for bad Xnew, level, data or ``given``, and as ``calibrated_levels``.
     """
     if not calibrated:
         if data is not None:
             raise ValueError("data must be None unless calibrated=True. Found: data.")
-        lower, upper = predict_y_quantile(model, Xnew, central_levels(level))
+        lower, upper = predict_y_quantile(model, Xnew, central_levels(level), given=given)
         return lower, upper
     levels = calibrated_levels(model, data, level, seed=seed)  # [2, P]
-    quantiles = predict_y_quantile(model, Xnew, levels.ravel())  # [2P, N, P]
+    quantiles = predict_y_quantile(model, Xnew, levels.ravel(), given=given)  # [2P, N, P]
     P = levels.shape[1]
     lower, upper = (
         tf.stack([quantiles[end * P + p, :, p] for p in range(P)], -1) for end in range(2)
@@ -70,9 +74,9 @@ def calibrated_levels(
     u_i = P(y' ≤ y_i | all other y) of the N data is found in closed form, as by
     :func:`~gpflow_aaci.loo`. If a datum and a new one are exchangeable, the u of the new one has
     every rank among these with the same probability 1/(N + 1), whatever the true noise is, apart
-    from the influence of one row on the prediction. So the levels are the u of ranks
-    ⌊(N + 1) α/2⌋ and ⌈(N + 1)(1 − α/2)⌉, α = 1 − level. This is conformal prediction by
-    leave-one-out, close to the jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, Annals of
+    from the influence of one row on the prediction and on the hyperparameters. So the levels are
+    the u of ranks ⌊(N + 1) α/2⌋ and ⌈(N + 1)(1 − α/2)⌉, α = 1 − level. This is conformal prediction
+    by leave-one-out, close to the jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, Annals of
     Statistics 49), at the model's hyperparameters. Each row counts once, whatever its weight.
 
     :param data: X [N, D], Y [N, P], all data that q was fitted to; None for models that keep them.

@@ -122,7 +122,7 @@ def left_out(model: AugmentedModel, bound: str, X: tf.Tensor, Y: tf.Tensor) -> L
     leverage = -2.0 * in_variance * explained
     is_proper = leverage < 1.0
     rest = tf.where(is_proper, 1.0 - leverage, tf.ones_like(leverage))
-    of_prior = tf.transpose(tf.reduce_sum(tf.square(projection.A), -2))
+    of_prior = tf.transpose(projection.explained)
     cavity = tf.where(is_proper, explained / rest, of_prior)
     cavity_mean = tf.where(is_proper, mean - cavity * in_mean, projection.mean)
     return LeftOut(mean, variance, cavity_mean, unexplained + cavity, leverage)

@@ -8,7 +8,7 @@ Shapes: [S] draws, [N] new data, [L] columns of f, [Q] levels, [R] results of th
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gpflow
 import tensorflow as tf
@@ -18,6 +18,7 @@ from gpflow.config import default_float
 
 from ..likelihoods import AugmentedLikelihood
 from ..validation import Check, check_count, require
+from .given import Given
 from .y import Predicted
 
 if TYPE_CHECKING:
@@ -33,36 +34,62 @@ def predict_of_f(
     function: OfF,
     levels: TensorType = (0.05, 0.5, 0.95),
     *,
+    given: Given | None = None,
     num_samples: int = 1_000,
     seed: int = 0,
     samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> tf.Tensor:
     """
-    Quantiles [Q, N, R], over draws from the posterior of f, of a function of f.
+    Quantiles [Q, N, R], over the posterior of f, of a function of f.
 
     The functions of this module are what one may want of y::
 
         survival = predict_of_f(model, Xnew, survival_at([12.0, 24.0]))  # [3, N, 2]
         grades = predict_of_f(model, Xnew, probabilities)  # [3, N, K]
-        counts = predict_of_f(model, Xnew, mean_of_y)  # [3, N, P], at an exposure of 1
+        rates = predict_of_f(model, Xnew, mean_of_y)  # [3, N, P], at an exposure of 1
+        counts = predict_of_f(model, Xnew, mean_of_y, given={"exposure": exposure})
+
+    If there is one f, with a normal q, nothing is drawn. Where the function of it rises or falls
+    over ``num_samples`` quantiles of f, its quantiles are the function of the quantiles of f, and
+    exact; elsewhere they are those of its values there. Otherwise they are those of draws.
 
     :param function: :func:`survival_at`, :func:`hazard_at`, :func:`probabilities`,
         :func:`mean_of_y`, or your own ``function(likelihood, X, F)``.
     :param levels: [Q], in (0, 1).
+    :param given: the further columns of Y of the new rows, as in
+        :func:`~gpflow_aaci.predictions.predict_y`.
+    :param num_samples: the number of draws, or of quantiles, of f.
+    :param seed: the same seed gives the same draws.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether to show a progress bar over ``samples``.
-    :raises ValueError: for bad Xnew or levels, and samples of another kind of model.
+    :raises ValueError: for bad Xnew, levels or ``given``, and samples of another kind of model.
     """
     check_count("num_samples", num_samples, 1)
     levels = tf.convert_to_tensor(levels, default_float())
     inside = tf.reduce_all((levels > 0.0) & (levels < 1.0))
     require([Check(inside, "levels must be between 0 and 1.", lambda: levels)])
-    predicted = Predicted(model, Xnew, samples, progress)
-    values = predicted.over_draws(
-        lambda F, _: function(predicted.likelihood, predicted.X, F), num_samples, seed, False
-    )
-    return tfp.stats.percentile(values, 100.0 * levels, axis=0, interpolation="linear")
+    predicted = Predicted(model, Xnew, samples, progress, given=given)
+    likelihood = predicted.likelihood_at(slice(None))
+
+    def of_f(F: tf.Tensor, _: Any = None) -> tf.Tensor:
+        return function(likelihood, predicted.X, F)
+
+    def at(levels: tf.Tensor) -> tf.Tensor:
+        return of_f(predicted.quantiles_of_f(tf.cast(levels, predicted.X.dtype)))
+
+    is_drawn = samples is not None or predicted.num_draws > 1 or predicted.num_outputs > 1
+    if is_drawn:
+        values = predicted.over_draws(of_f, num_samples, seed, False)
+    else:
+        values = at((tf.range(num_samples, dtype=levels.dtype) + 0.5) / num_samples)
+    quantiles = tfp.stats.percentile(values, 100.0 * levels, axis=0, interpolation="linear")
+    if is_drawn:
+        return quantiles
+    steps = values[1:] - values[:-1]
+    rises, falls = tf.reduce_all(steps >= 0.0, 0), tf.reduce_all(steps <= 0.0, 0)
+    quantiles = tf.where(falls, at(1.0 - levels), quantiles)
+    return tf.where(rises, at(levels), quantiles)
 
 
 def survival_at(times: Sequence[float]) -> OfF:

@@ -10,13 +10,13 @@ Shapes: [S] draws, [N] new data, [L] columns of f, [P] columns of y, [Q] levels.
 import itertools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.base import AnyNDArray, TensorType
 
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
@@ -29,19 +29,20 @@ from ..validation import (
     check_count,
     require,
 )
-from .f import VALUES_AT_ONCE, BlocksOfF, checked_inputs, coloured, conditionals, restored
+from .f import (
+    VALUES_AT_ONCE,
+    BlocksOfF,
+    checked_inputs,
+    coloured,
+    components,
+    conditionals,
+    restored,
+)
+from .given import Given, checked_given
 from .quantiles import quantile_of_counts, quantile_of_reals
 
 if TYPE_CHECKING:
     import arviz
-
-
-@runtime_checkable
-class MixtureModel(Protocol):
-    """A model whose q(f) is a mixture of Gaussians of equal weight, as ``contrib.MixtureVGP``."""
-
-    def predict_f_components(self, Xnew: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """Means [K, N, L] and variances, [K, N, L] or, where ``full_cov``, [K, L, N, N]."""
 
 
 class _Block(NamedTuple):
@@ -146,6 +147,7 @@ def predict_y_quantile(
     Xnew: TensorType,
     levels: TensorType,
     *,
+    given: Given | None = None,
     samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> tf.Tensor:
@@ -153,17 +155,20 @@ def predict_y_quantile(
     The y with P(y' ≤ y) = level at every new datum, [Q, N, P].
 
     If y is discrete, it is the smallest y with P(y' ≤ y) ≥ level: a count, the number of a class,
-    or 0 or 1 if there are two classes. If the trials of a binomial are a column of Y, it is for one
-    trial. With many draws, each level takes some twenty times as long as :func:`predict_y_cdf`::
+    or 0 or 1 if there are two classes. With many draws, each level takes some twenty times as long
+    as :func:`predict_y_cdf`::
 
         lower, median, upper = predict_y_quantile(model, Xnew, [0.05, 0.5, 0.95])
+        claims = predict_y_quantile(model, Xnew, 0.99, given={"exposure": exposure})
 
     :param Xnew: [N, D].
     :param levels: [Q], in (0, 1); or a number, which stands for Q = 1.
+    :param given: the further columns of Y of the new rows, as in
+        :func:`~gpflow_aaci.predictions.predict_y`.
     :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q.
     :param progress: whether to show a progress bar over the draws.
-    :raises ValueError: for bad Xnew or levels, for samples of another kind of model, and for a
-        likelihood like ``Switched``, in which a column of Y says what y is.
+    :raises ValueError: for bad Xnew, levels or ``given``, for samples of another kind of model, and
+        for a likelihood like ``Switched``, in which a column of Y says what y is.
     """
     levels = as_default_float(levels)
     if levels.shape.rank not in (0, 1) or levels.shape.num_elements() == 0:
@@ -177,12 +182,17 @@ def predict_y_quantile(
     if samples is None and tf.executing_eagerly() and isinstance(model, AugmentedModel):
         known = Compiled(model)
         if known.is_shared:  # else every call would compile it anew
-            shapes: list[list[int | None]] = [[None, model.input_dim], [None]]
+            of_rows = X, *checked_given(model.likelihood, given, X)
+            shapes: list[list[int | None]] = [[None], *([None, part.shape[1]] for part in of_rows)]
             signature = [tf.TensorSpec(shape, X.dtype) for shape in shapes]
             quantile = known.function(_quantile, signature=signature)
             width = len(levels) * model.num_latent_gps
-            return _by_rows(X, lambda rows: quantile(X[rows], levels), width)
-    predicted = Predicted(model, X, samples, progress)
+
+            def of_some(rows: slice) -> tf.Tensor:
+                return quantile(levels, *(part[rows] for part in of_rows))
+
+            return _by_rows(X, of_some, width)
+    predicted = Predicted(model, X, samples, progress, given=given)
     levels = levels[:, None, None]
     return predicted.by_rows(lambda rows: predicted.quantile(rows, levels), levels.shape[0] or 1)
 
@@ -194,6 +204,7 @@ def predict_y_samples(
     seed: int = 0,
     *,
     full_cov: bool = False,
+    given: Given | None = None,
     samples: "arviz.InferenceData | None" = None,
     progress: bool = True,
 ) -> tf.Tensor:
@@ -204,6 +215,8 @@ def predict_y_samples(
     :param num_samples: S, the number of draws.
     :param seed: the same seed gives the same draws.
     :param full_cov: whether f is drawn jointly at all of Xnew. Independent draws cost less.
+    :param given: the further columns of Y of the new rows, as in
+        :func:`~gpflow_aaci.predictions.predict_y`.
     :param samples: draws by :func:`~gpflow_aaci.sample_posterior`, used instead of q. Every one is
         used once before any is used again.
     :param progress: whether to show a progress bar over the draws.
@@ -213,7 +226,7 @@ def predict_y_samples(
     check_count("num_samples", num_samples, 1)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
-    predicted = Predicted(model, Xnew, samples, progress, full_cov)
+    predicted = Predicted(model, Xnew, samples, progress, full_cov, given)
     return predicted.draw(int(num_samples), seed, full_cov)
 
 
@@ -233,14 +246,17 @@ class Predicted:
         samples: "arviz.InferenceData | None",
         progress: bool,
         full_cov: bool = False,
+        given: Given | None = None,
     ) -> None:
         """
         :param full_cov: whether variances are of all data jointly, [L, N, N].
-        :raises ValueError: for bad Xnew, a model with another likelihood, and samples of another
-            kind of model.
+        :param given: the further columns of Y of the new rows.
+        :raises ValueError: for bad Xnew or ``given``, a model with another likelihood, and samples
+            of another kind of model.
         """
         self.likelihood = augmented(model.likelihood)
         self.X = checked_inputs(model, Xnew)
+        self.given = checked_given(self.likelihood, given, self.X)
         self._moving: list[tf.Variable] = []  # the variables that blocks have values for
         if samples is None:
             self._blocks = _of_q(model, self.X, full_cov)
@@ -254,6 +270,12 @@ class Predicted:
         self.num_outputs = int(self._blocks[0].Fmu.shape[-1])
         self.num_observed = self.likelihood.num_observed(self.num_outputs)
         self._num_columns = self.num_observed - self.likelihood.num_given
+
+    def likelihood_at(self, rows: slice) -> AugmentedLikelihood:
+        """The likelihood, whose predicted y have the further columns of these rows."""
+        if not self.given:
+            return self.likelihood
+        return self.likelihood.with_given(self.given[0][rows])
 
     def cdf(self, rows: slice, Y: tf.Tensor) -> tf.Tensor:
         """P(y' ≤ y) [Q, N, P] at some rows, for Y [Q, N, ...]."""
@@ -273,7 +295,7 @@ class Predicted:
 
     def quantile(self, rows: slice, levels: tf.Tensor) -> tf.Tensor:
         """The y [Q, N, P] with P(y' ≤ y) = levels [Q, 1, 1] at some rows."""
-        likelihood = self.likelihood
+        likelihood = self.likelihood_at(rows)
         columns = slice(self._num_columns)
         Fmu = tf.concat([block.Fmu[:, rows, columns] for block in self._blocks], 0)
         Fvar = tf.concat([block.Fvar[:, rows, columns] for block in self._blocks], 0)
@@ -297,8 +319,9 @@ class Predicted:
         """Draws of y, [num_samples, N, P]."""
 
         def of_y(f: tf.Tensor, seed: Any) -> tf.Tensor:
-            Y = self.likelihood.as_observed(f[..., : self._num_columns])
-            return self.likelihood.draw_y_like(self.X, f, Y, seed)
+            likelihood = self.likelihood_at(slice(None))
+            Y = likelihood.as_observed(f[..., : self._num_columns])
+            return likelihood.draw_y_like(self.X, f, Y, seed)
 
         return self.over_draws(of_y, num_samples, seed, full_cov)
 
@@ -323,6 +346,11 @@ class Predicted:
                 f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, drawn), full_cov)
                 parts.append(function(f, seeds[2 * k + 1]))
         return tf.concat(parts, 0)
+
+    def quantiles_of_f(self, levels: tf.Tensor) -> tf.Tensor:
+        """The quantiles [Q, N, L] of f at levels [Q], if there is one draw: a Gaussian q."""
+        block = self._blocks[0]
+        return block.Fmu + safe_sqrt(block.Fvar) * tf.math.ndtri(levels)[:, None, None]
 
     def by_rows(self, function: Callable[[slice], tf.Tensor], num_levels: int) -> tf.Tensor:
         """``function`` of slices of rows, joined to [..., N, P]; of one slice when compiled."""
@@ -351,13 +379,12 @@ class Predicted:
         return [_Block(v[0], tf.concat(m, 0), tf.concat(s, 0)) for v, m, s in groups]
 
 
-def _quantile(
-    model: AugmentedModel, variables: Sequence[tf.Variable]
-) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """The quantiles of y under q, as a function of X [N, D] and levels [Q]."""
+def _quantile(model: AugmentedModel, variables: Sequence[tf.Variable]) -> Callable[..., tf.Tensor]:
+    """The quantiles of y under q, as a function of levels [Q], X [N, D] and what is given."""
 
-    def quantile(X: tf.Tensor, levels: tf.Tensor) -> tf.Tensor:
+    def quantile(levels: tf.Tensor, X: tf.Tensor, *given: tf.Tensor) -> tf.Tensor:
         predicted = Predicted(model, X, None, progress=False)
+        predicted.given = given
         return predicted.quantile(slice(None), levels[:, None, None])
 
     return quantile
@@ -378,11 +405,7 @@ def _by_rows(X: tf.Tensor, function: Callable[[slice], tf.Tensor], values: int) 
 
 def _of_q(model: gpflow.models.GPModel, X: tf.Tensor, full_cov: bool) -> list[_Block]:
     """The Gaussian q or, where q is a mixture, its components as if they were draws."""
-    if isinstance(model, MixtureModel):
-        Fmu, Fvar = model.predict_f_components(X, full_cov)
-    else:
-        Fmu, Fvar = (part[None] for part in model.predict_f(X, full_cov=full_cov))
-    if not full_cov:
-        return [_Block([], Fmu, Fvar)]
-    pairs = zip(tf.unstack(Fmu[:, None]), tf.unstack(Fvar), strict=True)
-    return [_Block([], *pair) for pair in pairs]
+    if full_cov:
+        return [_Block([], *pair) for pair in components(model, X, full_cov)]
+    means, variances = zip(*components(model, X, full_cov), strict=True)
+    return [_Block([], tf.concat(means, 0), tf.stack(variances))]

@@ -18,7 +18,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.utilities import to_default_float
 
-from ..algebra.projection import Projection
+from ..algebra.projection import Projection, dense
 from ..data import as_arrays
 from ..likelihoods import AugmentedLikelihood
 from ..models import AugmentedSVGP, AugmentedVGP
@@ -109,7 +109,7 @@ def log_evidence_given_omega(mean: TensorType, K: TensorType, of_omega: Observed
 
 def sparse_prior_at_data(model: AugmentedSVGP, X: tf.Tensor) -> Projection:
     """How f at X depends on v, at the model's current hyperparameters."""
-    return of_each_latent(model.project(X), model.num_latent_gps)
+    return of_each_latent(dense(model.project(X)), model.num_latent_gps)
 
 
 def of_each_latent(prior: Projection, num_latent_gps: int) -> Projection:

@@ -20,7 +20,7 @@ from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import parameter_dict
 
-from ..algebra.projection import Prior, Projection, project
+from ..algebra.projection import Prior, Projection, dense, project
 from ..data import Rows, as_arrays, check_pair, checked_rows
 from ..kernels import levels_of
 from ..likelihoods import AugmentedLikelihood
@@ -118,7 +118,7 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     """How f at X depends on u or, if the model keeps its data, on f at the data."""
     if isinstance(model, AugmentedModel):
-        return model.project(X)
+        return dense(model.project(X))
     if isinstance(model, FullGP):
         K_ZX = model.kernel(tf.convert_to_tensor(model.data[0]), X)
     else:

@@ -194,8 +194,8 @@ class AugmentedGP(BaseEstimator):
                     if is_unseen.any():
                         warnings.warn(
                             f"{name} holds words that the fit has not seen, "
-                            f"{listed(words[is_unseen].unique())}: predictions are for one word that "
-                            "is as alike to the others as these are to each other.",
+                            f"{listed(words[is_unseen].unique())}: predictions are for one "
+                            "word that is as alike to the others as these are to each other.",
                             UserWarning,
                             stacklevel=4,
                         )

@@ -173,13 +173,26 @@ def test_intervals(capsys: pytest.CaptureFixture[str]) -> None:
 def test_times_until_an_event() -> None:
     """The truth is a log-logistic law whose median is e^{1 + sin x}."""
     names: dict[str, Any] = {}
-    (block,) = blocks("likelihoods.md")
-    exec(block, names)
+    exec(blocks("likelihoods.md")[0], names)
     at = (np.log([2.0, 5.0]) - 1.0 - np.sin([[-1.5], [1.5]])) / 0.4
     truth = 1.0 / (1.0 + np.exp(at))
     np.testing.assert_allclose(names["median"], truth, atol=0.08)
     assert names["model"].likelihood.base.scale.numpy() == pytest.approx(0.4, abs=0.05)
     assert np.all((names["low"] < names["median"]) & (names["median"] < names["high"]))
+
+
+@pytest.mark.slow
+def test_counts_with_exposure() -> None:
+    """The truth is 2 e^{sin 1.6} claims in a year; both models know it about as well."""
+    names: dict[str, Any] = {}
+    exec(blocks("likelihoods.md")[1], names)
+    truth = 2.0 * np.exp(np.sin(1.6))
+    low, _, high = names["rate"].numpy().ravel()
+    assert low < truth < high
+    lower, upper = (end.numpy().item() for end in names["fleet"])
+    assert lower < 40.0 * truth < upper
+    assert names["mean"].numpy().item() / 40.0 == pytest.approx(truth, rel=0.3)
+    plt.close(names["figure"])
 
 
 @pytest.mark.slow
@@ -204,11 +217,16 @@ def test_new_data() -> None:
 @pytest.mark.slow
 def test_scikit_learn() -> None:
     names: dict[str, Any] = {}
-    (block,) = blocks("scikit_learn.md")
-    exec(block, names)
+    regression, *others = blocks("scikit_learn.md")
+    exec(regression, names)
     assert names["scores"].mean() > 0.4
     inside = (names["lower"] < names["y"]) & (names["y"] < names["upper"])
     assert 0.85 < inside.mean() < 0.95
+    for block in others:
+        exec(block, names)
+    assert names["regressor"].score(names["frame"], names["rent"]) > 0.5
+    np.testing.assert_allclose(names["rates"], 0.5, atol=0.1)
+    assert np.mean((names["p"][:, 1] > 0.5) == names["y"][1::2]) > 0.93
 
 
 # ---- which function takes which data ----

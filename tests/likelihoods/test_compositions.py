@@ -300,7 +300,11 @@ def test_a_base_is_accepted_or_refused_with_a_reason(name: str, base: Member) ->
                 "Hurdle, GP",
                 "ZeroTruncated",
             )
-            for base in ("Binomial with trials", "Poisson with exposure")
+            for base in (
+                "Binomial with trials",
+                "NegativeBinomial with exposure",
+                "Poisson with exposure",
+            )
         ],
     ],
 )

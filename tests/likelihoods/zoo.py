@@ -276,6 +276,13 @@ ZOO = [
         np.arange(3000.0)[:, None],
     ),
     Member(
+        "NegativeBinomial with exposure",
+        lambda: likelihoods.NegativeBinomial(3.3, with_exposure=True),
+        1,
+        _observe_with_exposure,
+        lambda x, f, y: scipy.stats.nbinom.logpmf(y[..., 0], 3.3 * y[..., 1], sigmoid(-f[..., 0])),
+    ),
+    Member(
         "Binomial",
         lambda: likelihoods.Binomial(7),
         1,

@@ -76,7 +76,7 @@ class Gaussian(ResidualLikelihood):
         :param scale: σ, positive. Exclusive with ``variance``.
         :param with_noise_variance: whether the last column of Y [N, 2] is a known variance s² ≥ 0
             of every datum, in units of y². Then σ² + s² replaces σ², and s² is 0 for a predicted
-            y.
+            y unless another is asked for.
         :raises ValueError: for values that are not positive and finite, or both given.
         """
         super().__init__(**kwargs)
@@ -106,6 +106,9 @@ class Gaussian(ResidualLikelihood):
         if Y is None:
             raise ValueError("Y must be given, as a column of it is a noise variance. Found: None.")
         return variance + tf.cast(Y[..., 1:], dtype)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._variance(F.dtype, self.as_observed(F)) + tf.zeros_like(F)
 
     draw_y = draw_as_observed
 
