@@ -33,6 +33,7 @@ def held_out(
     :param y: [N], as the moments of f there, Fmu and Fvar [N].
     :param noise: one of ``NOISE``; ``parameters`` are its own.
     """
+    Fvar = np.maximum(Fvar, 0.0)  # it may be negative by rounding
     f = Fmu[:, None] + np.sqrt(2.0 * Fvar)[:, None] * _NODES
     weights = _WEIGHTS / np.sqrt(np.pi)
     log_p, mean_of_y = NOISE[noise]
