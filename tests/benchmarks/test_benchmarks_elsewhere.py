@@ -73,6 +73,15 @@ def test_held_out_density_is_the_integral_over_f(
     np.testing.assert_allclose(scores["nll"], -np.log(p), rtol=1e-5)
 
 
+def test_held_out_density_of_noise_that_is_small_beside_f() -> None:
+    """Of none at all, too: it is the density of f."""
+    y, m, v = np.array([0.8]), np.array([0.3]), np.array([0.5])
+    of_f = -stats.norm.logpdf(0.8, 0.3, np.sqrt(0.5))
+    assert held_out(y, m, v, "Gaussian", variance=0.0)["nll"] == pytest.approx(of_f)
+    scores = held_out(y, m, v, "Student-t", df=30.0, scale=0.01)
+    assert scores["nll"] == pytest.approx(of_f, abs=2e-4)
+
+
 @pytest.mark.slow
 def test_a_process_of_its_own_is_ended_after_its_seconds() -> None:
     """It has used some for importing TensorFlow before it is told the limit."""
