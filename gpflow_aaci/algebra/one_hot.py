@@ -115,9 +115,8 @@ def weighted_square(A: tf.Tensor, entries: OneHot, weights: tf.Tensor, M: tf.Ten
     below = tf.add_n(
         [_by_level(weight[..., None] * A_transposed, level, G) for level, _, weight in factors]
     )  # [L, G, F]
-    square = tf.linalg.diag(
-        tf.add_n([_by_level(weight * values, level, G) for level, values, weight in factors])
-    )
+    squares = OneHot(entries.rows, tf.square(entries.values) * weights[:, None, :])
+    square = tf.linalg.diag(of_levels(squares, F, M))
     for (level, _, weight), (other, values, _) in itertools.combinations(factors, 2):
         pairs = tf.reshape(_by_level(weight * values, level * G + other, G * G), [-1, G, G])
         square += pairs + tf.linalg.matrix_transpose(pairs)

@@ -187,11 +187,11 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
 
     def prior(self, X: TensorType) -> Prior:
         """The prior of u and f at X; of effects of groups, K_ZX is its non-zero entries."""
-        prior = super().prior(X)
         if not isinstance(self.inducing_variable, WithEffects):
-            return prior
+            return super().prior(X)
         K_FX, entries = compact_covariance(self.inducing_variable, self.kernel, X)
-        return prior._replace(K_ZX=K_FX[None], entries=entries)
+        of_f = k_diag(self.kernel, X), self.mean_function(X)
+        return Prior(self.prior_covariance(), K_FX[None], *of_f, entries)
 
 
 def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:
