@@ -8,6 +8,7 @@ inverse of the Schur complement. For G last variables this costs O(G F² + F³),
 
 import tensorflow as tf
 
+from .cholesky import cholesky_or_nan
 from .gaussian import Gaussian, lower_triangular_inverse
 from .gaussian import naturals_to_q as densely
 
@@ -31,7 +32,7 @@ def _from_blocks(lambda_1: tf.Tensor, P: tf.Tensor, B: tf.Tensor, D: tf.Tensor) 
     F = tf.shape(P)[-1]
     scaled = B / D[..., None]
     zeros = tf.zeros_like(lambda_1[:F])
-    R = densely(zeros, P - tf.matmul(B, scaled, transpose_a=True)).sqrt
+    R = densely(zeros, P - tf.matmul(B, scaled, transpose_a=True), cholesky_or_nan).sqrt
     roots = tf.linalg.diag(tf.math.rsqrt(D))
     above = tf.concat([R, tf.zeros_like(tf.linalg.matrix_transpose(B))], -1)
     sqrt = tf.concat([above, tf.concat([-tf.matmul(scaled, R), roots], -1)], -2)

@@ -13,10 +13,15 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from .cholesky import cholesky_or_nan
+
 _LEAST_SHARE = 1e-6  # the smallest part to which a step is shortened
 
 Naturals = tuple[tf.Tensor, tf.Tensor]
 """lambda_1 = S⁻¹m [M, L] and Lambda_2 = S⁻¹ [L, M, M]."""
+
+Factor = Callable[[tf.Tensor], tf.Tensor]
+"""A Cholesky factor: TensorFlow's, or ``cholesky_or_nan`` where a step may be too long."""
 
 
 class Gaussian(NamedTuple):
@@ -37,7 +42,9 @@ def q_to_naturals(q_mu: TensorType, q_sqrt: TensorType) -> tuple[tf.Tensor, tf.T
 @check_shapes(
     "lambda_1: [M, L]", "Lambda_2: [L, M, M]", "return[0]: [M, L]", "return[1]: [L, M, M]"
 )
-def naturals_to_q(lambda_1: TensorType, Lambda_2: TensorType) -> Gaussian:
+def naturals_to_q(
+    lambda_1: TensorType, Lambda_2: TensorType, cholesky: Factor = tf.linalg.cholesky
+) -> Gaussian:
     """
     (lambda_1, Lambda_2) = (S⁻¹m, S⁻¹) -> (q_mu, q_sqrt), without forming S.
 
@@ -45,7 +52,7 @@ def naturals_to_q(lambda_1: TensorType, Lambda_2: TensorType) -> Gaussian:
     one: Lambda_2 = U Uᵀ with U = rev(C). So S = U⁻ᵀU⁻¹, and q_sqrt = U⁻ᵀ = rev(C⁻¹)ᵀ is lower
     triangular: one Cholesky, one triangular inverse.
     """
-    C = tf.linalg.cholesky(tf.reverse(Lambda_2, [-2, -1]))
+    C = cholesky(tf.reverse(Lambda_2, [-2, -1]))
     q_sqrt = tf.linalg.matrix_transpose(tf.reverse(lower_triangular_inverse(C), [-2, -1]))
     Rt_lambda = columns(tf.matmul, q_sqrt, lambda_1, transpose_a=True)
     return Gaussian(columns(tf.matmul, q_sqrt, Rt_lambda), q_sqrt)
@@ -86,13 +93,14 @@ def damped(
     target_1: TensorType,
     Target_2: TensorType,
     step_size: TensorType,
+    cholesky: Factor = tf.linalg.cholesky,
 ) -> Gaussian:
     """
     naturals ← (1 − step_size)·naturals + step_size·target, AACI Alg. 3 as ERRATA.md mends it.
 
     Natural parameters are averaged, not moments.
     """
-    return averaged(q_to_naturals(q_mu, q_sqrt), (target_1, Target_2), step_size)
+    return averaged(q_to_naturals(q_mu, q_sqrt), (target_1, Target_2), step_size, cholesky)
 
 
 def safeguarded(
@@ -126,10 +134,17 @@ def safeguarded(
     return q, size
 
 
-def averaged(naturals: Naturals, target: Naturals, step_size: TensorType) -> Gaussian:
+def averaged(
+    naturals: Naturals,
+    target: Naturals,
+    step_size: TensorType,
+    cholesky: Factor = tf.linalg.cholesky,
+) -> Gaussian:
     """The q(v) whose naturals are (1 − step_size)·naturals + step_size·target."""
-    pairs = zip(naturals, target, strict=True)
-    return naturals_to_q(*((1.0 - step_size) * old + step_size * new for old, new in pairs))
+    lambda_1, Lambda_2 = (
+        (1.0 - step_size) * old + step_size * new for old, new in zip(naturals, target, strict=True)
+    )
+    return naturals_to_q(lambda_1, Lambda_2, cholesky)
 
 
 @check_shapes(
@@ -155,7 +170,7 @@ def coupled_step(
     is_diagonal = tf.eye(L, dtype=uncoupled.dtype)[:, None, :, None]  # [L, 1, L, 1]
     blocks = tf.reshape(is_diagonal * uncoupled[:, :, None, :], tf.shape(coupling))
     slope = tf.reshape(tf.transpose(in_mean - q_mu), [-1, 1])
-    step = tf.linalg.cholesky_solve(tf.linalg.cholesky(blocks - coupling), slope)
+    step = tf.linalg.cholesky_solve(cholesky_or_nan(blocks - coupling), slope)
     return tf.transpose(tf.reshape(step, [L, M]))
 
 
@@ -201,7 +216,8 @@ def carried(q_mu: TensorType, q_sqrt: TensorType, C: TensorType) -> Gaussian:
     lambda_1 = columns(tf.matmul, G, columns(solve, q_sqrt, q_mu), transpose_a=True)
     # GᵀG − CᵀC is the symmetric part of (G − C)ᵀ(G + C).
     twice = tf.matmul(G - C, G + C, transpose_a=True)
-    return naturals_to_q(lambda_1, eye + 0.5 * (twice + tf.linalg.matrix_transpose(twice)))
+    Lambda_2 = eye + 0.5 * (twice + tf.linalg.matrix_transpose(twice))
+    return naturals_to_q(lambda_1, Lambda_2, cholesky_or_nan)
 
 
 @check_shapes(

@@ -22,6 +22,7 @@ from gpflow.base import TensorType
 from gpflow.kullback_leiblers import gauss_kl
 
 from ..algebra import arrow
+from ..algebra.cholesky import cholesky_or_nan
 from ..algebra.gaussian import (
     Gaussian,
     coupled_step,
@@ -68,10 +69,10 @@ def moved(
 
     def whole() -> Gaussian:
         if num_before_groups is None:
-            return naturals_to_q(*target)
+            return naturals_to_q(*target, cholesky_or_nan)
         return arrow.naturals_to_q(*target, num_before_groups)
 
-    return tf.cond(part < 1.0, lambda: damped(*best, *target, part), whole)
+    return tf.cond(part < 1.0, lambda: damped(*best, *target, part, cholesky_or_nan), whole)
 
 
 class Sums(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ..algebra.cholesky import cholesky_or_nan
 from ..algebra.gaussian import Gaussian, naturals_to_q
 from ..algebra.projection import Prior, Projection, summed_to, to_q
 from ..algebra.terms import AtRows, Slopes, augmented_steps, concave, standard
@@ -72,7 +73,7 @@ def _moments(Q: tf.Tensor, sites: Sites) -> _Moments:
     )
     of_rows = d * of_rows  # D^½ Σ₊ [L, n, N]
     inner = tf.gather(of_rows, rows, axis=2) * tf.linalg.matrix_transpose(d)
-    inner_chol = tf.linalg.cholesky(tf.eye(tf.size(rows), dtype=Q.dtype) - inner)
+    inner_chol = cholesky_or_nan(tf.eye(tf.size(rows), dtype=Q.dtype) - inner)
     W = tf.linalg.triangular_solve(inner_chol, of_rows)
     h += _times(tf.linalg.matrix_transpose(W), _times(W, natural))
     variance += _squares(W)
