@@ -79,6 +79,7 @@ def test_the_kernel_is_the_sum_and_the_product_of_the_features() -> None:
         np.testing.assert_allclose(features * variances @ features.T, effect(X), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_sparse_model_with_every_x_is_gaussian_process_regression() -> None:
     """Predictions are at a known and at a new level, which has the prior's effect."""
     noise = likelihoods.Gaussian(variance=0.09)
@@ -122,6 +123,7 @@ def test_the_effect_of_a_group_is_a_part_of_f_with_its_posterior(is_sparse: bool
     np.testing.assert_allclose(total, model.predict_f(X)[0], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_counts_of_full_and_sparse_models_have_one_elbo() -> None:
     counts = np.random.default_rng(3).poisson(np.exp(0.5 * Y)).astype(float)
     elbos = []
@@ -148,6 +150,7 @@ def test_counts_of_full_and_sparse_models_have_one_elbo() -> None:
     np.testing.assert_allclose(*elbos, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_variances_without_a_gp_are_those_of_restricted_maximum_likelihood() -> None:
     """A fixed effect has a large variance, which stays; log |AᵀA| of REML is then a constant."""
     fixed = np.column_stack([np.ones(N), X[:, 3]])

@@ -41,6 +41,7 @@ def steps_of(model: gpflow.models.GPModel, number: int = 1) -> np.ndarray:
     return np.diff(mean, number)
 
 
+@pytest.mark.slow
 def test_the_posterior_mean_falls_where_that_of_exact_regression_rises() -> None:
     kernel = WithDerivatives(SquaredExponential(lengthscales=0.6), 1)
     exact = gpflow.models.GPR((shapes.of_f(X), FALLING), kernel, noise_variance=0.1)
@@ -167,6 +168,7 @@ def test_a_constraint_is_a_likelihood_whose_augmentation_is_right() -> None:
     assert check_likelihood(shapes.Sign(0.2), labels, progress=False) == "super-Gaussian"
 
 
+@pytest.mark.slow
 def test_predictions_of_y_are_those_of_its_own_likelihood() -> None:
     noise = likelihoods.StudentT(0.2, 5.0)
     model = model_of(*shapes.constrained((X, FALLING), noise, AT, decreasing=0))

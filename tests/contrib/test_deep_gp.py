@@ -176,6 +176,7 @@ def test_gradients_of_two_layers_are_differences() -> None:
     np.testing.assert_allclose((high - low) / 2e-5, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_predictions_are_densities_with_the_moments_of_predict_y() -> None:
     deep = make_deep(2)
     gpflow.set_trainable(deep, False)

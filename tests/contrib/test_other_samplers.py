@@ -150,6 +150,7 @@ def test_counts_with_gpflow_s_poisson_are_the_quadrature_s() -> None:
     assert abs(actual[0, 0] - expected) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_softmax_of_several_latent_gps() -> None:
     """GPflow's softmax takes no batches of chains, yet log p(y|f) of every draw is right."""
     X = np.linspace(-1.0, 1.0, 5)[:, None]

@@ -95,6 +95,7 @@ def network(X: AnyNDArray, Y: AnyNDArray, kernels: list[Any], mean: list[float],
     return MixtureVGP((X, Y), kernel, likelihood, gpflow.functions.Constant(mean), **options)
 
 
+@pytest.mark.slow
 def test_one_node_with_fixed_weights_is_a_gp() -> None:
     """Both outputs are the node plus noise, so that the bound is GPR's evidence of all 2N data."""
     gpflow.config.set_default_jitter(1e-10)

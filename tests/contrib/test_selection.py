@@ -40,6 +40,7 @@ def assert_mean(draws: AnyNDArray, expected: float) -> None:
     assert abs(draws.mean() - expected) < 4.0 * error + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.briefly("unconstrained")
 @pytest.mark.parametrize("prior_on", ["unconstrained", "on the value"])
 def test_draws_follow_a_density_whose_models_are_known_in_closed_form(prior_on: str) -> None:

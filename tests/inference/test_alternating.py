@@ -174,6 +174,7 @@ def parameters(model: AugmentedModel) -> dict[str, gpflow.Parameter]:
     return {name: p for name, p in others.items() if p.trainable}
 
 
+@pytest.mark.slow
 def test_only_what_is_trainable_moves_whether_q_is_or_not(data: Batch) -> None:
     ends = []
     for q_trainable in (True, False):

@@ -124,6 +124,7 @@ def test_a_search_from_the_factor_of_other_hyperparameters_starts_nearer(
     assert 0.0 <= near < 0.1 * far
 
 
+@pytest.mark.slow
 def test_at_the_same_hyperparameters_a_search_starts_at_q_itself() -> None:
     data = diabetes(120)
     model = make_model(data, likelihoods.StudentT())
@@ -138,6 +139,7 @@ def test_at_the_same_hyperparameters_a_search_starts_at_q_itself() -> None:
     assert profile.evaluate(rows, moved, 0.0, 0).objective < found.objective - 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("three chunks-True")
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("cuts", [(), (40, 80)], ids=["whole", "three chunks"])
@@ -189,6 +191,7 @@ def test_one_chunk_or_many_give_the_same_profile() -> None:
     np.testing.assert_allclose(one.gradient, two.gradient, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_newton_step_that_fails_is_replaced_by_a_safer_one() -> None:
     """
     The first step from this q, far from the optimum and with small noise, would lower the ELBO.
@@ -238,6 +241,7 @@ def test_fit_ends_where_gradients_vanish(problem: str) -> None:
     assert end - start > 0.05 * len(data[0])
 
 
+@pytest.mark.slow
 def test_what_is_not_trainable_stays_and_priors_count() -> None:
     data = diabetes(200)
     model = make_model(data, likelihoods.StudentT(0.5, 4.0))
@@ -279,6 +283,7 @@ def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
     assert float(ours.elbo()) > float(stock.elbo()) - 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("1")  # seed 1 is Student-t
 @pytest.mark.parametrize("seed", range(8))
 def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) -> None:
@@ -376,6 +381,7 @@ def test_where_polish_ends_no_small_step_gains(seed: int) -> None:
     assert float(model.elbo()) - polished.elbo < 1e-3
 
 
+@pytest.mark.slow
 def test_polished_probit_is_gpflows_vgp() -> None:
     """The ELBOs agree at fixed hyperparameters, for GPflow's Bernoulli with the same link."""
     X, Y = breast_cancer(60)

@@ -353,6 +353,9 @@ def test_cached_posteriors_follow_an_eager_step(
     assert np.max(np.abs(posteriors[0].predict_f(data[0])[0] - stale)) > 0.1
 
 
+@pytest.mark.by_default(
+    "PrecomputeCacheType.VARIABLE-AugmentedSVGP", "PrecomputeCacheType.TENSOR-AugmentedVGP"
+)
 @either_model
 @pytest.mark.parametrize("cache", [PrecomputeCacheType.TENSOR, PrecomputeCacheType.VARIABLE])
 def test_cached_posteriors_follow_compiled_steps(
@@ -398,6 +401,7 @@ def test_posteriors_of_another_model_stay_as_they_are(data: Batch) -> None:
     np.testing.assert_array_equal(posterior.predict_f(data[0])[0], before)
 
 
+@pytest.mark.slow
 def test_dropped_posteriors_are_let_go(data: Batch) -> None:
     """The model does not keep a cache alive that its user has dropped."""
     import gc
@@ -410,6 +414,7 @@ def test_dropped_posteriors_are_let_go(data: Batch) -> None:
     assert reference() is None
 
 
+@pytest.mark.slow
 def test_posteriors_made_after_tracing_follow_too(data: Batch) -> None:
     model = sparse(data)
     step = tf.function(lambda: AugmentedNaturalGradient(0.5).minimize(model, data))

@@ -52,6 +52,7 @@ def test_of_gaussian_noise_it_is_the_closed_form(randomise_q: Any) -> None:
     np.testing.assert_allclose(streamed, expected, rtol=1e-10)
 
 
+@pytest.mark.by_default("Logistic")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic"])
 def test_it_is_what_quadrature_says(name: str, randomise_q: Any) -> None:
     log_density = {
@@ -75,6 +76,7 @@ def test_it_is_what_quadrature_says(name: str, randomise_q: Any) -> None:
     np.testing.assert_allclose(model.predictive_objective((X, y)), expected, rtol=1e-7)
 
 
+@pytest.mark.by_default("likelihood1")
 @pytest.mark.parametrize("likelihood", [likelihoods.StudentT(0.3, 4.0), likelihoods.Laplace(0.2)])
 def test_its_gradient_is_that_of_finite_differences(likelihood: Any, randomise_q: Any) -> None:
     model = make(likelihood)
@@ -224,6 +226,7 @@ def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path: Path) -
         )
 
 
+@pytest.mark.slow
 def test_a_step_on_gpflow_s_elbo_follows_its_gradient(randomise_q: Any) -> None:
     """The ELBO is that of GPflow's own SVGP with its Gaussian likelihood."""
     model = make(likelihoods.Gaussian(0.3), num_data=len(X))

@@ -68,6 +68,7 @@ def permuted(data: Rows, seed: int = 1) -> Rows:
     return data[0][order], data[1][order]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.05, 1.0])
 def test_products_in_float32_round_the_elbo_to_a_billionth(scale: float) -> None:
     """The number of threads decides how they are rounded."""
@@ -278,6 +279,7 @@ class FiniteWhereItBegins(gpflow.functions.Constant):
         return super().__call__(X) + tf.where(c == 0.0, c, np.nan)
 
 
+@pytest.mark.slow
 def test_a_gain_that_is_not_known_is_said_to_be_not_known() -> None:
     data = claims(0, 40)
     model = of_claims(data, 5)

@@ -96,7 +96,7 @@ def test_the_gradient_is_exact_at_any_sites(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.by_default("outliers", "two counts")
+@pytest.mark.by_default("outliers of two")
 @each_case
 def test_it_ends_where_the_search_in_q_ends_step_by_step(name: str) -> None:
     model = make(name)

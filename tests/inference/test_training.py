@@ -188,6 +188,7 @@ def test_monitor_is_called_after_every_step(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen[-1], model.q_mu)
 
 
+@pytest.mark.slow
 def test_a_failing_step_says_which_and_leaves_the_model() -> None:
     X, Y = wave()
     data = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(20)
@@ -500,6 +501,7 @@ def _lose(folder: Path) -> None:
     (_latest(folder) / "history.json").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("_truncate")
 @pytest.mark.parametrize(
     ("damage", "says"),
@@ -526,7 +528,7 @@ def _other_kernel() -> AugmentedSVGP:
     return AugmentedSVGP(gpflow.kernels.Matern32(), likelihood, Z, num_data=N)
 
 
-@pytest.mark.by_default("kwargs0", "_other_kernel")
+@pytest.mark.by_default("_other_kernel")
 @pytest.mark.parametrize(
     ("model", "kwargs", "says"),
     [

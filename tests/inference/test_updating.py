@@ -68,6 +68,7 @@ def apart(a: AugmentedSVGP, b: AugmentedSVGP) -> float:
 # ---- Gaussian noise: exact ----
 
 
+@pytest.mark.slow
 def test_under_gaussian_noise_twenty_chunks_in_any_order_are_all_rows_at_once() -> None:
     """The result is GPflow's SGPR, and one natural-gradient step's; the bounds sum to SGPR's."""
     all_rows = waves()
@@ -97,6 +98,7 @@ def test_under_gaussian_noise_twenty_chunks_in_any_order_are_all_rows_at_once() 
         assert min(result.gain for result in results) >= 0.0
 
 
+@pytest.mark.slow
 def test_nearly_noise_free_rows_on_an_ill_conditioned_kernel_are_added_to_1e_8() -> None:
     X, _ = waves(1000)
     all_rows = X, np.sin(X.sum(1, keepdims=True))
@@ -169,6 +171,7 @@ NOISES: dict[str, tuple[Callable[[], Any], Callable[[Data], Data]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("name", NOISES)
 def test_q_is_the_best_for_the_new_rows_and_a_kl_to_the_q_before(name: str) -> None:
@@ -287,6 +290,7 @@ def test_twenty_updates_predict_as_well_as_all_rows_in_any_order(name: str) -> N
     assert np.ptp(found) < 0.01
 
 
+@pytest.mark.slow
 def test_what_is_known_may_be_no_density() -> None:
     """An outlier of Student-t noise makes q wider than the prior, so that q/p is not integrable."""
     noise = likelihoods.StudentT(0.5, df=3.0)

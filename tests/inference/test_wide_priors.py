@@ -162,6 +162,7 @@ def test_a_rate_that_falls_over_a_raw_column_is_not_taken_for_a_constant() -> No
     np.testing.assert_allclose(again.elbo, result.elbo, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("2000.0-Poisson")
 @pytest.mark.parametrize("name", ["Poisson", "Exponential", "Gamma"])
 @pytest.mark.parametrize("variance", [1000.0, 2000.0])

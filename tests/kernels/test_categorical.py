@@ -155,6 +155,7 @@ def all_of(model: Any, X: Any, Y: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:q is not at its optimum")
 @pytest.mark.parametrize("is_sparse", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_words_are_their_places_among_the_levels(is_sparse: bool) -> None:
@@ -203,6 +204,7 @@ def test_levels_that_are_independent_are_regressions_of_their_own() -> None:
             np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_fit_learns_which_levels_are_alike() -> None:
     """Simulated: two of the levels have one function, and the third minus that function."""
     rng = np.random.default_rng(3)
@@ -218,6 +220,7 @@ def test_a_fit_learns_which_levels_are_alike() -> None:
     assert max(R[0, 2], R[1, 2]) < -0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fit", pytest.param("train", marks=pytest.mark.slow)])
 def test_inducing_points_move_but_keep_their_levels(method: str) -> None:
     model = sparse(FRAME[:9])

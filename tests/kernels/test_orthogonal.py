@@ -115,6 +115,7 @@ def test_of_normal_inputs_it_is_the_kernel_of_the_paper() -> None:
     np.testing.assert_allclose(kernel(at), expected, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_batches_of_inputs_have_the_covariances_of_each() -> None:
     """Nearest neighbours are such batches."""
     kernel, batch = made(2), np.stack([X[:6], X[6:12]])

@@ -28,6 +28,7 @@ def test_a_column_of_one_value_has_a_finite_lengthscale() -> None:
     np.testing.assert_allclose(kernel.lengthscales, np.sqrt(2.0) * np.array([X[:, 1].std(), 1.0]))
 
 
+@pytest.mark.slow
 def test_words_become_factors_and_the_model_takes_the_frame() -> None:
     frame = pd.DataFrame(
         {

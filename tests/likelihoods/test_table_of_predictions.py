@@ -460,6 +460,7 @@ def test_the_hazard_of_a_time_whose_logarithm_is_censored(link: str, law: Any) -
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.by_default("Matern32")
 @pytest.mark.parametrize(
     "base", [LogisticNoise(0.3), Matern32(0.3), GeneralizedGaussian(0.3, 1.3)], ids=type
 )

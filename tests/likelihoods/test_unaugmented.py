@@ -309,6 +309,7 @@ def test_fit_ends_no_lower_than_l_bfgs(case: Case) -> None:
     assert "augmented" not in str(result)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("AugmentedSVGP")
 @pytest.mark.parametrize("kind", [AugmentedSVGP, AugmentedVGP])
 def test_a_rate_of_f_squared_does_not_remain_at_its_saddle(kind: type) -> None:

@@ -48,6 +48,7 @@ def left_out_pit(X: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     return scipy.stats.norm.cdf(inverse @ Y * np.sqrt(variance))
 
 
+@pytest.mark.slow
 def test_the_levels_are_those_of_the_rows_that_were_left_out() -> None:
     """The ranks are 2 and 38 of 39 for 90 %."""
     columns = np.hstack([Y, 0.3 * Y])
@@ -102,6 +103,7 @@ def test_nearest_neighbours_that_are_all_rows_have_the_levels_of_the_full_gp() -
     np.testing.assert_allclose(calibrated_levels(nearest), calibrated_levels(gaussian()), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_models_with_inducing_points_and_gpflows_take_the_data() -> None:
     for kind in (AugmentedSVGP, gpflow.models.SVGP):
         model = kind(kernel(), likelihoods.Gaussian(variance=NOISE), X.copy(), num_data=N)
@@ -110,6 +112,7 @@ def test_models_with_inducing_points_and_gpflows_take_the_data() -> None:
         np.testing.assert_allclose(levels, calibrated_levels(gaussian(), None, 0.8), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_under_a_kernel_that_mixes_latent_gps_each_output_is_left_out_of_its_mixture() -> None:
     """Both outputs of a row are left out; y is W g + noise, with one Z at every x."""
     W = np.array([[1.0, 0.5], [-2.0, 1.0]])

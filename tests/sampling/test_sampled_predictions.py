@@ -27,6 +27,7 @@ def gaussian_models() -> tuple[AugmentedVGP, AugmentedSVGP, gpflow.models.GPR]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("False")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:

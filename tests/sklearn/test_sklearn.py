@@ -124,6 +124,7 @@ def test_scikit_learn_s_checks(estimator: Any, check: Callable[[Any], None]) -> 
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [AugmentedGPRegressor, AugmentedGPClassifier])
 @pytest.mark.by_default("AugmentedGPClassifier")
 def test_a_weight_is_how_often_a_row_is_given(make: Callable) -> None:
@@ -198,6 +199,7 @@ def test_intervals_by_quantiles_cover_what_those_by_sd_do_not(regression: Fitted
     assert abs(covered - 0.9) < abs(covered_by_sd - 0.9) - 0.01
 
 
+@pytest.mark.slow
 def test_a_calibrated_interval_lies_between_the_quantiles_of_left_out_rows() -> None:
     """Noise that is fixed far too small: the intervals are as wide as the data want them."""
     X, y = noisy_wave(100, seed=3, df=30.0)
@@ -442,6 +444,7 @@ def test_a_regressor_of_counts_with_exposure_begins_from_the_data() -> None:
     np.testing.assert_allclose(pipeline.predict(X), found, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_censored_y_are_between_y_and_upper() -> None:
     """A ceiling hides the top of a wave; the fit knows that it is there."""
     rng = np.random.default_rng(0)
@@ -458,6 +461,7 @@ def test_censored_y_are_between_y_and_upper() -> None:
     assert found.min() < 41.0
 
 
+@pytest.mark.slow
 def test_known_noise_is_in_units_of_y() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, size=(N, 1))
@@ -526,6 +530,7 @@ def test_intervals_of_three_probabilities_hold_as_many_draws_as_they_say(
     np.testing.assert_allclose(held, 0.8, atol=0.1)
 
 
+@pytest.mark.slow
 def test_a_fit_that_has_not_converged_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = noisy_wave(40, seed=0)
 
@@ -612,6 +617,7 @@ def test_text_and_categories_are_encoded_by_the_levels_of_the_fit() -> None:
     np.testing.assert_array_equal(regressor.predict(frame[:3]), before)
 
 
+@pytest.mark.slow
 def test_a_word_that_the_fit_has_not_seen_is_as_alike_to_others_as_these_are() -> None:
     """It has the prediction of a GP whose kernel knew one more level without rows."""
     frame, y = table(60)
@@ -632,6 +638,7 @@ def test_a_word_that_the_fit_has_not_seen_is_as_alike_to_others_as_these_are() -
     assert np.ptp(sd[[2, 4]]) < 0.2 < np.min(sd[[0, 1, 3]]) - np.max(sd[[2, 4]])
 
 
+@pytest.mark.slow
 def test_gaps_of_a_frame_are_encoded_in_the_fit_and_in_predictions() -> None:
     """Where a gap says something itself, its own column does; a pickle has the encoder."""
     frame, y = table(120)
@@ -651,6 +658,7 @@ def test_gaps_of_a_frame_are_encoded_in_the_fit_and_in_predictions() -> None:
         regressor.predict(frame[["city", "size", "grade", "weight"]])
 
 
+@pytest.mark.slow
 def test_advice_has_the_names_of_columns() -> None:
     frame, y = table(60)
     frame = frame[["size"]].assign(useless=np.random.default_rng(1).normal(size=60))
@@ -660,6 +668,7 @@ def test_advice_has_the_names_of_columns() -> None:
         assert "(column 'useless')" in str(result), result
 
 
+@pytest.mark.slow
 def test_a_classifier_takes_words() -> None:
     frame, y = table(120)
     classes = np.where(y > 0.6, "high", np.where(y > -0.6, "middle", "low"))
@@ -667,6 +676,7 @@ def test_a_classifier_takes_words() -> None:
     assert classifier.score(frame, classes) > 0.9
 
 
+@pytest.mark.slow
 def test_a_kernel_object_must_know_the_words_itself() -> None:
     frame, y = table(60)
     kernel = gpflow.kernels.SquaredExponential(active_dims=[0])
