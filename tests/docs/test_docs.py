@@ -15,7 +15,7 @@ import pytest
 import gpflow_aaci
 
 DOCS = Path(__file__).parents[2] / "docs"
-from_classes = SimpleNamespace(**runpy.run_path(str(DOCS / "from_classes.py")))
+from_classes = SimpleNamespace(**runpy.run_path(str(DOCS / "_tools" / "from_classes.py")))
 REFERENCE = "".join(
     from_classes.with_entries(page.read_text())
     for page in sorted((DOCS / "reference").glob("*.md"))

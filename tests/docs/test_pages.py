@@ -73,8 +73,8 @@ def test_training_loops() -> None:
 
 
 def test_the_notebook_is_the_tutorial() -> None:
-    """docs/notebook.py writes it again; its cells run one after the other as the page's blocks."""
-    notebook = runpy.run_path(str(DOCS / "notebook.py"))
+    """docs/_tools/notebook.py writes it again; its cells run in turn as the page's blocks."""
+    notebook = runpy.run_path(str(DOCS / "_tools" / "notebook.py"))
     page, stored = (DOCS / "tutorial.md").read_text(), (DOCS / "tutorial.ipynb").read_text()
     assert notebook["notebook_of"](page) == stored
     made = nbformat.reads(stored, as_version=4)

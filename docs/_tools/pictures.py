@@ -1,4 +1,4 @@
-"""The pictures of the README and of the pages: ``python docs/pictures.py`` draws them again."""
+"""The pictures of the README and of the pages, drawn by ``python docs/_tools/pictures.py``."""
 
 import os
 import runpy
@@ -18,7 +18,7 @@ import gpflow_aaci
 from gpflow_aaci import likelihoods
 from gpflow_aaci.augmentation import aux_posterior_mean
 
-HERE = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 ZERO = np.zeros((1, 1))
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     plt.show = lambda: None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        runpy.run_path(str(HERE / "gallery" / "plot_01_the_crash.py"))
+        runpy.run_path(str(DOCS / "gallery" / "plot_01_the_crash.py"))
     save("crash")
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4), constrained_layout=True)
     tangents(left)
@@ -36,13 +36,13 @@ def main() -> None:
     gaps(left)
     steps(right)
     save("method_steps")
-    exec("\n".join(python_of((HERE / "tutorial.md").read_text())), {})
+    exec("\n".join(python_of((DOCS / "tutorial.md").read_text())), {})
     save("tutorial")
 
 
 def save(name: str) -> None:
-    (HERE / "pictures").mkdir(exist_ok=True)
-    path = HERE / "pictures" / f"{name}.png"
+    (DOCS / "pictures").mkdir(exist_ok=True)
+    path = DOCS / "pictures" / f"{name}.png"
     plt.gcf().savefig(path, dpi=100)
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a third as large
     plt.close("all")
