@@ -1,10 +1,10 @@
 """
-The crash
-=========
+Natural gradients and their step size
+=====================================
 
-Natural gradients are how GPflow's notebooks train q(u). With a likelihood that is not conjugate
-the step size ``gamma`` must be found by trial: too large a step leaves the precision of q(u)
-indefinite. The two scripts here differ only in ``gpflow.models`` against ``gpflow_aaci``.
+*The crash.* Natural gradients are how GPflow's notebooks train q(u). With a likelihood that is not
+conjugate the step size ``gamma`` must be found by trial: too large a step leaves the precision of
+q(u) indefinite. The two scripts here differ only in ``gpflow.models`` against ``gpflow_aaci``.
 """
 
 import gpflow

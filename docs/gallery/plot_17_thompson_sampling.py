@@ -1,13 +1,14 @@
 """
-Where is the minimum?
-=====================
+Thompson sampling
+=================
 
-Bayesian optimisation asks where to evaluate a costly function next. Thompson sampling answers with
-the minimum of a function drawn from the posterior: where the function is well known, all draws have
-their minimum at the same place, and where it is not, the draws explore. ``predict_f_samples``
-draws f on a grid, at a cost that is cubic in the number of its points, and in more than two
-dimensions a grid has too many. ``sample_functions`` draws functions that can be evaluated anywhere,
-at a cost that is linear in the number of points, and followed downhill by their gradients.
+*Where is the minimum?* Bayesian optimisation asks where to evaluate a costly function next.
+Thompson sampling answers with the minimum of a function drawn from the posterior: where the
+function is well known, all draws have their minimum at the same place, and where it is not, the
+draws explore. ``predict_f_samples`` draws f on a grid, at a cost that is cubic in the number of its
+points, and in more than two dimensions a grid has too many. ``sample_functions`` draws functions
+that can be evaluated anywhere, at a cost that is linear in the number of points, and followed
+downhill by their gradients.
 """
 
 import gpflow

@@ -1,10 +1,10 @@
 """
-The evidence, and what an ELBO hides
-====================================
+Choosing a likelihood by its evidence
+=====================================
 
-Which noise do the data prefer? The evidence log p(y) would say, but a variational fit returns an
-ELBO, which is below it by an unknown amount. ``evidence`` finds a lower and an upper end of
-log p(y), and so tells whether a comparison by ELBOs can be believed.
+*What an ELBO hides.* Which noise do the data prefer? The evidence log p(y) would say, but a
+variational fit returns an ELBO, which is below it by an unknown amount. ``evidence`` finds a lower
+and an upper end of log p(y), and so tells whether a comparison by ELBOs can be believed.
 
 The data are the flow of the Nile at Aswan in 100 years, in units of 10^8 cubic metres (Cobb 1978,
 Biometrika 65). In 1899 the first dam was begun, and in 1913 the flow was very small.

