@@ -32,6 +32,7 @@ def test_every_page_with_python_is_run_here() -> None:
         "from_gpflow.md",
         "inducing_points.md",
         "intervals.md",
+        "kernels.md",
         "likelihoods.md",
         "missing_and_censored.md",
         "multi_output.md",
@@ -115,9 +116,10 @@ def test_tutorial(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", ["tutorial_classification.md", "tutorial_counts.md", "tutorial_survival.md"]
+    "page",
+    ["kernels.md", "tutorial_classification.md", "tutorial_counts.md", "tutorial_survival.md"],
 )
-def test_other_tutorials(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_prints_what_it_shows(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(page, capsys)
 
 
