@@ -20,10 +20,12 @@ from gpflow_aaci.augmentation import aux_posterior_mean
 
 DOCS = Path(__file__).parents[1]
 ZERO = np.zeros((1, 1))
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]  # those of the gallery
 
 
 def main() -> None:
     plt.show = lambda: None
+    plt.rcParams["axes.prop_cycle"] = plt.cycler(color=COLOURS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runpy.run_path(str(DOCS / "gallery" / "plot_01_the_crash.py"))
