@@ -133,6 +133,19 @@ def test_every_script_is_in_one_group_of_the_gallery() -> None:
     assert sorted(shown) == [script.name for script in SCRIPTS]
 
 
+def test_links_to_and_between_pages_of_kept_runs_are_to_files() -> None:
+    """Sphinx, which checks other links, does not read these pages."""
+    reference = DOCS.parent / "benchmarks" / "reference"
+    pages = [*DOCS.glob("*.md"), reference / "README.md", *reference.glob("*/README.md")]
+    found = 0
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)", page.read_text()):
+            if page.parent != DOCS or link.startswith("../benchmarks"):
+                found += 1
+                assert (page.parent / link).is_file(), (page, link)
+    assert found > 40
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "script", [s for s in SCRIPTS if not s.name.startswith(ELSEWHERE)], ids=lambda s: s.stem
