@@ -76,12 +76,13 @@ kinds = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 low, median, high = predict_of_f(model, kinds, probabilities).numpy()
 names = ["cold", "cold, contact", "warm", "warm, contact"]
 figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-for kind, name in enumerate(names):
+colours = [BLUE, "#56B4E9", "#E69F00", RED]
+for kind, (name, colour) in enumerate(zip(names, colours, strict=True)):
     bars = np.arange(1, 6) + 0.2 * (kind - 1.5)
     error = np.abs([low[kind] - median[kind], high[kind] - median[kind]])
-    ax.bar(bars, median[kind], 0.18, yerr=error, label=name, error_kw={"lw": 0.8})
+    ax.bar(bars, median[kind], 0.18, color=colour, yerr=error, label=name, error_kw={"lw": 0.8})
 ax.set(xlabel="grade", ylabel="probability", title="Grades")
-ax.legend(fontsize=8)
+figure.legend(fontsize=8, loc="outside lower center", ncols=4)
 plt.show()
 
 # %%

@@ -64,7 +64,7 @@ for part in (types, treatments):
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 grid = np.linspace(X["log_conc"].min(), X["log_conc"].max(), 60)
 for ax, place in zip(axes, types.levels, strict=True):
-    for colour, treatment in zip(("C0", "C1"), treatments.levels, strict=True):
+    for colour, treatment in zip(("#0072B2", "#D55E00"), treatments.levels, strict=True):
         own = (X["Type"] == place) & (X["Treatment"] == treatment)
         ax.plot(table.conc[own], table.uptake[own], ".", color=colour)
         for plant in X["Plant"][own].unique():
