@@ -18,7 +18,7 @@ import gpflow_aaci
 from gpflow_aaci import likelihoods
 from gpflow_aaci.augmentation import aux_posterior_mean
 
-DOCS = Path(__file__).parents[1]
+HERE = Path(__file__).parents[1]
 ZERO = np.zeros((1, 1))
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]  # those of the gallery
 
@@ -28,7 +28,7 @@ def main() -> None:
     plt.rcParams["axes.prop_cycle"] = plt.cycler(color=COLOURS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        runpy.run_path(str(DOCS / "gallery" / "plot_01_the_crash.py"))
+        runpy.run_path(str(HERE / "gallery" / "plot_01_the_crash.py"))
     save("crash")
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4), constrained_layout=True)
     tangents(left)
@@ -38,13 +38,13 @@ def main() -> None:
     gaps(left)
     steps(right)
     save("method_steps")
-    exec("\n".join(python_of((DOCS / "tutorial.md").read_text())), {})
+    exec("\n".join(python_of((HERE / "tutorial.md").read_text())), {})
     save("tutorial")
 
 
 def save(name: str) -> None:
-    (DOCS / "pictures").mkdir(exist_ok=True)
-    path = DOCS / "pictures" / f"{name}.png"
+    (HERE / "pictures").mkdir(exist_ok=True)
+    path = HERE / "pictures" / f"{name}.png"
     plt.gcf().savefig(path, dpi=100)
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a third as large
     plt.close("all")
