@@ -14,7 +14,7 @@ from docutils import nodes  # noqa: E402
 
 import gpflow_aaci  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "_tools"))
 from from_classes import with_entries, with_rest  # noqa: E402
 from links import LinkCode, link_back, link_elsewhere  # noqa: E402
 from thumbnails import write_thumbnails  # noqa: E402
@@ -147,6 +147,17 @@ def add_classes(app, docname, source) -> None:
     source[0] = with_rest(with_entries(source[0]), readme)
 
 
+PROJECT = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+(REPOSITORY,) = re.findall(r'^repository = "(.*)"$', PROJECT, re.MULTILINE)
+
+
+def link_repository(app, docname, source) -> None:
+    """Links to pages of kept runs, which are not in the site, are to the repository."""
+    source[0] = re.sub(
+        r"\]\(\.\./(benchmarks/[^)]*\.md)", rf"]({REPOSITORY}/blob/v{release}/\1", source[0]
+    )
+
+
 def add_summary(app, docname, source) -> None:
     """Put a table of the names in each section of a page of the reference above its sections."""
     if not docname.startswith("reference/"):
@@ -177,5 +188,6 @@ def setup(app) -> None:
     app.connect("object-description-transform", shorten_fields, priority=600)
     app.connect("source-read", add_classes)  # before the next, which counts the entries
     app.connect("source-read", add_summary)
+    app.connect("source-read", link_repository)
     app.connect("source-read", without_seconds)
     app.connect("builder-inited", crop_thumbnails, priority=900)  # when the gallery has run

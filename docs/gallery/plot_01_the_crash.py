@@ -1,10 +1,10 @@
 """
-The crash
-=========
+Natural gradients and their step size
+=====================================
 
-Natural gradients are how GPflow's notebooks train q(u). With a likelihood that is not conjugate
-the step size ``gamma`` must be found by trial: too large a step leaves the precision of q(u)
-indefinite. The two scripts here differ only in ``gpflow.models`` against ``gpflow_aaci``.
+*The crash.* Natural gradients are how GPflow's notebooks train q(u). With a likelihood that is not
+conjugate the step size ``gamma`` must be found by trial: too large a step leaves the precision of
+q(u) indefinite. The two scripts here differ only in ``gpflow.models`` against ``gpflow_aaci``.
 """
 
 import gpflow
@@ -64,16 +64,17 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constra
 for ax, title, runs in zip(
     axes, ["gpflow.models.SVGP", "gpflow_aaci.AugmentedSVGP"], [theirs, ours], strict=True
 ):
-    for gamma, colour in zip(gammas, ["#0072B2", "#009E73", "#D55E00"], strict=True):
+    for gamma, colour, marker in zip(gammas, ["#0072B2", "#009E73", "#D55E00"], ".s^", strict=True):
         elbos, message = runs[gamma]
-        ax.plot(elbos, color=colour, marker=".", label=f"gamma = {gamma}")
+        ax.plot(elbos, color=colour, marker=marker, markersize=5, label=f"gamma = {gamma}")
         if message is not None:
             end = len(elbos) - 1, max(elbos[-1], -560.0)
-            ax.plot(*end, "x", color="red", markersize=11, markeredgewidth=2.5, clip_on=False)
-            ax.annotate("NaN in q_sqrt", end, (8, -3), textcoords="offset points", color="red")
+            (cross,) = ax.plot(*end, "x", color="red", markersize=11, markeredgewidth=2.5)
     ax.set(title=title, xlabel="natural-gradient steps", ylim=(-560, -90))
+    ax.set_xticks(range(0, 21, 5))
     ax.grid(alpha=0.3)
 axes[0].set_ylabel("ELBO (GPflow's) [nats]")
+axes[0].legend([cross], ["NaN in q_sqrt: the run ends"], loc="lower right")
 axes[1].legend(loc="lower right")
 plt.show()
 

@@ -1,6 +1,6 @@
 """
-An outlier
-==========
+Regression with outliers
+========================
 
 There are ten points on a curve, and one of them is wrong. With Gaussian noise it bends the curve.
 Student-t noise ignores it, but then q(f) has no closed form, and the quantiles of y are not normal.

@@ -119,7 +119,7 @@ for i, colour in enumerate(COLOURS):
     n, omega = (draws[name].numpy().reshape(2000, 3)[:, i] for name in ("n", "omega"))
     right.plot(n[:400], omega[:400], ".", color=colour, markersize=3, label=f"y = {y[i, 0]:g}")
 right.set(xlabel="n", ylabel="ω", title="Poisson(max_rate=20), 400 draws at f = 0")
-right.legend(loc="upper left")
+right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), markerscale=3)
 plt.show()
 
 # %%

@@ -1,5 +1,5 @@
 """
-Data in files, and endless data
+Large data in files and streams
 ===============================
 
 The data are 60,000 simulated taxi rides in files. Exact full-batch inference makes passes over

@@ -1,6 +1,6 @@
 """
-Classes and counts
-==================
+Several classes, and counts
+===========================
 
 Three classes of iris, and simulated counts: two likelihoods without closed forms in GPflow.
 """

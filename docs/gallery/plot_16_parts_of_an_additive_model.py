@@ -1,6 +1,6 @@
 """
-Parts of an additive model
-==========================
+Additive models: what each input does
+=====================================
 
 What does each input do? A GP of several inputs predicts well, but does not say. In an additive
 model f is a sum of parts, each of one input or of two, and each can be drawn with its interval, as

@@ -1,13 +1,14 @@
 """
-Where is the minimum?
-=====================
+Thompson sampling
+=================
 
-Bayesian optimisation asks where to evaluate a costly function next. Thompson sampling answers with
-the minimum of a function drawn from the posterior: where the function is well known, all draws have
-their minimum at the same place, and where it is not, the draws explore. ``predict_f_samples``
-draws f on a grid, at a cost that is cubic in the number of its points, and in more than two
-dimensions a grid has too many. ``sample_functions`` draws functions that can be evaluated anywhere,
-at a cost that is linear in the number of points, and followed downhill by their gradients.
+*Where is the minimum?* Bayesian optimisation asks where to evaluate a costly function next.
+Thompson sampling answers with the minimum of a function drawn from the posterior: where the
+function is well known, all draws have their minimum at the same place, and where it is not, the
+draws explore. ``predict_f_samples`` draws f on a grid, at a cost that is cubic in the number of its
+points, and in more than two dimensions a grid has too many. ``sample_functions`` draws functions
+that can be evaluated anywhere, at a cost that is linear in the number of points, and followed
+downhill by their gradients.
 """
 
 import gpflow
@@ -129,7 +130,7 @@ for name, (_, _, found) in runs.items():
 # The mean is lowest where it is lightest, at the cross. Filled dots are the evaluations that the
 # draws asked for; dashed lines are around the three minima.
 
-_, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(9, 4.5), sharey=True, layout="constrained")
 for ax, (name, (model, X, found)) in zip(axes, runs.items(), strict=True):
     mean = model.predict_f(square)[0].numpy().reshape(61, 61)
     ax.contourf(side, side, mean, np.linspace(-1.5, 4.0, 23), cmap="Blues", extend="both")
@@ -139,5 +140,6 @@ for ax, (name, (model, X, found)) in zip(axes, runs.items(), strict=True):
     ax.plot(*found[-1], "X", color="#D55E00", markersize=10, label="found")
     ax.set(title=name, xlabel="x₁")
 axes[0].set_ylabel("x₂")
-axes[0].legend(fontsize="small", loc="upper right")
+handles, labels = axes[0].get_legend_handles_labels()
+figure.legend(handles, labels, fontsize="small", loc="outside lower center", ncols=3)
 plt.show()

@@ -1,12 +1,12 @@
 """
-More poison, shorter roots
-==========================
+Dose and response: a curve that only falls
+==========================================
 
-Ryegrass grew in water with ferulic acid, and its roots were measured (Inderjit, Streibig and
-Olofsdotter 2002; the table is ``ryegrass`` of R's package drc). More of the acid cannot make roots
-longer. A GP does not know this: its curves rise where the noise does. Here it is told, by
-:func:`gpflow_aaci.shapes.constrained`, and the dose that halves the roots has a distribution,
-without a formula for the curve.
+*More poison, shorter roots.* Ryegrass grew in water with ferulic acid, and its roots were measured
+(Inderjit, Streibig and Olofsdotter 2002; the table is ``ryegrass`` of R's package drc). More of the
+acid cannot make roots longer. A GP does not know this: its curves rise where the noise does. Here
+it is told, by :func:`gpflow_aaci.shapes.constrained`, and the dose that halves the roots has a
+distribution, without a formula for the curve.
 """
 
 import gpflow

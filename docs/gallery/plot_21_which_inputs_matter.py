@@ -1,6 +1,6 @@
 """
-Which inputs matter
-===================
+Variable selection: which inputs matter
+=======================================
 
 A table has ten columns, and y depends on some of them. A fit with a lengthscale for each column
 makes some of them long, but how long is long enough? ``HyperparameterGibbs(selection=...)`` answers

@@ -1,12 +1,12 @@
 """
-Tables with words
-=================
+Text and categories in a table
+==============================
 
-Many tables have columns of words: a city, a treatment, a type. A GP needs to know how alike two
-words are, and the data can tell. ``kernels.Categorical`` learns it, and models then take the frame
-as it is. The data are the uptake of carbon dioxide by twelve plants of a grass, six from Quebec and
-six from Mississippi, half of each chilled overnight, at seven concentrations (*CO2* of R's
-``datasets``; Potvin, Lechowicz and Tardif, *Ecology*, 1990).
+*Tables with words.* Many tables have columns of words: a city, a treatment, a type. A GP needs to
+know how alike two words are, and the data can tell. ``kernels.Categorical`` learns it, and models
+then take the frame as it is. The data are the uptake of carbon dioxide by twelve plants of a grass,
+six from Quebec and six from Mississippi, half of each chilled overnight, at seven concentrations
+(*CO2* of R's ``datasets``; Potvin, Lechowicz and Tardif, *Ecology*, 1990).
 """
 
 import gpflow
@@ -64,7 +64,7 @@ for part in (types, treatments):
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 grid = np.linspace(X["log_conc"].min(), X["log_conc"].max(), 60)
 for ax, place in zip(axes, types.levels, strict=True):
-    for colour, treatment in zip(("C0", "C1"), treatments.levels, strict=True):
+    for colour, treatment in zip(("#0072B2", "#D55E00"), treatments.levels, strict=True):
         own = (X["Type"] == place) & (X["Treatment"] == treatment)
         ax.plot(table.conc[own], table.uptake[own], ".", color=colour)
         for plant in X["Plant"][own].unique():

@@ -1,4 +1,4 @@
-"""The page of the papers' claims is what docs/claims.py writes from the kept runs."""
+"""The page of the papers' claims is what docs/_tools/claims.py writes from the kept runs."""
 
 import importlib.util
 from pathlib import Path
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def claims() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("claims", ROOT / "docs" / "claims.py")
+    spec = importlib.util.spec_from_file_location("claims", ROOT / "docs" / "_tools" / "claims.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -20,7 +20,7 @@ def claims() -> ModuleType:
 
 
 def test_the_page_is_what_the_script_writes(claims: ModuleType) -> None:
-    message = "run python docs/claims.py"
+    message = "run python docs/_tools/claims.py"
     assert (ROOT / "docs" / "claims.md").read_text() == claims.page(), message
 
 

@@ -15,7 +15,7 @@ import pytest
 import gpflow_aaci
 
 DOCS = Path(__file__).parents[2] / "docs"
-from_classes = SimpleNamespace(**runpy.run_path(str(DOCS / "from_classes.py")))
+from_classes = SimpleNamespace(**runpy.run_path(str(DOCS / "_tools" / "from_classes.py")))
 REFERENCE = "".join(
     from_classes.with_entries(page.read_text())
     for page in sorted((DOCS / "reference").glob("*.md"))
@@ -131,6 +131,19 @@ def test_every_script_is_in_one_group_of_the_gallery() -> None:
     patterns = re.findall(r"^    gallery/(\S+)$", groups, re.MULTILINE)
     shown = [path.name for pattern in patterns for path in (DOCS / "gallery").glob(pattern)]
     assert sorted(shown) == [script.name for script in SCRIPTS]
+
+
+def test_links_to_and_between_pages_of_kept_runs_are_to_files() -> None:
+    """Sphinx, which checks other links, does not read these pages."""
+    reference = DOCS.parent / "benchmarks" / "reference"
+    pages = [*DOCS.glob("*.md"), reference / "README.md", *reference.glob("*/README.md")]
+    found = 0
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)", page.read_text()):
+            if page.parent != DOCS or link.startswith("../benchmarks"):
+                found += 1
+                assert (page.parent / link).is_file(), (page, link)
+    assert found > 40
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ def test_every_page_with_python_is_run_here() -> None:
         "from_gpflow.md",
         "inducing_points.md",
         "intervals.md",
+        "kernels.md",
         "likelihoods.md",
         "missing_and_censored.md",
         "multi_output.md",
@@ -40,6 +41,9 @@ def test_every_page_with_python_is_run_here() -> None:
         "scikit_learn.md",
         "training.md",
         "tutorial.md",
+        "tutorial_classification.md",
+        "tutorial_counts.md",
+        "tutorial_survival.md",
         "which_model.md",
     }
 
@@ -73,8 +77,8 @@ def test_training_loops() -> None:
 
 
 def test_the_notebook_is_the_tutorial() -> None:
-    """docs/notebook.py writes it again; its cells run one after the other as the page's blocks."""
-    notebook = runpy.run_path(str(DOCS / "notebook.py"))
+    """docs/_tools/notebook.py writes it again; its cells run in turn as the page's blocks."""
+    notebook = runpy.run_path(str(DOCS / "_tools" / "notebook.py"))
     page, stored = (DOCS / "tutorial.md").read_text(), (DOCS / "tutorial.ipynb").read_text()
     assert notebook["notebook_of"](page) == stored
     made = nbformat.reads(stored, as_version=4)
@@ -84,15 +88,12 @@ def test_the_notebook_is_the_tutorial() -> None:
     assert not re.search(r"\{download\}|\.md|```", str(made.cells))
 
 
-@pytest.mark.slow
-def test_tutorial(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its blocks print what the page shows."""
-    monkeypatch.setattr(plt, "show", lambda: None)
-    page = (DOCS / "tutorial.md").read_text()
-    names: dict[str, Any] = {}
-    for block in blocks("tutorial.md"):
+def run(page: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The names after all blocks of a page, which must print what the page shows."""
+    text_of_page, names = (DOCS / page).read_text(), dict[str, Any]()
+    for block in blocks(page):
         exec(block, names)
-        after = page.partition(block)[2].removeprefix("```\n\n")
+        after = text_of_page.partition(block)[2].removeprefix("```\n\n")
         printed = capsys.readouterr().out
         assert bool(printed) is after.startswith("```text\n"), block
         if printed:
@@ -101,9 +102,25 @@ def test_tutorial(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
             assert text == text_shown
             np.testing.assert_allclose(numbers, numbers_shown, rtol=0.03)
     plt.close("all")
+    return names
+
+
+@pytest.mark.slow
+def test_tutorial(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plt, "show", lambda: None)
+    names = run("tutorial.md", capsys)
     low, _, high = names["loaded"].quantiles(names["table"].to_numpy()[342:, :-1]).numpy()
     y = names["y"][342:, 0]
     assert 0.85 < np.mean((low < y) & (y < high)) < 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    ["kernels.md", "tutorial_classification.md", "tutorial_counts.md", "tutorial_survival.md"],
+)
+def test_a_page_prints_what_it_shows(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(page, capsys)
 
 
 @pytest.mark.slow

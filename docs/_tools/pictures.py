@@ -1,4 +1,4 @@
-"""The pictures of the README and of the pages: ``python docs/pictures.py`` draws them again."""
+"""The pictures of the README and of the pages, drawn by ``python docs/_tools/pictures.py``."""
 
 import os
 import runpy
@@ -18,12 +18,14 @@ import gpflow_aaci
 from gpflow_aaci import likelihoods
 from gpflow_aaci.augmentation import aux_posterior_mean
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 ZERO = np.zeros((1, 1))
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]  # those of the gallery
 
 
 def main() -> None:
     plt.show = lambda: None
+    plt.rcParams["axes.prop_cycle"] = plt.cycler(color=COLOURS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runpy.run_path(str(HERE / "gallery" / "plot_01_the_crash.py"))

@@ -1,11 +1,11 @@
-"""The tutorial as a notebook, from its page: ``python docs/notebook.py``."""
+"""The tutorial as a notebook, from its page: ``python docs/_tools/notebook.py``."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 NOT_SHOWN = re.compile(r"^```text\n.*?^```\n|^!\[.*?\]\(.*?\)\n", re.MULTILINE | re.DOTALL)
 
@@ -42,5 +42,5 @@ def notebook_of(page: str) -> str:
 
 
 if __name__ == "__main__":
-    page = (HERE / "tutorial.md").read_text(encoding="utf-8")
-    (HERE / "tutorial.ipynb").write_text(notebook_of(page), encoding="utf-8")
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    (DOCS / "tutorial.ipynb").write_text(notebook_of(page), encoding="utf-8")

@@ -21,6 +21,8 @@ ELSEWHERE = {
     "gpflow.kernels.SeparateIndependent gpflow.kernels.LinearCoregionalization",
     f"{GPFLOW}/likelihoods/index.html#$": "gpflow.likelihoods.Likelihood "
     "gpflow.likelihoods.StudentT gpflow.likelihoods.Gaussian gpflow.likelihoods.Bernoulli "
+    "gpflow.likelihoods.Beta gpflow.likelihoods.Exponential gpflow.likelihoods.Gamma "
+    "gpflow.likelihoods.HeteroskedasticTFPConditional "
     "gpflow.likelihoods.Poisson gpflow.likelihoods.Softmax gpflow.likelihoods.MultiClass "
     "gpflow.likelihoods.Ordinal gpflow.likelihoods.SwitchedLikelihood "
     "gpflow.likelihoods.ScalarLikelihood gpflow.likelihoods.QuadratureLikelihood",
@@ -94,6 +96,9 @@ def link_back(app: Any, page: str, template: str, context: dict, doctree: Any) -
         )
 
 
+WITH_COLUMNS = "which_likelihood"  # the second column of its tables has GPflow's likelihoods
+
+
 class LinkCode(SphinxPostTransform):
     """Links the first ``name`` or ``name(...)`` in each section, if it is a public name."""
 
@@ -104,6 +109,8 @@ class LinkCode(SphinxPostTransform):
         known, seen = self.known(), set()
         for literal in list(self.document.findall(nodes.literal)):
             name = literal.astext().split("(")[0]
+            if here == WITH_COLUMNS and _is_in_second_column(literal):
+                name = f"gpflow.likelihoods.{name}"
             if name not in known or _is_in(literal, nodes.reference, nodes.title):
                 continue
             section = literal.parent
@@ -121,17 +128,24 @@ class LinkCode(SphinxPostTransform):
         """The page and anchor of every name; no page for an address elsewhere."""
         known = {name: ("", address) for name, address in addresses().items()}
         theirs = {name.split(".")[-1] for name in known if name.startswith("gpflow.likelihoods.")}
-        theirs |= {"Gamma", "Exponential", "Beta"}  # which of the two a page means is not known
-        in_reference = self.env.docname == "reference/formulas"
+        # Which of the two a page means by a name of both is known on these pages only.
+        are_ours = self.env.docname in ("reference/formulas", WITH_COLUMNS)
         for name, _, kind, page, anchor, _ in self.env.get_domain("py").get_objects():
             if kind not in ("class", "function") or not name.startswith("gpflow_aaci."):
                 continue
             parts = name.split(".")
             names = [".".join(parts[begin:]) for begin in range(len(parts))]
             for short in (*names, f"{parts[1]}.{parts[-1]}"):
-                if short not in theirs or in_reference:
+                if short not in theirs or are_ours:
                     known[short] = (page, f"#{anchor}")
         return known
+
+
+def _is_in_second_column(node: nodes.Node) -> bool:
+    while node.parent is not None and not isinstance(node, nodes.entry):
+        node = node.parent
+    row = node.parent
+    return row is not None and len(row) == 3 and row.index(node) == 1
 
 
 def _is_in(node: nodes.Node, *kinds: type) -> bool:
