@@ -82,8 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _applies(item)]
     for item in items:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-        if getattr(case, "slow", False):
-            item.add_marker(pytest.mark.slow)
+        if mark := getattr(case, "mark", ""):
+            item.add_marker(mark)
         for name, mark in (("briefly", "slow"), ("by_default", "replicate")):
             if any(not _names(marker, item) for marker in item.iter_markers(name)):
                 item.add_marker(mark)

@@ -107,7 +107,7 @@ def times_density(exponent: float, density: float) -> float:
 # ---- q(ω) ----
 
 
-@pytest.mark.briefly("0.3")
+@pytest.mark.by_default("0.3")
 @with_density
 @pytest.mark.parametrize("c", [0.3, 1.0, 4.0])
 def test_mean_and_kl_are_those_of_the_closed_form_law(case: Case, c: float) -> None:
@@ -364,7 +364,7 @@ def random_marginals() -> Marginals:
     return tf.constant(Fmu), tf.constant(10.0 ** rng.uniform(-3, 1, size=[24, 1])), tf.constant(Y)
 
 
-@pytest.mark.briefly("Probit", "StudentT", "Laplace")
+@pytest.mark.by_default("Probit", "StudentT", "Laplace")
 @every_case
 def test_the_bound_is_below_the_expected_log_likelihood(case: Case) -> None:
     """This holds for every c. The Gaussian likelihood has equality. The oracle is quadrature."""

@@ -180,6 +180,7 @@ def test_sampling_in_float32_is_close(
     assert np.all(np.abs(means[np.float64] - means[np.float32]) < 4.5 * scale + 1e-3)
 
 
+@pytest.mark.by_default("HyperparameterGibbs", "EllipticalSlices")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",

@@ -52,6 +52,7 @@ def test_the_posterior_mean_falls_where_that_of_exact_regression_rises() -> None
     assert np.all(steps_of(model) < 1e-6)
 
 
+@pytest.mark.by_default("convex")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "number", "sign"), [("decreasing", 1, -1.0), ("convex", 2, 1.0), ("concave", 2, -1.0)]

@@ -70,13 +70,8 @@ def z_scores(f: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarra
     )
 
 
+@pytest.mark.by_default("gibbs, a 0", "random_walk, step 1.5")
 @pytest.mark.slow
-@pytest.mark.by_default(
-    "gibbs, a 0",
-    "gibbs, a -0.8",
-    "elliptical_slice, -",
-    "random_walk, step 1.5",
-)
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s.kind}, {s}")
 def test_moments_are_the_quadrature_s(setting: Setting) -> None:
     model = two_data()
@@ -89,6 +84,7 @@ def test_moments_are_the_quadrature_s(setting: Setting) -> None:
     assert np.abs(z_scores(draws.f, *quadrature_moments(model))).max() < 4.0
 
 
+@pytest.mark.by_default("nuts")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "leapfrog_steps", "lowest", "highest"),

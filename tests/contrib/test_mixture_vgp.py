@@ -270,6 +270,7 @@ def estimates(case: str, repeats: int, control_variates: bool) -> tuple[Any, Any
     return found, slopes(likelihood.variational_expectations, 1)
 
 
+@pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("case", CASES)
 def test_score_function_gradients_are_unbiased_and_vary_less_with_control_variates(
     case: str,

@@ -93,7 +93,7 @@ def test_moments_at_the_corners() -> None:
         np.testing.assert_allclose(ours.variance(), exact.var() if p > 0 or p < -2 else np.inf)
 
 
-@pytest.mark.briefly(
+@pytest.mark.by_default(
     "-1.5-0.0-0.6", "3.0-1.0-0.001", "200.0-1.0-1.0", "-1000.0", "0.7", "0.0-1.0-1.0"
 )
 @pytest.mark.parametrize(("p", "a", "b"), [*MODERATE, *CORNERS, *EXTREME])

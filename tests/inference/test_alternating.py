@@ -141,6 +141,7 @@ KERNELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.by_default("SharedIndependent", "LinearCoregionalization")
 @pytest.mark.briefly("SharedIndependent-separate points", "LinearCoregionalization-shared points")
 @pytest.mark.parametrize("points", POINTS)
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -140,14 +140,7 @@ def more_jitter(model: Any, optimizer: Any) -> None:
     gpflow.config.set_default_jitter(1e-2)
 
 
-@pytest.mark.briefly("slower_adam", "fix_lengthscale")
-@pytest.mark.by_default(
-    "fix_lengthscale-AugmentedNaturalGradient",
-    "new_mean-AugmentedNaturalGradient",
-    "longer_steps-AugmentedNaturalGradient",
-    "more_jitter-AugmentedNaturalGradient",
-    "slower_adam-AlternatingOptimizer",
-)
+@pytest.mark.by_default("slower_adam", "fix_lengthscale")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize(
     "change",

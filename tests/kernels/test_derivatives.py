@@ -109,7 +109,8 @@ def test_all_ways_to_ask_for_a_covariance_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n if n == "Matern32" else pytest.param(n, marks=pytest.mark.slow) for n in KERNELS]
+    "name",
+    [n if n == "Matern32" else pytest.param(n, marks=pytest.mark.replicate) for n in KERNELS],
 )
 def test_gradients_in_hyperparameters_are_finite_differences(name: str) -> None:
     """Also at equal inputs, where derivatives of a Matérn's g(r²) are infinite; compiled."""

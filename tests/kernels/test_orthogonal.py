@@ -46,7 +46,7 @@ def given_mean_0(x: AnyNDArray, x2: AnyNDArray, d: int) -> AnyNDArray:
     return joint[: len(x), len(x) : len(x) + len(x2)]
 
 
-@pytest.mark.briefly("3")
+@pytest.mark.by_default("3")
 @pytest.mark.parametrize("R", [1, 2, 3, 4])
 def test_it_is_the_sum_over_all_sets_of_products_of_conditioned_kernels(R: int) -> None:
     kernel = made(R)

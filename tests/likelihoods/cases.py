@@ -43,7 +43,7 @@ class Case:
     phi: Callable[[mp.mpf], mp.mpf] | None  # φ(r) for real and complex r, if super-Gaussian
     log_density: LogDensity
     trained: int = 1  # the number of trainable parameters, for a real y
-    slow: bool = False  # runs with -m slow only; its components run by default
+    mark: str = ""  # "slow" or "replicate"; its components run by default
 
     @property
     def is_binary(self) -> bool:
@@ -265,7 +265,7 @@ CASES = [
         lambda: likelihoods.Cauchy(0.6),
         _student_t_phi(1.0),
         lambda y, f: float(scipy.stats.cauchy.logpdf(y, f, 0.6)),
-        slow=True,
+        mark="replicate",
     ),
     Case(
         "Laplace",
@@ -285,7 +285,7 @@ CASES = [
         _stretched_phi(0.8, 1.3),
         generalized_gaussian_log_density(0.8, 1.3),
         trained=2,
-        slow=True,
+        mark="slow",
     ),
     Case(
         "GeneralizedGaussian-cusp",
@@ -293,7 +293,7 @@ CASES = [
         _stretched_phi(0.3, 0.7),
         generalized_gaussian_log_density(0.3, 0.7),
         trained=2,
-        slow=True,
+        mark="replicate",
     ),
     Case(
         "NoiseMixture",
@@ -303,7 +303,7 @@ CASES = [
         _mixture_phi,
         mixture_log_density,
         trained=4,
-        slow=True,
+        mark="slow",
     ),
     Case(
         "NoiseProduct",
@@ -311,7 +311,7 @@ CASES = [
         _product_phi,
         product_log_density,
         trained=3,
-        slow=True,
+        mark="replicate",
     ),
     Case(
         "KernelNoise",
@@ -322,7 +322,7 @@ CASES = [
         _kernel_phi,
         kernel_log_density,
         trained=6,
-        slow=True,
+        mark="slow",
     ),
     Case(
         "LogisticNoise",
@@ -335,7 +335,7 @@ CASES = [
         lambda: likelihoods.Matern(3.5, 1.3),
         _matern_phi(1.3, 3.5),
         matern_log_density(1.3, 3.5),
-        slow=True,
+        mark="replicate",
     ),
     Case(
         "Matern32",

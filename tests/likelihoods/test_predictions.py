@@ -278,7 +278,7 @@ def test_moments_of_y_are_those_of_the_density(case: Case) -> None:
     np.testing.assert_allclose(variance, Fvar + noise_variance, rtol=1e-7)
 
 
-@pytest.mark.briefly("30.0", "Logistic")
+@pytest.mark.by_default("30.0", "Logistic")
 @every_binary_case
 @pytest.mark.parametrize("sd", [0.1, 1.0, 30.0])
 def test_binary_prediction_is_the_probability_of_plus_one(case: Case, sd: float) -> None:

@@ -111,7 +111,7 @@ def random_model(case: AnyCase, likelihood: AugmentedLikelihood | None = None) -
 # ---- given f ----
 
 
-@pytest.mark.briefly(
+@pytest.mark.by_default(
     "Interval, logit",
     "Switched",
     "Exponential",
@@ -233,7 +233,7 @@ def test_a_pseudo_likelihood_is_normalised_over_its_labels_or_refused() -> None:
 
 
 @pytest.mark.applies_to("case", lambda case: num_latents(case) == 1)  # the others are below
-@pytest.mark.parametrize("sd", [pytest.param(0.3, marks=pytest.mark.slow), 40.0])
+@pytest.mark.parametrize("sd", [pytest.param(0.3, marks=pytest.mark.replicate), 40.0])
 @pytest.mark.by_default(
     "StudentT",
     "Binomial with trials",

@@ -143,6 +143,7 @@ def stock_adam(name: str) -> float:
     return adam_script(gpflow.models.SVGP, problem(name))
 
 
+@pytest.mark.by_default("diabetes")
 @pytest.mark.slow
 @every_problem
 def test_minibatch_adam(name: str) -> None:
@@ -150,7 +151,7 @@ def test_minibatch_adam(name: str) -> None:
 
 
 # Batches of 64 are used unless they break the stock model, which then gets all data.
-@pytest.mark.by_default("0.1", "0.5")
+@pytest.mark.by_default("breast_cancer-0.5", "diabetes-0.1")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),
@@ -172,6 +173,7 @@ def test_natural_gradient(name: str, gamma: float, batch_size: int | None) -> No
     assert ours <= stock + SLACK
 
 
+@pytest.mark.by_default("diabetes")
 @pytest.mark.slow
 @every_problem
 def test_scipy(name: str) -> None:

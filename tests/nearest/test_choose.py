@@ -52,6 +52,7 @@ def test_both_models_have_their_own_copies() -> None:
     assert len(kernels) == 3
 
 
+@pytest.mark.by_default("nearest", "full")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "kind"),

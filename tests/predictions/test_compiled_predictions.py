@@ -69,7 +69,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[in
     return calls
 
 
-@pytest.mark.briefly("loo", "predict_f")
+@pytest.mark.by_default("loo", "predict_f")
 @pytest.mark.filterwarnings("ignore:q is not at its optimum", "ignore:.* have an improper cavity")
 @pytest.mark.parametrize("name", ASKED)
 def test_what_is_asked_again_is_the_same_and_follows_the_model(name: str) -> None:

@@ -102,6 +102,7 @@ def joint(model: gpflow.models.GPModel) -> tuple[tf.Tensor, AnyNDArray]:
     return mean, np.einsum("lmn,lk->mlnk", covariance, np.eye(len(covariance))).reshape(size, size)
 
 
+@pytest.mark.by_default("full", "sparse", "mixed")
 @pytest.mark.briefly("full", "separate")
 @pytest.mark.parametrize("name", MODELS)
 def test_their_mean_and_covariance_are_those_of_predict_f(
@@ -126,6 +127,7 @@ def test_their_mean_and_covariance_are_those_of_predict_f(
         assert np.all(standard_error < 0.06)
 
 
+@pytest.mark.by_default("full", "mixed")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_functions_of_one_call_have_the_covariance_of_predict_f(

@@ -85,7 +85,7 @@ def mass(name: str, composed: str, row: int) -> AnyNDArray:
     return p @ weights / weights.sum()
 
 
-@pytest.mark.briefly("Binomial-alone", "Poisson-weighted", "NegativeBinomial-hurdle")
+@pytest.mark.by_default("Binomial-alone", "Poisson-weighted", "NegativeBinomial-hurdle")
 @pytest.mark.parametrize("composed", COMPOSED)
 @pytest.mark.parametrize("name", CASES)
 def test_moments_and_quantiles_are_those_of_the_law_at_what_is_given(

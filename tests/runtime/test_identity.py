@@ -84,10 +84,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
+@pytest.mark.by_default("Z that is learnt-train", "transform-train", "prior-train")
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["fit_collapsed", "train"])
 @pytest.mark.parametrize("name", DIFFERENT)
-@pytest.mark.by_default("train")
 def test_a_checkpoint_of_another_model_is_refused(
     folders: dict[str, Path], route: str, name: str
 ) -> None:

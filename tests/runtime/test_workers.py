@@ -192,6 +192,7 @@ def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
     assert_same(alone("steps"), first, 1e-8)
 
 
+@pytest.mark.by_default("fit")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "workers", "devices"),

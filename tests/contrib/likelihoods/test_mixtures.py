@@ -68,7 +68,7 @@ def test_omega_of_a_contaminated_normal_is_one_of_two_precisions() -> None:
     assert np.all(np.abs(share - p) <= 4.0 * np.sqrt(p * (1 - p) / 4000) + 1e-12)
 
 
-@pytest.mark.by_default("nested", "edged", "contaminated")
+@pytest.mark.by_default("contaminated", "edged")
 @pytest.mark.parametrize(
     "likelihood",
     [
