@@ -31,7 +31,7 @@ from ..inference.fit import Fit, fit
 from ..inference.nearest_fit import NearestFit
 from ..kernels import levels_of
 from ..kernels.starting import of_columns
-from ..levels import Levels, are_words, holds_words, levels_in, listed
+from ..levels import UNSEEN, Levels, are_words, holds_words, levels_in, listed
 from ..likelihoods import Weighted
 from ..models import AugmentedSVGP, AugmentedVGP
 from ..nearest import AugmentedNNGP
@@ -46,7 +46,6 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "matern52": gpflow.kernels.Matern52,
 }
 
-_UNSEEN = "(unseen)"  # a level of every column of words, for words that the fit has not seen
 _METHODS = ("sparse", "nearest", "full", "auto")
 _MOST_ROWS_OF_FULL = 1_000  # up to which "auto" is "full"
 _ROWS_AT_ONCE = 10_000  # a prediction processes so many rows at a time
@@ -161,7 +160,7 @@ class AugmentedGP(BaseEstimator):
             levels_of(self.kernel)
             if is_own
             else {
-                at: np.append(known, _UNSEEN) if are_words(known) else known
+                at: np.append(known, UNSEEN) if are_words(known) else known
                 for at, known in levels_in(encoded).items()
             }
         )
@@ -188,7 +187,7 @@ class AugmentedGP(BaseEstimator):
             words, name = X.iloc[:, at], f"column {column!r} of X"
             if holds_words(words):
                 known = self.levels_.get(at, ())
-                if _UNSEEN in known and words.notna().all():
+                if UNSEEN in known and words.notna().all():
                     words = words.astype(str)
                     is_unseen = ~words.isin(known)
                     if is_unseen.any():
@@ -199,7 +198,7 @@ class AugmentedGP(BaseEstimator):
                             UserWarning,
                             stacklevel=4,
                         )
-                        words = words.where(~is_unseen, _UNSEEN)
+                        words = words.where(~is_unseen, UNSEEN)
                 coded.isetitem(at, of_column(words, at, name, self.levels_))
         return coded
 
