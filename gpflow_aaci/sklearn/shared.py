@@ -239,9 +239,19 @@ def weighted_rows(
     return X[counts], Y[counts], weight[counts]
 
 
-def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
-    """Apply ``predict`` to X [N, D], 10,000 rows at a time; return its array or arrays [N, ...]."""
-    parts = [predict(X[first : first + _ROWS_AT_ONCE]) for first in range(0, len(X), _ROWS_AT_ONCE)]
+def in_batches(
+    predict: Callable[..., Any], X: AnyNDArray, given: dict[str, AnyNDArray] | None = None
+) -> Any:
+    """
+    Apply ``predict`` to X [N, D], 10,000 rows at a time; return its array or arrays [N, ...].
+
+    :param given: further columns [N] of these rows, which ``predict`` takes by the same name.
+    """
+    parts = []
+    for first in range(0, len(X), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        of_rows = {name: value[rows] for name, value in given.items()} if given else None
+        parts.append(predict(X[rows], given=of_rows) if of_rows else predict(X[rows]))
     return tf.nest.map_structure(lambda *part: tf.concat(part, 0).numpy(), *parts)
 
 
