@@ -101,7 +101,8 @@ def test_tutorial(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
             assert text == text_shown
             np.testing.assert_allclose(numbers, numbers_shown, rtol=0.03)
     plt.close("all")
-    low, _, high = names["loaded"].quantiles(names["table"].to_numpy()[342:, :-1]).numpy()
+    rows = names["table"].to_numpy()[342:, :-1]
+    low, _, high = names["served"].predict_y_quantile(rows, [0.05, 0.5, 0.95])[..., 0].numpy()
     y = names["y"][342:, 0]
     assert 0.85 < np.mean((low < y) & (y < high)) < 1.0
 
