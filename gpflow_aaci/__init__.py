@@ -31,6 +31,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 ``predictions``                       f, its parts and y, from q or from these draws
 ``criticism``, ``diagnostics``        leave-one-out, shares, PSIS; ``plots`` draws the fit
 ``contrib``                           mixtures, other samplers, priors on inducing points
+``saving``                            a model in a folder, with GPflow and without
 ``sklearn``                           estimators for scikit-learn; imported by itself
 ``testing``                           ``check_likelihood``, for likelihoods that you write
 ====================================  ============================================================
@@ -54,6 +55,7 @@ from . import inference as inference
 from . import kernels as kernels
 from . import plots as plots
 from . import sampling as sampling
+from . import saving as saving
 from . import shapes as shapes
 from .criticism.choose import choose
 from .criticism.loo import loo

@@ -17,6 +17,9 @@ from gpflow.config import default_float
 Levels: TypeAlias = Mapping[int, AnyNDArray]
 """The levels [G], words or numbers, of columns of X, by the number of the column."""
 
+UNSEEN = "(unseen)"
+"""A level for words that a fit has not seen, in the columns of words of an estimator."""
+
 _MOST_SHOWN = 20  # levels in a message
 
 

@@ -11,6 +11,7 @@ os.environ["MPLBACKEND"] = "Agg"
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from notebook import python_of
 from PIL import Image
 
@@ -19,6 +20,12 @@ from gpflow_aaci import likelihoods
 from gpflow_aaci.augmentation import aux_posterior_mean
 
 HERE = Path(__file__).parents[1]
+RUNS = Path(gpflow_aaci.__file__).parents[1] / "benchmarks" / "reference"
+RESULTS = (
+    ("Protein, Student-t noise learnt", "time_to_nll", "Protein, Student-t learnt"),
+    ("Covertype, two classes", "time_to_nll", "Covertype, logistic"),
+    ("Counts: visits to a doctor", "counts", "Visits to a doctor"),
+)
 ZERO = np.zeros((1, 1))
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]  # those of the gallery
 
@@ -26,6 +33,8 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]  # those of the gallery
 def main() -> None:
     plt.show = lambda: None
     plt.rcParams["axes.prop_cycle"] = plt.cycler(color=COLOURS)
+    results()
+    save("results")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runpy.run_path(str(HERE / "gallery" / "plot_01_the_crash.py"))
@@ -40,6 +49,39 @@ def main() -> None:
     save("method_steps")
     exec("\n".join(python_of((HERE / "tutorial.md").read_text())), {})
     save("tutorial")
+
+
+def results() -> None:
+    """Held-out NLL against seconds, tracing counted, in three problems of the kept runs."""
+    colours = {"fit_collapsed": "#D55E00", "Adam": "#0072B2", "NatGrad + Adam": "#009E73"}
+    colours["Scipy"] = "#CC79A7"
+    figure, axes = plt.subplots(1, 3, figsize=(9.0, 3.2), layout="constrained")
+    for ax, (title, kept, problem) in zip(axes, RESULTS, strict=True):
+        runs = pd.read_csv(RUNS / kept / "metrics.csv.gz")
+        runs = runs[(runs.problem == problem) & (runs.step > 0) & (runs.seed == 0)]
+        lines = {}
+        for method, colour in colours.items():
+            own = runs[runs.method == method]
+            of_setting = dict(list(own.groupby("setting")))
+            best = min(of_setting.values(), key=lambda run: run.nll.iloc[-1])
+            seconds = best.seconds + best.tracing_seconds
+            tuned = f", best of {len(of_setting)} settings" if len(of_setting) > 1 else ""
+            name = "fit" if method == "fit_collapsed" else f"GPflow: {method}{tuned}"
+            label = f"{name}, nothing to tune" if not tuned else name
+            label += " (dot: returned)" if name == "fit" else ""
+            style: dict[str, Any] = {"color": colour, "lw": 2 if name == "fit" else 1.3}
+            lines[method] = (ax.plot(seconds, best.nll, **style, label=label)[0], best.nll)
+            if best.status.iloc[-1] != "limit: time":  # it returned by itself
+                ax.plot(seconds.iloc[-1:], best.nll.iloc[-1:], "o", ms=5, color=colour)
+        least = min(values.min() for _, values in lines.values())
+        room = max(0.02, max(values.iloc[-1] for _, values in lines.values()) - least)
+        ax.set(xscale="log", ylim=(least - 0.08 * room, least + 2.0 * room), title=title)
+        ax.set(xlabel="seconds, compiling counted")
+        ax.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+        ax.set_xticks([], minor=True)
+    axes[0].set(ylabel="held-out NLL [nats a datum]")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
 
 
 def save(name: str) -> None:

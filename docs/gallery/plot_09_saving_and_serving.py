@@ -2,10 +2,11 @@
 Saving and serving
 ==================
 
-A fitted model can be stored in three ways: as numbers to continue with, as a compiled function that
-needs neither GPflow nor this package, and as a small copy in single precision.
+A fitted model is saved in one folder, to continue with, and as compiled functions that need neither
+GPflow nor this package. A copy in single precision is small and fast.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import sklearn.datasets
 import tensorflow as tf
 
 import gpflow_aaci
+from gpflow_aaci import saving
 from gpflow_aaci.likelihoods import Gaussian, Warped, warps
 
 folder = pathlib.Path(tempfile.mkdtemp())
@@ -30,57 +32,32 @@ folder = pathlib.Path(tempfile.mkdtemp())
 X, y = sklearn.datasets.load_diabetes(return_X_y=True)
 X, Y = X[:, [2, 3]] / X.std(), y[:, None]
 
-
-def make():
-    model = gpflow_aaci.AugmentedSVGP(
-        gpflow.kernels.SquaredExponential(lengthscales=[2.0, 2.0]),
-        Warped(Gaussian(scale=0.5), warps.Log()),
-        gpflow_aaci.kmeans_plusplus(X, 30),
-        mean_function=gpflow.functions.Constant(5.0),
-        num_data=len(X),
-    )
-    gpflow.set_trainable(model.inducing_variable, False)
-    return model
-
-
-model = make()
+model = gpflow_aaci.AugmentedSVGP(
+    gpflow.kernels.SquaredExponential(lengthscales=[2.0, 2.0]),
+    Warped(Gaussian(scale=0.5), warps.Log()),
+    gpflow_aaci.kmeans_plusplus(X, 30),
+    mean_function=gpflow.functions.Constant(5.0),
+    num_data=len(X),
+)
+gpflow.set_trainable(model.inducing_variable, False)
 print(gpflow_aaci.fit(model, (X, Y), progress=False))
 
 # %%
-# Numbers to continue with
-# ------------------------
+# One folder
+# ----------
 #
-# ``tf.train.Checkpoint`` works as for any GPflow model: make the same model, restore it, and
-# continue.
+# ``save`` writes the model, and its predictions as functions of TensorFlow. In a process that has
+# this package, ``load`` returns the model, to continue with.
 # (A fit can write checkpoints to a ``checkpoint_dir`` while it runs; the same call then resumes
 # it.)
 
-path = tf.train.Checkpoint(model=model).save(str(folder / "checkpoint"))
-again = make()
-tf.train.Checkpoint(model=again).restore(path).assert_existing_objects_matched()
+saving.save(model, folder / "model")
+again = saving.load(folder / "model").model
 print(f"{model.elbo((X, Y)):.6f} before, {again.elbo((X, Y)):.6f} after")
 
 # %%
-# Functions to serve
-# ------------------
-#
-# A function to serve is compiled once, for any number of rows, and saved. It returns quantiles too,
-# since y is not normal: its mean and variance do not determine them.
-
-rows = [tf.TensorSpec([None, 2], tf.float64)]
-serving = tf.Module()
-serving.parts = model  # its variables are saved, too
-serving.predict_f = tf.function(lambda X: model.predict_f(X), rows, autograph=False)
-serving.predict_y = tf.function(lambda X: model.predict_y(X), rows, autograph=False)
-serving.predict_y_quantile = tf.function(
-    lambda X: gpflow_aaci.predictions.predict_y_quantile(model, X, [0.05, 0.5, 0.95]),
-    rows,
-    autograph=False,
-)
-tf.saved_model.save(serving, str(folder / "model"))
-
-# %%
-# Another process loads it with TensorFlow alone.
+# Another process has TensorFlow alone. It asks for quantiles, since y is not normal: its mean and
+# variance do not determine them.
 
 script = f"""
 import sys
@@ -88,7 +65,7 @@ import numpy as np
 import tensorflow as tf
 model = tf.saved_model.load({str(folder / "model")!r})
 X = np.load({str(folder / "new.npy")!r})
-np.save({str(folder / "served.npy")!r}, model.predict_y_quantile(X))
+np.save({str(folder / "served.npy")!r}, model.predict_y_quantile(X, [0.05, 0.5, 0.95]))
 print("gpflow imported:", "gpflow" in sys.modules)
 """
 line = np.linspace(X[:, 0].min(), X[:, 0].max(), 100)
@@ -101,6 +78,12 @@ print(done.stdout.strip())
 served = np.load(folder / "served.npy")
 expected = gpflow_aaci.predictions.predict_y_quantile(model, X_new, [0.05, 0.5, 0.95])
 print(f"largest difference {np.max(np.abs(served - expected)):.1e}")
+
+# %%
+# A file says what is in the folder: how each function is called, what the columns of X hold, and
+# what was left out because it needs Python.
+
+print(json.dumps(json.loads((folder / "model" / "saved.json").read_text()), indent=1)[:700])
 
 # %%
 # Single precision

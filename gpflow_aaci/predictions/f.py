@@ -26,7 +26,7 @@ from gpflow.utilities import to_default_float
 from ..data import check_batches, check_inputs, over_batches
 from ..kernels import levels_of
 from ..likelihoods.integrals.quadrature import safe_sqrt
-from ..models import AugmentedModel
+from ..models.predictions import WithPredictions
 from ..progress import progress_bar
 from ..runtime.graphs import compiled
 from ..sampling.latents import (
@@ -136,7 +136,7 @@ def predict_y(
             shift = tf.reduce_mean(m, 0) if shift is None else shift
             first += tf.reduce_sum(m - shift, 0)
             second += tf.reduce_sum(v + tf.square(m - shift), 0)
-            total += len(mean)
+            total += mean.shape[0]
     first, second = first / total, second / total
     return shift + first, second - tf.square(first)
 
@@ -156,7 +156,7 @@ def predict_log_density(
     :param progress: whether to show a progress bar over the draws.
     :raises ValueError: as for training data.
     """
-    if samples is None and isinstance(model, AugmentedModel):
+    if samples is None and isinstance(model, WithPredictions):
         return model.predict_log_density(data)
     if isinstance(data, tf.data.Dataset):
         check_batches(data)
@@ -333,19 +333,20 @@ def _in_pieces(
 ) -> Any:
     """``function(X, Fmu, Fvar, ...)`` of all draws [S, N, L], some data at a time, joined."""
     rows = max(1, VALUES_AT_ONCE // (mean.shape[0] * mean.shape[2]))
-    variance = tf.broadcast_to(variance, mean.shape[1:])
+    variance = tf.broadcast_to(variance, tf.shape(mean)[1:])
     pieces = []
-    for start in range(0, mean.shape[1], rows):
-        piece = slice(start, start + rows)
-        lead = mean[:, piece].shape[:2]
+    for start in range(0, mean.shape[1] or 1, rows):
+        # Compiled for any number of rows, it is one piece.
+        piece = slice(None) if mean.shape[1] is None else slice(start, start + rows)
+        lead = tf.shape(mean[:, piece])[:2]
 
         # Draws are laid end to end as rows, as some of GPflow's likelihoods take no batches.
-        def flat(values: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
-            width = values.shape[-1]
-            return tf.reshape(tf.broadcast_to(values, [*lead, width]), [-1, width])
+        def flat(values: tf.Tensor, lead: tf.Tensor = lead) -> tf.Tensor:
+            shape = tf.concat([lead, tf.shape(values)[-1:]], 0)
+            return tf.reshape(tf.broadcast_to(values, shape), [-1, values.shape[-1]])
 
-        def of_draws(part: tf.Tensor, lead: tf.TensorShape = lead) -> tf.Tensor:
-            return tf.reshape(part, [*lead, *part.shape[1:]])
+        def of_draws(part: tf.Tensor, lead: tf.Tensor = lead) -> tf.Tensor:
+            return tf.reshape(part, tf.concat([lead, tf.shape(part)[1:]], 0))
 
         of_rows = (flat(values[piece]) for values in (variance, *of_data))
         parts = function(flat(X[piece]), flat(mean[:, piece]), *of_rows)
@@ -380,7 +381,7 @@ def checked_inputs(model: gpflow.models.GPModel, Xnew: TensorType, name: str = "
     """
     levels = levels_of(model.kernel) if hasattr(model, "kernel") else {}  # a deep GP has several
     X = as_default_float(Xnew, name, levels)
-    input_dim = _input_dim(model)
+    input_dim = input_dim_of(model)
     if X.shape.rank != 2 or input_dim not in (None, X.shape[-1]):
         raise ValueError(f"{name} must be [N, {input_dim}]. Found: shape {list(X.shape)}.")
     checks = [check_finite(name, X), *check_levels(name, X, levels)]
@@ -401,7 +402,7 @@ def some_inputs(model: gpflow.models.GPModel, X: TensorType) -> AnyNDArray:
     return x
 
 
-def _input_dim(model: gpflow.models.GPModel) -> int | None:
+def input_dim_of(model: gpflow.models.GPModel) -> int | None:
     """The number of columns of X, or None where the model does not tell."""
     if hasattr(model, "input_dim"):
         return model.input_dim

@@ -1,10 +1,12 @@
 """Regression: y = f + noise, where the noise may have a distribution that is robust to outliers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gpflow
 import numpy as np
+import scipy.special
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
@@ -12,11 +14,13 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from .. import likelihoods
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..predictions import predict_y_quantile, predict_y_samples
+from ..predictions import predict_y, predict_y_quantile, predict_y_samples
+from ..predictions.given import Given
 from ..predictions.intervals import central_levels, levels_of, pit_of_left_out
 from ..validation import check_one_of
 from .shared import AugmentedGP, chosen, in_batches, weighted_rows
@@ -31,6 +35,7 @@ LIKELIHOODS: dict[str, Callable[..., Likelihood]] = {
     "matern52": likelihoods.Matern52,
     "poisson": likelihoods.Poisson,
     "negative-binomial": likelihoods.NegativeBinomial,
+    "ordinal": likelihoods.Ordinal,
 }
 
 _COUNTS = ("poisson", "negative-binomial")
@@ -92,8 +97,9 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     ) -> None:
         """
         :param likelihood: one of "gaussian", "student-t", "laplace", "cauchy", "logistic-noise",
-            "matern32" and "matern52"; for counts "poisson" and "negative-binomial"; or an object
-            that ``AugmentedSVGP`` takes, for y in the units that ``normalize_y`` makes.
+            "matern32" and "matern52"; for counts "poisson" and "negative-binomial"; for grades
+            0, 1, … "ordinal"; or an object that ``AugmentedSVGP`` takes, for y in the units that
+            ``normalize_y`` makes.
         :param kernel: one of "squared-exponential", "rational-quadratic", "matern12", "matern32"
             and "matern52"; or a GPflow kernel.
         :param method: "sparse", inducing points; "nearest", nearest neighbours; "full", the GP
@@ -137,8 +143,9 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
     ) -> "AugmentedGPRegressor":
         """
         The last five parameters are further columns of Y, for likelihoods that have them: see the
-        page *What Y holds*. Predictions are for an exposure of 1, for one trial, and without
-        censoring or known noise. In a pipeline, ``pipeline.fit(X, y, step__exposure=exposure)``.
+        page *What Y holds*. Predictions are without censoring and, unless they are given others,
+        for an exposure of 1, one trial and no known noise. In a pipeline,
+        ``pipeline.fit(X, y, step__exposure=exposure)``.
 
         :param X: [N, D], an array or a frame. In a frame, text and categories become factors
             ``kernels.Categorical``, and gaps are encoded by
@@ -158,6 +165,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :raises ValueError: for bad data or parameters, for columns that the likelihood does not
             have, and for one that it has and that is not given.
         """
+        _check_no_words(y)
         given = {
             "exposure": exposure,
             "upper": upper,
@@ -230,6 +238,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
                 found = found(max_rate=2.0 * counts, **options)  # f = 0 is half of it
             else:
                 found, mean = found(**options), np.log(counts)
+        elif self.likelihood == "ordinal":
+            found = found(_edges(columns["y"], weights=weight))
         elif isinstance(self.likelihood, str):
             found = found(scale=1.0)  # until the spread of y is known
         likelihood = augmented(found)
@@ -250,14 +260,19 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         *,
         return_interval: float | None = None,
         quantiles: TensorType | None = None,
+        exposure: Any = None,
+        noise_variance: Any = None,
+        trials: Any = None,
     ) -> Any:
         """
         The mean of y [N], or its median if y has no mean, as with "cauchy".
 
-        The last three arguments pass through a pipeline; one of them may be given::
+        The arguments pass through a pipeline; one of ``return_std``, ``return_interval`` and
+        ``quantiles`` may be given::
 
             lower, upper = pipeline.predict(X, quantiles=[0.05, 0.95]).T
             mean, interval = pipeline.predict(X, return_interval=0.9)
+            counts = pipeline.predict(X, exposure=exposure)
 
         :param X: [N, D].
         :param return_std: whether to return the standard deviation of y [N], noise included, too.
@@ -266,7 +281,11 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         :param return_interval: a level, for which to return :meth:`predict_interval` [N, 2], too.
         :param quantiles: levels [Q], to return :meth:`predict_quantiles` [N, Q] in place of the
             mean.
-        :raises ValueError: for bad X or levels, and if several of these are asked for.
+        :param exposure: [N] or a number, in which counts are predicted. Default: 1.
+        :param noise_variance: [N] or a number, of known noise, in units of y². Default: 0.
+        :param trials: [N] or a number, in which successes are predicted. Default: 1.
+        :raises ValueError: for bad X, levels or columns, for columns that the likelihood does not
+            have, and if several of these are asked for.
         """
         asked = [return_std, return_interval is not None, quantiles is not None]
         if sum(asked) > 1:
@@ -274,45 +293,89 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
                 "predict must be asked for one of return_std, return_interval and quantiles. "
                 f"Found: {sum(asked)} of them."
             )
+        given = {"exposure": exposure, "noise_variance": noise_variance, "trials": trials}
         if quantiles is not None:
-            return self.predict_quantiles(X, quantiles)
+            return self.predict_quantiles(X, quantiles, **given)
         rows = self._inputs(X)
-        mean, variance = in_batches(self.model_.predict_y, rows)
+        mean, variance = in_batches(partial(predict_y, self.model_), rows, self._given(rows, given))
         mean = self.y_center_ + self.y_scale_ * mean[:, 0]
         if np.isnan(mean).any():
-            mean = self.predict_quantiles(X, 0.5)
+            mean = self.predict_quantiles(X, 0.5, **given)
         if return_interval is not None:
-            return mean, self.predict_interval(X, return_interval)
+            return mean, self.predict_interval(X, return_interval, **given)
         return (mean, self.y_scale_ * np.sqrt(variance[:, 0])) if return_std else mean
 
-    def predict_quantiles(self, X: Any, levels: TensorType) -> AnyNDArray:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        exposure: Any = None,
+        noise_variance: Any = None,
+        trials: Any = None,
+    ) -> float:
+        """
+        R² of the means of y, for the further columns of y that :meth:`predict` takes, too.
+
+        In a search or a cross-validation they reach it by scikit-learn's metadata routing,
+        ``set_score_request(exposure=True)``.
+
+        :param X: [N, D].
+        :param y: [N].
+        :param sample_weight: [N].
+        :raises ValueError: as :meth:`predict`.
+        """
+        mean = self.predict(X, exposure=exposure, noise_variance=noise_variance, trials=trials)
+        return float(r2_score(y, mean, sample_weight=sample_weight))
+
+    def predict_quantiles(self, X: Any, levels: TensorType, **given: Any) -> AnyNDArray:
         """
         The quantiles of y, P(y' ≤ y) = level, [N, Q].
 
         :param X: [N, D].
         :param levels: [Q], in (0, 1); or a number, for a result [N].
-        :raises ValueError: for bad X or levels.
+        :param given: the further columns of y that :meth:`predict` takes.
+        :raises ValueError: for bad X, levels or columns.
         """
 
-        def quantiles(rows: AnyNDArray) -> tf.Tensor:
-            return tf.transpose(predict_y_quantile(self.model_, rows, levels)[..., 0])
+        def quantiles(rows: AnyNDArray, given: Given | None = None) -> tf.Tensor:
+            found = predict_y_quantile(self.model_, rows, levels, given=given)
+            return tf.transpose(found[..., 0])
 
-        found = in_batches(quantiles, self._inputs(X))
+        rows = self._inputs(X)
+        found = in_batches(quantiles, rows, self._given(rows, given))
         found = self.y_center_ + self.y_scale_ * found
         return found if np.ndim(levels) else found[:, 0]
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> AnyNDArray:
+    def predict_interval(self, X: Any, level: float = 0.9, **given: Any) -> AnyNDArray:
         """
         The lower and the upper end of the central interval of y, [N, 2].
 
         :param X: [N, D].
         :param level: the share of y that the interval is to contain, in (0, 1).
-        :raises ValueError: for bad X or level, and for a level for which the rows of a calibrated
-            regressor are too few.
+        :param given: the further columns of y that :meth:`predict` takes.
+        :raises ValueError: for bad X, level or columns, and for a level for which the rows of a
+            calibrated regressor are too few.
         """
         pit = self.left_out_pit_
         levels = central_levels(level) if pit is None else levels_of(pit, level)[:, 0]
-        return self.predict_quantiles(X, levels)
+        return self.predict_quantiles(X, levels, **given)
+
+    def _given(self, X: AnyNDArray, given: dict[str, Any]) -> dict[str, AnyNDArray] | None:
+        """The further columns [N] of Y that were given, in the units of ``model_``."""
+        found = {}
+        for name, value in given.items():
+            if value is None:
+                continue
+            column = np.asarray(value, default_float())
+            if column.shape not in ((), (len(X),)):
+                raise ValueError(
+                    f"{name} must be [{len(X)}] or a number. Found: shape {list(column.shape)}."
+                )
+            unit = self.y_scale_**2 if name == "noise_variance" else 1.0
+            found[name] = np.broadcast_to(column / unit, len(X))
+        return found or None
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """
@@ -335,6 +398,34 @@ def _takes_any_number(likelihood: AugmentedLikelihood) -> bool:
         return False
     Y = likelihood.as_observed(tf.constant([[-1.5], [0.5]], default_float()))
     return all(bool(check[0]) for check in likelihood.checks(Y))
+
+
+def _check_no_words(y: Any) -> None:
+    """
+    :raises ValueError: for words, which are grades or classes.
+    """
+    values = np.asarray(y)
+    if values.dtype.kind in "OU" and (words := [v for v in values.flat if isinstance(v, str)]):
+        raise ValueError(
+            "y must hold numbers. Words that are grades become numbers by pandas.Categorical(y, "
+            '["poor", "good"], ordered=True).codes, for likelihood="ordinal"; '
+            f"AugmentedGPClassifier takes words that are classes. Found: {words[0]!r}."
+        )
+
+
+def _edges(grades: AnyNDArray, weights: AnyNDArray | None) -> AnyNDArray:
+    """
+    Edges [K − 1] at which the prior gives each grade the share that it has, if f has variance 1.
+
+    :raises ValueError: unless there are grades 0 to K − 1, K > 1.
+    """
+    if not np.array_equal(grades, np.abs(np.round(grades))) or grades.max() < 1:
+        raise ValueError(
+            'y must hold grades 0, 1, 2, … in their order for likelihood="ordinal". '
+            f"Found: {np.unique(grades)[:5].tolist()}."
+        )
+    counts = np.bincount(grades.astype(int), weights) + 0.5  # a grade may be missing
+    return np.sqrt(2.0) * scipy.special.ndtri(np.cumsum(counts)[:-1] / counts.sum())
 
 
 def _middle(lower: AnyNDArray, upper: AnyNDArray) -> AnyNDArray:

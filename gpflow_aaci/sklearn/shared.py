@@ -31,7 +31,7 @@ from ..inference.fit import Fit, fit
 from ..inference.nearest_fit import NearestFit
 from ..kernels import levels_of
 from ..kernels.starting import of_columns
-from ..levels import Levels, are_words, holds_words, levels_in, listed
+from ..levels import UNSEEN, Levels, are_words, holds_words, levels_in, listed
 from ..likelihoods import Weighted
 from ..models import AugmentedSVGP, AugmentedVGP
 from ..nearest import AugmentedNNGP
@@ -46,7 +46,6 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "matern52": gpflow.kernels.Matern52,
 }
 
-_UNSEEN = "(unseen)"  # a level of every column of words, for words that the fit has not seen
 _METHODS = ("sparse", "nearest", "full", "auto")
 _MOST_ROWS_OF_FULL = 1_000  # up to which "auto" is "full"
 _ROWS_AT_ONCE = 10_000  # a prediction processes so many rows at a time
@@ -161,7 +160,7 @@ class AugmentedGP(BaseEstimator):
             levels_of(self.kernel)
             if is_own
             else {
-                at: np.append(known, _UNSEEN) if are_words(known) else known
+                at: np.append(known, UNSEEN) if are_words(known) else known
                 for at, known in levels_in(encoded).items()
             }
         )
@@ -188,7 +187,7 @@ class AugmentedGP(BaseEstimator):
             words, name = X.iloc[:, at], f"column {column!r} of X"
             if holds_words(words):
                 known = self.levels_.get(at, ())
-                if _UNSEEN in known and words.notna().all():
+                if UNSEEN in known and words.notna().all():
                     words = words.astype(str)
                     is_unseen = ~words.isin(known)
                     if is_unseen.any():
@@ -199,7 +198,7 @@ class AugmentedGP(BaseEstimator):
                             UserWarning,
                             stacklevel=4,
                         )
-                        words = words.where(~is_unseen, _UNSEEN)
+                        words = words.where(~is_unseen, UNSEEN)
                 coded.isetitem(at, of_column(words, at, name, self.levels_))
         return coded
 
@@ -240,9 +239,19 @@ def weighted_rows(
     return X[counts], Y[counts], weight[counts]
 
 
-def in_batches(predict: Callable[[AnyNDArray], Any], X: AnyNDArray) -> Any:
-    """Apply ``predict`` to X [N, D], 10,000 rows at a time; return its array or arrays [N, ...]."""
-    parts = [predict(X[first : first + _ROWS_AT_ONCE]) for first in range(0, len(X), _ROWS_AT_ONCE)]
+def in_batches(
+    predict: Callable[..., Any], X: AnyNDArray, given: dict[str, AnyNDArray] | None = None
+) -> Any:
+    """
+    Apply ``predict`` to X [N, D], 10,000 rows at a time; return its array or arrays [N, ...].
+
+    :param given: further columns [N] of these rows, which ``predict`` takes by the same name.
+    """
+    parts = []
+    for first in range(0, len(X), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        of_rows = {name: value[rows] for name, value in given.items()} if given else None
+        parts.append(predict(X[rows], given=of_rows) if of_rows else predict(X[rows]))
     return tf.nest.map_structure(lambda *part: tf.concat(part, 0).numpy(), *parts)
 
 

@@ -40,7 +40,7 @@ def table_encoder(X: Any) -> ColumnTransformer:
         "numbers": "passthrough",
         "gaps": SimpleImputer(strategy="median", add_indicator=True),
         "words": "passthrough",
-        "missing_words": FunctionTransformer(_with_missing, feature_names_out="one-to-one"),
+        "missing_words": FunctionTransformer(with_missing, feature_names_out="one-to-one"),
     }
     has_names = all(isinstance(name, str) for name in X.columns)
     columns: dict[str, list[Any]] = {step: [] for step in step_of}
@@ -90,5 +90,6 @@ def _kind(name: Any, column: Any) -> str:
     )
 
 
-def _with_missing(words: Any) -> Any:
+def with_missing(words: Any) -> Any:
+    """Words with "missing" in their gaps."""
     return words.astype(object).where(words.notna(), "missing")

@@ -165,5 +165,5 @@ def test_every_picture_is_on_a_page() -> None:
     pictures = list((ROOT / "docs" / "pictures").iterdir())
     for path in pictures:
         assert f"(pictures/{path.name})" in pages, path.name
-    assert "(docs/pictures/crash.png)" in README
+    assert "(docs/pictures/results.png)" in README
     assert sum(path.stat().st_size for path in pictures) < 100_000

@@ -16,6 +16,7 @@ from gpflow_aaci.contrib import MixtureVGP
 from gpflow_aaci.likelihoods import AugmentedLikelihood
 from gpflow_aaci.predictions import (
     mean_of_y,
+    predict_log_density,
     predict_of_f,
     predict_y,
     predict_y_interval,
@@ -192,3 +193,12 @@ def test_bad_input(likelihood: Any, given: Any, words: str) -> None:
         predict_y(model, X, given=given)
     with pytest.raises(ValueError, match=words):
         predict_y_quantile(model, X, 0.5, given=given)
+
+
+def test_a_log_density_of_the_nearest_rows_takes_the_further_columns() -> None:
+    """As the model's own method does."""
+    Y = np.stack([[1.0, 0.0, 2.0], E], 1)
+    likelihood = likelihoods.Poisson(2.0, with_exposure=True)
+    model = AugmentedNNGP((X, Y), gpflow.kernels.Matern52(), likelihood, 2)
+    found = predict_log_density(model, (X, Y))
+    np.testing.assert_array_equal(found, model.predict_log_density((X, Y)))

@@ -33,6 +33,7 @@ from gpflow_aaci import (
 )
 from gpflow_aaci.predictions import calibrated_levels
 from gpflow_aaci.sklearn import AugmentedGPClassifier, AugmentedGPRegressor, shared
+from gpflow_aaci.sklearn import regressor as regressor_module
 
 N = 150
 
@@ -687,3 +688,73 @@ def test_a_kernel_object_must_know_the_words_itself() -> None:
     regressor.fit(frame[["size", "city"]], y)
     assert regressor.levels_[1].tolist() == ["Ulm", "Bonn", "Kiel"]
     assert regressor.score(frame[["size", "city"]], y) > 0.95
+
+
+@pytest.fixture(scope="module")
+def counted() -> tuple[AugmentedGPRegressor, AnyNDArray, AnyNDArray, AnyNDArray]:
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2.0, 2.0, size=(60, 1))
+    exposure = rng.uniform(1.0, 30.0, size=60)
+    y = rng.poisson(np.exp(0.5 * X[:, 0]) * exposure)
+    regressor = AugmentedGPRegressor(likelihood="poisson", num_inducing=8, random_state=0)
+    return regressor.fit(X, y, exposure=exposure), X, y, exposure
+
+
+def test_counts_are_predicted_at_the_exposures_that_are_given(counted: Any) -> None:
+    """Their mean is proportional to exposure, and R² is of the counts themselves."""
+    regressor, X, y, exposure = counted
+    mean = regressor.predict(X, exposure=exposure)
+    np.testing.assert_allclose(mean, exposure * regressor.predict(X), rtol=1e-8)
+    pipeline = Pipeline([("gp", regressor)])
+    np.testing.assert_array_equal(pipeline.predict(X, exposure=exposure), mean)
+    score = regressor.score(X, y, exposure=exposure)
+    assert score == pytest.approx(1.0 - np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2))
+    lower, upper = regressor.predict(X, quantiles=[0.05, 0.95], exposure=exposure).T
+    assert np.mean((lower <= y) & (y <= upper)) > 0.8
+    _, interval = regressor.predict(X[:3], return_interval=0.9, exposure=exposure[:3])
+    np.testing.assert_array_equal(interval, np.stack([lower, upper], 1)[:3])
+    np.testing.assert_allclose(
+        regressor.predict(X[:2], exposure=2.0), 2.0 * regressor.predict(X[:2])
+    )
+    with pytest.raises(ValueError, match=r"exposure must be \[2\] or a number. Found: shape \[3\]"):
+        regressor.predict(X[:2], exposure=np.ones(3))
+    with pytest.raises(ValueError, match=r"hold only exposure.*Found: trials"):
+        regressor.predict(X[:2], trials=3)
+
+
+@pytest.mark.slow
+def test_exposures_are_routed_to_fit_and_score(counted: Any) -> None:
+    """As scikit-learn routes metadata: each fold has the exposures of its rows."""
+    regressor, X, y, exposure = counted
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = clone(regressor).set_fit_request(exposure=True).set_score_request(exposure=True)
+        scores = cross_val_score(routed, X, y, cv=2, params={"exposure": exposure})
+    halves = np.arange(30), np.arange(30, 60)
+    for score, test, train in zip(scores, halves, halves[::-1], strict=True):
+        fold = clone(regressor).fit(X[train], y[train], exposure=exposure[train])
+        expected = fold.score(X[test], y[test], exposure=exposure[test])
+        assert score == pytest.approx(expected, rel=1e-4)
+
+
+def test_grades_by_name() -> None:
+    """Each quantile is a grade, edges are learnt, and a grade nobody gave is no error."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-3.0, 3.0, size=(60, 1))
+    y = np.digitize(np.sin(X[:, 0]) + 0.1 * rng.normal(size=60), [-0.6, 0.0, 0.6])
+    y = np.where(y == 3, 4, y)
+    regressor = AugmentedGPRegressor(likelihood="ordinal", num_inducing=10, random_state=0)
+    regressor.fit(X, y)
+    assert regressor.model_.likelihood.num_bins == 5
+    assert np.mean(regressor.predict_quantiles(X, 0.5) == y) > 0.8
+    assert regressor.score(X, y) > 0.8
+    with pytest.raises(ValueError, match=r"grades 0, 1, 2, … .*Found: \[0.5"):
+        regressor.fit(X, y + 0.5)
+    with pytest.raises(ValueError, match=r"y must hold numbers. Words that are grades.*'good'"):
+        regressor.fit(X, np.where(y > 1, "good", "poor"))
+
+
+def test_the_first_edges_give_each_grade_its_share() -> None:
+    """Of z = f + e, which is N(0, 2) before the fit; weights are counts."""
+    edges = regressor_module._edges(np.array([0.0, 1.0, 2.0]), np.array([200.0, 500.0, 300.0]))
+    shares = np.diff(scipy.special.ndtr(edges / np.sqrt(2.0)), prepend=0.0, append=1.0)
+    np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=1e-3)
