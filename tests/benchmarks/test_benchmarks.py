@@ -226,7 +226,7 @@ def test_a_csv_run_learns_and_writes_what_it_says(tmp_path: Path, csv: Path) -> 
     np.testing.assert_allclose(values, ours.nll, rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_report_needs_no_training_and_finished_runs_are_kept(
     tmp_path: Path, csv: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +352,7 @@ def test_the_kernel_and_its_start_can_be_chosen(tmp_path: Path, csv: Path) -> No
     assert isotropic.lengthscales.shape == ()
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(CONFIG.format(output=tmp_path / "out", data=csv))
     digests = []
@@ -446,7 +446,7 @@ def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
     assert "environment.json does not exist" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_quiet_prints_nothing(tmp_path: Path, csv: Path) -> None:
     text = CONFIG.format(output=tmp_path / "out", data=csv).replace("steps = 30", "steps = 2")
     (tmp_path / "c.toml").write_text(text)

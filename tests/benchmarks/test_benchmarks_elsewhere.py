@@ -82,7 +82,7 @@ def test_held_out_density_of_noise_that_is_small_beside_f() -> None:
     assert scores["nll"] == pytest.approx(of_f, abs=2e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_process_of_its_own_is_ended_after_its_seconds() -> None:
     """It has used some for importing TensorFlow before it is told the limit."""
     assert elsewhere.of_own_process(600, partial(dict, nll=1.0)) == {"nll": 1.0}

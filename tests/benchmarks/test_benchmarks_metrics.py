@@ -56,6 +56,7 @@ def test_the_plugin_nll_of_a_binary_likelihood_is_normalised(name: str) -> None:
     assert measured.error == np.mean((p > 0.5) != (y > 0))
 
 
+@pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("likelihood", RESIDUAL, ids=lambda each: type(each).__name__)
 def test_coverage_is_that_of_the_predictive_intervals(
     likelihood: likelihoods.SuperGaussianLikelihood,

@@ -38,7 +38,7 @@ def run_one(kind: str, full: bool = False, **options: float) -> pd.DataFrame:
     return pd.DataFrame(convergence._run_one(config, Setting(kind, rate), start, 0))
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("full", [False, True])
 def test_scipy_says_when_it_returned_and_why(full: bool) -> None:
     rows = run_one("scipy", full, steps=15)
@@ -52,7 +52,7 @@ def test_scipy_says_when_it_returned_and_why(full: bool) -> None:
     assert rows.tracing_seconds.iloc[-1] > 3.0 * rows.seconds.iloc[-1] / rows.step.iloc[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_method_is_cut_at_its_time() -> None:
     for kind in ("scipy", "collapsed", "adam"):
         rows = run_one(kind, seconds=1e-6)
@@ -72,7 +72,7 @@ def test_all_full_batch_methods_end_at_the_same_elbo_by_their_own_tests() -> Non
     assert ends["fit"].tracing_seconds == 0.0 < ends["collapsed"].tracing_seconds
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_adam_has_converged_where_two_hundred_steps_gain_too_little() -> None:
     loose, strict = (run_one("adam", steps=1_000, tolerance=t) for t in (1e-2, 1e-9))
     assert loose.status.iloc[-1] == "converged"

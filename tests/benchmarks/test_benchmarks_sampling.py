@@ -57,7 +57,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_metrics_are_those_of_the_chains(output: Path) -> None:
     metrics = pd.read_csv(output / "metrics.csv")
     assert len(metrics) == 2 + 6 + 1
@@ -168,7 +168,7 @@ def test_the_model_is_of_all_rows_at_the_paper_s_lengthscale(name: str, tmp_path
         np.testing.assert_allclose([Y.numpy().mean(), Y.numpy().std()], [0.0, 1.0], atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_omega_is_drawn_faster_in_closed_form(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         f'experiment = "omega_throughput"\noutput = "{tmp_path}"\nsize = 2000\nrounds = 3\n'

@@ -50,7 +50,7 @@ def test_raw_columns_have_units_and_the_same_rows_again(likelihood: str) -> None
         assert set(np.unique(Y)) == {0.0, 1.0}
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_adam_is_timed_until_it_has_the_nll_that_fit_ended_at() -> None:
     """Two rates, one of which is there at once and one never: the table has the first."""
     config = LargeN(

@@ -444,7 +444,7 @@ def new_runs() -> Iterator[Callable[[], _Runs]]:
 
 
 @pytest.mark.by_default("dataset collapsed")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize(
     ("times", "routes"), [(6, "arrays"), (6, "streamed"), (3, "dataset collapsed")]
 )

@@ -135,7 +135,7 @@ def as_theirs(likelihood: Any, line: AnyNDArray) -> AnyNDArray:
 
 
 @pytest.mark.slow
-@pytest.mark.by_default("logistic, right-censored", "negative binomial, one gate")
+@pytest.mark.by_default("logistic, right-censored")
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith(("extreme", "Poisson"))])
 def test_a_gp_of_lines_has_their_coefficients_and_standard_errors(name: str) -> None:
     """

@@ -75,6 +75,7 @@ def test_a_weight_is_how_often_a_row_is_given(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize("name", ["StudentT", "LogisticTree"])
 def test_a_fit_of_weighted_rows_is_the_fit_of_repeated_ones(name: str) -> None:
     make, Y, latents = BASES[name]
@@ -217,7 +218,7 @@ def test_a_missing_output_is_one_that_was_never_given(base: Callable) -> None:
     assert float(both.elbo((X, Y))) == pytest.approx(sum(elbos), rel=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_coregionalised_model_predicts_what_is_missing() -> None:
     """Fitted to Gaussian noise: the exact posterior of a GP at the observed outputs."""
     Y, W = two_outputs(), np.array([[1.0, 0.3], [-0.8, 0.6]])

@@ -448,9 +448,9 @@ def test_gpflows_own_models_predict_as_ours() -> None:
     "likelihood",
     [
         pytest.param(likelihoods.NegativeBinomial(3.0), marks=pytest.mark.slow),
-        pytest.param(OwnCauchy(0.4), marks=pytest.mark.slow),
+        pytest.param(OwnCauchy(0.4), marks=pytest.mark.replicate),
         likelihoods.StudentT(0.4, 3.0),
-        pytest.param(likelihoods.Poisson(9.0), marks=pytest.mark.slow),
+        pytest.param(likelihoods.Poisson(9.0), marks=pytest.mark.replicate),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -475,7 +475,7 @@ def test_inside_a_compiled_function_they_are_the_same(likelihood: AugmentedLikel
     [
         likelihoods.StudentT(0.4, 3.0),
         pytest.param(likelihoods.NegativeBinomial(3.0), marks=pytest.mark.slow),
-        pytest.param(OwnCauchy(0.5), marks=pytest.mark.slow),
+        pytest.param(OwnCauchy(0.5), marks=pytest.mark.replicate),
     ],
     ids=lambda likelihood: type(likelihood).__name__,
 )
@@ -503,9 +503,11 @@ def test_an_exported_model_has_quantiles_and_probabilities(
     "likelihood",
     [
         lambda: likelihoods.StudentT(0.4, 3.0),
-        pytest.param(lambda: likelihoods.Matern32(0.4), marks=pytest.mark.slow),
-        pytest.param(lambda: likelihoods.GeneralizedGaussian(0.4, 1.3), marks=pytest.mark.slow),
-        pytest.param(lambda: likelihoods.Laplace(0.4), marks=pytest.mark.slow),
+        pytest.param(lambda: likelihoods.Matern32(0.4), marks=pytest.mark.replicate),
+        pytest.param(
+            lambda: likelihoods.GeneralizedGaussian(0.4, 1.3), marks=pytest.mark.replicate
+        ),
+        pytest.param(lambda: likelihoods.Laplace(0.4), marks=pytest.mark.replicate),
     ],
 )
 def test_float32(likelihood: Callable[[], AugmentedLikelihood]) -> None:

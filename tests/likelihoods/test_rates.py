@@ -155,6 +155,7 @@ def of_points(points: AnyNDArray, num_nodes: int) -> tuple[AnyNDArray, AnyNDArra
 
 
 @pytest.mark.parametrize("name", ["elbo", "augmented_elbo"])
+@pytest.mark.by_default("augmented_elbo")
 @pytest.mark.slow
 def test_counts_in_ever_smaller_bins_are_a_cox_process(name: str) -> None:
     """
@@ -331,7 +332,7 @@ def test_parameters_that_are_refused(make: Callable[[], Rate]) -> None:
         make()
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_fit_of_censored_times_ends_no_lower_than_gpflow_with_the_same_likelihood() -> None:
     """300 waiting times of shape 1.6, a third of them censored; k is found, too."""
     rng = np.random.default_rng(6)
