@@ -19,7 +19,7 @@ class Table(NamedTuple):
     """The rows that a function takes."""
 
     spec: Any
-    """Of a matrix [N, D]; or, where columns hold text, of a dictionary of columns [N] by name."""
+    """The TensorSpec of a matrix; where columns hold text, a dictionary of them by name."""
     columns: list[dict[str, Any]]
     """The name or number of each column, what it holds, and its levels if it has any."""
     inputs: Callable[[Any], tf.Tensor]
@@ -91,25 +91,26 @@ def encoded(encoder: Any, columns: Columns) -> Columns:
 
     from ..sklearn.table import with_missing
 
-    if isinstance(encoder, str) and encoder == "passthrough":
+    kind = type(encoder)  # a subclass may do anything
+    if kind is str and encoder == "passthrough":
         return columns
-    if isinstance(encoder, Pipeline):
+    if kind is Pipeline:
         for _, step in encoder.steps:
             columns = encoded(step, columns)
         return columns
-    if isinstance(encoder, ColumnTransformer):
+    if kind is ColumnTransformer and not encoder.transformer_weights:
         found: Columns = []
         for _, step, those in encoder.transformers_:
             if not (isinstance(step, str) and step == "drop"):
                 found += encoded(step, [columns[at] for at in _places(encoder, those)])
         return found
-    if isinstance(encoder, FunctionTransformer) and encoder.func in (None, with_missing):
+    if kind is FunctionTransformer and encoder.func in (None, with_missing):
         return columns
-    if isinstance(encoder, SimpleImputer) and _fills_numbers(encoder):
+    if kind is SimpleImputer and _fills_numbers(encoder):
         return _filled(encoder, columns)
-    if isinstance(encoder, StandardScaler):
+    if kind is StandardScaler:
         return _scaled(columns, encoder.mean_ if encoder.with_mean else None, encoder.scale_)
-    if isinstance(encoder, RobustScaler):
+    if kind is RobustScaler:
         return _scaled(columns, encoder.center_, encoder.scale_)
     raise NotImplementedError(f"{type(encoder).__name__} is not known in TensorFlow")
 
@@ -151,8 +152,10 @@ def codes(words: tf.Tensor, levels: AnyNDArray, name: str) -> tf.Tensor:
 def _places(encoder: Any, columns: Any) -> Sequence[int]:
     """The numbers of columns that a ``ColumnTransformer`` has by name or by number."""
     names = list(getattr(encoder, "feature_names_in_", []))
-    if not isinstance(columns, list | np.ndarray):
-        raise NotImplementedError("a step whose columns are no list is not known in TensorFlow")
+    if not isinstance(columns, list | np.ndarray) or np.asarray(columns).dtype == bool:
+        raise NotImplementedError(
+            "a step whose columns are no list of names or numbers is not known in TensorFlow"
+        )
     return [names.index(name) if isinstance(name, str) else int(name) for name in columns]
 
 

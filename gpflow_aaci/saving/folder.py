@@ -19,6 +19,7 @@ import cloudpickle
 import gpflow
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.config import default_float, default_jitter
 
 from ..likelihoods import augmented
@@ -29,8 +30,7 @@ from .served import Parts, served
 
 _WHAT = "a model saved by gpflow_aaci"
 _ABOUT, _EXTRA, _PICKLE = "saved.json", "assets.extra", "python.pickle"  # TensorFlow's name for it
-_OURS = {_ABOUT, _EXTRA, "assets", "variables", "saved_model.pb", "fingerprint.pb"}
-_PACKAGES = ("gpflow_aaci", "gpflow", "tensorflow", "tensorflow-probability", "numpy")
+_PACKAGES = {"gpflow": gpflow, "tensorflow": tf, "tensorflow-probability": tfp, "numpy": np}
 
 
 class Saved(NamedTuple):
@@ -56,13 +56,14 @@ def save(model: Any, folder: str | Path, *, encoder: Any = None, y_scaler: Any =
         lower, upper = served.predict_y_quantile(rows, [0.05, 0.95])
 
     There are ``predict_f(X)``, ``predict_y(X)``, ``predict_y_quantile(X, levels)``,
-    ``predict_log_density((X, Y))`` and, of a classifier, ``predict_proba(X)``; ``given=`` is as in
-    :mod:`gpflow_aaci.predictions`. X is a matrix [N, D] of the model's float type with columns as
-    in the fit, before ``encoder``, and NaN in its gaps. If some hold text, it is a dictionary of
-    columns, ``{"size": [N], "city": [N]}``, where "missing" stands for a word that is missing. The
-    file ``saved.json`` in the folder lists columns, functions and versions, and what has been left
-    out, which a warning says, too: functions that need Python, and encoders that are not known in
-    TensorFlow.
+    ``predict_log_density((X, Y))`` and, of a classifier, ``predict_proba(X)``. Where ``saved.json``
+    names columns, all of them may be given, ``given={"exposure": [N]}``. X is a matrix [N, D] of
+    the model's float type with columns as in the fit, before ``encoder``, and NaN in its gaps. If
+    some hold text, it is a dictionary of columns, ``{"size": [N], "city": [N]}``, where "missing"
+    stands for a word that is missing. The file ``saved.json`` in the folder lists columns,
+    functions and versions, and what has been left out, which a warning says, too: functions that
+    need Python, and encoders that are not known in TensorFlow. A folder of ``AugmentedVGP`` or
+    ``AugmentedNNGP`` holds the rows of the fit, too.
 
     The folder appears when it is complete. An older one stays until then.
 
@@ -73,14 +74,18 @@ def save(model: Any, folder: str | Path, *, encoder: Any = None, y_scaler: Any =
         ``StandardScaler`` or :func:`~gpflow_aaci.sklearn.table_encoder`. An estimator has its own.
     :param y_scaler: what made Y of y, a fitted ``StandardScaler`` or ``RobustScaler``; functions
         then return y, its quantiles and log densities in the unit of y. An estimator has its own.
-    :raises ValueError: for another model, encoder or y_scaler, and for a folder that is not one of
-        ``save``.
+    :raises ValueError: for another model, encoder or y_scaler, and for a folder that ``save`` has
+        not written.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()
     _check_may_be_replaced(folder)
     parts = _parts(model, encoder, y_scaler)
     found = served(parts)
     left_out = dict(found.left_out)
+    if getattr(_last_step(model), "left_out_pit_", None) is not None:
+        left_out["calibrated intervals"] = (
+            "predict_interval of what load returns has them; predict_y_quantile is not calibrated"
+        )
     try:
         python = cloudpickle.dumps(Saved(model, encoder, y_scaler))
         pickle.loads(python)  # some objects fail only here
@@ -101,10 +106,11 @@ def save(model: Any, folder: str | Path, *, encoder: Any = None, y_scaler: Any =
 
     def write(unfinished: Path) -> None:
         tf.saved_model.save(found.module, str(unfinished))
-        (unfinished / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False))
         if python:
             (unfinished / _EXTRA).mkdir()
             (unfinished / _EXTRA / _PICKLE).write_bytes(python)
+        of_all = {**about, "files": sorted(_files(unfinished))}
+        (unfinished / _ABOUT).write_text(json.dumps(of_all, indent=1), encoding="utf-8")
 
     _write(folder, write)
     for what, why in left_out.items():
@@ -115,20 +121,21 @@ def load(folder: str | Path) -> Saved:
     """
     What :func:`save` was given: the model, the encoder and the scaler of y.
 
-    They can be fitted further, sampled from and all else. Load only what you trust: as with every
-    pickle, whoever wrote the folder can run programs by it. (``tf.saved_model.load`` gives the
-    predictions, and runs graphs of TensorFlow only.)::
+    They can be fitted further, sampled from and used as before. Load only what you trust: as with
+    every pickle, whoever wrote the folder can run programs by it. (``tf.saved_model.load`` gives
+    the predictions alone. Its graphs, too, can read and write files.)::
 
         model, encoder, y_scaler = load("folder")
         fit(model, (encoder.transform(rows), Y))
 
-    A warning says which versions, and GPflow's jitter, are others than when it was saved.
+    A warning says which versions differ, and whether GPflow's jitter does.
 
     :raises ValueError: for another folder; if objects were left out, or cannot be made with the
         versions that are installed; and if GPflow's float type is another one.
     """
-    folder = Path(folder)
-    _finish(folder)
+    folder = Path(folder).resolve()
+    if not folder.exists():  # between two renames, or after a process that ended there
+        _, folder = _beside(folder)
     about, here = _about(folder), _environment()
     if about is None:
         raise ValueError(f"folder must be one that save has written. Found: {folder}.")
@@ -166,8 +173,7 @@ def _parts(model: Any, encoder: Any, y_scaler: Any) -> Parts:
     """
     :raises ValueError: as :func:`save`.
     """
-    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    estimator = steps[-1]
+    estimator = _last_step(model)
     if hasattr(estimator, "model_"):
         for name, value in {"encoder": encoder, "y_scaler": y_scaler}.items():
             if value is not None:
@@ -178,7 +184,7 @@ def _parts(model: Any, encoder: Any, y_scaler: Any) -> Parts:
         own = [] if estimator.encoder_ is None else [estimator.encoder_]
         return Parts(
             estimator.model_,
-            [*steps[:-1], *own],
+            [*(step for _, step in getattr(model, "steps", [])[:-1]), *own],
             _names(model),
             model.n_features_in_,
             getattr(estimator, "y_center_", 0.0),
@@ -209,6 +215,11 @@ def _parts(model: Any, encoder: Any, y_scaler: Any) -> Parts:
     return parts._replace(center=center, scale=scale)
 
 
+def _last_step(model: Any) -> Any:
+    """The estimator at the end of a pipeline, or the model itself."""
+    return model.steps[-1][1] if hasattr(model, "steps") else model
+
+
 def _names(fitted: Any) -> list[str] | None:
     """The columns that an object of scikit-learn was fitted to, if they had names."""
     names = getattr(fitted, "feature_names_in_", None)
@@ -222,7 +233,8 @@ def _environment() -> dict[str, Any]:
         "jitter": default_jitter(),
         "versions": {
             "python": ".".join(platform.python_version_tuple()[:2]),
-            **{name: version(name) for name in _PACKAGES},
+            "gpflow_aaci": version("gpflow_aaci"),
+            **{name: package.__version__ for name, package in _PACKAGES.items()},
         },
     }
 
@@ -230,7 +242,7 @@ def _environment() -> dict[str, Any]:
 def _about(folder: Path) -> dict[str, Any] | None:
     """What ``saved.json`` says; None if the folder is not one of :func:`save`."""
     try:
-        about = json.loads((folder / _ABOUT).read_text())
+        about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return about if isinstance(about, dict) and about.get("what") == _WHAT else None
@@ -240,21 +252,25 @@ def _check_may_be_replaced(folder: Path) -> None:
     """
     :raises ValueError: unless the folder is new, empty, or of :func:`save` and nothing else.
     """
-    found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    is_ours = _about(folder) is not None and found <= _OURS
-    if (folder.exists() and not folder.is_dir()) or (found and not is_ours):
-        others = ", ".join(sorted(found - _OURS or found)[:5])
+    about, found = _about(folder), _files(folder) if folder.is_dir() else set()
+    others = found - {_ABOUT, *about["files"]} if about is not None else found
+    if others or (folder.exists() and not folder.is_dir()):
+        which = f" with {', '.join(sorted(others)[:5])}" if others else ", a file"
         raise ValueError(
             "folder must be a new or empty folder, or one that save has written and nothing else "
-            f"is in. Found: {folder}{' with ' + others if others else ', a file'}."
+            f"is in. Found: {folder}{which}."
         )
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
 
 
 def _write(folder: Path, write: Callable[[Path], None]) -> None:
     """Have ``write`` fill a folder; an older one remains until the new one is complete."""
     _finish(folder)
     unfinished, old = _beside(folder)
-    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         write(unfinished)
@@ -263,7 +279,7 @@ def _write(folder: Path, write: Callable[[Path], None]) -> None:
         if _about(folder) is not None:  # not an empty folder
             folder.rename(old)
         unfinished.rename(folder)
-        flush(folder.absolute().parent)
+        flush(folder.parent)
     finally:
         _finish(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -271,16 +287,17 @@ def _write(folder: Path, write: Callable[[Path], None]) -> None:
 
 def _finish(folder: Path) -> None:
     """Remove the older folder; after a process that ended between two renames, rename it back."""
-    _, old = _beside(folder)
+    unfinished, old = _beside(folder)
     if _about(old) is None:
         return
     if folder.exists():
-        shutil.rmtree(old)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        old.rename(unfinished)  # which is removed, however little of it is left
+        shutil.rmtree(unfinished, ignore_errors=True)
     else:
         old.rename(folder)
 
 
 def _beside(folder: Path) -> tuple[Path, Path]:
     """Where a folder is written, and where the older one is until the new one has its name."""
-    path = folder.absolute()
-    return path.with_name(f".{path.name}.unfinished"), path.with_name(f".{path.name}.old")
+    return folder.with_name(f".{folder.name}.unfinished"), folder.with_name(f".{folder.name}.old")

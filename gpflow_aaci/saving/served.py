@@ -74,6 +74,8 @@ def served(parts: Parts) -> Served:
     def in_unit_of_model(given: Given | None) -> Given | None:
         if not given or "noise_variance" not in given:
             return given
+        if scale.shape.num_elements() > 1:
+            raise NotImplementedError("error variances of several y, each in a unit of its own")
         return {**given, "noise_variance": given["noise_variance"] / scale**2}
 
     def of_f(X: Rows) -> MeanAndVariance:
@@ -81,6 +83,8 @@ def served(parts: Parts) -> Served:
 
     def of_y(X: Rows, given: Given | None = None) -> MeanAndVariance:
         mean, variance = predict_y(model, rows.inputs(X), given=in_unit_of_model(given))
+        if scale.shape.num_elements() not in (1, mean.shape[1]):
+            raise ValueError(f"y_scaler has {scale.shape[0]} columns, and y {mean.shape[1]}")
         return center + scale * mean, scale**2 * variance
 
     def quantile(X: Rows, levels: tf.Tensor, given: Given | None = None) -> tf.Tensor:

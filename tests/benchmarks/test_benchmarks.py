@@ -413,7 +413,7 @@ def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, c
         assert (tmp_path / "out" / name).stat().st_size > 500
 
 
-@pytest.mark.replicate  # minutes: every kind of experiment has tests of its own beside it
+@pytest.mark.replicate  # it takes minutes
 def test_smoke_runs_every_kind_of_experiment(tmp_path: Path) -> None:
     # A new process of a new user, since imports may print something.
     output = ["--set", f'output="{tmp_path}"']

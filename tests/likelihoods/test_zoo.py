@@ -195,18 +195,6 @@ def test_draws_have_the_conditional_moments(member: Member) -> None:
     assert np.max(np.abs(error)) < 6.0
 
 
-ONE_OF_EACH_AUGMENTATION = (
-    "Poisson",
-    "LogisticSoftmax",
-    "Heteroscedastic Gaussian",
-    "MultivariateStudentT",
-    "Scaled Gaussian",
-    "Interval, logit",
-    "Missing StudentT",
-    "Weighted StudentT",
-)
-
-
 @pytest.mark.by_default(
     "Poisson", "Heteroscedastic Gaussian", "Interval, logit", "MultivariateStudentT"
 )
@@ -281,7 +269,7 @@ def _row_sums(value: tf.Tensor, rank: int) -> tf.Tensor:
 
 
 @pytest.mark.by_default(
-    "LogisticSoftmax", "Interval, logit", "Missing StudentT", "MultivariateStudentT"
+    "LogisticSoftmax", "Interval, logit", "Missing StudentT", "MultivariateStudentT", "Poisson"
 )
 def test_given_the_auxiliary_variables_the_likelihood_is_gaussian(member: Member) -> None:
     """log p(y, aux|f) is potential f − ½ precision f² + a constant in each f."""
@@ -675,7 +663,7 @@ def make_full_model(member: Member, num_data: int) -> AugmentedVGP:
 )
 @pytest.mark.slow
 # Where the other columns of Y do not say how y is drawn, there is no law to draw from.
-@pytest.mark.by_default("Ordinal")
+@pytest.mark.by_default("Ordinal", "Binomial with trials")
 @pytest.mark.applies_to("member", lambda member: member.has_law)
 def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> None:
     """
@@ -717,7 +705,7 @@ def test_ranks_of_the_truth_among_gibbs_draws_are_uniform(member: Member) -> Non
             assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.by_default("LogisticTree", "MultivariateStudentT")
+@pytest.mark.by_default("LogisticTree", "NegativeBinomial")
 @pytest.mark.slow
 def test_gibbs_has_the_moments_of_nuts(member: Member) -> None:
     """They agree within four standard errors, computed from the effective sample sizes."""

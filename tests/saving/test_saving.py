@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import RobustScaler, StandardScaler
@@ -20,6 +21,7 @@ from sklearn.preprocessing import RobustScaler, StandardScaler
 import gpflow_aaci
 from gpflow_aaci import effects, kernels, likelihoods, predictions, saving
 from gpflow_aaci.saving import load, save
+from gpflow_aaci.saving.encoders import encoded
 from gpflow_aaci.sklearn import AugmentedGPClassifier, AugmentedGPRegressor, table_encoder
 
 RNG = np.random.default_rng(0)
@@ -376,6 +378,9 @@ def test_a_folder_of_the_users_is_never_replaced(tmp_path: Path, model: Any) -> 
     (tmp_path / "model" / "thoughts.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"nothing else is in.* with thoughts.txt"):
         save(model, tmp_path / "model")
+    (tmp_path / "model" / "thoughts.txt").rename(tmp_path / "model" / "variables" / "mine")
+    with pytest.raises(ValueError, match=r"nothing else is in.* with variables.mine"):
+        save(model, tmp_path / "model")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match=r"folder must be .*file"):
         save(model, tmp_path / "file")
@@ -402,6 +407,45 @@ def test_a_save_that_is_cut_off_leaves_the_older_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     folder.rename(tmp_path / ".model.old")  # as a process does that ends between two renames
     np.testing.assert_array_equal(load(folder).model.q_mu, model.q_mu)
+    save(model, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.usefixtures("instantly")
+def test_a_link_to_a_folder_stays_one(tmp_path: Path, model: Any) -> None:
+    save(model, tmp_path / "version 3")
+    current = tmp_path / "current"
+    current.symlink_to(tmp_path / "version 3")
+    for _ in range(2):
+        save(model, current)
+        np.testing.assert_array_equal(load(current).model.q_mu, model.q_mu)
+    assert current.is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"version 3", "current"}
+
+
+def test_what_encoders_do_is_known_exactly_or_refused() -> None:
+    columns = tf.unstack(X, axis=1)
+    scaler = StandardScaler()
+    weighted = ColumnTransformer(
+        [("a", scaler, [0]), ("b", scaler, [1])], transformer_weights={"a": 2.0}
+    )
+    by_mask = ColumnTransformer([("a", "passthrough", np.array([False, True]))])
+    for refused in (weighted.fit(X), by_mask.fit(X), type("Own", (StandardScaler,), {})().fit(X)):
+        with pytest.raises(NotImplementedError, match="not known in TensorFlow"):
+            encoded(refused, columns)
+    known = ColumnTransformer([("a", scaler, [1]), ("b", "passthrough", [0])]).fit(X)
+    np.testing.assert_allclose(np.stack(encoded(known, columns), 1), known.transform(X))
+
+
+@pytest.mark.slow
+def test_that_calibrated_intervals_are_left_out_is_said(tmp_path: Path) -> None:
+    estimator = AugmentedGPRegressor(num_inducing=10, calibrated=True, random_state=0).fit(
+        X, Y[:, 0]
+    )
+    with pytest.warns(UserWarning, match="is without calibrated intervals: predict_interval of"):
+        save(estimator, tmp_path / "model")
+    again = load(tmp_path / "model").model
+    np.testing.assert_array_equal(again.predict_interval(NEW), estimator.predict_interval(NEW))
 
 
 @pytest.mark.usefixtures("instantly")
