@@ -47,7 +47,7 @@ print(gpflow_aaci.fit(model, (X, Y), progress=False))
 # ----------
 #
 # ``save`` writes the model, and its predictions as functions of TensorFlow. In a process that has
-# this package, ``load`` returns the model, to continue with.
+# this package, ``load`` returns the model, to continue with. Load only folders that you trust.
 # (A fit can write checkpoints to a ``checkpoint_dir`` while it runs; the same call then resumes
 # it.)
 
