@@ -367,7 +367,7 @@ def test_the_results_name_their_data(tmp_path: Path, csv: Path) -> None:
     assert digests[0] != digests[1]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_the_gap_experiment_converges_at_fixed_hyperparameters(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(
         f"""

@@ -111,7 +111,7 @@ def test_classes_have_a_latent_gp_each_of_a_mean_of_minus_log_k() -> None:
 # ---- metrics ----
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_of_classes() -> None:
     model, split = trained(problem("iris", "LogisticSoftmax"), steps=4)
     measured = evaluator(model, split)()
@@ -127,7 +127,7 @@ def test_gpflows_softmax_gets_the_whole_numbers_that_it_takes() -> None:
     assert nll == pytest.approx(np.log(3.0), abs=0.2)  # under the prior, all classes are alike
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_of_counts() -> None:
     of = Problem(
         data="synthetic:protein", rows=300, likelihood=LikelihoodConfig(name="NegativeBinomial")
@@ -145,6 +145,7 @@ def test_of_counts() -> None:
     assert measured.calibration == pytest.approx(zeros, rel=1e-4)
 
 
+@pytest.mark.replicate
 def test_of_quantiles() -> None:
     of = problem("diabetes", "AsymmetricLaplace", parameters={"quantile": 0.8, "scale": 0.3})
     model, split = trained(of)

@@ -33,7 +33,7 @@ def make_model(N: int = 4) -> AugmentedVGP:
     return model
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None:
     """
     Alternating y

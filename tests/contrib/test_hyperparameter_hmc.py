@@ -113,8 +113,7 @@ def test_f_and_a_variance_have_the_quadrature_s_moments() -> None:
     )
 
 
-@pytest.mark.by_default("predictive")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("objective", ["predictive", "variational"])
 def test_with_gaussian_noise_it_is_fitc_s_or_the_collapsed_bound_s_quadrature(
     objective: Any,

@@ -117,8 +117,7 @@ def strauss(d: AnyNDArray, lengthscale: AnyNDArray) -> AnyNDArray:
     return 0.05 ** (1.0 / (1.0 + np.exp(-(0.64 - d**2) / (2.0 * 0.8 * 0.16))))
 
 
-@pytest.mark.by_default("Strauss-gibbs")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("method", ["gibbs", "sghmc"])
 @pytest.mark.parametrize(
     ("prior_of", "density"),

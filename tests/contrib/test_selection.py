@@ -41,7 +41,7 @@ def assert_mean(draws: AnyNDArray, expected: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.briefly("unconstrained")
+@pytest.mark.by_default("unconstrained")
 @pytest.mark.parametrize("prior_on", ["unconstrained", "on the value"])
 def test_draws_follow_a_density_whose_models_are_known_in_closed_form(prior_on: str) -> None:
     """

@@ -365,6 +365,7 @@ def linear_model(link: str) -> tuple[AugmentedSVGP, AnyNDArray, AnyNDArray]:
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("logit")
 @each_link
 def test_a_linear_gp_has_the_line_of_the_accelerated_failure_time_model(link: str) -> None:
     """
@@ -383,7 +384,7 @@ def test_a_linear_gp_has_the_line_of_the_accelerated_failure_time_model(link: st
     assert np.all(np.abs(mean - line) < (1e-4 if link == "probit" else 0.05) * sd)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @each_link
 def test_at_the_best_elbo_a_linear_gp_has_the_lines_standard_deviation(link: str) -> None:
     """Mean and mode, and variance and inverse information, of 200 rows differ by O(1/N)."""

@@ -156,7 +156,7 @@ def of_points(points: AnyNDArray, num_nodes: int) -> tuple[AnyNDArray, AnyNDArra
 
 @pytest.mark.parametrize("name", ["elbo", "augmented_elbo"])
 @pytest.mark.by_default("augmented_elbo")
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_counts_in_ever_smaller_bins_are_a_cox_process(name: str) -> None:
     """
     At the same q, the error of their ELBO, in the mean square over points, falls with the width.

@@ -299,7 +299,7 @@ def error_of(call: Callable[..., Any], *args: Any) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.by_default("Laplace", "Warped Interval, Log")
+@pytest.mark.by_default("Laplace")
 @has_law
 @one_column
 @pytest.mark.filterwarnings("ignore:q is not at its optimum")

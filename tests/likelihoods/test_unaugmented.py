@@ -277,7 +277,7 @@ def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
         assert float(model.elbo((X, Y))) > values[0]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("Cubic")
 def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
     """Minibatches at step 1 and GPflow's default start, in one compiled step."""
@@ -570,7 +570,7 @@ def test_two_classes_are_one_logistic(sd: tuple[float, float], mean: tuple[float
     np.testing.assert_allclose(found[0, 1], p, rtol=3e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_steps_with_softmax_are_gpflows_natural_gradients_and_fit_ends_above_l_bfgs() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 6.0, size=(80, 1))

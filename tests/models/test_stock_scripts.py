@@ -151,7 +151,7 @@ def test_minibatch_adam(name: str) -> None:
 
 
 # Batches of 64 are used unless they break the stock model, which then gets all data.
-@pytest.mark.by_default("breast_cancer-0.5", "diabetes-0.1")
+@pytest.mark.by_default("breast_cancer-0.5")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gamma", "batch_size"),

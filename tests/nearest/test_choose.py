@@ -24,7 +24,7 @@ def smooth(num_rows: int, seed: int = 0) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 @pytest.mark.by_default("rough")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize(("draw", "kept"), [(rough, AugmentedNNGP), (smooth, AugmentedSVGP)])
 def test_the_kept_model_predicts_new_data_at_least_as_well(draw: object, kept: type) -> None:
     X, Y = draw(1_200)

@@ -344,7 +344,7 @@ def test_a_prior_counts_once_and_not_in_the_density() -> None:
     np.testing.assert_allclose(result.log_density, density)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_the_variance_of_f_is_not_bound_by_a_small_unit_of_y() -> None:
     """f of a waiting time does not have the unit of y."""
     times = 1e-4 * np.random.default_rng(0).exponential(np.exp(-2.0 * F))
@@ -353,7 +353,7 @@ def test_the_variance_of_f_is_not_bound_by_a_small_unit_of_y() -> None:
     assert model.kernel.variance.numpy() > 1e-2
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_fit_ends_at_a_maximum_of_its_objective() -> None:
     rows, f = simulated(300)
     model = AugmentedNNGP(
@@ -392,7 +392,7 @@ def test_units_of_x_do_not_matter_to_a_fit() -> None:
     np.testing.assert_allclose(*ends, atol=5e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_the_noise_of_rounded_y_stops_at_its_resolution() -> None:
     """The density of ties grows without limit as the scale of the noise falls."""
     rows, f = simulated(400)
@@ -463,7 +463,7 @@ DRAWN = {
 
 
 @pytest.mark.by_default("StudentT")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("name", DRAWN)
 def test_of_800_rows_128_neighbours_predict_nearly_as_all(name: str) -> None:
     """Mean log densities of 2,000 new rows, at the parameters that the data were drawn with."""

@@ -103,7 +103,7 @@ def test_the_coupling_is_the_second_derivative() -> None:
         np.testing.assert_allclose(found[:, j, k], sum(values) / (2.0 * step) ** 2, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_fit_finds_the_classes(rng: np.random.Generator) -> None:
     inputs = rng.uniform(-2.0, 2.0, size=(40, 1))
     Y = np.digitize(inputs, [-0.7, 0.8]).astype(float)
