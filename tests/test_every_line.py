@@ -177,7 +177,7 @@ def test_every_likelihood_is_fitted_and_saved(line: Line, tmp_path: Path) -> Non
     check_fit_and_saving(lambda: model_of(line), data_of(line), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("Probit", "Heteroscedastic Gaussian")
 @every_likelihood
 def test_every_likelihood_is_stepped_and_trained(line: Line) -> None:
@@ -209,7 +209,7 @@ def test_every_kernel_is_fitted_and_saved(kernel: str, inducing: str, tmp_path: 
     check_fit_and_saving(lambda: model_of_two(kernel, inducing), data_of_two(), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("SharedIndependent-separate")
 @every_pair
 def test_every_kernel_is_stepped_and_trained(kernel: str, inducing: str) -> None:

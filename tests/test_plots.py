@@ -450,6 +450,7 @@ def test_drawn_coverage_and_histogram_are_their_closed_forms() -> None:
     np.testing.assert_allclose([p.get_height() for p in histogram.patches[-8:]], counts / 50.0)
 
 
+@pytest.mark.replicate
 def test_the_band_holds_95_per_cent_of_right_models() -> None:
     """It holds hardly more, as far as a discrete law allows."""
     probability = np.array([0.1, 0.5, 0.9])

@@ -77,7 +77,7 @@ def test_the_posterior_mean_has_the_shape_and_is_nearer_to_the_truth(
     assert errors[False] < errors[True]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_draws_of_the_slope_have_its_sign_up_to_nu() -> None:
     """A draw of −ν t has a density of e^{−t}: none of 5,600 is below −20 ν. Without it, many."""
     data, likelihood = shapes.constrained((X, FALLING), likelihoods.StudentT(0.2), AT, decreasing=0)
@@ -198,7 +198,7 @@ def test_quantiles_and_draws_of_y_are_those_of_its_own_likelihood() -> None:
     np.testing.assert_allclose(np.quantile(y, 0.5, axis=0), levels[1], atol=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("likelihood", ["Logistic", "NegativeBinomial"])
 def test_a_sparse_fit_of_classes_or_counts_has_the_shape(likelihood: str) -> None:
     """f rises in the first of two inputs, and rises and falls in the second."""

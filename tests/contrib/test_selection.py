@@ -106,7 +106,7 @@ def test_draws_follow_a_density_whose_models_are_known_in_closed_form(prior_on: 
         assert_mean((hidden**2 - (1 - included[:, d]))[None], 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("AugmentedVGP")
 @pytest.mark.parametrize("kind", [AugmentedVGP, AugmentedSVGP])
 def test_with_gaussian_noise_models_have_the_probabilities_of_their_evidence(kind: Any) -> None:
@@ -163,7 +163,7 @@ def test_with_gaussian_noise_models_have_the_probabilities_of_their_evidence(kin
             assert_mean(is_model, probability)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_alternating_with_the_model_s_data_leaves_the_prior() -> None:
     """
     Alternating y | f, θ by simulation and (γ, θ, f) | y by a sweep must keep the prior

@@ -91,7 +91,7 @@ def test_it_predicts_as_fitc(batch_size: int) -> None:
         assert_moments(f[:, :, i, 0], mean[i, 0], variance[i, 0])
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("batch_size", [1_000, 10])
 def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
     """With a Gaussian likelihood, the best q(u) is Gaussian (Titsias 2009)."""
@@ -114,7 +114,7 @@ def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
 
 
 @pytest.mark.by_default("True")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("is_uniform", [False, True])
 def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:
     """

@@ -137,7 +137,7 @@ def test_of_latent_gps_that_meet_in_a_row_too(name: str) -> None:
     check_ends(exactly(model), expected, 0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_the_probabilities_of_all_labels_sum_to_one() -> None:
     rows = np.array([[-0.9], [0.0], [0.4]])
     total = error = 0.0
@@ -177,7 +177,7 @@ def test_gpflows_models_are_taken_and_nothing_changes() -> None:
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_in_float32_it_is_as_in_float64() -> None:
     Y = np.array([[1.0], [0.0]])
     ends = []

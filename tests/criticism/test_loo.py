@@ -185,7 +185,7 @@ def test_it_leaves_out_the_sites_of_the_bound_that_q_is_stationary_in() -> None:
     assert errors[1] < 0.5 * errors[0]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_of_two_coupled_latent_gps_it_is_close_to_refits() -> None:
     rng = np.random.default_rng(3)
     Y = np.sin(2.0 * X) + np.exp(0.5 * X - 1.5) * rng.normal(size=X.shape)
@@ -227,7 +227,7 @@ def test_of_latent_gps_that_are_mixed_it_is_close_to_the_exact() -> None:
     assert error < 0.2 * np.abs(own - expected).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_of_mixed_latent_gps_and_student_t_noise_it_is_close_to_refits() -> None:
     """The measured error is 0.034 nats per number, and a row has three."""
     rng = np.random.default_rng(3)
@@ -251,7 +251,7 @@ def test_of_mixed_latent_gps_and_student_t_noise_it_is_close_to_refits() -> None
     assert error < 0.2 * np.abs(own - expected).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_of_classes_it_is_close_to_refits() -> None:
     rng = np.random.default_rng(3)
     Y = np.digitize(np.sin(2.0 * X) + 0.3 * rng.normal(size=X.shape), [-0.5, 0.5]).astype(float)

@@ -388,7 +388,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_memory_does_not_grow_with_the_rows() -> None:
     """200,000 more rows are 34 MB of data and 160 MB of K_ZX, but the peak hardly grows."""
     peaks = []

@@ -59,7 +59,7 @@ def test_a_second_fit_of_a_converged_model_gains_less_than_the_tolerance(
     assert f"the tolerance is {first.tolerance:.1g}" in str(first)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_second_fit_of_rounded_y_gains_less_than_the_tolerance() -> None:
     """The best q is found slowly there, and the best noise, a 40th of the interval, lies flat."""
     X = np.linspace(0.0, 10.0, 80)[:, None]
@@ -77,7 +77,7 @@ def test_a_second_fit_of_rounded_y_gains_less_than_the_tolerance() -> None:
     assert gpflow_aaci.fit(model, data, progress=False).elbo < first.elbo + first.tolerance
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_second_fit_does_not_leave_the_optimum_on_all_rows_for_that_on_a_subset() -> None:
     """It is where the first one ended, and says so after few evaluations."""
     data = draw(7, 2_500, 3)
@@ -93,7 +93,7 @@ def test_a_second_fit_does_not_leave_the_optimum_on_all_rows_for_that_on_a_subse
     assert 0.0 <= second.objective - first.elbo < first.tolerance
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_model_that_is_not_at_its_optimum_begins_on_a_subset() -> None:
     data = draw(7, 2_500, 3)
     model = make(data, likelihoods.StudentT())
@@ -140,7 +140,7 @@ def test_noise_that_grows_with_x_ends_where_gpr_does() -> None:
 # ---- starts ----
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> None:
     """At lengthscales of 1 no two rows are correlated, and so every gradient vanishes."""
     data = draw(2103, 100, 50)
@@ -154,7 +154,7 @@ def test_fifty_standardised_columns_are_not_called_converged_at_f_of_zero() -> N
     assert not other.restart_gain
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_column_that_matters_comes_back_where_the_first_rows_had_lost_it() -> None:
     """On the first 1,000 rows the third of eight columns is better left out, on 5,000 it is not."""
     rng = np.random.default_rng(1050)
@@ -169,7 +169,7 @@ def test_a_column_that_matters_comes_back_where_the_first_rows_had_lost_it() -> 
     assert lengthscales[3:].min() > 30.0
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("1000.0")
 @pytest.mark.parametrize("unit", [1e3, 1e-3])
 def test_columns_in_another_unit_end_where_they_do_in_their_own(unit: float) -> None:

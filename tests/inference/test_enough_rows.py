@@ -219,7 +219,7 @@ def test_a_fit_to_enough_rows_goes_on_from_its_checkpoint_to_the_same_end(tmp_pa
         np.testing.assert_array_equal(model.kernel.lengthscales, whole.kernel.lengthscales)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_where_more_rows_are_worth_it_all_are_used() -> None:
     """The tolerance says what they must be worth, a datum; below it, fewer are used."""
     results = []
@@ -245,7 +245,7 @@ def ten_columns() -> tuple[np.ndarray, np.ndarray, AugmentedSVGP]:
     return X_many, Y_many, model
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_subset_is_left_before_its_own_optimum_if_other_rows_gain_nothing() -> None:
     """The second subset; the fit predicts as well as if it had gone on there, and on all rows."""
     X_many, Y_many, few = ten_columns()
@@ -261,7 +261,7 @@ def test_a_subset_is_left_before_its_own_optimum_if_other_rows_gain_nothing() ->
     assert densities[0] > densities[1] - 2e-3
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_start_that_suits_the_subset_alone_does_not_keep_the_fit_there_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -287,7 +287,7 @@ def test_a_start_that_suits_the_subset_alone_does_not_keep_the_fit_there_for_eve
     assert abs(result.elbo - plain.elbo) < 1e-3 * len(X_many)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_many_rows_are_used_as_far_as_they_are_enough_unless_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -283,7 +283,7 @@ def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
     assert float(ours.elbo()) > float(stock.elbo()) - 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("1")  # seed 1 is Student-t
 @pytest.mark.parametrize("seed", range(8))
 def test_fit_survives_hard_problems_and_never_ends_below_its_start(seed: int) -> None:
@@ -442,7 +442,7 @@ def waves(
     return result.objective + len(X) * np.log(unit), model
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("10000.0")
 @pytest.mark.parametrize("unit", [1e4, 1e8])
 def test_a_fit_is_the_same_in_every_unit_of_y(unit: float) -> None:
@@ -452,7 +452,7 @@ def test_a_fit_is_the_same_in_every_unit_of_y(unit: float) -> None:
     np.testing.assert_allclose(model.likelihood.scale / unit, at_one.likelihood.scale, rtol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("100000000.0")
 @pytest.mark.parametrize("unit", [1e-4, 1e4, 1e8])
 def test_a_fit_from_a_guess_of_one_finds_the_unit(unit: float) -> None:

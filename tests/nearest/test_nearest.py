@@ -482,7 +482,7 @@ def test_of_800_rows_128_neighbours_predict_nearly_as_all(name: str) -> None:
     assert abs(float(tf.reduce_mean(gains))) < 0.005
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_intervals_of_many_neighbours_hold_what_they_say() -> None:
     """A kernel that is rougher than f: at the variance of 16 neighbours they hold 99 %."""
     rng = np.random.default_rng(0)

@@ -65,7 +65,7 @@ def test_the_levels_are_those_of_the_rows_that_were_left_out() -> None:
         np.testing.assert_allclose(end, mean + np.sqrt(variance) * standard, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_intervals_cover_what_they_say_under_wrong_noise() -> None:
     """Over 40 data sets; a share of one has a standard deviation of about 0.05."""
     covered: dict[bool, list[float]] = {False: [], True: []}
@@ -80,7 +80,7 @@ def test_intervals_cover_what_they_say_under_wrong_noise() -> None:
     assert abs(np.mean(covered[True]) - 0.9) < 0.025
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_intervals_of_counts_end_at_counts_and_cover_at_least_the_share() -> None:
     covered = []
     for seed in range(10):

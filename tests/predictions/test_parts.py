@@ -197,7 +197,7 @@ def test_models_and_inputs_that_have_no_parts_are_refused() -> None:
             predict_component(other, X_NEW, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_bands_of_the_parts_cover_the_functions_that_made_the_counts() -> None:
     """Main effects of mean 0, seen through negative binomial counts; 95 % bands, 3 x 100 inputs."""
     rng = np.random.default_rng(1)

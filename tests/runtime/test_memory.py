@@ -119,7 +119,7 @@ print((resident() - before) / fits)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_loop_of_fits_grows_no_faster_than_gpflows_own() -> None:
     """Resident memory per fit is compared; it does not grow if compiled functions are shared."""

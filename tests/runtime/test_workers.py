@@ -183,7 +183,7 @@ def test_two_launches_at_once_do_not_meet(tmp_path: Path) -> None:
         assert table.workers.tolist() == [number]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_two_uneven_workers_step_as_one_process_and_agree_to_the_last_bit(
     tmp_path: Path, alone: Alone
 ) -> None:
@@ -249,7 +249,7 @@ def test_what_differs_on_one_worker_is_named_before_the_first_step(
         assert "worker 1" in said(tmp_path, index) or (on, index) == ("data", 1)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize(
     "seed",
     [0, *(pytest.param(seed, marks=pytest.mark.replicate) for seed in range(1, 10))],

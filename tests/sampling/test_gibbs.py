@@ -121,7 +121,7 @@ def test_f_given_omega_is_the_conjugate_posterior(rng: np.random.Generator) -> N
 NORMALISED = ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logistic", "Probit"]
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("Laplace-0.0", "Probit--0.8")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)

@@ -353,7 +353,7 @@ def test_without_normalisation_the_fit_begins_in_the_units_of_y(regression: Fitt
     np.testing.assert_allclose(predicted, estimator.predict(X), atol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_counts_by_an_object() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(N, 1))
@@ -366,7 +366,7 @@ def test_counts_by_an_object() -> None:
     np.testing.assert_array_equal(medians, np.round(medians))
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_noise_that_is_another_gp() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(300, 1))
@@ -391,7 +391,7 @@ def test_in_float32() -> None:
 # ---- among scikit-learn's tools ----
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_grid_search_finds_the_likelihood_for_outliers() -> None:
     X, y = noisy_wave(100, seed=5)
     y[::10] += 20.0
