@@ -118,7 +118,7 @@ MODELS: dict[str, tuple[Callable[[], Any], Any, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_predictions_without_gpflow_are_those_of_the_model(tmp_path: Path) -> None:
     calls: list[Call] = []
     expected = []
