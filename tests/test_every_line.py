@@ -204,7 +204,7 @@ def test_every_likelihood_is_sampled_and_its_sum_is_of_the_draws(line: Line) -> 
 
 @pytest.mark.by_default("LinearCoregionalization-shared")
 @every_pair
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_every_kernel_is_fitted_and_saved(kernel: str, inducing: str, tmp_path: Path) -> None:
     check_fit_and_saving(lambda: model_of_two(kernel, inducing), data_of_two(), tmp_path)
 

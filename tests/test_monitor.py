@@ -362,6 +362,7 @@ def test_standard_tasks_are_all_that_apply(build: Build, log_dir: str, D: int) -
     assert set(written(f"{log_dir}/all")) == common | {"test/nll", "step_size"}
 
 
+@pytest.mark.replicate
 def test_nearest_neighbours_have_an_objective_and_no_bound(log_dir: str) -> None:
     """While GPflow's own optimizer climbs the objective, it, held-out NLL and image are written."""
     rng = np.random.default_rng(0)

@@ -74,7 +74,7 @@ def test_gaussian_noise_has_its_closed_form(kind: str, method: str) -> None:
 
 
 @pytest.mark.by_default("elliptical-AugmentedVGP", "hmc-AugmentedSVGP")
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 @pytest.mark.parametrize("method", SAMPLERS)
 def test_moments_are_those_of_gibbs_sampling(kind: str, method: str) -> None:

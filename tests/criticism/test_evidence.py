@@ -149,7 +149,7 @@ def test_the_probabilities_of_all_labels_sum_to_one() -> None:
     assert abs(total - 1.0) < 4.0 * np.sqrt(error) < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 @pytest.mark.by_default("Probit")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic", "Probit", "Laplace"])
 def test_of_150_rows_the_ends_meet_above_the_elbo(name: str) -> None:

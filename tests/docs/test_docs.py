@@ -148,10 +148,7 @@ def test_links_to_and_between_pages_of_kept_runs_are_to_files() -> None:
 
 @pytest.mark.slow
 @pytest.mark.by_default(
-    "plot_01_the_crash",
     "plot_03_your_own_likelihood",
-    "plot_06_classes_and_counts",
-    "plot_09_saving_and_serving",
     "plot_16_parts_of_an_additive_model",
     "plot_18_dose_response",
     "plot_22_tables_with_words",

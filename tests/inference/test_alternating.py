@@ -249,7 +249,7 @@ def test_a_failed_step_leaves_model_and_optimizer_as_they_were(data: Batch) -> N
         np.testing.assert_allclose(variable.numpy(), value, rtol=1e-15)
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_its_fixed_point_is_the_optimum(data: Batch) -> None:
     """Alternating steps and L-BFGS on all parameters converge to the same bound."""
     first = (data[0], data[1][:, :1])

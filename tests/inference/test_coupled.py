@@ -160,7 +160,7 @@ def test_a_few_steps_find_the_best_q(problem: str) -> None:
     assert np.abs(tape.gradient(elbo, q.mu)).max() < 5e-3
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_coupled_steps_are_the_same_in_chunks() -> None:
     data, model = iris(), make_iris()
     profile, start = Profile(model, []), prior_q(*model.q_mu.shape)

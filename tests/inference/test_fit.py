@@ -90,7 +90,7 @@ def test_training_ends_when_the_bound_no_longer_rises(monkeypatch: pytest.Monkey
     assert result.history.step.iloc[-1] == 200
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_data_without_end_are_fitted_to_gpflows_elbo(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last steps raise GPflow's ELBO, starting at the optimum of the augmented bound."""
     with_settings(monkeypatch, most_steps=600, endless_standard_steps=600)

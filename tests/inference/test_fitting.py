@@ -266,7 +266,7 @@ def test_what_is_not_trainable_stays_and_priors_count() -> None:
     )  # as the prior says, not the data
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_vgp_reaches_the_optimum_of_a_stock_optimizer() -> None:
     data = diabetes(60)
     kernel = gpflow.kernels.Matern32(lengthscales=4.0)

@@ -41,7 +41,7 @@ def test_the_kept_model_predicts_new_data_at_least_as_well(draw: object, kept: t
     assert abs(gained - choice.difference) < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_both_models_have_their_own_copies() -> None:
     X, Y = smooth(60)
     kernel, likelihood = gpflow.kernels.Matern32(), likelihoods.StudentT()

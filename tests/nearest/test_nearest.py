@@ -334,7 +334,7 @@ def test_a_fit_without_trainable_parameters_chooses_neighbours_alone() -> None:
     assert result.expected_gain == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_prior_counts_once_and_not_in_the_density() -> None:
     model = AugmentedNNGP((X, F), gpflow.kernels.Matern32(), likelihoods.StudentT(0.1), 10)
     model.kernel.lengthscales.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1e-3))
@@ -381,7 +381,7 @@ def test_fit_gives_the_held_out_density_of_the_exact_gp() -> None:
     assert densities[0] > densities[1] - 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_units_of_x_do_not_matter_to_a_fit() -> None:
     rows, f = simulated(300)
     ends = []

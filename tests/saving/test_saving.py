@@ -216,7 +216,7 @@ print(repr(float(model.elbo((data["X"], data["Y"])))))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_a_fit_that_is_continued_in_a_new_process_ends_at_the_same_elbo(tmp_path: Path) -> None:
     model = sparse(likelihoods.StudentT())
     save(model, tmp_path / "model")

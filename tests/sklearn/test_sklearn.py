@@ -404,7 +404,7 @@ def test_a_grid_search_finds_the_likelihood_for_outliers() -> None:
     assert search.fit(X, y).best_params_ == {"likelihood": "student-t"}
 
 
-@pytest.mark.slow
+@pytest.mark.replicate
 def test_two_processes_find_what_one_does(binary: Fitted) -> None:
     estimator = clone(binary.estimator).set_params(kernel=gpflow.kernels.Matern52())
     of_one, of_two = (
