@@ -22,7 +22,9 @@ def cholesky_or_nan(matrix: tf.Tensor) -> tf.Tensor:
     scaled = root[..., :, None] * matrix * root[..., None, :]
     is_candidate = tf.reduce_all(tf.math.is_finite(scaled))
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_candidate, scaled, eye))
-    is_definite = is_candidate & tf.reduce_all(eigenvalues > 0.0)
+    # Where rounding decides, the factor itself does: it has more digits than the eigenvalues.
+    rounding = 10.0 * np.finfo(matrix.dtype.as_numpy_dtype).eps * tf.cast(tf.size(eye), eye.dtype)
+    is_definite = is_candidate & tf.reduce_all(eigenvalues > -rounding)
     # A branch would be slower to trace than the factor of one more identity is to compute.
     chol = tf.linalg.cholesky(tf.where(is_definite, matrix, eye))
     return tf.where(is_definite, chol, tf.constant(np.nan, matrix.dtype))
