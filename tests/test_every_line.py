@@ -178,7 +178,6 @@ def test_every_likelihood_is_fitted_and_saved(line: Line, tmp_path: Path) -> Non
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("Probit", "Heteroscedastic Gaussian")
 @every_likelihood
 def test_every_likelihood_is_stepped_and_trained(line: Line) -> None:
     check_steps(lambda: model_of(line), data_of(line))
@@ -202,7 +201,6 @@ def test_every_likelihood_is_sampled_and_its_sum_is_of_the_draws(line: Line) -> 
         assert np.all(np.isfinite(draws.posterior_predictive["y"]))
 
 
-@pytest.mark.by_default("LinearCoregionalization-shared")
 @every_pair
 @pytest.mark.replicate
 def test_every_kernel_is_fitted_and_saved(kernel: str, inducing: str, tmp_path: Path) -> None:
@@ -210,7 +208,6 @@ def test_every_kernel_is_fitted_and_saved(kernel: str, inducing: str, tmp_path: 
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("SharedIndependent-separate")
 @every_pair
 def test_every_kernel_is_stepped_and_trained(kernel: str, inducing: str) -> None:
     check_steps(lambda: model_of_two(kernel, inducing), data_of_two())

@@ -73,7 +73,6 @@ def test_gaussian_noise_has_its_closed_form(kind: str, method: str) -> None:
         assert_moments(f[:, :, i, 0], mean[i, 0], variance[i, 0])
 
 
-@pytest.mark.by_default("elliptical-AugmentedVGP", "hmc-AugmentedSVGP")
 @pytest.mark.replicate
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])
 @pytest.mark.parametrize("method", SAMPLERS)

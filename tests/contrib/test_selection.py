@@ -107,7 +107,6 @@ def test_draws_follow_a_density_whose_models_are_known_in_closed_form(prior_on: 
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("AugmentedVGP")
 @pytest.mark.parametrize("kind", [AugmentedVGP, AugmentedSVGP])
 def test_with_gaussian_noise_models_have_the_probabilities_of_their_evidence(kind: Any) -> None:
     """

@@ -113,7 +113,6 @@ def test_its_variational_draws_of_u_are_sgpr_s(batch_size: int) -> None:
         assert_moments(samples.posterior["u"].values[..., i, 0], mean[i, 0], covariance[i, i])
 
 
-@pytest.mark.by_default("True")
 @pytest.mark.replicate
 @pytest.mark.parametrize("is_uniform", [False, True])
 def test_of_data_that_say_nothing_it_draws_the_priors(is_uniform: bool) -> None:

@@ -150,7 +150,6 @@ def test_the_probabilities_of_all_labels_sum_to_one() -> None:
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("Probit")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic", "Probit", "Laplace"])
 def test_of_150_rows_the_ends_meet_above_the_elbo(name: str) -> None:
     rng = np.random.default_rng(2)

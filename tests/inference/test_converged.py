@@ -170,7 +170,6 @@ def test_a_column_that_matters_comes_back_where_the_first_rows_had_lost_it() -> 
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("1000.0")
 @pytest.mark.parametrize("unit", [1e3, 1e-3])
 def test_columns_in_another_unit_end_where_they_do_in_their_own(unit: float) -> None:
     X, Y = draw(3, 120, 2)

@@ -443,7 +443,6 @@ def new_runs() -> Iterator[Callable[[], _Runs]]:
         runs.close()
 
 
-@pytest.mark.by_default("dataset collapsed")
 @pytest.mark.replicate
 @pytest.mark.parametrize(
     ("times", "routes"), [(6, "arrays"), (6, "streamed"), (3, "dataset collapsed")]

@@ -157,7 +157,7 @@ def all_of(model: Any, X: Any, Y: Any) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:q is not at its optimum")
-@pytest.mark.parametrize("is_sparse", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_sparse", [True, False])
 def test_words_are_their_places_among_the_levels(is_sparse: bool) -> None:
     found = []
     for inputs in (FRAME, X):
@@ -221,7 +221,7 @@ def test_a_fit_learns_which_levels_are_alike() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fit", pytest.param("train", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["fit", "train"])
 def test_inducing_points_move_but_keep_their_levels(method: str) -> None:
     model = sparse(FRAME[:9])
     before = model.inducing_variable.Z.numpy()

@@ -10,7 +10,6 @@ N = 200
 MODELS, SETS = 4, 50  # SETS per model
 
 
-@pytest.mark.by_default("0.9")
 @pytest.mark.replicate
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 def test_as_many_data_lie_below_the_curve_as_the_quantile_says(quantile: float) -> None:

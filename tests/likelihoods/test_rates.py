@@ -155,7 +155,6 @@ def of_points(points: AnyNDArray, num_nodes: int) -> tuple[AnyNDArray, AnyNDArra
 
 
 @pytest.mark.parametrize("name", ["elbo", "augmented_elbo"])
-@pytest.mark.by_default("augmented_elbo")
 @pytest.mark.replicate
 def test_counts_in_ever_smaller_bins_are_a_cox_process(name: str) -> None:
     """

@@ -278,7 +278,6 @@ def test_steps_of_size_1_ascend_from_the_prior(case: Case) -> None:
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("Cubic")
 def test_steps_with_adam_ascend_from_the_prior(case: Case) -> None:
     """Minibatches at step 1 and GPflow's default start, in one compiled step."""
     X, Y = data_of(case)

@@ -23,7 +23,6 @@ def smooth(num_rows: int, seed: int = 0) -> tuple[AnyNDArray, AnyNDArray]:
     return X, np.sin(2.0 * X.sum(1, keepdims=True)) + 0.7 * rng.standard_normal((num_rows, 1))
 
 
-@pytest.mark.by_default("rough")
 @pytest.mark.replicate
 @pytest.mark.parametrize(("draw", "kept"), [(rough, AugmentedNNGP), (smooth, AugmentedSVGP)])
 def test_the_kept_model_predicts_new_data_at_least_as_well(draw: object, kept: type) -> None:

@@ -462,7 +462,6 @@ DRAWN = {
 }
 
 
-@pytest.mark.by_default("StudentT")
 @pytest.mark.replicate
 @pytest.mark.parametrize("name", DRAWN)
 def test_of_800_rows_128_neighbours_predict_nearly_as_all(name: str) -> None:

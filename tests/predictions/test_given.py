@@ -146,7 +146,6 @@ def test_numbers_frames_and_defaults() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.briefly("draws", "of GPflow")
 @pytest.mark.parametrize("kind", ["full", "draws", "of GPflow", "nearest", "mixture"])
 def test_every_model_and_draws_of_the_posterior_predict_at_what_is_given(kind: str) -> None:
     """The mean of a count is proportional to the exposure, whatever f is."""

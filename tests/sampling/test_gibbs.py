@@ -122,7 +122,6 @@ NORMALISED = ["Gaussian", "StudentT", "Laplace", "Matern32", "Matern52", "Logist
 
 
 @pytest.mark.replicate
-@pytest.mark.by_default("Laplace-0.0", "Probit--0.8")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)
 def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: float) -> None:
