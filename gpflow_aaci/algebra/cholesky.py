@@ -17,13 +17,14 @@ def cholesky_or_nan(matrix: tf.Tensor) -> tf.Tensor:
     """
     if (matrix.shape[-1] or 0) > _LARGEST:
         return tf.linalg.cholesky(matrix)
-    eye = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
+    M = tf.shape(matrix)[-1]
+    eye = tf.eye(M, dtype=matrix.dtype)
     root = tf.math.rsqrt(tf.linalg.diag_part(matrix))  # not finite unless the diagonal is positive
     scaled = root[..., :, None] * matrix * root[..., None, :]
     is_candidate = tf.reduce_all(tf.math.is_finite(scaled))
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_candidate, scaled, eye))
     # Where rounding decides, the factor itself does: it has more digits than the eigenvalues.
-    rounding = 10.0 * np.finfo(matrix.dtype.as_numpy_dtype).eps * tf.cast(tf.size(eye), eye.dtype)
+    rounding = 10.0 * np.finfo(matrix.dtype.as_numpy_dtype).eps * tf.cast(M, matrix.dtype)
     is_definite = is_candidate & tf.reduce_all(eigenvalues > -rounding)
     # A branch would be slower to trace than the factor of one more identity is to compute.
     chol = tf.linalg.cholesky(tf.where(is_definite, matrix, eye))
