@@ -20,7 +20,7 @@ from gpflow_aaci import likelihoods
 from gpflow_aaci.augmentation import aux_posterior_mean
 
 HERE = Path(__file__).parents[1]
-RUNS = Path(gpflow_aaci.__file__).parents[1] / "benchmarks" / "reference"
+RUNS = HERE.parent / "benchmarks" / "reference"
 RESULTS = (
     ("Protein, Student-t noise learnt", "time_to_nll", "Protein, Student-t learnt"),
     ("Covertype, two classes", "time_to_nll", "Covertype, logistic"),
@@ -59,22 +59,21 @@ def results() -> None:
     for ax, (title, kept, problem) in zip(axes, RESULTS, strict=True):
         runs = pd.read_csv(RUNS / kept / "metrics.csv.gz")
         runs = runs[(runs.problem == problem) & (runs.step > 0) & (runs.seed == 0)]
-        lines = {}
+        curves = []
         for method, colour in colours.items():
             own = runs[runs.method == method]
             of_setting = dict(list(own.groupby("setting")))
             best = min(of_setting.values(), key=lambda run: run.nll.iloc[-1])
             seconds = best.seconds + best.tracing_seconds
-            tuned = f", best of {len(of_setting)} settings" if len(of_setting) > 1 else ""
-            name = "fit" if method == "fit_collapsed" else f"GPflow: {method}{tuned}"
-            label = f"{name}, nothing to tune" if not tuned else name
-            label += " (dot: returned)" if name == "fit" else ""
-            style: dict[str, Any] = {"color": colour, "lw": 2 if name == "fit" else 1.3}
-            lines[method] = (ax.plot(seconds, best.nll, **style, label=label)[0], best.nll)
+            is_fit, number = method == "fit_collapsed", len(of_setting)
+            tuning = f"best of {number} settings" if number > 1 else "nothing to tune"
+            name = f"fit, {tuning} (dot: returned)" if is_fit else f"GPflow: {method}, {tuning}"
+            ax.plot(seconds, best.nll, color=colour, lw=2 if is_fit else 1.3, label=name)
+            curves.append(best.nll)
             if best.status.iloc[-1] != "limit: time":  # it returned by itself
                 ax.plot(seconds.iloc[-1:], best.nll.iloc[-1:], "o", ms=5, color=colour)
-        least = min(values.min() for _, values in lines.values())
-        room = max(0.02, max(values.iloc[-1] for _, values in lines.values()) - least)
+        least = min(curve.min() for curve in curves)
+        room = max(0.02, max(curve.iloc[-1] for curve in curves) - least)
         ax.set(xscale="log", ylim=(least - 0.08 * room, least + 2.0 * room), title=title)
         ax.set(xlabel="seconds, compiling counted")
         ax.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
