@@ -7,10 +7,14 @@ is two numbers a datum, and with Q = AᵀA and P = diag(p)
 
     Cov h = Σ = (Q⁻¹ + P)⁻¹,  E h = Σλ,  KL[q ‖ p] = ½ (log|I + QP| − Σ_i p_i Σ_ii + αᵀ E h),
 
-where α = λ − P E h. If p ≥ 0 this needs the Cholesky factor of I + √P Q √P and one triangular
-solve: a third of the seconds of the same step on ``q_sqrt``, where there are as many v as rows.
-Rows of negative precision, as outliers of Student-t noise, are taken out of P and put back by a
-factor of their own (Woodbury's identity).
+where α = λ − P E h, and E h = Qα. If p ≥ 0 this needs the Cholesky factor of I + √P Q √P and one
+triangular solve: a third of the seconds of the same step on ``q_sqrt``, where there are as many v
+as rows. Rows of negative precision, as outliers of Student-t noise, are taken out of P and put back
+by a factor of their own (Woodbury's identity).
+
+With little noise, λ and P E h are nearly the same large numbers, and their difference is mostly
+rounding. So α is solved for, E h is Qα, and the KL divergence has α. Rounding then moves q, which
+its optimum forgives, and not the ELBO of that q.
 """
 
 from typing import NamedTuple
@@ -33,11 +37,14 @@ class Sites(NamedTuple):
 
 
 class _Moments(NamedTuple):
+    alpha: tf.Tensor  # [N, L], α = Q⁻¹ E h
     h: tf.Tensor  # [N, L], E h
     variance: tf.Tensor  # [N, L]
     kl: tf.Tensor  # []
-    V: tf.Tensor  # [L, N, N], Σ = Q − VᵀV + WᵀW
-    W: tf.Tensor  # [L, n, N], of the n rows of negative precision
+    chol: tf.Tensor  # [L, N, N], of I + √P₊ Q √P₊, with the precisions that are positive
+    D: tf.Tensor  # [L, n, N], P = P₊ − DᵀD, of the n rows with negative precision
+    inner_chol: tf.Tensor  # [L, n, n], of I − D Σ₊ Dᵀ
+    W: tf.Tensor  # [L, n, N], Σ = Σ₊ + WᵀW
 
 
 class _Slopes(NamedTuple):
@@ -61,28 +68,46 @@ def _moments(Q: tf.Tensor, sites: Sites) -> _Moments:
     scaled = root[:, :, None] * Q
     eye = tf.eye(tf.shape(Q)[-1], dtype=Q.dtype)
     chol = tf.linalg.cholesky(eye + scaled * root[:, None, :])
-    V = tf.linalg.triangular_solve(chol, scaled)
-    of_root = tf.linalg.triangular_solve(chol, _times(V, natural)[..., None], adjoint=True)
-    h = _times(Q, natural - root * of_root[..., 0])
-    variance = tf.linalg.diag_part(Q) - _squares(V)
-    # Σ = Σ₊ + Σ₊ D^½ (I − D^½ Σ₊ D^½)⁻¹ D^½ Σ₊, D of the rows with negative precision.
+    variance = tf.linalg.diag_part(Q) - _squares(tf.linalg.triangular_solve(chol, scaled))
     rows = tf.where(tf.reduce_any(precision < 0.0, 0))[:, 0]
     d = tf.sqrt(tf.maximum(-tf.gather(precision, rows, axis=1), 0.0))[:, :, None]  # [L, n, 1]
-    of_rows = tf.gather(Q, rows, axis=1) - tf.matmul(
-        tf.gather(V, rows, axis=2), V, transpose_a=True
-    )
-    of_rows = d * of_rows  # D^½ Σ₊ [L, n, N]
+    D = d * tf.one_hot(rows, tf.shape(Q)[-1], dtype=Q.dtype)
+    solved = tf.linalg.cholesky_solve(chol, tf.gather(scaled, rows, axis=2))
+    of_rows = tf.gather(Q, rows, axis=1) - tf.matmul(solved, scaled, transpose_a=True)
+    of_rows = d * of_rows  # D Σ₊ [L, n, N]
     inner = tf.gather(of_rows, rows, axis=2) * tf.linalg.matrix_transpose(d)
     inner_chol = cholesky_or_nan(tf.eye(tf.size(rows), dtype=Q.dtype) - inner)
     W = tf.linalg.triangular_solve(inner_chol, of_rows)
-    h += _times(tf.linalg.matrix_transpose(W), _times(W, natural))
     variance += _squares(W)
+    # With (I − D Σ₊ Dᵀ) D E h = D Σ₊ λ: E h = Σ₊ (λ + Dᵀ D E h), a solve without negative rows.
+    of_negative = tf.linalg.triangular_solve(
+        inner_chol, _times(W, natural)[..., None], adjoint=True
+    )
+    natural += tf.matmul(D, of_negative, transpose_a=True)[..., 0]
+    of_root = tf.linalg.cholesky_solve(chol, _times(scaled, natural)[..., None])
+    alpha = natural - root * of_root[..., 0]
+    h = _times(Q, alpha)
     log_det = 2.0 * sum(
         tf.reduce_sum(tf.math.log(tf.linalg.diag_part(each))) for each in (chol, inner_chol)
     )
-    of_rows_kl = (natural - precision * h) * h - precision * variance
-    kl = 0.5 * (log_det + tf.reduce_sum(of_rows_kl))
-    return _Moments(tf.transpose(h), tf.transpose(variance), kl, V, W)
+    kl = 0.5 * (log_det + tf.reduce_sum(alpha * h - precision * variance))
+    alpha, h, variance = (tf.transpose(part) for part in (alpha, h, variance))
+    return _Moments(alpha, h, variance, kl, chol, D, inner_chol, W)
+
+
+def _predictive_precision(found: _Moments, precision: tf.Tensor) -> tf.Tensor:
+    """
+    S = P − PΣP [L, N, N], which is (Q + P⁻¹)⁻¹ where there is a P⁻¹.
+
+    Little noise would leave mostly rounding of the difference. So it is built of factors:
+    S = GᵀG − CᵀC, with G = L⁻¹√P₊ and C = K⁻¹D(I − Σ₊P₊), of the Cholesky factors L and K.
+
+    :param precision: [L, N].
+    """
+    positive = tf.maximum(precision, 0.0)
+    G = tf.linalg.triangular_solve(found.chol, tf.linalg.diag(tf.sqrt(positive)))
+    C = tf.linalg.triangular_solve(found.inner_chol, found.D) - found.W * positive[:, None, :]
+    return tf.matmul(G, G, transpose_a=True) - tf.matmul(C, C, transpose_a=True)
 
 
 def sums_of_sites(
@@ -140,10 +165,11 @@ def step(slopes: "Slopes | _Slopes", h: tf.Tensor) -> Sites:
 
 
 def q_of_sites(projection: Projection, sites: Sites) -> Gaussian:
-    """The q(v) of some sites."""
-    natural, half = to_q(projection, sites.natural, 0.5 * sites.precision)
+    """The q(v) of some sites. Its mean is Aα."""
+    alpha = _moments(gram(projection), sites).alpha
+    q_mu, half = to_q(projection, alpha, 0.5 * sites.precision)
     eye = tf.eye(tf.shape(half)[-1], dtype=half.dtype)
-    return naturals_to_q(natural, eye + 2.0 * half)
+    return Gaussian(q_mu, naturals_to_q(q_mu, eye + 2.0 * half).sqrt)
 
 
 def to_prior_of_sites(prior: Prior, projection: Projection, sites: Sites, slopes: Slopes) -> Prior:
@@ -157,23 +183,24 @@ def to_prior_of_sites(prior: Prior, projection: Projection, sites: Sites, slopes
         dELBO = Σ_i ∂e_i/∂m_i dE h_i + Σ_i ∂e_i/∂v_i (dΣ_ii + dk_ii − dQ_ii) − dKL,
         dKL = ½ [tr(PR dQ) − Σ_i p_i dΣ_ii + (α − P E h)ᵀ dE h],  Q = K_XZ K_ZZ⁻¹ K_ZX.
 
+    With S = P − PΣP, R = I − QS and Rᵀ(α + P E h) = α. So the gradient in Q is, but for the slopes
+    in the variances, −½ S and the symmetric part of [Rᵀ(∂e/∂m − α) + ½ α] αᵀ. Nothing large cancels
+    there: at the optimum ∂e/∂m is α.
+
     :param slopes: at these sites.
     """
     Q = gram(projection)
     found = _moments(Q, sites)
-    covariance = Q - tf.matmul(found.V, found.V, transpose_a=True)
-    covariance += tf.matmul(found.W, found.W, transpose_a=True)
-    p, h, natural = (tf.transpose(part) for part in (sites.precision, found.h, sites.natural))
-    in_mean, in_variance = tf.transpose(slopes.in_mean), tf.transpose(slopes.in_variance)  # [L, N]
-    alpha = natural - p * h
-    in_h = in_mean - 0.5 * alpha + 0.5 * p * h
-    in_h = in_h - p * _times(covariance, in_h)  # Rᵀ times it
+    p, alpha = tf.transpose(sites.precision), tf.transpose(found.alpha)  # [L, N]
+    in_mean, in_variance = tf.transpose(slopes.in_mean), tf.transpose(slopes.in_variance)
+    S = _predictive_precision(found, p)
+    gap = in_mean - alpha
+    in_h = gap - _times(S, _times(Q, gap)) + 0.5 * alpha
     outer = 0.5 * in_h[:, :, None] * alpha[:, None, :]
-    R = tf.eye(tf.shape(Q)[-1], dtype=Q.dtype) - covariance * p[:, None, :]
+    R = tf.eye(tf.shape(Q)[-1], dtype=Q.dtype) - tf.matmul(Q, S)
     of_variance = tf.matmul(R, (in_variance + 0.5 * p)[:, :, None] * R, transpose_a=True)
     in_Q = of_variance + outer + tf.linalg.matrix_transpose(outer)
-    in_Q += 0.5 * p[:, :, None] * covariance * p[:, None, :]
-    in_Q -= tf.linalg.diag(in_variance + 0.5 * p)
+    in_Q -= 0.5 * S + tf.linalg.diag(in_variance)
     in_Q = tf.reduce_sum(in_Q, 0, keepdims=True)  # the latent GPs share the kernel
     weights = tf.linalg.triangular_solve(projection.chol, projection.A, adjoint=True)  # K_ZZ⁻¹K_ZX
     in_K_ZX = 2.0 * tf.matmul(weights, in_Q)
