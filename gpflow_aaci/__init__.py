@@ -25,6 +25,7 @@ With the augmented e, step 5 is the closed-form update; with the standard e, it 
 ``inference.fit``                     ``fit``, which chooses; ``inference.advice``: its warnings
 ``compiled``                          functions compiled once for all models of one ``structure``
 ``inference.updating``                ``update``: new rows, with the old q as prior
+``inducing``                          rows of X as inducing points
 ``nearest``                           ``AugmentedNNGP``, which predicts from the nearest rows
 ``workers``                           sums over the rows of several machines
 ``sampling``                          ``sample_posterior`` and the exact Gibbs samplers

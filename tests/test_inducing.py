@@ -1,9 +1,12 @@
-"""``kmeans_plusplus``: rows of X that are far from each other, the same for the same seed."""
+"""Rows of X as inducing points: far from each other, or where f is least known from the others."""
 
+import gpflow
 import numpy as np
 import pytest
+from gpflow.base import AnyNDArray
 
 from gpflow_aaci import kmeans_plusplus
+from gpflow_aaci.inducing import greedy_variance
 
 
 def test_every_cluster_gets_a_point() -> None:
@@ -33,3 +36,58 @@ def test_too_many_or_too_few_are_refused(num_inducing: int) -> None:
 def test_what_is_not_a_finite_matrix_is_refused(X: np.ndarray) -> None:
     with pytest.raises(ValueError, match="X must be a finite matrix"):
         kmeans_plusplus(X, 1)
+
+
+def unexplained(kernel: gpflow.kernels.Kernel, X: AnyNDArray, Z: AnyNDArray) -> AnyNDArray:
+    """The variance of f at each row of X given f at Z, [N]."""
+    K_ZX = kernel(Z, X).numpy()
+    return np.diag(kernel(X) - K_ZX.T @ np.linalg.solve(kernel(Z).numpy(), K_ZX))
+
+
+def test_each_point_is_where_f_is_least_known() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    kernel = gpflow.kernels.Matern32(1.7, [0.5, 1.0]) + gpflow.kernels.Linear()
+    Z = greedy_variance(X, 25, kernel)
+    for m in range(25):
+        left = unexplained(kernel, X, Z[:m]) if m else kernel(X, full_cov=False).numpy()
+        (new,) = np.flatnonzero((Z[m] == X).all(1))
+        assert left[new] > left.max() * (1.0 - 1e-8)
+    of_random = unexplained(kernel, X, kmeans_plusplus(X, 25)).sum()
+    assert unexplained(kernel, X, Z).sum() < 0.9 * of_random
+
+
+def test_points_end_where_they_explain_enough() -> None:
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (300, 1))
+    kernel = gpflow.kernels.SquaredExponential(3.0)
+    Z = greedy_variance(X, 100, kernel, unexplained=1e-3)
+    for points, is_enough in ((Z, True), (Z[:-1], False)):
+        share = unexplained(kernel, X, points).sum() / kernel(X, full_cov=False).numpy().sum()
+        assert (share <= 1e-3) == is_enough
+    # f has some 20 directions above rounding, so that more points would make K_ZZ singular.
+    Z = greedy_variance(X, 100, kernel)
+    assert 15 < len(Z) < 40
+    assert np.linalg.eigvalsh(kernel(Z)).min() > 0.0
+
+
+def test_with_the_points_that_are_enough_the_bound_is_the_evidence() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, (300, 1))
+    data = X, np.sin(3.0 * X) + 0.3 * rng.normal(size=X.shape)
+    kernel = gpflow.kernels.SquaredExponential(1.0, 0.5)
+    evidence = gpflow.models.GPR(data, kernel, noise_variance=0.09).log_marginal_likelihood()
+    Z = greedy_variance(X, 100, kernel, unexplained=1e-6)
+    assert len(Z) < 30
+    bound = gpflow.models.SGPR(data, kernel, Z, noise_variance=0.09).elbo()
+    assert evidence - 0.01 < bound <= evidence
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
+def test_a_share_out_of_range_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="unexplained must be at least 0 and below 1"):
+        greedy_variance(np.eye(3), 2, gpflow.kernels.Matern32(), share)
+
+
+def test_a_kernel_of_several_outputs_is_refused() -> None:
+    kernel = gpflow.kernels.SharedIndependent(gpflow.kernels.Matern32(), output_dim=2)
+    with pytest.raises(ValueError, match=r"single-output kernel.*SharedIndependent"):
+        greedy_variance(np.eye(3), 2, kernel)

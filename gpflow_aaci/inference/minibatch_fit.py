@@ -8,7 +8,6 @@ their bound is so far below GPflow's ELBO that hyperparameters which are best fo
 So Adam climbs the ELBO afterwards.
 """
 
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +17,9 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
-from ..algebra.terms import standard
 from ..data import as_data
 from ..models import AugmentedModel
-from .collapsed import FitResult
 from .settings import SETTINGS
-from .starting import value_at_start
 from .stopping import INTERRUPTED, EarlyStopping, Record, should_stop
 from .training import NothingToDo, ObjectiveName, train
 
@@ -83,43 +79,6 @@ def for_endless_data() -> list[Part]:
 def for_predictions() -> list[Part]:
     """Adam on the predictive objective until that no longer rises."""
     return [Part("predictive", SETTINGS.most_steps, waits=True)]
-
-
-def fit_in_minibatches(
-    model: AugmentedModel,
-    data: RegressionData,
-    *,
-    seed: int = 0,
-    checkpoint_dir: str | Path | None = None,
-    progress: bool = True,
-) -> tuple[FitResult, "pd.DataFrame"]:
-    """
-    ``train`` for 1,000 closed-form steps of 256 rows, then for 500 on GPflow's ELBO.
-
-    Arguments, errors and the effect of Ctrl-C are as in ``train``.
-
-    :param checkpoint_dir: a folder that gets a folder for each part.
-    :return: the result, whose objective is GPflow's ELBO plus the log prior, and whose number of
-        evaluations is the number of steps; and the history of the part in which the fit ended.
-    :raises ValueError: if the ELBO is not finite at the start.
-    """
-    began = time.perf_counter()
-    rows = as_data(model.expected_data, data, progress)
-
-    def objective() -> float:
-        return float(model.objectives(rows, standard)[0] + model.log_prior_density())
-
-    start = value_at_start(model, rows, objective)
-    done = in_parts(model, data, for_dear_rows(), rows.num_rows, seed, checkpoint_dir, progress)
-    found = FitResult(
-        objective=objective(),
-        start=start,
-        evaluations=done.steps,
-        converged=done.converged,
-        reason=done.reason,
-        fitting_seconds=time.perf_counter() - began,
-    )
-    return found, done.history
 
 
 def in_parts(

@@ -145,6 +145,7 @@ def test_alternating_with_the_model_s_data_leaves_prior_and_hyperprior() -> None
 
 
 @pytest.mark.slow
+@pytest.mark.replicate
 def test_at_z_equal_to_x_it_is_the_full_gp_s_sampler() -> None:
     """f and the parameters of kernel and likelihood have the same law."""
     X, Y = data_of(8)

@@ -149,8 +149,6 @@ def test_links_to_and_between_pages_of_kept_runs_are_to_files() -> None:
 @pytest.mark.slow
 @pytest.mark.by_default(
     "plot_03_your_own_likelihood",
-    "plot_16_parts_of_an_additive_model",
-    "plot_18_dose_response",
     "plot_22_tables_with_words",
     "plot_23_time_series_with_seasons",
 )
