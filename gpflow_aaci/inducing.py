@@ -45,7 +45,9 @@ def greedy_variance(
     This is the greedy choice of Burt, Rasmussen and van der Wilk (2020), a pivoted Cholesky
     factorisation of K_XX. The choice depends on the kernel's hyperparameters, so it suits a kernel
     that has been fitted: refit with these Z, and repeat. It also says how many points are worth
-    while, as the gap of a bound to log p(y) is small where the sum of these variances is::
+    while, as the gap of a bound to log p(y) is small where the sum of these variances is. Where few
+    points leave much of f unexplained, as under a rough kernel, it takes rows at the edges of X
+    first, and :func:`gpflow_aaci.kmeans_plusplus` leaves less unexplained::
 
         Z = gpflow_aaci.inducing.greedy_variance(X, 500, model.kernel, unexplained=1e-3)
 

@@ -52,8 +52,13 @@ def test_each_point_is_where_f_is_least_known() -> None:
         left = unexplained(kernel, X, Z[:m]) if m else kernel(X, full_cov=False).numpy()
         (new,) = np.flatnonzero((Z[m] == X).all(1))
         assert left[new] > left.max() * (1.0 - 1e-8)
-    of_random = unexplained(kernel, X, kmeans_plusplus(X, 25)).sum()
-    assert unexplained(kernel, X, Z).sum() < 0.9 * of_random
+
+
+def test_of_a_smooth_f_they_explain_more_than_rows_that_are_far_apart() -> None:
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    kernel = gpflow.kernels.SquaredExponential()
+    far_apart = unexplained(kernel, X, kmeans_plusplus(X, 60)).sum()
+    assert unexplained(kernel, X, greedy_variance(X, 60, kernel)).sum() < 0.5 * far_apart
 
 
 def test_points_end_where_they_explain_enough() -> None:

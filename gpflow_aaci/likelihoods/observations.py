@@ -102,7 +102,11 @@ def are_flags(values: tf.Tensor) -> tf.Tensor:
 
 
 COLUMNS = {
-    "exposure": Column("The exposure", "must be positive", lambda value: value > 0.0),
+    "exposure": Column(
+        "The exposure",
+        "must be positive: leave rows without exposure out, as they say nothing",
+        lambda value: value > 0.0,
+    ),
     "is_observed": Column(
         "Whether it is observed", "must be 0 or 1", are_flags, may_be_asked=False
     ),

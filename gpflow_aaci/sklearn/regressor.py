@@ -265,7 +265,8 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         trials: Any = None,
     ) -> Any:
         """
-        The mean of y [N], or its median if y has no mean, as with "cauchy".
+        The mean of y [N], or its median if y has no finite mean, as with "cauchy", and where log y
+        has Student-t noise.
 
         The arguments pass through a pipeline; one of ``return_std``, ``return_interval`` and
         ``quantiles`` may be given::
@@ -299,7 +300,7 @@ class AugmentedGPRegressor(RegressorMixin, AugmentedGP):
         rows = self._inputs(X)
         mean, variance = in_batches(partial(predict_y, self.model_), rows, self._given(rows, given))
         mean = self.y_center_ + self.y_scale_ * mean[:, 0]
-        if np.isnan(mean).any():
+        if not np.isfinite(mean).all():
             mean = self.predict_quantiles(X, 0.5, **given)
         if return_interval is not None:
             return mean, self.predict_interval(X, return_interval, **given)

@@ -217,7 +217,15 @@ class AugmentedGP(BaseEstimator):
                     "X must be a frame, as in the fit, since its gaps are encoded by the names of "
                     f"the columns. Found: {type(X).__name__}."
                 )
-            return check_array(self._coded(self.encoder_.transform(X)), dtype=default_float())
+            encoded = self._coded(self.encoder_.transform(X))
+            gaps = [name for name in encoded if encoded[name].isna().any()]
+            if gaps:
+                raise ValueError(
+                    f"columns {', '.join(map(repr, gaps))} of X must have no missing values, as in "
+                    "the fit: fill them in, or leave their rows out. Found: "
+                    f"{int(encoded[gaps].isna().any(axis=1).sum())} rows that have some."
+                )
+            return check_array(encoded, dtype=default_float())
         names = getattr(self, "feature_names_in_", None)
         if names is None or list(getattr(X, "columns", [])) == list(names):
             X = self._coded(X)  # otherwise scikit-learn says which columns differ

@@ -273,6 +273,18 @@ def test_where_y_has_no_mean_its_median_is_predicted() -> None:
     assert np.median(np.abs(mean - np.sin(2.0 * X[:, 0]))) < 0.2
 
 
+@pytest.mark.slow
+def test_where_y_has_an_infinite_mean_predictions_are_medians() -> None:
+    """The mean of exp(t) is infinite for every Student-t t."""
+    X = np.linspace(-2.0, 2.0, 60)[:, None]
+    y = np.exp(np.sin(2.0 * X[:, 0]) + 0.1 * np.random.default_rng(0).standard_t(3, 60))
+    likelihood = likelihoods.Warped(likelihoods.StudentT(0.2, df=3.0), likelihoods.warps.Log())
+    regressor = AugmentedGPRegressor(likelihood=likelihood, num_inducing=15, random_state=0)
+    mean = regressor.fit(X, y).predict(X)
+    np.testing.assert_allclose(mean, regressor.predict_quantiles(X, 0.5))
+    assert regressor.score(X, y) > 0.5
+
+
 # ---- what a fit depends on ----
 
 
@@ -657,6 +669,11 @@ def test_gaps_of_a_frame_are_encoded_in_the_fit_and_in_predictions() -> None:
         regressor.predict(frame.to_numpy())
     with pytest.raises(ValueError, match="feature names should match"):
         regressor.predict(frame[["city", "size", "grade", "weight"]])
+    new_gap = frame.assign(size=frame["size"].where(np.arange(120) > 1))
+    with pytest.raises(
+        ValueError, match=r"columns 'size' of X must have no missing.*Found: 2 rows"
+    ):
+        regressor.predict(new_gap)
 
 
 @pytest.mark.slow
