@@ -45,7 +45,8 @@ def shares(
     points (Saltelli et al. 2010, Computer Physics Communications 181, Table 2 (b) and (f)): another
     ``seed`` shows how good they are.
     Where columns of X are correlated, the independent draws reach inputs far from all data, and the
-    shares say what the model has learnt there.
+    shares say what the model has learnt there. They are of f, so that two likelihoods with other
+    links may have other shares for the same y.
 
     :param X: [N, D], such as the training data; the column names of a frame are kept.
     :param output: the column of f.
