@@ -251,13 +251,16 @@ def of_column(column: Any, at: int, name: str, levels: Levels | None) -> TensorT
     known = levels if levels is not None and holds_words(column) else None
     # A dtype of pandas' own may be nullable, and NumPy would turn missing values into NaN.
     if known is not None or not isinstance(column.dtype, np.dtype):
-        _check_none_missing(int(column.isna().sum()), name)
+        check_none_missing(int(column.isna().sum()), name)
     if known is not None:
         return as_codes(column, at, known, name)
     return _numbers(np.asarray(column), name)
 
 
-def _check_none_missing(count: int, name: str) -> None:
+def check_none_missing(count: int, name: str) -> None:
+    """
+    :raises ValueError: if ``count`` missing values are not none.
+    """
     if count:
         raise ValueError(
             f"{name} must have no missing values: leave their rows out, or fill them in. "
@@ -295,7 +298,7 @@ def _from_objects(value: AnyNDArray, name: str) -> AnyNDArray:
     :raises ValueError: for objects that are not real numbers, such as strings, or missing values.
     """
     missing = [item is None or type(item).__name__ in ("NAType", "NaTType") for item in value.flat]
-    _check_none_missing(sum(missing), name)
+    check_none_missing(sum(missing), name)
     for item in value.flat:
         if isinstance(item, complex | np.complexfloating) or not isinstance(
             item, numbers.Number | np.bool_

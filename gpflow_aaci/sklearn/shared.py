@@ -35,7 +35,7 @@ from ..levels import UNSEEN, Levels, are_words, holds_words, levels_in, listed
 from ..likelihoods import Weighted
 from ..models import AugmentedSVGP, AugmentedVGP
 from ..nearest import AugmentedNNGP
-from ..validation import check_one_of, of_column, shown
+from ..validation import check_none_missing, check_one_of, of_column, shown
 from .table import has_gaps, table_encoder
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
@@ -218,13 +218,8 @@ class AugmentedGP(BaseEstimator):
                     f"the columns. Found: {type(X).__name__}."
                 )
             encoded = self._coded(self.encoder_.transform(X))
-            gaps = [name for name in encoded if encoded[name].isna().any()]
-            if gaps:
-                raise ValueError(
-                    f"columns {', '.join(map(repr, gaps))} of X must have no missing values, as in "
-                    "the fit: fill them in, or leave their rows out. Found: "
-                    f"{int(encoded[gaps].isna().any(axis=1).sum())} rows that have some."
-                )
+            for name, count in encoded.isna().sum().items():
+                check_none_missing(int(count), f"column {name!r} of X")
             return check_array(encoded, dtype=default_float())
         names = getattr(self, "feature_names_in_", None)
         if names is None or list(getattr(X, "columns", [])) == list(names):

@@ -670,9 +670,7 @@ def test_gaps_of_a_frame_are_encoded_in_the_fit_and_in_predictions() -> None:
     with pytest.raises(ValueError, match="feature names should match"):
         regressor.predict(frame[["city", "size", "grade", "weight"]])
     new_gap = frame.assign(size=frame["size"].where(np.arange(120) > 1))
-    with pytest.raises(
-        ValueError, match=r"columns 'size' of X must have no missing.*Found: 2 rows"
-    ):
+    with pytest.raises(ValueError, match=r"column 'size' of X must have no missing.*Found: 2 mis"):
         regressor.predict(new_gap)
 
 
