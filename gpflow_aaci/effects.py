@@ -26,6 +26,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, Sum
 from gpflow.mean_functions import MeanFunction
 from gpflow.utilities import positive
 
+from .algebra.arrow import BlockDiagonal, dense
 from .algebra.one_hot import OneHot
 from .kernels import basic_kernels, columns_of
 from .levels import are_codes, are_words, as_levels, codes_of, index_of
@@ -298,12 +299,21 @@ def beside(inducing_variable: InducingVariables, effects: Sequence[Effect]) -> I
 def _covariance_of_u_and_coefficients(
     inducing_variable: WithEffects, kernel: Sum, *, jitter: float = 0.0
 ) -> tf.Tensor:
+    return dense(compact_prior_covariance(inducing_variable, kernel, jitter))[0]
+
+
+def compact_prior_covariance(
+    inducing_variable: WithEffects, kernel: Sum, jitter: float
+) -> BlockDiagonal:
+    """The covariance of u and all coefficients, [1, M, M], whose last block is of the groups."""
     smooth, effects = _parts(kernel)
     K_ZZ = smooth(inducing_variable.inducing_variable.Z)
-    variances = tf.concat([effect.prior_variances for effect in effects], 0)
-    M, G = tf.shape(K_ZZ)[0], tf.shape(variances)[0]
-    K = tf.pad(K_ZZ, [[0, G], [0, G]]) + tf.linalg.diag(tf.pad(variances, [[M, 0]]))
-    return K + jitter * tf.eye(M + G, dtype=K.dtype)
+    K_ZZ += jitter * tf.eye(tf.shape(K_ZZ)[0], dtype=K_ZZ.dtype)
+    linear = [each.prior_variances + jitter for each in effects if not isinstance(each, Grouped)]
+    groups = [each.prior_variances + jitter for each in effects if isinstance(each, Grouped)]
+    of_linear = tf.concat([*linear, K_ZZ[0, :0]], 0)
+    block = dense(BlockDiagonal(K_ZZ[None], of_linear[None]))
+    return BlockDiagonal(block, tf.concat([*groups, K_ZZ[0, :0]], 0)[None])
 
 
 @covariances.Kuf.register(WithEffects, Sum, object)
@@ -336,27 +346,26 @@ def num_of_others(inducing_variable: WithEffects, kernel: Sum) -> int | None:
 
 def compact_covariance(
     inducing_variable: WithEffects, kernel: Sum, X: TensorType
-) -> tuple[tf.Tensor, OneHot | None]:
+) -> tuple[tf.Tensor, OneHot]:
     """
-    The covariance [F, N] of u and the linear effects with f at X, and that of the groups' effects.
+    The covariance [1, F, N] of u and the linear effects with f at X, and that of groups' effects.
 
-    :return: None in the place of the second if there are no groups.
+    There must be some groups.
     """
     smooth, effects = _parts(kernel)
     groups = [effect for effect in effects if isinstance(effect, Grouped)]
     linear = effects[: len(effects) - len(groups)]
     of_linear = [_covariance_with_effect(effect, X) for effect in linear]
     K_FX = tf.concat([smooth(inducing_variable.inducing_variable.Z, X), *of_linear], 0)
-    if not groups:
-        return K_FX, None
     sizes = [len(group._known_levels()) for group in groups]
-    first = inducing_variable.shape[0] - sum(sizes)
+    M = inducing_variable.shape[0]
+    first = M - sum(sizes)
     rows, values = [], []
     for k, group in enumerate(groups):
         x, levels = tf.convert_to_tensor(group.slice(X)[0])[:, 0], group._known_levels()
         rows.append(first + sum(sizes[:k]) + index_of(x, levels))
         values.append(group.variance * tf.cast(are_codes(x, levels), group.variance.dtype))
-    return K_FX, OneHot(tf.stack(rows), tf.stack(values)[None])
+    return K_FX[None], OneHot(tf.stack(rows), tf.stack(values)[None], M - sizes[-1])
 
 
 def _covariance_with_effect(effect: Effect, X: TensorType) -> tf.Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from gpflow.config import default_float
 
 from .cholesky import cholesky_or_nan
 
@@ -273,3 +274,9 @@ def columns(
     """Apply ``operation(matrix [L, R, M], ·)`` to each column of ``vectors`` [M, L]: [R, L]."""
     stacked = tf.expand_dims(tf.transpose(vectors), -1)  # in a third of the nodes that slices take
     return tf.transpose(tf.squeeze(operation(matrix, stacked, **options), -1))
+
+
+def product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
+    """The product a b, computed in the lower precision and returned as ``default_float()``."""
+    low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
+    return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())

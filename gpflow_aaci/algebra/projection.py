@@ -5,30 +5,30 @@ u = chol v with v ~ N(0, I), A = chol⁻¹K_ZX: f_i | v has mean μ₀(x_i) + A_
 k_ii − ‖A_i‖². Everything is whitened: with K_ZZ⁻¹ written out, gradients lose four to six digits.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
-from gpflow.config import default_float
 
-from . import one_hot
-from .gaussian import columns
+from . import arrow, one_hot
+from .arrow import Arrow, BlockDiagonal, Matrix
+from .gaussian import columns, product
 from .one_hot import OneHot
 
 
 class Prior(NamedTuple):
     """u ~ N(0, K_ZZ), less the mean function, and f at some inputs; or gradients in them."""
 
-    K_ZZ: tf.Tensor  # [broadcast L, M, M], jitter included
+    K_ZZ: Matrix  # [broadcast L, M, M], jitter included; block diagonal where K_ZX has entries
     K_ZX: tf.Tensor  # [broadcast L, M, N], or its F dense rows [broadcast L, F, N]
     k_diag: tf.Tensor  # [broadcast L, N], k(x_i, x_i)
     mean: tf.Tensor  # [N, broadcast L], μ₀
     entries: OneHot | None = None  # of K_ZX, below its dense rows
 
     @property
-    def differentiable(self) -> list[tf.Tensor]:
+    def differentiable(self) -> list[Matrix]:
         """All parts but the places of the entries."""
         return [*self[:4]] if self.entries is None else [*self[:4], self.entries.values]
 
@@ -36,7 +36,7 @@ class Prior(NamedTuple):
 class Projection(NamedTuple):
     """The map from q(v) to f at some inputs; the latent GPs may share it."""
 
-    chol: tf.Tensor  # [broadcast L, M, M], of K_ZZ
+    chol: Any  # [broadcast L, M, M], of K_ZZ; block diagonal as K_ZZ is
     A: tf.Tensor  # [broadcast L, M, N], chol⁻¹K_ZX, or its F dense rows
     unexplained: tf.Tensor  # [broadcast L, N], k_ii − ‖A_i‖² ≥ 0
     mean: tf.Tensor  # [N, broadcast L], μ₀
@@ -64,13 +64,10 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
         nats in the ELBO of a few thousand rows, more than a line search near a maximum can bear.
     """
     entries = prior.entries
-    if entries is None:
-        chol = of_dense = tf.linalg.cholesky(prior.K_ZZ)
-    else:
-        F = prior.K_ZX.shape[-2]
-        chol = one_hot.block_cholesky(prior.K_ZZ, F)
-        of_dense = chol[..., :F, :F]
-        roots = tf.gather(tf.linalg.diag_part(chol), entries.rows, axis=-1)
+    chol = of_dense = arrow.cholesky(prior.K_ZZ)
+    if entries is not None:
+        of_dense = chol.dense
+        roots = tf.gather(chol.diagonal, entries.rows - prior.K_ZX.shape[-2], axis=-1)
         entries = entries._replace(values=entries.values / roots)
     A = tf.linalg.triangular_solve(of_dense, prior.K_ZX)
     unexplained = prior.k_diag - _squares(A, entries)
@@ -89,12 +86,13 @@ def project(prior: Prior, product_dtype: tf.DType | None = None) -> Projection:
 
 
 def dense(projection: Projection) -> Projection:
-    """The same projection with all rows of A."""
+    """The same projection with all rows of A and of chol."""
     if projection.entries is None:
         return projection
-    A = one_hot.densely(projection.A, projection.entries, tf.shape(projection.chol)[-1])
+    chol = arrow.dense(projection.chol)
+    A = one_hot.densely(projection.A, projection.entries, tf.shape(chol)[-1])
     rounded = None if projection.rounded is None else tf.cast(A, projection.rounded.dtype)
-    return projection._replace(A=A, rounded=rounded, entries=None)
+    return projection._replace(chol=chol, A=A, rounded=rounded, entries=None)
 
 
 def conditioned(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) -> Projection:
@@ -117,65 +115,67 @@ def conditioned(projection: Projection, q_mu: TensorType, q_sqrt: TensorType) ->
 
 @check_shapes(
     "q_mu: [M, L]",
-    "q_sqrt: [L, M, M]",
     "return[0]: [N, L]",
     "return[1]: [N, L]",
 )
 def marginals(
-    projection: Projection, q_mu: TensorType, q_sqrt: TensorType
+    projection: Projection, q_mu: TensorType, q_sqrt: TensorType | Arrow
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
     Mean and variance of every f_i under q(v) = N(q_mu, q_sqrt q_sqrtᵀ).
 
     Fmu = μ₀ + Aᵀ q_mu, Fvar = k_ii − ‖A_i‖² + ‖q_sqrtᵀ A_i‖².
+
+    :param q_sqrt: [L, M, M]; it may be an arrow where A has entries.
     """
     A, entries = projection.factor, projection.entries
-    R = tf.cast(q_sqrt, A.dtype)
     if entries is None:
         Fmu = projection.mean + columns(tf.matmul, projection.A, q_mu, transpose_a=True)
+        R = tf.cast(q_sqrt, A.dtype)
         explained = tf.reduce_sum(tf.square(tf.matmul(R, A, transpose_a=True)), -2)
     else:
         Fmu = projection.mean + one_hot.transposed_times(projection.A, entries, q_mu)
-        entries = _as(A.dtype, entries)
-        explained = one_hot.explained(entries, one_hot.spread(A, entries, R))
+        explained = one_hot.explained(_covariance(projection, q_sqrt), A, entries)
     return Fmu, tf.transpose(projection.unexplained + tf.cast(explained, Fmu.dtype))
 
 
 def at_latent(projection: Projection, latent: int) -> Projection:
     """The projection of one latent GP alone, L = 1."""
+    mean = projection.mean
+    mean = mean if mean.shape[1] == 1 else mean[:, latent : latent + 1]
+    if projection.entries is not None:  # which all latent GPs share
+        return projection._replace(mean=mean)
     chol, A, unexplained, rounded = (
         part if part is None or part.shape[0] == 1 else part[latent : latent + 1]
         for part in (*projection[:3], projection.rounded)
     )
-    mean = projection.mean
-    mean = mean if mean.shape[1] == 1 else mean[:, latent : latent + 1]
-    return Projection(chol, A, unexplained, mean, rounded, projection.entries)
+    return Projection(chol, A, unexplained, mean, rounded)
 
 
 @check_shapes(
     "in_mean: [N, L]",
     "in_variance: [N, L]",
     "return[0]: [M, L]",
-    "return[1]: [L, M, M]",
 )
 def to_q(
     projection: Projection, in_mean: TensorType, in_variance: TensorType
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, Any]:
     """
-    The adjoint of :func:`marginals`: a = Σ A_i ∂e/∂m_i and B = Σ A_i (∂e/∂v_i) A_iᵀ.
+    The adjoint of :func:`marginals`: a = Σ A_i ∂e/∂m_i and B = Σ A_i (∂e/∂v_i) A_iᵀ, [L, M, M].
 
-    They are the gradients in the mean and the covariance of q(v).
+    They are the gradients in the mean and the covariance of q(v). B is an arrow where A has
+    entries.
     """
     A, entries = projection.factor, projection.entries
-    weights = tf.cast(tf.transpose(in_variance), A.dtype)  # [L, N]
+    weights = tf.transpose(in_variance)  # [L, N]
     a = columns(tf.matmul, projection.A, in_mean)
     if entries is None:
+        weights = tf.cast(weights, A.dtype)
         return a, product(A * weights[:, None, :], A, transpose_b=True)
-    F, M = A.shape[-2], tf.shape(projection.chol)[-1]
+    F, M = A.shape[-2], _size(projection.chol)
     slopes = entries._replace(values=entries.values * tf.transpose(in_mean)[:, None, :])
     a = tf.concat([a, tf.transpose(one_hot.of_levels(slopes, F, M))], 0)
-    B = one_hot.weighted_square(A, _as(A.dtype, entries), weights, M)
-    return a, tf.cast(B, default_float())
+    return a, one_hot.weighted_square(A, entries, weights, M)
 
 
 @check_shapes("curvature: [N, L, L]", "return: [K, K]")
@@ -204,21 +204,19 @@ def coupled(projection: Projection, curvature: TensorType) -> tf.Tensor:
 
 @check_shapes(
     "q_mu: [M, L]",
-    "q_sqrt: [L, M, M]",
     "in_mean: [N, L]",
     "in_variance: [N, L]",
     "a: [M, L]",
-    "B: [L, M, M]",
 )
 def to_prior(
     prior: Prior,
     projection: Projection,
     q_mu: TensorType,
-    q_sqrt: TensorType,
+    q_sqrt: Any,
     in_mean: TensorType,
     in_variance: TensorType,
     a: TensorType,
-    B: TensorType,
+    B: Any,
 ) -> Prior:
     """
     The gradients in the prior, at fixed q(v), of a sum that depends on it through the marginals.
@@ -242,7 +240,7 @@ def to_prior(
         in_values = summed_to(in_entries.values, projection.entries.values)
         in_entries = in_entries._replace(values=in_values)
     return Prior(
-        summed_to(in_K_ZZ, prior.K_ZZ),
+        tf.nest.map_structure(summed_to, in_K_ZZ, prior.K_ZZ),
         summed_to(in_K_ZX, prior.K_ZX),
         summed_to(tf.transpose(in_variance), prior.k_diag),
         summed_to(in_mean, prior.mean, axis=1),
@@ -282,10 +280,10 @@ def _to_K_ZZ(chol: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
 def _to_blocks(
     projection: Projection,
     q_mu: tf.Tensor,
-    q_sqrt: tf.Tensor,
+    q_sqrt: tf.Tensor | Arrow,
     in_mean: tf.Tensor,
     in_variance: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor, OneHot]:
+) -> tuple[BlockDiagonal, tf.Tensor, OneHot]:
     """
     The gradients in K_ZZ, in the dense rows of K_ZX and in its entries, where A has entries.
 
@@ -294,27 +292,37 @@ def _to_blocks(
     """
     A, entries, chol = projection.A, projection.entries, projection.chol
     assert entries is not None
-    F, M = A.shape[-2], tf.shape(chol)[-1]
-    spread = one_hot.spread(A, entries, q_sqrt)
-    of_dense, of_entries = one_hot.times_covariance(A, entries, q_sqrt, spread)
+    assert isinstance(chol, BlockDiagonal)
+    F, M = A.shape[-2], _size(chol)
+    S = _covariance(projection, q_sqrt)
+    of_dense, of_entries = one_hot.times(S, projection.factor, entries)
     m, of_mean, of_variance = map(tf.transpose, (q_mu, in_mean, in_variance))
     of_mean, of_variance = of_mean[:, None, :], of_variance[:, None, :]
     in_A = m[:, :F, None] * of_mean + 2.0 * (of_dense - A) * of_variance
-    in_values = 2.0 * (of_entries.values - entries.values) * of_variance
+    in_values = 2.0 * (of_entries - entries.values) * of_variance
     in_values += tf.gather(m, entries.rows, axis=1) * of_mean
-    block = tf.broadcast_to(chol[:, :F, :F], [tf.shape(m)[0], F, F])
-    roots = tf.linalg.diag_part(chol)
-    of_variances = one_hot.of_levels(OneHot(entries.rows, in_values * entries.values), F, M)
-    in_K_ZZ = one_hot.block_diagonal(
+    block = tf.broadcast_to(chol.dense, [tf.shape(m)[0], F, F])
+    squares = entries._replace(values=in_values * entries.values)
+    in_K_ZZ = BlockDiagonal(
         _to_K_ZZ(block, tf.matmul(in_A, A, transpose_b=True)),
-        -0.5 * of_variances / tf.square(roots[:, F:]),
+        -0.5 * one_hot.of_levels(squares, F, M) / tf.square(chol.diagonal),
     )
     in_K_ZX = tf.linalg.triangular_solve(block, in_A, adjoint=True)
-    return (
-        in_K_ZZ,
-        in_K_ZX,
-        OneHot(entries.rows, in_values / tf.gather(roots, entries.rows, axis=1)),
-    )
+    roots = tf.gather(chol.diagonal, entries.rows - F, axis=1)
+    return in_K_ZZ, in_K_ZX, entries._replace(values=in_values / roots)
+
+
+def _covariance(projection: Projection, q_sqrt: tf.Tensor | Arrow) -> Arrow:
+    """S = q_sqrt q_sqrtᵀ where the entries of A ask for it."""
+    assert projection.entries is not None
+    if not isinstance(q_sqrt, Arrow):
+        q_sqrt = arrow.nearest_root(q_sqrt, projection.entries.num_before)
+    return arrow.covariance(q_sqrt)
+
+
+def _size(chol: Matrix) -> tf.Tensor:
+    """M."""
+    return sum(tf.shape(part)[-1] for part in tf.nest.flatten(chol))
 
 
 def _squares(A: tf.Tensor, entries: OneHot | None) -> tf.Tensor:
@@ -323,18 +331,8 @@ def _squares(A: tf.Tensor, entries: OneHot | None) -> tf.Tensor:
     return squares if entries is None else squares + tf.reduce_sum(tf.square(entries.values), 1)
 
 
-def _as(dtype: tf.DType, entries: OneHot) -> OneHot:
-    return entries._replace(values=tf.cast(entries.values, dtype))
-
-
 def summed_to(gradient: tf.Tensor, like: tf.Tensor, axis: int = 0) -> tf.Tensor:
     """The gradient in ``like``, summed over the latent GPs, an axis of it, if they share it."""
     if like.shape[axis] == 1 and gradient.shape[axis] != 1:
         return tf.reduce_sum(gradient, axis=axis, keepdims=True)
     return gradient
-
-
-def product(a: tf.Tensor, b: tf.Tensor, **transpose: bool) -> tf.Tensor:
-    """The product a b, computed in the lower precision and returned as ``default_float()``."""
-    low = a.dtype if a.dtype.size <= b.dtype.size else b.dtype
-    return tf.cast(tf.matmul(tf.cast(a, low), tf.cast(b, low), **transpose), default_float())

@@ -6,11 +6,12 @@ a minibatch's sums are multiplied by num_data/|B|.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from .arrow import dense
 from .gaussian import Gaussian, damped, optimal_naturals
 from .projection import Projection, at_latent, marginals, to_q
 from .terms import Slopes, Term
@@ -21,20 +22,15 @@ class Statistics(NamedTuple):
 
     value: tf.Tensor  # []
     in_mean: tf.Tensor  # [M, L], a = Σ A_i ∂e/∂m_i
-    in_covariance: tf.Tensor  # [L, M, M], B = Σ A_i (∂e/∂v_i) A_iᵀ
-
-    def plus(self, other: "Statistics") -> "Statistics":
-        return Statistics(*(a + b for a, b in zip(self, other, strict=True)))
-
-    def times(self, scale: TensorType) -> "Statistics":
-        return Statistics(*(scale * a for a in self))
+    in_covariance: Any  # [L, M, M], B = Σ A_i (∂e/∂v_i) A_iᵀ; an arrow where A has entries
 
 
 def statistics(
     projection: Projection, term: Term, q: Gaussian, X: TensorType, Y: TensorType
 ) -> Statistics:
-    """The statistics of the rows X [N, D], Y [N, P] at q(v)."""
-    return summed(projection, term.slopes(X, *marginals(projection, *q), Y))
+    """The statistics of the rows X [N, D], Y [N, P] at q(v), with all entries of B."""
+    sums = summed(projection, term.slopes(X, *marginals(projection, *q), Y))
+    return sums._replace(in_covariance=dense(sums.in_covariance))
 
 
 def summed(projection: Projection, slopes: Slopes) -> Statistics:
@@ -68,7 +64,7 @@ def stepped_in_turn(
         of_latent = at_latent(projection, latent)
         _, *slopes = term.slopes(X, tf.stack(Fmu, 1), tf.stack(Fvar, 1), Y)
         a, B = total(to_q(of_latent, *(slope[:, latent : latent + 1] for slope in slopes)))
-        target = optimal_naturals(mu[latent], a, B)
+        target = optimal_naturals(mu[latent], a, dense(B))
         moved = within(damped(mu[latent], sqrt[latent], *target, step_size))
         mu[latent], sqrt[latent] = moved
         Fmu[latent], Fvar[latent] = (part[:, 0] for part in marginals(of_latent, *moved))

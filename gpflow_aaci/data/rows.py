@@ -87,10 +87,11 @@ class Data(abc.ABC):
         scale = self.scale  # known only now, if this was the first pass over a stream
         return tf.nest.map_structure(lambda part: scale * part, total)
 
-    def total(self, sums: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def total(self, sums: Any) -> Any:
         """Add up sums over the rows of each worker, and scale the results by num_data/rows."""
         scale = self.scale
-        return [scale * part for part in sum_over_workers(self.strategy, sums)]
+        flat = sum_over_workers(self.strategy, tf.nest.flatten(sums))
+        return tf.nest.pack_sequence_as(sums, [scale * part for part in flat])
 
     def mean(self, function: Callable[..., Any] | Summand, *args: Any) -> Any:
         """Return the mean over all rows; ``function`` and errors are as for :meth:`sum`."""

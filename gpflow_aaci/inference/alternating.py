@@ -6,6 +6,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.kullback_leiblers import gauss_kl
 
+from ..algebra.arrow import dense
 from ..algebra.gaussian import (
     Gaussian,
     averaged,
@@ -131,7 +132,7 @@ class AlternatingOptimizer(Stepper):
         a, B, of_squares = data.total(
             [*to_q(projection, in_mean, in_variance), tf.reduce_sum(squares)]
         )
-        naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, a, B)
+        naturals, target = q_to_naturals(*q), optimal_naturals(q.mu, a, dense(B))
         gradient = NaturalGradient(
             tf.reduce_sum(tf.square(target[0] - naturals[0])), _noise(of_squares, target[0], data)
         )
@@ -182,11 +183,11 @@ def _through_whitening(
     a, B = data.total(to_q(at.projection, *slopes[1:]))
     R_inverse = lower_triangular_inverse(q_v.sqrt)
     of_kl = q_v.sqrt - tf.linalg.matrix_transpose(R_inverse)
-    in_sqrt = 2.0 * tf.matmul(B, q_v.sqrt) - of_kl
+    in_sqrt = 2.0 * tf.matmul(dense(B), q_v.sqrt) - of_kl
     K_ZZ = at.prior.K_ZZ
     with tf.GradientTape() as tape:
         tape.watch(K_ZZ)
-        moving = whiten(*q_u, tf.linalg.cholesky(K_ZZ))
+        moving = whiten(*q_u, tf.linalg.cholesky(dense(K_ZZ)))
     bars = Gaussian(a - q_v.mu, tf.linalg.band_part(in_sqrt, -1, 0))
     in_K_ZZ = tape.gradient(moving, K_ZZ, output_gradients=bars)
     return at.tape.gradient(K_ZZ, variables, output_gradients=in_K_ZZ, unconnected_gradients="zero")

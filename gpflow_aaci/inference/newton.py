@@ -13,15 +13,14 @@ The rules do not depend on how q is represented: as a ``Gaussian``, or by the ``
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
-from gpflow.kullback_leiblers import gauss_kl
 
 from ..algebra import arrow
+from ..algebra.arrow import Arrow
 from ..algebra.cholesky import cholesky_or_nan
 from ..algebra.gaussian import (
     Gaussian,
@@ -61,18 +60,22 @@ class Maximum(NamedTuple):
     kept: Kept = ()  # at ``q``
 
 
-def moved(
-    best: Gaussian, sums: Statistics, part: tf.Tensor, num_before_groups: int | None = None
-) -> Gaussian:
+def moved(best: Gaussian, sums: Statistics, part: tf.Tensor) -> Gaussian:
     """naturals ← (1 − part)·naturals + part·(a − 2 B q_mu, I − 2 B), a and B at the best q."""
-    target = optimal_naturals(best.mu, sums.in_mean, sums.in_covariance)
-
-    def whole() -> Gaussian:
-        if num_before_groups is None:
-            return naturals_to_q(*target, cholesky_or_nan)
-        return arrow.naturals_to_q(*target, num_before_groups)
-
-    return tf.cond(part < 1.0, lambda: damped(*best, *target, part, cholesky_or_nan), whole)
+    at_best = best.mu, sums.in_mean, sums.in_covariance
+    if isinstance(best.sqrt, Arrow):
+        target = arrow.optimal_naturals(*at_best)
+        return tf.cond(
+            part < 1.0,
+            lambda: arrow.averaged(arrow.q_to_naturals(best), target, part),
+            lambda: arrow.naturals_to_q(*target),
+        )
+    target = optimal_naturals(*at_best)
+    return tf.cond(
+        part < 1.0,
+        lambda: damped(*best, *target, part, cholesky_or_nan),
+        lambda: naturals_to_q(*target, cholesky_or_nan),
+    )
 
 
 class Sums(NamedTuple):
@@ -87,9 +90,9 @@ class Sums(NamedTuple):
     """
     nothing_kept: Kept = ()  # of the shapes that ``newton`` returns
     empty: Callable[[tf.Tensor, Any], Any] = lambda zero, q: Statistics(
-        zero, *map(tf.zeros_like, q)
+        zero, *tf.nest.map_structure(tf.zeros_like, tuple(q))
     )
-    elbo: Callable[[Any, Any], tf.Tensor] = lambda sums, q: sums.value - gauss_kl(*q)
+    elbo: Callable[[Any, Any], tf.Tensor] = lambda sums, q: sums.value - arrow.kl(q)
     moved: Callable[[Any, Any, tf.Tensor], Any] = moved  # q, sums, part of a whole step
     of_one: Callable[[Any, tf.Tensor, Any], Any] = with_latent  # q, latent GP, the q to take it of
 
@@ -271,7 +274,7 @@ def _coupled_mean(
 
     :param uncoupled: the mean to return otherwise.
     """
-    step = coupled_step(q.mu, sums.in_mean, sums.in_covariance, coupling)
+    step = coupled_step(q.mu, sums.in_mean, arrow.dense(sums.in_covariance), coupling)
     mu = q.mu + part * step
     return tf.where(tf.reduce_all(tf.math.is_finite(mu)), mu, uncoupled)
 
@@ -305,5 +308,4 @@ def sums_of_rows(model: AugmentedModel, projection: Projection, X: tf.Tensor, Y:
 
     of_each = tf.zeros([tf.shape(X)[0], model.num_latent_gps], X.dtype)
     nothing = AtRows(of_each, of_each, Slopes(tf.zeros([], X.dtype), of_each, of_each))
-    step = partial(moved, num_before_groups=model.num_before_groups)
-    return Sums(newton, safer, coupling if model.couples else None, nothing, moved=step)
+    return Sums(newton, safer, coupling if model.couples else None, nothing)

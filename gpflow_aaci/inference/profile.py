@@ -10,7 +10,6 @@ function is called for each chunk in each pass, so memory is O(chunk · M) for a
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import gpflow
@@ -22,8 +21,8 @@ from gpflow.kullback_leiblers import gauss_kl
 from gpflow.utilities import to_default_float
 
 from ..algebra import arrow
+from ..algebra.arrow import Arrow, BlockDiagonal
 from ..algebra.gaussian import Gaussian, carried, regression
-from ..algebra.one_hot import block_diagonal
 from ..algebra.projection import Projection, conditioned, marginals, project
 from ..algebra.statistics import Statistics
 from ..algebra.terms import predictive, standard
@@ -34,7 +33,7 @@ from ..runtime.graphs import read_as
 from ..runtime.mirrored import local
 from ..runtime.structure import structure_of
 from .bound_gradient import bound_gradient, recorded, total_gradient, value_and_gradient
-from .newton import Kept, Maximum, Sums, maximise, moved, sums_of_rows
+from .newton import Kept, Maximum, Sums, maximise, sums_of_rows
 from .site_search import Sites, q_of_sites, step, sums_of_sites, to_prior_of_sites
 
 
@@ -50,7 +49,7 @@ class Evaluation(NamedTuple):
 class Basis(NamedTuple):
     """What v means, u = chol v."""
 
-    chol: tf.Tensor  # [broadcast L, M, M], of K_ZZ
+    chol: Any  # [broadcast L, M, M], of K_ZZ; block diagonal of effects of groups
     Z: tf.Tensor  # [M, D] where these points are hyperparameters, else [M, 0]
 
 
@@ -91,12 +90,18 @@ class Profile:
         """
         self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
         self._within = model.within
-        self._moved = partial(moved, num_before_groups=model.num_before_groups)
+        self._num_before = None if from_q else model.num_before_groups
         M, L = model.q_mu.shape
         expected = model.expected_data
         X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
         q, count = Gaussian(_spec(M, L), _spec(L, M, M)), tf.TensorSpec([], tf.int32)
-        self.q_spec = q
+        self.q_spec = searched = q
+        chol, nowhere = _spec(None, M, M), _nan(1, M, M)
+        if (F := self._num_before) is not None:
+            root = Arrow(_spec(L, F, F), _spec(L, M - F, F), _spec(L, M - F))
+            searched = q._replace(sqrt=root)
+            chol = BlockDiagonal(_spec(1, None, None), _spec(1, None))
+            nowhere = BlockDiagonal(_nan(1, 1, 1), _nan(1, 1))
 
         def compiled(
             maker: Maker, name: str, *signature: Any, is_wary: bool = False
@@ -116,9 +121,8 @@ class Profile:
 
         whole = _Whole(X, Y, _spec(), q, _spec(), count, _spec())
         Z = _moving_points(model, variables)
-        basis = Basis(_spec(None, M, M), _spec(M, 0 if Z is None else Z.shape[1]))
-        shapes = [[1 if n is None else n for n in spec.shape] for spec in basis]
-        self._nowhere = Basis(*(to_default_float(np.full(shape, np.nan)) for shape in shapes))
+        basis = Basis(chol, _spec(M, 0 if Z is None else Z.shape[1]))
+        self._nowhere = Basis(nowhere, _nan(*basis.Z.shape))
         self._evaluate = search("evaluation", whole, basis)
         self._start = compiled(_of_model, "start", q, basis)
         # The site of every row takes the place of q where there are as many v as rows.
@@ -131,8 +135,8 @@ class Profile:
         self._log_prior = compiled(_of_model, "log_prior")
         self._log_densities = compiled(_of_model, "log_densities", X, Y, q)
         self._sum, self._gradient = summand("sum_of_terms", q), summand("gradient", q)
-        self._newton, self._safer = summand("newton", q), summand("safer", q, count)
-        self._coupling = summand("coupling", q) if model.couples else None
+        self._newton, self._safer = summand("newton", searched), summand("safer", searched, count)
+        self._coupling = summand("coupling", searched) if model.couples else None
 
     @property
     def tracing_seconds(self) -> float:
@@ -235,11 +239,11 @@ class Profile:
             lambda q: (data.sum(self._newton, q), ()),
             lambda q, kind, _: data.sum(self._safer, q, kind),
             None if coupling is None else lambda q: data.sum(coupling, q),
-            moved=self._moved,
         )
         limits = to_default_float(least_gain), tf.constant(max_steps)
-        start, value = Gaussian(*q), to_default_float(wanted)
-        return maximise(sums, start, *limits, self._in_turn, self._within, value)
+        start, value = _searched(Gaussian(*q), self._num_before), to_default_float(wanted)
+        best = maximise(sums, start, *limits, self._in_turn, self._within, value)
+        return best._replace(q=arrow.dense_q(best.q))
 
     def log_densities(self, data: Data, q: Gaussian) -> tf.Tensor:
         """log p(y) of every row [N] of this worker, with f integrated out."""
@@ -291,6 +295,13 @@ class _Whole(NamedTuple):
     least_gain: tf.Tensor
     max_steps: tf.Tensor
     wanted: tf.Tensor
+
+
+def _searched(q: Gaussian, num_before_groups: int | None) -> Gaussian:
+    """q as the search for the best one has it: an arrow where there are effects of groups."""
+    if num_before_groups is None or isinstance(q.sqrt, Arrow):
+        return q
+    return q._replace(sqrt=arrow.nearest_root(q.sqrt, num_before_groups))
 
 
 def _is_prior(q: Gaussian) -> bool:
@@ -360,17 +371,17 @@ class _Functions(NamedTuple):
         with self._parameters_read_once() as values:
             at = recorded(self.model.prior, whole.X, self.product_dtype, watched=values.searched)
             new = self._basis(at.projection.chol)
-            start = self._carried(whole.q, basis, new)
+            start = self._carried(_searched(whole.q, self._num_before), basis, new)
             best = self._best(data, at.projection, whole._replace(q=start))
             sums = None
             if self.product_dtype is None:
-                sums = best.sums.in_mean / data.scale, best.sums.in_covariance / data.scale
+                sums = tf.nest.map_structure(lambda part: part / data.scale, best.sums[1:])
             term, rows = self.model.term(standard), (whole.X, whole.Y)
             of_values = bound_gradient(
                 term, values.searched, at, best.q, *rows, sums, best.kept, is_direct
             )
         of_bound = values.to_variables(data.total(of_values))
-        best = best._replace(kept=())
+        best = best._replace(q=arrow.dense_q(best.q), kept=())
         gradient = [a + b for a, b in zip(of_bound, of_prior, strict=True)]
         return best, new, log_prior, gradient
 
@@ -411,7 +422,9 @@ class _Functions(NamedTuple):
 
     def maximum(self, whole: _Whole) -> tuple[Maximum]:
         data = Arrays(whole.X, whole.Y, whole.num_data)
-        return (self._best(data, self.projection(whole.X), whole)._replace(kept=()),)
+        whole = whole._replace(q=_searched(whole.q, self._num_before))
+        best = self._best(data, self.projection(whole.X), whole)
+        return (best._replace(q=arrow.dense_q(best.q), kept=()),)
 
     @contextmanager
     def _parameters_read_once(self) -> Iterator["_Values"]:
@@ -441,14 +454,13 @@ class _Functions(NamedTuple):
 
         def newton(q: Gaussian) -> tuple[Statistics, Kept]:
             sums, kept = own.newton(q)
-            return Statistics(*data.total(sums)), kept
+            return data.total(sums), kept
 
         sums = Sums(
             newton,
-            lambda q, kind, kept: Statistics(*data.total(own.safer(q, kind, kept))),
-            None if coupling is None else lambda q: data.total([coupling(q)])[0],
+            lambda q, kind, kept: data.total(own.safer(q, kind, kept)),
+            None if coupling is None else lambda q: data.total(coupling(q)),
             own.nothing_kept,
-            moved=own.moved,
         )
         limits, model = (whole.least_gain, whole.max_steps), self.model
         in_model = model.in_turn, model.within
@@ -486,43 +498,37 @@ class _Functions(NamedTuple):
 
     def start(self, q: Gaussian, basis: Basis) -> tuple[Gaussian, Basis]:
         """Where a search starts that was given ``q`` in ``basis``, and the basis of this start."""
-        new = self._basis(tf.linalg.cholesky(self.model.prior_covariance()))
-        return self._carried(q, basis, new), new
+        new = self._basis(arrow.cholesky(self.model.compact_prior_covariance()))
+        return self._carried(_searched(q, self._num_before), basis, new), new
 
-    def _basis(self, chol: tf.Tensor) -> Basis:
+    @property
+    def _num_before(self) -> int | None:
+        return None if self.from_q else self.model.num_before_groups
+
+    def _basis(self, chol: arrow.Matrix) -> Basis:
         Z = _moving_points(self.model, self.of_model)
-        return Basis(chol, tf.zeros([tf.shape(chol)[-1], 0], chol.dtype) if Z is None else Z + 0.0)
+        nowhere = tf.zeros([self.model.q_mu.shape[0], 0], default_float())
+        return Basis(chol, nowhere if Z is None else Z + 0.0)
 
     def _carried(self, q: Gaussian, old: Basis, new: Basis) -> Gaussian:
         """The q(v) with the same factor; ``q`` itself in the same basis, or if there is none."""
-        is_other = tf.reduce_any(old.chol != new.chol) | tf.reduce_any(old.Z != new.Z)
-        is_other &= tf.reduce_all(tf.math.is_finite(old.chol))
-        old = Basis(*(tf.where(is_other, *pair) for pair in zip(old, new, strict=True)))
+        pairs = zip(tf.nest.flatten(old), tf.nest.flatten(new), strict=True)
+        is_other = tf.reduce_any([tf.reduce_any(a != b) for a, b in pairs])
+        of_old = tf.nest.flatten(old.chol)
+        is_other &= tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in of_old])
+        old = tf.nest.map_structure(lambda a, b: tf.where(is_other, a, b), old, new)
         if _moving_points(self.model, self.of_model) is None:  # u is the same
-            C = self._between(old.chol, new.chol)
+            C = arrow.ratio(old.chol, new.chol)
         else:
             stays = tf.cast(tf.reduce_all(old.Z == new.Z, -1), new.chol.dtype)
             K = self.model.cross_covariance(old.Z)[0] + default_jitter() * tf.linalg.diag(stays)
             C = regression(old.chol, K, new.chol)
-        there = self.model.within(self._with_factor(q, C))
+        there = arrow.carried(q, C) if isinstance(C, BlockDiagonal) else carried(*q, C)
+        there = self.model.within(there)
         is_good = is_other & tf.reduce_all(tf.math.is_finite(there.mu))
-        mu, sqrt = (tf.where(is_good, *pair) for pair in zip(there, q, strict=True))
-        return Gaussian(tf.ensure_shape(mu, q.mu.shape), tf.ensure_shape(sqrt, q.sqrt.shape))
-
-    def _between(self, old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-        """old⁻¹ new of two Cholesky factors."""
-        F = self.model.num_before_groups
-        if F is None:
-            return tf.linalg.triangular_solve(old, new)
-        first = tf.linalg.triangular_solve(old[:, :F, :F], new[:, :F, :F])
-        of_old, of_new = (tf.linalg.diag_part(chol)[:, F:] for chol in (old, new))
-        return block_diagonal(first, of_new / of_old)
-
-    def _with_factor(self, q: Gaussian, C: tf.Tensor) -> Gaussian:
-        F = self.model.num_before_groups
-        if F is None:
-            return carried(*q, C)
-        return tf.cond(arrow.is_arrow(q, F), lambda: arrow.carried(q, C, F), lambda: carried(*q, C))
+        return tf.nest.map_structure(
+            lambda a, b: tf.ensure_shape(tf.where(is_good, a, b), b.shape), there, q
+        )
 
     def log_prior(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return value_and_gradient(self.model.log_prior_density, self.variables)
@@ -551,6 +557,10 @@ class _Values(NamedTuple):
             self.searched, self.variables, output_gradients=gradients
         )
         return found
+
+
+def _nan(*shape: int) -> tf.Tensor:
+    return to_default_float(np.full(shape, np.nan))
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:

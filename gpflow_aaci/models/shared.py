@@ -19,6 +19,7 @@ from gpflow.kernels import (
 )
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
 
+from ..algebra import arrow
 from ..algebra.gaussian import Gaussian, diagonal, unwhiten, whiten
 from ..algebra.projection import Prior, Projection, project
 from ..algebra.terms import Term, mixed
@@ -90,6 +91,10 @@ class Augmented(WithData):
     @abc.abstractmethod
     def prior_covariance(self) -> tf.Tensor:
         """K_ZZ + jitter I, [L, M, M]; [1, M, M] where the latent GPs share it."""
+
+    def compact_prior_covariance(self) -> arrow.Matrix:
+        """The same, without the zeros of effects of groups."""
+        return self.prior_covariance()
 
     def prior_variance(self) -> tf.Tensor:
         """k(z, z) of every inducing variable, [broadcast L, M]."""
@@ -167,12 +172,12 @@ class Augmented(WithData):
         """chol(K_ZZ) [broadcast L, M, M], or None where the model's q is whitened already."""
         return None if self.whiten else tf.linalg.cholesky(self.prior_covariance())
 
-    def whitened_q(self, chol: tf.Tensor | None) -> Gaussian:
+    def whitened_q(self, chol: arrow.Matrix | None) -> Gaussian:
         """q(v) with u = chol v, whether the model's q is whitened or not."""
         q = Gaussian(tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
         if self.is_diagonal:
             q = q._replace(sqrt=tf.linalg.diag(tf.transpose(q.sqrt)))
-        return q if self.whiten else whiten(*q, chol)
+        return q if self.whiten else whiten(*q, arrow.dense(chol))
 
     @property
     def is_diagonal(self) -> bool:
@@ -212,7 +217,7 @@ class Augmented(WithData):
 
 
 def _diagonal(q: Gaussian) -> Gaussian:
-    return diagonal(*q)
+    return arrow.diagonal(q) if isinstance(q.sqrt, arrow.Arrow) else diagonal(*q)
 
 
 def _unchanged(q: Gaussian) -> Gaussian:

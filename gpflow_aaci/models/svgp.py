@@ -30,6 +30,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import DatasetOwnedIterator
 from gpflow.models.util import InducingVariablesLike
 
+from ..algebra.arrow import Matrix
 from ..algebra.projection import Prior
 from ..data import checked_rows
 from ..effects import (
@@ -39,6 +40,7 @@ from ..effects import (
     beside,
     check_offsets,
     compact_covariance,
+    compact_prior_covariance,
     covariance_with_part,
     num_of_others,
 )
@@ -167,6 +169,11 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         K = covariances.Kuu(self.inducing_variable, self.kernel, jitter=default_jitter())
         return K if len(K.shape) == 3 else K[None]
 
+    def compact_prior_covariance(self) -> Matrix:
+        if self.num_before_groups is None:
+            return self.prior_covariance()
+        return compact_prior_covariance(self.inducing_variable, self.kernel, default_jitter())
+
     @check_shapes("X: [N, D]")
     def cross_covariance(
         self, X: TensorType, kernel: Kernel | None = None
@@ -186,12 +193,12 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         return num_of_others(of, self.kernel) if isinstance(of, WithEffects) else None
 
     def prior(self, X: TensorType) -> Prior:
-        """The prior of u and f at X; of effects of groups, K_ZX is its non-zero entries."""
-        if not isinstance(self.inducing_variable, WithEffects):
+        """The prior of u and f at X; of effects of groups, what of it is not zero."""
+        if self.num_before_groups is None:
             return super().prior(X)
         K_FX, entries = compact_covariance(self.inducing_variable, self.kernel, X)
         of_f = k_diag(self.kernel, X), self.mean_function(X)
-        return Prior(self.prior_covariance(), K_FX[None], *of_f, entries)
+        return Prior(self.compact_prior_covariance(), K_FX, *of_f, entries)
 
 
 def of_independent_gps(inducing_variable: InducingVariables) -> InducingVariables:
