@@ -10,9 +10,11 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
+from gpflow.keras import tf_keras
 from gpflow.kernels import Matern32
 
 from gpflow_aaci import (
+    AlternatingOptimizer,
     AugmentedNaturalGradient,
     AugmentedNNGP,
     AugmentedSVGP,
@@ -24,6 +26,7 @@ from gpflow_aaci import (
     polish,
     sample_posterior,
 )
+from gpflow_aaci.models.shared import prior_q
 from gpflow_aaci.predictions import predict_component
 from gpflow_aaci.sampling import SparseGibbsKernel
 
@@ -124,23 +127,20 @@ def test_the_effect_of_a_group_is_a_part_of_f_with_its_posterior(is_sparse: bool
 
 
 @pytest.mark.slow
-def test_counts_of_full_and_sparse_models_have_one_elbo() -> None:
+@pytest.mark.parametrize(
+    "likelihood",
+    [likelihoods.NegativeBinomial, lambda: likelihoods.Heteroscedastic(likelihoods.Gaussian())],
+)
+def test_counts_of_full_and_sparse_models_have_one_elbo(likelihood: Any) -> None:
     counts = np.random.default_rng(3).poisson(np.exp(0.5 * Y)).astype(float)
     elbos = []
-    for model, data in (
-        (
-            AugmentedSVGP(
-                kernel(), likelihoods.NegativeBinomial(), Z, num_data=N, effects=some_effects()
-            ),
-            (X, counts),
-        ),
-        (
-            AugmentedVGP(
-                (X, counts), kernel(), likelihoods.NegativeBinomial(), effects=some_effects()
-            ),
-            None,
-        ),
-    ):
+    for data in ((X, counts), None):
+        of, L = likelihood(), likelihood().latent_dim or 1
+        options: Any = {"num_latent_gps": L, "effects": some_effects()}
+        if data is None:
+            model = AugmentedVGP((X, counts), kernel(), of, **options)
+        else:
+            model = AugmentedSVGP(kernel(), of, Z, num_data=N, **options)
         gpflow.set_trainable(model.kernel, False)
         gpflow.set_trainable(model.likelihood, False)
         if data is not None:
@@ -148,6 +148,19 @@ def test_counts_of_full_and_sparse_models_have_one_elbo() -> None:
         fit(model, data, progress=False)
         elbos.append(float(model.elbo(data)))
     np.testing.assert_allclose(*elbos, atol=1e-3)
+
+
+def test_a_step_of_training_is_the_same_whether_u_is_whitened_or_not() -> None:
+    elbos = []
+    for whiten in (True, False):
+        model = AugmentedSVGP(
+            kernel(), likelihoods.StudentT(), Z, num_data=N, effects=some_effects(), whiten=whiten
+        )
+        if not whiten:  # begin at the prior
+            model.assign_whitened_q(prior_q(*model.q_mu.shape))
+        AlternatingOptimizer(0.7, tf_keras.optimizers.SGD(0.0)).minimize(model, (X, Y))
+        elbos.append(float(model.elbo((X, Y))))
+    np.testing.assert_allclose(*elbos, rtol=1e-8)
 
 
 @pytest.mark.slow

@@ -190,10 +190,12 @@ def diagonal(q_mu: TensorType, q_sqrt: TensorType) -> Gaussian:
 def with_latent(q: Gaussian, latent: TensorType, moved: Gaussian) -> Gaussian:
     """``q``, in which one latent GP is replaced by ``moved``."""
     is_moved = tf.equal(tf.range(tf.shape(q.mu)[1]), latent)
-    return Gaussian(
-        tf.where(is_moved[None, :], moved.mu, q.mu),
-        tf.where(is_moved[:, None, None], moved.sqrt, q.sqrt),
-    )
+
+    def replaced(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
+        return tf.where(tf.reshape(is_moved, [-1, *[1] * (len(old.shape) - 1)]), new, old)
+
+    sqrt = tf.nest.map_structure(replaced, moved.sqrt, q.sqrt)
+    return Gaussian(tf.where(is_moved[None, :], moved.mu, q.mu), sqrt)
 
 
 @check_shapes(

@@ -193,12 +193,12 @@ class Augmented(WithData):
         """
         return _diagonal if self.is_diagonal else _unchanged
 
-    def stored_q(self, q: Gaussian, chol: tf.Tensor | None) -> Gaussian:
+    def stored_q(self, q: Gaussian, chol: arrow.Matrix | None) -> Gaussian:
         """The ``q_mu`` and ``q_sqrt`` of a q(v): the inverse of :meth:`whitened_q`."""
         if self.is_diagonal:  # and whitened
             of_v = diagonal(*q)
             return of_v._replace(sqrt=tf.transpose(tf.linalg.diag_part(of_v.sqrt)))
-        return q if self.whiten else unwhiten(*q, chol)
+        return q if self.whiten else unwhiten(*q, arrow.dense(chol))
 
     def assign_whitened_q(self, q: Gaussian) -> None:
         """Assign q(v) to the model's ``q_mu`` and ``q_sqrt``."""
