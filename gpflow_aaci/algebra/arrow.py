@@ -139,9 +139,16 @@ def naturals_to_q(lambda_1: tf.Tensor, Lambda_2: Arrow) -> Gaussian:
     q_sqrt = [[R, 0], [−D⁻¹ B R, D^(−½)]], where R is the factor of the first F.
     """
     P, B, D = Lambda_2
-    F = tf.shape(P)[-1]
     scaled = B / D[..., None]
     complement = P - tf.matmul(B, scaled, transpose_a=True)
+    return _of_complement(lambda_1, complement, scaled, D)
+
+
+def _of_complement(
+    lambda_1: tf.Tensor, complement: tf.Tensor, scaled: tf.Tensor, D: tf.Tensor
+) -> Gaussian:
+    """The q of the Schur complement [L, F, F], and of D⁻¹B [L, G, F] and D [L, G]."""
+    F = tf.shape(complement)[-1]
     R = densely(tf.zeros_like(lambda_1[:F]), complement, cholesky_or_nan).sqrt
     root = Arrow(R, -tf.matmul(scaled, R), tf.math.rsqrt(D))
     naturals = tf.transpose(lambda_1)
@@ -194,9 +201,11 @@ def carried(q: Gaussian, C: BlockDiagonal) -> Gaussian:
     # GᵀG − CᵀC of the first block is the symmetric part of (G − C)ᵀ(G + C).
     twice = tf.matmul(G_F - C_F, G_F + C_F, transpose_a=True)
     P = tf.eye(F, dtype=R.dtype) + 0.5 * (twice + tf.linalg.matrix_transpose(twice))
-    P += tf.matmul(G_below, G_below, transpose_a=True)
     D = 1.0 + (G_rest - c) * (G_rest + c)
-    return naturals_to_q(lambda_1, Arrow(P, G_rest[..., None] * G_below, D))
+    # Of the precision's first block, P + G_belowᵀ G_below, and its Schur complement in one product.
+    shares = (1.0 - tf.square(c)) / D  # 1 − G_rest²/D
+    complement = P + tf.matmul(G_below, shares[..., None] * G_below, transpose_a=True)
+    return _of_complement(lambda_1, complement, G_rest[..., None] * G_below / D[..., None], D)
 
 
 def _times(matrix: Arrow, vectors: tf.Tensor) -> tf.Tensor:

@@ -54,6 +54,13 @@ class Objective:
         self._most_steps = 100 if is_alone else 20
 
     @property
+    def _least_rows(self) -> int:
+        """With hardly more than one row of each group no data tell its effect from noise."""
+        if self.model.num_before_groups is None:
+            return 0
+        return SETTINGS.rows_per_effect * int(self.model.q_mu.shape[0])
+
+    @property
     def tracing_seconds(self) -> float:
         return sum(profile.tracing_seconds for profile in {self._exact, self._fast})
 
@@ -81,9 +88,7 @@ class Objective:
         self._inner_tolerance = min(self._inner_tolerance, SETTINGS.inner_share * tolerance)
         num_rows, size = self.data.num_rows, self.coordinates.size
         rows = max(SETTINGS.first_subset, SETTINGS.rows_per_coordinate * size)
-        if self.model.num_before_groups is not None:
-            # With hardly more than one row of each group no data tell its effect from noise.
-            rows = max(rows, SETTINGS.rows_per_effect * int(self.model.q_mu.shape[0]))
+        rows = max(rows, self._least_rows)
         largest = min(num_rows / 2, SETTINGS.largest_subset)
         sizes = []
         while rows < largest and not isinstance(self.model, AugmentedVGP):
@@ -164,14 +169,14 @@ class Objective:
 
     def curvature(self, rows: int, at: Point, q: Gaussian, known: Curvature) -> Curvature | None:
         """
-        The profile's curvature at a point, by differences on at most ``curvature_rows`` rows.
+        The profile's curvature at a point, by differences on some of the rows.
 
         :param q: the optimal q there, on ``rows`` rows.
         :param known: the previous estimate. It determines the lengths of the differences in
             coordinates that are not logarithms.
         :return: None if it cannot be measured.
         """
-        few = min(rows, SETTINGS.curvature_rows)
+        few = min(rows, max(SETTINGS.curvature_rows, self._least_rows))
         point, q = self.evaluate(few, at.x, q, 1e-3)
         if not np.all(np.isfinite(point.gradient)):
             return None
@@ -191,6 +196,9 @@ class Objective:
         M, L = tf.shape(self.model.q_mu).numpy()  # its static shape may be unknown
         of_row = M * L + SETTINGS.dear_row_work * self.model.likelihood.row_cost
         size = self.coordinates.size
+        if self.model.num_before_groups is not None:
+            # What an evaluation costs hardly depends on the rows, and waiting takes so many.
+            return size <= SETTINGS.last_iterations
         work = size * min(rows, SETTINGS.curvature_rows) * of_row
         is_small = size <= SETTINGS.most_coordinates
         is_small |= size <= DENSE and iterations >= SETTINGS.many_iterations * size
