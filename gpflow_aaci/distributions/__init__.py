@@ -1,5 +1,6 @@
 """Distributions of the auxiliary variable ω."""
 
+from . import divergences as divergences
 from .generalized_inverse_gaussian import GeneralizedInverseGaussian
 from .interval_normal import IntervalNormal
 from .inverse_gaussian import InverseGaussian

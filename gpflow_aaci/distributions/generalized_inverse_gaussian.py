@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from .moments import WithCumulants, check_order, cumulants
 from .parameters import PositiveDistribution, flat
 from .rejection import rejection_sample, uniforms
 
 
-class GeneralizedInverseGaussian(PositiveDistribution):
+class GeneralizedInverseGaussian(WithCumulants, PositiveDistribution):
     r"""
     GIG(p, a, b): density ∝ x^{p−1} e^{−(a x + b/x)/2}, x > 0.
 
@@ -71,6 +72,20 @@ class GeneralizedInverseGaussian(PositiveDistribution):
         """E x^order, float64; infinite if it does not exist."""
         p, a, b = self._float64()
         return tf.exp(_log_partition(p + order, a, b) - _log_partition(p, a, b))
+
+    def _log_normaliser(self) -> tf.Tensor:
+        """log ∫ x^{p−1} e^{−(ax + b/x)/2} dx, float64."""
+        p, a, b = self._float64()
+        return _log_partition(p, a, b) - tf.sqrt(a * b)
+
+    def moment(self, order: int) -> tf.Tensor:
+        check_order(order)
+        return tf.cast(self._moment(float(order)), self.dtype)
+
+    def _cumulants(self, order: int) -> list[tf.Tensor]:
+        """From the moments, which costs digits where √(ab) is above some thousands."""
+        found = cumulants([self._moment(float(n)) for n in range(1, order + 1)])
+        return [tf.cast(value, self.dtype) for value in found]
 
     def _mean(self) -> tf.Tensor:
         return tf.cast(self._moment(1.0), self.dtype)

@@ -7,12 +7,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..special import log_ndtr, ndtr
+from .moments import WithCumulants
 from .parameters import CheckedSampling, as_dependencies, check_parameter
 
 tfd = tfp.distributions
 
 
-class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
+class InverseGaussian(CheckedSampling, WithCumulants, tfp.distributions.InverseGaussian):
     """
     ``tfd.InverseGaussian(loc, concentration)``: loc is the mean, concentration the shape.
 
@@ -32,6 +33,14 @@ class InverseGaussian(CheckedSampling, tfp.distributions.InverseGaussian):
             ("concentration", concentration, proper, "finite and positive"),
         ]
         return as_dependencies([check_parameter(self.name, *check) for check in checks])
+
+    def _cumulants(self, order: int) -> list[tf.Tensor]:
+        """κ_n = (2n − 3)!! μ^{2n−1} / λ^{n−1}."""
+        ratio = tf.square(self.loc) / self.concentration
+        found = [self.loc + tf.zeros_like(ratio)]
+        for n in range(2, order + 1):
+            found.append((2.0 * n - 3.0) * ratio * found[-1])
+        return found
 
     def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
         exponent = self.concentration * tf.square(x / self.loc - 1.0) / (2.0 * x)

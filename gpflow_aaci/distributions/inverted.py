@@ -11,15 +11,14 @@ from gpflow.base import TensorType
 from ..inverse_laplace import invert
 from ..validation import require, shown
 from .law import LogPhi, TiltedLaw, cumulants, in_blocks
+from .moments import WithCumulants
 from .parameters import PositiveDistribution, check_parameter, flat
 from .quantile import inverted_well, quantile, require_inverted
 
 tfd = tfp.distributions
 
-_HIGHEST_CUMULANT = 4
 
-
-class InvertedDistribution(PositiveDistribution):
+class InvertedDistribution(WithCumulants, PositiveDistribution):
     """
     ω ~ π_φ(·|c): all methods of a TFP distribution, computed from log φ alone.
 
@@ -53,17 +52,11 @@ class InvertedDistribution(PositiveDistribution):
 
     # ---- moments ----
 
-    def cumulant(self, order: int) -> tf.Tensor:
-        """
-        The cumulant of the given order, [batch...]; infinite where it does not exist.
-
-        :raises ValueError: unless 1 ≤ order ≤ 4.
-        """
-        if order not in range(1, _HIGHEST_CUMULANT + 1):
-            raise ValueError(f"order must be from 1 to {_HIGHEST_CUMULANT}. Found: {order}.")
+    def _cumulants(self, order: int) -> list[tf.Tensor]:
         r, *parameters = self._of_batch()
-        value = cumulants(self.log_phi, r, order, *parameters)[-1]
-        return tf.cast(tf.reshape(value, self.batch_shape_tensor()), self.dtype)
+        shape = self.batch_shape_tensor()
+        found = cumulants(self.log_phi, r, order, *parameters)
+        return [tf.cast(tf.reshape(value, shape), self.dtype) for value in found]
 
     def _mean(self) -> tf.Tensor:
         return self.cumulant(1)

@@ -12,11 +12,13 @@ from ..special import (
     positive_normal_mean,
     positive_normal_variance,
 )
+from .law import derivatives
+from .moments import WithCumulants
 from .parameters import PositiveDistribution, flat
 from .rejection import rejection_sample, uniforms
 
 
-class PositiveNormal(PositiveDistribution):
+class PositiveNormal(WithCumulants, PositiveDistribution):
     r"""
     ω ~ N(loc, 1) given ω > 0, for every loc: e^{loc ω} times the half-normal density, normalised.
 
@@ -45,6 +47,24 @@ class PositiveNormal(PositiveDistribution):
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return {"loc": tfp.util.ParameterProperties()}
+
+    def _cumulants(self, order: int) -> list[tf.Tensor]:
+        """
+        The derivatives of the mean m in loc: v, κ₃ = h (m² − v), κ₄ = h (3 m v − m³ − κ₃).
+
+        Here h = m − loc = N(loc)/Φ(loc). Below 0 all of these cancel, and tapes keep the digits.
+        """
+        loc, mean, variance = self.loc, self._mean(), self._variance()
+        h = mean - loc
+        third = h * (tf.square(mean) - variance)
+        fourth = h * (3.0 * mean * variance - mean**3 - third)
+        below = derivatives(positive_normal_mean, tf.minimum(loc, -1.0), order - 1)
+        above = [mean, variance, third, fourth]
+        return [tf.where(loc < -1.0, *pair) for pair in zip(below, above[:order], strict=True)]
+
+    def log_transform(self) -> tf.Tensor:
+        """log E e^{loc ω} of a half-normal ω, [batch...]."""
+        return tf.identity(log_half_normal_transform(self.loc))
 
     def _mean(self) -> tf.Tensor:
         return tf.identity(positive_normal_mean(self.loc))

@@ -114,10 +114,10 @@ class TiltedSum(TiltedDistribution):
     def _parameter_properties(cls, dtype: tf.DType, num_classes: int | None = None) -> dict:
         return super()._parameter_properties(dtype, num_classes)
 
-    def cumulant(self, order: int) -> tf.Tensor:
-        """The cumulant of the given order; the shift changes only the first."""
-        cumulant = super().cumulant(order)
-        return cumulant + self.shift if order == 1 else cumulant
+    def _cumulants(self, order: int) -> list[tf.Tensor]:
+        """The shift changes only the first."""
+        first, *others = super()._cumulants(order)
+        return [first + self.shift, *others]
 
     def _tails(self, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return super()._tails(value - self.shift)
