@@ -92,3 +92,20 @@ axes[0].axvline(1959.0, color="black", lw=0.8, ls=":")
 axes[0].set(title="Trend, and its forecast from 1959", xlabel="year", ylabel="factor")
 axes[1].set(title="Season of 1958", xlabel="months since the New Year")
 plt.show()
+
+# %%
+# Had nobody known of the season, a search would have found it: all kernels that are named, then the
+# best one plus and times each, and so on while the log density of months that are left out rises.
+# The differences stand beside their standard errors. Leaving out single months asks how well a
+# kernel interpolates; the forecast above is a question of its own.
+
+named = {
+    "line": kernels.Linear(),
+    "curve": kernels.Matern52(variance=0.1, lengthscales=5.0),
+    "season": kernels.Periodic(kernels.SquaredExponential(variance=0.1), period=1.0),
+}
+gpflow.set_trainable(named["season"].period, False)
+search = gpflow_aaci.criticism.compare_kernels(
+    (X[fit], Y[fit]), named, StudentT(scale=0.05, df=4.0), depth=3, progress=False
+)
+print(search.table.round(1).head(6).to_string())

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import gpflow
 import numpy as np
-from gpflow.base import RegressionData
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -89,12 +89,7 @@ def choose(
         num_latent_gps=num_latent_gps,
     )
     X, Y = (part.numpy() for part in nearest.data)
-    Z = np.unique(X, axis=0)
-    if len(Z) > num_inducing:
-        spread = X.std(0)
-        spread[spread == 0.0] = 1.0
-        spread[list(levels_of(kernel))] = 1.0  # these numbers must stay as they are
-        Z = spread * kmeans_plusplus(X / spread, num_inducing, seed, kernel)
+    Z = inducing_points(X, num_inducing, seed, kernel)
     sparse = AugmentedSVGP(
         copied(kernel),
         copied(likelihood),
@@ -113,3 +108,14 @@ def choose(
     difference, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
     model = nearest if difference > _ERRORS * error else sparse
     return Choice(model, difference, error, sparse, nearest, (of_sparse, of_nearest))
+
+
+def inducing_points(X: AnyNDArray, most: int, seed: int, kernel: Kernel) -> AnyNDArray:
+    """Z [M, D] among the distinct rows of X, far apart in standard deviations of its columns."""
+    Z = np.unique(X, axis=0)
+    if len(Z) <= most:
+        return Z
+    spread = X.std(0)
+    spread[spread == 0.0] = 1.0
+    spread[list(levels_of(kernel))] = 1.0  # these numbers must stay as they are
+    return spread * kmeans_plusplus(X / spread, most, seed, kernel)
