@@ -8,6 +8,7 @@ from .kernels import levels_of
 from .levels import Levels, indicators
 from .validation import as_default_float
 
+_LLOYD_STEPS = 30
 _MOST_ROWS = 100_000  # points are chosen among so many at most
 
 
@@ -34,6 +35,42 @@ def kmeans_plusplus(
     points = indicators(X, levels) if levels else X
     _, chosen = sklearn.cluster.kmeans_plusplus(points, num_inducing, random_state=seed)
     return X[chosen]
+
+
+def kmeans(
+    X: TensorType, num_inducing: int, seed: int = 0, kernel: Kernel | None = None
+) -> AnyNDArray:
+    """
+    Choose Z [M, D] as the means of M clusters of the rows of X, by k-means.
+
+    It begins at :func:`gpflow_aaci.kmeans_plusplus` and makes at most 30 of Lloyd's steps. Means
+    lie where rows are many, while rows chosen by k-means++ lie at the edges, too. Divide the
+    columns by their standard deviations or their lengthscales before::
+
+        Z = spread * gpflow_aaci.inducing.kmeans(X / spread, 200)
+
+    Where X has columns of levels, which have no mean, Z are the rows that are nearest to the means.
+    If X has more than 100,000 rows, the clusters are of 100,000 random rows.
+
+    :param X: [N, D], an array or a frame.
+    :param num_inducing: M, at most the number of distinct rows.
+    :param seed: the same seed gives the same Z.
+    :param kernel: as for ``kmeans_plusplus``.
+    :raises ValueError: if X is not a finite matrix, or has too few distinct rows or unknown words.
+    """
+    import sklearn.cluster  # here, as it is slow to import
+    import sklearn.metrics
+
+    levels = levels_of(kernel) if kernel else {}
+    X = _candidates(X, num_inducing, seed, levels)
+    points = indicators(X, levels) if levels else X
+    clusters = sklearn.cluster.KMeans(
+        num_inducing, init="k-means++", n_init=1, max_iter=_LLOYD_STEPS, random_state=seed
+    ).fit(points)
+    if not levels:
+        return np.asarray(clusters.cluster_centers_)
+    nearest, _ = sklearn.metrics.pairwise_distances_argmin_min(clusters.cluster_centers_, points)
+    return X[nearest]
 
 
 def greedy_variance(

@@ -6,7 +6,8 @@ import pytest
 from gpflow.base import AnyNDArray
 
 from gpflow_aaci import kmeans_plusplus
-from gpflow_aaci.inducing import greedy_variance
+from gpflow_aaci.inducing import greedy_variance, kmeans
+from gpflow_aaci.kernels import Categorical
 
 
 def test_every_cluster_gets_a_point() -> None:
@@ -96,3 +97,28 @@ def test_a_kernel_of_several_outputs_is_refused() -> None:
     kernel = gpflow.kernels.SharedIndependent(gpflow.kernels.Matern32(), output_dim=2)
     with pytest.raises(ValueError, match=r"single-output kernel.*SharedIndependent"):
         greedy_variance(np.eye(3), 2, kernel)
+
+
+def test_means_of_clusters_are_nearer_to_the_rows_than_rows_far_apart() -> None:
+    X = np.random.default_rng(5).normal(size=(400, 2))
+    Z = kmeans(X, 12)
+    of_means, of_rows = (
+        np.square(X[:, None] - points).sum(-1).min(1).mean()
+        for points in (Z, kmeans_plusplus(X, 12))
+    )
+    assert of_means < 0.9 * of_rows
+    cluster = np.square(X[:, None] - Z).sum(-1).argmin(1)
+    means = np.array([X[cluster == number].mean(0) for number in range(12)])
+    np.testing.assert_allclose(Z, means, atol=0.05)  # where 30 of Lloyd's steps have led
+    np.testing.assert_array_equal(Z, kmeans(X, 12))
+
+
+def test_with_levels_points_are_rows_of_their_own() -> None:
+    rng = np.random.default_rng(6)
+    X = np.column_stack([rng.normal(size=60), rng.integers(0, 3, size=60)]).astype(float)
+    kernel = gpflow.kernels.Matern52(active_dims=[0]) * Categorical(1, [5.0, 6.0, 7.0])
+    X[:, 1] += 5.0
+    Z = kmeans(X, 9, kernel=kernel)
+    assert len(np.unique(Z, axis=0)) == 9
+    assert all((row == X).all(1).any() for row in Z)
+    assert set(Z[:, 1]) == {5.0, 6.0, 7.0}
