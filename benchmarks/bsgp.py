@@ -1,6 +1,7 @@
 """Fitted SVGPs against draws of u, hyperparameters and Z: test NLL, test error and seconds."""
 
 import itertools
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -9,16 +10,19 @@ from typing import TYPE_CHECKING
 import gpflow
 import numpy as np
 import pandas as pd
+import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.utilities import to_default_float
 
 import gpflow_aaci
 from gpflow_aaci import contrib, predictions
+from gpflow_aaci.predictions.f import conditionals
 from gpflow_aaci.progress import progress_bar
 from gpflow_aaci.sampling import Sampler
 
 from .cache import finished
-from .config import BSGP, PriorOfZ
-from .datasets import Array, Dataset, Split, load_datasets
+from .config import BSGP, BSGPTraces, PriorOfZ
+from .datasets import Array, Dataset, Split, load_datasets, standard_split
 from .methods import Model, make_model, make_start
 from .metrics import evaluator, metric_names, of_predictions
 from .report import Report, fixed
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
     import arviz
 
 _FITS = ("fit_collapsed", "fit_collapsed, Z learnt")
+_OF_U = "SGHMC, Z and hyperparameters fitted"
+_RHATS = ("R-hat", "R-hat of f", "largest R-hat of f", "R-hat of y")
+TRACED = 50  # test rows at which chains are compared
+_SPREAD = 0.2  # sd of the starts near a fit, of unconstrained values
 _MARGIN = 0.05  # how far the box of Z exceeds the data at each end, in ranges of the data
 _CLOSE = 0.5  # the radius of Strauss, in root mean square distances of two inputs
 
@@ -41,7 +49,8 @@ def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
     for dataset, seed, how in progress_bar(not quiet, iterable=runs, unit="run"):
         name = f"{dataset.problem.title} {how[0]}"
         key = {**dataset.key, "seed": seed, "of": how}
-        rows.append(finished(config, name, key, partial(_one, config, dataset, seed, *how)))
+        split = standard_split(dataset, seed, folder, config.test_fraction, config.max_test)
+        rows.append(finished(config, name, key, partial(_one, config, dataset, split, seed, *how)))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -52,6 +61,8 @@ def _applies(config: BSGP, rows: int, method: str, prior: PriorOfZ, objective: s
     """
     if method in _FITS:
         return (prior, objective) == (config.priors[0], config.objectives[0])
+    if method == _OF_U:
+        return prior == config.priors[0]
     if method == "HyperparameterGibbs" and objective == "variational":
         return False
     return method == "SGHMC" or rows <= config.most_rows_of_full_batches
@@ -60,28 +71,39 @@ def _applies(config: BSGP, rows: int, method: str, prior: PriorOfZ, objective: s
 def report(metrics: pd.DataFrame) -> Report:
     """A table of means over the seeds, and of their standard errors."""
     keys = ["problem", "method", "prior on Z", "objective", "error metric"]
-    values = ["nll", "error", "seconds", "seconds a draw", "R-hat"]
+    values = ["nll", "error", "seconds", "seconds a draw", *_RHATS]
     metrics = metrics.reindex(columns=[*keys, *values])  # fits have no draws
     groups = metrics.groupby(keys, sort=False, dropna=False)
     table = groups[values].mean()
     table.insert(1, "± nll", fixed(groups["nll"].sem(), 3))
     table["splits"] = groups.size()
     table = table.reset_index()
-    table["nll"], table["R-hat"] = fixed(table["nll"], 3), fixed(table["R-hat"], 2)
-    empty = [key for key in keys if table[key].isna().all()]
+    table["nll"] = fixed(table["nll"], 3)
+    for name in _RHATS:
+        table[name] = fixed(table[name], 2)
+    empty = [key for key in (*keys, *_RHATS) if table[key].isin(["", np.nan]).all()]
     caption = (
         "Means over splits, ± their standard error. CPU seconds on one core, of a draw or sweep in "
-        "the column after them. R-hat is the largest of the hyperparameters, but for Z."
+        "the column after them. R-hat is the largest of the hyperparameters, but for Z; of f, of "
+        f"E f given a draw at the first {TRACED} test rows, its median and largest over them; of "
+        "y, the largest of the densities of y there."
     )
     return Report({caption: table.drop(columns=empty).fillna("")}, {})
 
 
 def _one(
-    config: BSGP, dataset: Dataset, seed: int, method: str, prior: PriorOfZ, objective: str
+    config: BSGP,
+    dataset: Dataset,
+    split: Split,
+    seed: int,
+    method: str,
+    prior: PriorOfZ,
+    objective: str,
 ) -> pd.DataFrame:
-    problem, split = dataset.problem, dataset.split(config.test_fraction, seed, config.max_test)
+    problem = dataset.problem
     began = process_time()  # CPU time, since other processes may run at the same time
-    model = fitted(split, dataset, config.num_inducing, seed, "Z learnt" in method)
+    Z_is_learnt = "Z learnt" in method or method == _OF_U
+    model = fitted(split, dataset, config.num_inducing, seed, Z_is_learnt)
     row = {"problem": problem.title, "sha256": dataset.sha256, "seed": seed, "method": method}
     row["error metric"] = metric_names(problem)["error_metric"]
     if method in _FITS:
@@ -89,24 +111,50 @@ def _one(
         measured = evaluator(model, split)()
         return pd.DataFrame([{**row, "nll": measured.nll, "error": measured.error}])
     began_draws = process_time()
-    give_Z_prior(model, prior, split.X)
+    if method != _OF_U:
+        give_Z_prior(model, prior, split.X)
     sampler, number = _sampler(config, method, objective)
-    samples = gpflow_aaci.sample_posterior(
-        model,
-        (split.X, split.Y),
-        sampler,
-        num_chains=config.num_chains,
-        seed=seed,
-        progress=False,
-        **number,
-    )
+    samples = sampled(config, model, split, sampler, number, seed)
     total = config.num_chains * sum(number.values())
     row |= {"prior on Z": prior, "objective": objective}
     row["seconds"] = process_time() - began
     row["seconds a draw"] = (process_time() - began_draws) / total
     row |= of_predictions(split, *predicted(model, samples, split))
-    row["R-hat"] = _rhat(samples)
+    row |= _rhats(model, samples, split)
     return pd.DataFrame([row])
+
+
+def sampled(
+    config: BSGP | BSGPTraces,
+    model: Model,
+    split: Split,
+    sampler: Sampler,
+    number: dict[str, int],
+    seed: int,
+) -> "arviz.InferenceData":
+    """Chains that begin where the configuration says."""
+
+    def drawn(num_chains: int, seed: int) -> "arviz.InferenceData":
+        data = split.X, split.Y
+        options = {"num_chains": num_chains, "seed": seed, "progress": False, **number}
+        return gpflow_aaci.sample_posterior(model, data, sampler, **options)
+
+    if config.chains_from == "priors":
+        return drawn(config.num_chains, seed)
+    import arviz  # not at the top of the module, since it is slow to import
+
+    parameters = [p for p in model.trainable_parameters if p.prior is not None]
+    fit, chains = [p.unconstrained_variable.numpy() for p in parameters], []
+    for chain in range(config.num_chains):
+        own = 1_000 * seed + chain  # a chain alone begins at the values of the model
+        rng = np.random.default_rng([own, 3])
+        for parameter, value in zip(parameters, fit, strict=True):
+            moved = value + _SPREAD * rng.normal(size=value.shape)
+            parameter.unconstrained_variable.assign(moved)
+        chains.append(drawn(1, own))
+    for parameter, value in zip(parameters, fit, strict=True):
+        parameter.unconstrained_variable.assign(value)
+    return arviz.concat(*chains, dim="chain")
 
 
 def fitted(
@@ -157,10 +205,11 @@ def give_Z_prior(model: Model, prior: PriorOfZ, X: np.ndarray) -> None:
 
 def _sampler(config: BSGP, method: str, objective: str) -> tuple[Sampler, dict[str, int]]:
     """The sampler, and how many draws it makes."""
-    of_method = {"SGHMC": config.sghmc, "HyperparameterHMC": config.hmc}
+    of_method = {"SGHMC": config.sghmc, _OF_U: config.sghmc, "HyperparameterHMC": config.hmc}
     options, number = of_method.get(method, config.gibbs).parts()
-    if method == "SGHMC":
-        return contrib.SGHMC(hyperparameters=True, objective=objective, **options), number
+    if method in ("SGHMC", _OF_U):
+        with_all = method == "SGHMC"
+        return contrib.SGHMC(hyperparameters=with_all, objective=objective, **options), number
     if method == "HyperparameterHMC":
         return contrib.HyperparameterHMC(objective=objective), number
     return contrib.HyperparameterGibbs(), number
@@ -176,11 +225,34 @@ def predicted(
     return log_p.numpy(), mean.numpy()
 
 
-def _rhat(samples: "arviz.InferenceData") -> float:
-    """The largest R-hat of the hyperparameters, NaN for one chain; points of Z may swap places."""
+def of_draws(
+    model: Model, samples: "arviz.InferenceData", split: Split, num_rows: int
+) -> tuple[Array, Array]:
+    """E f and p(y) at the first test rows given u and the hyperparameters of a draw, [C, S, N]."""
+    X, Y = (to_default_float(part[:num_rows]) for part in (split.X_test, split.Y_test))
+    means, densities = [], []
+    with closing(conditionals(model, samples, X, False, False)) as blocks:
+        for mean, variance in blocks:
+            X_of, Y_of = (tf.broadcast_to(part, [len(mean), *part.shape]) for part in (X, Y))
+            of_y = X_of, mean, variance + tf.zeros_like(mean), Y_of
+            means.append(mean[..., 0])
+            densities.append(tf.exp(model.likelihood.predict_log_density(*of_y)))
+    shape = samples.posterior.sizes["chain"], samples.posterior.sizes["draw"], len(X)
+    return np.concatenate(means).reshape(shape), np.concatenate(densities).reshape(shape)
+
+
+def _rhats(model: Model, samples: "arviz.InferenceData", split: Split) -> dict[str, float]:
+    """R-hat of the hyperparameters and of predictions; none of one chain."""
     if samples.posterior.sizes["chain"] == 1:
-        return float("nan")
+        return {}
     import arviz  # not at the top of the module, since it is slow to import
 
+    of_f, of_y = (
+        arviz.rhat(arviz.convert_to_dataset(values)).x.values
+        for values in of_draws(model, samples, split, TRACED)
+    )
+    # Points of Z may swap places.
     others = samples.posterior.drop_vars(["f", "u", "inducing_variable.Z"], errors="ignore")
-    return float(arviz.rhat(others).to_array().max())
+    found = [arviz.rhat(others).to_array().max()] if others.data_vars else [np.nan]
+    values = [*found, np.median(of_f), of_f.max(), of_y.max()]
+    return {name: float(value) for name, value in zip(_RHATS, values, strict=True)}

@@ -1,6 +1,5 @@
-"""Traces of inducing points Z under SGHMC, in their first input, and their posterior."""
+"""Traces of f at test points under SGHMC of u, Z and hyperparameters, and whether chains agree."""
 
-import itertools
 from functools import partial
 from pathlib import Path
 
@@ -8,91 +7,84 @@ import arviz
 import numpy as np
 import pandas as pd
 
-import gpflow_aaci
 from gpflow_aaci import contrib
 from gpflow_aaci.progress import progress_bar
 
-from .bsgp import fitted, give_Z_prior
+from .bsgp import TRACED, fitted, give_Z_prior, of_draws, sampled
 from .cache import finished
-from .config import BSGPTraces, PriorOfZ
-from .datasets import Dataset, load_datasets
+from .config import BSGPTraces
+from .datasets import Array, Dataset, Split, load_datasets, standard_split
 from .report import Report, fixed, subplots
 
-_MOST_DRAWS = 200  # of a chain, that are written
+_SHOWN = 3  # test points in the figure, as in the paper
 
 
 def run(config: BSGPTraces, folder: Path, quiet: bool = False) -> pd.DataFrame:
-    """A row per problem, prior, chain, draw and inducing point, of which it has the first input."""
-    datasets = load_datasets(config.problem, folder, quiet)
-    grid = list(itertools.product(datasets, config.priors))
+    """A row per problem, chain, draw and test point."""
     rows = []
-    for dataset, prior in progress_bar(not quiet, iterable=grid, unit="run"):
-        name, key = dataset.problem.title, {**dataset.key, "prior": prior}
-        rows.append(finished(config, name, key, partial(_one, config, dataset, prior)))
+    datasets = load_datasets(config.problem, folder, quiet)
+    for dataset in progress_bar(not quiet, iterable=datasets, unit="run"):
+        of_split = config.seed, folder, config.test_fraction, config.max_test
+        split, name = standard_split(dataset, *of_split), dataset.problem.title
+        rows.append(finished(config, name, dataset.key, partial(_one, config, dataset, split)))
     return pd.concat(rows, ignore_index=True)
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """How far Z moved, whether its chains agree, and the traces."""
-    problems = list(metrics.problem.unique())
-    priors = list(metrics["prior on Z"].unique())
+    """R-hat and the effective number of draws at the test points, and the traces of three."""
     rows, figures = [], {}
-    for problem in problems:
-        figure, axes = subplots(len(priors), 2, 4.5, 2.2)
-        for prior, (left, right) in zip(priors, axes, strict=True):
-            part = metrics[(metrics.problem == problem) & (metrics["prior on Z"] == prior)]
-            shape = part.chain.nunique(), part.draw.nunique(), part.point.nunique()
-            Z, start = part.Z.to_numpy().reshape(shape), part.start.to_numpy()[: shape[-1]]
-            ordered = np.sort(Z, axis=-1)  # points may swap places
-            rows.append(
-                {
-                    "problem": problem,
-                    "prior on Z": prior,
-                    "distance from the start": np.sqrt(np.mean((Z[0] - start) ** 2)),
-                    "sd of a point": np.mean(Z.std(axis=(0, 1))),
-                    "R-hat": max(arviz.rhat(ordered[..., m]) for m in range(shape[-1])),
-                    "least ESS": min(arviz.ess(ordered[..., m]) for m in range(shape[-1])),
-                }
-            )
-            left.plot(Z[0], linewidth=0.8)
-            left.set(xlabel="draw of the first chain", ylabel=f"Z, {prior} prior")
-            for chain, values in enumerate(Z):
-                bins = np.linspace(Z.min(), Z.max(), 60)
-                right.hist(values.ravel(), bins, density=True, histtype="step", label=f"{chain}")
-            right.plot(start, np.zeros_like(start), "k|", markersize=12, label="start of 0")
-            right.set(xlabel="Z, of every chain", ylabel="density")
-        axes[0, 1].legend()
-        figures["traces" if len(problems) == 1 else f"traces_{problem}"] = figure
-    table = pd.DataFrame(rows)
-    table["R-hat"] = fixed(table["R-hat"], 2)
+    for problem, part in metrics.groupby("problem", sort=False):
+        f, start = _of_points(part, "f"), _of_points(part, "at the fit")[0, 0]
+        r_hat, ess = (
+            getattr(arviz, name)(arviz.convert_to_dataset(f)).x.values for name in ("rhat", "ess")
+        )
+        between = f.mean(1).std(0, ddof=1) / f.std(1).mean(0)
+        rows.append(
+            {
+                "problem": problem,
+                "chains": len(f),
+                "draws of each": f.shape[1],
+                "points": f.shape[2],
+                "median R-hat": fixed(pd.Series([np.median(r_hat)]), 3)[0],
+                "largest R-hat": fixed(pd.Series([r_hat.max()]), 3)[0],
+                "share below 1.05": np.mean(r_hat < 1.05),
+                "median ESS": np.median(ess),
+                "sd between chains / within": np.median(between),
+            }
+        )
+        figure, axes = subplots(1, _SHOWN, 3.6, 2.6)
+        for point, ax in enumerate(axes[0]):
+            for chain in range(len(f)):
+                ax.plot(f[chain, :, point], linewidth=0.7, label=f"{chain + 1}")
+            ax.axhline(start[point], color="black", linewidth=0.8, linestyle=":", label="fit")
+            ax.set(xlabel="draw", title=f"R-hat {r_hat[point]:.2f}")
+        axes[0, 0].set_ylabel("E f(x) given the draw")
+        axes[0, -1].legend(title="chain", fontsize=7)
+        figures["traces" if metrics.problem.nunique() == 1 else f"traces_{problem}"] = figure
     caption = (
-        "In standard deviations of the input; the distance is the first chain's, which begins at "
-        "k-means++, as the others begin at draws from the prior where it can be drawn from. R-hat "
-        "and the effective number of draws are the worst point's; points of a draw are ordered."
+        "Of E f given u and the hyperparameters of a draw, at test rows. The last column is the "
+        "standard deviation of the chains' means over the mean one within a chain, the median over "
+        "the points."
     )
-    return Report({caption: table.round(3)}, figures)
+    return Report({caption: pd.DataFrame(rows).round(2)}, figures)
 
 
-def _one(config: BSGPTraces, dataset: Dataset, prior: PriorOfZ) -> pd.DataFrame:
-    split = dataset.whole()
+def _of_points(metrics: pd.DataFrame, column: str) -> Array:
+    """The values [C, S, N]."""
+    shape = metrics.chain.nunique(), metrics.draw.nunique(), metrics.point.nunique()
+    return metrics[column].to_numpy().reshape(shape)
+
+
+def _one(config: BSGPTraces, dataset: Dataset, split: Split) -> pd.DataFrame:
     model = fitted(split, dataset, config.num_inducing, config.seed, Z_is_learnt=False)
-    start = model.inducing_variable.Z.numpy()[:, 0]
-    give_Z_prior(model, prior, split.X)
+    at_fit = model.predict_f(split.X_test[:TRACED])[0].numpy()[:, 0]
+    give_Z_prior(model, "normal", split.X)
     options, number = config.sghmc.parts()
-    samples = gpflow_aaci.sample_posterior(
-        model,
-        (split.X, split.Y),
-        contrib.SGHMC(hyperparameters=True, **options),
-        num_chains=config.num_chains,
-        seed=config.seed,
-        progress=False,
-        **number,
-    )
-    Z = samples.posterior["inducing_variable.Z"].values[..., 0]
-    Z = Z[:, :: -(-Z.shape[1] // _MOST_DRAWS)]
-    chain, draw, point = (index.ravel() for index in np.indices(Z.shape))
-    of_draws = {"chain": chain, "draw": draw, "point": point, "Z": np.round(Z.ravel(), 5)}
-    table = pd.DataFrame({**of_draws, "start": np.round(start[point], 5)})
-    table.insert(0, "prior on Z", prior)
+    sampler = contrib.SGHMC(hyperparameters=True, **options)
+    samples = sampled(config, model, split, sampler, number, config.seed)
+    f, _ = of_draws(model, samples, split, TRACED)
+    chain, draw, point = (index.ravel() for index in np.indices(f.shape))
+    table = pd.DataFrame({"chain": chain, "draw": draw, "point": point, "f": f.ravel().round(4)})
+    table["at the fit"] = at_fit[point].round(4)
     table.insert(0, "problem", dataset.problem.title)
     return table.assign(sha256=dataset.sha256)

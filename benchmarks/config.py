@@ -449,6 +449,8 @@ class OfSGHMC(OfChain):
     step_size: PositiveFloat = 0.01
 
 
+# Where chains after the first begin: at draws from the priors, or all of them near the fit.
+ChainsFrom = Literal["priors", "near the fit"]
 PriorOfZ = Literal["normal", "uniform", "determinantal", "Strauss"]
 
 
@@ -459,6 +461,7 @@ class BSGP(Experiment):
         Literal[
             "fit_collapsed",
             "fit_collapsed, Z learnt",
+            "SGHMC, Z and hyperparameters fitted",
             "SGHMC",
             "HyperparameterGibbs",
             "HyperparameterHMC",
@@ -471,6 +474,7 @@ class BSGP(Experiment):
     sghmc: OfSGHMC
     gibbs: OfChain = OfChain(num_samples=100, num_burnin=50)
     hmc: OfChain = OfChain(num_samples=200, num_burnin=200)
+    chains_from: ChainsFrom = "priors"
     most_rows_of_full_batches: PositiveInt = 1_000  # others than SGHMC use all rows
     max_test: PositiveInt | None = None
     test_fraction: Fraction = 0.1
@@ -500,10 +504,12 @@ class DeepGPs(Experiment):
 class BSGPTraces(Experiment):
     experiment: Literal["bsgp_traces"]
     problem: Problems[Problem]
-    priors: list[PriorOfZ] = Field(min_length=1)
-    num_chains: PositiveInt = 3
-    num_inducing: PositiveInt = 10
+    num_chains: PositiveInt = 4
+    num_inducing: PositiveInt = 100
     sghmc: OfSGHMC
+    chains_from: ChainsFrom = "priors"
+    max_test: PositiveInt | None = 1_000
+    test_fraction: Fraction = 0.1
     seed: int = 0
 
 

@@ -16,7 +16,7 @@ import sklearn.datasets
 
 from gpflow_aaci.progress import progress_bar
 
-from .config import ConfigError, KindOfY, LikelihoodConfig, OfSplits, Problem
+from .config import ConfigError, KindOfY, LikelihoodConfig, Problem
 
 Array = np.ndarray
 
@@ -122,6 +122,13 @@ def _flights_2001(path: Path) -> tuple[Array, Array]:
     return X, frame.delay.clip(-_MOST_DELAY, _MOST_DELAY).to_numpy(float)
 
 
+def _late_2001(path: Path) -> tuple[Array, Array]:
+    """The same X, and whether the flight was more than 15 minutes late."""
+    X, delay = _flights_2001(path)
+    return X, (delay > _LATE).astype(float)
+
+
+_LATE = 15.0  # minutes
 _AIRPORTS, _MOST_DELAY = ("origin", "destination"), 360.0  # minutes; the data have a typing error
 _FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "Distance")
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
@@ -183,6 +190,12 @@ SOURCES = {
         shape=(3_000_000, 6),
         stems=("flights-3m",),
         read=_flights_2001,
+    ),
+    "late_2001": Source(
+        "flights-3m.parquet (January to June 2001, the npm package vega-datasets)",
+        shape=(3_000_000, 6),
+        stems=("flights-3m",),
+        read=_late_2001,
     ),
 }
 
@@ -267,17 +280,19 @@ def load_datasets(problems: Sequence[Problem], folder: Path, quiet: bool = False
     return datasets
 
 
-def standard_split(data: Dataset, seed: int, folder: Path, config: OfSplits) -> Split:
+def standard_split(
+    data: Dataset, seed: int, folder: Path, test_fraction: float, max_test: int | None
+) -> Split:
     """The split of that number in the file of test rows beside the data, or a random one."""
     path = folder / data.problem.data.replace(".csv.gz", "_test_rows.csv.gz")
     if not (data.problem.data.endswith(".csv.gz") and path.is_file()):
-        return data.split(config.test_fraction, seed, config.max_test)
+        return data.split(test_fraction, seed, max_test)
     rows = pd.read_csv(path, header=None).to_numpy(int)
     test = rows[rows[:, 0] == seed, 1]
     if not len(test):
         raise ConfigError(f"seeds must be splits of {path}. Found: {seed}.")
     train = np.setdiff1d(np.arange(len(data.X)), test)
-    return data.parts(np.random.default_rng(seed).permutation(train), test[: config.max_test])
+    return data.parts(np.random.default_rng(seed).permutation(train), test[:max_test])
 
 
 def load_dataset(problem: Problem, folder: Path, quiet: bool = False) -> Dataset:

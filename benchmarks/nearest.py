@@ -49,7 +49,7 @@ def run(config: Nearest, folder: Path, quiet: bool = False) -> pd.DataFrame:
     ]
     tables = []
     for data, seed, name in progress_bar(not quiet, iterable=runs, unit="run"):
-        split = standard_split(data, seed, folder, config)
+        split = standard_split(data, seed, folder, config.test_fraction, config.max_test)
         if name == _FULL and len(split.X) > config.most_rows_of_full:
             continue
         key = {**data.key, "seed": seed, "method": name}

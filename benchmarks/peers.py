@@ -57,7 +57,7 @@ def run(config: Peers, folder: Path, quiet: bool = False) -> pd.DataFrame:
     ]
     tables = []
     for data, seed, name in progress_bar(not quiet, iterable=runs, unit="run"):
-        split = standard_split(data, seed, folder, config)
+        split = standard_split(data, seed, folder, config.test_fraction, config.max_test)
         key = {**data.key, "seed": seed, "method": name}
         title = f"{split.name}-{name}-{seed}"
         table = finished(config, title, key, partial(_of, config, split, name, seed))
