@@ -143,7 +143,8 @@ def sampled(
         return drawn(config.num_chains, seed)
     import arviz  # not at the top of the module, since it is slow to import
 
-    parameters = [p for p in model.trainable_parameters if p.prior is not None]
+    moves = getattr(sampler, "hyperparameters", True)  # else the draws of u are of the fitted ones
+    parameters = [p for p in model.trainable_parameters if moves and p.prior is not None]
     fit, chains = [p.unconstrained_variable.numpy() for p in parameters], []
     for chain in range(config.num_chains):
         own = 1_000 * seed + chain  # a chain alone begins at the values of the model
