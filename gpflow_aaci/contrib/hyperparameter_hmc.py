@@ -33,8 +33,8 @@ class HyperparameterHMC:
     GPflow's ``VGP``, ``GPMC`` and ``SVGP`` with any likelihood that has a gradient in f, as well as
     ``AugmentedVGP`` and ``AugmentedSVGP``. Every trainable hyperparameter needs a prior, and so
     does Z if it is trainable. Chains are drawn one after the other. The first chain begins at the
-    model's values and, of this package's models, a draw of q; the others at draws from the priors.
-    ``posterior`` has the draws under the parameters' names; the model keeps its own values::
+    model's values, the others at draws from the priors. ``posterior`` has the draws under the
+    parameters' names; the model keeps its own values::
 
         model = gpflow.models.GPMC((X, Y), gpflow.kernels.Matern32(), gpflow.likelihoods.Poisson())
         for parameter in (model.kernel.variance, model.kernel.lengthscales):

@@ -14,9 +14,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
 
-from ..algebra.gaussian import columns
 from ..data import Rows
-from ..models import AugmentedModel
 from ..runtime.graphs import compiled
 from ..sampling.chains import Draws, of_y
 from ..sampling.latents import (
@@ -91,9 +89,7 @@ class JointChains:
         steps_per_draw: int = 1,
     ) -> list[Generator[Draws, None, None]]:
         """
-        Chains of ``num_draws`` draws.
-
-        The first chain begins at the model's hyperparameters and a draw of its q(v).
+        Chains of ``num_draws`` draws; the first chain begins at the model's hyperparameters.
 
         :param kernel: its state is [v, *hyperparameters], unconstrained.
         """
@@ -126,12 +122,8 @@ class JointChains:
 
             def first() -> tuple[list[tf.Tensor], Any]:
                 self._starts.restart(of_start, dispersed=number > 0)
-                v = tf.random.stateless_normal(self.v.shape, of_v, dtype=default_float())
-                if number == 0 and isinstance(self._model, AugmentedModel):
-                    # From the prior, v would need thousands of steps where the data say much of f.
-                    q = self._model.whitened_q(self._model.whitening())
-                    v = q.mu + columns(tf.matmul, q.sqrt, v)
-                self.v.assign(v)
+                shape = self.v.shape
+                self.v.assign(tf.random.stateless_normal(shape, of_v, dtype=default_float()))
                 state = [tf.identity(p.unconstrained_variable) for p in self.moved]
                 return state, kernel.bootstrap_results(state)
 

@@ -51,9 +51,8 @@ class SGHMC:
         ``"variational"`` uses E log p(y|f), and draws from the q(u, θ) with the greatest ELBO among
         all distributions.
     :param hyperparameters: whether to sample the trainable hyperparameters too. Each then needs a
-        prior, and so does Z if it is trainable. The first chain begins at the model's values and,
-        of an ``AugmentedSVGP``, a draw of its q(u); the others at draws from the priors. The model
-        keeps its own values.
+        prior, and so does Z if it is trainable. The first chain begins at the model's values, the
+        others at draws from the priors; the model keeps its own values.
     :raises ValueError: for numbers out of range and any other objective.
     """
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray
 
-from gpflow_aaci import AugmentedSVGP, likelihoods, polish, predictions, sample_posterior
+from gpflow_aaci import AugmentedSVGP, likelihoods, predictions, sample_posterior
 from gpflow_aaci.contrib import SGHMC, SGHMCKernel
 
 double, uniform = np.float64, tfp.distributions.Uniform
@@ -65,23 +65,6 @@ def make_model(N: int = 30) -> tuple[AugmentedSVGP, tuple[AnyNDArray, AnyNDArray
     model = AugmentedSVGP(kernel, likelihoods.Gaussian(variance=0.5), Z)
     gpflow.set_trainable(model, False)
     return model, data_of(N)
-
-
-@pytest.mark.parametrize("whiten", [True, False])
-def test_the_first_chain_begins_at_a_draw_of_q(whiten: bool) -> None:
-    """With hardly any noise q(u) is far from the prior, and three tiny steps do not leave it."""
-    X, Y = data_of(30)
-    Z = np.linspace(-1.7, 1.6, 4)[:, None]
-    kernel = gpflow.kernels.Matern32(variance=1.2, lengthscales=0.8)
-    model = AugmentedSVGP(kernel, likelihoods.Gaussian(variance=1e-4), Z, whiten=whiten)
-    gpflow.set_trainable(model, False)
-    polish(model, (X, Y))
-    mean, variance = model.predict_f(Z)
-    sampler = SGHMC(step_size=1e-9, steps_per_draw=1)
-    samples = sample_posterior(model, (X, Y), sampler, num_samples=2, num_burnin=1, num_chains=1)
-    u = samples.posterior.u.values[0, -1, :, 0]
-    assert np.all(np.abs(u - mean[:, 0]) < 5.0 * np.sqrt(variance[:, 0]))
-    assert np.all(np.sqrt(variance[:, 0]) < 0.05)
 
 
 @pytest.mark.slow
