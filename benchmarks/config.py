@@ -380,6 +380,9 @@ class Mixtures(Experiment):
     entropy: Literal["jensen", "pairwise"] = "pairwise"
     full: Literal["full", "opper_archambeau"] = "full"  # the covariance at 0 components
     likelihood: Literal["Softmax"] | None = None  # GPflow's, in the place of the problem's
+    # GPflow's exact GP for Gaussian noise; and the augmented bound, which is exact for this noise,
+    # also of a transformed y, and the bound of Jaakkola and Jordan for the logistic likelihood.
+    others: list[Literal["GPR", "augmented bound"]] = []
     steps: PositiveInt = 1_000  # of Adam, or most iterations of Scipy
     learning_rate: PositiveFloat = 0.02  # of Adam
     test_fraction: Fraction = 0.1
