@@ -22,7 +22,7 @@ from .methods import make_model, make_start
 from .metrics import error_of_mean
 from .report import Report, boxes
 
-_STEPS, _RATE = 1_500, 0.03  # of Adam, where the augmented bound is maximised
+_STEPS, _RATE = 400, 0.05  # of Adam, where the augmented bound is maximised
 _DRAWS = 2_000  # of Softmax, where a model is measured
 _OF_LABELS = ("binary", "classes")
 
