@@ -27,6 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gpflow_aaci import (
     AugmentedNaturalGradient,
     AugmentedSVGP,
+    effects,
     fit,
     kernels,
     likelihoods,
@@ -713,6 +714,25 @@ def counted() -> tuple[AugmentedGPRegressor, AnyNDArray, AnyNDArray, AnyNDArray]
     y = rng.poisson(np.exp(0.5 * X[:, 0]) * exposure)
     regressor = AugmentedGPRegressor(likelihood="poisson", num_inducing=8, random_state=0)
     return regressor.fit(X, y, exposure=exposure), X, y, exposure
+
+
+@pytest.mark.parametrize("method", ["full", "sparse"])
+def test_effects_of_groups_are_parts_of_a_kernel(method: str) -> None:
+    """Ten schools, whose effects are far larger than what x explains."""
+    rng = np.random.default_rng(4)
+    names = np.array(list("abcdefghij"))
+    frame = pd.DataFrame({"x": rng.normal(size=150), "school": rng.choice(names, size=150)})
+    b = dict(zip(names, rng.normal(scale=2.0, size=10), strict=True))
+    y = 0.3 * np.sin(frame.x) + frame.school.map(b) + 0.1 * rng.normal(size=150)
+    schools = effects.Grouped(1, levels=frame.school)
+    kernel = gpflow.kernels.Matern52(active_dims=[0]) + schools
+    regressor = AugmentedGPRegressor(kernel=kernel, method=method, likelihood="gaussian")
+    regressor.fit(frame, y)
+    found = regressor.predict(pd.DataFrame({"x": 0.0, "school": names}))
+    expected = np.array([b[name] for name in names])
+    np.testing.assert_allclose(found, expected, atol=0.2)
+    variances = [part.variance.numpy() for part in regressor.model_.kernel.kernels]
+    assert np.sqrt(variances[1]) * y.std() > 1.0
 
 
 def test_counts_are_predicted_at_the_exposures_that_are_given(counted: Any) -> None:
