@@ -57,8 +57,9 @@ def report(metrics: pd.DataFrame) -> Report:
     components = metrics.components.astype(str)
     are_mixtures = components.str.isdigit()
     names = components.where(~are_mixtures, components + " diagonal").replace("0 diagonal", "full")
-    if metrics.expectations.nunique() > 1:
-        names += ", " + metrics.expectations
+    by = metrics.expectations
+    if by[by != ""].nunique() > 1:
+        names = names.where(by == "", names + ", " + by)
     return Report(tables, {"boxes": boxes(metrics.assign(method=names), ["nll", "error"])})
 
 
