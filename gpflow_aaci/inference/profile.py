@@ -559,8 +559,9 @@ class _Values(NamedTuple):
         return found
 
 
-def _nan(*shape: int) -> tf.Tensor:
-    return to_default_float(np.full(shape, np.nan))
+def _nan(*shape: int | None) -> tf.Tensor:
+    """NaN of a shape, with 1 for what is not known of it."""
+    return to_default_float(np.full([1 if n is None else n for n in shape], np.nan))
 
 
 def _spec(*shape: int | None) -> tf.TensorSpec:
