@@ -80,13 +80,15 @@ def _joined(matrix: Arrow, beside: tf.Tensor) -> tf.Tensor:
     return tf.concat([above, last], -2)
 
 
-def nearest_root(sqrt: tf.Tensor, F: int) -> Arrow:
+def nearest_root(sqrt: tf.Tensor | Arrow, F: int) -> Arrow:
     """
     The root of the arrow that has the entries of the covariance of ``sqrt`` [L, M, M].
 
     The data give the same E log p(y|f) under both. Given these entries, the arrow has the largest
     entropy, so that its ELBO is not lower; it is the same q if that was an arrow.
     """
+    if isinstance(sqrt, Arrow):
+        return sqrt
     diagonal = tf.sqrt(tf.reduce_sum(tf.square(sqrt[:, F:, F:]), -1))
     return Arrow(sqrt[:, :F, :F], sqrt[:, F:, :F], diagonal)
 

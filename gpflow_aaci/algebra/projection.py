@@ -315,9 +315,7 @@ def _to_blocks(
 def _covariance(projection: Projection, q_sqrt: tf.Tensor | Arrow) -> Arrow:
     """S = q_sqrt q_sqrtᵀ where the entries of A ask for it."""
     assert projection.entries is not None
-    if not isinstance(q_sqrt, Arrow):
-        q_sqrt = arrow.nearest_root(q_sqrt, projection.entries.num_before)
-    return arrow.covariance(q_sqrt)
+    return arrow.covariance(arrow.nearest_root(q_sqrt, projection.entries.num_before))
 
 
 def _size(chol: Matrix) -> tf.Tensor:

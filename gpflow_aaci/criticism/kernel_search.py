@@ -92,7 +92,7 @@ def compare_kernels(
     densities: dict[str, AnyNDArray] = {}
     depths: dict[str, int] = {}
     candidates = {name: copied(kernel) for name, kernel in kernels.items()}
-    best = None
+    best = ""
     for level in range(1, depth + 1):
         shown = progress_bar(progress, iterable=candidates.items(), unit="model", desc=str(level))
         for name, kernel in shown:
@@ -102,10 +102,10 @@ def compare_kernels(
             densities[name], depths[name] = loo(models[name], rows).loo_i.values, level
         last = best
         best = max(densities, key=lambda name: densities[name].sum())
-        if last is not None and not _is_better(densities[best], densities[last]):
+        is_worth_it = level == 1 or _is_better(densities[best], densities[last])
+        if level == depth or not is_worth_it:
             break
         candidates = _larger(best, models[best].kernel, kernels)
-    best = max(densities, key=lambda name: densities[name].sum())
     rows_of_table = {
         name: {
             "elpd": of_rows.sum(),

@@ -90,7 +90,7 @@ class Profile:
         """
         self._compiled, self._in_turn = Compiled(model, variables), model.in_turn
         self._within = model.within
-        self._num_before = None if from_q else model.num_before_groups
+        self._num_before = _num_before(model, from_q)
         M, L = model.q_mu.shape
         expected = model.expected_data
         X, Y = _spec(None, expected.input_dim), _spec(None, expected.num_observed)
@@ -297,9 +297,14 @@ class _Whole(NamedTuple):
     wanted: tf.Tensor
 
 
+def _num_before(model: AugmentedModel, from_q: bool) -> int | None:
+    """F of the arrow in which q is searched; None for a q(w), of which nothing is known."""
+    return None if from_q else model.num_before_groups
+
+
 def _searched(q: Gaussian, num_before_groups: int | None) -> Gaussian:
     """q as the search for the best one has it: an arrow where there are effects of groups."""
-    if num_before_groups is None or isinstance(q.sqrt, Arrow):
+    if num_before_groups is None:
         return q
     return q._replace(sqrt=arrow.nearest_root(q.sqrt, num_before_groups))
 
@@ -503,7 +508,7 @@ class _Functions(NamedTuple):
 
     @property
     def _num_before(self) -> int | None:
-        return None if self.from_q else self.model.num_before_groups
+        return _num_before(self.model, self.from_q)
 
     def _basis(self, chol: arrow.Matrix) -> Basis:
         Z = _moving_points(self.model, self.of_model)
