@@ -512,7 +512,8 @@ class _Functions(NamedTuple):
 
     def _basis(self, chol: arrow.Matrix) -> Basis:
         Z = _moving_points(self.model, self.of_model)
-        nowhere = tf.zeros([self.model.q_mu.shape[0], 0], default_float())
+        # A full GP does not know its number of rows while it is traced, where that may change.
+        nowhere = tf.zeros([tf.shape(self.model.q_mu)[0], 0], default_float())
         return Basis(chol, nowhere if Z is None else Z + 0.0)
 
     def _carried(self, q: Gaussian, old: Basis, new: Basis) -> Gaussian:
