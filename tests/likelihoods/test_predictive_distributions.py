@@ -1,11 +1,14 @@
 """Probabilities, quantiles and draws of y, against integrals of textbook densities."""
 
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import arviz
 import gpflow
+import mpmath
 import numpy as np
 import pytest
 import scipy.integrate
@@ -290,6 +293,42 @@ def test_the_predictive_cdf_of_classes_is_that_of_their_probabilities() -> None:
     for k in range(3):
         found = predict_y_cdf(model, X, np.full_like(X, k))
         np.testing.assert_allclose(found[:, 0], p[:, : k + 1].sum(1), rtol=1e-10)
+
+
+def test_the_probability_of_a_label_has_its_digits_however_small_it_is() -> None:
+    """log E σ(f) and its derivatives, against 20 digits."""
+    grid = [(m, sd) for m in (-1_000.0, -50.0, -5.0, 0.3, 50.0) for sd in (0.01, 1.0, 10.0, 100.0)]
+    mean, sd = tf.constant(grid, tf.float64)[:, :1], tf.constant(grid, tf.float64)[:, 1:]
+    variance, ones = tf.square(sd), tf.ones_like(mean)
+    with tf.GradientTape() as tape:
+        tape.watch([mean, variance])
+        found = likelihoods.Logistic().predict_log_density(ones, mean, variance, ones)
+    found, *slopes = (t.numpy() for t in (found, *tape.gradient(found, [mean, variance])))
+
+    def exact(m: float, v: float, size: float) -> mpmath.mpf:
+        """An integrand of ordinary size, since the error of mpmath's rule is absolute."""
+        width, sd = 40.0 * mpmath.sqrt(v), mpmath.sqrt(v)
+        low, high = m - width, m + v + width
+        ends = sorted({low, m, m + v, min(max(low, 0.0), high), high})
+        pieces = [a + (b - a) * k / 4 for a, b in pairwise(ends) for k in range(4)] + ends[-1:]
+        unit = mpmath.exp(size)
+        of_unit = mpmath.quad(lambda x: mpmath.npdf(x, m, sd) * sigma(x) / unit, pieces)
+        return size + mpmath.log(of_unit)
+
+    def sigma(x: mpmath.mpf) -> mpmath.mpf:
+        return 1 / (1 + mpmath.exp(-x))
+
+    with mpmath.workdps(20):
+        for k, (m, s) in enumerate(grid):
+            v, step = mpmath.mpf(s) ** 2, mpmath.mpf("1e-6")
+            of = partial(exact, size=found[k])
+            assert abs(found[k] - of(m, v)) < 3e-8
+            if k % 3:  # for the sake of time
+                continue
+            of_mean = (of(m + step, v) - of(m - step, v)) / (2 * step)
+            of_variance = (of(m, v * (1 + step)) - of(m, v * (1 - step))) / (2 * step * v)
+            assert abs(slopes[0][k, 0] - of_mean) < 1e-7
+            assert abs(slopes[1][k, 0] - of_variance) < 1e-6
 
 
 def test_student_t_noise_against_a_normal_f_of_any_width() -> None:

@@ -18,7 +18,7 @@ from ...special import (
     positive_normal_mean,
 )
 from ..base import Site, as_float
-from ..integrals.quadrature import expectation, log_expectation, safe_sqrt
+from ..integrals.quadrature import expectation, log_expectation, log_expected_sigmoid, safe_sqrt
 from ..observations import SIGNS
 from ..outputwise import OutputwiseLikelihood, checked_c
 from ..sigmoid_powers import PowerOfCosh, Powers
@@ -111,6 +111,12 @@ class Logistic(BinaryLikelihood, PowerOfCosh):
     ) -> tf.Tensor:
         """E log σ(y f) by quadrature of TensorFlow's log-sigmoid, which is cheaper than log φ."""
         return expectation(tf.math.log_sigmoid, signs(Y) * Fmu, Fvar)
+
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """A tenth of the nodes that log P(y|f) alone would need."""
+        return log_expected_sigmoid(signs(Y) * Fmu, Fvar)
 
 
 class BayesianSVM(BinaryLikelihood, SuperGaussianLikelihood):

@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import linkage
 
 from ...validation import as_default_float, check_finite, require
 from ..base import Site
-from ..integrals.quadrature import log_expectation
+from ..integrals.quadrature import log_expected_sigmoid
 from ..sigmoid_powers import Powers
 from .labels import LabelLikelihood
 
@@ -81,9 +81,7 @@ class LogisticTree(LabelLikelihood):
         return self._over_paths(tf.math.log_sigmoid(F), tf.math.log_sigmoid(-F))
 
     def log_expected_shares(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        kink = [tf.zeros_like(Fmu)]  # σ bends at 0, sharply if Fvar is large
-        sides = (log_expectation(tf.math.log_sigmoid, m, Fvar, kink) for m in (Fmu, -Fmu))
-        return self._over_paths(*sides)
+        return self._over_paths(*(log_expected_sigmoid(m, Fvar) for m in (Fmu, -Fmu)))
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all, shown
 from ..base import AugmentedLikelihood, Site, delegated, draw_as_observed, of_base
-from ..integrals.quadrature import expectation, log_expectation
+from ..integrals.quadrature import expectation, log_expectation, log_expected_sigmoid
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
@@ -183,18 +183,14 @@ class ZeroTruncated(OutputwiseLikelihood):
         return [*self.base.check_observations(Y), check_all(Y, y != 0.0, message)]
 
 
-def _log_expected_sigmoid(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    return log_expectation(tf.math.log_sigmoid, mean, variance, [tf.zeros_like(mean)])
-
-
 # What log σ(g) is replaced by in each method, as a function of the marginals of g.
 _OF_SIGMOID: dict[str, Callable[..., tf.Tensor]] = {
     "pointwise_bound": lambda mean, variance: log_s(-mean, variance),
     "pointwise_log_prob": tf.math.log_sigmoid,
     "expected_log_prob": partial(expectation, tf.math.log_sigmoid),
-    "predictive_log_density": _log_expected_sigmoid,
+    "predictive_log_density": log_expected_sigmoid,
     "_cdf": tf.math.log_sigmoid,
-    "_predict_cdf": _log_expected_sigmoid,
+    "_predict_cdf": log_expected_sigmoid,
 }
 
 

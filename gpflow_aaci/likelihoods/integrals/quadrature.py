@@ -83,6 +83,26 @@ def log_expectation(
     return largest + tf.math.log(total) - tf.cast(np.log(2.0 * np.pi) / 2.0, f.dtype)
 
 
+def log_expected_sigmoid(mean: TensorType, variance: TensorType) -> tf.Tensor:
+    """
+    log E σ(x) under x ~ N(mean, variance), [...], with an error of 2e-8 however small E σ is.
+
+    For every a, E σ(x) = e^{a mean + a² variance/2} E[σ(x) e^{−ax}] with x ~ N(mean + a variance,
+    variance) on the right. With a = −mean/variance, but from 0 to 1, that mean is at 0, where the
+    integrand peaks, or it is as near to 0 as can be while the integrand decays on both sides.
+
+    :param mean: [...].
+    :param variance: [...]; rounding below zero is taken as zero.
+    """
+    a = tf.stop_gradient(tf.clip_by_value(-mean / tf.square(safe_sqrt(variance)), 0.0, 1.0))
+
+    def tilted(x: tf.Tensor) -> tf.Tensor:
+        return tf.exp(tf.math.log_sigmoid(x) - a * x)
+
+    of_tilted = tf.math.log(expectation(tilted, mean + a * variance, variance))
+    return a * mean + 0.5 * tf.square(a) * variance + of_tilted
+
+
 def mean_over_panels(
     function: Callable[[tf.Tensor], tf.Tensor],
     Fmu: TensorType,
