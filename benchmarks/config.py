@@ -454,6 +454,7 @@ class OfSGHMC(OfChain):
 
 # Where chains after the first begin: at draws from the priors, or all of them near the fit.
 ChainsFrom = Literal["priors", "near the fit"]
+ObjectiveGivenU = Literal["predictive", "variational", "heteroscedastic"]
 PriorOfZ = Literal["normal", "uniform", "determinantal", "Strauss"]
 
 
@@ -464,6 +465,7 @@ class BSGP(Experiment):
         Literal[
             "fit_collapsed",
             "fit_collapsed, Z learnt",
+            "fit by the objective, Z learnt",
             "SGHMC, Z and hyperparameters fitted",
             "SGHMC",
             "HyperparameterGibbs",
@@ -471,7 +473,7 @@ class BSGP(Experiment):
         ]
     ] = Field(min_length=1)
     priors: list[PriorOfZ] = Field(["normal"], min_length=1)
-    objectives: list[Literal["predictive", "variational"]] = Field(["predictive"], min_length=1)
+    objectives: list[ObjectiveGivenU] = Field(["predictive"], min_length=1)
     num_chains: PositiveInt = 1
     num_inducing: PositiveInt = 50
     sghmc: OfSGHMC

@@ -7,9 +7,11 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
+from ..likelihoods import augmented
 from ..sampling.chains import BatchedSampler, as_parts
-from ..sampling.conditionals import normal
+from ..sampling.conditionals import f_mean, normal
 from ..sampling.latents import AnyModel
+from .objectives import ObjectiveGivenU, check_likelihood, check_objective, of_each_given_u
 from .whitened import State, WhitenedKernel
 
 
@@ -32,12 +34,32 @@ class EllipticalSliceKernel(WhitenedKernel):
         ).trace
     """
 
-    def __init__(self, model: AnyModel, data: RegressionData | None = None) -> None:
+    def __init__(
+        self,
+        model: AnyModel,
+        data: RegressionData | None = None,
+        objective: ObjectiveGivenU = "predictive",
+    ) -> None:
         """
         :param data: X [N, D] and Y [N, P], all training data, for models with inducing variables.
-        :raises ValueError: for a model of another class, bad data, and kernels that mix latent GPs.
+        :param objective: as of :class:`EllipticalSlices`.
+        :raises ValueError: for a model of another class, bad data, kernels that mix latent GPs, and
+            any other objective.
         """
-        super().__init__(model, data)
+        check_objective(objective)
+        check_likelihood(objective, model.likelihood)
+        super().__init__(model, data, objective=objective)
+        self._of_u = objective if self._is_sparse and objective != "predictive" else None
+
+    def of_each(self, *parts: tf.Tensor) -> tf.Tensor:
+        """log p(y|f) or, of an objective that is a function of u, its terms: [C..., N]."""
+        if self._of_u is None:
+            return super().of_each(*parts)
+        (X, Y), mean = self.rows, f_mean(self._prior, parts[0])
+        variance = tf.transpose(self._prior.unexplained) + tf.zeros_like(mean)
+        of_chains = tf.zeros_like(mean[..., :1])
+        X, Y = X + of_chains, Y + of_chains
+        return of_each_given_u(self._of_u, augmented(self.likelihood), X, mean, variance, Y)
 
     def _inner(self, state: State) -> tfp.mcmc.TransitionKernel:
         def prior(seed: Any) -> list[tf.Tensor]:
@@ -55,9 +77,20 @@ class EllipticalSlices(BatchedSampler):
 
     It accepts the same models and likelihoods as :class:`EllipticalSliceKernel`. All chains are
     drawn in one batch, and hyperparameters stay at the model's values.
+
+    :param objective: for models with inducing variables. ``"predictive"``, log E p(y|f) given u,
+        draws u from FITC's posterior; ``"variational"``, E log p(y|f), from the best q(u);
+        ``"heteroscedastic"``, for Gaussian noise, E log p(y|f) under noise of the variance
+        σ² + Var[f|u], from FITC's again, as no hyperparameter moves.
+    :raises ValueError: for any other objective.
     """
+
+    objective: ObjectiveGivenU = "predictive"
+
+    def __post_init__(self) -> None:
+        check_objective(self.objective)
 
     def _kernel(
         self, model: AnyModel, data: RegressionData | None, num_burnin: int
     ) -> EllipticalSliceKernel:
-        return EllipticalSliceKernel(model, data)
+        return EllipticalSliceKernel(model, data, self.objective)

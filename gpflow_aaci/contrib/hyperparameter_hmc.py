@@ -8,7 +8,6 @@ Variationally Sparse Gaussian Processes* (Hensman, Matthews, Filippone and Ghahr
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 import scipy.linalg
@@ -18,9 +17,9 @@ from gpflow.config import default_float, default_jitter
 
 from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, check_sampled_model, prior_covariance, rows_of_model
-from ..validation import check_one_of
 from .hmc import TUNED_PART, check_steps, hamiltonian
-from .joint import JointChains, JointObjective
+from .joint import JointChains
+from .objectives import ObjectiveGivenU, check_objective
 from .starts import sampled_parameters
 
 
@@ -53,17 +52,19 @@ class HyperparameterHMC:
     :param objective: for models with inducing variables. ``"predictive"`` uses log E p(y|f) given
         u, and draws from the posterior that :class:`~gpflow_aaci.sampling.SparseGibbsKernel`
         describes. ``"variational"`` uses E log p(y|f), as ``SGPMC`` does, and draws from the
-        q(u, θ) with the greatest ELBO among all distributions.
+        q(u, θ) with the greatest ELBO among all distributions. ``"heteroscedastic"``, for Gaussian
+        noise, uses E log p(y|f) under noise that has the variance of f given u besides its own
+        (Rossi and others, AISTATS 2021, Eq. 14 and 15).
     :raises ValueError: for numbers out of range and any other objective.
     """
 
     step_size: float = 0.05
     num_leapfrog_steps: int = 10
-    objective: JointObjective = "predictive"
+    objective: ObjectiveGivenU = "predictive"
 
     def __post_init__(self) -> None:
         check_steps(self.step_size, self.num_leapfrog_steps)
-        check_one_of("objective", self.objective, get_args(JointObjective))
+        check_objective(self.objective)
 
     def chains(
         self,

@@ -7,7 +7,7 @@ integrated out under p(f_i|u) of every datum; in models that keep their data f =
 
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -29,9 +29,8 @@ from ..sampling.latents import (
 )
 from .deep_gp import whitened_variables
 from .moves import LogDensity, with_gradient, with_priors
+from .objectives import ObjectiveGivenU, check_likelihood, of_each_given_u
 from .starts import Starts
-
-JointObjective = Literal["predictive", "variational"]
 
 _DRAWS_AT_ONCE = 10  # between two updates of the progress bar
 
@@ -44,14 +43,16 @@ class JointChains:
         model: AnyModel,
         rows: Rows,
         sampled: Mapping[str, Parameter],
-        objective: JointObjective,
+        objective: ObjectiveGivenU,
     ) -> None:
         """
         :param rows: all of X [N, D], Y [N, P].
         :param sampled: hyperparameters with priors, and the hidden layers' v, under their names.
-        :param objective: the term of each datum if there are inducing variables: log E p(y|f)
-            under p(f|u) (``"predictive"``), or E log p(y|f).
+        :param objective: the term of each datum if there are inducing variables; see
+            ``of_each_given_u``.
+        :raises ValueError: for an objective that the model's likelihood does not have.
         """
+        check_likelihood(objective, model.likelihood)
         self.rows = rows
         self._model, self._sampled, self._objective = model, sampled, objective
         self._starts = Starts(model, sampled)
@@ -70,9 +71,8 @@ class JointChains:
             return tf.reduce_sum(pointwise_log_prob(model.likelihood, X, self._f(), Y))
         of_last = model.draw_hidden(X, seed) if isinstance(model, DeepModel) else X
         Fmu, Fvar = f_given_v(project_at(model, of_last), self.v)
-        if self._objective == "variational":
-            return tf.reduce_sum(model.likelihood.variational_expectations(X, Fmu, Fvar, Y))
-        return tf.reduce_sum(model.likelihood.predict_log_density(X, Fmu, Fvar, Y))
+        of_each = of_each_given_u(self._objective, model.likelihood, X, Fmu, Fvar, Y)
+        return tf.reduce_sum(of_each)
 
     def log_density(self, log_likelihood: LogDensity) -> Callable[..., tf.Tensor]:
         """

@@ -11,7 +11,7 @@ Matthews, Filippone and Ghahramani, NIPS 2015).
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -19,8 +19,9 @@ from gpflow.utilities import to_default_float
 
 from ..sampling.chains import Draws
 from ..sampling.latents import AnyModel, DeepModel, FullGP, rows_of_model
-from ..validation import check_count, check_one_of, check_positive
-from .joint import JointChains, JointObjective
+from ..validation import check_count, check_positive
+from .joint import JointChains
+from .objectives import ObjectiveGivenU, check_objective
 from .sghmc_kernel import SGHMCKernel
 from .starts import sampled_parameters
 
@@ -49,7 +50,8 @@ class SGHMC:
     :param steps_per_draw: the number of steps for each draw.
     :param objective: ``"predictive"`` uses log E p(y|f) given u, and draws from the posterior.
         ``"variational"`` uses E log p(y|f), and draws from the q(u, θ) with the greatest ELBO among
-        all distributions.
+        all distributions. ``"heteroscedastic"``, for Gaussian noise, uses E log p(y|f) under noise
+        that has the variance of f given u besides its own (Eq. 14 and 15 of the paper).
     :param hyperparameters: whether to sample the trainable hyperparameters too. Each then needs a
         prior, and so does Z if it is trainable. The first chain begins at the model's values, the
         others at draws from the priors; the model keeps its own values.
@@ -59,14 +61,14 @@ class SGHMC:
     step_size: float = 0.01
     batch_size: int = 1_000
     steps_per_draw: int = 50
-    objective: JointObjective = "predictive"
+    objective: ObjectiveGivenU = "predictive"
     hyperparameters: bool = False
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_count("batch_size", self.batch_size, 1)
         check_count("steps_per_draw", self.steps_per_draw, 1)
-        check_one_of("objective", self.objective, get_args(JointObjective))
+        check_objective(self.objective)
 
     def chains(
         self,

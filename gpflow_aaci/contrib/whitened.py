@@ -75,11 +75,14 @@ class WhitenedKernel(LatentKernel):
         f = f_mean(self._prior, v)
         return f + tf.sqrt(tf.transpose(self._prior.unexplained)) * noise[0] if noise else f
 
-    def log_likelihood(self, *parts: tf.Tensor) -> tf.Tensor:
-        """log p(y|f), [C...]."""
+    def of_each(self, *parts: tf.Tensor) -> tf.Tensor:
+        """log p(y|f) of every datum, [C..., N]."""
         X, Y = self.rows
-        log_p = pointwise_log_prob(self.likelihood, X, self._f(*parts), Y)
-        total = tf.reduce_sum(log_p, [-2, -1])
+        return tf.reduce_sum(pointwise_log_prob(self.likelihood, X, self._f(*parts), Y), -1)
+
+    def log_likelihood(self, *parts: tf.Tensor) -> tf.Tensor:
+        """The sum of :meth:`of_each`, [C...]."""
+        total = tf.reduce_sum(self.of_each(*parts), -1)
         # A slice accepts every value that is not below its level, and NaN never is.
         return tf.where(tf.math.is_nan(total), tf.constant(-np.inf, total.dtype), total)
 

@@ -14,7 +14,14 @@ from ..algebra.terms import augmented_bound, standard
 from ..data import Call, Data, as_data, check_batches, is_endless
 from ..data.batches import WATCHED_ROWS
 from ..data.expected import refuse_where_kept
-from ..models import AugmentedModel, Model, as_augmented
+from ..models import (
+    AugmentedModel,
+    GivenU,
+    Model,
+    as_augmented,
+    of_objective,
+    refresh_posteriors,
+)
 from ..nearest.model import AugmentedNNGP
 from ..validation import check_one_of, column_names
 from .advice import advice
@@ -36,7 +43,7 @@ from .starting import value_at_start
 if TYPE_CHECKING:
     import pandas as pd
 
-_Objective = Literal["standard", "predictive"]
+_Objective = Literal["standard", "predictive", GivenU]
 _COLUMNS = ["step", "seconds", "rows", "objective"]
 
 
@@ -153,8 +160,10 @@ def fit(
     :param data: X [N, D] and Y [N, P] as arrays or frames; or a ``tf.data.Dataset`` of such
         batches, which is one pass over the rows or endless; None for ``AugmentedVGP`` and
         ``AugmentedNNGP``.
-    :param objective: ``"standard"``, GPflow's ELBO; or ``"predictive"``, the model's
-        ``predictive_objective``, which is not a bound.
+    :param objective: ``"standard"``, GPflow's ELBO; ``"predictive"``, the model's
+        ``predictive_objective``, which is not a bound; or, for inducing variables and Gaussian
+        noise, ``"fitc"`` or ``"heteroscedastic"``, the model's ``fitc_objective`` and
+        ``heteroscedastic_objective``.
     :param tolerance: the fit has converged when further iterations are expected to gain less than
         this, in nats. Default: 1e-3 nats or 1e-5 nats a datum, whichever is larger; with
         ``rows="enough"`` 1e-3 nats a datum. ``train`` does not use it.
@@ -189,6 +198,8 @@ def fit(
                 raise ValueError(f"{name} must be None for AugmentedNNGP. Found: {value!r}.")
         return fit_nearest(model, tolerance, seed, progress)
     model = as_augmented(model)
+    # The same model, unless its noise depends on the inducing variables.
+    fitted = of_objective(model, objective)
     has_no_end = isinstance(data, tf.data.Dataset) and is_endless(data)
     one_pass = _some_rows(model, data) if has_no_end else data
     given = {"objective": objective, "tolerance": tolerance, "rows": rows, "seed": seed}
@@ -204,15 +215,15 @@ def fit(
         known = model.expected_data.known_num_data
         num_data = known or (0 if has_no_end else int(checked.num_rows))
         try:
-            trained = in_parts(model, data, parts, num_data, seed, checkpoint_dir, progress)
+            trained = in_parts(fitted, data, parts, num_data, seed, checkpoint_dir, progress)
         except RuntimeError as error:
-            _check_start(model, checked, error)
+            _check_start(fitted, checked, error)
             raise
         history = trained.history.assign(rows=num_data)[_COLUMNS]
-        return _result(model, checked, names, began, "train", trained, history=history)
+        return _result(model, fitted, checked, names, began, "train", trained, history=history)
     history = _History(began)
     found = fit_rows(
-        model,
+        fitted,
         checked,
         tolerance,
         rows or by_number(checked, seed),
@@ -223,7 +234,7 @@ def fit(
     )
     used = checked if found.rows == checked.num_rows else checked.subset(found.rows, seed)
     details = {"history": history.table(), "num_data": checked.num_rows}
-    return _result(model, used, names, began, "fit_collapsed", found, **details)
+    return _result(model, fitted, used, names, began, "fit_collapsed", found, **details)
 
 
 class _History:
@@ -245,6 +256,7 @@ class _History:
 
 def _result(
     model: AugmentedModel,
+    fitted: AugmentedModel,
     used: Data,
     names: Sequence[str],
     began: float,
@@ -255,6 +267,7 @@ def _result(
     """
     The result of a fit that has just ended.
 
+    :param fitted: the model itself, or the one with its Parameters whose ELBO was maximised.
     :param used: the rows that the model was fitted to.
     :param names: of the columns of X, if they have any.
     """
@@ -262,7 +275,10 @@ def _result(
     if isinstance(found, Outcome):
         shared = {each.name: getattr(found, each.name) for each in fields(Outcome)}
     shared["fitting_seconds"] = time.perf_counter() - began - shared.get("tracing_seconds", 0.0)
-    elbo, bound, said = _at_the_end(model, used, names, getattr(found, "objective", None))
+    known = getattr(found, "objective", None) if fitted is model else None
+    if fitted is not model:
+        refresh_posteriors(model)
+    elbo, bound, said = _at_the_end(model, used, names, known)
     return Fit(route=route, elbo=elbo, gap=elbo - bound, warnings=tuple(said), **shared, **details)
 
 

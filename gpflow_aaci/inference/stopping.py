@@ -15,7 +15,7 @@ class EarlyStopping(NamedTuple):
     """Stop once ``patience`` evaluations in a row have not been better by ``min_delta``."""
 
     #: The objective that ``train`` climbs, by its name, or ``"nll"`` of ``test_data``.
-    metric: Literal["augmented", "standard", "predictive", "nll"] = "nll"
+    metric: Literal["augmented", "standard", "predictive", "fitc", "heteroscedastic", "nll"] = "nll"
     #: The number of evaluations without a gain after which the run ends.
     patience: int = 10
     #: The smallest gain that counts, in nats of the objective or in nats a datum of the NLL.

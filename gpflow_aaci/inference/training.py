@@ -18,7 +18,13 @@ from typing_extensions import TypedDict, Unpack
 
 from ..algebra.terms import augmented_bound, predictive, standard
 from ..data import Batches, Call, Expected, Rows, as_data, check_pair, checked_rows
-from ..models import AugmentedModel, of_any_model
+from ..models import (
+    AugmentedModel,
+    GivenU,
+    of_any_model,
+    of_objective,
+    refresh_posteriors,
+)
 from ..models.variables import undone_on_failure
 from ..progress import progress_bar
 from ..runtime.agreement import describe
@@ -36,9 +42,9 @@ if TYPE_CHECKING:
 
 _VARIABLES, _HISTORY, _OBJECTIVE = "variables", "history.json", "objective.json"
 
-ObjectiveName = Literal["augmented", "standard", "predictive"]
-_TERMS = {"augmented": augmented_bound, "standard": standard, "predictive": predictive}
-_OBJECTIVE_LABELS = {"augmented": "augmented ELBO", "standard": "ELBO", "predictive": "predictive"}
+ObjectiveName = Literal["augmented", "standard", "predictive", GivenU]
+_BY_GRADIENTS = {"standard": standard, "predictive": predictive}
+_LABELS = {"augmented": "augmented ELBO", "standard": "ELBO"}
 
 
 class NothingToDo(UserWarning):
@@ -108,10 +114,11 @@ def train(
         of batches, such as ``dataset.shuffle(N, seed=0).repeat().batch(100)``; None for
         ``AugmentedVGP``. If the model has no ``num_data``, this run uses the number of rows of the
         arrays, or of a dataset of known length that ends.
-    :param objective: ``"augmented"``, the model's ``augmented_elbo``, by closed-form steps; or, by
-        gradients, ``"standard"``, GPflow's ``elbo``, or ``"predictive"``, the model's
-        ``predictive_objective``, which is not a bound.
-    :param optimizer: for ``"augmented"`` an ``AlternatingOptimizer``, by default
+    :param objective: ``"augmented"``, the model's ``augmented_elbo``, by closed-form steps, or, for
+        Gaussian noise, ``"fitc"`` or ``"heteroscedastic"``, the model's ``fitc_objective`` and
+        ``heteroscedastic_objective``; or, by gradients, ``"standard"``, GPflow's ``elbo``, or
+        ``"predictive"``, the model's ``predictive_objective``, which is not a bound.
+    :param optimizer: for closed-form steps an ``AlternatingOptimizer``, by default
         ``AlternatingOptimizer()``. For the other objectives an optimizer of tf_keras.optimizers,
         which moves q(u) and the hyperparameters together, by default ``Adam(0.01)``. An optimizer
         that has made steps continues with the same model, and is refused with another one.
@@ -147,7 +154,8 @@ def train(
     rows = as_data(expected, data, call=call)
     batches = rows.batches(batch_size, seed, checkpoint_dir is not None)
     test = batches.together(lambda: _checked_test_data(expected, test_data))
-    run = _Run(model, stepper, batches, objective, test, checkpoint_dir)
+    fitted = of_objective(model, objective)
+    run = _Run(fitted, stepper, batches, objective, test, checkpoint_dir)
     run.restore(num_steps)
     with (
         interrupts() as interrupted,
@@ -171,6 +179,8 @@ def train(
                 run.save()
             bar.update()
         run.save()
+    if fitted is not model:
+        refresh_posteriors(model)
     return run.table(objective)
 
 
@@ -206,20 +216,19 @@ def _checked(objective: ObjectiveName, options: TrainOptions, **counts: int) -> 
 
 
 def _as_stepper(objective: ObjectiveName, optimizer: Any) -> Stepper:
+    is_by_gradients = objective in _BY_GRADIENTS
     is_ours, is_made_here = (
         isinstance(optimizer, each) for each in (AlternatingOptimizer, JointAscent)
     )
-    if optimizer is not None and (is_made_here or is_ours != (objective == "augmented")):
-        accepted = (
-            "AlternatingOptimizer" if objective == "augmented" else "one of tf_keras.optimizers"
-        )
+    if optimizer is not None and (is_made_here or is_ours == is_by_gradients):
+        accepted = "one of tf_keras.optimizers" if is_by_gradients else "AlternatingOptimizer"
         raise ValueError(
             f'optimizer must be {accepted} where objective is "{objective}". '
             f"Found: {type(optimizer).__name__}."
         )
-    if objective == "augmented":
-        return optimizer or AlternatingOptimizer()
-    return JointAscent(objective, _TERMS[objective], optimizer)
+    if is_by_gradients:
+        return JointAscent(objective, _BY_GRADIENTS[objective], optimizer)
+    return optimizer or AlternatingOptimizer()
 
 
 def _checked_test_data(expected: Expected, test_data: RegressionData | None) -> Rows | None:
@@ -245,7 +254,7 @@ class _Run:
         checkpoint_dir: str | Path | None,
     ) -> None:
         expected, num_data, self._batches = model.expected_data, batches.num_data, batches
-        self._label, self._has_nll = _OBJECTIVE_LABELS[objective], test_data is not None
+        self._label, self._has_nll = _LABELS.get(objective, objective), test_data is not None
         self.done, self.seconds = 0, 0.0
         self.history: list[Record] = []
 
@@ -255,7 +264,7 @@ class _Run:
 
         def watched() -> tf.Tensor:
             rows = as_data(expected, batches.watched, num_data=num_data)
-            return model.objectives(rows, _TERMS[objective])[0]
+            return model.objectives(rows, _BY_GRADIENTS.get(objective, augmented_bound))[0]
 
         def of_rows(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
             return -tf.reduce_sum(model.predict_log_density((X, Y)))

@@ -1,5 +1,6 @@
 """GPflow's VGP and SVGP with the augmented bound in the place of the quadrature one."""
 
+from .given_u import GivenU, of_objective
 from .posteriors import refresh_posteriors
 from .shared import WithData
 from .stock import (
@@ -21,6 +22,7 @@ __all__ = [
     "AugmentedModel",
     "AugmentedSVGP",
     "AugmentedVGP",
+    "GivenU",
     "Model",
     "WithData",
     "as_any_gp",
@@ -30,5 +32,6 @@ __all__ = [
     "is_finite_in_gpflow",
     "of_any_gp",
     "of_any_model",
+    "of_objective",
     "refresh_posteriors",
 ]

@@ -48,9 +48,10 @@ from ..kernels import columns_of_x, levels_of
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..validation import as_default_float, check_levels, require
 from .bounds import WithBounds
+from .given_u import with_noise_given_u
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import check_latents, k_diag
+from .shared import AnyData, check_latents, k_diag
 
 
 class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
@@ -150,6 +151,35 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         if not isinstance(data, DatasetOwnedIterator):
             data = checked_rows(self.expected_data, data)
         return super().training_loss_closure(data, compile=compile)
+
+    def fitc_objective(self, data: AnyData, *, progress: bool = True) -> tf.Tensor:
+        r"""
+        FITC's log evidence, if q(u) is FITC's posterior of u; lower for other q(u): [].
+
+        It is Σ E log N(y_i \| E[f_i\|u], σ² + k̃_i) − KL[q(u) ‖ p(u)], k̃_i = Var[f_i\|u], and with
+        the best q(u) log N(Y \| μ₀, Q + diag(σ² + k̃)), Q = AᵀA (Snelson and Ghahramani 2006).
+        ``fit`` and ``train`` maximise it with ``objective="fitc"``. It is no bound on log p(Y)
+        under the GP's prior: with few points k̃ may take the place of the noise, which vanishes
+        (Bauer, van der Wilk and Rasmussen, NeurIPS 2016)::
+
+            fit(model, (X, Y), objective="fitc")
+
+        :raises ValueError: for bad data, unless the noise is Gaussian and of one variance, and for
+            latent GPs that the kernel mixes.
+        """
+        return with_noise_given_u(self, "fitc").elbo(data, progress=progress)
+
+    def heteroscedastic_objective(self, data: AnyData, *, progress: bool = True) -> tf.Tensor:
+        """
+        The ELBO under noise of the variances σ² + k̃_i, k̃_i = Var[f_i|u], []: below FITC's.
+
+        It is :meth:`fitc_objective` − ½ Σ k̃_i/(σ² + k̃_i) (Rossi and others, AISTATS 2021, Eq. 14
+        and 15). The variances follow the kernel and Z. ``fit`` and ``train`` maximise it with
+        ``objective="heteroscedastic"``.
+
+        :raises ValueError: as :meth:`fitc_objective`.
+        """
+        return with_noise_given_u(self, "heteroscedastic").elbo(data, progress=progress)
 
     @property
     def input_dim(self) -> int | None:
