@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 from gpflow_aaci import augmentation, likelihoods
 from gpflow_aaci.distributions import (
     GeneralizedInverseGaussian,
+    IntervalNormal,
     InverseGaussian,
     PolyaGamma,
     PositiveNormal,
@@ -35,6 +36,23 @@ def of_positive_normal(loc: float) -> list[mp.mpf]:
     return found[1:]
 
 
+def of_interval_normal(loc: float, scale: float, low: float, high: float) -> list[mp.mpf]:
+    """By m_n = loc m_{n−1} + (n − 1) s² m_{n−2} − s (high^{n−1} φ(b) − low^{n−1} φ(a)) / Z."""
+    loc, s = mp.mpf(loc), mp.mpf(scale)
+    a, b = (mp.mpf(low) - loc) / s, (mp.mpf(high) - loc) / s
+    is_above = a > 0  # the tail that has all digits
+    total = mp.ncdf(-a) - mp.ncdf(-b) if is_above else mp.ncdf(b) - mp.ncdf(a)
+    found = [mp.mpf(0), mp.mpf(1)]
+    for n in (1, 2, 3, 4):
+        ends = [
+            mp.mpf(0) if mp.isinf(z) else mp.mpf(end) ** (n - 1) * mp.npdf(z)
+            for end, z in ((low, a), (high, b))
+        ]
+        edge = s * (ends[1] - ends[0]) / total
+        found.append(loc * found[-1] + (n - 1) * s**2 * found[-2] - edge)
+    return found[2:]
+
+
 LAWS: list[tuple[Any, list[mp.mpf]]] = []
 with mp.workdps(60):
     LAWS += [
@@ -49,22 +67,38 @@ with mp.workdps(60):
         (PositiveNormal(np.float64(loc)), of_positive_normal(loc))
         for loc in (-1000.0, -30.0, -1.0, 0.0, 2.5, 8.0)
     ]
+    LAWS += [
+        (IntervalNormal(*map(np.float64, ends)), of_interval_normal(*ends))
+        for ends in (
+            (0.3, 2.0, -1.0, 4.0),
+            (0.0, 1.0, 30.0, 31.0),
+            (5.0, 0.5, -np.inf, -20.0),
+            (-1.0, 3.0, -np.inf, np.inf),
+            (0.0, 1.0, 0.5, 0.5001),
+        )
+    ]
 
 
 @pytest.mark.parametrize(("law", "moments"), LAWS)
 def test_moments_and_cumulants_against_mpmath(law: Any, moments: list[mp.mpf]) -> None:
     m1, m2, m3, m4 = moments
-    cumulants = [
-        m1,
-        m2 - m1**2,
-        m3 - 3 * m1 * m2 + 2 * m1**3,
-        m4 - 4 * m1 * m3 - 3 * m2**2 + 12 * m1**2 * m2 - 6 * m1**4,
-    ]
+    with mp.workdps(60):
+        cumulants = [
+            m1,
+            m2 - m1**2,
+            m3 - 3 * m1 * m2 + 2 * m1**3,
+            m4 - 4 * m1 * m3 - 3 * m2**2 + 12 * m1**2 * m2 - 6 * m1**4,
+        ]
     for order in (1, 2, 3, 4):
         np.testing.assert_allclose(law.moment(order), float(moments[order - 1]), rtol=1e-9)
         exact = float(cumulants[order - 1])
         close = 1e-7 * float(cumulants[1]) ** (order / 2.0)
         np.testing.assert_allclose(law.cumulant(order), exact, rtol=1e-6, atol=close)
+
+
+def test_an_interval_of_equal_ends_is_a_point() -> None:
+    law = IntervalNormal(np.float64(0.0), np.float64(2.0), np.float64(7.0), np.float64(7.0))
+    assert [float(law.cumulant(n)) for n in (1, 2, 3, 4)] == [7.0, 0.0, 0.0, 0.0]
 
 
 def test_moments_of_a_polya_gamma_law_are_those_of_draws() -> None:
