@@ -74,7 +74,10 @@ def importance_weights(
     noise = tf.random.stateless_normal([P, N, num_samples], [seed, 0], dtype=q_mu.dtype)
     v = tf.transpose(q_mu)[:, :, None] + tf.matmul(q_sqrt, noise)  # [L, N, S]
     f = tf.matmul(tf.linalg.cholesky(model.prior_covariance()), v)
-    F = tf.transpose(f, [2, 1, 0]) + model.mean_function(X)  # [S, N, L]
+    F = tf.transpose(f, [2, 1, 0])  # [S, N, L], of the latent GPs
+    if model.mixing is not None:
+        F = tf.tensordot(F, tf.convert_to_tensor(model.mixing), [[-1], [1]])
+    F += model.mean_function(X)
 
     def total(value: tf.Tensor) -> tf.Tensor:
         """Sum over all axes except the draws, in float64, as float32 would lose digits."""

@@ -26,7 +26,8 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import to_default_float
 
-from ..predictions.f import coloured, covariance
+from ..models.shared import covariance_of_latents
+from ..predictions.f import coloured
 from ..sampling.conditionals import normal
 from ..sampling.latents import f_given_v, project_at
 
@@ -59,7 +60,7 @@ class HiddenLayer(gpflow.Module):
         mean, variance = f_given_v(projection, self.v)
         if full_cov:
             A = projection.A
-            variance = covariance(self, X) - tf.matmul(A, A, transpose_a=True)
+            variance = covariance_of_latents(self.kernel, X) - tf.matmul(A, A, transpose_a=True)
         return mean + coloured(normal(tf.shape(mean), seed)[None], variance, full_cov)[0]
 
 

@@ -201,13 +201,13 @@ def to_prior_of_sites(prior: Prior, projection: Projection, sites: Sites, slopes
     of_variance = tf.matmul(R, (in_variance + 0.5 * p)[:, :, None] * R, transpose_a=True)
     in_Q = of_variance + outer + tf.linalg.matrix_transpose(outer)
     in_Q -= 0.5 * S + tf.linalg.diag(in_variance)
-    in_Q = tf.reduce_sum(in_Q, 0, keepdims=True)  # the latent GPs share the kernel
+    in_Q = summed_to(in_Q, prior.K_ZZ)
     weights = tf.linalg.triangular_solve(projection.chol, projection.A, adjoint=True)  # K_ZZ⁻¹K_ZX
     in_K_ZX = 2.0 * tf.matmul(weights, in_Q)
     return Prior(
         -0.5 * tf.matmul(in_K_ZX, weights, transpose_b=True),
         in_K_ZX,
-        tf.reduce_sum(in_variance, 0, keepdims=True),
+        summed_to(in_variance, prior.k_diag),
         summed_to(slopes.in_mean, prior.mean, axis=1),
     )
 

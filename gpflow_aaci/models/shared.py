@@ -15,6 +15,7 @@ from gpflow.kernels import (
     Kernel,
     LinearCoregionalization,
     MultioutputKernel,
+    SeparateIndependent,
     SharedIndependent,
 )
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType
@@ -139,7 +140,7 @@ class Augmented(WithData):
     @property
     def num_outputs(self) -> int:
         """Columns of f."""
-        return self.num_latent_gps if self.mixing is None else int(self.mixing.shape[0])
+        return num_mixed(self.kernel) or self.num_latent_gps
 
     @property
     def in_turn(self) -> bool:
@@ -161,8 +162,11 @@ class Augmented(WithData):
     @check_shapes("X: [N, D]")
     def prior(self, X: TensorType) -> Prior:
         """The prior of u and of the latent GPs at X, with mean 0 where they are mixed."""
-        mean = self.mean_function(X) if self.mixing is None else tf.zeros_like(X[:, :1])
-        return Prior(self.prior_covariance(), *self.cross_covariance(X), mean)
+        return Prior(self.prior_covariance(), *self.cross_covariance(X), self.latent_mean(X))
+
+    def latent_mean(self, X: TensorType) -> tf.Tensor:
+        """μ₀ of the latent GPs, [N, broadcast L]; of the outputs instead, where these are mixed."""
+        return self.mean_function(X) if self.mixing is None else tf.zeros_like(X[:, :1])
 
     def project(self, X: TensorType) -> Projection:
         """What maps q(v) to f at X [N, D]."""
@@ -231,26 +235,56 @@ def check_single_output(kernel: Kernel, model: str) -> None:
     if isinstance(kernel, MultioutputKernel):
         raise ValueError(
             f"kernel must be a single-output kernel, shared by all latent GPs of {model}; "
-            f"AugmentedSVGP takes more. Found: {type(kernel).__name__}."
+            "AugmentedVGP and AugmentedSVGP take more. "
+            f"Found: {type(kernel).__name__}."
         )
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """
+    The latent GPs must be independent a priori.
+
+    :raises ValueError: for another multi-output kernel.
+    """
+    accepted = SharedIndependent | SeparateIndependent | LinearCoregionalization
+    if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, accepted):
+        raise ValueError(
+            "kernel must be a single-output kernel, SharedIndependent, SeparateIndependent or "
+            f"LinearCoregionalization. Found: {type(kernel).__name__}."
+        )
+
+
+def covariance_of_latents(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+    """K(X, X2) of the latent GPs, [broadcast L, N, N2]."""
+    if isinstance(kernel, MultioutputKernel) and isinstance(kernel, Combination):
+        return tf.stack([k(X, X2) for k in kernel.kernels])
+    if isinstance(kernel, SharedIndependent):
+        kernel = kernel.kernel
+    return kernel(X, X2)[None]
 
 
 def check_latents(kernel: Kernel, likelihood: AugmentedLikelihood, num_latent_gps: int) -> None:
     """
     :raises ValueError: unless the kernel and the likelihood have ``num_latent_gps`` latent GPs.
     """
-    mixed_of = kernel.num_latent_gps if isinstance(kernel, LinearCoregionalization) else None
-    if mixed_of not in (None, num_latent_gps):
+    own = SeparateIndependent | LinearCoregionalization
+    if isinstance(kernel, own) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(
-            f"num_latent_gps must be {mixed_of}, as for the kernel. Found: {num_latent_gps}."
+            f"num_latent_gps must be {kernel.num_latent_gps}, as for the kernel. "
+            f"Found: {num_latent_gps}."
         )
-    outputs = num_latent_gps if mixed_of is None else int(kernel.W.shape[0])
-    if likelihood.latent_dim not in (None, outputs):
-        name = "num_latent_gps" if mixed_of is None else "the rows of the kernel's W"
+    outputs = num_mixed(kernel)
+    if likelihood.latent_dim not in (None, outputs or num_latent_gps):
+        name = "the rows of the kernel's W" if outputs else "num_latent_gps"
         raise ValueError(
             f"{name} must be {likelihood.latent_dim} for {type(likelihood).__name__}. "
-            f"Found: {outputs}."
+            f"Found: {outputs or num_latent_gps}."
         )
+
+
+def num_mixed(kernel: Kernel) -> int | None:
+    """P, the number of outputs of a kernel that mixes latent GPs; None for any other kernel."""
+    return int(kernel.W.shape[0]) if isinstance(kernel, LinearCoregionalization) else None
 
 
 def prior_q(M: int, L: int) -> Gaussian:
@@ -260,8 +294,8 @@ def prior_q(M: int, L: int) -> Gaussian:
 
 
 def with_jitter(kernel: Kernel, X: TensorType) -> tf.Tensor:
-    """K(X, X) + jitter I of a single-output kernel, [1, N, N]."""
-    return jittered(kernel(X)[None])
+    """K(X, X) + jitter I of the latent GPs, [broadcast L, N, N]."""
+    return jittered(covariance_of_latents(kernel, X))
 
 
 def jittered(K: tf.Tensor) -> tf.Tensor:

@@ -20,10 +20,7 @@ from gpflow.inducing_variables import (
 from gpflow.inducing_variables.multioutput import MultioutputInducingVariables
 from gpflow.kernels import (
     Kernel,
-    LinearCoregionalization,
     MultioutputKernel,
-    SeparateIndependent,
-    SharedIndependent,
 )
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -51,7 +48,7 @@ from .bounds import WithBounds
 from .given_u import with_noise_given_u
 from .posteriors import handed_out
 from .predictions import WithPredictions
-from .shared import AnyData, check_latents, k_diag
+from .shared import AnyData, check_kernel, check_latents, k_diag
 
 
 class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
@@ -268,11 +265,7 @@ def check_inducing_variable(kernel: Kernel, inducing_variable: InducingVariables
                 f"{type(kernel).__name__}. Found: {type(inducing_variable).__name__}."
             )
         return
-    if not isinstance(kernel, SharedIndependent | SeparateIndependent | LinearCoregionalization):
-        raise ValueError(
-            "kernel must be a single-output kernel, SharedIndependent, SeparateIndependent or "
-            f"LinearCoregionalization. Found: {type(kernel).__name__}."
-        )
+    check_kernel(kernel)
     if not isinstance(
         inducing_variable,
         SharedIndependentInducingVariables | SeparateIndependentInducingVariables,

@@ -20,13 +20,13 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float, default_jitter
-from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import to_default_float
 
 from ..data import check_batches, check_inputs, over_batches
 from ..kernels import levels_of
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models.predictions import WithPredictions
+from ..models.shared import covariance_of_latents
 from ..progress import progress_bar
 from ..runtime.graphs import compiled
 from ..sampling.latents import (
@@ -34,6 +34,7 @@ from ..sampling.latents import (
     DeepModel,
     FullGP,
     all_parameters,
+    mixing_of,
     new_rows,
     prior_covariance,
     project_at,
@@ -210,9 +211,20 @@ def conditionals(
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
         of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
         mean = prior_mean + tf.einsum("lmn,slm->snl", of_latents, white)
+        W = mixing_of(model)
         if full_cov:
-            return mean, covariance(model, inputs) - tf.matmul(A, A, transpose_a=True)
-        return mean, tf.transpose(unexplained)
+            variance = covariance_of_latents(model.kernel, inputs) - tf.matmul(
+                A, A, transpose_a=True
+            )
+            if W is None:
+                return mean, variance
+            variance = tf.einsum("pl,lnm->pnm", tf.square(W), variance)
+            return _outputs(model, inputs, mean, W), variance
+        variance = tf.transpose(unexplained)
+        if W is None:
+            return mean, variance
+        variance = tf.matmul(variance, tf.square(W), transpose_b=True)
+        return _outputs(model, inputs, mean, W), variance
 
     compiled_conditional = compiled(conditional, reduce_retracing=True)
     start, total = 0, num_draws(samples)
@@ -225,6 +237,11 @@ def conditionals(
             yield compiled_conditional(tf.constant(values, default_float()), own_seed)
             start += len(values)
             bar.update(len(values))
+
+
+def _outputs(model: AnyModel, X: tf.Tensor, g: tf.Tensor, W: TensorType) -> tf.Tensor:
+    """μ₀ + W g, [S, N, P], of mixed latent GPs [S, N, L]."""
+    return model.mean_function(X) + tf.tensordot(g, W, [[-1], [1]])
 
 
 def num_draws(samples: "arviz.InferenceData") -> int:
@@ -352,13 +369,6 @@ def _in_pieces(
         parts = function(flat(X[piece]), flat(mean[:, piece]), *of_rows)
         pieces.append(tf.nest.map_structure(of_draws, parts))
     return tf.nest.map_structure(lambda *parts: tf.concat(parts, 1), *pieces)
-
-
-def covariance(model: AnyModel, X: tf.Tensor) -> tf.Tensor:
-    """K(X, X), [L, N, N]."""
-    if isinstance(model.kernel, MultioutputKernel):
-        return model.kernel(X, full_cov=True, full_output_cov=False)
-    return model.kernel(X)[None]
 
 
 def coloured(noise: tf.Tensor, variance: tf.Tensor, full_cov: bool) -> tf.Tensor:

@@ -204,8 +204,7 @@ def _inducing(gp: AugmentedModel) -> tuple[InducingVariables, list[tf.Tensor]]:
     :raises ValueError: for inducing variables that are not values of f at points.
     """
     if isinstance(gp, AugmentedVGP):
-        inducing_variable = InducingPoints(gp.data[0])
-        inducing_variable.Z = tf.identity(gp.data[0])  # a constant of the same float type
+        inducing_variable = gp.data_as_points()
     else:
         inducing_variable = freeze(gp.inducing_variable)
     parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))

@@ -2,7 +2,8 @@ r"""
 The exact Gibbs sampler of the augmented model (AACI Algorithm 2): two TFP kernels and ``Gibbs``.
 
 Given f the auxiliary variables are independent, ω_i ~ π_φ(·| |h_i|) where the likelihood is
-super-Gaussian; given ω, f or v is Gaussian (:mod:`~gpflow_aaci.sampling.conditionals`).
+super-Gaussian; given ω, f or v is Gaussian (:mod:`~gpflow_aaci.sampling.conditionals`). Where the
+kernel mixes latent GPs g, f = μ₀ + W g, each g is drawn given the others.
 
 Shapes: [C...] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
@@ -29,6 +30,7 @@ from .conditionals import (
     f_mean,
     latent_column,
     normal,
+    observed_of_site,
     prior_at_data,
     pseudo_observations,
     sparse_prior_at_data,
@@ -56,7 +58,8 @@ class _Sweep(LatentKernel):
     """
     ω given f, then the latents given ω: all together or, where ω couples them, one after another.
 
-    The last part of a state is f; a state of one part is that tensor itself.
+    The last part of a state is f (g, where the kernel mixes latent GPs); a state of one part is
+    that tensor itself.
     """
 
     _salt: str
@@ -69,7 +72,10 @@ class _Sweep(LatentKernel):
         """
         self.over_relaxation = _checked_relaxation(over_relaxation)
         super().__init__(over_relaxation=over_relaxation, **parameters)
-        self._in_turn = parameters["model"].in_turn
+        model = parameters["model"]
+        self._in_turn, self._mixing = model.in_turn, None
+        if model.mixing is not None:
+            self._mixing = tf.convert_to_tensor(model.mixing), model.mean_function(self.rows[0])
 
     @abc.abstractmethod
     def _prior_of(self, latent: int) -> Any:
@@ -82,7 +88,7 @@ class _Sweep(LatentKernel):
         """Draw the parts of the state again, given ω."""
 
     def bootstrap_results(self, init_state: Any) -> GibbsResults:
-        f = to_default_float(as_parts(init_state)[-1])
+        f = self.outputs(to_default_float(as_parts(init_state)[-1]))
         if self.likelihood.prior_c is not None:
             return GibbsResults(tf.zeros_like(f))
         return GibbsResults(tf.nest.map_structure(tf.zeros_like, self._auxiliary(f, [0, 0])))
@@ -110,10 +116,29 @@ class _Sweep(LatentKernel):
             ]
         return like_state(current_state, parts), GibbsResults(omega)
 
+    def outputs(self, f: tf.Tensor) -> tf.Tensor:
+        """f [C..., N, P] of the last part of a state."""
+        if self._mixing is None:
+            return f
+        W, mean = self._mixing
+        return mean + tf.tensordot(f, W, [[-1], [1]])
+
     def observed(self, f: tf.Tensor, seed: Any) -> tuple[Any, Observed]:
-        """A draw of ω given f, and the observations that stand for y given ω."""
-        omega = self._auxiliary(f, seed)
-        return omega, pseudo_observations(self.likelihood, self.rows[0], omega, self.rows[1])
+        """
+        A draw of ω given f, and the observations that stand for y given ω.
+
+        Of mixed latent GPs they are of each one given the others: with the potential a and the
+        precision b of f, log p(y|ω, f) has in g_l the slope Wᵀ(a − b f) and the curvature −(W²)ᵀb.
+        """
+        (X, Y), F = self.rows, self.outputs(f)
+        omega = self._auxiliary(F, seed)
+        if self._mixing is None:
+            return omega, pseudo_observations(self.likelihood, X, omega, Y)
+        W, _ = self._mixing
+        potential, precision = self.likelihood.site(X, omega, Y)
+        slope = tf.tensordot(potential - precision * F, W, 1)
+        curvature = tf.tensordot(precision, tf.square(W), 1)
+        return omega, observed_of_site(slope + curvature * f, curvature)
 
     def _auxiliary(self, f: tf.Tensor, seed: Any) -> Any:
         """A draw given f."""
@@ -151,6 +176,7 @@ class GibbsKernel(_Sweep):
         """
         if not isinstance(model, AugmentedVGP):
             raise ValueError(f"model must be an AugmentedVGP. Found: {type(model).__name__}.")
+        check_sampled_model(model)
         super().__init__(model=model, over_relaxation=over_relaxation)
         self._shape = (model.num_latent_gps, self.rows[0].shape[0])
         self._prior = prior_at_data(model)
@@ -181,7 +207,8 @@ class SparseGibbsKernel(_Sweep):
     The sampler is exact for the model in which the f_i are independent given u,
     p(f|u) = Π p(f_i|u) (FITC; Snelson and Ghahramani 2006). By Jensen's inequality, both ELBOs are
     lower bounds on this model's evidence. If Z = X, this model is the full GP. The state is [v, f],
-    of shapes [C..., M, L] and [C..., N, L].
+    of shapes [C..., M, L] and [C..., N, L]. Where a ``LinearCoregionalization`` mixes latent GPs g,
+    f = μ₀ + W g, it is [v, g], and p(g|u) factorises.
     """
 
     _salt, _seeds_of_turn = "sparse_gibbs", 3
@@ -199,7 +226,7 @@ class SparseGibbsKernel(_Sweep):
         """
         if not isinstance(model, AugmentedSVGP):
             raise ValueError(f"model must be an AugmentedSVGP. Found: {type(model).__name__}.")
-        check_sampled_model(model)
+        check_sampled_model(model, may_mix=True)
         super().__init__(model=model, data=data, over_relaxation=over_relaxation)
         self._prior = sparse_prior_at_data(model, self.rows[0])
 
@@ -212,7 +239,7 @@ class SparseGibbsKernel(_Sweep):
         return [v, f_mean(self._prior, v) + e]
 
     def latents(self, state: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {"f": state[1], "u": to_u(self._prior.chol, state[0])}
+        return {"f": self.outputs(state[1]), "u": to_u(self._prior.chol, state[0])}
 
     def _prior_of(self, latent: int) -> Projection:
         return at_latent(self._prior, latent)

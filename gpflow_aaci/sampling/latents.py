@@ -58,8 +58,9 @@ SparseModel: TypeAlias = gpflow.models.SVGP | DeepModel
 AnyModel: TypeAlias = FullGP | SparseModel
 
 
-def check_sampled_model(model: AnyModel) -> None:
+def check_sampled_model(model: AnyModel, may_mix: bool = False) -> None:
     """
+    :param may_mix: whether the kernel may mix the latent GPs that are sampled.
     :raises ValueError: for another model, for kernels that mix the latent GPs, and for multi-output
         kernels in VGP and GPMC.
     """
@@ -69,12 +70,22 @@ def check_sampled_model(model: AnyModel) -> None:
             f"Found: {type(model).__name__}."
         )
     kernel = model.kernel
-    is_mixed = isinstance(kernel, LinearCoregionalization)
-    if is_mixed or (isinstance(kernel, MultioutputKernel) and isinstance(model, FullGP)):
+    if mixing_of(model) is not None and not (may_mix or isinstance(model, FullGP)):
         raise ValueError(
-            "kernel must not mix the latent GPs that are to be sampled, and be a single-output "
-            f"kernel in VGP and GPMC. Found: {type(kernel).__name__}."
+            "kernel must not mix the latent GPs here; of all samplers Gibbs() takes such kernels. "
+            f"Found: {type(kernel).__name__}."
         )
+    if isinstance(kernel, MultioutputKernel) and isinstance(model, FullGP):
+        raise ValueError(
+            "kernel must be a single-output kernel in VGP and GPMC. "
+            f"Found: {type(kernel).__name__}."
+        )
+
+
+def mixing_of(model: AnyModel) -> Parameter | None:
+    """W [P, L] of f = μ₀ + W g, where the kernel mixes the latent GPs g that are sampled."""
+    kernel = getattr(model, "kernel", None)
+    return kernel.W if isinstance(kernel, LinearCoregionalization) else None
 
 
 def rows_of_model(model: AnyModel, data: RegressionData | None) -> Rows:
@@ -116,7 +127,7 @@ def new_rows(model: AnyModel, data: RegressionData) -> Rows:
 
 
 def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
-    """How f at X depends on u or, if the model keeps its data, on f at the data."""
+    """How the latent GPs at X depend on u or, if the model keeps its data, on f at the data."""
     if isinstance(model, AugmentedModel):
         return dense(model.project(X))
     if isinstance(model, FullGP):
@@ -125,7 +136,9 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
         K_ZX = covariances.Kuf(model.inducing_variable, model.kernel, X)
     K_ZX = K_ZX if len(K_ZX.shape) == 3 else K_ZX[None]
     k_ii = k_diag(model.kernel, X)
-    return project(Prior(prior_covariance(model), K_ZX, k_ii, model.mean_function(X)))
+    # The mean is of the outputs, where the latent GPs are mixed.
+    mean = model.mean_function(X) if mixing_of(model) is None else tf.zeros_like(X[:, :1])
+    return project(Prior(prior_covariance(model), K_ZX, k_ii, mean))
 
 
 def f_given_v(projection: Projection, v: TensorType) -> MeanAndVariance:

@@ -92,7 +92,7 @@ def sample_posterior(
             f"Found: {shown(sampler)}."
         )
     if not isinstance(model, DeepModel):  # which only samplers of deep models take
-        check_sampled_model(model)
+        check_sampled_model(model, may_mix=isinstance(sampler, Gibbs))
     _, Y = rows_of_model(model, data)
     seeds = tfp.random.split_seed(tf.constant([seed, 0]), n=num_chains)
     chains = sampler.chains(model, data, seeds, num_burnin, num_samples)

@@ -1,0 +1,96 @@
+"""Gibbs sampling of latent GPs that a LinearCoregionalization mixes."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import LinearCoregionalization, Matern32, SquaredExponential
+
+from gpflow_aaci import AugmentedSVGP, likelihoods, predictions, sample_posterior
+
+W = np.array([[1.0, 0.4], [-0.6, 1.1], [0.3, 0.0]])
+MEAN = gpflow.functions.Linear([[0.5, 0.0, -0.3]], [0.2, -1.0, 0.0])
+
+
+def kernels() -> list[gpflow.kernels.Kernel]:
+    return [SquaredExponential(variance=1.3, lengthscales=0.8), Matern32(lengthscales=0.5)]
+
+
+def made(X: np.ndarray, likelihood: likelihoods.AugmentedLikelihood) -> AugmentedSVGP:
+    """Z = X, so that the sampled model is the full one."""
+    kernel = LinearCoregionalization(kernels(), W)
+    return AugmentedSVGP(kernel, likelihood, X.copy(), mean_function=MEAN, num_latent_gps=2)
+
+
+def covariance(X: np.ndarray, X2: np.ndarray) -> np.ndarray:
+    """Of the outputs, [P N, P N2]."""
+    parts = zip(W.T, kernels(), strict=True)
+    return sum(np.kron(np.outer(w, w), kernel(X, X2).numpy()) for w, kernel in parts)
+
+
+def test_with_gaussian_noise_predictions_are_of_the_dense_gp() -> None:
+    rng = np.random.default_rng(1)
+    X, new = np.linspace(-1.5, 1.5, 12)[:, None], np.array([[-0.7], [0.4], [2.0]])
+    Y = np.sin(3.0 * X + [0.0, 1.0, 2.0]) + 0.3 * rng.normal(size=(12, 3))
+    model = made(X, likelihoods.Gaussian(variance=0.1))
+    samples = sample_posterior(model, (X, Y), num_samples=3_000, num_burnin=300, progress=False)
+    K = covariance(X, X) + 0.1 * np.eye(36)
+    across = covariance(new, X)
+    residual = (Y - MEAN(X).numpy()).T.reshape(-1)
+    mean = MEAN(new).numpy() + (across @ np.linalg.solve(K, residual)).reshape(3, 3).T
+    posterior = covariance(new, new) - across @ np.linalg.solve(K, across.T)
+    variance = np.diag(posterior).reshape(3, 3).T
+    found, of_y = predictions.predict_y(model, new, samples=samples, progress=False)
+    np.testing.assert_allclose(found, mean, atol=0.04)
+    np.testing.assert_allclose(of_y, variance + 0.1, rtol=0.1)
+    draws = predictions.predict_f_samples(model, new, samples=samples, progress=False)
+    draws = draws.reshape(-1, 3, 3)
+    np.testing.assert_allclose(draws.mean(0), mean, atol=0.05)
+    for output in range(3):  # jointly at the new inputs
+        own = posterior[3 * output : 3 * output + 3, 3 * output : 3 * output + 3]
+        np.testing.assert_allclose(np.cov(draws[:, :, output].T), own, atol=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Logistic", "Laplace"])
+def test_given_few_data_draws_have_the_moments_of_weighted_draws_of_the_prior(name: str) -> None:
+    X = np.array([[-0.4], [0.5]])
+    binary = name == "Logistic"
+    Y = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]) if binary else np.array([[1.5, -2, 0]] * 2)
+    likelihood = likelihoods.Logistic() if binary else likelihoods.Laplace(0.7)
+    model = made(X, likelihood)
+    samples = sample_posterior(model, (X, Y), num_samples=4_000, num_burnin=200, progress=False)
+    rng = np.random.default_rng(2)
+    g = np.stack(
+        [
+            rng.normal(size=(300_000, 2)) @ np.linalg.cholesky(k(X) + 1e-6 * np.eye(2)).T
+            for k in kernels()
+        ],
+        -1,
+    )
+    F = tf.constant(MEAN(X).numpy() + g @ W.T)
+    log_p = likelihood.log_prob(X, F, Y).numpy().sum(-1)
+    weight = np.exp(log_p - log_p.max())
+    weight /= weight.sum()
+    u = samples.posterior["u"].values.reshape(-1, 2, 2)
+    for power in (1, 2):
+        exact = np.tensordot(weight, g**power, 1)
+        np.testing.assert_allclose((u**power).mean(0), exact, atol=0.05)
+    assert samples.posterior_predictive["y"].shape[2:] == (2, 3)
+
+
+def test_one_latent_gp_of_weight_one_is_the_plain_model() -> None:
+    """The same seed draws the same ω and v."""
+    rng = np.random.default_rng(4)
+    X, Z = rng.uniform(-1, 1, (20, 1)), np.linspace(-1, 1, 5)[:, None]
+    Y = X + 0.3 * rng.standard_t(3.0, X.shape)
+    kernel = kernels()[0]
+    mixed = AugmentedSVGP(
+        LinearCoregionalization([kernel], [[1.0]]), likelihoods.StudentT(), Z.copy()
+    )
+    plain = AugmentedSVGP(kernel, likelihoods.StudentT(), Z.copy())
+    drawn = [
+        sample_posterior(model, (X, Y), num_samples=20, progress=False).posterior["u"].values
+        for model in (mixed, plain)
+    ]
+    np.testing.assert_allclose(*drawn, rtol=1e-8)
