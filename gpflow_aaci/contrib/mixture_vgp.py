@@ -49,9 +49,9 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     A GP whose q(f) is a mixture of K equally weighted Gaussians, for any GPflow likelihood.
 
     Nguyen and Bonilla, *Automated Variational Inference for Gaussian Process Models* (NIPS 2014).
-    With f = μ₀(X) + L v and L = chol K(X, X), q(v) = 1/K Σ_k N(m_k, S_k). Every S_k is diagonal;
-    for K = 1, S_1 may be full, which gives ``gpflow.models.VGP``. Each latent GP has its own factor
-    of q(v), and may have its own kernel. The bound on log p(Y) is
+    With f = μ₀(X) + L v and L = chol K(X, X), q(v) = 1/K Σ_k N(m_k, S_k). Every S_k is diagonal, or
+    every one is full, which gives ``gpflow.models.VGP`` for K = 1. Each latent GP has its own
+    factor of each component, and may have its own kernel. The bound on log p(Y) is
 
     1/K Σ_k Σ_i E_k log p(y_i|f_i) − KL[q(v) ‖ N(0, I)],
 
@@ -99,13 +99,13 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         :param kernel: one kernel that all latent GPs share; or a ``SharedIndependent``; or a
             ``SeparateIndependent``, which has a kernel for each latent GP.
         :param num_components: K, the number of Gaussians.
-        :param covariance: the shape of S_k, the covariance of v in each component; all but
-            ``"diagonal"`` are for K = 1 only. ``"full"`` has N(N + 1)/2 parameters for each latent
-            GP. ``"opper_archambeau"`` has N, ``q_lambda`` (Opper and Archambeau 2009; Theorem 2
-            of the paper): q(f) has the covariance (K⁻¹ + diag λ)⁻¹, λ > 0. The best full
-            covariance has this form if log p(y|f) is concave in f, as for ``Poisson`` and
-            ``Logistic``; then both reach the same bound. For other likelihoods, such as
-            ``StudentT``, the best λ may be partly negative, and λ > 0 then reaches a lower bound.
+        :param covariance: the shape of S_k, the covariance of v in each component. ``"full"`` has
+            N(N + 1)/2 parameters for each latent GP and component. ``"opper_archambeau"`` has N,
+            ``q_lambda`` (Opper and Archambeau 2009; Theorem 2 of the paper): a component of q(f)
+            has the covariance (K⁻¹ + diag λ)⁻¹, λ > 0. If K = 1, the best full covariance has
+            this form if log p(y|f) is concave in f, as for ``Poisson`` and ``Logistic``; then both
+            reach the same bound. For other likelihoods, such as ``StudentT``, the best λ may be
+            partly negative, and λ > 0 then reaches a lower bound.
         :param expectations: how E log p(y|f) is computed. ``"quadrature"`` uses the likelihood's
             own ``variational_expectations``. ``"augmented"`` uses its augmented bound, for the
             likelihoods that :class:`~gpflow_aaci.AugmentedVGP` accepts. ``"score"`` needs only
@@ -118,11 +118,6 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         check_count("num_components", num_components, 1)
         check_one_of("covariance", covariance, ["diagonal", "full", "opper_archambeau"])
         check_one_of("expectations", expectations, ["augmented", "quadrature", "score"])
-        if covariance != "diagonal" and num_components > 1:
-            raise ValueError(
-                'covariance must be "diagonal" if num_components is above 1. '
-                f'Found: "{covariance}", and {num_components} components.'
-            )
         # This check is first, since another likelihood may ask for other arguments as well.
         if expectations == "augmented":
             likelihood = augmented(likelihood)
@@ -165,17 +160,18 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def _start(self, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
         """
-        ``q_mu`` [K, N, L], and ``q_lambda`` [N, L] or ``q_sqrt``: [L, N, N] if the covariance is
-        full, and [K, N, L] if it is diagonal.
+        ``q_mu`` [K, N, L], and ``q_lambda`` [K, N, L] or ``q_sqrt``: [K, L, N, N] if the covariance
+        is full, and [K, N, L] if it is diagonal. If K = 1, the first two have no axis for it.
         """
         K, N, L = self.num_components, int(self.data[0].shape[0]), self.num_latent_gps
         levels = scipy.stats.norm.ppf((np.arange(K) + 0.5) / K)
         mean = np.random.default_rng(seed).permuted(np.broadcast_to(levels, [L, N, K]), axis=-1).T
-        if self.covariance == "full":
-            return mean, np.broadcast_to(np.eye(N), [L, N, N])
+        if self.covariance == "diagonal":
+            return mean, np.full([K, N, L], 1.0 / K)
+        of_components = [K] if K > 1 else []
         if self.covariance == "opper_archambeau":
-            return mean, np.ones([N, L])
-        return mean, np.full([K, N, L], 1.0 / K)
+            return mean, np.ones([*of_components, N, L])
+        return mean, np.broadcast_to(np.eye(N) / K, [*of_components, L, N, N])
 
     # ---- the bound ----
 
@@ -206,25 +202,29 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def _kl(self, root: tf.Tensor) -> tf.Tensor:
         if self.num_components == 1:
-            return gauss_kl(self.q_mu[0], root[0] if self.covariance == "diagonal" else root)
+            return gauss_kl(self.q_mu[0], root[0])
         check_one_of("entropy", self.entropy, list(_ENTROPIES))
-        mean = tf.reshape(self.q_mu, [self.num_components, -1])
-        variance = tf.reshape(tf.square(root), [self.num_components, -1])
-        return -_ENTROPIES[self.entropy](mean, variance) - mean_log_normal(mean, variance)
+        mean = tf.convert_to_tensor(self.q_mu)
+        return -_ENTROPIES[self.entropy](mean, root) - mean_log_normal(mean, root)
 
     def _root(self, chol: tf.Tensor) -> tf.Tensor:
         """
-        The lower triangular root of a full S, [L, N, N], or of all diagonal S_k, [K, N, L].
+        The lower triangular roots of full S_k, [K, L, N, N], or of diagonal ones, [K, N, L].
 
         :param chol: L of f = μ₀ + L v, [broadcast L, N, N].
         """
-        if self.covariance != "opper_archambeau":
+        if self.covariance == "diagonal":
             return tf.convert_to_tensor(self.q_sqrt)
+        K, N = self.num_components, self.data[0].shape[0]
+        if self.covariance == "full":
+            return tf.reshape(self.q_sqrt, [K, -1, N, N])
         # (K⁻¹ + Λ)⁻¹ is the covariance of f where the covariance of v is (I + LᵀΛL)⁻¹.
-        weights = tf.transpose(self.q_lambda)
+        weights = tf.linalg.matrix_transpose(tf.reshape(self.q_lambda, [K, N, -1]))  # [K, L, N]
         precision = tf.matmul(chol, weights[..., None] * chol, transpose_a=True)
-        precision += tf.eye(tf.shape(precision)[-1], dtype=precision.dtype)
-        return naturals_to_q(tf.zeros_like(self.q_lambda), precision).sqrt
+        precision += tf.eye(N, dtype=precision.dtype)
+        flat = tf.reshape(precision, [-1, N, N])
+        nothing = tf.zeros_like(tf.transpose(flat[..., 0]))
+        return tf.reshape(naturals_to_q(nothing, flat).sqrt, [K, -1, N, N])
 
     def _prior_covariance(self) -> tf.Tensor:
         """K(X, X) + jitter I of every latent GP, [broadcast L, N, N]."""
@@ -249,7 +249,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         if self.covariance == "diagonal":
             RA = tf.transpose(root, [0, 2, 1])[..., None] * A  # [K, L, M, N]
         else:
-            RA = tf.matmul(root, A, transpose_a=True)[None]
+            RA = tf.matmul(root, A, transpose_a=True)
         left = _gram(self.kernel, X) - tf.matmul(A, A, transpose_a=True)
         return means, left + tf.matmul(RA, RA, transpose_a=True)
 
@@ -264,8 +264,8 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         if self.covariance == "diagonal":
             explained = _of_components(tf.square(A), tf.square(root))
         else:
-            RA = tf.matmul(root, A, transpose_a=True)  # [L, M, N]
-            explained = tf.transpose(tf.reduce_sum(tf.square(RA), -2))[None]
+            RA = tf.matmul(root, A, transpose_a=True)  # [K, L, M, N]
+            explained = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(RA), -2))
         means = projection.mean + _of_components(A, self.q_mu)
         return means, tf.transpose(projection.unexplained) + explained
 
