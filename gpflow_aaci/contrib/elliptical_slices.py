@@ -7,11 +7,10 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
-from ..likelihoods import augmented
 from ..sampling.chains import BatchedSampler, as_parts
-from ..sampling.conditionals import f_mean, normal
+from ..sampling.conditionals import normal
 from ..sampling.latents import AnyModel
-from .objectives import ObjectiveGivenU, check_likelihood, check_objective, of_each_given_u
+from .objectives import ObjectiveGivenU, check_objective
 from .whitened import State, WhitenedKernel
 
 
@@ -46,20 +45,7 @@ class EllipticalSliceKernel(WhitenedKernel):
         :raises ValueError: for a model of another class, bad data, kernels that mix latent GPs, and
             any other objective.
         """
-        check_objective(objective)
-        check_likelihood(objective, model.likelihood)
-        super().__init__(model, data, objective=objective)
-        self._of_u = objective if self._is_sparse and objective != "predictive" else None
-
-    def of_each(self, *parts: tf.Tensor) -> tf.Tensor:
-        """log p(y|f) or, of an objective that is a function of u, its terms: [C..., N]."""
-        if self._of_u is None:
-            return super().of_each(*parts)
-        (X, Y), mean = self.rows, f_mean(self._prior, parts[0])
-        variance = tf.transpose(self._prior.unexplained) + tf.zeros_like(mean)
-        of_chains = tf.zeros_like(mean[..., :1])
-        X, Y = X + of_chains, Y + of_chains
-        return of_each_given_u(self._of_u, augmented(self.likelihood), X, mean, variance, Y)
+        super().__init__(model, data, objective)
 
     def _inner(self, state: State) -> tfp.mcmc.TransitionKernel:
         def prior(seed: Any) -> list[tf.Tensor]:

@@ -11,6 +11,7 @@ from gpflow.utilities import to_default_float
 from ..sampling.chains import BatchedSampler
 from ..sampling.latents import AnyModel
 from ..validation import check_count, check_positive
+from .objectives import ObjectiveGivenU, check_objective
 from .whitened import State, WhitenedKernel
 
 TUNED_PART = 0.8  # the part of the burn-in that tunes the step size; the rest keeps it fixed
@@ -42,6 +43,7 @@ class HamiltonianKernel(WhitenedKernel):
         step_size: float = 0.1,
         num_leapfrog_steps: int = 10,
         num_adaptation_steps: int = 0,
+        objective: ObjectiveGivenU = "predictive",
     ) -> None:
         """
         :param data: as in :class:`EllipticalSliceKernel`.
@@ -49,6 +51,7 @@ class HamiltonianKernel(WhitenedKernel):
             it is tuned, this is the step size before tuning.
         :param num_adaptation_steps: the number of steps that tune the step size. The burn-in must
             include them all.
+        :param objective: as of :class:`EllipticalSlices`.
         :raises ValueError: as :class:`EllipticalSliceKernel`, and for numbers out of range.
         """
         check_steps(step_size, num_leapfrog_steps)
@@ -56,6 +59,7 @@ class HamiltonianKernel(WhitenedKernel):
         super().__init__(
             model,
             data,
+            objective,
             step_size=step_size,
             num_leapfrog_steps=num_leapfrog_steps,
             num_adaptation_steps=num_adaptation_steps,
@@ -83,20 +87,24 @@ class HMC(BatchedSampler):
 
     :param step_size: the step size before tuning, in standard deviations of the prior.
     :param num_leapfrog_steps: the number of leapfrog steps for each draw.
-    :raises ValueError: for numbers out of range.
+    :param objective: as of :class:`EllipticalSlices`.
+    :raises ValueError: for numbers out of range, and any other objective.
     """
 
     step_size: float = 0.1
     num_leapfrog_steps: int = 10
+    objective: ObjectiveGivenU = "predictive"
 
     def __post_init__(self) -> None:
         check_steps(self.step_size, self.num_leapfrog_steps)
+        check_objective(self.objective)
 
     def _kernel(
         self, model: AnyModel, data: RegressionData | None, num_burnin: int
     ) -> HamiltonianKernel:
         num_tuned = int(TUNED_PART * num_burnin)
-        return HamiltonianKernel(model, data, self.step_size, self.num_leapfrog_steps, num_tuned)
+        steps = self.step_size, self.num_leapfrog_steps, num_tuned
+        return HamiltonianKernel(model, data, *steps, self.objective)
 
 
 def check_steps(step_size: float, num_leapfrog_steps: int) -> None:

@@ -16,6 +16,7 @@ import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
 from ..algebra.projection import Projection
+from ..likelihoods import augmented
 from ..sampling.chains import LatentKernel, as_parts
 from ..sampling.conditionals import f_mean, normal, of_each_latent
 from ..sampling.latents import (
@@ -27,6 +28,7 @@ from ..sampling.latents import (
     project_at,
     to_u,
 )
+from .objectives import ObjectiveGivenU, check_likelihood, check_objective, of_each_given_u
 
 State = Any  # v [C..., M, L], or [v, ε] with ε [C..., N, L] where there are inducing variables
 
@@ -34,16 +36,27 @@ State = Any  # v [C..., M, L], or [v, ε] with ε [C..., N, L] where there are i
 class WhitenedKernel(LatentKernel):
     """A TFP kernel moves a state whose elements are standard normal a priori."""
 
-    def __init__(self, model: AnyModel, data: RegressionData | None, **parameters: Any) -> None:
+    def __init__(
+        self,
+        model: AnyModel,
+        data: RegressionData | None,
+        objective: ObjectiveGivenU,
+        **parameters: Any,
+    ) -> None:
         """
         :param data: X [N, D] and Y [N, P], all training data, for models with inducing variables;
             other models keep their own.
-        :raises ValueError: for a model of another class, bad data, and kernels that mix latent GPs.
+        :param objective: what each datum adds to log p(v), for models with inducing variables.
+        :raises ValueError: for a model of another class, bad data, kernels that mix latent GPs, and
+            an objective that is another or that the likelihood does not have.
         """
+        check_objective(objective)
+        check_likelihood(objective, model.likelihood)
         check_sampled_model(model)
-        super().__init__(model=model, data=data, **parameters)
+        super().__init__(model=model, data=data, objective=objective, **parameters)
         X, _ = self.rows
         self._is_sparse = not isinstance(model, FullGP)
+        self._of_u = objective if self._is_sparse and objective != "predictive" else None
         if self._is_sparse:
             prior = project_at(model, X)
         else:
@@ -76,8 +89,18 @@ class WhitenedKernel(LatentKernel):
         return f + tf.sqrt(tf.transpose(self._prior.unexplained)) * noise[0] if noise else f
 
     def of_each(self, *parts: tf.Tensor) -> tf.Tensor:
-        """log p(y|f) of every datum, [C..., N]."""
+        """
+        log p(y|f) of every datum, [C..., N]; or the term of an objective that is a function of v.
+
+        ε then has no likelihood, and is drawn from its prior.
+        """
         X, Y = self.rows
+        if self._of_u is not None:
+            mean = f_mean(self._prior, parts[0])
+            variance = tf.transpose(self._prior.unexplained) + tf.zeros_like(mean)
+            of_chains = tf.zeros_like(mean[..., :1])
+            of_rows = X + of_chains, mean, variance, Y + of_chains
+            return of_each_given_u(self._of_u, augmented(self.likelihood), *of_rows)
         return tf.reduce_sum(pointwise_log_prob(self.likelihood, X, self._f(*parts), Y), -1)
 
     def log_likelihood(self, *parts: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, AugmentedVGP, likelihoods, sample_posterior
-from gpflow_aaci.contrib import SGHMC, EllipticalSlices
+from gpflow_aaci.contrib import HMC, SGHMC, EllipticalSlices
 
 N, Z = 60, np.array([[-1.6], [-0.5], [0.4], [1.5]])
 
@@ -138,11 +138,14 @@ def test_draws_by_each_objective_are_of_its_posterior_of_u() -> None:
     model = gpflow.models.SVGP(made().kernel, gpflow.likelihoods.Gaussian(0.1), Z.copy())
     exact = fitc_of(model)
     collapsed = gpflow.models.SGPR(data(), exact.kernel, Z.copy(), noise_variance=0.1)
-    for objective, of_model in (("heteroscedastic", exact), ("variational", collapsed)):
+    for sampler, of_model in (
+        (EllipticalSlices("heteroscedastic"), exact),
+        (HMC(objective="variational"), collapsed),
+    ):
         draws = sample_posterior(
             model,
             data(),
-            EllipticalSlices(objective),
+            sampler,
             num_samples=2_000,
             num_chains=4,
             num_burnin=200,
