@@ -39,7 +39,7 @@ from ..sampling.conditionals import (
     v_given_omega,
 )
 from ..sampling.gibbs import gibbs_kernel
-from ..sampling.latents import AnyModel, rows_of_model, to_u
+from ..sampling.latents import AnyModel, check_sampled_model, rows_of_model, to_u
 from .moves import HamiltonianMove, slice_move, with_priors
 from .selection import InputSelection, checked_probabilities
 from .starts import Starts, sampled_parameters
@@ -150,6 +150,7 @@ class HyperparameterSweep:
         """
         model = as_augmented(model)
         gibbs_kernel(model, data, 0.0)  # raises for what Gibbs sampling cannot take
+        check_sampled_model(model)
         if model.in_turn:
             raise ValueError(
                 "likelihood must leave the latent GPs independent given ω to sample "

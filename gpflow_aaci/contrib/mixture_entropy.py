@@ -36,8 +36,8 @@ def entropy_by_pairs(mean: TensorType, root: TensorType) -> tf.Tensor:
     with the Chernoff divergence of α = ½.
     """
     quadratic, log_det = _of_pairs(mean, root)
-    diagonal = root if _is_diagonal(root) else tf.linalg.diag_part(root)
-    log_S = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal)), [1, 2])  # [K]
+    is_diagonal = _is_diagonal(root)
+    log_S = _log_det(tf.linalg.diag(root) if is_diagonal else root)  # [K]
     log_2, log_2pi_e = (_for_all(mean, np.log(value)) for value in (2.0, 2.0 * np.pi * np.e))
     distance = 0.25 * quadratic + 0.5 * (log_det - log_2) - 0.25 * (log_S[:, None] + log_S)
     return 0.5 * (log_2pi_e + tf.reduce_mean(log_S)) - _mean_log_mean_exp(-distance)
@@ -67,11 +67,25 @@ def _of_pairs(mean: TensorType, root: TensorType) -> tuple[tf.Tensor, tf.Tensor]
         S = tf.square(root)
         T = S[:, None] + S
         return tf.reduce_sum(tf.square(apart) / T, [2, 3]), tf.reduce_sum(tf.math.log(T), [2, 3])
-    S = tf.matmul(root, root, transpose_b=True)
-    chol = tf.linalg.cholesky(S[:, None] + S)  # [K, K, L, N, N]
-    white = tf.linalg.triangular_solve(chol, tf.linalg.matrix_transpose(apart)[..., None])
-    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)), [2, 3])
-    return tf.reduce_sum(tf.square(white), [2, 3, 4]), log_det
+    # T = UᵀU with the roots one above the other, [R_kᵀ; R_lᵀ] = QU: S itself has lost digits.
+    K, adjoint = mean.shape[0], tf.linalg.matrix_transpose(root)
+    first, second = np.triu_indices(K, 1)
+    stacked = [tf.gather(adjoint, first), tf.gather(adjoint, second)]
+    U = tf.linalg.qr(tf.concat(stacked, -2)).r  # [pairs, L, N, N]
+    apart = tf.linalg.matrix_transpose(tf.gather_nd(apart, np.stack([first, second], 1)))
+    white = tf.linalg.triangular_solve(U, apart[..., None], lower=False, adjoint=True)
+    of_pairs = tf.reduce_sum(tf.square(white), [1, 2, 3]), _log_det(U)
+    places = np.concatenate([np.stack([first, second], 1), np.stack([second, first], 1)])
+    quadratic, log_det = (
+        tf.scatter_nd(places, tf.concat([each, each], 0), [K, K]) for each in of_pairs
+    )
+    of_each = _log_det(root) + _for_all(mean, np.log(2.0))
+    return quadratic, log_det + tf.linalg.diag(of_each)
+
+
+def _log_det(root: tf.Tensor) -> tf.Tensor:
+    """log |R Rᵀ| [B] of triangular roots [B, L, N, N]."""
+    return 2.0 * tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(root))), [1, 2])
 
 
 def _mean_log_mean_exp(values: tf.Tensor) -> tf.Tensor:

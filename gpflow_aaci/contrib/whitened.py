@@ -51,12 +51,14 @@ class WhitenedKernel(LatentKernel):
             an objective that is another or that the likelihood does not have.
         """
         check_objective(objective)
-        check_likelihood(objective, model.likelihood)
         check_sampled_model(model)
+        check_likelihood(objective, model.likelihood)
         super().__init__(model=model, data=data, objective=objective, **parameters)
         X, _ = self.rows
         self._is_sparse = not isinstance(model, FullGP)
         self._of_u = objective if self._is_sparse and objective != "predictive" else None
+        # Converted here, as it may make variables, and with axes for chains, as GPflow's may not.
+        self._with_chains = None if self._of_u is None else augmented(model.likelihood)
         if self._is_sparse:
             prior = project_at(model, X)
         else:
@@ -95,12 +97,12 @@ class WhitenedKernel(LatentKernel):
         ε then has no likelihood, and is drawn from its prior.
         """
         X, Y = self.rows
-        if self._of_u is not None:
+        if self._of_u is not None and self._with_chains is not None:
             mean = f_mean(self._prior, parts[0])
             variance = tf.transpose(self._prior.unexplained) + tf.zeros_like(mean)
             of_chains = tf.zeros_like(mean[..., :1])
             of_rows = X + of_chains, mean, variance, Y + of_chains
-            return of_each_given_u(self._of_u, augmented(self.likelihood), *of_rows)
+            return of_each_given_u(self._of_u, self._with_chains, *of_rows)
         return tf.reduce_sum(pointwise_log_prob(self.likelihood, X, self._f(*parts), Y), -1)
 
     def log_likelihood(self, *parts: tf.Tensor) -> tf.Tensor:

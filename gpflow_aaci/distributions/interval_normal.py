@@ -70,27 +70,33 @@ class IntervalNormal(WithCumulants, NumberDistribution):
         """
         By Gauss-Legendre quadrature on either side of the mode, as far as the density counts.
 
-        In units of ``scale``, at a distance t from the mode m it is exp(−|m| t − t²/2) of the
-        mode's, or less, so that no digits are lost however far the interval is from ``loc``.
+        In units of ``scale``, at a distance t from a mode m away from ``loc`` it is
+        exp(−|m| t − t²/2) of the mode's. Distances are from the mode, so that no digits are lost
+        however far the interval is from ``loc``.
         """
-        low, high = (self.low - self.loc) / self.scale, (self.high - self.loc) / self.scale
-        zero = tf.zeros_like(low)
-        mode = tf.minimum(tf.maximum(low, zero), high)
+        at_mode = tf.minimum(tf.maximum(self.loc, self.low), self.high)
+        mode = (at_mode - self.loc) / self.scale
         reach = _REACH / (tf.abs(mode) + tf.sqrt(tf.square(mode) + _REACH))
-        sides = [-tf.minimum(mode - low, reach), tf.minimum(high - mode, reach)]
-        half = tf.cast(0.5 * (_NODES + 1.0), low.dtype)
+
+        def side(distance: tf.Tensor) -> tf.Tensor:
+            is_finite = tf.math.is_finite(distance)
+            finite = tf.where(is_finite, distance, tf.zeros_like(distance)) / self.scale
+            return tf.where(is_finite, tf.minimum(finite, reach), reach)
+
+        sides = [-side(at_mode - self.low), side(self.high - at_mode)]
+        half = tf.cast(0.5 * (_NODES + 1.0), mode.dtype)
         t = tf.concat([side[..., None] * half for side in sides], -1)
         width = tf.concat([tf.abs(side)[..., None] + tf.zeros_like(half) for side in sides], -1)
-        weight = width * tf.cast(np.tile(_WEIGHTS, 2), low.dtype)
+        weight = width * tf.cast(np.tile(_WEIGHTS, 2), mode.dtype)
         weight *= tf.exp(-t * (mode[..., None] + 0.5 * t))
         total = tf.reduce_sum(weight, -1, keepdims=True)
         # Of equal ends all weights are 0, and so are all t.
         weight /= tf.where(total > 0.0, total, tf.ones_like(total))
         mean = tf.reduce_sum(weight * t, -1, keepdims=True)
         central = [tf.reduce_sum(weight * (t - mean) ** n, -1) for n in (2, 3, 4)]
-        found = [mode + mean[..., 0], *central[:2], central[2] - 3.0 * tf.square(central[0])]
+        found = [mean[..., 0], *central[:2], central[2] - 3.0 * tf.square(central[0])]
         scaled = [self.scale**n * value for n, value in enumerate(found, 1)]
-        return [self.loc + scaled[0], *scaled[1:]][:order]
+        return [at_mode + scaled[0], *scaled[1:]][:order]
 
     def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
         seed = tfp.random.sanitize_seed(seed, salt="IntervalNormal")

@@ -20,7 +20,6 @@ from ..models import (
     Model,
     as_augmented,
     of_objective,
-    refresh_posteriors,
 )
 from ..nearest.model import AugmentedNNGP
 from ..validation import check_one_of, column_names
@@ -276,8 +275,6 @@ def _result(
         shared = {each.name: getattr(found, each.name) for each in fields(Outcome)}
     shared["fitting_seconds"] = time.perf_counter() - began - shared.get("tracing_seconds", 0.0)
     known = getattr(found, "objective", None) if fitted is model else None
-    if fitted is not model:
-        refresh_posteriors(model)
     elbo, bound, said = _at_the_end(model, used, names, known)
     return Fit(route=route, elbo=elbo, gap=elbo - bound, warnings=tuple(said), **shared, **details)
 

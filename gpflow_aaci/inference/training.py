@@ -23,7 +23,6 @@ from ..models import (
     GivenU,
     of_any_model,
     of_objective,
-    refresh_posteriors,
 )
 from ..models.variables import undone_on_failure
 from ..progress import progress_bar
@@ -179,8 +178,6 @@ def train(
                 run.save()
             bar.update()
         run.save()
-    if fitted is not model:
-        refresh_posteriors(model)
     return run.table(objective)
 
 

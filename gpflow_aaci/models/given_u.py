@@ -20,7 +20,7 @@ from gpflow.base import TensorType
 from ..likelihoods import Gaussian
 from ..likelihoods.base import described, of_base
 from ..likelihoods.outputwise import OutputwiseLikelihood
-from .posteriors import handed_out
+from .posteriors import share_posteriors
 from .shared import Augmented
 
 M = TypeVar("M", bound=Augmented)
@@ -40,7 +40,7 @@ class _NoiseGivenU(OutputwiseLikelihood):
         :param model: the model of Gaussian noise. Its Parameters are shared.
         """
         super().__init__()
-        self.model, self.base, self.is_fitc = model, model.likelihood, objective == "fitc"
+        self.model, self.base, self.objective = model, model.likelihood, objective
         # A fit looks for the scale of the noise under one of these names.
         self.variance, self.scale = self.base.variance, self.base.scale
 
@@ -48,7 +48,7 @@ class _NoiseGivenU(OutputwiseLikelihood):
         """Λ_i, and the variance of f_i or of E[f_i|u], [N, L]."""
         unexplained = tf.transpose(self.model.project(X).unexplained)
         total = tf.cast(self.base.noise_variance(), Fvar.dtype) + unexplained
-        return total, Fvar - unexplained if self.is_fitc else Fvar
+        return total, Fvar - unexplained if self.objective == "fitc" else Fvar
 
     def expected_log_prob(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
@@ -103,6 +103,7 @@ def with_noise_given_u(model: M, objective: GivenU) -> M:
             f"kernel must not mix the latent GPs {where}. Found: {type(model.kernel).__name__}."
         )
     view = copy.copy(model)
-    view.likelihood = _NoiseGivenU(model, objective)
-    handed_out(view)
+    # By ``__dict__``, as TensorFlow would note a new part in both.
+    view.__dict__["likelihood"] = _NoiseGivenU(model, objective)
+    share_posteriors(view, model)
     return view

@@ -37,6 +37,11 @@ def handed_out(model: Any) -> _HandedOut:
     return _HANDED_OUT[model]
 
 
+def share_posteriors(view: Any, model: Any) -> None:
+    """Refresh those that ``model`` has handed out where those of ``view`` are, and vice versa."""
+    _HANDED_OUT[view] = handed_out(model)
+
+
 def refresh_posteriors(model: Any) -> None:
     """Update the caches of the posteriors that ``model.posterior()`` has handed out."""
     own = handed_out(model)

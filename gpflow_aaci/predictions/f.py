@@ -11,7 +11,7 @@ Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import gpflow
 import numpy as np
@@ -85,7 +85,8 @@ def predict_f_samples(
     with closing(conditionals(model, samples, X, full_cov, progress, seed)) as blocks:
         for number, (mean, variance) in enumerate(blocks):
             noise = tf.random.stateless_normal(tf.shape(mean), seeds[number], dtype=mean.dtype)
-            parts.append((mean + coloured(noise, variance, full_cov)).numpy())
+            drawn, mixing = mean + coloured(noise, variance, full_cov), mixing_at(model, X)
+            parts.append((drawn if mixing is None else mixing.outputs(drawn)).numpy())
     return np.concatenate(parts).reshape(*shape, *parts[0].shape[1:])
 
 
@@ -133,6 +134,8 @@ def predict_y(
     )
     with closing(draws) as blocks:
         for mean, variance in blocks:
+            if samples is not None:
+                mean, variance = moments_of_outputs(model, X, mean, variance)
             m, v = _in_pieces(moments, X, mean, variance, *of_rows)
             shift = tf.reduce_mean(m, 0) if shift is None else shift
             first += tf.reduce_sum(m - shift, 0)
@@ -173,7 +176,8 @@ def predict_log_density(
     X, Y = new_rows(model, data)
     of_each = model.likelihood.predict_log_density
     with closing(conditionals(model, samples, X, False, progress)) as blocks:
-        log_p = tf.concat([_in_pieces(of_each, X, *block, Y) for block in blocks], 0)
+        of_outputs = (moments_of_outputs(model, X, *block) for block in blocks)
+        log_p = tf.concat([_in_pieces(of_each, X, *block, Y) for block in of_outputs], 0)
     return tf.reduce_logsumexp(log_p, 0) - to_default_float(np.log(len(log_p)))
 
 
@@ -195,9 +199,10 @@ def conditionals(
     seed: int = 0,
 ) -> BlocksOfF:
     """
-    Mean and variance of f(X) given draws of f or u, for some draws at a time.
+    Mean and variance of the latent GPs at X given draws of f or u, for some draws at a time.
 
     The mean is [S, N, L]; the variance is [N, broadcast L] or, where ``full_cov``, [L, N, N].
+    While a block is out, the model has the hyperparameters of its draws.
 
     :param seed: of hidden layers, which are drawn once for every draw of the inducing variables.
     """
@@ -211,20 +216,10 @@ def conditionals(
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
         of_latents = tf.broadcast_to(A, tf.concat([tf.shape(white)[1:2], tf.shape(A)[1:]], 0))
         mean = prior_mean + tf.einsum("lmn,slm->snl", of_latents, white)
-        W = mixing_of(model)
         if full_cov:
-            variance = covariance_of_latents(model.kernel, inputs) - tf.matmul(
-                A, A, transpose_a=True
-            )
-            if W is None:
-                return mean, variance
-            variance = tf.einsum("pl,lnm->pnm", tf.square(W), variance)
-            return _outputs(model, inputs, mean, W), variance
-        variance = tf.transpose(unexplained)
-        if W is None:
-            return mean, variance
-        variance = tf.matmul(variance, tf.square(W), transpose_b=True)
-        return _outputs(model, inputs, mean, W), variance
+            variance = covariance_of_latents(model.kernel, inputs)
+            return mean, variance - tf.matmul(A, A, transpose_a=True)
+        return mean, tf.transpose(unexplained)
 
     compiled_conditional = compiled(conditional, reduce_retracing=True)
     start, total = 0, num_draws(samples)
@@ -239,9 +234,35 @@ def conditionals(
             bar.update(len(values))
 
 
-def _outputs(model: AnyModel, X: tf.Tensor, g: tf.Tensor, W: TensorType) -> tf.Tensor:
-    """μ₀ + W g, [S, N, P], of mixed latent GPs [S, N, L]."""
-    return model.mean_function(X) + tf.tensordot(g, W, [[-1], [1]])
+class Mixing(NamedTuple):
+    """f = μ₀ + W g at some inputs, of latent GPs g that a kernel mixes."""
+
+    mean: tf.Tensor  # μ₀, [N, broadcast P]
+    W: tf.Tensor  # [P, L]
+
+    def outputs(self, g: tf.Tensor) -> tf.Tensor:
+        """f [S, N, P] of g [S, N, L]."""
+        return self.mean + tf.tensordot(g, self.W, [[-1], [1]])
+
+    def variances(self, of_g: tf.Tensor) -> tf.Tensor:
+        """Var f [..., N, P] at single inputs, of Var g [..., N, L]."""
+        return tf.matmul(of_g, tf.square(self.W), transpose_b=True)
+
+
+def mixing_at(model: AnyModel, X: tf.Tensor) -> Mixing | None:
+    """How the kernel mixes the latent GPs whose draws there are, by the model's present values."""
+    W = mixing_of(model)
+    return None if W is None else Mixing(model.mean_function(X), tf.identity(W))
+
+
+def moments_of_outputs(
+    model: AnyModel, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+) -> MeanAndVariance:
+    """Mean [S, N, P] and variance [N, P] of f at single inputs, given those of the latent GPs."""
+    mixing = mixing_at(model, X)
+    if mixing is None:
+        return mean, variance
+    return mixing.outputs(mean), mixing.variances(variance)
 
 
 def num_draws(samples: "arviz.InferenceData") -> int:

@@ -69,7 +69,8 @@ def predict_of_f(
     levels = tf.convert_to_tensor(levels, default_float())
     inside = tf.reduce_all((levels > 0.0) & (levels < 1.0))
     require([Check(inside, "levels must be between 0 and 1.", lambda: levels)])
-    predicted = Predicted(model, Xnew, samples, progress, given=given)
+    is_sampled = samples is not None
+    predicted = Predicted(model, Xnew, samples, progress, given=given, for_draws=is_sampled)
     likelihood = predicted.likelihood_at(slice(None))
 
     def of_f(F: tf.Tensor, _: Any = None) -> tf.Tensor:
@@ -78,7 +79,7 @@ def predict_of_f(
     def at(levels: tf.Tensor) -> tf.Tensor:
         return of_f(predicted.quantiles_of_f(tf.cast(levels, predicted.X.dtype)))
 
-    is_drawn = samples is not None or predicted.num_draws > 1 or predicted.num_outputs > 1
+    is_drawn = is_sampled or predicted.num_draws > 1 or predicted.num_outputs > 1
     if is_drawn:
         values = predicted.over_draws(of_f, num_samples, seed, False)
     else:

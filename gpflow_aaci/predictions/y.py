@@ -32,10 +32,13 @@ from ..validation import (
 from .f import (
     VALUES_AT_ONCE,
     BlocksOfF,
+    Mixing,
     checked_inputs,
     coloured,
     components,
     conditionals,
+    mixing_at,
+    moments_of_outputs,
     restored,
 )
 from .given import Given, checked_given
@@ -51,6 +54,7 @@ class _Block(NamedTuple):
     values: list[AnyNDArray]  # the unconstrained values of these parameters
     Fmu: tf.Tensor  # [S, N, L]
     Fvar: tf.Tensor  # [S, N, L]; or [L, N, N] jointly over all data
+    mixing: Mixing | None = None  # of the latent GPs whose moments these are, else of f
 
 
 def predict_y_cdf(
@@ -186,7 +190,7 @@ def predict_y_quantile(
             shapes: list[list[int | None]] = [[None], *([None, part.shape[1]] for part in of_rows)]
             signature = [tf.TensorSpec(shape, X.dtype) for shape in shapes]
             quantile = known.function(_quantile, signature=signature)
-            width = len(levels) * model.num_latent_gps
+            width = len(levels) * model.num_outputs
 
             def of_some(rows: slice) -> tf.Tensor:
                 return quantile(levels, *(part[rows] for part in of_rows))
@@ -226,7 +230,7 @@ def predict_y_samples(
     check_count("num_samples", num_samples, 1)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must be from 0 to 2**31 - 1. Found: {seed}.")
-    predicted = Predicted(model, Xnew, samples, progress, full_cov, given)
+    predicted = Predicted(model, Xnew, samples, progress, full_cov, given, for_draws=True)
     return predicted.draw(int(num_samples), seed, full_cov)
 
 
@@ -247,9 +251,12 @@ class Predicted:
         progress: bool,
         full_cov: bool = False,
         given: Given | None = None,
+        for_draws: bool = False,
     ) -> None:
         """
         :param full_cov: whether variances are of all data jointly, [L, N, N].
+        :param for_draws: whether ``over_draws`` is all that is called. Blocks of ``samples`` are
+            then of the latent GPs, whose mixtures are not independent.
         :param given: the further columns of Y of the new rows.
         :raises ValueError: for bad Xnew or ``given``, a model with another likelihood, and samples
             of another kind of model.
@@ -265,9 +272,11 @@ class Predicted:
                 as_augmented(model)
             self._moving = [each.unconstrained_variable for each in self.likelihood.parameters]
             draws = conditionals(model, samples, self.X, full_cov, progress)
-            self._blocks = self._of_draws(draws, full_cov)
+            self._blocks = self._of_draws(draws, full_cov, model, for_draws)
         self.num_draws = sum(block.Fmu.shape[0] for block in self._blocks)
-        self.num_outputs = int(self._blocks[0].Fmu.shape[-1])
+        first = self._blocks[0]
+        of_mixed = None if first.mixing is None else first.mixing.W.shape[0]
+        self.num_outputs = int(of_mixed or first.Fmu.shape[-1])
         self.num_observed = self.likelihood.num_observed(self.num_outputs)
         self._num_columns = self.num_observed - self.likelihood.num_given
 
@@ -281,7 +290,7 @@ class Predicted:
         """P(y' ≤ y) [Q, N, P] at some rows, for Y [Q, N, ...]."""
         total: Any = 0.0
         with closing(self._by_turns()) as blocks:
-            for _, Fmu, Fvar in blocks:
+            for _, Fmu, Fvar, _ in blocks:
                 Fmu, Fvar = Fmu[:, rows], Fvar[:, rows]
                 shape = tf.concat([tf.shape(Y)[:1], tf.shape(Fmu)], 0)  # [Q, S, N, L]
                 Fmu, Fvar = tf.broadcast_to(Fmu, shape), tf.broadcast_to(Fvar, shape)
@@ -338,12 +347,13 @@ class Predicted:
         seeds = tfp.random.split_seed(tf.constant([seed, 2]), n=2 * len(self._blocks))
         parts, first = [], 0
         with closing(self._by_turns()) as blocks:
-            for k, (_, Fmu, Fvar) in enumerate(blocks):
+            for k, (_, Fmu, Fvar, mixing) in enumerate(blocks):
                 drawn = chosen[(chosen >= first) & (chosen < first + Fmu.shape[0])] - first
                 first += Fmu.shape[0]
                 mean = tf.gather(Fmu, drawn)
                 noise = tf.random.stateless_normal(tf.shape(mean), seeds[2 * k], dtype=mean.dtype)
                 f = mean + coloured(noise, Fvar if full_cov else tf.gather(Fvar, drawn), full_cov)
+                f = f if mixing is None else mixing.outputs(f)
                 parts.append(function(f, seeds[2 * k + 1]))
         return tf.concat(parts, 0)
 
@@ -364,19 +374,25 @@ class Predicted:
                     variable.assign(value)
                 yield block
 
-    def _of_draws(self, draws: BlocksOfF, full_cov: bool) -> list[_Block]:
+    def _of_draws(
+        self, draws: BlocksOfF, full_cov: bool, model: gpflow.models.GPModel, for_draws: bool
+    ) -> list[_Block]:
         """The blocks of draws. Neighbours with equal parameters are joined, unless ``full_cov``."""
         blocks = []
         with closing(draws):
             for Fmu, Fvar in draws:
                 values = [variable.numpy() for variable in self._moving]
+                mixing = mixing_at(model, self.X) if for_draws else None
+                if not for_draws:
+                    Fmu, Fvar = moments_of_outputs(model, self.X, Fmu, Fvar)
                 Fvar = Fvar if full_cov else tf.broadcast_to(Fvar, Fmu.shape)
-                blocks.append(_Block(values, Fmu, Fvar))
+                blocks.append(_Block(values, Fmu, Fvar, mixing))
         if full_cov:
             return blocks
         alike = itertools.groupby(blocks, lambda block: [v.tobytes() for v in block.values])
         groups = [zip(*group, strict=True) for _, group in alike]
-        return [_Block(v[0], tf.concat(m, 0), tf.concat(s, 0)) for v, m, s in groups]
+        # No hyperparameter of a kernel that mixes is sampled, so that all blocks have one mixing.
+        return [_Block(v[0], tf.concat(m, 0), tf.concat(s, 0), w[0]) for v, m, s, w in groups]
 
 
 def _quantile(model: AugmentedModel, variables: Sequence[tf.Variable]) -> Callable[..., tf.Tensor]:

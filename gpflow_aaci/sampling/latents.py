@@ -72,12 +72,13 @@ def check_sampled_model(model: AnyModel, may_mix: bool = False) -> None:
     kernel = model.kernel
     if mixing_of(model) is not None and not (may_mix or isinstance(model, FullGP)):
         raise ValueError(
-            "kernel must not mix the latent GPs here; of all samplers Gibbs() takes such kernels. "
+            "kernel must not mix the latent GPs, which sample_posterior with Gibbs() alone takes. "
             f"Found: {type(kernel).__name__}."
         )
     if isinstance(kernel, MultioutputKernel) and isinstance(model, FullGP):
         raise ValueError(
-            "kernel must be a single-output kernel in VGP and GPMC. "
+            "kernel must be a single-output kernel for samples of a model that keeps its data; "
+            "an AugmentedSVGP with Z = X takes more. "
             f"Found: {type(kernel).__name__}."
         )
 

@@ -240,6 +240,17 @@ def test_bounds_on_the_entropy_of_correlated_components() -> None:
     assert pairs > entropy - np.log(K)
 
 
+def test_narrow_full_components_keep_their_entropy_in_float32() -> None:
+    """Roots from 1e-4 to 1, whose squares float32 cannot add up."""
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    root = np.linalg.qr((basis * np.geomspace(1e-4, 1.0, 30)).T)[1].T
+    roots, mean = np.stack(2 * [root[None]]), np.zeros((2, 30, 1))
+    exact = entropy_by_pairs(mean, roots)
+    found = entropy_by_pairs(mean.astype(np.float32), roots.astype(np.float32))
+    np.testing.assert_allclose(found, exact, atol=2e-3)
+
+
 @pytest.mark.parametrize("covariance", ["full", "opper_archambeau"])
 def test_equal_full_components_are_worth_one(covariance: Any) -> None:
     rng, name = np.random.default_rng(5), "q_sqrt" if covariance == "full" else "q_lambda"

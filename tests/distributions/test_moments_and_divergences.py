@@ -96,6 +96,29 @@ def test_moments_and_cumulants_against_mpmath(law: Any, moments: list[mp.mpf]) -
         np.testing.assert_allclose(law.cumulant(order), exact, rtol=1e-6, atol=close)
 
 
+def test_a_mean_of_an_interval_far_from_loc_keeps_its_digits() -> None:
+    """Beyond the nearer end by scale²/distance, but for terms that are 1e-6 of it and less."""
+    for loc, low, high in ((-1e8, 0.0, np.inf), (-1e5, 0.0, np.inf), (3e4, -np.inf, 0.0)):
+        law = IntervalNormal(*map(np.float64, (loc, 1.0, low, high)))
+        np.testing.assert_allclose(law.mean(), -1.0 / loc, rtol=1e-6)
+        np.testing.assert_allclose(law.variance(), loc**-2, rtol=1e-6)
+        law = IntervalNormal(*map(np.float32, (loc, 1.0, low, high)))
+        np.testing.assert_allclose(law.mean(), -1.0 / loc, rtol=1e-5)
+    # Nearly uniform: the density falls by exp(−1) from end to end.
+    narrow = IntervalNormal(*map(np.float64, (-1e6, 1.0, 2.0, 2.0 + 1e-6)))
+    exact = 1e-12 * (1.0 - np.e / (np.e - 1.0) ** 2)  # of an exponential law cut at 1
+    np.testing.assert_allclose(narrow.variance(), exact, rtol=2e-6)
+
+
+def test_slopes_of_the_mean_of_a_half_line_are_numbers() -> None:
+    scale = tf.constant(1.0, tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(scale)
+        mean = IntervalNormal(tf.zeros_like(scale), scale, 0.5 + 0.0 * scale, np.inf).mean()
+    up, down = (float(IntervalNormal(0.0, s, 0.5, np.inf).mean()) for s in (1.001, 0.999))
+    np.testing.assert_allclose(tape.gradient(mean, scale), (up - down) / 0.002, rtol=1e-3)
+
+
 def test_an_interval_of_equal_ends_is_a_point() -> None:
     law = IntervalNormal(np.float64(0.0), np.float64(2.0), np.float64(7.0), np.float64(7.0))
     assert [float(law.cumulant(n)) for n in (1, 2, 3, 4)] == [7.0, 0.0, 0.0, 0.0]

@@ -116,6 +116,25 @@ def test_minibatches_raise_it() -> None:
     assert float(found) > float(best) - 2.0
 
 
+def test_the_model_is_the_same_to_tensorflow_and_to_its_caches() -> None:
+    """A value of the objective changes no part of it; steps refresh what it has handed out."""
+    model = made(num_data=N)
+    before = {name: id(part) for name, part in model._trackable_children().items()}
+    model.fitc_objective(data())
+    assert {name: id(part) for name, part in model._trackable_children().items()} == before
+    cached, apart = model.posterior(), []
+
+    def compare(step: int) -> None:
+        apart.append(float(np.abs(cached.predict_f(Z)[0] - model.predict_f(Z)[0]).max()))
+        if step == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        gpflow_aaci.train(model, data(), objective="fitc", monitor=compare, progress=False)
+    assert len(apart) == 2
+    assert max(apart) < 1e-6
+
+
 @pytest.mark.slow
 def test_two_columns_of_y_are_two_models() -> None:
     """Each with its own part of the variance that shared points leave unexplained."""
@@ -130,6 +149,15 @@ def test_two_columns_of_y_are_two_models() -> None:
         gpflow_aaci.fit(one, (X, y), objective="fitc", progress=False)
         total += float(one.fitc_objective((X, y)))
     assert float(two.fitc_objective((X, np.hstack([Y, -2.0 * Y])))) == pytest.approx(total)
+
+
+def test_gpflows_own_likelihood_is_converted_before_the_draws() -> None:
+    """Some conversions make variables, which a compiled step may not."""
+    model = gpflow.models.SVGP(made().kernel, gpflow.likelihoods.StudentT(), Z.copy())
+    draws = sample_posterior(
+        model, data(), EllipticalSlices("variational"), num_samples=3, progress=False
+    )
+    assert np.isfinite(draws.posterior["u"]).all()
 
 
 @pytest.mark.slow

@@ -124,5 +124,5 @@ def test_what_it_does_not_take_is_said() -> None:
     two = SeparateIndependent([Matern32(), Matern52()])
     with pytest.raises(ValueError, match=r"num_latent_gps must be 2, as for the kernel\. Found: 3"):
         AugmentedVGP((X, Y), two, likelihoods.StudentT())
-    with pytest.raises(ValueError, match="kernel must be a single-output kernel in VGP"):
+    with pytest.raises(ValueError, match="kernel must be a single-output kernel for samples"):
         gpflow_aaci.sample_posterior(pair(separate)[0], progress=False)

@@ -79,6 +79,26 @@ def test_given_few_data_draws_have_the_moments_of_weighted_draws_of_the_prior(na
     assert samples.posterior_predictive["y"].shape[2:] == (2, 3)
 
 
+@pytest.mark.parametrize("full_cov", [False, True])
+def test_outputs_that_are_one_latent_gp_are_drawn_alike(full_cov: bool) -> None:
+    """Away from the inducing points, too, where u leaves much of g unexplained."""
+    X, new = np.array([[-0.5], [0.5]]), np.array([[0.1], [5.0], [6.0]])
+    kernel = LinearCoregionalization([kernels()[0]], [[1.0], [1.0]])
+    model = AugmentedSVGP(kernel, likelihoods.Laplace(0.3), X.copy())
+    data = X, np.hstack([X, X])
+    samples = sample_posterior(model, data, num_samples=50, num_chains=1, progress=False)
+    f = predictions.predict_f_samples(
+        model, new, samples=samples, full_cov=full_cov, progress=False
+    )
+    np.testing.assert_allclose(f[..., 0], f[..., 1], atol=1e-10)
+    assert f[..., 1, 0].std() > 0.8
+    y = predictions.predict_y_samples(
+        model, new, 400, samples=samples, full_cov=full_cov, progress=False
+    ).numpy()
+    # sd of the difference of two draws of the noise, √2 √2 0.3
+    assert np.abs((y[..., 0] - y[..., 1]).std(0) - 0.6).max() < 0.15
+
+
 def test_one_latent_gp_of_weight_one_is_the_plain_model() -> None:
     """The same seed draws the same ω and v."""
     rng = np.random.default_rng(4)

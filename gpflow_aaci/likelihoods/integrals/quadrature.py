@@ -94,7 +94,9 @@ def log_expected_sigmoid(mean: TensorType, variance: TensorType) -> tf.Tensor:
     :param mean: [...].
     :param variance: [...]; rounding below zero is taken as zero.
     """
-    a = tf.stop_gradient(tf.clip_by_value(-mean / tf.square(safe_sqrt(variance)), 0.0, 1.0))
+    # The slope of √variance in a variance below eps is nothing but rounding.
+    variance = lifted(variance, float(np.finfo(variance.dtype.as_numpy_dtype).eps))
+    a = tf.stop_gradient(tf.clip_by_value(-mean / variance, 0.0, 1.0))
 
     def tilted(x: tf.Tensor) -> tf.Tensor:
         return tf.exp(tf.math.log_sigmoid(x) - a * x)
