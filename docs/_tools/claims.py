@@ -590,7 +590,7 @@ def bsgp_by_objective() -> list[Row]:
             "sampled",
             ["bsgp_objectives"],
             f"Optimised the test NLL is {found(optimised)}; sampled {found(sampled)} "
-            f"({listed_words(problems)}; means of {min(splits)} splits or more).",
+            f"({listed_words(problems)}; means of {min(splits)} splits).",
             f"optimised on {lower[0]} of {len(problems)}, sampled on {lower[1]}",
         ),
         Row(
