@@ -97,7 +97,7 @@ def _sampled(
     likelihood: gpflow.likelihoods.Likelihood,
     split: Split,
     seed: int,
-    objective: contrib.joint.JointObjective,
+    objective: contrib.objectives.ObjectiveGivenU,
 ) -> tuple[Array, Array, float]:
     """log p(y) [N], E y [N, 1] of the test rows and CPU seconds, from draws of all parameters."""
     model = contrib.DeepGP([kernel for kernel, _ in layers], likelihood, [Z for _, Z in layers])

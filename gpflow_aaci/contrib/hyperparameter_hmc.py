@@ -54,7 +54,7 @@ class HyperparameterHMC:
         describes. ``"variational"`` uses E log p(y|f), as ``SGPMC`` does, and draws from the
         q(u, θ) with the greatest ELBO among all distributions. ``"heteroscedastic"``, for Gaussian
         noise, uses E log p(y|f) under noise that has the variance of f given u besides its own
-        (Rossi and others, AISTATS 2021, Eq. 14 and 15).
+        (Rossi and others, AISTATS 2021, (14) and (15)).
     :raises ValueError: for numbers out of range and any other objective.
     """
 

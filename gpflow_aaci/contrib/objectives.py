@@ -47,7 +47,7 @@ def of_each_given_u(
 
     ``"predictive"`` is log E p(y|f), as in FITC, and ``"variational"`` E log p(y|f). For Gaussian
     noise ``"heteroscedastic"`` is E log p(y|f) under noise of variance σ² + Fvar, which is log
-    E p(y|f) − ½ Fvar/(σ² + Fvar) (Rossi and others, AISTATS 2021, Eq. 14 and 15).
+    E p(y|f) − ½ Fvar/(σ² + Fvar) (Rossi and others, AISTATS 2021, (14) and (15)).
     """
     if objective == "variational":
         return likelihood.variational_expectations(X, Fmu, Fvar, Y)

@@ -51,7 +51,7 @@ class SGHMC:
     :param objective: ``"predictive"`` uses log E p(y|f) given u, and draws from the posterior.
         ``"variational"`` uses E log p(y|f), and draws from the q(u, θ) with the greatest ELBO among
         all distributions. ``"heteroscedastic"``, for Gaussian noise, uses E log p(y|f) under noise
-        that has the variance of f given u besides its own (Eq. 14 and 15 of the paper).
+        that has the variance of f given u besides its own, (14) and (15) of the paper.
     :param hyperparameters: whether to sample the trainable hyperparameters too. Each then needs a
         prior, and so does Z if it is trainable. The first chain begins at the model's values, the
         others at draws from the priors; the model keeps its own values.

@@ -5,7 +5,7 @@ With k̃_i = k_ii − ‖A_i‖², the variance of f_i given u, and Λ_i = σ² 
 
 - FITC's log evidence log N(y | μ₀, Q + diag Λ) (Snelson and Ghahramani 2006), Q = AᵀA;
 - the bound of a GP whose noise has the variances Λ_i, log N(y | μ₀, Q + diag Λ) − ½ Σ k̃_i/Λ_i
-  (Rossi and others, AISTATS 2021, Eq. 14 and 15).
+  (Rossi and others, AISTATS 2021, (14) and (15)).
 
 Λ follows the kernel and Z. Of both objectives the best q(u) is the posterior of u under FITC.
 """

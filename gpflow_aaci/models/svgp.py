@@ -170,8 +170,8 @@ class AugmentedSVGP(WithBounds, WithPredictions, gpflow.models.SVGP):
         """
         The ELBO under noise of the variances σ² + k̃_i, k̃_i = Var[f_i|u], []: below FITC's.
 
-        It is :meth:`fitc_objective` − ½ Σ k̃_i/(σ² + k̃_i) (Rossi and others, AISTATS 2021, Eq. 14
-        and 15). The variances follow the kernel and Z. ``fit`` and ``train`` maximise it with
+        It is :meth:`fitc_objective` − ½ Σ k̃_i/(σ² + k̃_i) (Rossi and others, AISTATS 2021, (14) and
+        (15)). The variances follow the kernel and Z. ``fit`` and ``train`` maximise it with
         ``objective="heteroscedastic"``.
 
         :raises ValueError: as :meth:`fitc_objective`.

@@ -106,8 +106,8 @@ def test_what_is_refused_is_refused() -> None:
         "`q_diag=True` with `whiten=False`": lambda: gpflow_aaci.AugmentedSVGP(
             kernel, likelihood, Z, q_diag=True, whiten=False
         ),
-        "multi-output kernels in `AugmentedVGP`": lambda: gpflow_aaci.AugmentedVGP(
-            (Z, Z), gpflow.kernels.SharedIndependent(kernel, 2), likelihood
+        "multi-output kernels except": lambda: gpflow_aaci.AugmentedVGP(
+            (Z, Z), Other(), likelihood
         ),
         "`LinearCoregionalization`": lambda: gpflow_aaci.AugmentedSVGP(
             Other(), likelihood, Z, num_latent_gps=2

@@ -1,10 +1,12 @@
 """Expectations under N(Fmu, Fvar) of functions that may have kinks or narrow peaks."""
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import TensorType
+from gpflow.base import AnyNDArray, TensorType
 
 from .nodes import before_axes_of
 
@@ -17,42 +19,59 @@ _HALVINGS, _FARTHEST_PANEL = 13, 6
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 # x/sd = κ asinh(q sinh t) at equidistant t: nodes spaced geometrically from 1e-3 sd about 0 to
-# 1 sd, and evenly beyond. Of this grid a datum uses those 56 neighbours that cover its
-# mean ± 7.5 sd. Its middle lies between two nodes, where a kink at 0 costs least.
-_WINDOW, _REACH, _FARTHEST = 56, 7.5, 12.0
+# 1 sd, and evenly beyond. Of this grid a datum uses those neighbours that cover its mean ± 7.5 sd.
+# Its middle lies between two nodes, where a kink at 0 costs least.
+_REACH, _FARTHEST = 7.5, 12.0
 _Q, _KAPPA = 1e-3, 1.5
-_STEP = 2.0 * np.arcsinh(np.sinh(_REACH / _KAPPA) / _Q) / (_WINDOW - 1)
-_SIDE = int(np.arcsinh(np.sinh((_FARTHEST + _REACH) / _KAPPA) / _Q) / _STEP) + 1
-_T = _STEP * (np.arange(-_SIDE, _SIDE) + 0.5)
-_GRID = _KAPPA * np.arcsinh(_Q * np.sinh(_T))
-_DENSITY = np.cosh(_T) / np.cosh(_GRID / _KAPPA)  # ∝ d(x/sd)/dt
+_WINDOW, _FINE = 56, 112  # the neighbours of a datum
+
+
+class _Grid(NamedTuple):
+    step: float  # in t
+    side: int  # the number of nodes on one side of 0
+    node: AnyNDArray  # x/sd
+    density: AnyNDArray  # ∝ d(x/sd)/dt
+
+
+@functools.cache
+def _grid(window: int) -> _Grid:
+    step = 2.0 * np.arcsinh(np.sinh(_REACH / _KAPPA) / _Q) / (window - 1)
+    side = int(np.arcsinh(np.sinh((_FARTHEST + _REACH) / _KAPPA) / _Q) / step) + 1
+    t = step * (np.arange(-side, side) + 0.5)
+    node = _KAPPA * np.arcsinh(_Q * np.sinh(t))
+    return _Grid(step, side, node, np.cosh(t) / np.cosh(node / _KAPPA))
 
 
 def expectation(
-    function: Callable[[tf.Tensor], tf.Tensor], mean: TensorType, variance: TensorType
+    function: Callable[[tf.Tensor], tf.Tensor],
+    mean: TensorType,
+    variance: TensorType,
+    window: int = _WINDOW,
 ) -> tf.Tensor:
     """
     E function(x) under x ~ N(mean, variance), for a function that may be kinked or narrow at 0.
 
     This is the trapezoidal rule in t, x = κ sd asinh(q sinh t). A log-likelihood is smooth in the
     logarithm of the distance from its centre, so that the same 56 nodes give an error of 1e-7
-    whether it varies over 1e-3 sd or 1e3 sd, about the mean or far from it. The nodes are held
-    fixed in z = (x − mean)/sd, so that the derivatives are E function' and E[z function']/2sd.
+    whether it varies over 1e-3 sd or 1e3 sd, about the mean or far from it; for a function without
+    a kink twice as many give 1e-12. The nodes are held fixed in z = (x − mean)/sd, so that the
+    derivatives are E function' and E[z function']/2sd.
 
     :param function: maps x [K, ...] to [K, ...].
     :param mean: [...].
     :param variance: [...], broadcast against ``mean``; rounding below zero is taken as zero.
+    :param window: the number of nodes.
     :return: [...].
     """
-    sd = safe_sqrt(variance)
+    grid, sd = _grid(window), safe_sqrt(variance)
     ratio = tf.stop_gradient(tf.clip_by_value(mean / sd, -_FARTHEST, _FARTHEST))
     first_t = tf.asinh(tf.sinh((ratio - _REACH) / _KAPPA) / _Q)
-    first = tf.cast(tf.math.floor(first_t / _STEP), tf.int32) + _SIDE
-    first = tf.clip_by_value(first, 0, 2 * _SIDE - _WINDOW)
-    index = first + before_axes_of(first, tf.range(_WINDOW))  # [K, ...]
-    node = tf.gather(tf.constant(_GRID, ratio.dtype), index)
+    first = tf.cast(tf.math.floor(first_t / grid.step), tf.int32) + grid.side
+    first = tf.clip_by_value(first, 0, 2 * grid.side - window)
+    index = first + before_axes_of(first, tf.range(window))  # [K, ...]
+    node = tf.gather(tf.constant(grid.node, ratio.dtype), index)
     z = node - ratio
-    weight = tf.gather(tf.constant(_DENSITY, ratio.dtype), index) * tf.exp(-0.5 * tf.square(z))
+    weight = tf.gather(tf.constant(grid.density, ratio.dtype), index) * tf.exp(-0.5 * tf.square(z))
     total = tf.reduce_sum(weight, axis=0)
     z_mean = tf.reduce_sum(weight * z, axis=0) / total  # 1e-9; without it a line is exact
     x = (mean - sd * (ratio + z_mean)) + sd * node
@@ -101,7 +120,7 @@ def log_expected_sigmoid(mean: TensorType, variance: TensorType) -> tf.Tensor:
     def tilted(x: tf.Tensor) -> tf.Tensor:
         return tf.exp(tf.math.log_sigmoid(x) - a * x)
 
-    of_tilted = tf.math.log(expectation(tilted, mean + a * variance, variance))
+    of_tilted = tf.math.log(expectation(tilted, mean + a * variance, variance, _FINE))
     return a * mean + 0.5 * tf.square(a) * variance + of_tilted
 
 
