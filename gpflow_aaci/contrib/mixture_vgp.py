@@ -23,7 +23,7 @@ from ..algebra.gaussian import naturals_to_q
 from ..algebra.projection import Prior, Projection, project
 from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.conversion import checks_of
-from ..models.shared import jittered, k_diag
+from ..models.shared import covariance_of_latents, k_diag, with_jitter
 from ..validation import (
     as_matrix,
     as_observed,
@@ -228,7 +228,7 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
     def _prior_covariance(self) -> tf.Tensor:
         """K(X, X) + jitter I of every latent GP, [broadcast L, N, N]."""
-        return jittered(_gram(self.kernel, self.data[0]))
+        return with_jitter(self.kernel, self.data[0])
 
     # ---- predictions ----
 
@@ -250,11 +250,11 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             RA = tf.transpose(root, [0, 2, 1])[..., None] * A  # [K, L, M, N]
         else:
             RA = tf.matmul(root, A, transpose_a=True)
-        left = _gram(self.kernel, X) - tf.matmul(A, A, transpose_a=True)
+        left = covariance_of_latents(self.kernel, X) - tf.matmul(A, A, transpose_a=True)
         return means, left + tf.matmul(RA, RA, transpose_a=True)
 
     def _project(self, X: tf.Tensor) -> Projection:
-        cross = _gram(self.kernel, self.data[0], X)
+        cross = covariance_of_latents(self.kernel, self.data[0], X)
         rest = k_diag(self.kernel, X), self.mean_function(X)
         return project(Prior(self._prior_covariance(), cross, *rest))
 
@@ -348,13 +348,6 @@ class MixtureVGP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         found = function(tf.tile(X, [K, 1]), Fmu, Fvar, *(tf.tile(y, [K, 1]) for y in Y))
         shape = [K, tf.shape(X)[0]]
         return tf.nest.map_structure(lambda p: tf.reshape(p, [*shape, *p.shape[1:]]), found)
-
-
-def _gram(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
-    """K(X, X2) of every latent GP, [broadcast L, N, N2]."""
-    if isinstance(kernel, SeparateIndependent):
-        return tf.stack([of_one(X, X2) for of_one in kernel.kernels])
-    return (kernel.kernel if isinstance(kernel, SharedIndependent) else kernel)(X, X2)[None]
 
 
 def _of_components(A: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

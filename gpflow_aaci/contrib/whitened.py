@@ -8,6 +8,7 @@ Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] column
 """
 
 import abc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,10 @@ class WhitenedKernel(LatentKernel):
         super().__init__(model=model, data=data, objective=objective, **parameters)
         X, _ = self.rows
         self._is_sparse = not isinstance(model, FullGP)
-        self._of_u = objective if self._is_sparse and objective != "predictive" else None
-        # Converted here, as it may make variables, and with axes for chains, as GPflow's may not.
-        self._with_chains = None if self._of_u is None else augmented(model.likelihood)
+        self._of_u = None
+        if self._is_sparse and objective != "predictive":
+            # Converted here, which may make variables: GPflow's own may take no axes of chains.
+            self._of_u = partial(of_each_given_u, objective, augmented(model.likelihood))
         if self._is_sparse:
             prior = project_at(model, X)
         else:
@@ -97,12 +99,11 @@ class WhitenedKernel(LatentKernel):
         ε then has no likelihood, and is drawn from its prior.
         """
         X, Y = self.rows
-        if self._of_u is not None and self._with_chains is not None:
+        if self._of_u is not None:
             mean = f_mean(self._prior, parts[0])
             variance = tf.transpose(self._prior.unexplained) + tf.zeros_like(mean)
             of_chains = tf.zeros_like(mean[..., :1])
-            of_rows = X + of_chains, mean, variance, Y + of_chains
-            return of_each_given_u(self._of_u, self._with_chains, *of_rows)
+            return self._of_u(X + of_chains, mean, variance, Y + of_chains)
         return tf.reduce_sum(pointwise_log_prob(self.likelihood, X, self._f(*parts), Y), -1)
 
     def log_likelihood(self, *parts: tf.Tensor) -> tf.Tensor:

@@ -214,10 +214,13 @@ class Augmented(WithData):
         self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> AbstractPosterior:
         """GPflow's posterior, whose cache the closed-form optimizers refresh after their steps."""
-        posterior = super().posterior(precompute_cache)
+        posterior = self._new_posterior(precompute_cache)
         if posterior.cache is not None:
             handed_out(self).add(posterior)
         return posterior
+
+    def _new_posterior(self, precompute_cache: PrecomputeCacheType) -> AbstractPosterior:
+        return super().posterior(precompute_cache)
 
 
 def _diagonal(q: Gaussian) -> Gaussian:

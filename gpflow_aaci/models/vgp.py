@@ -151,17 +151,11 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
         is_single = not isinstance(self.kernel, MultioutputKernel)
         return points if is_single else SharedIndependentInducingVariables(points)
 
-    def posterior(
-        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> AbstractPosterior:
-        """
-        GPflow's posterior, whose cache the closed-form optimizers refresh after their steps.
-
-        GPflow's own of a VGP takes single-output kernels; others have SVGP's, with Z = X.
-        """
+    def _new_posterior(self, precompute_cache: PrecomputeCacheType) -> AbstractPosterior:
+        """GPflow's own of a VGP takes single-output kernels; others have SVGP's, with Z = X."""
         if not isinstance(self.kernel, MultioutputKernel):
-            return super().posterior(precompute_cache)
-        posterior = create_posterior(
+            return super()._new_posterior(precompute_cache)
+        return create_posterior(
             self.kernel,
             self.data_as_points(),
             self.q_mu,
@@ -170,6 +164,3 @@ class AugmentedVGP(WithBounds, WithPredictions, gpflow.models.VGP):
             mean_function=self.mean_function,
             precompute_cache=precompute_cache,
         )
-        if posterior.cache is not None:
-            handed_out(self).add(posterior)
-        return posterior

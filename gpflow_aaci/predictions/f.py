@@ -11,7 +11,7 @@ Shapes: [C] chains, [S] draws, [N] new data, [L] latent GPs, [P] columns of y.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import gpflow
 import numpy as np
@@ -22,6 +22,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.utilities import to_default_float
 
+from ..algebra.terms import mixed_marginals
 from ..data import check_batches, check_inputs, over_batches
 from ..kernels import levels_of
 from ..likelihoods.integrals.quadrature import safe_sqrt
@@ -34,7 +35,7 @@ from ..sampling.latents import (
     DeepModel,
     FullGP,
     all_parameters,
-    mixing_of,
+    mixing_at,
     new_rows,
     prior_covariance,
     project_at,
@@ -234,35 +235,12 @@ def conditionals(
             bar.update(len(values))
 
 
-class Mixing(NamedTuple):
-    """f = μ₀ + W g at some inputs, of latent GPs g that a kernel mixes."""
-
-    mean: tf.Tensor  # μ₀, [N, broadcast P]
-    W: tf.Tensor  # [P, L]
-
-    def outputs(self, g: tf.Tensor) -> tf.Tensor:
-        """f [S, N, P] of g [S, N, L]."""
-        return self.mean + tf.tensordot(g, self.W, [[-1], [1]])
-
-    def variances(self, of_g: tf.Tensor) -> tf.Tensor:
-        """Var f [..., N, P] at single inputs, of Var g [..., N, L]."""
-        return tf.matmul(of_g, tf.square(self.W), transpose_b=True)
-
-
-def mixing_at(model: AnyModel, X: tf.Tensor) -> Mixing | None:
-    """How the kernel mixes the latent GPs whose draws there are, by the model's present values."""
-    W = mixing_of(model)
-    return None if W is None else Mixing(model.mean_function(X), tf.identity(W))
-
-
 def moments_of_outputs(
     model: AnyModel, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
 ) -> MeanAndVariance:
     """Mean [S, N, P] and variance [N, P] of f at single inputs, given those of the latent GPs."""
     mixing = mixing_at(model, X)
-    if mixing is None:
-        return mean, variance
-    return mixing.outputs(mean), mixing.variances(variance)
+    return (mean, variance) if mixing is None else mixed_marginals(*mixing, mean, variance)
 
 
 def num_draws(samples: "arviz.InferenceData") -> int:

@@ -22,7 +22,7 @@ from ..likelihoods import AugmentedLikelihood, augmented
 from ..likelihoods.integrals.quadrature import safe_sqrt
 from ..models import AugmentedModel, as_augmented
 from ..runtime.compiled import Compiled, applied
-from ..sampling.latents import DeepModel
+from ..sampling.latents import DeepModel, Mixing, mixing_at
 from ..validation import (
     as_default_float,
     check_all,
@@ -32,12 +32,10 @@ from ..validation import (
 from .f import (
     VALUES_AT_ONCE,
     BlocksOfF,
-    Mixing,
     checked_inputs,
     coloured,
     components,
     conditionals,
-    mixing_at,
     moments_of_outputs,
     restored,
 )

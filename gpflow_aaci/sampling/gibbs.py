@@ -36,7 +36,7 @@ from .conditionals import (
     sparse_prior_at_data,
     v_given_omega,
 )
-from .latents import AnyModel, check_sampled_model, to_u
+from .latents import AnyModel, check_sampled_model, mixing_at, to_u
 
 OVER_RELAXATION = -0.4
 """
@@ -73,9 +73,7 @@ class _Sweep(LatentKernel):
         self.over_relaxation = _checked_relaxation(over_relaxation)
         super().__init__(over_relaxation=over_relaxation, **parameters)
         model = parameters["model"]
-        self._in_turn, self._mixing = model.in_turn, None
-        if model.mixing is not None:
-            self._mixing = tf.convert_to_tensor(model.mixing), model.mean_function(self.rows[0])
+        self._in_turn, self._mixing = model.in_turn, mixing_at(model, self.rows[0])
 
     @abc.abstractmethod
     def _prior_of(self, latent: int) -> Any:
@@ -118,10 +116,7 @@ class _Sweep(LatentKernel):
 
     def outputs(self, f: tf.Tensor) -> tf.Tensor:
         """f [C..., N, P] of the last part of a state."""
-        if self._mixing is None:
-            return f
-        W, mean = self._mixing
-        return mean + tf.tensordot(f, W, [[-1], [1]])
+        return f if self._mixing is None else self._mixing.outputs(f)
 
     def observed(self, f: tf.Tensor, seed: Any) -> tuple[Any, Observed]:
         """
@@ -134,7 +129,7 @@ class _Sweep(LatentKernel):
         omega = self._auxiliary(F, seed)
         if self._mixing is None:
             return omega, pseudo_observations(self.likelihood, X, omega, Y)
-        W, _ = self._mixing
+        W = self._mixing.W
         potential, precision = self.likelihood.site(X, omega, Y)
         slope = tf.tensordot(potential - precision * F, W, 1)
         curvature = tf.tensordot(precision, tf.square(W), 1)

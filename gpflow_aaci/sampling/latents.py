@@ -7,7 +7,7 @@ own models, too.
 Shapes: [C] chains, [N] data, [M] inducing variables, [L] latent GPs, [P] columns of Y.
 """
 
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import gpflow
 import tensorflow as tf
@@ -87,6 +87,23 @@ def mixing_of(model: AnyModel) -> Parameter | None:
     """W [P, L] of f = μ₀ + W g, where the kernel mixes the latent GPs g that are sampled."""
     kernel = getattr(model, "kernel", None)
     return kernel.W if isinstance(kernel, LinearCoregionalization) else None
+
+
+class Mixing(NamedTuple):
+    """f = μ₀ + W g at some inputs, of latent GPs g that a kernel mixes."""
+
+    mean: tf.Tensor  # μ₀, [N, broadcast P]
+    W: tf.Tensor  # [P, L]
+
+    def outputs(self, g: tf.Tensor) -> tf.Tensor:
+        """f [..., N, P] of g [..., N, L]."""
+        return self.mean + tf.tensordot(g, self.W, [[-1], [1]])
+
+
+def mixing_at(model: AnyModel, X: tf.Tensor) -> Mixing | None:
+    """How the kernel mixes the latent GPs at X, by the model's present values; or None."""
+    W = mixing_of(model)
+    return None if W is None else Mixing(model.mean_function(X), tf.convert_to_tensor(W))
 
 
 def rows_of_model(model: AnyModel, data: RegressionData | None) -> Rows:
