@@ -188,6 +188,11 @@ class Sign(Logistic):
     ) -> tf.Tensor:
         return super().expected_log_prob(X, Fmu / self.nu, Fvar / self.nu**2, Y)
 
+    def predictive_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return super().predictive_log_density(X, Fmu / self.nu, Fvar / self.nu**2, Y)
+
 
 def _checked(X: TensorType, name: str) -> tf.Tensor:
     X = as_default_float(as_matrix(X, name), name)
