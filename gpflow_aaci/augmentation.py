@@ -22,8 +22,9 @@ of the f for which q(ω) is optimal, and π(ω) is p(ω|y, f = 0), because
     p(y, ω|f) = e^{offset + potential(ω) f − ½ precision(ω) f²} π(ω),    offset = log p(y|f = 0).
 
 The expected sites, and with them all functions of c, follow from the slopes of the bound. Draws are
-dictionaries if there are several variables. ``Heteroscedastic`` has no functions of c, as the
-exponent is not quadratic in its f where its variables are held fixed.
+dictionaries if there are several variables. Given its variables, log p(y, ω|f) of
+``Heteroscedastic`` is not quadratic in f, so that the likelihood has functions of its own for the
+same verbs, and π(ω) is p(ω|y, f) at another f, its ``reference_f``.
 
 Every function calls one method of the likelihood, or combines several.
 
@@ -60,6 +61,16 @@ class _KnownByC(Protocol):
     def expected_logtilt(
         self, omega: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor: ...
+
+
+class _OwnTilt(Protocol):
+    """The methods of a likelihood whose log p(y, ω|f) is not quadratic in f jointly."""
+
+    def reference_f(self, Y: TensorType) -> tf.Tensor: ...
+    def log_tilt(
+        self, auxiliary: Any, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor: ...
+    def expected_auxiliary(self, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> Any: ...
 
 
 # ---- laws of ω ----
@@ -106,7 +117,7 @@ def aux_posterior_c(
     """
     if _has_one_omega(likelihood):
         return likelihood.aux_posterior_c(Fmu, Fvar, Y)
-    _refuse_unless_quadratic(likelihood)
+    _refuse_unless_known(likelihood)
     return tf.stack([Fmu, Fvar])
 
 
@@ -132,7 +143,9 @@ def aux_prior(
     if _has_one_omega(likelihood):
         potential, _ = likelihood.site(None, tf.ones([], Y.dtype), Y)  # as many columns as f has
         return likelihood.tilted(likelihood.prior_c * tf.ones_like(potential), Y)
-    return likelihood.full_conditional(X, _zero_f(likelihood, Y), Y)
+    own = _has_own_tilt(likelihood)
+    F = likelihood.reference_f(Y) if own else _zero_f(likelihood, Y)
+    return likelihood.full_conditional(X, F, Y)
 
 
 def init_aux_posterior(
@@ -270,7 +283,9 @@ def logtilt(
     """
     if _has_one_omega(likelihood):
         return likelihood.expected_logtilt(omega, F, tf.zeros_like(F), Y)
-    _refuse_unless_quadratic(likelihood)
+    if _has_own_tilt(likelihood):
+        return likelihood.log_tilt(omega, F, tf.zeros_like(F), Y)
+    _refuse_unless_known(likelihood)
     return _tilt(likelihood, likelihood.site(X, omega, Y), F, tf.zeros_like(F), Y, X)
 
 
@@ -301,6 +316,8 @@ def expected_logtilt(
     """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E η, as log p(y|ω, f) is affine in ω."""
     if _has_one_omega(likelihood):
         return likelihood.expected_logtilt(aux_posterior_mean(likelihood, c, Y), Fmu, Fvar, Y)
+    if _has_own_tilt(likelihood):
+        return likelihood.log_tilt(likelihood.expected_auxiliary(*tf.unstack(c), Y), Fmu, Fvar, Y)
     site = expected_auglik_potential_and_precision(likelihood, c, Y, X)
     return _tilt(likelihood, site, Fmu, Fvar, Y, X)
 
@@ -362,8 +379,13 @@ def _has_one_omega(likelihood: Any) -> TypeIs[_KnownByC]:
     return likelihood.prior_c is not None
 
 
-def _refuse_unless_quadratic(likelihood: AugmentedLikelihood) -> None:
-    if likelihood.in_turn or not likelihood.is_augmented:
+def _has_own_tilt(likelihood: Any) -> TypeIs[_OwnTilt]:
+    return hasattr(likelihood, "log_tilt")
+
+
+def _refuse_unless_known(likelihood: AugmentedLikelihood) -> None:
+    is_quadratic = likelihood.is_augmented and not likelihood.in_turn
+    if not (is_quadratic or _has_own_tilt(likelihood)):
         raise ValueError(
             "likelihood must have auxiliary variables ω that make log p(y, ω|f) quadratic in all f "
             f"jointly. Found: {type(likelihood).__name__}."
@@ -372,7 +394,7 @@ def _refuse_unless_quadratic(likelihood: AugmentedLikelihood) -> None:
 
 def _marginals(likelihood: AugmentedLikelihood, c: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
     """The means and variances that c [2, N, L] holds."""
-    _refuse_unless_quadratic(likelihood)
+    _refuse_unless_known(likelihood)
     Fmu, Fvar = tf.unstack(c)
     return Fmu, Fvar
 

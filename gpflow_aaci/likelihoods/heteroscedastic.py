@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
@@ -96,7 +97,10 @@ class Heteroscedastic(AugmentedLikelihood):
         return tfp.distributions.JointDistributionNamed(
             {
                 "noise": self.base.tilted(tf.sqrt(largest * share)),
-                "precision": lambda noise: tfp.distributions.Deterministic(precision * noise),
+                # It is a function of g and no further variable, so that its factor is always 1.
+                "precision": lambda noise: tfp.distributions.Deterministic(
+                    precision * noise, atol=np.inf
+                ),
                 "n": lambda noise: Powers(0.5, 0.0, noise * largest).law_of_n(*marginals),
                 "omega": lambda n: Powers(0.5).law_of_omega(*marginals, n),
             }
@@ -116,6 +120,38 @@ class Heteroscedastic(AugmentedLikelihood):
         of_f = auxiliary["precision"] * Y, auxiliary["precision"]
         of_g = Powers(0.5).site(auxiliary["omega"], auxiliary["n"])
         return tuple(tf.concat(parts, -1) for parts in zip(of_f, of_g, strict=True))
+
+    def reference_f(self, Y: TensorType) -> tf.Tensor:
+        """The f [..., N, 2] with λh² = 1 and g = 0; at f = y no n but 0 would be possible."""
+        away = tf.math.rsqrt(self.max_precision * self.base.gamma(Y))
+        return tf.concat([Y - away, tf.zeros_like(Y)], -1)
+
+    def log_tilt(
+        self, auxiliary: Any, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """
+        log p(y, Ω|f, g) − log p(Ω|y, f₀, g₀) at :meth:`reference_f`, [..., N, 1], in expectation.
+
+        Where f is uncertain it is log p(y, Ω|E h², g), because n is introduced for the expectation
+        of e^{−ωλσ(g)h²} over f, which is exact: E log h² would give a lower bound.
+        """
+        f, g = Fmu[..., :1], Fmu[..., 1:]
+        n, omega = auxiliary["n"], auxiliary["omega"]
+        largest = self._largest_r(f, Fvar[..., :1], Y)
+        of_f = tf.math.xlogy(n, largest) - auxiliary["noise"] * (largest - 1.0)
+        of_g = (0.5 - n) / 2.0 * g - omega * (tf.square(g) + Fvar[..., 1:])
+        return self.pointwise_log_prob(None, self.reference_f(Y), Y) + of_f + of_g
+
+    def expected_auxiliary(
+        self, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> dict[str, tf.Tensor]:
+        """The means of ``noise``, ``n`` and ``omega`` under the optimal q(Ω), all [N, 1]."""
+        marginals = Fmu[..., 1:], Fvar[..., 1:]
+        s = tf.exp(log_s(*marginals))
+        largest = self._largest_r(Fmu[..., :1], Fvar[..., :1], Y)
+        noise = self.base.aux_posterior_mean(tf.sqrt(largest * (1.0 - s)), Y)
+        n = noise * largest * s
+        return {"noise": noise, "n": n, "omega": Powers(0.5).law_of_omega(*marginals, n).mean()}
 
     def _largest_r(self, f: TensorType, variance: TensorType, Y: TensorType) -> tf.Tensor:
         """λ E h², [..., N, 1]."""
