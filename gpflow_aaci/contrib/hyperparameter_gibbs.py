@@ -223,8 +223,8 @@ def _blocks(
 def _log_evidence(model: AugmentedModel, X: tf.Tensor, observed: Observed) -> tf.Tensor:
     """log p(y|ω) with f and u integrated out, at the current parameters, []."""
     if isinstance(model, AugmentedVGP):
-        K = model.prior_covariance()[0]
-        return log_evidence_given_omega(model.mean_function(X), K, observed)[0]
+        mean, K = model.mean_function(X), model.prior_covariance()
+        return log_evidence_given_omega(mean, K, observed)[0]
     return log_sparse_evidence_given_omega(sparse_prior_at_data(model, X), observed)[0]
 
 

@@ -241,8 +241,10 @@ def _prior_at_data(model: AugmentedModel, X: tf.Tensor) -> Projection:
     if not isinstance(model, AugmentedVGP):
         return sparse_prior_at_data(model, X)
     prior = prior_at_data(model)
-    A, zero = tf.transpose(prior.chol)[None], tf.zeros_like(prior.chol[None, 0])
-    return of_each_latent(Projection(prior.chol[None], A, zero, prior.mean), model.num_latent_gps)
+    A = tf.linalg.matrix_transpose(prior.chol)
+    return of_each_latent(
+        Projection(prior.chol, A, tf.zeros_like(A[:, 0]), prior.mean), model.num_latent_gps
+    )
 
 
 def _log_integral(prior: Projection, factors: _Factors) -> tf.Tensor:

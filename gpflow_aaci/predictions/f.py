@@ -36,6 +36,7 @@ from ..sampling.latents import (
     FullGP,
     all_parameters,
     mixing_at,
+    mixing_of,
     new_rows,
     prior_covariance,
     project_at,
@@ -211,7 +212,7 @@ def conditionals(
     def conditional(values: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs = model.draw_hidden(X, seed, full_cov) if isinstance(model, DeepModel) else X
         chol, A, unexplained, prior_mean = project_at(model, inputs)[:4]
-        if isinstance(model, FullGP):
+        if isinstance(model, FullGP) and mixing_of(model) is None:
             values -= model.mean_function(model.data[0])
         columns = tf.transpose(values, [0, 2, 1])[..., None]  # [S, L, M, 1]
         white = tf.linalg.triangular_solve(chol, columns)[..., 0]
@@ -291,7 +292,7 @@ def _checked_draws(
         str(key): np.reshape(values.values, [-1, *values.shape[2:]])
         for key, values in samples["posterior"].items()
     }
-    name = "f" if isinstance(model, FullGP) else "u"
+    name = "f" if isinstance(model, FullGP) and mixing_of(model) is None else "u"
     if isinstance(model, DeepModel):
         M, P = prior_covariance(model).shape[-1], model.num_latent_gps
     else:

@@ -25,18 +25,18 @@ from ..models import AugmentedSVGP, AugmentedVGP
 
 
 class PriorAtData(NamedTuple):
-    """f ~ N(mean, K) at the data."""
+    """The latent GPs ~ N(mean, K) at the data."""
 
-    mean: tf.Tensor  # [N, broadcast L]
-    K: tf.Tensor  # [N, N], with GPflow's jitter
-    chol: tf.Tensor  # [N, N], of K
+    mean: tf.Tensor  # [N, broadcast L]; 0, where a kernel mixes the latent GPs
+    K: tf.Tensor  # [broadcast L, N, N], with GPflow's jitter
+    chol: tf.Tensor  # [broadcast L, N, N], of K
 
 
 def prior_at_data(model: AugmentedVGP) -> PriorAtData:
-    """The prior of f at the model's current hyperparameters."""
+    """The prior of the latent GPs at the model's current hyperparameters."""
     X, _ = as_arrays(model.expected_data).rows
-    K = model.prior_covariance()[0]
-    return PriorAtData(model.mean_function(X), K, tf.linalg.cholesky(K))
+    K = model.prior_covariance()
+    return PriorAtData(model.latent_mean(X), K, tf.linalg.cholesky(K))
 
 
 class Observed(NamedTuple):
@@ -65,7 +65,7 @@ def observed_of_site(potential: tf.Tensor, precision: tf.Tensor) -> Observed:
     return Observed(tf.linalg.matrix_transpose(potential) / precision, 1.0 / precision)
 
 
-@check_shapes("K: [N, N]", "variance: [C..., L, N]", "return: [C..., L, N, N]")
+@check_shapes("K: [broadcast L, N, N]", "variance: [C..., L, N]", "return: [C..., L, N, N]")
 def cholesky_of_observations(K: TensorType, variance: TensorType) -> tf.Tensor:
     """chol(K + R)."""
     shape = tf.concat([tf.shape(variance), tf.shape(K)[-1:]], 0)
@@ -84,19 +84,24 @@ def f_given_omega(prior: PriorAtData, of_omega: Observed, seed: Any) -> tuple[tf
     observed, variance = of_omega
     prior_mean = tf.transpose(prior.mean)
     seeds = tfp.random.split_seed(seed, n=2, salt="f_given_omega")
-    # Rows times a shared matrix: one product for all chains.
-    f_0 = tf.tensordot(normal(tf.shape(observed), seeds[0]), prior.chol, [[-1], [1]])
+    f_0 = draw_of_prior(prior, tf.shape(observed), seeds[0])
     noise = tf.sqrt(variance) * normal(tf.shape(observed), seeds[1])
     residuals = tf.stack([observed - prior_mean, f_0 + noise], axis=-1)  # [C..., L, N, 2]
     solved = tf.linalg.cholesky_solve(cholesky_of_observations(prior.K, variance), residuals)
-    explained = tf.tensordot(tf.linalg.matrix_transpose(solved), prior.K, 1)  # [C..., L, 2, N]
+    explained = _times_shared(tf.linalg.matrix_transpose(solved), prior.K)  # [C..., L, 2, N]
     return (
         tf.linalg.matrix_transpose(prior_mean + explained[..., 0, :]),
         tf.linalg.matrix_transpose(f_0 - explained[..., 1, :]),
     )
 
 
-@check_shapes("mean: [broadcast N, broadcast L]", "K: [N, N]", "return: [C...]")
+def draw_of_prior(prior: PriorAtData, shape: TensorType, seed: Any) -> tf.Tensor:
+    """A draw of f − mean, of the shape [C..., L, N]."""
+    rows = normal(shape, seed)[..., None, :]
+    return _times_shared(rows, tf.linalg.matrix_transpose(prior.chol))[..., 0, :]
+
+
+@check_shapes("mean: [broadcast N, broadcast L]", "K: [broadcast L, N, N]", "return: [C...]")
 def log_evidence_given_omega(mean: TensorType, K: TensorType, of_omega: Observed) -> tf.Tensor:
     """log N(ỹ | mean, K + R), which is log p(y|ω) up to terms free of the prior's parameters."""
     observed, variance = of_omega
@@ -192,10 +197,12 @@ def f_mean(prior: Projection, v: tf.Tensor) -> tf.Tensor:
 
 def _times_shared(rows: tf.Tensor, shared: tf.Tensor) -> tf.Tensor:
     """
-    [C..., L, R, N] times [L, N, K], by one product for each latent GP and all chains.
+    [C..., L, R, N] times [broadcast L, N, K], by one product for each matrix and all chains.
 
     (TensorFlow's own broadcasting makes many small products; in float32 it can crash in oneDNN.)
     """
+    if shared.shape[0] == 1:
+        return tf.tensordot(rows, shared[0], 1)
     shape = tf.shape(rows)
     P, N, K = shared.shape
     flat = tf.transpose(tf.reshape(rows, [-1, P, shape[-2], N]), [1, 0, 2, 3])

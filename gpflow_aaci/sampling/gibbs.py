@@ -25,6 +25,7 @@ from .chains import BatchedSampler, LatentKernel, as_parts, like_state
 from .conditionals import (
     Observed,
     PriorAtData,
+    draw_of_prior,
     f_given_omega,
     f_given_v_omega,
     f_mean,
@@ -151,8 +152,10 @@ class GibbsKernel(_Sweep):
     """
     ω | f, then f | ω, for ``AugmentedVGP``.
 
-    The state is f at the data, [C..., N, L]. The kernel keeps the hyperparameters that
-    the model has when the kernel is made, so make a new kernel after changing them::
+    The state is f at the data, [C..., N, L]; where a ``LinearCoregionalization`` mixes latent GPs
+    g, f = μ₀ + W g, it is g, which draws of the posterior have as "u". The kernel keeps the
+    hyperparameters that the model has when the kernel is made, so make a new kernel after changing
+    them::
 
         kernel = GibbsKernel(model)
         f = tfp.mcmc.sample_chain(
@@ -171,23 +174,24 @@ class GibbsKernel(_Sweep):
         """
         if not isinstance(model, AugmentedVGP):
             raise ValueError(f"model must be an AugmentedVGP. Found: {type(model).__name__}.")
-        check_sampled_model(model)
+        check_sampled_model(model, may_mix=True)
         super().__init__(model=model, over_relaxation=over_relaxation)
         self._shape = (model.num_latent_gps, self.rows[0].shape[0])
         self._prior = prior_at_data(model)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> tf.Tensor:
         """Draws from the prior, [num_chains, N, L]."""
-        prior, shape = self._prior, [num_chains, *self._shape]
-        return tf.linalg.matrix_transpose(
-            tf.transpose(prior.mean) + tf.tensordot(normal(shape, seed), prior.chol, [[-1], [1]])
-        )
+        draw = draw_of_prior(self._prior, [num_chains, *self._shape], seed)
+        return self._prior.mean + tf.linalg.matrix_transpose(draw)
 
     def latents(self, state: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"f": state}
+        f = {"f": self.outputs(state)}
+        return f if self._mixing is None else {**f, "u": state}
 
     def _prior_of(self, latent: int) -> PriorAtData:
-        return self._prior._replace(mean=latent_column(self._prior.mean, latent))
+        mean, *of_latents = self._prior
+        of_one = (K if K.shape[0] == 1 else K[latent : latent + 1] for K in of_latents)
+        return PriorAtData(latent_column(mean, latent), *of_one)
 
     def _moved(
         self, prior: PriorAtData, parts: list[tf.Tensor], observed: Observed, seeds: Sequence[Any]

@@ -62,7 +62,7 @@ def check_sampled_model(model: AnyModel, may_mix: bool = False) -> None:
     """
     :param may_mix: whether the kernel may mix the latent GPs that are sampled.
     :raises ValueError: for another model, for kernels that mix the latent GPs, and for multi-output
-        kernels in VGP and GPMC.
+        kernels in GPflow's own VGP and GPMC.
     """
     if not isinstance(model, FullGP | gpflow.models.SVGP):
         raise ValueError(
@@ -70,15 +70,16 @@ def check_sampled_model(model: AnyModel, may_mix: bool = False) -> None:
             f"Found: {type(model).__name__}."
         )
     kernel = model.kernel
-    if mixing_of(model) is not None and not (may_mix or isinstance(model, FullGP)):
+    if isinstance(kernel, MultioutputKernel) and not isinstance(
+        model, AugmentedModel | gpflow.models.SVGP
+    ):
+        raise ValueError(
+            "kernel must be a single-output kernel for samples of GPflow's "
+            f"{type(model).__name__}; an AugmentedVGP takes more. Found: {type(kernel).__name__}."
+        )
+    if mixing_of(model) is not None and not may_mix:
         raise ValueError(
             "kernel must not mix the latent GPs, which sample_posterior with Gibbs() alone takes. "
-            f"Found: {type(kernel).__name__}."
-        )
-    if isinstance(kernel, MultioutputKernel) and isinstance(model, FullGP):
-        raise ValueError(
-            "kernel must be a single-output kernel for samples of a model that keeps its data; "
-            "an AugmentedSVGP with Z = X takes more. "
             f"Found: {type(kernel).__name__}."
         )
 

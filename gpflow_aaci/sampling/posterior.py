@@ -19,6 +19,7 @@ from .latents import (
     FullGP,
     all_parameters,
     check_sampled_model,
+    mixing_of,
     rows_of_model,
 )
 
@@ -132,13 +133,14 @@ def _as_inference_data(model: AnyModel, draws: Draws, Y: AnyNDArray) -> "arviz.I
     sampled = {id(parameter) for name, parameter in by_name.items() if name in draws}
     constants = {name: p.numpy() for name, p in by_name.items() if id(p) not in sampled}
     of_y = _groups_of_y(draws, Y)
+    at = "data" if isinstance(model, FullGP) else "inducing"
     return arviz.from_dict(
         posterior=draws,
         constant_data=constants or None,
         **of_y,
         dims={
             "f": ["data", "output"],
-            "u": ["inducing", "output"],
+            "u": [at, "output" if mixing_of(model) is None else "latent"],
             "included": ["kernel.lengthscales_dim_0"],  # so that one can be masked by the other
             "y": ["data", "output"][: np.ndim(of_y["observed_data"]["y"])] if of_y else [],
         },

@@ -16,7 +16,13 @@ from gpflow.kernels import (
 )
 
 import gpflow_aaci
-from gpflow_aaci import AugmentedNaturalGradient, AugmentedSVGP, AugmentedVGP, likelihoods
+from gpflow_aaci import (
+    AugmentedNaturalGradient,
+    AugmentedSVGP,
+    AugmentedVGP,
+    contrib,
+    likelihoods,
+)
 from gpflow_aaci.diagnostics import psis_khat
 from gpflow_aaci.predictions import sample_functions
 
@@ -124,5 +130,9 @@ def test_what_it_does_not_take_is_said() -> None:
     two = SeparateIndependent([Matern32(), Matern52()])
     with pytest.raises(ValueError, match=r"num_latent_gps must be 2, as for the kernel\. Found: 3"):
         AugmentedVGP((X, Y), two, likelihoods.StudentT())
-    with pytest.raises(ValueError, match="kernel must be a single-output kernel for samples"):
-        gpflow_aaci.sample_posterior(pair(separate)[0], progress=False)
+    mixing = pair(mixed)[0]
+    with pytest.raises(ValueError, match=r"must not mix the latent GPs, which .* with Gibbs\(\)"):
+        gpflow_aaci.sample_posterior(mixing, sampler=contrib.HMC(), progress=False)
+    stock = gpflow.models.VGP((X, Y), separate(), likelihoods.StudentT(), num_latent_gps=3)
+    with pytest.raises(ValueError, match=r"single-output kernel .* of GPflow's VGP; an Augmented"):
+        gpflow_aaci.sample_posterior(stock, sampler=contrib.HMC(), progress=False)

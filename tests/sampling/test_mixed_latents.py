@@ -1,4 +1,4 @@
-"""Gibbs sampling of latent GPs that a LinearCoregionalization mixes."""
+"""Samples of latent GPs that have a kernel each, or that a LinearCoregionalization mixes."""
 
 import gpflow
 import numpy as np
@@ -6,7 +6,16 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization, Matern32, SquaredExponential
 
-from gpflow_aaci import AugmentedSVGP, likelihoods, predictions, sample_posterior
+from gpflow_aaci import (
+    AugmentedSVGP,
+    AugmentedVGP,
+    contrib,
+    likelihoods,
+    predictions,
+    sample_posterior,
+)
+from gpflow_aaci.sampling import Gibbs, Sampler
+from gpflow_aaci.sampling.conditionals import Observed, log_evidence_given_omega
 
 W = np.array([[1.0, 0.4], [-0.6, 1.1], [0.3, 0.0]])
 MEAN = gpflow.functions.Linear([[0.5, 0.0, -0.3]], [0.2, -1.0, 0.0])
@@ -22,18 +31,28 @@ def made(X: np.ndarray, likelihood: likelihoods.AugmentedLikelihood) -> Augmente
     return AugmentedSVGP(kernel, likelihood, X.copy(), mean_function=MEAN, num_latent_gps=2)
 
 
+def full(
+    data: tuple[np.ndarray, np.ndarray], likelihood: likelihoods.AugmentedLikelihood
+) -> AugmentedVGP:
+    kernel = LinearCoregionalization(kernels(), W)
+    return AugmentedVGP(data, kernel, likelihood, mean_function=MEAN)
+
+
 def covariance(X: np.ndarray, X2: np.ndarray) -> np.ndarray:
     """Of the outputs, [P N, P N2]."""
     parts = zip(W.T, kernels(), strict=True)
     return sum(np.kron(np.outer(w, w), kernel(X, X2).numpy()) for w, kernel in parts)
 
 
-def test_with_gaussian_noise_predictions_are_of_the_dense_gp() -> None:
+@pytest.mark.parametrize("is_full", [False, True])
+def test_with_gaussian_noise_predictions_are_of_the_dense_gp(is_full: bool) -> None:
     rng = np.random.default_rng(1)
     X, new = np.linspace(-1.5, 1.5, 12)[:, None], np.array([[-0.7], [0.4], [2.0]])
     Y = np.sin(3.0 * X + [0.0, 1.0, 2.0]) + 0.3 * rng.normal(size=(12, 3))
-    model = made(X, likelihoods.Gaussian(variance=0.1))
-    samples = sample_posterior(model, (X, Y), num_samples=3_000, num_burnin=300, progress=False)
+    likelihood = likelihoods.Gaussian(variance=0.1)
+    model = full((X, Y), likelihood) if is_full else made(X, likelihood)
+    kept = None if is_full else (X, Y)
+    samples = sample_posterior(model, kept, num_samples=3_000, num_burnin=300, progress=False)
     K = covariance(X, X) + 0.1 * np.eye(36)
     across = covariance(new, X)
     residual = (Y - MEAN(X).numpy()).T.reshape(-1)
@@ -51,15 +70,62 @@ def test_with_gaussian_noise_predictions_are_of_the_dense_gp() -> None:
         np.testing.assert_allclose(np.cov(draws[:, :, output].T), own, atol=0.06)
 
 
+SAMPLERS = [Gibbs(), contrib.HMC(), contrib.EllipticalSlices()]
+
+
+@pytest.mark.by_default("Gibbs")
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
+def test_draws_of_a_full_gp_with_a_kernel_for_each_output_are_of_its_posterior(
+    sampler: Sampler,
+) -> None:
+    """Under Gaussian noise each output has the posterior of a GPR of its own."""
+    rng = np.random.default_rng(1)
+    X = np.linspace(-1.5, 1.5, 10)[:, None]
+    Y = np.sin(3.0 * X + [0.0, 1.0]) + 0.3 * rng.normal(size=(10, 2))
+    kernel = gpflow.kernels.SeparateIndependent(kernels())
+    model = AugmentedVGP((X, Y), kernel, likelihoods.Gaussian(variance=0.1))
+    samples = sample_posterior(
+        model, sampler=sampler, num_samples=3_000, num_burnin=500, progress=False
+    )
+    f = samples.posterior["f"].values.reshape(-1, 10, 2)
+    for output, own in enumerate(kernels()):
+        gpr = gpflow.models.GPR((X, Y[:, output : output + 1]), own, noise_variance=0.1)
+        mean, variance = gpr.predict_f(X)
+        np.testing.assert_allclose(f[..., output].mean(0), mean[:, 0], atol=0.04)
+        np.testing.assert_allclose(f[..., output].var(0), variance[:, 0], rtol=0.2)
+
+
+def test_the_evidence_given_omega_is_the_sum_over_kernels() -> None:
+    """Sampling of hyperparameters asks for it; under Gaussian noise it is the evidence."""
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(8, 1)), rng.normal(size=(8, 2))
+    kernel = gpflow.kernels.SeparateIndependent(kernels())
+    model = AugmentedVGP((X, Y), kernel, likelihoods.Gaussian(variance=0.3))
+    observed = Observed(tf.constant(Y.T), tf.fill([2, 8], tf.constant(0.3, tf.float64)))
+    found = log_evidence_given_omega(
+        tf.zeros([8, 1], tf.float64), model.prior_covariance(), observed
+    )
+    expected = sum(
+        gpflow.models.GPR((X, Y[:, i : i + 1]), own, noise_variance=0.3).log_marginal_likelihood()
+        for i, own in enumerate(kernels())
+    )
+    # Of the factor (2π)^{−N/2} for each output the function knows nothing.
+    np.testing.assert_allclose(found - 8.0 * np.log(2.0 * np.pi), expected, rtol=1e-5)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("name", ["Logistic", "Laplace"])
-def test_given_few_data_draws_have_the_moments_of_weighted_draws_of_the_prior(name: str) -> None:
+def test_given_few_data_draws_have_the_moments_of_weighted_draws_of_the_prior(
+    name: str, is_full: bool
+) -> None:
     X = np.array([[-0.4], [0.5]])
     binary = name == "Logistic"
     Y = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]) if binary else np.array([[1.5, -2, 0]] * 2)
     likelihood = likelihoods.Logistic() if binary else likelihoods.Laplace(0.7)
-    model = made(X, likelihood)
-    samples = sample_posterior(model, (X, Y), num_samples=4_000, num_burnin=200, progress=False)
+    model = full((X, Y), likelihood) if is_full else made(X, likelihood)
+    kept = None if is_full else (X, Y)
+    samples = sample_posterior(model, kept, num_samples=4_000, num_burnin=200, progress=False)
     rng = np.random.default_rng(2)
     g = np.stack(
         [
