@@ -419,13 +419,15 @@ OfOutputs = Literal[
 
 class RegressionNetworks(Experiment):
     experiment: Literal["regression_networks"]
+    data: Literal["simulated", "weather"] = "simulated"
     rows: PositiveInt = 100
-    num_outputs: PositiveInt = 3
+    num_outputs: Annotated[PositiveInt, Field(le=3)] = 3
     num_nodes: PositiveInt = 2
     methods: list[OfOutputs] = Field(list(get_args(OfOutputs)), min_length=1)
     steps: PositiveInt = 500  # most iterations of Scipy
     test_fraction: Fraction = 0.6
-    seeds: Seeds = [0]  # of the data, their split, and of where networks start
+    # Of the data, which are other hours of the weather, their split, and of where networks start.
+    seeds: Seeds = [0]
 
 
 class Scaling(Experiment):

