@@ -13,6 +13,7 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.utilities import to_default_float
+from matplotlib.figure import Figure
 
 import gpflow_aaci
 from gpflow_aaci import contrib, predictions
@@ -25,7 +26,7 @@ from .config import BSGP, BSGPTraces, PriorOfZ
 from .datasets import Array, Dataset, Split, load_datasets, standard_split
 from .methods import Model, make_model, make_start
 from .metrics import evaluator, metric_names, of_predictions
-from .report import Report, fixed
+from .report import Report, fixed, one_legend, subplots
 
 if TYPE_CHECKING:
     import arviz
@@ -45,14 +46,15 @@ def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """A row per problem, seed, method, prior on Z and objective; see :func:`_applies`."""
     datasets = load_datasets(config.problem, folder, quiet)
     of_draws = itertools.product(config.methods, config.priors, config.objectives)
-    grid = itertools.product(datasets, config.seeds, of_draws)
-    runs = [(d, seed, how) for d, seed, how in grid if _applies(config, len(d.X), *how)]
+    grid = itertools.product(datasets, config.seeds, config.num_inducing, of_draws)
+    runs = [(*of_fit, how) for *of_fit, how in grid if _applies(config, len(of_fit[0].X), *how)]
     rows = []
-    for dataset, seed, how in progress_bar(not quiet, iterable=runs, unit="run"):
+    for dataset, seed, M, how in progress_bar(not quiet, iterable=runs, unit="run"):
         name = f"{dataset.problem.title} {how[0]}"
-        key = {**dataset.key, "seed": seed, "of": how}
+        key = {**dataset.key, "seed": seed, "inducing points": M, "of": how}
         split = standard_split(dataset, seed, folder, config.test_fraction, config.max_test)
-        rows.append(finished(config, name, key, partial(_one, config, dataset, split, seed, *how)))
+        run_of = partial(_one, config, dataset, split, seed, M, *how)
+        rows.append(finished(config, name, key, run_of))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -71,8 +73,12 @@ def _applies(config: BSGP, rows: int, method: str, prior: PriorOfZ, objective: s
 
 
 def report(metrics: pd.DataFrame) -> Report:
-    """A table of means over the seeds, and of their standard errors."""
-    keys = ["problem", "method", "prior on Z", "objective", "error metric"]
+    """
+    A table of means over the seeds, and of their standard errors.
+
+    If there are several numbers of inducing points, a figure has the test NLL against them.
+    """
+    keys = ["problem", "inducing points", "method", "prior on Z", "objective", "error metric"]
     values = ["nll", "error", "seconds", "seconds a draw", *_RHATS]
     metrics = metrics.reindex(columns=[*keys, *values])  # fits have no draws
     groups = metrics.groupby(keys, sort=False, dropna=False)
@@ -84,13 +90,35 @@ def report(metrics: pd.DataFrame) -> Report:
     for name in _RHATS:
         table[name] = fixed(table[name], 2)
     empty = [key for key in (*keys, *_RHATS) if table[key].isin(["", np.nan]).all()]
+    by_number = metrics["inducing points"].nunique() > 1
+    figures = {"inducing_points": _figure(metrics)} if by_number else {}
     caption = (
         "Means over splits, ± their standard error. CPU seconds on one core, of a draw or sweep in "
         "the column after them. R-hat is the largest of the hyperparameters, but for Z; of f, of "
         f"E f given a draw at the first {TRACED} test rows, its median and largest over them; of "
         "y, the largest of the densities of y there."
     )
-    return Report({caption: table.drop(columns=empty).fillna("")}, {})
+    return Report({caption: table.drop(columns=empty).fillna("")}, figures)
+
+
+def _figure(metrics: pd.DataFrame) -> Figure:
+    """Mean test NLL against the number of inducing points: sampled by priors, and the others."""
+    problems = list(dict.fromkeys(metrics.problem))
+    figure, axes = subplots(1, len(problems), 4.0, 3.0)
+    metrics = metrics.assign(of=metrics["prior on Z"].where(metrics.method == "SGHMC"))
+    named = metrics.assign(of=metrics.of.fillna(metrics.method))
+    for ax, problem in zip(axes[0], problems, strict=True):
+        of_problem = named[named.problem == problem]
+        for name, part in of_problem.groupby("of", sort=False):
+            nll = part.groupby("inducing points")["nll"].mean()
+            is_line = (part.method != "SGHMC").all()
+            look = {"linestyle": "--"} if is_line else {"marker": "o", "markersize": 4}
+            label = name if is_line else f"BSGP, {name} prior"
+            ax.plot(nll.index, nll, linewidth=1.2, label=label, **look)
+        ax.set(xlabel="inducing points", title=problem)
+    axes[0, 0].set_ylabel("test NLL")
+    one_legend(figure, axes)
+    return figure
 
 
 def _one(
@@ -98,6 +126,7 @@ def _one(
     dataset: Dataset,
     split: Split,
     seed: int,
+    num_inducing: int,
     method: str,
     prior: PriorOfZ,
     objective: str,
@@ -106,8 +135,9 @@ def _one(
     began = process_time()  # CPU time, since other processes may run at the same time
     Z_is_learnt = "Z learnt" in method or method == _OF_U
     of_fit = _OF_FIT.get(objective, objective) if method == _BY_OBJECTIVE else "standard"
-    model = fitted(split, dataset, config.num_inducing, seed, Z_is_learnt, of_fit)
+    model = fitted(split, dataset, num_inducing, seed, Z_is_learnt, of_fit)
     row = {"problem": problem.title, "sha256": dataset.sha256, "seed": seed, "method": method}
+    row["inducing points"] = num_inducing
     row["error metric"] = metric_names(problem)["error_metric"]
     if method == _BY_OBJECTIVE:
         row["objective"] = objective

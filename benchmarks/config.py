@@ -477,7 +477,7 @@ class BSGP(Experiment):
     priors: list[PriorOfZ] = Field(["normal"], min_length=1)
     objectives: list[ObjectiveGivenU] = Field(["predictive"], min_length=1)
     num_chains: PositiveInt = 1
-    num_inducing: PositiveInt = 50
+    num_inducing: Grid[PositiveInt] = Field([50], min_length=1)
     sghmc: OfSGHMC
     gibbs: OfChain = OfChain(num_samples=100, num_burnin=50)
     hmc: OfChain = OfChain(num_samples=200, num_burnin=200)

@@ -137,6 +137,37 @@ def test_traces_of_f_are_drawn_and_summed_up(tmp_path: Path, csv: Path) -> None:
     assert (tmp_path / "traces.png").is_file()
 
 
+def test_priors_on_inducing_points_are_drawn_against_their_number() -> None:
+    common = {"problem": "a", "objective": "predictive", "error metric": "RMSE", "error": 1.0}
+    rows = [
+        {**common, "method": method, "prior on Z": prior, "inducing points": M, "nll": nll + seed}
+        for seed in (0.0, 1.0)
+        for M, nll in ((10, 3.0), (20, 2.0))
+        for method, prior in (("SGHMC", "normal"), ("SGHMC", "uniform"), ("fit_collapsed", None))
+    ]
+    drawn = bsgp.report(pd.DataFrame(rows)).figures["inducing_points"]
+    lines = {line.get_label(): line for line in drawn.axes[0].get_lines()}
+    assert list(lines) == ["BSGP, normal prior", "BSGP, uniform prior", "fit_collapsed"]
+    assert lines["fit_collapsed"].get_linestyle() == "--"
+    for line in lines.values():
+        np.testing.assert_allclose(line.get_xydata(), [[10.0, 3.5], [20.0, 2.5]])
+    few = [row for row in rows if row["inducing points"] == 10]
+    assert bsgp.report(pd.DataFrame(few)).figures == {}
+
+
+def test_the_table_of_deep_gps_has_the_learning_rate_of_all_splits() -> None:
+    common = {"problem": "a", "layers": 2, "error metric": "RMSE", "error": 1.0, "seconds": 1.0}
+    first = [
+        {**common, "method": "GPflux", "learning rate": rate, "seed": 0, "nll": nll}
+        for rate, nll in ((0.003, 2.0), (0.01, 1.0), (0.03, 3.0))
+    ]
+    (table,) = deep_gp.report(pd.DataFrame(first)).tables.values()
+    assert table[["learning rate", "nll"]].to_numpy().tolist() == [[0.01, "1.000"]]
+    both = [*first, {**first[1], "seed": 1, "nll": 4.0}]  # worse than another rate alone
+    (table,) = deep_gp.report(pd.DataFrame(both)).tables.values()
+    assert table[["learning rate", "nll", "splits"]].to_numpy().tolist() == [[0.01, "2.500", 2]]
+
+
 @pytest.mark.replicate
 @pytest.mark.slow
 def test_deep_gps_are_sampled_where_gpflux_is_not_installed(
