@@ -147,11 +147,7 @@ def test_links_to_and_between_pages_of_kept_runs_are_to_files() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.by_default(
-    "plot_03_your_own_likelihood",
-    "plot_22_tables_with_words",
-    "plot_23_time_series_with_seasons",
-)
+@pytest.mark.by_default("plot_03_your_own_likelihood", "plot_22_tables_with_words")
 @pytest.mark.parametrize(
     "script", [s for s in SCRIPTS if not s.name.startswith(ELSEWHERE)], ids=lambda s: s.stem
 )

@@ -44,6 +44,7 @@ def covariance(X: np.ndarray, X2: np.ndarray) -> np.ndarray:
     return sum(np.kron(np.outer(w, w), kernel(X, X2).numpy()) for w, kernel in parts)
 
 
+@pytest.mark.briefly("True")
 @pytest.mark.parametrize("is_full", [False, True])
 def test_with_gaussian_noise_predictions_are_of_the_dense_gp(is_full: bool) -> None:
     rng = np.random.default_rng(1)
@@ -114,6 +115,7 @@ def test_the_evidence_given_omega_is_the_sum_over_kernels() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.by_default("Laplace")
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("name", ["Logistic", "Laplace"])
 def test_given_few_data_draws_have_the_moments_of_weighted_draws_of_the_prior(
