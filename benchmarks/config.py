@@ -375,7 +375,9 @@ class OmegaThroughput(Experiment):
 class Mixtures(Experiment):
     experiment: Literal["mixtures"]
     problem: Problems[Problem]
+    # 0 is one full Gaussian, the others are diagonal.
     components: list[Annotated[int, Field(ge=0)]] = Field([0, 1, 2], min_length=1)
+    full_components: list[Annotated[int, Field(ge=2)]] = []  # several full Gaussians
     expectations: list[Literal["augmented", "quadrature", "score"]] = Field(min_length=1)
     entropy: Literal["jensen", "pairwise"] = "pairwise"
     full: Literal["full", "opper_archambeau"] = "full"  # the covariance at 0 components

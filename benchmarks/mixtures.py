@@ -30,7 +30,8 @@ _OF_LABELS = ("binary", "classes")
 def run(config: Mixtures, folder: Path, quiet: bool = False) -> pd.DataFrame:
     """A row per problem, seed, expectations and number of components (0: one full Gaussian)."""
     datasets = load_datasets(config.problem, folder, quiet)
-    mixtures = itertools.product(config.components, config.expectations)
+    components = [*config.components, *(f"{K} full" for K in config.full_components)]
+    mixtures = itertools.product(components, config.expectations)
     settings = [*mixtures, *((name, "") for name in config.others)]
     grid = [
         (dataset, seed, *setting)
@@ -63,13 +64,17 @@ def report(metrics: pd.DataFrame) -> Report:
     return Report(tables, {"boxes": boxes(metrics.assign(method=names), ["nll", "error"])})
 
 
-def _one(config: Mixtures, dataset: Dataset, seed: int, K: int, by: str) -> pd.DataFrame:
+def _one(config: Mixtures, dataset: Dataset, seed: int, K: int | str, by: str) -> pd.DataFrame:
+    """
+    :param K: the number of diagonal components, 0 for one full Gaussian, "2 full" for two.
+    """
+    number, is_full = int(str(K).partition(" ")[0]), K == 0 or str(K).endswith("full")
     split = dataset.split(config.test_fraction, seed)
     start = make_start(split, dataset.problem, 1, seed)
     like = make_model(start, config.likelihood is None, config.likelihood)
     parts = (split.X, split.Y), like.kernel, like.likelihood, like.mean_function
-    options = {"covariance": "diagonal" if K else config.full, "expectations": by}
-    options |= {"num_components": max(K, 1)}
+    options = {"covariance": config.full if is_full else "diagonal", "expectations": by}
+    options |= {"num_components": max(number, 1)}
     model = MixtureVGP(*parts, like.num_latent_gps, **options)
     model.entropy = config.entropy
     model.restart(seed)

@@ -75,12 +75,15 @@ def run(config: Path, *options: str) -> tuple[int, str]:
 def test_mixtures_are_compared(tmp_path: Path, csv: Path) -> None:
     (tmp_path / "c.toml").write_text(
         f'experiment = "mixtures"\noutput = "{tmp_path}"\ncomponents = [0, 2]\nsteps = 20\n'
-        'expectations = ["quadrature", "score"]\nothers = ["GPR", "augmented bound"]\n[[problem]]\n'
+        'full_components = [2]\nexpectations = ["quadrature", "score"]\n'
+        'others = ["GPR", "augmented bound"]\n[[problem]]\n'
         f'data = "{csv}"\ntarget = "y"\nlikelihood = {{ name = "StudentT" }}\nfull = true\n'
     )
     assert run(tmp_path / "c.toml", "--quiet")[0] == 0
     metrics = pd.read_csv(tmp_path / "metrics.csv")
-    assert list(metrics.components) == ["0", "0", "2", "2", "augmented bound"]
+    names = ["0", "0", "2", "2", "2 full", "2 full", "augmented bound"]
+    assert list(metrics.components) == names
+    assert metrics.bound[6] > metrics.bound[2]
     assert metrics.bound[4] > metrics.bound[2]
     assert np.isfinite(metrics[["bound", "nll", "seconds"]]).all(axis=None)
     assert metrics.bound[0] > metrics.bound[2]  # K = 0 is a full Gaussian, better after few steps
