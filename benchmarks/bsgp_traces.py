@@ -10,7 +10,7 @@ import pandas as pd
 from gpflow_aaci import contrib
 from gpflow_aaci.progress import progress_bar
 
-from .bsgp import TRACED, fitted, give_Z_prior, of_draws, sampled
+from .bsgp import TRACED, fit, give_Z_prior, of_draws, sampled, unfitted
 from .cache import finished
 from .config import BSGPTraces
 from .datasets import Array, Dataset, Split, load_datasets, standard_split
@@ -76,7 +76,8 @@ def _of_points(metrics: pd.DataFrame, column: str) -> Array:
 
 
 def _one(config: BSGPTraces, dataset: Dataset, split: Split) -> pd.DataFrame:
-    model = fitted(split, dataset, config.num_inducing, config.seed, Z_is_learnt=False)
+    model = unfitted(split, dataset, config.num_inducing, config.seed, Z_is_learnt=False)
+    fit(model, split)
     at_fit = model.predict_f(split.X_test[:TRACED])[0].numpy()[:, 0]
     give_Z_prior(model, "normal", split.X)
     options, number = config.sghmc.parts()
