@@ -79,6 +79,7 @@ with mp.workdps(60):
     ]
 
 
+@pytest.mark.briefly("law0", *(f"law{number}" for number in range(3, len(LAWS))))
 @pytest.mark.parametrize(("law", "moments"), LAWS)
 def test_moments_and_cumulants_against_mpmath(law: Any, moments: list[mp.mpf]) -> None:
     m1, m2, m3, m4 = moments
