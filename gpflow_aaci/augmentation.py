@@ -83,7 +83,8 @@ def aux_full_conditional_c(
     """The c of p(ω|f, y), which is |h(f, y)| for super-Gaussian likelihoods (AACI Thm 2)."""
     if _has_one_omega(likelihood):
         return likelihood.aux_full_conditional_c(F, Y)
-    return aux_posterior_c(likelihood, F, tf.zeros_like(F), Y)
+    _refuse_unless_known(likelihood)
+    return tf.stack([F, tf.zeros_like(F)])
 
 
 @check_shapes("F: [batch..., N, L]", "Y: [broadcast batch..., N, P]")
@@ -197,7 +198,7 @@ def aux_kldivergence(
     Y: TensorType | None = None,
     X: TensorType | None = None,
 ) -> tf.Tensor:
-    """KL[q ‖ π] = η ω̄ − log Z(η), for super-Gaussian likelihoods −c² ω̄ − log φ(c²)."""
+    """KL[q ‖ π]. With one ω it is η ω̄ − log Z(η), if super-Gaussian −c² ω̄ − log φ(c²)."""
     if _has_one_omega(likelihood):
         return likelihood.aux_kldivergence(c, Y)
     Fmu, Fvar = _marginals(likelihood, c)
@@ -276,7 +277,7 @@ def logtilt(
     X: TensorType | None = None,
 ) -> tf.Tensor:
     """
-    log p(y|ω, f) = offset + η ω.
+    log p(y|ω, f) = log p(y, ω|f) − log π(ω). With one ω it is offset + η ω.
 
     For super-Gaussian likelihoods it is log C + g f − h² ω. (AACI Eq. 10 has the wrong sign of g f:
     see ERRATA.md.)
@@ -313,7 +314,11 @@ def expected_logtilt(
     Y: TensorType,
     X: TensorType | None = None,
 ) -> tf.Tensor:
-    """E_{q(f)q(ω)} log p(y|ω, f) = E offset + ω̄(c) E η, as log p(y|ω, f) is affine in ω."""
+    """
+    E_{q(f)q(ω)} log p(y|ω, f). With one ω it is E offset + ω̄(c) E η.
+
+    For ``Heteroscedastic`` it is larger, as its n is introduced after the expectation over f.
+    """
     if _has_one_omega(likelihood):
         return likelihood.expected_logtilt(aux_posterior_mean(likelihood, c, Y), Fmu, Fvar, Y)
     if _has_own_tilt(likelihood):
@@ -380,7 +385,8 @@ def _has_one_omega(likelihood: Any) -> TypeIs[_KnownByC]:
 
 
 def _has_own_tilt(likelihood: Any) -> TypeIs[_OwnTilt]:
-    return hasattr(likelihood, "log_tilt")
+    names = "reference_f", "log_tilt", "expected_auxiliary"
+    return all(hasattr(likelihood, name) for name in names)
 
 
 def _refuse_unless_known(likelihood: AugmentedLikelihood) -> None:

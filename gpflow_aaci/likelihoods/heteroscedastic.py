@@ -122,7 +122,7 @@ class Heteroscedastic(AugmentedLikelihood):
         return tuple(tf.concat(parts, -1) for parts in zip(of_f, of_g, strict=True))
 
     def reference_f(self, Y: TensorType) -> tf.Tensor:
-        """The f [..., N, 2] with λh² = 1 and g = 0; at f = y no n but 0 would be possible."""
+        """The f [..., N, 2] with λh² near 1 and g = 0; at f = y no n but 0 would be possible."""
         away = tf.math.rsqrt(self.max_precision * self.base.gamma(Y))
         return tf.concat([Y - away, tf.zeros_like(Y)], -1)
 
@@ -132,15 +132,18 @@ class Heteroscedastic(AugmentedLikelihood):
         """
         log p(y, Ω|f, g) − log p(Ω|y, f₀, g₀) at :meth:`reference_f`, [..., N, 1], in expectation.
 
-        Where f is uncertain it is log p(y, Ω|E h², g), because n is introduced for the expectation
-        of e^{−ωλσ(g)h²} over f, which is exact: E log h² would give a lower bound.
+        Where f is uncertain, E h² takes the place of h²: the expectation of −ωλσ(g)h² over f is
+        known, and n is introduced for e to this power. With an n introduced before, there would be
+        E log h², which is less than log E h².
         """
         f, g = Fmu[..., :1], Fmu[..., 1:]
         n, omega = auxiliary["n"], auxiliary["omega"]
+        reference = self.reference_f(Y)
+        first = self._largest_r(reference[..., :1], tf.zeros_like(Y), Y)
         largest = self._largest_r(f, Fvar[..., :1], Y)
-        of_f = tf.math.xlogy(n, largest) - auxiliary["noise"] * (largest - 1.0)
+        of_f = tf.math.xlogy(n, largest / first) - auxiliary["noise"] * (largest - first)
         of_g = (0.5 - n) / 2.0 * g - omega * (tf.square(g) + Fvar[..., 1:])
-        return self.pointwise_log_prob(None, self.reference_f(Y), Y) + of_f + of_g
+        return self.pointwise_log_prob(None, reference, Y) + of_f + of_g
 
     def expected_auxiliary(
         self, Fmu: TensorType, Fvar: TensorType, Y: TensorType

@@ -157,6 +157,9 @@ def predict_log_density(
     """
     log p(y_new | y) at every new datum, [N]: the log of its mean density over the draws.
 
+    Several outputs of a datum count as independent given a draw, as given q in GPflow's models;
+    under a kernel that mixes latent GPs they are not, where u leaves some of these unexplained.
+
     :param data: Xnew [N, D], Ynew [N, P]; or a ``tf.data.Dataset`` of such batches.
     :param samples: draws of :func:`~gpflow_aaci.sample_posterior`, in the place of q.
     :param progress: whether to show a progress bar over the draws.

@@ -79,7 +79,10 @@ class LatentKernel(tfp.mcmc.TransitionKernel):
 
     @abc.abstractmethod
     def latents(self, state: Any) -> dict[str, tf.Tensor]:
-        """``f`` [C..., N, L] and, where there are inducing variables, ``u`` [C..., M, L]."""
+        """
+        ``f`` [C..., N, L]; ``u`` [C..., M, L], where there are inducing variables, or [C..., N, L]
+        of a full GP whose latent GPs a kernel mixes.
+        """
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -69,12 +69,20 @@ class _Sweep(LatentKernel):
 
     def __init__(self, over_relaxation: float, **parameters: Any) -> None:
         """
-        :raises ValueError: for an ``over_relaxation`` outside (−1, 1), and as ``LatentKernel``.
+        :raises ValueError: for an ``over_relaxation`` outside (−1, 1), for a likelihood that is not
+            Gaussian in all f jointly given ω under a kernel that mixes these, and as
+            ``LatentKernel``.
         """
         self.over_relaxation = _checked_relaxation(over_relaxation)
         super().__init__(over_relaxation=over_relaxation, **parameters)
         model = parameters["model"]
         self._in_turn, self._mixing = model.in_turn, mixing_at(model, self.rows[0])
+        if self._mixing is not None and self.likelihood.in_turn:
+            raise ValueError(
+                "kernel must not mix the latent GPs of a likelihood that is not Gaussian in all of "
+                f"them jointly, given ω. Found: {type(model.kernel).__name__}, "
+                f"{type(self.likelihood).__name__}."
+            )
 
     @abc.abstractmethod
     def _prior_of(self, latent: int) -> Any:

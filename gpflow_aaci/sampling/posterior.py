@@ -47,7 +47,8 @@ def sample_posterior(
     - ``posterior``: ``f`` (chain, draw, data, output) for models that keep their data, or ``u``
       (chain, draw, inducing, output) for models with inducing variables, for which
       :class:`~gpflow_aaci.sampling.SparseGibbsKernel` defines the exact posterior; and each
-      sampled hyperparameter under its name in the model.
+      sampled hyperparameter under its name in the model. Where a kernel mixes latent GPs, ``u`` is
+      of these (with ``latent`` as the last dimension), in models that keep their data, too.
     - ``log_likelihood``: log p(y|f) as ``y`` (chain, draw, data), with ``output`` as a last
       dimension if y has several columns.
     - ``posterior_predictive``: draws from p(y|f) at the data, of the same shape, if the likelihood

@@ -239,6 +239,10 @@ def test_verbs_of_an_augmentation_of_several_variables(member: Member) -> None:
             augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
         return
     c = augmentation.aux_posterior_c(likelihood, Fmu, Fvar, Y)
+    if c.shape.rank == 3:
+        chains = tf.stack([Fmu, Fmu + 1.0])
+        at_f = augmentation.aux_full_conditional_c(likelihood, chains, Y)
+        np.testing.assert_array_equal(at_f, tf.stack([chains, tf.zeros_like(chains)]))
     q, prior = aux_posterior(likelihood, Fmu, Fvar, Y, X), augmentation.aux_prior(likelihood, Y, X)
     drawn = q.sample(4_000, seed=[3, 4])
     few = tf.nest.map_structure(lambda value: value[:5], drawn)

@@ -134,6 +134,15 @@ def test_what_it_does_not_take_is_said() -> None:
     mixing = pair(mixed)[0]
     with pytest.raises(ValueError, match=r"must not mix the latent GPs, which .* with Gibbs\(\)"):
         gpflow_aaci.sample_posterior(mixing, sampler=contrib.HMC(), progress=False)
+    kernel = LinearCoregionalization([Matern32(), Matern52()], W[:2])
+    uneven = likelihoods.Heteroscedastic(likelihoods.Gaussian())
+    X_and_y = X, Y[:, :1]
+    for model, kept in (
+        (AugmentedVGP(X_and_y, kernel, uneven), None),
+        (AugmentedSVGP(kernel, uneven, X[:4].copy(), num_latent_gps=2), X_and_y),
+    ):
+        with pytest.raises(ValueError, match=r"not mix .* jointly, given ω\. Found: Linear.*, Het"):
+            gpflow_aaci.sample_posterior(model, kept, progress=False)
     stock = gpflow.models.VGP((X, Y), separate(), likelihoods.StudentT(), num_latent_gps=3)
     with pytest.raises(ValueError, match=r"single-output kernel .* of GPflow's VGP; an Augmented"):
         gpflow_aaci.sample_posterior(stock, sampler=contrib.HMC(), progress=False)
