@@ -30,8 +30,11 @@ def run(config: OmegaThroughput, folder: Path, quiet: bool = False) -> pd.DataFr
         for way, sample in _samplers(getattr(likelihoods, name)(), c).items()
     }
     times = interleaved(samplers, config.rounds, 1, quiet)
-    rates = pd.Series({key: config.size / np.median(ms) for key, ms in times.items()})
-    return rates.unstack(sort=False).rename_axis("likelihood").reset_index()
+    rates: dict[str, dict[str, float]] = {name: {} for name in config.likelihoods}
+    for (name, way), ms in times.items():
+        rates[name][way] = config.size / float(np.median(ms))
+    table = pd.DataFrame.from_dict(rates, orient="index")
+    return table.rename_axis("likelihood").reset_index()
 
 
 def report(metrics: pd.DataFrame) -> Report:

@@ -9,9 +9,9 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from benchmarks import sampling
+from benchmarks import omega_throughput, sampling
 from benchmarks.__main__ import app
-from benchmarks.config import LikelihoodConfig, Problem
+from benchmarks.config import LikelihoodConfig, OmegaThroughput, Problem
 from benchmarks.datasets import load_dataset
 from benchmarks.sampling import best_settings
 from gpflow_aaci.data import as_arrays
@@ -166,6 +166,27 @@ def test_the_model_is_of_all_rows_at_the_paper_s_lengthscale(name: str, tmp_path
         np.testing.assert_array_equal(Y.numpy().ravel(), table.y)
     else:
         np.testing.assert_allclose([Y.numpy().mean(), Y.numpy().std()], [0.0, 1.0], atol=1e-12)
+
+
+def test_rates_of_omega_are_in_their_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every likelihood has every way to draw."""
+    ms = {
+        ("Laplace", "closed form"): [1.0],
+        ("Laplace", "from log φ"): [2.0],
+        ("Logistic", "closed form"): [4.0],
+        ("Logistic", "polyagamma"): [5.0],
+        ("Probit", "closed form"): [8.0],
+    }
+    monkeypatch.setattr(omega_throughput, "interleaved", lambda *args: ms)
+    names = ["Laplace", "Logistic", "Probit"]
+    config = OmegaThroughput(
+        experiment="omega_throughput", output=Path(), likelihoods=names, size=40
+    )
+    table = omega_throughput.run(config, Path()).set_index("likelihood")
+    assert list(table) == ["closed form", "from log φ", "polyagamma"]
+    nan = np.nan
+    expected = [[40.0, 20.0, nan], [10.0, nan, 8.0], [5.0, nan, nan]]
+    np.testing.assert_array_equal(table.loc[names], expected)
 
 
 @pytest.mark.replicate
