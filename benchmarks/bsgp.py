@@ -48,10 +48,8 @@ def run(config: BSGP, folder: Path, quiet: bool = False) -> pd.DataFrame:
     of_draws = itertools.product(config.methods, config.priors, config.objectives)
     grid = itertools.product(datasets, config.seeds, config.num_inducing, of_draws)
     runs = [(*of_fit, how) for *of_fit, how in grid if _applies(config, len(of_fit[0].X), *how)]
-    rows, fits, at = [], Fits(), None
+    rows, fits = [], Fits()
     for dataset, seed, M, how in progress_bar(not quiet, iterable=runs, unit="run"):
-        if at != (dataset.problem.title, seed, M):
-            fits, at = Fits(), (dataset.problem.title, seed, M)
         name = f"{dataset.problem.title} {how[0]}"
         key = {**dataset.key, "seed": seed, "inducing points": M, "of": how}
         split = standard_split(dataset, seed, folder, config.test_fraction, config.max_test)
@@ -196,10 +194,10 @@ def sampled(
 
 
 class Fits:
-    """The fits of one split, by whether Z is learnt and by their objective."""
+    """The fits of a run, each of which is made once for all methods."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bool, Any], tuple[dict[str, Array], float]] = {}
+        self._found: dict[tuple[Any, ...], tuple[dict[str, Array], float]] = {}
 
     def of(
         self,
@@ -212,12 +210,12 @@ class Fits:
     ) -> tuple[Model, float]:
         """A model at the fit that the first call has made, and the CPU seconds of that."""
         model = unfitted(split, dataset, num_inducing, seed, Z_is_learnt)
-        if (Z_is_learnt, objective) not in self._found:
+        key = dataset.problem.title, seed, num_inducing, Z_is_learnt, objective
+        if key not in self._found:
             began = process_time()
             fit(model, split, objective)
-            found = gpflow.utilities.read_values(model), process_time() - began
-            self._found[Z_is_learnt, objective] = found
-        values, seconds = self._found[Z_is_learnt, objective]
+            self._found[key] = gpflow.utilities.read_values(model), process_time() - began
+        values, seconds = self._found[key]
         gpflow.utilities.multiple_assign(model, values)
         return model, seconds
 

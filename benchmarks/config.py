@@ -423,13 +423,21 @@ class RegressionNetworks(Experiment):
     experiment: Literal["regression_networks"]
     data: Literal["simulated", "weather"] = "simulated"
     rows: PositiveInt = 100
-    num_outputs: Annotated[PositiveInt, Field(le=3)] = 3
+    num_outputs: PositiveInt = 3
     num_nodes: PositiveInt = 2
     methods: list[OfOutputs] = Field(list(get_args(OfOutputs)), min_length=1)
     steps: PositiveInt = 500  # most iterations of Scipy
     test_fraction: Fraction = 0.6
     # Of the data, which are other hours of the weather, their split, and of where networks start.
     seeds: Seeds = [0]
+
+    @model_validator(mode="after")
+    def _the_weather_has_three_outputs(self) -> "RegressionNetworks":
+        if self.data == "weather" and self.num_outputs > 3:
+            raise ValueError(
+                f"num_outputs: must be at most 3 of weather. Found: {self.num_outputs}"
+            )
+        return self
 
 
 class Scaling(Experiment):

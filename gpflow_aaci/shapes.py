@@ -17,7 +17,7 @@ from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .likelihoods import AugmentedLikelihood, Logistic, Switched, Warped, augmented
-from .likelihoods.base import of_base
+from .likelihoods.base import delegated, of_base
 from .validation import (
     as_default_float,
     as_matrix,
@@ -183,15 +183,13 @@ class Sign(Logistic):
     def log_probability(self, yF: TensorType) -> tf.Tensor:
         return super().log_probability(yF / self.nu)
 
-    def expected_log_prob(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    def _of_scaled_f(
+        self, name: str, X: TensorType, marginals: Sequence[TensorType], Y: TensorType
     ) -> tf.Tensor:
-        return super().expected_log_prob(X, Fmu / self.nu, Fvar / self.nu**2, Y)
+        Fmu, Fvar = marginals
+        return getattr(super(), name)(X, Fmu / self.nu, Fvar / self.nu**2, Y)
 
-    def predictive_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        return super().predictive_log_density(X, Fmu / self.nu, Fvar / self.nu**2, Y)
+    expected_log_prob = predictive_log_density = delegated(_of_scaled_f)
 
 
 def _checked(X: TensorType, name: str) -> tf.Tensor:

@@ -16,17 +16,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 
-from ..algebra.projection import Projection
 from ..likelihoods import augmented
 from ..sampling.chains import LatentKernel, as_parts
-from ..sampling.conditionals import f_mean, normal, of_each_latent
+from ..sampling.conditionals import f_mean, normal
 from ..sampling.latents import (
     AnyModel,
     FullGP,
     check_sampled_model,
     pointwise_log_prob,
-    prior_covariance,
-    project_at,
+    prior_given_v,
     to_u,
 )
 from .objectives import ObjectiveGivenU, check_likelihood, check_objective, of_each_given_u
@@ -61,13 +59,7 @@ class WhitenedKernel(LatentKernel):
         if self._is_sparse and objective != "predictive":
             # Converted here, which may make variables: GPflow's own may take no axes of chains.
             self._of_u = partial(of_each_given_u, objective, augmented(model.likelihood))
-        if self._is_sparse:
-            prior = project_at(model, X)
-        else:
-            chol = tf.linalg.cholesky(prior_covariance(model))
-            A = tf.linalg.matrix_transpose(chol)
-            prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
-        self._prior = of_each_latent(prior, model.num_latent_gps)  # A [L, M, N]
+        self._prior = prior_given_v(model, X)
 
     def initial_state(self, num_chains: int, seed: Any = None) -> State:
         seeds = tfp.random.split_seed(seed, n=2, salt="whitened_initial")

@@ -23,19 +23,13 @@ from gpflow.utilities import to_default_float
 
 from ..algebra.projection import Projection, marginals
 from ..algebra.terms import augmented_bound, standard
-from ..models import AugmentedModel, AugmentedVGP, Model, as_augmented
+from ..models import AugmentedModel, Model, as_augmented
 from ..progress import progress_bar
 from ..runtime.graphs import compiled
 from ..sampling.chains import as_parts
-from ..sampling.conditionals import (
-    Observed,
-    observed_of_site,
-    of_each_latent,
-    prior_at_data,
-    sparse_prior_at_data,
-)
+from ..sampling.conditionals import Observed, observed_of_site
 from ..sampling.gibbs import GibbsKernel, SparseGibbsKernel, gibbs_kernel
-from ..sampling.latents import check_sampled_model, pointwise_log_prob
+from ..sampling.latents import check_sampled_model, pointwise_log_prob, prior_given_v
 from ..validation import check_count
 
 _WIDE = 2.0  # nats between the ends
@@ -174,7 +168,7 @@ class _Path:
 
     def __init__(self, model: AugmentedModel, kernel: GibbsKernel | SparseGibbsKernel) -> None:
         X, Y = kernel.rows
-        prior = _prior_at_data(model, X)
+        prior = prior_given_v(model, X)
         Fmu, Fvar = marginals(prior, *model.whitened_q(prior.chol))
         # The factors of GPflow's ELBO are nearer to p(y_i|f), but may have a negative precision.
         best, safe = (model.term(of).slopes(X, Fmu, Fvar, Y) for of in (standard, augmented_bound))
@@ -234,17 +228,6 @@ class _Path:
         X, Y = self._kernel.rows
         log_p = pointwise_log_prob(self._kernel.likelihood, X, f, Y)
         return self._factors.log_value(f), tf.reduce_sum(log_p, -1)
-
-
-def _prior_at_data(model: AugmentedModel, X: tf.Tensor) -> Projection:
-    """How f at the data depends on v, [L, ...]; a full GP has f = mean + chol v."""
-    if not isinstance(model, AugmentedVGP):
-        return sparse_prior_at_data(model, X)
-    prior = prior_at_data(model)
-    A = tf.linalg.matrix_transpose(prior.chol)
-    return of_each_latent(
-        Projection(prior.chol, A, tf.zeros_like(A[:, 0]), prior.mean), model.num_latent_gps
-    )
 
 
 def _log_integral(prior: Projection, factors: _Factors) -> tf.Tensor:

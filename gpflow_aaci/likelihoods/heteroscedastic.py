@@ -142,7 +142,8 @@ class Heteroscedastic(AugmentedLikelihood):
         first = self._largest_r(reference[..., :1], tf.zeros_like(Y), Y)
         largest = self._largest_r(f, Fvar[..., :1], Y)
         of_f = tf.math.xlogy(n, largest / first) - auxiliary["noise"] * (largest - first)
-        of_g = (0.5 - n) / 2.0 * g - omega * (tf.square(g) + Fvar[..., 1:])
+        potential, precision = Powers(0.5).site(omega, n)
+        of_g = potential * g - 0.5 * precision * (tf.square(g) + Fvar[..., 1:])
         return self.pointwise_log_prob(None, reference, Y) + of_f + of_g
 
     def expected_auxiliary(

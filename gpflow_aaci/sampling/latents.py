@@ -160,6 +160,21 @@ def project_at(model: AnyModel, X: tf.Tensor) -> Projection:
     return project(Prior(prior_covariance(model), K_ZX, k_ii, mean))
 
 
+def prior_given_v(model: AnyModel, X: tf.Tensor) -> Projection:
+    """
+    How f at the data X depends on the whitened v, with an A for every latent GP.
+
+    A model that keeps its data has f = μ₀ + chol v.
+    """
+    if isinstance(model, FullGP):
+        chol = tf.linalg.cholesky(prior_covariance(model))
+        A = tf.linalg.matrix_transpose(chol)
+        prior = Projection(chol, A, tf.zeros_like(A[:, 0]), model.mean_function(X))
+    else:
+        prior = project_at(model, X)
+    return of_each_latent(prior, model.num_latent_gps)
+
+
 def f_given_v(projection: Projection, v: TensorType) -> MeanAndVariance:
     """
     Mean and variance of f given the whitened inducing variables v [M, L], both [N, L].
