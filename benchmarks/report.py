@@ -108,8 +108,12 @@ def one_legend(figure: Figure, axes: np.ndarray, num_seeds: int = 1) -> None:
         handles, labels = ax.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
     title = f"median and range over {num_seeds} seeds" if num_seeds > 1 else None
-    options = {"ncols": min(len(entries) or 1, 2 * axes.shape[1]), "frameon": False, "title": title}
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", **options)
+    options = {"loc": "outside lower center", "frameon": False, "title": title}
+    for ncols in range(min(len(entries) or 1, 2 * axes.shape[1]), 0, -1):
+        legend = figure.legend(entries.values(), entries.keys(), ncols=ncols, **options)
+        if ncols == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()  # long names would be cut off at both sides
 
 
 def boxes(metrics: pd.DataFrame, measures: list[str]) -> Figure:

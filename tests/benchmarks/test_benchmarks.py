@@ -142,18 +142,21 @@ def test_traces_of_f_are_drawn_and_summed_up(tmp_path: Path, csv: Path) -> None:
 
 def test_priors_on_inducing_points_are_drawn_against_their_number() -> None:
     common = {"problem": "a", "objective": "predictive", "error metric": "RMSE", "error": 1.0}
+    fit = "fit_collapsed, Z learnt from others"
     rows = [
         {**common, "method": method, "prior on Z": prior, "inducing points": M, "nll": nll + seed}
         for seed in (0.0, 1.0)
         for M, nll in ((10, 3.0), (20, 2.0))
-        for method, prior in (("SGHMC", "normal"), ("SGHMC", "uniform"), ("fit_collapsed", None))
+        for method, prior in (("SGHMC", "normal"), ("SGHMC", "uniform"), (fit, None))
     ]
     drawn = bsgp.report(pd.DataFrame(rows)).figures["inducing_points"]
     lines = {line.get_label(): line for line in drawn.axes[0].get_lines()}
-    assert list(lines) == ["BSGP, normal prior", "BSGP, uniform prior", "fit_collapsed"]
-    assert lines["fit_collapsed"].get_linestyle() == "--"
+    assert list(lines) == ["BSGP, normal prior", "BSGP, uniform prior", fit]
+    assert lines[fit].get_linestyle() == "--"
     for line in lines.values():
         np.testing.assert_allclose(line.get_xydata(), [[10.0, 3.5], [20.0, 2.5]])
+    (legend,) = drawn.legends
+    assert legend.get_window_extent().width <= drawn.bbox.width  # no name is cut off
     few = [row for row in rows if row["inducing points"] == 10]
     assert bsgp.report(pd.DataFrame(few)).figures == {}
 
