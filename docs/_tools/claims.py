@@ -561,7 +561,8 @@ def bsgp_by_number(priors: list[str]) -> list[Row]:
             "Fig. 3: by the number of inducing points, BSGP is below all three reference lines "
             "(Z fixed, Z learnt, u sampled alone)",
             [run],
-            f"The test NLL at {listed_words(each)} inducing points: {'; '.join(found)} (one split).",
+            f"The test NLL at {listed_words(each)} inducing points: {'; '.join(found)} "
+            "(one split).",
             f"at {sum(lower)} of {len(lower)} with the best prior, at {sum(lower_by_normal)} with "
             "the normal one",
         )
