@@ -178,6 +178,16 @@ class Data(abc.ABC):
     def drawn(self, num_rows: int, seed: int) -> RandomRows:
         """X and Y of at least this number of this worker's random rows, or of all its rows."""
 
+    def batch(self, X: tf.Tensor, Y: tf.Tensor, num_data: int | None) -> "Data":
+        """
+        A batch of these rows, as data whose sums are scaled up to all of them.
+
+        :param X, Y: what :meth:`batches` has returned; works inside ``tf.function``.
+        :param num_data: the number of all rows, where the model has none.
+        :raises ValueError: for bad rows of a dataset, which no pass has checked.
+        """
+        return Arrays(X, Y, num_data if self._num_data is None else self._num_data)
+
     def in_memory(self, X: AnyNDArray, Y: AnyNDArray) -> "Data":
         """Some of these rows, as data of the same number of data and with the same log."""
         rows = Arrays(tf.constant(X), tf.constant(Y), self.num_data, self.progress)

@@ -95,6 +95,10 @@ class Shard(Data):
         shard.log = self.log
         return shard
 
+    def batch(self, X: tf.Tensor, Y: tf.Tensor, num_data: int | None) -> Data:
+        of_all = num_data if self._num_data is None else self._num_data
+        return Shard(self._own.batch(X, Y, num_data), self.strategy, of_all)
+
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         if isinstance(self._own, Arrays):
             of_all = self.first, self.identity, size, seed

@@ -102,5 +102,8 @@ class Stream(Data):
             rows.add(X.numpy(), Y.numpy())
         return rows
 
+    def batch(self, X: tf.Tensor, Y: tf.Tensor, num_data: int | None) -> Data:
+        return super().batch(*checked_rows(self._expected, (X, Y)), num_data)
+
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         return BatchesOfDataset(self._expected, self._dataset, resumable)

@@ -132,7 +132,7 @@ class Stepper(tf.Module, abc.ABC):
             return own._replace(constants=(*own.constants, num_data))
 
         batch = next_batch(data)
-        self._steps.take(self._step, rows_of, model, batch, depends_on, compile)
+        self._steps.take(self.take, rows_of, model, batch, depends_on, compile)
 
     def _depends_on(self) -> Settings:
         """What a step depends on besides model and batch."""
@@ -141,7 +141,8 @@ class Stepper(tf.Module, abc.ABC):
             constants=(*found.constants, self.every), objects=[*found.objects, self.step]
         )
 
-    def _step(self, model: AugmentedModel, rows: Data) -> None:
+    def take(self, model: AugmentedModel, rows: Data) -> None:
+        """The step of :meth:`minimize` on rows that have been checked."""
         model = as_augmented(model)
         variables = self.build(model)
 

@@ -17,7 +17,7 @@ from gpflow.monitor import Monitor, MonitorTaskGroup
 from typing_extensions import TypedDict, Unpack
 
 from ..algebra.terms import augmented_bound, predictive, standard
-from ..data import Batches, Call, Expected, Rows, as_data, check_pair, checked_rows
+from ..data import Batches, Call, Data, Expected, Rows, as_data, check_pair, checked_rows
 from ..models import (
     AugmentedModel,
     GivenU,
@@ -154,7 +154,7 @@ def train(
     batches = rows.batches(batch_size, seed, checkpoint_dir is not None)
     test = batches.together(lambda: _checked_test_data(expected, test_data))
     fitted = of_objective(model, objective)
-    run = _Run(fitted, stepper, batches, objective, test, checkpoint_dir)
+    run = _Run(fitted, stepper, rows, batches, objective, test, checkpoint_dir)
     run.restore(num_steps)
     with (
         interrupts() as interrupted,
@@ -245,6 +245,7 @@ class _Run:
         self,
         model: AugmentedModel,
         stepper: Stepper,
+        rows: Data,
         batches: Batches,
         objective: ObjectiveName,
         test_data: Rows | None,
@@ -256,12 +257,18 @@ class _Run:
         self.history: list[Record] = []
 
         # Functions without ``self``: they and their graphs are freed with this object at once.
+        def part(*batch: tf.Tensor) -> Data:
+            if not batch:
+                return rows
+            X, Y = batch
+            return rows.batch(X, Y, num_data)
+
         def step(*batch: tf.Tensor) -> None:
-            stepper.minimize(model, batch or None, num_data=num_data)
+            stepper.take(model, part(*batch))
 
         def watched() -> tf.Tensor:
-            rows = as_data(expected, batches.watched, num_data=num_data)
-            return model.objectives(rows, _BY_GRADIENTS.get(objective, augmented_bound))[0]
+            of_rows = _BY_GRADIENTS.get(objective, augmented_bound)
+            return model.objectives(part(*(batches.watched or ())), of_rows)[0]
 
         def of_rows(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
             return -tf.reduce_sum(model.predict_log_density((X, Y)))

@@ -22,6 +22,7 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AlternatingOptimizer, AugmentedSVGP, AugmentedVGP, train
+from gpflow_aaci.data import expected
 from gpflow_aaci.inference import EarlyStopping
 from gpflow_aaci.models import AugmentedModel
 from gpflow_aaci.runtime.checkpoints import Checkpoints
@@ -535,7 +536,7 @@ def _other_kernel() -> AugmentedSVGP:
         (sparse, {"seed": 1}, "seed is 1 here. Found: 0"),
         (sparse, {"batch_size": 10}, "batch_size is 10 here. Found: 20"),
         (_other_kernel, {}, "model differs"),
-        (sparse, {"optimizer": AlternatingOptimizer(0.5)}, "optimizer is"),
+        (sparse, {"optimizer": AlternatingOptimizer(0.5)}, "optimizer differs: schedule is"),
     ],
 )
 def test_a_foreign_checkpoint_is_refused(
@@ -611,3 +612,21 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         quiet(sparse(), wave(), num_steps=5, checkpoint_dir=tmp_path / "file" / "run")
+
+
+def test_rows_of_arrays_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of checked arrays are not checked again; batches of a dataset are."""
+    checked = []
+    check = expected.checked_data
+
+    def counted(X: Any, Y: Any, **options: Any) -> Any:
+        checked.append(X.shape)
+        return check(X, Y, **options)
+
+    monkeypatch.setattr(expected, "checked_data", counted)
+    options: dict[str, Any] = {"num_steps": 4, "evaluate_every": 2, "progress": False}
+    train(sparse(), wave(), batch_size=10, **options)
+    assert [tuple(shape) for shape in checked] == [(N, 1)]
+    rows = tf.data.Dataset.from_tensor_slices(wave())
+    train(sparse(), rows.repeat().batch(10), **options)
+    assert len(checked) > 1
