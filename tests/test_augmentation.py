@@ -107,6 +107,7 @@ def times_density(exponent: float, density: float) -> float:
 # ---- q(ω) ----
 
 
+@pytest.mark.briefly("0.3-Logistic")
 @pytest.mark.by_default("0.3")
 @with_density
 @pytest.mark.parametrize("c", [0.3, 1.0, 4.0])
@@ -173,6 +174,7 @@ def test_kl_is_not_negative_and_grows_with_c(case: Case) -> None:
 PAIRS = [(1.0, 0.2), (1.0, -2.0), (-1.0, 1.6)]  # y, f
 
 
+@pytest.mark.briefly("BayesianSVM", "Probit", "Laplace", "StudentT-heavy", "StudentT")
 @with_density
 def test_the_full_conditional_is_bayes_rule(case: Case) -> None:
     """p(ω|f, y) = p(y|ω, f) π(ω) / p(y|f) for batches of f, with π and p(y|f) from SciPy."""
@@ -187,6 +189,7 @@ def test_the_full_conditional_is_bayes_rule(case: Case) -> None:
     np.testing.assert_allclose(conditional.log_prob(omega), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.briefly("Probit", "BayesianSVM", "Laplace", "StudentT-heavy", "StudentT")
 @with_density
 def test_integrating_omega_out_of_the_joint_gives_the_likelihood_back(case: Case) -> None:
     """∫ e^{aug_loglik} dω = p(y|f), by the trapezoidal rule in log ω."""
@@ -212,6 +215,7 @@ def test_joint_over_full_conditional_is_the_likelihood_whatever_omega_is(case: C
     np.testing.assert_allclose(difference, expected, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.briefly("Logistic")
 @with_density
 def test_draws_have_the_mean_of_the_full_conditional(case: Case) -> None:
     """The mean over 4,000 chains is within five standard errors of the quadrature."""
@@ -232,6 +236,7 @@ def test_draws_have_the_mean_of_the_full_conditional(case: Case) -> None:
         assert abs(np.mean(draws) - expected) < 5.0 * error
 
 
+@pytest.mark.briefly("BayesianSVM", "Gaussian", "Gaussian-scale", "Probit", "StudentT")
 @every_case
 def test_aux_posterior_is_the_law_of_its_c(case: Case) -> None:
     """Its mean and its KL from the prior are those that the other functions return for c."""
@@ -248,6 +253,9 @@ def test_aux_posterior_is_the_law_of_its_c(case: Case) -> None:
     np.testing.assert_allclose(ratio, kl, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.briefly(
+    "Gaussian", "BayesianSVM", "Gaussian-scale", "StudentT-heavy", "Laplace", "AsymmetricLaplace"
+)
 @every_case
 def test_somewhere_to_start(case: Case) -> None:
     """The initial law is the one at c = 1, and the initial ω are draws from it."""
@@ -277,6 +285,7 @@ def test_a_first_q_of_several_variables_is_at_a_standard_normal_f() -> None:
 # ---- the augmented likelihood ----
 
 
+@pytest.mark.briefly("Logistic")
 @with_density
 def test_integrating_omega_out_gives_the_likelihood_back(case: Case) -> None:
     """∫ p(y|ω, f) π(ω|0) dω = p(y|f) (AACI Thm 1)."""
@@ -364,6 +373,7 @@ def random_marginals() -> Marginals:
     return tf.constant(Fmu), tf.constant(10.0 ** rng.uniform(-3, 1, size=[24, 1])), tf.constant(Y)
 
 
+@pytest.mark.briefly("StudentT")
 @pytest.mark.by_default("Probit", "StudentT", "Laplace")
 @every_case
 def test_the_bound_is_below_the_expected_log_likelihood(case: Case) -> None:
@@ -395,6 +405,7 @@ def test_the_bound_is_tight_without_uncertainty(case: Case) -> None:
     np.testing.assert_allclose(bound, expected, rtol=1e-10)
 
 
+@pytest.mark.briefly("BayesianSVM")
 @every_case
 def test_the_bound_is_largest_at_aux_posterior_c(case: Case) -> None:
     """No c is better than c² = E h² (AACI Alg. 1), where the bound has its closed form."""
@@ -412,6 +423,7 @@ def test_the_bound_is_largest_at_aux_posterior_c(case: Case) -> None:
             assert np.all(other < best)
 
 
+@pytest.mark.briefly("BayesianSVM", "Probit")
 @every_case
 def test_the_gradient_of_the_bound_is_the_site(case: Case) -> None:
     """∂/∂m = potential − precision·m and ∂/∂v = −½ precision, at the optimal c and for fixed c."""
@@ -466,6 +478,7 @@ def zero_residual(case: Case) -> tuple[tf.Tensor, tf.Tensor]:
     return (column(0.0) if case.name == "Logistic" else column(1.0)), column(1.0)
 
 
+@pytest.mark.briefly("BayesianSVM")
 @every_super_gaussian_case
 def test_everything_is_finite_at_zero_residual(case: Case) -> None:
     """The floor ε of c² keeps bound, site and gradients finite, even if ω̄ = ∞ at c = 0."""
@@ -487,6 +500,7 @@ def test_everything_is_finite_at_zero_residual(case: Case) -> None:
     assert np.all(np.isfinite(finite))
 
 
+@pytest.mark.briefly("BayesianSVM", "Logistic", "Gaussian", "Laplace", "Gaussian-scale")
 @every_super_gaussian_case
 def test_the_bound_and_its_site_agree_at_the_floor(case: Case) -> None:
     """At the floored c, ``expected_aug_loglik`` is still ``optimal_expected_aug_loglik``."""

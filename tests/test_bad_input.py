@@ -134,6 +134,7 @@ def assert_refused_compiled(model: AugmentedSVGP, entry: str, bad: Batch, messag
 # ---- refused: data ----
 
 
+@pytest.mark.briefly("X-inf", "Y-nan", "X--inf", "Y--inf", "Y-inf")
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", ["X", "Y"])
 def test_non_finite_data(data: Batch, student_t: AugmentedSVGP, which: str, bad: float) -> None:
@@ -155,6 +156,7 @@ def test_labels_that_are_none(
     assert_refused(classifier, bad, message)
 
 
+@pytest.mark.briefly("likelihood1")
 @pytest.mark.parametrize("likelihood", [likelihoods.Logistic(), likelihoods.BayesianSVM()])
 def test_both_codings_of_labels_are_the_same_data(labels: Batch, likelihood: Any) -> None:
     """They are also the same in prediction, and as integers or booleans."""
@@ -265,6 +267,7 @@ def not_real(X: AnyNDArray, Y: AnyNDArray) -> dict[str, tuple[Any, Any, str]]:
     }
 
 
+@pytest.mark.briefly("vector X", "complex Y", "string tensor", "None", "dates", "strings")
 @pytest.mark.parametrize("which", not_real(np.ones((N, 2)), np.ones((N, 1))))
 def test_what_is_no_matrix_of_real_numbers_is_named_in_a_line(
     data: Batch, student_t: AugmentedSVGP, which: str
@@ -344,6 +347,7 @@ FAR_FITS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.briefly("polish-1000000.0")
 @pytest.mark.by_default("fit_collapsed-1000000.0", "polish-1000000.0")
 @pytest.mark.parametrize("offset", [1e6, 1e7, 1e9])
 @pytest.mark.parametrize("how", FAR_FITS)
@@ -543,6 +547,7 @@ def test_parameters_of_likelihoods_that_are_none(make: Callable[[], Any]) -> Non
         make()
 
 
+@pytest.mark.briefly("kernel0")
 @pytest.mark.parametrize(
     "kernel", [SharedIndependent(Matern32(), 2), SeparateIndependent([Matern32(), Matern52()])]
 )
@@ -620,6 +625,7 @@ def assert_trains(model: Any, *args: Any) -> None:
     assert np.all(variance > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("StudentT-1.0")
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_constant_y(data: Batch, make_likelihood: MakeLikelihood, value: float) -> None:
@@ -642,6 +648,7 @@ def test_duplicated_inputs(data: Batch) -> None:
     assert_trains(AugmentedVGP((X, data[1]), SquaredExponential(), likelihoods.Laplace()))
 
 
+@pytest.mark.briefly("Probit")
 @pytest.mark.by_default("StudentT", "Probit")
 def test_lengthscale_of_a_million(
     data: Batch, make_likelihood: MakeLikelihood, observe: Any
@@ -676,7 +683,7 @@ def test_residuals_of_exactly_zero_under_laplace(data: Batch) -> None:
         assert np.all(np.isfinite(model.q_sqrt))
 
 
-@pytest.mark.briefly("StudentT", "Logistic")
+@pytest.mark.briefly("Logistic")
 @pytest.mark.applies_to(  # ``Probit`` has no h
     "make_likelihood", lambda make: not isinstance(make(), likelihoods.Probit)
 )

@@ -73,7 +73,7 @@ def test_every_weight_of_the_exact_posterior_is_the_evidence(
     np.testing.assert_allclose(importance_weights(exact, 100)[1], evidence, rtol=1e-10)
 
 
-@pytest.mark.briefly("StudentT-1", "Logistic-2")
+@pytest.mark.briefly("Logistic-2")
 @pytest.mark.by_default("StudentT", "Logistic")
 @pytest.mark.parametrize("P", [1, 2])
 def test_weights_are_those_of_scipys_densities_of_f(

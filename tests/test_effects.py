@@ -104,6 +104,7 @@ def test_a_sparse_model_with_every_x_is_gaussian_process_regression() -> None:
     np.testing.assert_allclose(variance[:, 0], np.diag(expected), atol=1e-6)
 
 
+@pytest.mark.briefly("False")
 @pytest.mark.parametrize("is_sparse", [True, False])
 def test_the_effect_of_a_group_is_a_part_of_f_with_its_posterior(is_sparse: bool) -> None:
     """By the formula for jointly normal variables, at two known levels and a new one."""
@@ -345,6 +346,7 @@ def model_with_offset(kind: type, offset: Any, **how: Any) -> Any:
     return kind(data, smooth, likelihoods.NegativeBinomial(2.0), **how)
 
 
+@pytest.mark.briefly("AugmentedVGP")
 @pytest.mark.parametrize("kind", [AugmentedSVGP, AugmentedVGP, AugmentedNNGP])
 def test_an_offset_is_log_exposure_added_to_f(kind: type) -> None:
     """E[y] is proportional to the exposure that Xnew has, whatever the data were."""

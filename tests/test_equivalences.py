@@ -122,6 +122,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.briefly("Laplace-two outputs, whitened")
 @pytest.mark.by_default(
     "StudentT-one output, unwhitened",
     "StudentT-minibatch, whitened",
@@ -153,6 +154,7 @@ def test_closed_form_step_is_gpflows_natural_gradient(
     assert relative_error(ours.q_sqrt.numpy(), theirs.q_sqrt.numpy()) <= 1e-10
 
 
+@pytest.mark.briefly("Probit-1-0.3")
 @pytest.mark.by_default("Laplace", "Probit")
 @pytest.mark.parametrize("step_size", [0.3, 1.0])
 @pytest.mark.parametrize("P", [1, 2])
@@ -184,6 +186,7 @@ def mean_and_cov(model: gpflow.models.GPModel) -> tuple[AnyNDArray, AnyNDArray]:
     return mean.numpy(), cov.numpy()
 
 
+@pytest.mark.briefly("unwhitened")
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
 def test_one_step_with_gaussian_noise_is_sgpr(
     whiten: bool, observe: Observe, randomise_q: Randomise
@@ -292,6 +295,7 @@ def exact_log_evidence(known: Known, K: AnyNDArray, Y: AnyNDArray) -> float:
     return float(np.log(total))
 
 
+@pytest.mark.briefly("BayesianSVM-2-0")
 @pytest.mark.by_default("2-0")
 @pytest.mark.parametrize("steps", [0, 15])
 @pytest.mark.parametrize("num_data", [1, 2])
@@ -362,6 +366,7 @@ def ascent(
     return Ascent(model, args, np.array(elbos))
 
 
+@pytest.mark.briefly("Probit-AugmentedSVGP")
 @pytest.mark.by_default("StudentT-AugmentedVGP", "Probit-AugmentedSVGP")
 def test_fifty_full_steps_never_lower_the_elbo(ascent: Ascent) -> None:
     elbos = ascent.elbos[:51]
@@ -380,6 +385,7 @@ def test_the_optimum_is_a_fixed_point(ascent: Ascent) -> None:
     np.testing.assert_allclose(model.q_sqrt.numpy(), ascent.model.q_sqrt.numpy(), atol=1e-8)
 
 
+@pytest.mark.briefly("Probit-AugmentedSVGP")
 @pytest.mark.by_default("StudentT", "Probit")
 def test_ordinary_gradients_vanish_at_the_optimum(ascent: Ascent) -> None:
     model = ascent.model
@@ -390,6 +396,7 @@ def test_ordinary_gradients_vanish_at_the_optimum(ascent: Ascent) -> None:
         assert np.max(np.abs(gradient)) <= 1e-6
 
 
+@pytest.mark.briefly("Probit-AugmentedSVGP")
 @pytest.mark.by_default("StudentT", "Probit")
 def test_no_small_move_of_q_raises_the_elbo_at_the_optimum(
     ascent: Ascent, rng: np.random.Generator
@@ -406,6 +413,7 @@ def test_no_small_move_of_q_raises_the_elbo_at_the_optimum(
 # ---- models that must agree ----
 
 
+@pytest.mark.briefly("Probit")
 @pytest.mark.by_default("Laplace", "Logistic", "Probit")
 def test_vgp_is_svgp_with_inducing_points_at_the_data(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe, randomise_q: Randomise
@@ -429,6 +437,7 @@ def test_vgp_is_svgp_with_inducing_points_at_the_data(
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.briefly("Probit")
 @pytest.mark.by_default("StudentT", "Probit", "BayesianSVM")
 def test_whitening_is_a_change_of_variables_only(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe
@@ -451,6 +460,7 @@ def test_whitening_is_a_change_of_variables_only(
             np.testing.assert_allclose(a, b, atol=1e-8)
 
 
+@pytest.mark.briefly("Logistic")
 @pytest.mark.by_default("StudentT", "Logistic")
 def test_two_outputs_are_two_models(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe
@@ -469,6 +479,7 @@ def test_two_outputs_are_two_models(
         np.testing.assert_allclose(both.q_sqrt[p : p + 1], one.q_sqrt, atol=1e-9)
 
 
+@pytest.mark.briefly("Probit-0.3")
 @pytest.mark.by_default("0.3")
 @pytest.mark.parametrize("step_size", [0.3, 1.0])
 def test_a_representative_minibatch_is_as_good_as_all_data(
@@ -493,6 +504,7 @@ def test_a_representative_minibatch_is_as_good_as_all_data(
     )
 
 
+@pytest.mark.briefly("Probit")
 @pytest.mark.by_default("StudentT", "Laplace", "Probit", "BayesianSVM")
 def test_the_gap_is_what_the_augmentation_costs(
     likelihood: likelihoods.AugmentedLikelihood, observe: Observe, randomise_q: Randomise
@@ -531,6 +543,7 @@ STOCK_PROBIT = {
 }
 
 
+@pytest.mark.briefly("Gaussian")
 @pytest.mark.parametrize(
     "make_stock", [*STOCK.values(), *STOCK_PROBIT.values()], ids=[*STOCK, *STOCK_PROBIT]
 )

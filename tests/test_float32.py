@@ -78,6 +78,7 @@ def train_and_predict(
     return elbos, [*model.predict_f(X_new), *model.predict_y(X_new), log_density]
 
 
+@pytest.mark.briefly("StudentT-AugmentedVGP")
 @pytest.mark.by_default("StudentT")
 @either_model
 def test_float32_is_close_to_float64(
@@ -115,6 +116,7 @@ def test_float32_without_whitening(
         np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.briefly("Logistic-AugmentedVGP")
 @pytest.mark.by_default("StudentT", "Logistic")
 @either_model
 def test_gradients_are_float32_and_close(

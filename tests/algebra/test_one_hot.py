@@ -40,6 +40,7 @@ def model(*columns: int) -> AugmentedSVGP:
     return made
 
 
+@pytest.mark.briefly("columns1")
 @pytest.mark.parametrize("columns", [(1,), (1, 2)])
 def test_the_entries_alone_give_the_marginals_the_sums_and_the_gradient(columns: Any) -> None:
     of = model(*columns)

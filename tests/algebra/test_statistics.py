@@ -70,6 +70,7 @@ def test_they_are_the_gradients_of_the_sum_in_q(
     np.testing.assert_allclose(found.in_covariance, in_covariance, rtol=1e-9, atol=1e-10 * scale)
 
 
+@pytest.mark.briefly("Probit-shared")
 @pytest.mark.parametrize("separate", [False, True], ids=["shared", "separate"])
 def test_those_of_the_augmented_bound_are_the_sites(
     likelihood: likelihoods.AugmentedLikelihood, separate: bool
@@ -93,6 +94,7 @@ def test_those_of_the_augmented_bound_are_the_sites(
         )
 
 
+@pytest.mark.briefly("augmented")
 @pytest.mark.parametrize("make_term", [standard, augmented_bound], ids=["standard", "augmented"])
 def test_they_add_up_whatever_the_chunks_and_the_order(make_term: object) -> None:
     likelihood, q = likelihoods.StudentT(0.4, 3.5), some_q()

@@ -202,6 +202,7 @@ def test_there_are_327_346_flights_with_a_delay(tmp_path: Path) -> None:
     assert table.y.mean() == pytest.approx(6.895, abs=1e-3)  # minutes, as in R
 
 
+@pytest.mark.briefly("flights_2001", "late_2001", "susy", "protein_rmsd", "airline", "nycflights13")
 @pytest.mark.parametrize("name", datasets.SOURCES)
 def test_synthetic_data_have_the_shape_and_say_what_they_are(name: str) -> None:
     source = datasets.SOURCES[name]

@@ -31,6 +31,7 @@ def peer(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return request.param
 
 
+@pytest.mark.briefly("wrong")
 def test_a_peer_returns_its_scores_or_nothing_or_its_error(peer: str, tmp_path: Path) -> None:
     run = partial(elsewhere.of_peer, peer, tmp_path, 2, {"X": np.ones(3)})
     if peer == "wrong":

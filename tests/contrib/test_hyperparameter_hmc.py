@@ -42,6 +42,7 @@ def assert_moments(draws: AnyNDArray, mean: float, variance: float) -> None:
         assert abs(values.mean() - expected) < 4.0 * values.std() / np.sqrt(arviz.ess(values))
 
 
+@pytest.mark.briefly("False")
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_the_density_and_its_gradient_are_those_of_gpflow_s_gpmc_and_sgpmc(
     is_sparse: bool, rng: np.random.Generator

@@ -57,6 +57,7 @@ def test_expectations_are_those_of_a_product_rule() -> None:
     np.testing.assert_allclose(variance, second, rtol=1e-10)
 
 
+@pytest.mark.briefly("1.0-2-2")
 @pytest.mark.parametrize(("spread", "P", "Q"), [(0.05, 2, 2), (0.3, 3, 1), (1.0, 2, 2)])
 def test_the_predictive_density_is_that_of_draws(spread: float, P: int, Q: int) -> None:
     likelihood = GaussianProcessRegressionNetwork(P, Q, variance=0.1)

@@ -70,6 +70,7 @@ def test_of_a_sparse_model_it_is_the_evidence_of_fitc() -> None:
     np.testing.assert_allclose([found.lower, found.upper], expected, atol=1e-3)
 
 
+@pytest.mark.briefly("True-Probit")
 @pytest.mark.parametrize(
     ("likelihood", "y", "log_density"),
     [
@@ -92,7 +93,6 @@ def test_of_a_sparse_model_it_is_the_evidence_of_fitc() -> None:
     ids=["StudentT", "Probit", "Poisson"],
 )
 @pytest.mark.parametrize("is_sparse", [False, True])
-@pytest.mark.briefly("StudentT-False", "Probit-True")
 def test_of_two_rows_both_ends_are_the_product_rule(
     likelihood: Any, y: list[float], log_density: Callable, is_sparse: bool
 ) -> None:
@@ -190,6 +190,9 @@ def test_in_float32_it_is_as_in_float64() -> None:
     np.testing.assert_allclose(*ends, atol=0.1)
 
 
+@pytest.mark.briefly(
+    "arguments0-num_rungs must be .* at least 1", "arguments1-num_particles must be .* at least 2"
+)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -91,6 +91,7 @@ def observed(name: str, num: int) -> tuple[Any, AnyNDArray, AnyNDArray]:
 # ---- exact ----
 
 
+@pytest.mark.briefly("True")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_of_gaussian_noise_it_is_rasmussen_and_williams(sparse: bool) -> None:
     """The model has a mean function, and may be sparse with Z = X."""
@@ -267,6 +268,7 @@ def test_of_classes_it_is_close_to_refits() -> None:
     assert error.mean() < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["student_t", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_it_is_arviz_loo_of_draws_of_the_posterior(name: str) -> None:
     """The sums agree within two standard errors, and data within 0.1 nats on average."""

@@ -119,6 +119,7 @@ def kernel_of(name: str) -> gpflow.kernels.Kernel:
     return step * groups + kernels.Constant(0.4) * wave * kernels.Cosine(active_dims=[2])
 
 
+@pytest.mark.briefly("ARD")
 @pytest.mark.parametrize("name", ["ARD", "orthogonal", "sums of products"])
 def test_where_the_kernel_factorises_they_are_exact(name: str) -> None:
     """However few samples are allowed."""

@@ -120,6 +120,7 @@ def uninterrupted(rows: Pair) -> tuple[int, FitResult]:
     return counted.count, result
 
 
+@pytest.mark.briefly("None")
 @pytest.mark.parametrize("num_data", [None, 2 * N])
 def test_bounds_and_gap_are_those_of_the_arrays(rows: Pair, num_data: int | None) -> None:
     model = make(num_data)
@@ -128,6 +129,7 @@ def test_bounds_and_gap_are_those_of_the_arrays(rows: Pair, num_data: int | None
         np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
+@pytest.mark.briefly("False")
 @pytest.mark.parametrize("whiten", [True, False])
 def test_a_natural_gradient_step_is_that_of_the_arrays(rows: Pair, whiten: bool) -> None:
     streamed, whole = make(whiten=whiten), make(whiten=whiten)
@@ -312,6 +314,7 @@ ROUTES: dict[str, Callable[[AugmentedSVGP, tf.data.Dataset], Any]] = {
 }
 
 
+@pytest.mark.briefly("elbo-NaN", "polish-NaN")
 @pytest.mark.by_default("natural gradient", "NaN", "polish-shrinking", "polish-resampling")
 @pytest.mark.parametrize(
     ("route", "bad"),
@@ -439,6 +442,7 @@ def from_parquet(rows: Pair, folder: Path) -> tf.data.Dataset:
     return data.from_parquet(sorted(folder.glob("*.parquet")), ["a", "b"], ["y"], 300)
 
 
+@pytest.mark.briefly("from_parquet")
 @pytest.mark.parametrize("write", [from_csv, from_records, from_memmap, from_parquet])
 def test_files_are_what_they_hold(
     rows: Pair, tmp_path: Path, write: Callable[[Pair, Path], tf.data.Dataset]

@@ -37,6 +37,7 @@ def law(p: float, a: float, b: float) -> scipy.stats.rv_continuous:
     return scipy.stats.geninvgauss(p, np.sqrt(a * b), scale=np.sqrt(b / a))
 
 
+@pytest.mark.briefly("-1.5-0.0-0.6")
 @pytest.mark.parametrize(("p", "a", "b"), [*MODERATE, *CORNERS])
 def test_against_scipy(p: float, a: float, b: float) -> None:
     ours, exact = GeneralizedInverseGaussian(p, a, b), law(p, a, b)
@@ -46,6 +47,7 @@ def test_against_scipy(p: float, a: float, b: float) -> None:
     np.testing.assert_allclose(ours.log_prob(x), exact.logpdf(x), rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.briefly("200.0-1.0-1.0")
 @pytest.mark.parametrize(("p", "a", "b"), EXTREME)
 def test_against_mpmath(p: float, a: float, b: float) -> None:
     """The oracle of the cdf is quadrature of the density in log x, in panels about its mode."""
@@ -70,7 +72,7 @@ def test_against_mpmath(p: float, a: float, b: float) -> None:
     np.testing.assert_allclose(ours.log_prob(x), expected, rtol=1e-10)
 
 
-@pytest.mark.briefly("-40.0-2.0-3.0", "0.0-1e-12-1e-12")
+@pytest.mark.briefly("0.0-1e-12-1e-12")
 @pytest.mark.by_default("0.5", "40.0", "200.0", "1e-12")
 @pytest.mark.parametrize(("p", "a", "b"), [*MODERATE, *EXTREME])
 def test_moments_against_bessel_functions(p: float, a: float, b: float) -> None:
@@ -93,6 +95,7 @@ def test_moments_at_the_corners() -> None:
         np.testing.assert_allclose(ours.variance(), exact.var() if p > 0 or p < -2 else np.inf)
 
 
+@pytest.mark.briefly("200.0-1.0-0.0")
 @pytest.mark.by_default(
     "-1.5-0.0-0.6", "3.0-1.0-0.001", "200.0-1.0-1.0", "-1000.0", "0.7", "0.0-1.0-1.0"
 )

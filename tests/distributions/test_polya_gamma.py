@@ -19,6 +19,7 @@ tfd = tfp.distributions
 SHAPES = [(1.0, 0.0), (1.0, 9.0), (3.0, 1.0), (0.3, 0.5), (12.0, 3.0)]
 
 
+@pytest.mark.briefly("1.0-9.0")
 @pytest.mark.by_default("9.0", "0.3")
 @pytest.mark.parametrize(("b", "c"), [*SHAPES, (0.05, 1.0), (40.0, 0.0), (1.0, 300.0)])
 def test_cdf_quantile_and_density_against_mpmath(b: float, c: float) -> None:
@@ -56,6 +57,7 @@ def cdf_by_the_characteristic_function(b: float, c: float, x: AnyNDArray) -> Any
     return 0.5 - terms @ (step / (np.pi * t))
 
 
+@pytest.mark.briefly("9999.5-0.0")
 @pytest.mark.by_default("0.3", "3.5", "9999.5-0.0")
 @pytest.mark.parametrize(
     ("b", "c"),
@@ -103,6 +105,7 @@ def test_proposals_lie_above_the_law_and_two_thirds_are_accepted() -> None:
     assert np.exp(-rejected).min() > 0.65
 
 
+@pytest.mark.briefly("40.0")
 @pytest.mark.by_default("0.0", "3.1", "40.0")
 @pytest.mark.parametrize("c", [0.0, 1.5, 3.1, 3.2, 40.0, 1e4])
 def test_exact_draws_on_both_sides_of_the_change_of_proposal(c: float) -> None:

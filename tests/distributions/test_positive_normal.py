@@ -17,6 +17,7 @@ def points(loc: float) -> np.ndarray:
     return loc + STEPS - 3.0 if loc > 5.0 else STEPS / max(1.0, -loc)
 
 
+@pytest.mark.briefly("0.7")
 @pytest.mark.parametrize("loc", LOC)
 def test_against_mpmath(loc: float) -> None:
     """The density, both tails and the moments agree."""
@@ -38,6 +39,7 @@ def test_against_mpmath(loc: float) -> None:
         assert ours.cdf(value) == 0.0
 
 
+@pytest.mark.briefly("60.0", "5.0")
 @pytest.mark.parametrize("loc", LOC)
 def test_draws_follow_the_cdf(loc: float) -> None:
     distribution = PositiveNormal(np.float64(loc))

@@ -22,7 +22,7 @@ def log_phi_laplace(r: tf.Tensor) -> tf.Tensor:
     return -tf.sqrt(r)
 
 
-@pytest.mark.briefly("Matern52", "StudentT", "Logistic", "BayesianSVM")
+@pytest.mark.briefly("BayesianSVM")
 @every_phi
 def test_against_the_closed_form(tilts: Tilts) -> None:
     """
@@ -47,6 +47,7 @@ def test_against_the_closed_form(tilts: Tilts) -> None:
     assert error.max() < 2e-4
 
 
+@pytest.mark.briefly("BayesianSVM")
 @every_phi
 def test_left_tail_of_the_density_is_relatively_exact(tilts: Tilts) -> None:
     """The density is 1e-30 of its peak, where an inversion at c itself would give noise."""
@@ -55,6 +56,7 @@ def test_left_tail_of_the_density_is_relatively_exact(tilts: Tilts) -> None:
     np.testing.assert_allclose(ours.log_prob(x), tilts.law(1.0).logpdf(x), rtol=0, atol=1e-6)
 
 
+@pytest.mark.briefly("BayesianSVM")
 @every_phi
 def test_cumulants_against_mpmath(tilts: Tilts) -> None:
     c = np.logspace(-3, 3, 7)
@@ -87,6 +89,7 @@ def test_moments_at_no_tilt() -> None:
     np.testing.assert_allclose([tilted.mean(), tilted.variance()], [1 / 8, 1 / 96], rtol=1e-12)
 
 
+@pytest.mark.briefly("5.0-Laplace")
 @pytest.mark.by_default("Laplace")
 @every_phi
 @pytest.mark.parametrize("c", [0.0, 5.0])
@@ -173,6 +176,7 @@ def test_a_point_mass() -> None:
     np.testing.assert_array_equal(tilted.log_prob([[1.9], [2.0]]), [[-np.inf] * 3, [np.inf] * 3])
 
 
+@pytest.mark.briefly("Laplace")
 @pytest.mark.by_default("Laplace", "Logistic")
 @every_phi
 def test_kl_divergence_against_quadrature(tilts: Tilts) -> None:

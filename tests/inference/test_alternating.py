@@ -97,7 +97,7 @@ def arguments(model: AugmentedModel, data: Batch) -> tuple[Any, ...]:
     return () if isinstance(model, AugmentedVGP) else (data,)
 
 
-@pytest.mark.briefly("Student-t", "unwhitened")
+@pytest.mark.briefly("0.3-unwhitened")
 @pytest.mark.by_default("0.3")
 @pytest.mark.by_default("Student-t", "Laplace", "unwhitened", "mean function", "VGP")
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
@@ -141,8 +141,8 @@ KERNELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.briefly("SharedIndependent-separate points")
 @pytest.mark.by_default("SharedIndependent", "LinearCoregionalization")
-@pytest.mark.briefly("SharedIndependent-separate points", "LinearCoregionalization-shared points")
 @pytest.mark.parametrize("points", POINTS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_gradient_is_autodiffs_whatever_the_latent_gps_share(
@@ -214,6 +214,7 @@ def test_every_third_step_moves_the_hyperparameters(data: Batch, compiled: bool)
     assert all(np.any(a != b) for a, b in itertools.pairwise(q))
 
 
+@pytest.mark.slow
 def test_a_compiled_step_is_not_traced_again_and_walks_the_iterator(data: Batch) -> None:
     batches = iter(untuned(tf.data.Dataset.from_tensor_slices(data).repeat().batch(10)))
     model, optimizer = svgp(data), AlternatingOptimizer()

@@ -65,6 +65,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
+@pytest.mark.briefly("AugmentedNaturalGradient")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_second_step_is_compiled_once_and_the_steps_are_the_same(
     name: str, compilations: list[Any]
@@ -80,6 +81,7 @@ def test_the_second_step_is_compiled_once_and_the_steps_are_the_same(
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.briefly("AugmentedNaturalGradient")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_model_with_data_and_iterators_compile_too(name: str, compilations: list[Any]) -> None:
     optimizer = OPTIMIZERS[name]()
@@ -140,6 +142,7 @@ def more_jitter(model: Any, optimizer: Any) -> None:
     gpflow.config.set_default_jitter(1e-2)
 
 
+@pytest.mark.briefly("fix_lengthscale-AugmentedNaturalGradient")
 @pytest.mark.by_default("slower_adam", "fix_lengthscale")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize(
@@ -201,6 +204,7 @@ BAD: dict[str, Any] = {
 }
 
 
+@pytest.mark.briefly("rows-AugmentedNaturalGradient")
 @pytest.mark.by_default(
     "a wrong label-AugmentedNaturalGradient",
     "rows-AugmentedNaturalGradient",
@@ -229,6 +233,7 @@ class Own(gpflow.kernels.Matern32):
     """A class of a user's own, whose attributes may change unseen."""
 
 
+@pytest.mark.briefly("AugmentedNaturalGradient")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_model_of_the_user_s_own_parts_is_compiled_on_demand(
     name: str, compilations: list[Any]
@@ -274,6 +279,7 @@ def test_an_optimizer_that_has_compiled_is_copied() -> None:
         np.testing.assert_array_equal(found.q_mu, expected.q_mu)
 
 
+@pytest.mark.slow
 def test_posteriors_follow_steps_of_both_optimizers() -> None:
     """Their caches are computed after q and hyperparameters have moved."""
     model, optimizer = svgp(), AlternatingOptimizer(0.5, tf_keras.optimizers.Adam(0.3))
@@ -303,6 +309,7 @@ def test_a_parameter_that_a_likelihood_reaches_by_a_function_keeps_its_gradient(
         np.testing.assert_allclose(found[number], (ends[0] - ends[1]) / 2e-4, rtol=1e-4)
 
 
+@pytest.mark.briefly("hidden learning rate")
 @pytest.mark.parametrize("kind", ["variable", "masked", "objects", "hidden learning rate"])
 def test_what_a_graph_could_not_see_is_left_to_steps_that_are_not_compiled(
     kind: str, compilations: list[Any]

@@ -44,6 +44,7 @@ TERMS = {
 }
 
 
+@pytest.mark.briefly("mixed noise")
 @pytest.mark.by_default("mixed noise", "zeros")
 @pytest.mark.parametrize("name", TERMS)
 def test_coupling_is_the_finite_difference_of_the_slopes(name: str) -> None:

@@ -80,6 +80,7 @@ def test_of_equal_rows_some_are_drawn_whatever_the_parts(monkeypatch: pytest.Mon
     np.testing.assert_array_equal(rows.parts[0], at_once)
 
 
+@pytest.mark.briefly("True")
 @pytest.mark.parametrize("distinct", [True, False])
 def test_every_row_is_drawn_equally_often_and_seeds_are_independent(distinct: bool) -> None:
     """Over 4,000 seeds; counts of 10 of 40 rows are binomial, and pairs of rows as likely."""

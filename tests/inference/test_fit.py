@@ -34,6 +34,7 @@ def with_settings(monkeypatch: pytest.MonkeyPatch, **settings: float) -> None:
     monkeypatch.setattr(minibatch_fit, "SETTINGS", SETTINGS._replace(**settings))
 
 
+@pytest.mark.slow
 def test_finite_data_are_fitted_by_fit_collapsed_and_the_summary_is_the_models() -> None:
     model, other = make(), make()
     result = gpflow_aaci.fit(model, (X, Y), progress=False)
@@ -115,6 +116,7 @@ def test_data_without_end_are_fitted_to_gpflows_elbo(monkeypatch: pytest.MonkeyP
     assert float(by_stream.elbo((X, labels))) > float(by_arrays.elbo((X, labels))) - 0.05
 
 
+@pytest.mark.slow
 def test_training_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not claim to have converged, although the last evaluation exhausts the patience."""
     with_settings(monkeypatch, patience=1, patience_gain=1e3)

@@ -63,6 +63,7 @@ class Pieces(Arrays):
         yield from ((tf.constant(x), tf.constant(y)) for x, y in zip(*parts, strict=True))
 
 
+@pytest.mark.briefly("Z stays")
 @pytest.mark.parametrize("moves", [False, True], ids=["Z stays", "Z moves"])
 def test_the_factor_of_gaussian_noise_is_optimal_whatever_the_kernel(moves: bool) -> None:
     """

@@ -107,6 +107,7 @@ def ctrl_c_after(step: int) -> gpflow.monitor.Monitor:
     return gpflow.monitor.Monitor(gpflow.monitor.MonitorTaskGroup(task))
 
 
+@pytest.mark.briefly("3")
 @pytest.mark.parametrize("steps", [0, 3])
 def test_where_the_first_part_is_interrupted_the_second_does_not_begin(
     monkeypatch: pytest.MonkeyPatch, steps: int
@@ -194,6 +195,7 @@ def test_minibatches_find_what_the_profile_of_all_rows_finds(
     assert gpflow_aaci.polish(parts, data, progress=False).gain < 0.01 * len(X)
 
 
+@pytest.mark.slow
 def test_estimators_take_the_same_route(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = three_classes(400, seed=0)
     few = {"dear_closed_form_steps": 1, "dear_standard_steps": 1}

@@ -153,6 +153,7 @@ def test_a_number_outside_the_unit_interval_is_refused(step_size: float) -> None
         AugmentedNaturalGradient(step_size)
 
 
+@pytest.mark.briefly("nan-constant-eager", "nan-Variable-eager")
 @pytest.mark.by_default("nan")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("kind", [tf.constant, tf.Variable])
@@ -173,6 +174,7 @@ def test_a_tensor_outside_the_unit_interval_is_refused(
     assert_same_q(model, before)
 
 
+@pytest.mark.briefly("step_size3")
 @pytest.mark.parametrize(
     "step_size", [1, np.float32(0.5), tf.constant(0.5), tf.Variable(0.5, dtype=tf.float32)]
 )
@@ -266,6 +268,7 @@ def run_step(model: AugmentedModel, data: Batch, step_size: float, compiled: boo
     (tf.function(step, autograph=False) if compiled else step)()
 
 
+@pytest.mark.briefly("singular_K-whitened-eager")
 @pytest.mark.by_default("singular_K", "nan_scale")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
@@ -283,6 +286,7 @@ def test_a_failing_step_raises_and_leaves_q(
     assert_same_q(model, before)
 
 
+@pytest.mark.briefly("q_mu-nan-eager")
 @pytest.mark.by_default("nan")
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -338,6 +342,7 @@ def any_model(kind: str, data: Batch) -> tuple[AugmentedModel, tuple[Batch, ...]
 either_model = pytest.mark.parametrize("kind", ["AugmentedSVGP", "AugmentedVGP"])
 
 
+@pytest.mark.briefly("PrecomputeCacheType.TENSOR-AugmentedVGP")
 @either_model
 @pytest.mark.parametrize("cache", [PrecomputeCacheType.TENSOR, PrecomputeCacheType.VARIABLE])
 def test_cached_posteriors_follow_an_eager_step(
@@ -353,6 +358,7 @@ def test_cached_posteriors_follow_an_eager_step(
     assert np.max(np.abs(posteriors[0].predict_f(data[0])[0] - stale)) > 0.1
 
 
+@pytest.mark.briefly("PrecomputeCacheType.TENSOR-AugmentedVGP")
 @pytest.mark.by_default(
     "PrecomputeCacheType.VARIABLE-AugmentedSVGP", "PrecomputeCacheType.TENSOR-AugmentedVGP"
 )

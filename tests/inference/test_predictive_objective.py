@@ -175,6 +175,7 @@ def test_steps_raise_it_for_every_likelihood_in_minibatches_and_float32(
     assert float(after) > float(before) + 1e-3
 
 
+@pytest.mark.briefly("True")
 @pytest.mark.parametrize("keeps_data", [False, True])
 def test_fit_trains_on_arrays_and_on_what_a_model_keeps(
     keeps_data: bool, monkeypatch: pytest.MonkeyPatch

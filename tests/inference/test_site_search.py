@@ -69,6 +69,7 @@ def q_by_its_naturals(projection: Projection, sites: Sites) -> Gaussian:
     return naturals_to_q(tf.transpose(tf.linalg.matvec(A, tf.transpose(sites.natural))), precision)
 
 
+@pytest.mark.briefly("two counts")
 @each_case
 def test_the_elbo_of_sites_is_that_of_their_q(name: str) -> None:
     model = make(name)
@@ -84,6 +85,7 @@ def test_the_elbo_of_sites_is_that_of_their_q(name: str) -> None:
         np.testing.assert_allclose(kept.Fvar, expected.Fvar, rtol=1e-9)
 
 
+@pytest.mark.briefly("counts")
 @each_case
 def test_the_gradient_is_exact_at_any_sites(name: str) -> None:
     """Against automatic differentiation through q and the Cholesky factor of K_ZZ."""
@@ -108,6 +110,7 @@ def test_the_gradient_is_exact_at_any_sites(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_with_hardly_any_noise_value_and_gradient_have_their_digits() -> None:
     """
     Where λ, P and PΣP are a million times their differences: against mpmath.
@@ -173,6 +176,7 @@ def test_it_ends_where_the_search_in_q_ends_step_by_step(name: str) -> None:
         assert np.any(found.q.precision < -1e-3)
 
 
+@pytest.mark.briefly("counts")
 @pytest.mark.by_default("counts", "outliers of two")
 @each_case
 def test_the_profile_of_sites_is_the_profile(name: str) -> None:
@@ -207,6 +211,7 @@ def test_no_step_means_the_elbo_of_the_very_q() -> None:
     np.testing.assert_array_equal(found.q.mu, q.mu)
 
 
+@pytest.mark.briefly("12.0")
 @pytest.mark.parametrize("far", [-6.0, 12.0])
 def test_a_q_from_which_a_step_goes_too_far_is_searched_itself(far: float) -> None:
     """At rates near exp(−6) the first step from q leads to rates beyond floats."""

@@ -2,6 +2,7 @@
 
 import gpflow
 import numpy as np
+import pytest
 import scipy.special
 import tensorflow as tf
 
@@ -45,6 +46,7 @@ def test_huge_weights_leave_it_finite_with_finite_gradients() -> None:
     assert all(np.isfinite(g) for g in tape.gradient(value, kernel.trainable_variables))
 
 
+@pytest.mark.slow
 def test_a_step_is_fitted_better_than_by_a_stationary_kernel() -> None:
     x = np.linspace(-2.0, 2.0, 60)[:, None]
     y = np.where(x > 0.0, 1.0, -1.0) + 0.1 * np.random.default_rng(2).normal(size=x.shape)

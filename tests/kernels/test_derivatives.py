@@ -57,6 +57,7 @@ def differences(x: np.ndarray, order: int, h: float) -> tuple[np.ndarray, np.nda
     return inputs, np.kron(np.array(rows), np.eye(N))
 
 
+@pytest.mark.briefly("Linear", "Matern32")
 @every_kernel
 def test_covariances_are_those_of_finite_differences_of_f(name: str) -> None:
     """T k Tᵀ, where T takes f at neighbouring inputs to differences; for every pair of kinds."""
@@ -92,6 +93,7 @@ def test_slopes_and_curvatures_have_the_variances_of_textbooks(
     np.testing.assert_allclose(np.diag(kernel(coded(X, order))), expected, rtol=1e-6)
 
 
+@pytest.mark.briefly("Linear")
 @every_kernel
 def test_all_ways_to_ask_for_a_covariance_agree(name: str) -> None:
     """Of f alone it is the kernel's own."""
@@ -169,6 +171,7 @@ def test_regression_on_slopes_is_that_of_the_formulas() -> None:
     np.testing.assert_allclose(ours.predict_f(at)[0][:, 0], mean, atol=1e-3)
 
 
+@pytest.mark.briefly("False")
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_the_mean_of_a_slope_is_the_slope_of_the_mean(is_sparse: bool) -> None:
     """And of a curvature; here under Student-t noise, with slopes among the data."""
@@ -186,6 +189,7 @@ def test_the_mean_of_a_slope_is_the_slope_of_the_mean(is_sparse: bool) -> None:
     np.testing.assert_allclose(model.predict_f(coded(Z, 2))[0], expected, atol=1e-4)
 
 
+@pytest.mark.briefly("Linear")
 @every_kernel
 def test_covariances_in_float32_are_those_in_float64(name: str) -> None:
     make, order = KERNELS[name]
@@ -213,6 +217,7 @@ def test_a_kernel_of_too_rough_an_f_is_refused(kernel: Kernel, order: int, found
         WithDerivatives(kernel, 1, order)
 
 
+@pytest.mark.briefly("nan")
 @pytest.mark.parametrize("code", [0.5, -1.0, 3.0, np.nan])
 def test_a_last_column_that_says_nothing_is_refused(code: float) -> None:
     """In a compiled function too."""

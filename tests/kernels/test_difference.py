@@ -48,6 +48,7 @@ def test_its_values_are_covariances_of_differences() -> None:
     np.testing.assert_allclose(cross, expected, atol=1e-12)
 
 
+@pytest.mark.briefly("product")
 @pytest.mark.parametrize(
     "kernel",
     [

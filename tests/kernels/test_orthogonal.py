@@ -70,7 +70,7 @@ def test_it_is_the_sum_over_all_sets_of_products_of_conditioned_kernels(R: int) 
     )
 
 
-@pytest.mark.briefly("Matern32", "Periodic")
+@pytest.mark.briefly("Matern32")
 @pytest.mark.parametrize(
     "base",
     [
@@ -186,6 +186,7 @@ def test_what_cannot_have_such_parts_is_refused(arguments: Any, message: str) ->
         OrthogonalAdditive(*arguments)
 
 
+@pytest.mark.briefly("0")
 @pytest.mark.parametrize("part", [0, (4,), (-1,), (1, 1), (0, 1, 2), [0], "a", ("a",)])
 def test_a_part_is_a_tuple_of_so_many_different_columns(part: Any) -> None:
     with pytest.raises(ValueError, match=r"part must be a tuple of at most 2 .* from 0 to 3"):

@@ -312,6 +312,7 @@ def test_what_the_mathematics_allows_is_accepted(name: str, base: str) -> None:
     assert f"{name}: {base}" in CELLS
 
 
+@pytest.mark.briefly("ZeroInflated, GP: Binomial with trials")
 @pytest.mark.by_default(*BY_DEFAULT)
 @every_cell
 def test_log_prob_and_the_bound_at_a_point_are_those_of_the_definition(name: str) -> None:
@@ -339,6 +340,12 @@ def test_auxiliary_variables_and_a_step_are_those_of_the_definition(name: str) -
     test_zoo.test_a_closed_form_step_is_a_natural_gradient_step(made, 0.3)
 
 
+@pytest.mark.briefly(
+    "ZeroTruncated: Binomial with trials",
+    "ZeroInflated, GP: Binomial with trials",
+    "Hurdle, GP: Poisson with exposure",
+    "Warped: Gaussian of known variances",
+)
 @pytest.mark.by_default(*BY_DEFAULT)
 @every_cell
 def test_the_cdf_and_the_draws_are_those_of_the_definition(name: str) -> None:
@@ -376,6 +383,7 @@ def _of_events(likelihood: AugmentedLikelihood, Y: Rows) -> Rows:
     return Y
 
 
+@pytest.mark.briefly("Warped: Gaussian of known variances")
 @pytest.mark.by_default(*BY_DEFAULT)
 @every_cell
 def test_what_the_base_checks_is_checked(name: str) -> None:
@@ -433,6 +441,7 @@ def _takes_y_alone(member: Member) -> bool:
 ONE_COLUMN = [member for member in ZOO if _takes_y_alone(member)]
 
 
+@pytest.mark.briefly("Poisson")
 @pytest.mark.by_default("Warped StudentT", "Hurdle NegativeBinomial", "Ordinal", "Poisson")
 @pytest.mark.parametrize("member", ONE_COLUMN, ids=lambda member: member.name)
 def test_a_missing_output_has_a_stand_in_that_its_likelihood_accepts(member: Member) -> None:

@@ -92,6 +92,7 @@ def over_both(
     return np.stack([w @ value(a[:, None], b[None, :]) @ w for a, b in zip(f, g, strict=True)])
 
 
+@pytest.mark.briefly("Matern52")
 @five_by_default
 @every_base
 def test_the_bound_is_below_the_mean_of_log_p_which_is_that_of_a_product_rule(name: str) -> None:
@@ -112,6 +113,7 @@ def test_the_bound_is_below_the_mean_of_log_p_which_is_that_of_a_product_rule(na
     assert np.all(bound < expected[:, 0])
 
 
+@pytest.mark.briefly("Laplace")
 @every_base
 def test_the_bound_is_log_p_where_f_and_g_are_certain(name: str) -> None:
     likelihood, of_noise = made(name)
@@ -136,6 +138,7 @@ def test_of_gaussian_noise_it_is_the_textbooks_bound() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 
+@pytest.mark.briefly("Gaussian")
 @five_by_default
 @every_base
 def test_predicted_density_and_probability_are_those_of_a_product_rule(name: str) -> None:
@@ -157,6 +160,7 @@ def test_predicted_density_and_probability_are_those_of_a_product_rule(name: str
         assert float(upper[i, 0] - below[i, 0]) == pytest.approx(between, rel=1e-4, abs=1e-11)
 
 
+@pytest.mark.briefly("Gaussian")
 @every_base
 def test_predicted_moments_and_probabilities_given_f_and_g(name: str) -> None:
     likelihood, of_noise = made(name)
@@ -177,6 +181,7 @@ def test_predicted_moments_and_probabilities_given_f_and_g(name: str) -> None:
     np.testing.assert_allclose(found, [[below]], rtol=1e-7)
 
 
+@pytest.mark.briefly("Gaussian")
 @pytest.mark.parametrize("name", ["Gaussian", "StudentT", "Laplace"])
 def test_in_another_unit_of_y_densities_have_the_jacobian_and_nothing_else(name: str) -> None:
     """y → cy, f → cf, λ → λ/c²."""
@@ -190,6 +195,7 @@ def test_in_another_unit_of_y_densities_have_the_jacobian_and_nothing_else(name:
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.briefly("Gaussian")
 @pytest.mark.by_default("Gaussian", "StudentT")
 @every_base
 def test_the_slopes_of_the_mean_are_coupled_as_differences_say(name: str) -> None:

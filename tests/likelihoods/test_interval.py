@@ -131,6 +131,7 @@ def test_sites_of_probit_have_the_mean_of_a_truncated_normal() -> None:
     np.testing.assert_allclose(mean_slope[:, 0] + m[:, 0] / 0.49, z / 0.49, rtol=1e-9)
 
 
+@pytest.mark.briefly("0.0001-logit")
 @each_link
 @pytest.mark.parametrize("half", [1e-4, 1e-7])
 def test_a_narrow_interval_is_its_width_times_the_density(link: str, half: float) -> None:
@@ -145,6 +146,7 @@ def test_a_narrow_interval_is_its_width_times_the_density(link: str, half: float
         np.testing.assert_allclose(narrow[name] - shift, value, rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.briefly("probit")
 @each_link
 def test_gibbs_draws_of_one_f_have_the_moments_of_quadrature(link: str) -> None:
     """Prior N(0.5, 1), 4,000 chains, for every kind of row."""

@@ -116,6 +116,7 @@ def settings(low: float, width: float, s: float) -> tuple[AnyNDArray, AnyNDArray
     return m, v
 
 
+@pytest.mark.briefly("logit-0.001")
 @pytest.mark.by_default("probit-0.001", "probit-0.142", "probit-0.143", "probit-1.0", "logit-0.001")
 @pytest.mark.parametrize("s", [1e-3, 1e-2, 0.05, 0.1, 0.142, 0.143, 0.2, 0.5, 1.0, 10.0, 1e3])
 @each_link
@@ -135,6 +136,7 @@ def test_expected_log_p_of_one_end_is_exact(link: str, s: float) -> None:
     compare(link, -0.3, np.inf, s, 1e-6)
 
 
+@pytest.mark.briefly("probit-0.01")
 @pytest.mark.by_default("probit-1e-15", "probit-0.01")
 @pytest.mark.parametrize("width", [1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 0.01, 0.0299, 0.0301, 0.3])
 @each_link
@@ -157,6 +159,7 @@ def compare(link: str, low: float, width: float, s: float, tolerance: float) -> 
     assert np.all(error[:, 4] * min(width, 1e300) <= 10.0 * tolerance)
 
 
+@pytest.mark.briefly("logit")
 @each_link
 def test_float32_has_finite_slopes_and_is_close_to_float64(link: str) -> None:
     for width, s in ((1.0, 1e-2), (1.0, 0.142), (1.0, 0.2), (1e-3, 1.0), (1e-7, 1.0)):

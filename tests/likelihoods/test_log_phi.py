@@ -52,6 +52,7 @@ def log_phi_derivative(case: Case, r: AnyNDArray, order: int) -> AnyNDArray:
     return derivative(order).numpy()
 
 
+@pytest.mark.briefly("BayesianSVM")
 @every_case
 def test_log_phi_is_exact_over_three_hundred_decades(case: Case) -> None:
     actual = case.make().log_phi(tf.constant(EXTREME)).numpy()
@@ -59,6 +60,7 @@ def test_log_phi_is_exact_over_three_hundred_decades(case: Case) -> None:
     assert worst_relative_error(actual, exact_derivatives(case, EXTREME, 0, dps=700)) < 1e-12
 
 
+@pytest.mark.briefly("Logistic")
 @pytest.mark.by_default("Laplace", "Matern52", "Logistic")
 @every_case
 def test_omega_mean_is_exact_over_three_hundred_decades(case: Case) -> None:

@@ -60,6 +60,7 @@ PAIRS: dict[str, tuple[Callable[[], ResidualLikelihood], Callable[[], ResidualLi
 }
 
 
+@pytest.mark.briefly("Matern52")
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_special_case_is_the_other_likelihood(name: str) -> None:
     """They agree to 1e-12, or to 1e-10 if only one of them predicts by quadrature."""
@@ -69,6 +70,7 @@ def test_a_special_case_is_the_other_likelihood(name: str) -> None:
         np.testing.assert_allclose(ours[key], value, rtol=tolerance, atol=tolerance, err_msg=key)
 
 
+@pytest.mark.slow
 @pytest.mark.by_default("AsymmetricLaplace")
 @pytest.mark.parametrize("name", ["AsymmetricLaplace", "GeneralizedGaussian-1", "Matern52"])
 def test_compiled_it_is_the_same(name: str) -> None:

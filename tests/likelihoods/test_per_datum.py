@@ -54,6 +54,7 @@ def svgp(likelihood: gpflow.likelihoods.Likelihood, latents: int, rows: int) -> 
     return AugmentedSVGP(kernel, likelihood, Z, num_latent_gps=latents, num_data=rows)
 
 
+@pytest.mark.briefly("LogisticTree")
 @every_base
 def test_a_weight_is_how_often_a_row_is_given(name: str) -> None:
     """Objectives, a step of any size and the other calls are those of the repeated rows."""
@@ -176,6 +177,7 @@ def test_gibbs_refuses_fractions() -> None:
         sample_posterior(model, num_samples=2, num_chains=1, num_burnin=0, progress=False)
 
 
+@pytest.mark.slow
 def test_a_predicted_y_has_weight_one() -> None:
     """Quantiles, and leaving out a row of weight 1, are those of the unweighted model."""
     make, Y, _ = BASES["StudentT"]
@@ -200,6 +202,7 @@ def two_outputs() -> AnyNDArray:
     return Y
 
 
+@pytest.mark.briefly("Gaussian")
 @pytest.mark.parametrize("base", [likelihoods.StudentT, likelihoods.Gaussian, likelihoods.Laplace])
 def test_a_missing_output_is_one_that_was_never_given(base: Callable) -> None:
     """The two outputs, apart: each the model of its own rows."""

@@ -278,6 +278,7 @@ def test_moments_of_y_are_those_of_the_density(case: Case) -> None:
     np.testing.assert_allclose(variance, Fvar + noise_variance, rtol=1e-7)
 
 
+@pytest.mark.briefly("0.1-Logistic", "1.0-Logistic", "30.0-Logistic", "30.0-BayesianSVM")
 @pytest.mark.by_default("30.0", "Logistic")
 @every_binary_case
 @pytest.mark.parametrize("sd", [0.1, 1.0, 30.0])
@@ -417,6 +418,7 @@ def test_gradients_are_those_of_the_value(case: Case, method: str) -> None:
     np.testing.assert_allclose(by_variance[:, 0], differences, rtol=rtol, atol=rtol / 10.0)
 
 
+@pytest.mark.briefly("Gaussian-scale", "Gaussian", "Laplace", "Matern32", "Matern52")
 @pytest.mark.parametrize("case", CONTINUOUS, ids=case_id)
 def test_the_parameters_of_a_likelihood_learn(case: Case) -> None:
     """Each parameter has a gradient through log p, which is right."""

@@ -114,6 +114,7 @@ def random_model(case: AnyCase, likelihood: AugmentedLikelihood | None = None) -
 # ---- given f ----
 
 
+@pytest.mark.briefly("Ordinal")
 @pytest.mark.by_default(
     "Interval, logit",
     "Switched",
@@ -235,6 +236,7 @@ def test_a_pseudo_likelihood_is_normalised_over_its_labels_or_refused() -> None:
 # ---- f integrated out ----
 
 
+@pytest.mark.briefly("BayesianSVM-40.0", "Laplace-40.0", "Binomial with trials-40.0")
 @pytest.mark.applies_to("case", lambda case: num_latents(case) == 1)  # the others are below
 @pytest.mark.parametrize("sd", [pytest.param(0.3, marks=pytest.mark.replicate), 40.0])
 @pytest.mark.by_default(
@@ -361,7 +363,7 @@ def test_student_t_noise_against_a_normal_f_of_any_width() -> None:
 LEVELS = [1e-6, 0.05, 0.5, 1.0 - 1e-6]
 
 
-@pytest.mark.briefly("Hurdle Poisson, gate GP", "LogisticTree", "StudentT", "Interval, probit")
+@pytest.mark.briefly("StudentT")
 @pytest.mark.by_default(
     "StudentT",
     "Binomial with trials",
@@ -445,6 +447,7 @@ def test_quantiles_of_large_counts() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+@pytest.mark.briefly("0.0001")
 @pytest.mark.parametrize("unit", [1e-4, 1e8])
 def test_quantiles_follow_the_unit_of_y(unit: float) -> None:
     found = []
@@ -607,6 +610,7 @@ def test_data_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- use of predictions ----
 
 
+@pytest.mark.briefly("StudentT")
 @pytest.mark.parametrize("name", ["StudentT", "NegativeBinomial"])
 def test_a_million_draws_have_the_predicted_probabilities(name: str) -> None:
     model = random_model(next(case for case in ALL if case.name == name))

@@ -90,6 +90,9 @@ def test_probabilities_of_waiting_times_are_scipys() -> None:
     np.testing.assert_allclose(moments, [law.mean(), law.var()], rtol=1e-9)
 
 
+@pytest.mark.briefly(
+    "Weibull, 0.6-2.0", "Exponential-2.0", "Weibull, 0.6-0.3", "Gamma-2.0", "Exponential-6.0"
+)
 @pytest.mark.parametrize("sd", [0.3, 2.0, 6.0])
 @pytest.mark.parametrize(
     ("likelihood", "alpha", "k"),
@@ -228,6 +231,7 @@ def test_a_cox_process_finds_the_intensity_of_its_points() -> None:
 # ---- edges ----
 
 
+@pytest.mark.briefly("Gamma-float32")
 @pytest.mark.by_default("CoxProcess", "Gamma")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(

@@ -187,6 +187,7 @@ def model_of(case: AnyCase, sd: float = 0.0) -> AugmentedSVGP:
     )
 
 
+@pytest.mark.briefly("Switched")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_law_of_a_new_y_says_so(name: str) -> None:
     model = model_of(next(case for case in ALL if case.name == name))
@@ -223,7 +224,7 @@ def check_quantiles(law: Law, found: AnyNDArray, tolerance: float) -> None:
                 assert law.tails(smaller[-1])[1] > (1.0 - level) * (1.0 - 1e-3)
 
 
-@pytest.mark.briefly("Laplace", "Hurdle Poisson, gate GP")
+@pytest.mark.briefly("Hurdle Poisson, gate GP")
 @pytest.mark.by_default("Laplace", "Exponential", "Ordinal, logit", "Hurdle Poisson, gate GP")
 @has_law
 def test_quantiles_have_their_levels_in_both_tails(case: AnyCase) -> None:
@@ -251,6 +252,7 @@ def exact_rows(case: AnyCase, model: AugmentedSVGP, y: AnyNDArray) -> AnyNDArray
     return model.likelihood.as_observed(tf.constant(np.stack(columns, -1))).numpy()
 
 
+@pytest.mark.briefly("Laplace")
 @pytest.mark.by_default("Laplace", "Exponential", "ZeroTruncated Poisson", "Warped Interval, Log")
 @has_law
 @one_column
@@ -366,7 +368,7 @@ def test_gpflows_own_models_are_given_what_fit_accepts(
 # ---- one by one ----
 
 
-@pytest.mark.briefly("9", "2")
+@pytest.mark.briefly("9")
 @pytest.mark.parametrize("num_grades", [2, 3, 5, 6, 7, 9])
 def test_ordinal_quantiles_of_any_number_of_grades(num_grades: int) -> None:
     """The oracle: the number of edges below the normal quantile of z = f + e."""

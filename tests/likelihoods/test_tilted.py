@@ -31,6 +31,7 @@ CLOSED_FORMS = {
 every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
 
 
+@pytest.mark.briefly("Laplace")
 @pytest.mark.by_default("StudentT", "Laplace")
 @every_case
 def test_the_closed_form_is_that_of_log_phi(case: Case) -> None:
@@ -49,6 +50,7 @@ def test_the_closed_form_is_that_of_log_phi(case: Case) -> None:
         np.testing.assert_allclose(closed.log_prob(q), generic.log_prob(q), rtol=0, atol=1e-6)
 
 
+@pytest.mark.briefly("BayesianSVM", "Laplace", "StudentT", "StudentT-heavy")
 @pytest.mark.applies_to(  # a point mass has no density
     "case", lambda case: not isinstance(case.make(), likelihoods.Gaussian)
 )
@@ -62,6 +64,7 @@ def test_tilting_by_c(case: Case) -> None:
     np.testing.assert_allclose(ratio, exact, rtol=0, atol=1e-6)
 
 
+@pytest.mark.briefly("StudentT-heavy")
 @pytest.mark.by_default("StudentT")
 @every_case
 def test_draws_in_a_graph_and_their_seed(case: Case) -> None:

@@ -193,6 +193,7 @@ def at_random_q(model: gpflow.models.GPModel, spread: float = 0.3) -> gpflow.mod
     return model
 
 
+@pytest.mark.briefly("Exponential-True")
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.by_default("True")
 def test_the_elbo_of_svgp_is_gpflows(case: Case, whiten: bool) -> None:
@@ -207,6 +208,7 @@ def test_the_elbo_of_svgp_is_gpflows(case: Case, whiten: bool) -> None:
     np.testing.assert_allclose(-ours.training_loss(data), expected, rtol=1e-10)
 
 
+@pytest.mark.briefly("Cubic")
 def test_the_elbo_of_vgp_is_gpflows(case: Case) -> None:
     """But for GPflow's VGP adding jitter to the variances of f."""
     X, Y = data_of(case, 20)
@@ -226,6 +228,7 @@ def test_the_elbo_of_vgp_is_gpflows(case: Case) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.briefly("Poisson-softplus")
 def test_predictions_are_gpflows(case: Case) -> None:
     X, Y = data_of(case)
     ours, theirs = (
@@ -237,6 +240,7 @@ def test_predictions_are_gpflows(case: Case) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.briefly("Exponential-0.3")
 @pytest.mark.by_default("0.3")
 # Elsewhere GPflow's step need not exist; steps that ascend are tested below.
 @pytest.mark.applies_to("case", lambda case: case.is_concave)
@@ -405,7 +409,7 @@ def _squeezed(f: AnyNDArray) -> AnyNDArray:
     return 0.001 + 0.998 * scipy.special.ndtr(f)
 
 
-@pytest.mark.briefly("Beta", "Poisson")
+@pytest.mark.briefly("Poisson")
 @pytest.mark.parametrize("name", LAWS)
 def test_cdf_and_quantiles_are_those_of_the_law(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
@@ -551,6 +555,7 @@ def test_softmax_is_gpflows_integrated_exactly() -> None:
         np.testing.assert_array_equal(found[:, k, k], 0.0)
 
 
+@pytest.mark.briefly("mean1-sd0", "mean3-sd3", "mean1-sd4")
 @pytest.mark.by_default("mean1-sd0", "mean1-sd4", "mean0-sd3", "mean3-sd3")
 @pytest.mark.parametrize("sd", [(1e-6, 1e-6), (0.3, 2.9), (11.0, 0.1), (30.0, 20.0), (80.0, 1.0)])
 @pytest.mark.parametrize("mean", [(0.0, 0.0), (3.0, -4.0), (100.0, 101.5), (-5.0, 40.0)])

@@ -180,6 +180,7 @@ def test_gpflows_rule_is_wrong_there() -> None:
     assert np.max(np.abs(stock[:2] - exact)) > 1.0
 
 
+@pytest.mark.briefly("0.001-Matern52")
 @pytest.mark.parametrize("name", ["StudentT-0.8", "StudentT-4.3", "Matern32", "Matern52"])
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 10.0])
 def test_gradients_in_the_parameters_are_those_of_the_value(name: str, ratio: float) -> None:
@@ -221,6 +222,7 @@ def test_elbo_stays_below_the_evidence_of_nearly_noise_free_data() -> None:
 # ---- shapes, dtypes and quadrature ----
 
 
+@pytest.mark.briefly("Logistic")
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
 def test_leading_dimensions_broadcast(name: str) -> None:
     """Fmu [S, N, P], Fvar [N, P] and Y [1, N, P] give the same as every combination alone."""
@@ -239,6 +241,7 @@ def test_leading_dimensions_broadcast(name: str) -> None:
     np.testing.assert_allclose(swapped, expected, rtol=1e-12)
 
 
+@pytest.mark.briefly("1.0-Logistic", "1.0-Probit", "1.0-LogisticNoise", "1.0-Matern72")
 @pytest.mark.by_default("1.0")
 @pytest.mark.parametrize("name", [*REGRESSION, *BINARY])
 @pytest.mark.parametrize("ratio", [1e-3, 1.0, 1e3])
@@ -300,6 +303,7 @@ MEMBERS = {
 }
 
 
+@pytest.mark.briefly("Probit", "Poisson")
 @pytest.mark.by_default(
     "StudentT",
     "Switched",

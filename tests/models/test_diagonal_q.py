@@ -45,6 +45,7 @@ def data_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X, LIKELIHOODS[name][1]
 
 
+@pytest.mark.briefly("logistic-0.4")
 @pytest.mark.parametrize("step_size", [1.0, 0.4])
 def test_a_step_has_the_mean_of_a_full_one_and_its_precisions(name: str, step_size: float) -> None:
     """S = 1/diag of the inverse of the S that the same step has where it may be full."""
@@ -62,6 +63,7 @@ def test_a_step_has_the_mean_of_a_full_one_and_its_precisions(name: str, step_si
     np.testing.assert_allclose(diagonal.q_sqrt[:, 0], expected, rtol=1e-9)
 
 
+@pytest.mark.briefly("logistic")
 def test_polish_ends_where_gpflows_gradient_vanishes(name: str) -> None:
     model, theirs = make(name), make(name, gpflow.models.SVGP)
     polish(model, data_of(name), progress=False)

@@ -43,6 +43,7 @@ def shares(model: gpflow.models.SVGP, exact: gpflow.models.GPRFITC) -> np.ndarra
     return rest / (rest + model.likelihood.variance.numpy())
 
 
+@pytest.mark.briefly("whitened")
 @pytest.mark.parametrize("options", [{}, {"whiten": False}], ids=["whitened", "unwhitened"])
 def test_at_given_hyperparameters_the_fit_is_fitc(options: dict[str, bool]) -> None:
     """Evidence and predictions are GPflow's; the other objective lacks half the shares' sum."""

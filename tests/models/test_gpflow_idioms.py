@@ -96,6 +96,7 @@ PREDICTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.briefly("AugmentedSVGP-posterior")
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_predictions_are_gpflows(pair: Pair, name: str) -> None:
     """The q are the same. GPflow's densities use 20 quadrature nodes and agree to 5e-3."""
@@ -106,6 +107,7 @@ def test_predictions_are_gpflows(pair: Pair, name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-12)
 
 
+@pytest.mark.briefly("AugmentedVGP-False")
 @pytest.mark.parametrize("full_cov", [True, False])
 def test_samples_are_gpflows_for_the_same_seed(pair: Pair, full_cov: bool) -> None:
     draws = []
@@ -116,6 +118,7 @@ def test_samples_are_gpflows_for_the_same_seed(pair: Pair, full_cov: bool) -> No
     np.testing.assert_allclose(draws[0], draws[1], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.briefly("False")
 @pytest.mark.parametrize("full_cov", [True, False])
 def test_full_output_covariance_is_gpflows(
     data: tuple[AnyNDArray, AnyNDArray], full_cov: bool
@@ -185,6 +188,7 @@ def test_q_sqrt_says_how_many_latent_gps_there_are(data: tuple[AnyNDArray, AnyND
     AugmentedNaturalGradient(1.0).minimize(ours, (X, np.hstack([Y, -Y])))
 
 
+@pytest.mark.briefly("AugmentedVGP")
 def test_parameters_round_trip(pair: Pair) -> None:
     saved = read_values(pair.ours)
     fresh = pair.remake()
@@ -210,6 +214,7 @@ def test_parameters_of_a_stock_model_fit(pair: Pair) -> None:
     assert_same_predictions(pair.ours, pair.stock)
 
 
+@pytest.mark.briefly("AugmentedVGP-deepcopy1")
 @pytest.mark.parametrize("deepcopy", [copy.deepcopy, gpflow.utilities.deepcopy])
 def test_a_copy_is_equal_and_independent(pair: Pair, deepcopy: Callable[[Any], Any]) -> None:
     """It is so even after the original has returned posteriors, which follow the original."""
@@ -230,6 +235,7 @@ def test_frozen_copy_predicts_the_same(pair: Pair) -> None:
 # ---- files ----
 
 
+@pytest.mark.briefly("BayesianSVM-False-float64")
 @pytest.mark.by_default("StudentT", "BayesianSVM")
 @pytest.mark.by_default("float64")
 @pytest.mark.parametrize("name", ["float64", "float32"])
@@ -323,6 +329,7 @@ def test_checkpoint_of_a_stock_model_can_be_restored(pair: Pair, tmp_path: Path)
     np.testing.assert_allclose(fresh.likelihood.scale, 0.9)
 
 
+@pytest.mark.briefly("AugmentedVGP")
 def test_saved_model_predicts_the_same(pair: Pair, tmp_path: Path) -> None:
     """A compiled predict_f is saved and loaded as in GPflow's notebook."""
     pair.ours.compiled_predict_f = tf.function(
@@ -378,6 +385,7 @@ def test_keras_2_and_keras_3_optimizers_descend_alike(pair: Pair) -> None:
     np.testing.assert_allclose(by_minimize, by_tf_keras, rtol=1e-6)
 
 
+@pytest.mark.briefly("AugmentedVGP")
 def test_gpflows_training_loss_utilities_take_either_model(
     pair: Pair, data: tuple[AnyNDArray, AnyNDArray]
 ) -> None:

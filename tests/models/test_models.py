@@ -166,6 +166,7 @@ def test_training_loss_is_pure(build: Build, randomise_q: Randomise) -> None:
         np.testing.assert_array_equal(value, variable.numpy())
 
 
+@pytest.mark.briefly("Logistic-AugmentedVGP")
 @pytest.mark.by_default("StudentT", "Logistic")
 def test_gradients_of_the_bound_are_those_of_finite_differences(
     build: Build, randomise_q: Randomise, make_likelihood: Callable[[], Any], observe: Any, X: Any

@@ -65,6 +65,7 @@ def pair(make: Callable) -> tuple[AugmentedVGP, AugmentedSVGP]:
     return full, sparse
 
 
+@pytest.mark.slow
 @pytest.mark.briefly("mixed")
 @pytest.mark.parametrize("make", [shared, separate, mixed])
 def test_it_is_the_sparse_model_with_inducing_points_at_the_data(make: Callable) -> None:

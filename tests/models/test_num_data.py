@@ -66,6 +66,7 @@ def test_train_knows_the_rows_that_the_model_does_not(data: Batch, source: str) 
     assert {untold.num_data, *seen} == {None}
 
 
+@pytest.mark.slow
 def test_the_first_example_of_a_new_user_is_right() -> None:
     """2,000 rows in minibatches of 100 without ``num_data`` give the right mean and spread of f."""
     rng = np.random.default_rng(0)
@@ -105,6 +106,7 @@ def test_train_says_where_it_cannot_know(data: Batch, dataset: Any) -> None:
     train(make(data, N), dataset(data), num_steps=3, progress=False)
 
 
+@pytest.mark.briefly("AugmentedNaturalGradient-eager")
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("optimizer", [AlternatingOptimizer, AugmentedNaturalGradient])
 def test_an_iterator_needs_num_data(data: Batch, optimizer: Any, compiled: bool) -> None:

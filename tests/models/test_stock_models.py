@@ -301,6 +301,7 @@ def test_fit_leaves_a_stock_model_where_its_own_class_has_a_finite_elbo() -> Non
     assert not np.isfinite(stock.elbo(data))
 
 
+@pytest.mark.slow
 def test_a_resumed_fit_ends_where_the_fit_ended_that_had_to_go_back(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -68,6 +68,7 @@ def of_all_rows(name: str, num_steps: int = 2) -> tuple[AugmentedNNGP, AnyNDArra
     return model, Y
 
 
+@pytest.mark.briefly("Linear")
 @pytest.mark.by_default("Matern32", "Linear", "Cosine", "<lambda>0")
 @pytest.mark.parametrize("make", [*STATIONARY, *OTHER_KERNELS.values()])
 def test_with_gaussian_noise_and_all_rows_it_is_gpr(make: type) -> None:
@@ -81,6 +82,7 @@ def test_with_gaussian_noise_and_all_rows_it_is_gpr(make: type) -> None:
             np.testing.assert_allclose(part, expected, atol=atol)
 
 
+@pytest.mark.briefly("Laplace")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in DEAR)) for name in OBSERVED],
@@ -106,6 +108,7 @@ def test_leave_one_out_of_gaussian_noise_is_that_of_gpr() -> None:
     np.testing.assert_allclose(loo(model).loo_i, expected, atol=1e-8)
 
 
+@pytest.mark.briefly("StudentT")
 @pytest.mark.parametrize("name", ["StudentT", "Logistic"])
 def test_leave_one_out_is_the_density_after_the_row_was_deleted(name: str) -> None:
     make, observe = OBSERVED[name]

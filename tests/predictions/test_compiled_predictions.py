@@ -69,6 +69,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[in
     return calls
 
 
+@pytest.mark.briefly("predict_f")
 @pytest.mark.by_default("loo", "predict_f")
 @pytest.mark.filterwarnings("ignore:q is not at its optimum", "ignore:.* have an improper cavity")
 @pytest.mark.parametrize("name", ASKED)
@@ -133,6 +134,7 @@ def test_a_replaced_part_and_another_jitter_are_seen() -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.briefly("predict_f")
 @pytest.mark.parametrize("name", ["predict_f", "predict_y", "predict_log_density"])
 def test_gradients_reach_the_model_and_new_inputs(name: str) -> None:
     """A graph that reads a twin's variables would leave them unconnected."""

@@ -44,6 +44,7 @@ STATIONARY: dict[str, Callable[[], Kernel]] = {
 }
 
 
+@pytest.mark.briefly("Matern12")
 @pytest.mark.parametrize("name", STATIONARY)
 def test_the_expectation_of_their_product_is_the_kernel(name: str) -> None:
     kernel = STATIONARY[name]()

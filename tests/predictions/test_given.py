@@ -86,6 +86,7 @@ def mass(name: str, composed: str, row: int) -> AnyNDArray:
     return p @ weights / weights.sum()
 
 
+@pytest.mark.briefly("Binomial-alone")
 @pytest.mark.by_default("Binomial-alone", "Poisson-weighted", "NegativeBinomial-hurdle")
 @pytest.mark.parametrize("composed", COMPOSED)
 @pytest.mark.parametrize("name", CASES)

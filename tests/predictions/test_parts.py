@@ -64,6 +64,7 @@ def q_of_u(model: AugmentedSVGP) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     return T @ m, T @ R @ R.T @ T.T, K
 
 
+@pytest.mark.briefly("plain")
 @pytest.mark.parametrize("make", [plain, orthogonal])
 def test_under_gaussian_noise_parts_are_gaussian_process_regression(
     make: Callable[[], Kernel],
@@ -82,7 +83,7 @@ def test_under_gaussian_noise_parts_are_gaussian_process_regression(
         np.testing.assert_allclose(variance[:, 0], expected, atol=1e-5)
 
 
-@pytest.mark.briefly("plain", "orthogonal-{'whiten': False}")
+@pytest.mark.briefly("plain-{'q_diag': True}")
 @pytest.mark.parametrize("settings", [{}, {"whiten": False}, {"q_diag": True}], ids=str)
 @pytest.mark.parametrize("make", [plain, orthogonal])
 def test_parts_add_up_to_f(make: Callable[[], Kernel], settings: dict[str, bool]) -> None:

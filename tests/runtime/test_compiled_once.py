@@ -187,6 +187,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.mark.briefly("a prior")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_models_share_nothing_that_differ_in(change: Change) -> None:
     changed, again = make(), make()

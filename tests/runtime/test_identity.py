@@ -117,6 +117,7 @@ def test_what_is_learnt_does_not_count() -> None:
     assert facts(model) == before
 
 
+@pytest.mark.slow
 def test_settings_count_too(folders: dict[str, Path]) -> None:
     with pytest.raises(ValueError, match=r"tolerance is 0.2 here\. Found: 0.1"):
         fit_collapsed(make(), (X, Y), tolerance=0.2, checkpoint_dir=folders["fit_collapsed"])

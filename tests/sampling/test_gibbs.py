@@ -79,6 +79,7 @@ def of_many_data_sets(kernel: GibbsKernel, Y: AnyNDArray) -> GibbsKernel:
     return kernel
 
 
+@pytest.mark.briefly("StudentT-2--0.8")
 @pytest.mark.by_default("StudentT")
 @pytest.mark.parametrize(("N", "over_relaxation"), [(1, 0.0), (2, 0.0), (2, -0.8)])
 def test_moments_are_the_quadrature_s(
@@ -158,6 +159,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(name: str, over_relaxation: 
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.briefly("Matern32--0.8")
 @pytest.mark.by_default("Matern32")
 @pytest.mark.parametrize("over_relaxation", [0.0, -0.8])
 @pytest.mark.parametrize("name", NORMALISED)
@@ -273,6 +275,7 @@ def test_the_sparse_sampler_at_z_equal_to_x_is_the_full_one() -> None:
             assert abs(x.mean() - y.mean()) < 4.5 * error
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_draws_and_dims_have_names() -> None:
     model = make(np.array([[0.1], [2.0], [-1.0]]), likelihoods.Laplace())
     runs = [
@@ -354,6 +357,7 @@ def test_the_sparse_sampler_wants_all_data_and_its_own_model() -> None:
         SparseGibbsKernel(make(np.ones((2, 1)), likelihoods.Laplace()), (X, X))
 
 
+@pytest.mark.briefly("AugmentedSVGP-1")
 @pytest.mark.by_default("AugmentedVGP-2", "AugmentedSVGP-1")
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("kind", ["AugmentedVGP", "AugmentedSVGP"])

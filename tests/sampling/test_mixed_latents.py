@@ -44,6 +44,7 @@ def covariance(X: np.ndarray, X2: np.ndarray) -> np.ndarray:
     return sum(np.kron(np.outer(w, w), kernel(X, X2).numpy()) for w, kernel in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.briefly("True")
 @pytest.mark.parametrize("is_full", [False, True])
 def test_with_gaussian_noise_predictions_are_of_the_dense_gp(is_full: bool) -> None:
@@ -147,6 +148,7 @@ def test_given_few_data_draws_have_the_moments_of_weighted_draws_of_the_prior(
     assert samples.posterior_predictive["y"].shape[2:] == (2, 3)
 
 
+@pytest.mark.briefly("False")
 @pytest.mark.parametrize("full_cov", [False, True])
 def test_outputs_that_are_one_latent_gp_are_drawn_alike(full_cov: bool) -> None:
     """Away from the inducing points, too, where u leaves much of g unexplained."""
@@ -167,6 +169,7 @@ def test_outputs_that_are_one_latent_gp_are_drawn_alike(full_cov: bool) -> None:
     assert np.abs((y[..., 0] - y[..., 1]).std(0) - 0.6).max() < 0.15
 
 
+@pytest.mark.slow
 def test_one_latent_gp_of_weight_one_is_the_plain_model() -> None:
     """The same seed draws the same ω and v."""
     rng = np.random.default_rng(4)

@@ -161,6 +161,7 @@ def test_probabilities_of_two_classes_are_the_model_s(binary: Fitted) -> None:
     assert np.mean(of_yes[binary.y == "yes"]) > 0.5 > np.mean(of_yes[binary.y == "no"])
 
 
+@pytest.mark.slow
 def test_probabilities_of_three_classes_are_the_model_s(three_classes: Fitted) -> None:
     estimator, X, y = three_classes
     p = estimator.predict_proba(X)
@@ -190,6 +191,7 @@ def test_calibration_display_takes_the_classifier(binary: Fitted) -> None:
     assert np.max(np.abs(display.prob_true - display.prob_pred)) < 0.2
 
 
+@pytest.mark.slow
 def test_intervals_by_quantiles_cover_what_those_by_sd_do_not(regression: Fitted) -> None:
     """With two degrees of freedom, the variance of Student-t noise, if finite, says little."""
     X, y = noisy_wave(5_000, seed=1)
@@ -310,6 +312,7 @@ def test_a_pickled_estimator_predicts_the_same_to_the_bit(
     assert copied.model_.kernel.variance.trainable
 
 
+@pytest.mark.briefly("binary")
 @pytest.mark.parametrize("which", ["regression", "binary"])
 def test_the_same_seed_makes_the_same_fit_to_the_bit(
     which: str, request: pytest.FixtureRequest
@@ -439,6 +442,7 @@ def test_columns_have_names() -> None:
 # ---- what each row brings along ----
 
 
+@pytest.mark.slow
 def test_a_regressor_of_counts_with_exposure_begins_from_the_data() -> None:
     """The rate a unit of exposure is learnt, whatever the unit."""
     rng = np.random.default_rng(0)
@@ -611,6 +615,7 @@ def table(n: int) -> tuple[pd.DataFrame, AnyNDArray]:
     return frame, y.to_numpy()
 
 
+@pytest.mark.slow
 def test_text_and_categories_are_encoded_by_the_levels_of_the_fit() -> None:
     frame, y = table(120)
     regressor = AugmentedGPRegressor(num_inducing=40, random_state=0).fit(frame, y)
@@ -716,6 +721,7 @@ def counted() -> tuple[AugmentedGPRegressor, AnyNDArray, AnyNDArray, AnyNDArray]
     return regressor.fit(X, y, exposure=exposure), X, y, exposure
 
 
+@pytest.mark.briefly("full")
 @pytest.mark.parametrize("method", ["full", "sparse"])
 def test_effects_of_groups_are_parts_of_a_kernel(method: str) -> None:
     """Ten schools, whose effects are far larger than what x explains."""
@@ -735,6 +741,7 @@ def test_effects_of_groups_are_parts_of_a_kernel(method: str) -> None:
     assert np.sqrt(variances[1]) * y.std() > 1.0
 
 
+@pytest.mark.slow
 def test_counts_are_predicted_at_the_exposures_that_are_given(counted: Any) -> None:
     """Their mean is proportional to exposure, and R² is of the counts themselves."""
     regressor, X, y, exposure = counted
@@ -771,6 +778,7 @@ def test_exposures_are_routed_to_fit_and_score(counted: Any) -> None:
         assert score == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_grades_by_name() -> None:
     """Each quantile is a grade, edges are learnt, and a grade nobody gave is no error."""
     rng = np.random.default_rng(4)

@@ -136,6 +136,7 @@ def test_a_missing_conditional_mean_is_named() -> None:
         Cauchy().predict_mean_and_var(F, F, tf.ones_like(F))
 
 
+@pytest.mark.briefly("product")
 @pytest.mark.parametrize(
     "likelihood",
     [
@@ -156,6 +157,7 @@ def test_completely_monotone_functions_pass(likelihood: SuperGaussianLikelihood)
 # ---- likelihoods that do not ----
 
 
+@pytest.mark.briefly("exp-r\\xb2")
 @pytest.mark.parametrize(
     ("log_phi", "order"),
     [
@@ -191,6 +193,7 @@ def test_what_is_not_completely_monotone_is_refused(
     assert f"derivative of order {order} has the wrong sign at r = " in message
 
 
+@pytest.mark.briefly("exp-r\\xb2-far")
 @pytest.mark.parametrize(
     "log_phi",
     [
@@ -241,6 +244,7 @@ class Concave(Cauchy):
         return -tf.ones_like(Y)
 
 
+@pytest.mark.briefly("likelihood1")
 @pytest.mark.parametrize("likelihood", [Shrunk(), Concave()])
 def test_h_squared_must_not_be_negative(likelihood: SuperGaussianLikelihood) -> None:
     """The message has the y, α, β and γ at which it is negative."""
@@ -342,6 +346,7 @@ def test_a_parameter_without_cast_is_refused_with_advice() -> None:
     assert "tf.cast(parameter, r.dtype)" in refusal(Residual(lambda r: -r / scale))
 
 
+@pytest.mark.briefly("other-branch")
 @pytest.mark.by_default("other", "conj")
 @pytest.mark.parametrize(
     ("log_phi", "reason"),
@@ -389,6 +394,7 @@ class BrokenLaplace(likelihoods.Laplace):
         return InverseGaussian(-c, c)
 
 
+@pytest.mark.briefly("BrokenLaplace-ndarray-str")
 @pytest.mark.by_default("UntiltedStudentT", "BrokenLaplace")
 @pytest.mark.parametrize(
     ("likelihood", "Y", "reason"),
@@ -503,6 +509,7 @@ class OneSidedC(likelihoods.Probit):
         return super().aux_posterior_c(tf.abs(Fmu), Fvar, tf.ones_like(Y))
 
 
+@pytest.mark.briefly("DoubledPrecision-site must be the potential and precision of logtilt in f")
 @pytest.mark.parametrize(
     ("likelihood", "reason"),
     [

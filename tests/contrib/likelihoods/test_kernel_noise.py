@@ -102,6 +102,7 @@ def in_every_respect(noise: ResidualLikelihood) -> dict[str, Any]:
     }
 
 
+@pytest.mark.briefly("product")
 @pytest.mark.by_default("Exponential", "own-K_r", "Cauchy", "Matern52", "sum", "product")
 @pytest.mark.parametrize("name", PAIRS)
 def test_noise_of_a_kernel_is_the_likelihood_of_that_shape(name: str) -> None:
@@ -115,6 +116,7 @@ def test_noise_of_a_kernel_is_the_likelihood_of_that_shape(name: str) -> None:
         np.testing.assert_allclose(ours[key], value, rtol=tolerance, atol=1e-9, err_msg=key)
 
 
+@pytest.mark.briefly("SquaredExponential", "Cauchy", "product", "Matern12")
 @pytest.mark.parametrize("name", [n for n in PAIRS if n != "own-K_r2"])
 def test_omega_of_a_kernel_is_that_of_the_likelihood(name: str) -> None:
     """Draws follow the likelihood's law; for a discrete law, their mean does."""
