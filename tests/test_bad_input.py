@@ -625,7 +625,6 @@ def assert_trains(model: Any, *args: Any) -> None:
     assert np.all(variance > 0)
 
 
-@pytest.mark.slow
 @pytest.mark.by_default("StudentT-1.0")
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_constant_y(data: Batch, make_likelihood: MakeLikelihood, value: float) -> None:

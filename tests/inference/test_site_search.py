@@ -110,7 +110,6 @@ def test_the_gradient_is_exact_at_any_sites(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.slow
 def test_with_hardly_any_noise_value_and_gradient_have_their_digits() -> None:
     """
     Where λ, P and PΣP are a million times their differences: against mpmath.

@@ -614,7 +614,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         quiet(sparse(), wave(), num_steps=5, checkpoint_dir=tmp_path / "file" / "run")
 
 
-@pytest.mark.slow
 def test_rows_of_arrays_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of checked arrays are not checked again; batches of a dataset are."""
     checked = []

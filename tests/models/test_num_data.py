@@ -66,7 +66,6 @@ def test_train_knows_the_rows_that_the_model_does_not(data: Batch, source: str) 
     assert {untold.num_data, *seen} == {None}
 
 
-@pytest.mark.slow
 def test_the_first_example_of_a_new_user_is_right() -> None:
     """2,000 rows in minibatches of 100 without ``num_data`` give the right mean and spread of f."""
     rng = np.random.default_rng(0)

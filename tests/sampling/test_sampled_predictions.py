@@ -59,7 +59,6 @@ def test_they_are_those_of_gaussian_process_regression(sparse: bool) -> None:
     np.testing.assert_allclose(log_density, gpr.predict_log_density(new), atol=0.06)
 
 
-@pytest.mark.slow
 @pytest.mark.by_default("True")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_two_outputs_are_those_of_gaussian_process_regression(sparse: bool) -> None:
