@@ -96,8 +96,8 @@ class Shard(Data):
         return shard
 
     def batch(self, X: tf.Tensor, Y: tf.Tensor, num_data: int | None) -> Data:
-        of_all = num_data if self._num_data is None else self._num_data
-        return Shard(self._own.batch(X, Y, num_data), self.strategy, of_all)
+        own = self._own.batch(X, Y, num_data)
+        return Shard(own, self.strategy, own.num_data)
 
     def batches(self, size: int, seed: int, resumable: bool = False) -> Batches:
         if isinstance(self._own, Arrays):

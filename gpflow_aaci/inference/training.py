@@ -267,8 +267,8 @@ class _Run:
             stepper.take(model, part(*batch))
 
         def watched() -> tf.Tensor:
-            of_rows = _BY_GRADIENTS.get(objective, augmented_bound)
-            return model.objectives(part(*(batches.watched or ())), of_rows)[0]
+            term = _BY_GRADIENTS.get(objective, augmented_bound)
+            return model.objectives(part(*(batches.watched or ())), term)[0]
 
         def of_rows(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
             return -tf.reduce_sum(model.predict_log_density((X, Y)))
