@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 
 import gpflow_aaci
 from gpflow_aaci.likelihoods import ResidualLikelihood
+from gpflow_aaci.likelihoods.declared import positive
 
 # %%
 # Noise that is added to f is written p(y|f) = C φ(r), r = (y − f)². The condition is that φ is
@@ -28,9 +29,7 @@ from gpflow_aaci.likelihoods import ResidualLikelihood
 
 
 class PseudoHuber(ResidualLikelihood):
-    def __init__(self, scale=1.0):
-        super().__init__()
-        self.scale = gpflow.Parameter(scale, transform=gpflow.utilities.positive())
+    scale = positive(1.0, "s")  # an argument, and a Parameter that is learnt
 
     def log_C(self, Y):  # ∫ exp(1 − √(1 + u²)) du = 2e K₁(1), a Bessel function
         return -tf.math.log(2.0 * scipy.special.k1e(1.0) * self.scale) + tf.zeros_like(Y)

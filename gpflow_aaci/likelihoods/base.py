@@ -11,9 +11,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
 from ..validation import as_default_float
+from .declared import Declared
 from .integrals.cumulative import cdf_from_density, log_survival_from_density
 from .observations import Observations
 
@@ -23,7 +23,7 @@ Site = tuple[tf.Tensor, tf.Tensor]
 """Potential and precision [..., N, L]: exp(potential f − ½ precision f²) of every f."""
 
 
-class AugmentedLikelihood(Observations, Likelihood, abc.ABC):
+class AugmentedLikelihood(Observations, Declared, abc.ABC):
     r"""
     p(y|f) of L latent GPs, which is Gaussian in f given auxiliary variables.
 
@@ -79,18 +79,6 @@ class AugmentedLikelihood(Observations, Likelihood, abc.ABC):
     """
 
     _no_gibbs = "{0} has no Gibbs sampler: it does not define {1}."
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """
-        :raises ValueError: if a ``quadrature`` is given and p(y|f) is not a product over outputs.
-        """
-        if kwargs.get("quadrature") is not None and not isinstance(self, ScalarLikelihood):
-            raise ValueError(
-                f"{type(self).__name__}: quadrature must not be given, as expectations over "
-                "several latent GPs have rules of their own. "
-                f"Found: {type(kwargs['quadrature']).__name__}."
-            )
-        super().__init__(*args, **kwargs)
 
     # ---- what an augmentation defines ----
 

@@ -11,9 +11,9 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from ..special import betainc
 from ..validation import Check, check_rows
 from .base import PredictedMoments, draw_as_observed
+from .declared import Argument, further_column, positive
 from .integrals.quadrature import expectation
 from .observations import COUNTS
-from .parameters import positive_parameter
 from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers
 
 
@@ -35,16 +35,10 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
 
     kind_of_y = COUNTS
 
-    def __init__(self, total_count: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
-        """
-        :param total_count: r, positive, per unit of exposure.
-        :param with_exposure: whether Y [N, 2] has a second column, as for ``Poisson``.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.total_count = positive_parameter("NegativeBinomial", "total_count", total_count)
-        if with_exposure:
-            self.latent_dim, self.given = 1, ("exposure",)
+    total_count = positive(1.0, "r, per unit of exposure")
+    with_exposure = further_column(
+        "exposure", "whether Y [N, 2] has a second column, as for ``Poisson``."
+    )
 
     def failures(self, Y: TensorType) -> tf.Tensor:
         """rE, [..., L]."""
@@ -111,6 +105,17 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
         return r * of_odds, r * within + between
 
 
+def _take_trials(likelihood: Any, name: str, value: int | None) -> None:
+    if value is not None and not (value >= 1 and float(value).is_integer()):
+        raise ValueError(
+            "Binomial: total_count must be a whole number of at least 1, or None for a column "
+            f"of Y. Found: {value!r}."
+        )
+    likelihood.total_count = None if value is None else int(value)
+    if value is None:
+        likelihood.given = ("trials",)
+
+
 class Binomial(CountLikelihood, PowerOfCosh):
     """
     C(n, y) σ(f)^y σ(−f)^{n−y}: y successes in n trials, as ``tfp.distributions.Binomial``.
@@ -120,22 +125,13 @@ class Binomial(CountLikelihood, PowerOfCosh):
 
     kind_of_y = COUNTS
 
-    def __init__(self, total_count: int | None = None, **kwargs: Any) -> None:
-        """
-        :param total_count: n, at least 1. Default: None, every datum has its own n. Then the
-            columns of Y [N, 2] are successes and trials, f has one column, and a predicted y is
-            the outcome of one trial unless another number is asked for.
-        :raises ValueError: for a number that is not whole and positive.
-        """
-        super().__init__(**kwargs)
-        if total_count is not None and not (total_count >= 1 and float(total_count).is_integer()):
-            raise ValueError(
-                "Binomial: total_count must be a whole number of at least 1, or None for a column "
-                f"of Y. Found: {total_count!r}."
-            )
-        self.total_count = None if total_count is None else int(total_count)
-        if total_count is None:
-            self.latent_dim, self.given = 1, ("trials",)
+    total_count: Any = Argument(
+        None,
+        "n, at least 1. None: every datum has its own n. Then the columns of Y [N, 2] are "
+        "successes and trials, f has one column, and a predicted y is the outcome of one trial "
+        "unless another number is asked for.",
+        _take_trials,
+    )
 
     def exponent(self, Y: TensorType) -> tf.Tensor:
         """The trials, [..., L]."""

@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 
 from .base import AugmentedLikelihood, Site
+from .declared import positive
 from .integrals.quadrature import expectation, log_expectation, mean_over_panels
 from .integrals.sums_of_sigmoids import in_chunks_of_rows
 from .noise.even import why_no_even_noise
 from .noise.laplace import Laplace
 from .noise.residual import Gaussian
-from .parameters import positive_parameter
 from .sigmoid_powers import Powers, log_s
 from .super_gaussian import SuperGaussianLikelihood
 
@@ -46,6 +45,8 @@ class Heteroscedastic(AugmentedLikelihood):
     in_turn = True
     couples = True
 
+    max_precision = positive(1.0, "λ, in units of 1/y² if the base has the scale 1")
+
     def __init__(
         self, base: SuperGaussianLikelihood, max_precision: Any = 1.0, **kwargs: Any
     ) -> None:
@@ -56,7 +57,8 @@ class Heteroscedastic(AugmentedLikelihood):
         :param max_precision: λ, positive, in units of 1/y² if the base has the scale 1.
         :raises ValueError: for another base, or a λ that is not positive and finite.
         """
-        super().__init__(input_dim=None, latent_dim=2, observation_dim=1, **kwargs)
+        dims = {"input_dim": None, "latent_dim": 2, "observation_dim": 1}
+        super().__init__(max_precision, **dims, **kwargs)
         reason = why_no_even_noise(base)
         if reason:
             raise ValueError(
@@ -66,9 +68,6 @@ class Heteroscedastic(AugmentedLikelihood):
         self.base = base
         # An integral over f and g costs as much as an integral over ten latent GPs.
         self.row_cost = 0.0 if isinstance(base, Gaussian | Laplace) else 10.0
-        self.max_precision: Parameter = positive_parameter(
-            "Heteroscedastic", "max_precision", max_precision
-        )
 
     # ---- the augmentation ----
 

@@ -21,15 +21,20 @@ from ..special import (
 )
 from ..validation import Check, check_one_of, check_rows
 from .base import Site
+from .declared import Argument, positive
 from .integrals.quadrature import expectation, mean_over_panels
 from .noise.residual import AdditiveNoise
 from .outputwise import OutputwiseLikelihood
-from .parameters import positive_parameter
 from .sigmoid_powers import Powers
 
 # log p of a wider interval, in units of s, is log Φ(a) + log Φ(b) to Φ(−3.5)² = 5e-8. The nodes
 # about the middle of an interval err by 7e-8 at this width, and by 2e-6 at 10.
 _WIDE = 7.0
+
+
+def _take_link(likelihood: Any, name: str, value: Any) -> None:
+    check_one_of(f"{type(likelihood).__name__}: {name}", value, ("probit", "logit"))
+    likelihood.link = value
 
 
 class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
@@ -47,15 +52,13 @@ class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):
     may_be_exact = True
     """Whether an interval may be a single number."""
 
-    def __init__(self, link: str, **kwargs: Any) -> None:
-        """
-        :param link: ``"probit"`` or ``"logit"``.
-        :raises ValueError: for another link.
-        """
-        check_one_of(f"{type(self).__name__}: link", link, ("probit", "logit"))
-        super().__init__(**kwargs)
-        self.link = link
-        self._is_probit = link == "probit"
+    link: Any = Argument(
+        "probit", '``"probit"`` for normal or ``"logit"`` for logistic noise.', _take_link
+    )
+
+    @property
+    def _is_probit(self) -> bool:
+        return bool(self.link == "probit")
 
     @property
     @abc.abstractmethod
@@ -284,15 +287,7 @@ class Interval(AdditiveNoise, IntervalLikelihood):
     given = ("upper",)
     is_interval = True
 
-    def __init__(self, link: str = "probit", scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param link: ``"probit"`` for normal or ``"logit"`` for logistic noise.
-        :param scale: s, positive, in units of y; a ``Parameter`` is shared.
-        :raises ValueError: for another link, or a scale that is not positive and finite.
-        """
-        super().__init__(link, **kwargs)
-        self.latent_dim = 1
-        self.scale = positive_parameter("Interval", "scale", scale)
+    scale = positive(1.0, "s, in units of y")
 
     @property
     def noise_scale(self) -> Parameter:

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..special import log_igammac
 from ..validation import Check, check_all
 from .base import PredictedMoments, Site, draw_as_observed
+from .declared import further_column, positive
 from .integrals.quadrature import expectation
 from .observations import COUNTS, POSITIVE, are_flags
 from .outputwise import OutputwiseLikelihood
-from .parameters import positive_parameter
 from .sigmoid_powers import CountLikelihood, Powers, log_s
 
 
@@ -31,17 +30,7 @@ class Rate(OutputwiseLikelihood, abc.ABC):
     that is not y, e if that is not the column of Y after y or 1, and the predictions.
     """
 
-    def __init__(self, max_rate: Any = 1.0, given: Sequence[str] = (), **kwargs: Any) -> None:
-        """
-        :param max_rate: λ, positive.
-        :param given: the name of the second column of Y, if there is one; it is 1 for a predicted
-            y.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.max_rate: Parameter = positive_parameter(type(self).__name__, "max_rate", max_rate)
-        if given:
-            self.latent_dim, self.given = 1, tuple(given)
+    max_rate = positive(1.0, "λ")
 
     @abc.abstractmethod
     def log_C(self, Y: TensorType) -> tf.Tensor:
@@ -133,14 +122,12 @@ class Poisson(Rate, CountLikelihood):
 
     kind_of_y = COUNTS
 
-    def __init__(self, max_rate: Any = 1.0, with_exposure: bool = False, **kwargs: Any) -> None:
-        """
-        :param max_rate: λ, positive, in counts per unit of exposure.
-        :param with_exposure: whether the columns of Y [N, 2] are counts and exposures; f then has
-            one column, and a predicted y has the exposure 1 unless another is asked for.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(max_rate, ("exposure",) if with_exposure else (), **kwargs)
+    max_rate = positive(1.0, "λ, in counts per unit of exposure")
+    with_exposure = further_column(
+        "exposure",
+        "whether the columns of Y [N, 2] are counts and exposures; f then has one column, and a "
+        "predicted y has the exposure 1 unless another is asked for.",
+    )
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         y = self.response(Y)
@@ -198,13 +185,9 @@ class CoxProcess(Rate):
     """
 
     is_density = False
+    given = ("weight",)
 
-    def __init__(self, max_rate: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param max_rate: λ, positive, in points per unit of weight.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(max_rate, ("weight",), **kwargs)
+    max_rate = positive(1.0, "λ, in points per unit of weight")
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return tf.zeros_like(self.response(Y))
@@ -296,6 +279,14 @@ class PositiveRate(PredictedMoments, Rate):
         return mean, moment(2.0) - tf.minimum(tf.square(mean), mean.dtype.max)
 
 
+_CENSORING = further_column(
+    "is_observed",
+    "whether the columns of Y [N, 2] are times, and 1 where the event was observed, 0 where it had "
+    "not come by that time; f then has one column. A predicted y is the time of the event, and so "
+    "is a draw, whether or not the datum was censored.",
+)
+
+
 class _WaitingTime(PositiveRate, abc.ABC):
     """α = 1: P(y' > y|f) = e^{−λσ(f) y^k}, the likelihood of an event that came after y."""
 
@@ -318,23 +309,8 @@ class Weibull(_WaitingTime):
         Y = np.stack([time, is_observed], -1)  # is_observed: 1, or 0 where censored
     """
 
-    def __init__(
-        self,
-        max_rate: Any = 1.0,
-        shape: Any = 1.0,
-        with_censoring: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        """
-        :param max_rate: λ, positive.
-        :param shape: k, positive.
-        :param with_censoring: whether the columns of Y [N, 2] are times, and 1 where the event was
-            observed, 0 where it had not come by that time; f then has one column. A predicted y is
-            the time of the event, and so is a draw, whether or not the datum was censored.
-        :raises ValueError: for values that are not positive and finite.
-        """
-        super().__init__(max_rate, ("is_observed",) if with_censoring else (), **kwargs)
-        self.shape: Parameter = positive_parameter("Weibull", "shape", shape)
+    shape = positive(1.0, "k")
+    with_censoring = _CENSORING
 
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
         return 1.0, self.shape
@@ -347,13 +323,8 @@ class Exponential(_WaitingTime):
     GPflow's ``Exponential`` has the mean e^f, and so the unbounded hazard e^{−f}.
     """
 
-    def __init__(self, max_rate: Any = 1.0, with_censoring: bool = False, **kwargs: Any) -> None:
-        """
-        :param max_rate: λ, positive, in units of 1/y.
-        :param with_censoring: whether Y [N, 2] has a second column, as for ``Weibull``.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(max_rate, ("is_observed",) if with_censoring else (), **kwargs)
+    max_rate = positive(1.0, "λ, in units of 1/y")
+    with_censoring = _CENSORING
 
     def alpha_and_k(self) -> tuple[TensorType, TensorType]:
         return 1.0, 1.0
@@ -366,14 +337,8 @@ class Gamma(PositiveRate):
     GPflow's ``Gamma`` has the unbounded rate e^{−f}.
     """
 
-    def __init__(self, max_rate: Any = 1.0, shape: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param max_rate: λ, positive, in units of 1/y.
-        :param shape: α, positive.
-        :raises ValueError: for values that are not positive and finite.
-        """
-        super().__init__(max_rate, **kwargs)
-        self.shape: Parameter = positive_parameter("Gamma", "shape", shape)
+    max_rate = positive(1.0, "λ, in units of 1/y")
+    shape = positive(1.0, "α")
 
     def _log_survival(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         return log_igammac(tf.cast(self.shape, F.dtype), self.rate(F) * Y)

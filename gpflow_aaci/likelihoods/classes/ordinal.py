@@ -7,12 +7,24 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
-from gpflow.utilities import set_trainable
 
 from ..base import PredictedMoments
+from ..declared import REQUIRED, Argument, positive
 from ..interval import IntervalLikelihood
 from ..observations import Kind, labels_from_0
-from ..parameters import positive_parameter
+
+
+def _take_edges(likelihood: Any, name: str, value: Any) -> None:
+    edges = np.asarray(value, dtype=float)
+    increases = edges.ndim == 1 and len(edges) > 0 and bool(np.all(np.isfinite(edges)))
+    if not (increases and bool(np.all(np.diff(edges) > 0.0))):
+        raise ValueError(
+            "Ordinal: bin_edges must be one or more finite numbers that increase. "
+            f"Found: {value!r}."
+        )
+    if not isinstance(value, Parameter):
+        value = Parameter(edges, transform=tfp.bijectors.Ascending())
+    likelihood.bin_edges = value
 
 
 class Ordinal(PredictedMoments, IntervalLikelihood):
@@ -30,34 +42,13 @@ class Ordinal(PredictedMoments, IntervalLikelihood):
 
     may_be_exact = False
 
-    def __init__(
-        self,
-        bin_edges: TensorType | Parameter,
-        sigma: float | Parameter = 1.0,
-        link: str = "probit",
-        **kwargs: Any,
-    ) -> None:
-        """
-        :param bin_edges: [K − 1], the finite edges, increasing; a ``Parameter`` is shared.
-        :param sigma: σ; a ``Parameter`` is shared, and may be trainable.
-        :param link: ``"probit"`` or ``"logit"``.
-        :raises ValueError: if an argument is not as described.
-        """
-        super().__init__(link, **kwargs)
-        edges = np.asarray(bin_edges, dtype=float)
-        increases = edges.ndim == 1 and len(edges) > 0 and bool(np.all(np.isfinite(edges)))
-        if not (increases and bool(np.all(np.diff(edges) > 0.0))):
-            raise ValueError(
-                "Ordinal: bin_edges must be one or more finite numbers that increase. "
-                f"Found: {bin_edges!r}."
-            )
-        if not isinstance(bin_edges, Parameter):
-            bin_edges = Parameter(edges, transform=tfp.bijectors.Ascending())
-        self.bin_edges = bin_edges
-        is_shared = isinstance(sigma, Parameter)
-        self.sigma = positive_parameter("Ordinal", "sigma", sigma)
-        if not is_shared:
-            set_trainable(self.sigma, False)
+    bin_edges: Any = Argument(
+        REQUIRED,
+        "[K − 1], the finite edges, increasing. A ``Parameter`` is shared.",
+        _take_edges,
+    )
+    sigma = positive(1.0, "σ", learnt=False)
+    link = IntervalLikelihood.link
 
     @property
     def num_bins(self) -> int:

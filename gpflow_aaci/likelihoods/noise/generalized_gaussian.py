@@ -9,9 +9,9 @@ from gpflow.base import TensorType
 
 from ...distributions import InverseGaussian, TiltedDistribution
 from ...special import log_igammac
+from ..declared import positive, within
 from ..integrals.even_densities import log_density_by_quadrature
 from ..integrals.powers import expected_power
-from ..parameters import open_interval_parameter, positive_parameter
 from .residual import ResidualLikelihood
 
 
@@ -25,18 +25,8 @@ class GeneralizedGaussian(ResidualLikelihood):
     tails; all moments exist.
     """
 
-    def __init__(self, scale: Any = 1.0, power: Any = 1.5, **kwargs: Any) -> None:
-        """
-        :param scale: s, positive.
-        :param power: p, learnable within (0, 2); 2 itself is held fixed. A ``Parameter`` is
-            shared, with its own transform, which should keep it within (0, 2].
-        :raises ValueError: for values outside these ranges.
-        """
-        super().__init__(**kwargs)
-        self.scale = positive_parameter("GeneralizedGaussian", "scale", scale)
-        self.power = open_interval_parameter(
-            "GeneralizedGaussian", "power", power, 2.0, with_upper=True
-        )
+    scale = positive(1.0, "s")
+    power = within(1.5, "p", 2.0, with_upper=True)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         inverse = 1.0 / self.power

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
-from gpflow.utilities import set_trainable
 
 from ...distributions import InverseGaussian
+from ..declared import positive, within
 from ..integrals.two_sided import (
     expected_absolute,
     expected_two_sided_cdf,
@@ -17,7 +17,6 @@ from ..integrals.two_sided import (
     log_two_sided_survival,
     two_sided_cdf,
 )
-from ..parameters import open_interval_parameter, positive_parameter
 from .residual import ResidualLikelihood
 
 
@@ -105,13 +104,7 @@ class _TwoSidedExponential(ResidualLikelihood, abc.ABC):
 class Laplace(_TwoSidedExponential):
     """exp(−|y − f|/β) / 2β; φ(r) = exp(−√r/β)."""
 
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: β, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.scale = positive_parameter("Laplace", "scale", scale)
+    scale = positive(1.0, "β")
 
     def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
         scale = tf.convert_to_tensor(self.scale)
@@ -127,18 +120,8 @@ class AsymmetricLaplace(_TwoSidedExponential):
     φ(r) = e^{−√r/2s}, is the same as for ``Laplace(2s)``, to which it reduces at τ = ½.
     """
 
-    def __init__(self, scale: Any = 1.0, quantile: Any = 0.5, **kwargs: Any) -> None:
-        """
-        :param scale: s, positive.
-        :param quantile: τ in (0, 1), held fixed; a ``Parameter`` is shared, and trained if it is
-            trainable.
-        :raises ValueError: for values outside these ranges.
-        """
-        super().__init__(**kwargs)
-        self.scale = positive_parameter("AsymmetricLaplace", "scale", scale)
-        self.quantile = open_interval_parameter("AsymmetricLaplace", "quantile", quantile, 1.0)
-        if self.quantile is not quantile:
-            set_trainable(self.quantile, False)
+    scale = positive(1.0, "s")
+    quantile = within(0.5, "τ", 1.0, learnt=False)
 
     def _sides(self) -> tuple[tf.Tensor, tf.Tensor]:
         """s/τ and s/(1−τ)."""

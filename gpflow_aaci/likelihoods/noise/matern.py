@@ -10,8 +10,16 @@ from gpflow.base import TensorType
 
 from ...distributions import GeneralizedInverseGaussian
 from ...special import log_matern
-from ..parameters import positive_parameter
+from ..declared import Argument, positive
 from .residual import ResidualLikelihood
+
+
+def _take_nu(likelihood: Any, name: str, value: Any) -> None:
+    order = np.asarray(value, dtype=float) - 0.5
+    if order.ndim > 0 or not (np.isfinite(order) and order >= 0.0 and order == np.round(order)):
+        owner = type(likelihood).__name__
+        raise ValueError(f"{owner}: nu must be one of 1/2, 3/2, 5/2, … Found: {value}.")
+    likelihood.nu = float(value)
 
 
 class Matern(ResidualLikelihood):
@@ -23,20 +31,13 @@ class Matern(ResidualLikelihood):
     mixture of squared exponentials (AACI App. A.6).
     """
 
-    def __init__(self, nu: float = 1.5, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param nu: ν, a positive half-integer; it is held fixed.
-        :param scale: ρ, positive.
-        :raises ValueError: for another ν, or a scale that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        owner = type(self).__name__
-        order = np.asarray(nu, dtype=float) - 0.5
-        if order.ndim > 0 or not (np.isfinite(order) and order >= 0.0 and order == np.round(order)):
-            raise ValueError(f"{owner}: nu must be one of 1/2, 3/2, 5/2, … Found: {nu}.")
-        self.order = int(order)  # the degree of the polynomial
-        self.nu = self.order + 0.5
-        self.scale = positive_parameter(owner, "scale", scale)
+    nu: Any = Argument(1.5, "ν, a positive half-integer, which is held fixed.", _take_nu)
+    scale = positive(1.0, "ρ")
+
+    @property
+    def order(self) -> int:
+        """The degree of the polynomial."""
+        return int(self.nu - 0.5)
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         total = 2.0 * math.sqrt(math.pi / (2.0 * self.nu))  # ∫ k(x) dx at ρ = 1
@@ -88,23 +89,13 @@ class Matern(ResidualLikelihood):
 class Matern32(Matern):
     """√3/(4ρ) (1 + s) e^{−s}, s = √3 |y − f|/ρ."""
 
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: ρ, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(1.5, scale, **kwargs)
+    nu = 1.5
 
 
 class Matern52(Matern):
     """3√5/(16ρ) (1 + s + s²/3) e^{−s}, s = √5 |y − f|/ρ."""
 
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: ρ, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(2.5, scale, **kwargs)
+    nu = 2.5
 
 
 def _gamma_weights(order: int) -> np.ndarray:

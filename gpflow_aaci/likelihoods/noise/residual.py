@@ -14,6 +14,7 @@ from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_ndtr, log_sech_sqrt, ndtr
 from ..base import AugmentedLikelihood, draw_as_observed
+from ..declared import positive
 from ..integrals.quadrature import expectation
 from ..parameters import positive_parameter
 from ..super_gaussian import SuperGaussianLikelihood
@@ -161,13 +162,7 @@ class LogisticNoise(ResidualLikelihood):
     φ(r) = 1/cosh²(√r/2s). (``Logistic`` is another likelihood, for classes.)
     """
 
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: s, positive.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super().__init__(**kwargs)
-        self.scale = positive_parameter("LogisticNoise", "scale", scale)
+    scale = positive(1.0, "s")
 
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return -tf.math.log(4.0 * self.scale) + tf.zeros_like(Y)

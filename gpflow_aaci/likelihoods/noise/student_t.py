@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.utilities import to_default_float
@@ -15,9 +14,9 @@ from ...distributions.parameters import CheckedSampling
 from ...special import student_t_cdf
 from ...validation import check_count
 from ..base import Site
+from ..declared import positive
 from ..integrals.gamma_mixtures import jensen_gap, student_t_predictive_cdf
 from ..integrals.quadrature import log_expectation
-from ..parameters import positive_parameter
 from .residual import AdditiveNoise, ResidualLikelihood
 
 
@@ -30,11 +29,8 @@ class _StudentTNoise(AdditiveNoise, abc.ABC):
 
     _num_columns = 1.0  # P, the number of columns that share one ω
 
-    def __init__(self, scale: Any, df: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        owner = type(self).__name__
-        self.scale: Parameter | float = positive_parameter(owner, "scale", scale)
-        self.df: Parameter | float = positive_parameter(owner, "df", df, above=1.0)
+    scale = positive(1.0, "σ")
+    df = positive(3.0, "ν, degrees of freedom", above=1.0)  # so that y has a mean
 
     # Both may be plain numbers, if the likelihood was converted from GPflow's StudentT.
 
@@ -89,15 +85,6 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
     C = Γ((ν+1)/2) / (Γ(ν/2) √(νπ) σ).
     """
 
-    def __init__(self, scale: Any = 1.0, df: Any = 3.0, **kwargs: Any) -> None:
-        """
-        :param scale: σ, positive.
-        :param df: ν, degrees of freedom, positive; learnable, and kept above 1 if it begins
-            there, so that y has a mean. A ``Parameter`` is shared, with its own transform.
-        :raises ValueError: for values that are not positive and finite.
-        """
-        super().__init__(scale, df, **kwargs)
-
     def log_C(self, Y: TensorType) -> tf.Tensor:
         return self._log_C(Y.dtype) + tf.zeros_like(Y)
 
@@ -127,14 +114,8 @@ class StudentT(_StudentTNoise, ResidualLikelihood):
 class Cauchy(StudentT):
     """1/(πσ (1 + ((y − f)/σ)²)): Student's t with one degree of freedom; y has no mean."""
 
-    def __init__(self, scale: Any = 1.0, **kwargs: Any) -> None:
-        """
-        :param scale: σ, positive: half the width at half height.
-        :raises ValueError: for a value that is not positive and finite.
-        """
-        super(_StudentTNoise, self).__init__(**kwargs)  # so that df is no Parameter
-        self.scale = positive_parameter("Cauchy", "scale", scale)
-        self.df = 1.0
+    scale = positive(1.0, "σ, half the width at half height")
+    df = 1.0
 
 
 class MultivariateStudentT(_StudentTNoise):
@@ -158,7 +139,8 @@ class MultivariateStudentT(_StudentTNoise):
         """
         check_count("MultivariateStudentT: num_outputs", num_outputs, 1)
         P = int(num_outputs)
-        super().__init__(scale, df, input_dim=None, latent_dim=P, observation_dim=P, **kwargs)
+        dims = {"input_dim": None, "latent_dim": P, "observation_dim": P}
+        super().__init__(scale, df, **dims, **kwargs)
         self._num_columns = float(P)
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:

@@ -1,0 +1,154 @@
+"""Arguments that a likelihood declares, which make its constructor and its reference."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gpflow import Parameter
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.utilities import set_trainable
+
+from .parameters import open_interval_parameter, positive_parameter
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the constructor of a likelihood, as an attribute of its class."""
+
+    default: Any
+    description: str
+    """What it is and what is accepted, for the reference."""
+
+    take: Callable[[Any, str, Any], None]
+    """Check a value, given the likelihood and the name of the argument, and keep it there."""
+
+
+def positive(default: Any, what: str, *, above: float = 0.0, learnt: bool = True) -> Any:
+    """
+    Declare a positive number, or a ``Parameter`` to share.
+
+    :param what: what it is, in which unit, for the reference.
+    :param above: a value above it stays above it when it is learnt.
+    :param learnt: whether it is trainable at first, if no ``Parameter`` is given.
+    """
+
+    def made(owner: str, name: str, value: Any) -> Parameter:
+        return positive_parameter(owner, name, value, above)
+
+    accepted = f"positive, and kept above {above:g} if it begins there" if above else "positive"
+    return _parameter(default, f"{what}, {accepted}", made, learnt)
+
+
+def within(
+    default: Any, what: str, upper: float, *, with_upper: bool = False, learnt: bool = True
+) -> Any:
+    """
+    Declare a number in (0, upper), or a ``Parameter`` to share.
+
+    :param what: what it is, for the reference.
+    :param with_upper: whether ``upper`` is accepted, too; it is then held fixed.
+    :param learnt: whether it is trainable at first, if no ``Parameter`` is given.
+    """
+
+    def made(owner: str, name: str, value: Any) -> Parameter:
+        return open_interval_parameter(owner, name, value, upper, with_upper=with_upper)
+
+    end = f"{upper:g}], of which the upper end is held fixed" if with_upper else f"{upper:g})"
+    return _parameter(default, f"{what}, in (0, {end}", made, learnt)
+
+
+def _parameter(
+    default: Any, what: str, made: Callable[[str, str, Any], Parameter], learnt: bool
+) -> Argument:
+    def take(likelihood: Any, name: str, value: Any) -> None:
+        parameter = made(type(likelihood).__name__, name, value)
+        setattr(likelihood, name, parameter)
+        if not learnt and parameter is not value:
+            set_trainable(parameter, False)
+
+    held = "" if learnt else "; held fixed unless it is a trainable ``Parameter``"
+    return Argument(default, f"{what}{held}. A ``Parameter`` is shared.", take)
+
+
+def further_column(column: str, what: str) -> Any:
+    """
+    Declare whether Y has the column of this name after y; f then has one column.
+
+    :param column: one of ``observations.COLUMNS``.
+    :param what: what is in the columns of Y, for the reference.
+    """
+
+    def take(likelihood: Any, name: str, value: Any) -> None:
+        if value:
+            likelihood.given = (column,)
+
+    return Argument(False, what, take)
+
+
+class Declared(Likelihood):
+    """
+    A likelihood whose constructor has the arguments that its class declares::
+
+        class Laplace(ResidualLikelihood):
+            scale = positive(1.0, "β, in units of y")
+
+    Those of the bases come first, unless the class declares them again. A value in place of a
+    declaration, such as ``df = 1.0`` in ``Cauchy``, is no argument. A class with a constructor of
+    its own passes the declared arguments on by their names.
+    """
+
+    given: Sequence[str]
+    latent_dim: int | None
+    _arguments: ClassVar[dict[str, Argument]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        arguments: dict[str, Argument] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in vars(base).items():
+                if isinstance(value, Argument) or name in arguments:
+                    arguments.pop(name, None)
+                    if isinstance(value, Argument):
+                        arguments[name] = value
+        cls._arguments = arguments
+        is_made = cls.__init__ is Declared.__init__
+        cls.__signature__ = _signature(arguments) if is_made else None
+        if is_made and arguments and vars(cls).get("__doc__"):
+            lines = [f":param {name}: {each.description}" for name, each in arguments.items()]
+            cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", *lines])
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """
+        :raises ValueError: if an argument is not as described, or if a ``quadrature`` is given and
+            p(y|f) is not a product over outputs.
+        """
+        if kwargs.get("quadrature") is not None and not isinstance(self, ScalarLikelihood):
+            raise ValueError(
+                f"{type(self).__name__}: quadrature must not be given, as expectations over "
+                "several latent GPs have rules of their own. "
+                f"Found: {type(kwargs['quadrature']).__name__}."
+            )
+        values = {}
+        if self._arguments:
+            bound = _signature(self._arguments).bind(*args, **kwargs)
+            bound.apply_defaults()
+            values, args = bound.arguments, ()
+            kwargs = values.pop("kwargs")
+        super().__init__(*args, **kwargs)
+        for name, value in values.items():
+            self._arguments[name].take(self, name, value)
+        if self.given and self.latent_dim is None:
+            self.latent_dim = 1  # a row has one y beside its further columns
+
+
+def _signature(arguments: dict[str, Argument]) -> inspect.Signature:
+    """The declared arguments, and those of GPflow's likelihoods by their names."""
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=argument.default)
+        for name, argument in arguments.items()
+    ]
+    rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+    return inspect.Signature([*parameters, rest])

@@ -1,0 +1,166 @@
+"""The arguments that a likelihood declares make its constructor, its Parameters and its page."""
+
+import inspect
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from gpflow_aaci import check_likelihood
+from gpflow_aaci.likelihoods import (
+    Cauchy,
+    CoxProcess,
+    Heteroscedastic,
+    Interval,
+    Laplace,
+    Matern,
+    Matern52,
+    MultivariateStudentT,
+    Ordinal,
+    ResidualLikelihood,
+    StudentT,
+    Weibull,
+)
+from gpflow_aaci.likelihoods.declared import Argument, further_column, positive, within
+
+
+class Huberised(ResidualLikelihood):
+    """C e^{1 − √(1 + r/s²)}, a likelihood of a user."""
+
+    scale = positive(1.0, "s, in units of y")
+
+    def log_C(self, Y):
+        return -tf.math.log(2.0 * scipy.special.k1e(1.0) * self.scale) + tf.zeros_like(Y)
+
+    def log_phi(self, r):
+        x = r / tf.cast(tf.square(self.scale), r.dtype)
+        return -x / (1.0 + tf.sqrt(1.0 + x))
+
+    def noise_variance(self):
+        return tf.square(self.scale) * scipy.special.kv(2, 1.0) / scipy.special.kv(1, 1.0)
+
+
+class Pair(Huberised):
+    """A likelihood with an argument more."""
+
+    share = within(0.5, "π", 1.0)
+    with_exposure = further_column("exposure", "whether Y has exposures.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        (StudentT, "(scale=1.0, df=3.0, **kwargs)"),
+        (Cauchy, "(scale=1.0, **kwargs)"),
+        (Matern, "(nu=1.5, scale=1.0, **kwargs)"),
+        (Matern52, "(scale=1.0, **kwargs)"),
+        (Interval, "(link='probit', scale=1.0, **kwargs)"),
+        (Ordinal, "(bin_edges, sigma=1.0, link='probit', **kwargs)"),
+        (Weibull, "(max_rate=1.0, shape=1.0, with_censoring=False, **kwargs)"),
+        (Pair, "(scale=1.0, share=0.5, with_exposure=False, **kwargs)"),
+    ],
+)
+def test_a_constructor_has_the_declared_arguments_in_their_order(kind, shown):
+    assert str(inspect.signature(kind)) == shown
+
+
+@pytest.mark.parametrize("kind", [Heteroscedastic, MultivariateStudentT])
+def test_a_constructor_of_a_class_itself_is_shown(kind):
+    assert inspect.signature(kind) == inspect.signature(kind.__init__).replace(
+        parameters=list(inspect.signature(kind.__init__).parameters.values())[1:]
+    )
+
+
+def test_the_page_of_a_class_says_what_each_argument_is():
+    lines = inspect.getdoc(Pair).splitlines()
+    assert lines[0] == "A likelihood with an argument more."
+    assert lines[2:] == [
+        ":param scale: s, in units of y, positive. A ``Parameter`` is shared.",
+        ":param share: π, in (0, 1). A ``Parameter`` is shared.",
+        ":param with_exposure: whether Y has exposures.",
+    ]
+
+
+def test_a_likelihood_that_declares_its_scale_is_right():
+    Y: AnyNDArray = np.linspace(-3.0, 3.0, 7)[:, None]
+    check_likelihood(Huberised(0.7), Y, progress=False)
+
+
+def test_declared_arguments_are_taken_by_place_and_by_name():
+    by_place, by_name = Pair(2.0, 0.25), Pair(share=0.25, scale=2.0)
+    for likelihood in by_place, by_name:
+        assert np.isclose(likelihood.scale, 2.0)
+        assert np.isclose(likelihood.share, 0.25)
+        assert len(likelihood.trainable_variables) == 2
+
+
+def test_a_parameter_is_shared_and_keeps_its_transform():
+    scale = gpflow.Parameter(2.0, transform=gpflow.utilities.positive(0.5))
+    assert Huberised(scale).scale is scale
+
+
+def test_what_is_held_fixed_follows_a_parameter_that_is_trained():
+    assert not Ordinal([0.0, 1.0]).sigma.trainable
+    sigma = gpflow.Parameter(1.0, transform=gpflow.utilities.positive())
+    assert Ordinal([0.0, 1.0], sigma).sigma.trainable
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Huberised(-1.0), ValueError, r"^Huberised: scale must be finite and above"),
+        (lambda: Pair(1.0, 1.5), ValueError, r"^Pair: share must be one number in \(0, 1\)"),
+        (lambda: Interval("cloglog"), ValueError, r"^Interval: link must be one of"),
+        (lambda: Laplace(1.0, 2.0), TypeError, "too many positional arguments"),
+        (lambda: Laplace(scal=1.0), TypeError, "unexpected keyword argument 'scal'"),
+        (lambda: Ordinal(), TypeError, "missing a required argument: 'bin_edges'"),
+        (lambda: Laplace(1.0, scale=2.0), TypeError, "multiple values for argument 'scale'"),
+    ],
+)
+def test_what_is_not_accepted_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "latent_dim"),
+    [
+        (Pair(with_exposure=True), 1),
+        (Pair(), None),
+        (CoxProcess(3.0), 1),
+        (Interval(), 1),
+    ],
+)
+def test_rows_with_further_columns_have_one_f(likelihood, latent_dim):
+    assert likelihood.latent_dim == latent_dim
+
+
+def test_a_value_in_place_of_a_declaration_is_no_argument():
+    class Fixed(Pair):
+        share = 0.3
+
+    assert list(inspect.signature(Fixed).parameters) == ["scale", "with_exposure", "kwargs"]
+    assert Fixed().share == 0.3
+    assert isinstance(Pair.share, Argument)
+
+
+def test_a_likelihood_derived_from_two_has_the_arguments_of_both():
+    class Other(ResidualLikelihood):
+        power = positive(2.0, "p")
+
+    class Both(Other, Huberised):
+        pass
+
+    assert list(inspect.signature(Both).parameters) == ["scale", "power", "kwargs"]
+
+
+def test_a_constructor_written_by_hand_passes_declared_arguments_on():
+    class Named(Huberised):
+        def __init__(self, unit, **kwargs):
+            super().__init__(scale=2.0 * unit, **kwargs)
+
+    assert np.isclose(Named(3.0).scale, 6.0)
+    assert list(inspect.signature(Named).parameters) == ["unit", "kwargs"]
