@@ -17,7 +17,7 @@ from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .likelihoods import AugmentedLikelihood, Logistic, Switched, Warped, augmented
-from .likelihoods.base import delegated, of_base
+from .likelihoods.derived import delegated, of_base
 from .validation import (
     as_default_float,
     as_matrix,

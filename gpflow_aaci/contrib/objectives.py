@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
 from .. import likelihoods
-from ..likelihoods.base import described
+from ..likelihoods.derived import described
 from ..validation import check_one_of
 
 ObjectiveGivenU = Literal["predictive", "variational", "heteroscedastic"]

@@ -10,9 +10,9 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..special import betainc
 from ..validation import Check, check_rows
-from .base import PredictedMoments, draw_as_observed
 from .declared import Argument, further_column, positive
 from .integrals.quadrature import expectation
+from .law import PredictedMoments, draw_as_observed
 from .observations import COUNTS
 from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers
 

@@ -11,9 +11,10 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ..special import log_igammac
 from ..validation import Check, check_all
-from .base import PredictedMoments, Site, draw_as_observed
+from .base import Site
 from .declared import further_column, positive
 from .integrals.quadrature import expectation
+from .law import PredictedMoments, draw_as_observed
 from .observations import COUNTS, POSITIVE, are_flags
 from .outputwise import OutputwiseLikelihood
 from .sigmoid_powers import CountLikelihood, Powers, log_s

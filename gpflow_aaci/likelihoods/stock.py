@@ -15,10 +15,11 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 
 from ..special import log_igammac
 from ..validation import Check
-from .base import AugmentedLikelihood, delegated
+from .base import AugmentedLikelihood
 from .classes.binary import drawn_label
 from .classes.labels import LabelLikelihood
 from .composed.per_datum import NO_PART, ends_in_an_index, next_below_by_part
+from .derived import delegated
 from .observations import COUNTS, POSITIVE, SIGNS, UNIT_INTERVAL
 from .unaugmented import StockLikelihood, by_rows
 

@@ -9,8 +9,10 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.likelihoods import QuadratureLikelihood, ScalarLikelihood
 
-from .base import UNDEFINED, AugmentedLikelihood
+from .base import AugmentedLikelihood
+from .declared import Declared
 from .integrals.quadrature import lifted, mean_over_panels
+from .law import UNDEFINED
 
 
 class Unaugmented(AugmentedLikelihood):
@@ -75,7 +77,7 @@ class StockLikelihood(Unaugmented):
     @property
     def _own(self) -> Any:
         """The methods of the class that GPflow or the user wrote."""
-        return super(AugmentedLikelihood, self)
+        return super(Declared, self)
 
     def num_observed(self, num_outputs: int) -> int:
         """Default for several latent GPs, if there is no ``observation_dim``: 1."""

@@ -18,7 +18,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..likelihoods import Gaussian
-from ..likelihoods.base import described, of_base
+from ..likelihoods.derived import described, of_base
 from ..likelihoods.outputwise import OutputwiseLikelihood
 from .posteriors import share_posteriors
 from .shared import Augmented

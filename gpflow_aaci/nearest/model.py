@@ -17,7 +17,7 @@ from gpflow.models.util import data_input_to_tensor
 from ..effects import check_offsets
 from ..kernels import levels_of, parts_of
 from ..likelihoods import AugmentedLikelihood, augmented
-from ..likelihoods.base import as_float
+from ..likelihoods.law import as_float
 from ..models.predictions import WithPredictions
 from ..models.shared import check_latents
 from ..runtime.compiled import Compiled

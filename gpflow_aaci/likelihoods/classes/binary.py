@@ -17,8 +17,9 @@ from ...special import (
     ndtr,
     positive_normal_mean,
 )
-from ..base import Site, as_float
+from ..base import Site
 from ..integrals.quadrature import expectation, log_expectation, log_expected_sigmoid, safe_sqrt
+from ..law import as_float
 from ..observations import SIGNS
 from ..outputwise import OutputwiseLikelihood, checked_c
 from ..sigmoid_powers import PowerOfCosh, Powers

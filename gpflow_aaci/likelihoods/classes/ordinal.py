@@ -8,9 +8,9 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import TensorType
 
-from ..base import PredictedMoments
 from ..declared import REQUIRED, Argument, positive
 from ..interval import IntervalLikelihood
+from ..law import PredictedMoments
 from ..observations import Kind, labels_from_0
 
 

@@ -11,7 +11,8 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all
-from ..base import AugmentedLikelihood, Site, delegated, described, of_base
+from ..base import AugmentedLikelihood, Site
+from ..derived import delegated, described, of_base
 from ..outputwise import OutputwiseLikelihood
 
 NO_PART = (

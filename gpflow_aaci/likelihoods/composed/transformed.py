@@ -11,8 +11,10 @@ from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ...validation import Check, check_all
-from ..base import PredictedMoments, Site, delegated, described, of_base
+from ..base import Site
+from ..derived import delegated, described, of_base
 from ..integrals.nodes import before_axes_of, whole_line
+from ..law import PredictedMoments
 from ..noise.residual import Gaussian
 from ..noise.student_t import StudentT
 from ..observations import REAL

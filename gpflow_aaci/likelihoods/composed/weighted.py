@@ -9,7 +9,8 @@ import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, TensorType
 
 from ...validation import Check, check_all, require
-from ..base import AugmentedLikelihood, Site, delegated
+from ..base import AugmentedLikelihood, Site
+from ..derived import delegated
 from ..observations import check_column
 from .per_datum import Factor, OfBase, weighted_sum, where
 

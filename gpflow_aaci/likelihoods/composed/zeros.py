@@ -12,9 +12,11 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 
 from ...validation import Check, check_all, shown
-from ..base import AugmentedLikelihood, Site, delegated, draw_as_observed, of_base
+from ..base import AugmentedLikelihood, Site
+from ..derived import delegated, of_base
 from ..integrals.quadrature import expectation, log_expectation, log_expected_sigmoid
 from ..integrals.sums_of_sigmoids import in_chunks_of_rows
+from ..law import draw_as_observed
 from ..outputwise import OutputwiseLikelihood
 from ..parameters import open_interval_parameter
 from ..sigmoid_powers import CountLikelihood, Powers, f_of_log_zero, log_s

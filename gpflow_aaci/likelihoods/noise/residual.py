@@ -13,9 +13,9 @@ from gpflow.config import default_float
 from ...distributions import PolyaGamma
 from ...distributions.parameters import CheckedSampling
 from ...special import log_ndtr, log_sech_sqrt, ndtr
-from ..base import AugmentedLikelihood, draw_as_observed
 from ..declared import positive
 from ..integrals.quadrature import expectation
+from ..law import Law, draw_as_observed
 from ..parameters import positive_parameter
 from ..super_gaussian import SuperGaussianLikelihood
 
@@ -24,7 +24,7 @@ class Deterministic(CheckedSampling, tfp.distributions.Deterministic):
     """TFP's distribution, which also checks its arguments before it draws."""
 
 
-class AdditiveNoise(AugmentedLikelihood, abc.ABC):
+class AdditiveNoise(Law, abc.ABC):
     """y = f + noise of constant variance, whose mean (median, if it has no mean) is 0."""
 
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from gpflow.utilities import to_default_float
 from ...distributions.parameters import CheckedSampling
 from ...special import student_t_cdf
 from ...validation import check_count
-from ..base import Site
+from ..base import AugmentedLikelihood, Site
 from ..declared import positive
 from ..integrals.gamma_mixtures import jensen_gap, student_t_predictive_cdf
 from ..integrals.quadrature import log_expectation
@@ -118,7 +118,7 @@ class Cauchy(StudentT):
     df = 1.0
 
 
-class MultivariateStudentT(_StudentTNoise):
+class MultivariateStudentT(_StudentTNoise, AugmentedLikelihood):
     r"""
     Multivariate Student-t noise for P columns: outliers affect all columns of a row together.
 
