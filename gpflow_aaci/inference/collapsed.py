@@ -188,7 +188,9 @@ def fit_rows(
     check_tolerance(tolerance)
     options: dict[str, Any] = {"tolerance": tolerance, "rows": rows, "seed": seed}
     data.draw_ahead(SETTINGS.drawn_rows, seed)
-    run = {"model": describe(model), "data": data.identity, **options}
+    run: dict[str, Any] = {}
+    if checkpoint_dir is not None:
+        run = {"model": describe(model), "data": data.identity, **options}
     checkpoints = Checkpoints(checkpoint_dir, run, data.strategy)
     resumed = checkpoints.latest()
     with progress_bar(progress and data.is_chief, unit="evaluation", desc="compiling") as bar:

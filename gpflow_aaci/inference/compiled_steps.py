@@ -45,8 +45,8 @@ class _Key(NamedTuple):
 
 
 class _Known(NamedTuple):
-    key: _Key
-    function: Any = None  # None until the step is taken again
+    key: _Key | None = None  # None until the step is taken again
+    function: Any = None
 
 
 class CompiledSteps:
@@ -97,16 +97,18 @@ class CompiledSteps:
         if arrays is None:
             step(model, rows_of(model, batch))
             return
-        key = _key(model, arrays, settings(), bool(compile))
         known = self._known.get(model)
-        is_new = known is None or key is None or not known.key.is_like(key)
-        if key is None or (is_new and not compile):
+        if known is None and not compile:  # what it depends on is asked when it is taken again
             step(model, rows_of(model, batch))
-            key = key and _key(model, arrays, settings(), False)  # slots may have been made
-            if key is not None:
-                self._known[model] = _Known(key)
+            self._known[model] = _Known()
             return
-        function = None if is_new or known is None else known.function
+        key, before = _key(model, arrays, settings(), bool(compile)), known and known.key
+        is_other = key is not None and before is not None and not before.is_like(key)
+        if key is None or (is_other and not compile):
+            step(model, rows_of(model, batch))
+            self._known[model] = _Known(key)
+            return
+        function = None if is_other or known is None else known.function
         if function is None:
             rows_of(model, batch)  # raises in its own words, instead of those of a tracing graph
             function = _compiled(step, rows_of, model, arrays)

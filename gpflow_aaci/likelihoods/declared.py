@@ -132,12 +132,17 @@ class Declared(Likelihood):
                 f"Found: {type(kwargs['quadrature']).__name__}."
             )
         values = {}
-        if self._arguments:
-            bound = _signature(self._arguments).bind(*args, **kwargs)
-            bound.apply_defaults()
-            values, args = bound.arguments, ()
-            kwargs = values.pop("kwargs")
-        super().__init__(*args, **kwargs)
+        try:
+            if self._arguments:
+                bound = _signature(self._arguments).bind(*args, **kwargs)
+                bound.apply_defaults()
+                values, args = bound.arguments, ()
+                kwargs = values.pop("kwargs")
+            super().__init__(*args, **kwargs)
+        except TypeError as error:
+            accepted = ", ".join(self._arguments) or "none"
+            message = f"{error}. Declared arguments: {accepted}."
+            raise TypeError(f"{type(self).__name__}: {message}") from error
         for name, value in values.items():
             self._arguments[name].take(self, name, value)
         if self.given and self.latent_dim is None:

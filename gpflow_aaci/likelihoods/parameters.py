@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.utilities import positive
@@ -29,10 +30,10 @@ def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) ->
         return value
     _refuse_function(owner, name, "one positive number", value)
     lower = default_likelihood_positive_minimum()
-    array = np.asarray(value, dtype=float)
+    array = _as_array(value)
     if array.ndim > 0 or not (np.isfinite(array) and array > lower):
         raise ValueError(
-            f"{owner}: {name} must be finite and above {lower}, one number. Found: {value}."
+            f"{owner}: {name} must be finite and above {lower}, one number. Found: {value!r}."
         )
     return Parameter(value, transform=positive(lower + above if array > lower + above else lower))
 
@@ -48,10 +49,10 @@ def open_interval_parameter(
     """
     accepted = f"one number in (0, {upper:g}{']' if with_upper else ')'}"
     _refuse_function(owner, name, accepted, value)
-    array = np.asarray(value, dtype=float)
+    array = _as_array(value)
     is_end = with_upper and array.ndim == 0 and bool(array == upper)
     if array.ndim > 0 or not (0.0 < array < upper or is_end):
-        raise ValueError(f"{owner}: {name} must be {accepted}. Found: {value}.")
+        raise ValueError(f"{owner}: {name} must be {accepted}. Found: {value!r}.")
     if isinstance(value, Parameter):
         return value
     if is_end:
@@ -75,6 +76,14 @@ def simplex_parameter(owner: str, name: str, value: Any, size: int) -> Parameter
     if isinstance(value, Parameter):
         return value
     return Parameter(array / array.sum(), transform=tfp.bijectors.SoftmaxCentered())
+
+
+def _as_array(value: Any) -> AnyNDArray:
+    """NaN for what is no number."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        return np.asarray(np.nan)
 
 
 def _refuse_function(owner: str, name: str, accepted: str, value: Any) -> None:

@@ -263,7 +263,7 @@ class PositiveRate(PredictedMoments, Rate):
 
     def next_below(self, Y: AnyNDArray) -> AnyNDArray:
         """Y itself: a censored y is above its time, and an observed y is real."""
-        return self.as_observed(self.response(Y)).numpy()
+        return np.asarray(self.as_observed(self.response(Y)))
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType

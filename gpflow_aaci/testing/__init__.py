@@ -70,6 +70,13 @@ def check_likelihood(likelihood: Likelihood, Y: TensorType, *, progress: bool = 
     if default_float() is not np.float64:
         raise ValueError(f"default_float must be float64 here. Found: {default_float()}.")
     Y = as_default_float(Y)
+    least = 1 + likelihood.num_given
+    if Y.shape.rank != 2 or Y.shape[-1] < least:
+        columns = ", ".join(["y", *likelihood.given])
+        raise ValueError(
+            f"Y must be [N, P] with at least {least} column{'s' * (least > 1)} ({columns}) for "
+            f"{type(likelihood).__name__}. Found: shape {tuple(Y.shape)}."
+        )
     require(likelihood.checks(Y))
     if likelihood.prior_c is None or not isinstance(likelihood, OutputwiseLikelihood):
         _run(likelihood, [check(likelihood, Y) for check in _OF_SEVERAL], progress)

@@ -14,6 +14,7 @@ from gpflow.base import AnyNDArray
 
 import gpflow_aaci
 from gpflow_aaci import AugmentedSVGP, likelihoods
+from gpflow_aaci.criticism.calibration import pit
 from gpflow_aaci.likelihoods import CoxProcess, Exponential, Gamma, Poisson, Rate, Weibull
 
 N = 8
@@ -361,3 +362,13 @@ def test_fit_of_censored_times_ends_no_lower_than_gpflow_with_the_same_likelihoo
     )
     assert float(ours.elbo((X, Y))) > float(theirs.elbo((X, Y))) - 0.05
     assert ours.likelihood.shape.numpy() == pytest.approx(1.6, abs=0.3)
+
+
+@pytest.mark.parametrize("likelihood", [Exponential(), Weibull(2.0, 1.7), Gamma(2.0, 3.0)])
+def test_below_a_time_that_is_real_is_that_time(likelihood: Rate) -> None:
+    """P(y' < y) = P(y' ≤ y); a row of a likelihood without further columns is that y alone."""
+    Y: AnyNDArray = np.array([[0.3], [2.0]])
+    np.testing.assert_array_equal(likelihood.next_below(Y), Y)
+    model = gpflow_aaci.AugmentedVGP((Y, Y), gpflow.kernels.Matern52(), likelihood)
+    found = pit(model)
+    assert np.all((found > 0.0) & (found < 1.0))
