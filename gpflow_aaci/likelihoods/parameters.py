@@ -61,23 +61,6 @@ def open_interval_parameter(
     return Parameter(value, transform=tfp.bijectors.Sigmoid(low, high))
 
 
-def simplex_parameter(owner: str, name: str, value: Any, size: int) -> Parameter:
-    """
-    ``value`` as a ``Parameter`` on the simplex; a ``Parameter`` is shared, not copied.
-
-    :raises ValueError: unless it consists of ``size`` positive numbers that sum to 1.
-    """
-    array = np.full(size, 1.0 / size) if value is None else np.asarray(value, dtype=float)
-    proper = array.shape == (size,) and bool(np.all(array > 0.0))
-    if not (proper and abs(array.sum() - 1.0) < 1e-6):
-        raise ValueError(
-            f"{owner}: {name} must be {size} positive numbers that sum to 1. Found: {value}."
-        )
-    if isinstance(value, Parameter):
-        return value
-    return Parameter(array / array.sum(), transform=tfp.bijectors.SoftmaxCentered())
-
-
 def _as_array(value: Any) -> AnyNDArray:
     """NaN for what is no number."""
     try:

@@ -4,15 +4,16 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from ...likelihoods.integrals.even_densities import LogPhi
 from ...likelihoods.noise.even import why_no_even_noise
 from ...likelihoods.noise.residual import Deterministic, ResidualLikelihood
-from ...likelihoods.parameters import simplex_parameter
 from ...likelihoods.super_gaussian import SuperGaussianLikelihood
 from ...special import log_mixture
 from ...validation import shown
@@ -77,7 +78,7 @@ class NoiseMixture(_OfComponents):
         :raises ValueError: for other components or weights.
         """
         super().__init__(components, **kwargs)
-        self.weights = simplex_parameter("NoiseMixture", "weights", weights, len(self.components))
+        self.weights = _weights(weights, len(self.components))
 
     def _log_heights(self, dtype: tf.DType) -> tf.Tensor:
         """log w_k C_k, [K]."""
@@ -196,6 +197,19 @@ def law_of_sum(
 
     _, laws, scales = zip(*rest, strict=True)
     return TiltedSum(log_phi_of_rest, c, laws, scales, shift)
+
+
+def _weights(value: Any, size: int) -> Parameter:
+    """``value`` as a ``Parameter`` on the simplex; a ``Parameter`` is shared, not copied."""
+    array = np.full(size, 1.0 / size) if value is None else np.asarray(value, dtype=float)
+    proper = array.shape == (size,) and bool(np.all(array > 0.0))
+    if not (proper and abs(array.sum() - 1.0) < 1e-6):
+        raise ValueError(
+            f"NoiseMixture: weights must be {size} positive numbers that sum to 1. Found: {value}."
+        )
+    if isinstance(value, Parameter):
+        return value
+    return Parameter(array / array.sum(), transform=tfp.bijectors.SoftmaxCentered())
 
 
 def _checked(owner: str, components: Sequence[SuperGaussianLikelihood]) -> list[ResidualLikelihood]:
