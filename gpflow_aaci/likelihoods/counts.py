@@ -14,6 +14,7 @@ from .declared import Argument, further_column, positive
 from .integrals.quadrature import expectation
 from .law import PredictedMoments, draw_as_observed
 from .observations import COUNTS
+from .parameters import as_number
 from .sigmoid_powers import CountLikelihood, PowerOfCosh, Powers
 
 
@@ -105,13 +106,14 @@ class NegativeBinomial(PredictedMoments, CountLikelihood, PowerOfCosh):
         return r * of_odds, r * within + between
 
 
-def _take_trials(likelihood: Any, name: str, value: int | None) -> None:
-    if value is not None and not (value >= 1 and float(value).is_integer()):
+def _take_trials(likelihood: Any, name: str, value: Any) -> None:
+    number = as_number(value)
+    if value is not None and not (number >= 1.0 and number.is_integer()):
         raise ValueError(
-            "Binomial: total_count must be a whole number of at least 1, or None for a column "
-            f"of Y. Found: {value!r}."
+            f"{type(likelihood).__name__}: {name} must be a whole number of at least 1, or None "
+            f"for a column of Y. Found: {value!r}."
         )
-    likelihood.total_count = None if value is None else int(value)
+    setattr(likelihood, name, None if value is None else int(number))
     if value is None:
         likelihood.given = ("trials",)
 

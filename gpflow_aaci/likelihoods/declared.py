@@ -11,6 +11,7 @@ from gpflow.utilities import set_trainable
 
 from .parameters import open_interval_parameter, positive_parameter
 
+_DIMS = "input_dim", "latent_dim", "observation_dim"
 REQUIRED = inspect.Parameter.empty
 
 
@@ -24,6 +25,13 @@ class Argument:
 
     take: Callable[[Any, str, Any], None]
     """Check a value, given the likelihood and the name of the argument, and keep it there."""
+
+    def __get__(self, likelihood: Any, owner: type | None = None) -> Any:
+        """The declaration, of a class; of a likelihood only what ``take`` keeps is seen."""
+        if likelihood is None:
+            return self
+        name = type(likelihood).__name__
+        raise AttributeError(f"{name} keeps no attribute of this name, which is an argument.")
 
 
 def positive(default: Any, what: str, *, above: float = 0.0, learnt: bool = True) -> Any:
@@ -96,8 +104,9 @@ class Declared(Likelihood):
             scale = positive(1.0, "β, in units of y")
 
     Those of the bases come first, unless the class declares them again. A value in place of a
-    declaration, such as ``df = 1.0`` in ``Cauchy``, is no argument. A class with a constructor of
-    its own passes the declared arguments on by their names.
+    declaration, such as ``df = 1.0`` in ``Cauchy``, is no argument. Of several latent GPs a class
+    says how many, ``latent_dim = 2``, and how many columns of y, ``observation_dim = 1``. A class
+    with a constructor of its own passes the declared arguments on by their names.
     """
 
     given: Sequence[str]
@@ -138,6 +147,8 @@ class Declared(Likelihood):
                 bound.apply_defaults()
                 values, args = bound.arguments, ()
                 kwargs = values.pop("kwargs")
+            if not (args or isinstance(self, ScalarLikelihood)):
+                kwargs = {name: getattr(type(self), name, None) for name in _DIMS} | kwargs
             super().__init__(*args, **kwargs)
         except TypeError as error:
             accepted = ", ".join(self._arguments) or "none"

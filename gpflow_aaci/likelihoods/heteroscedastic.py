@@ -9,18 +9,28 @@ import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, TensorType
 
 from .base import AugmentedLikelihood, Site
-from .declared import positive
+from .declared import REQUIRED, Argument, positive
 from .integrals.quadrature import expectation, log_expectation, mean_over_panels
 from .integrals.sums_of_sigmoids import in_chunks_of_rows
 from .noise.even import why_no_even_noise
 from .noise.laplace import Laplace
 from .noise.residual import Gaussian
 from .sigmoid_powers import Powers, log_s
-from .super_gaussian import SuperGaussianLikelihood
 
 # Floats for one row: the nodes of g, times the nodes of f if the base needs any.
 _NUMBERS_OF_MEAN, _NUMBERS_OF_PANELS = 56 * 56, 400 * 500
 _HALVINGS = 3  # p(y|g), as a function of g, varies on a length of at least 1
+
+
+def _take_base(likelihood: Any, name: str, value: Any) -> None:
+    if reason := why_no_even_noise(value):
+        raise ValueError(
+            f"Heteroscedastic: {name} must be a likelihood of y − f, with h² ∝ (y − f)² and g = 0, "
+            f"such as Gaussian or StudentT. Found: {type(value).__name__}, {reason}."
+        )
+    setattr(likelihood, name, value)
+    # An integral over f and g costs as much as an integral over ten latent GPs.
+    likelihood.row_cost = 0.0 if isinstance(value, Gaussian | Laplace) else 10.0
 
 
 class Heteroscedastic(AugmentedLikelihood):
@@ -45,29 +55,16 @@ class Heteroscedastic(AugmentedLikelihood):
     in_turn = True
     couples = True
 
-    max_precision = positive(1.0, "λ, in units of 1/y² if the base has the scale 1")
+    latent_dim, observation_dim = 2, 1
 
-    def __init__(
-        self, base: SuperGaussianLikelihood, max_precision: Any = 1.0, **kwargs: Any
-    ) -> None:
-        """
-        :param base: a density of y − f that is symmetric about 0, of this package (``Gaussian``,
-            ``StudentT``, ``Laplace``, ``LogisticNoise``, ``Matern``, ``GeneralizedGaussian``,
-            ``contrib.likelihoods.NoiseMixture``, …) or your own; it is shared, with its Parameters.
-        :param max_precision: λ, positive, in units of 1/y² if the base has the scale 1.
-        :raises ValueError: for another base, or a λ that is not positive and finite.
-        """
-        dims = {"input_dim": None, "latent_dim": 2, "observation_dim": 1}
-        super().__init__(max_precision, **dims, **kwargs)
-        reason = why_no_even_noise(base)
-        if reason:
-            raise ValueError(
-                "Heteroscedastic: base must be a likelihood of y − f, with h² ∝ (y − f)² and g = "
-                f"0, such as Gaussian or StudentT. Found: {type(base).__name__}, {reason}."
-            )
-        self.base = base
-        # An integral over f and g costs as much as an integral over ten latent GPs.
-        self.row_cost = 0.0 if isinstance(base, Gaussian | Laplace) else 10.0
+    base: Any = Argument(
+        REQUIRED,
+        "a density of y − f that is symmetric about 0, of this package (``Gaussian``, "
+        "``StudentT``, ``Laplace``, ``LogisticNoise``, ``Matern``, ``GeneralizedGaussian``, "
+        "``contrib.likelihoods.NoiseMixture``, …) or your own; it is shared, with its Parameters.",
+        _take_base,
+    )
+    max_precision = positive(1.0, "λ, in units of 1/y² if the base has the scale 1")
 
     # ---- the augmentation ----
 

@@ -34,7 +34,7 @@ _WIDE = 7.0
 
 def _take_link(likelihood: Any, name: str, value: Any) -> None:
     check_one_of(f"{type(likelihood).__name__}: {name}", value, ("probit", "logit"))
-    likelihood.link = value
+    setattr(likelihood, name, value)
 
 
 class IntervalLikelihood(OutputwiseLikelihood, abc.ABC):

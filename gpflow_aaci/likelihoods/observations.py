@@ -16,8 +16,9 @@ from ..validation import Check, check_all, check_finite
 @dataclass(frozen=True)
 class Kind:
     """
-    What one y may be: ``REAL``, ``POSITIVE``, ``UNIT_INTERVAL``, ``COUNTS`` or ``SIGNS`` of this
-    module, or labels by :func:`labels_from_0`. A likelihood says so in its class::
+    What one y may be: ``REAL``, ``POSITIVE``, ``UNIT_INTERVAL``, ``COUNTS``, ``WHOLE`` (counts and
+    negative numbers) or ``SIGNS`` of this module, or labels by :func:`labels_from_0`. A likelihood
+    says so in its class, and of a discrete y without labels what matters in ``outcomes``::
 
         class MyCounts(SuperGaussianLikelihood):
             kind_of_y = COUNTS
@@ -47,6 +48,10 @@ def _counts(y: tf.Tensor, name: str, owner: str) -> Check:
     return check_all(y, _are_whole(y), message)
 
 
+def _whole(y: tf.Tensor, name: str, owner: str) -> Check:
+    return check_all(y, tf.equal(y, tf.round(y)), f"{name} must hold whole numbers for {owner}.")
+
+
 def _are_whole(values: tf.Tensor) -> tf.Tensor:
     return (values >= 0.0) & tf.equal(values, tf.round(values))
 
@@ -64,6 +69,7 @@ REAL = Kind()
 POSITIVE = Kind(_positive, lowest=0.0, of_real=tf.math.softplus)
 UNIT_INTERVAL = Kind(_between_0_and_1, lowest=0.0, of_real=tf.sigmoid)
 COUNTS = Kind(_counts, lowest=0.0)
+WHOLE = Kind(_whole)
 SIGNS = Kind(_signs, labels=(-1.0, 1.0), lowest=-1.0)
 
 
@@ -230,7 +236,12 @@ class Observations:
         return num_observed - self.num_given if self.latent_dim is None else self.latent_dim
 
     def outcomes(self) -> AnyNDArray | None:
-        """All possible rows [K, P] of Y, without improbable counts; None if y is real."""
+        """
+        All possible rows [K, P] of Y, without improbable counts; None if y is real.
+
+        They have all columns of Y, at one value of those after y. A y that has outcomes and no
+        labels is a whole number, whose quantiles are searched among all whole numbers.
+        """
         return None if self.labels is None else np.asarray(self.labels, dtype=float)[:, None]
 
     def next_below(self, Y: AnyNDArray) -> AnyNDArray:
@@ -247,7 +258,7 @@ class Observations:
             labels = np.sort(np.asarray(self.labels, Y.dtype))
             at = np.searchsorted(labels, y, side="right") - 1  # a binary 0 stands for −1
             below = np.r_[labels[0] - 1.0, labels][at]
-        elif self.outcomes() is not None:  # counts
+        elif self.outcomes() is not None:  # whole numbers
             below = y - 1.0
         return np.concatenate([below, Y[..., y.shape[-1] :]], -1)
 

@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.utilities import positive
@@ -30,12 +29,12 @@ def positive_parameter(owner: str, name: str, value: Any, above: float = 0.0) ->
         return value
     _refuse_function(owner, name, "one positive number", value)
     lower = default_likelihood_positive_minimum()
-    array = _as_array(value)
-    if array.ndim > 0 or not (np.isfinite(array) and array > lower):
+    number = as_number(value)
+    if not (np.isfinite(number) and number > lower):
         raise ValueError(
             f"{owner}: {name} must be finite and above {lower}, one number. Found: {value!r}."
         )
-    return Parameter(value, transform=positive(lower + above if array > lower + above else lower))
+    return Parameter(value, transform=positive(lower + above if number > lower + above else lower))
 
 
 def open_interval_parameter(
@@ -49,9 +48,9 @@ def open_interval_parameter(
     """
     accepted = f"one number in (0, {upper:g}{']' if with_upper else ')'}"
     _refuse_function(owner, name, accepted, value)
-    array = _as_array(value)
-    is_end = with_upper and array.ndim == 0 and bool(array == upper)
-    if array.ndim > 0 or not (0.0 < array < upper or is_end):
+    number = as_number(value)
+    is_end = with_upper and number == upper
+    if not (0.0 < number < upper or is_end):
         raise ValueError(f"{owner}: {name} must be {accepted}. Found: {value!r}.")
     if isinstance(value, Parameter):
         return value
@@ -61,12 +60,13 @@ def open_interval_parameter(
     return Parameter(value, transform=tfp.bijectors.Sigmoid(low, high))
 
 
-def _as_array(value: Any) -> AnyNDArray:
-    """NaN for what is no number."""
+def as_number(value: Any) -> float:
+    """NaN for what is not one number."""
     try:
-        return np.asarray(value, dtype=float)
+        array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        return np.asarray(np.nan)
+        return np.nan
+    return float(array) if array.ndim == 0 else np.nan
 
 
 def _refuse_function(owner: str, name: str, accepted: str, value: Any) -> None:

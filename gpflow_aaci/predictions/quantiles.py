@@ -51,8 +51,8 @@ def quantile_of_reals(cdf: Cdf, levels: tf.Tensor, start: tf.Tensor, unit: tf.Te
     return start + unit * tf.sinh(u)
 
 
-def quantile_of_counts(cdf: Cdf, levels: tf.Tensor) -> tf.Tensor:
-    """The smallest count [...] with cdf ≥ levels [...], by bisection."""
+def quantile_of_counts(cdf: Cdf, levels: tf.Tensor, may_be_negative: bool = False) -> tf.Tensor:
+    """The smallest whole number [...] with cdf ≥ levels [...], by bisection."""
     largest = tf.cast(2.0 / np.finfo(levels.dtype.as_numpy_dtype).eps, levels.dtype)
 
     def is_below(high: tf.Tensor, reached: tf.Tensor) -> tf.Tensor:
@@ -66,7 +66,9 @@ def quantile_of_counts(cdf: Cdf, levels: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(high - low > 1.0)
 
     def halve(low: tf.Tensor, high: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        middle = tf.maximum(tf.math.floor((low + high) / 2.0), 0.0)
+        middle = tf.math.floor((low + high) / 2.0)
+        if not may_be_negative:  # where the search is over, between −1 and 0
+            middle = tf.maximum(middle, 0.0)
         reached = cdf(middle) >= levels
         return tf.where(reached, low, middle), tf.where(reached, middle, high)
 
@@ -74,4 +76,14 @@ def quantile_of_counts(cdf: Cdf, levels: tf.Tensor) -> tf.Tensor:
     high, _ = tf.while_loop(is_below, double, (zero, cdf(zero) >= levels))
     # ``low`` does not reach the level: it is the ``high`` before the last doubling, or −1.
     low = tf.where(high > 0.0, (high - 1.0) / 2.0, -tf.ones_like(high))
+    if may_be_negative:
+
+        def is_above(low: tf.Tensor, high: tf.Tensor, reached: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_any(reached)
+
+        def lower(low: tf.Tensor, high: tf.Tensor, reached: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            low, high = tf.where(reached, 2.0 * low, low), tf.where(reached, low, high)
+            return low, high, reached & (cdf(low) >= levels) & (low > -largest)
+
+        low, high, _ = tf.while_loop(is_above, lower, (low, high, cdf(low) >= levels))
     return tf.while_loop(is_open, halve, (low, high))[1]

@@ -313,7 +313,11 @@ class Predicted:
         with tf.init_scope():  # parameters have values there, which outcomes may depend on
             is_discrete = likelihood.outcomes() is not None
         if is_discrete:
-            return quantile_of_counts(lambda y: self.cdf(rows, likelihood.as_observed(y)), levels)
+            return quantile_of_counts(
+                lambda y: self.cdf(rows, likelihood.as_observed(y)),
+                levels,
+                may_be_negative=bool(np.isinf(likelihood.lowest)),
+            )
         z = quantile_of_reals(
             lambda z: self.cdf(rows, likelihood.as_observed(likelihood.in_support(z))),
             levels,

@@ -206,7 +206,8 @@ def _parts(model: Any, encoder: Any, y_scaler: Any) -> Parts:
         parts = Parts(model, [encoder], _names(encoder), encoder.n_features_in_)
     if y_scaler is None:
         return parts
-    if augmented(model.likelihood).lowest > -np.inf:
+    likelihood = augmented(model.likelihood)
+    if likelihood.lowest > -np.inf or likelihood.outcomes() is not None:
         raise ValueError(
             f"y_scaler must be None for {type(model.likelihood).__name__}, whose y may not be any "
             f"real number. Found: {shown(y_scaler)}."

@@ -98,7 +98,7 @@ SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 ELSEWHERE = ("plot_10", "plot_13", "plot_15", "plot_20")
 
 
-class Skellam(gpflow_aaci.likelihoods.Laplace):
+class Difference(gpflow_aaci.likelihoods.Laplace):
     """
     n − m of counts n ~ Poisson(f) | m ~ Poisson(1).
 
@@ -114,16 +114,16 @@ def test_a_new_likelihood_is_on_the_pages_by_itself(monkeypatch: pytest.MonkeyPa
     reference = (DOCS / "reference" / "likelihoods.md").read_text()
     for page in pages.values():  # what the page has already is not repeated
         assert "| `StudentT` | Student's t" not in from_classes.with_rest(page, readme)
-    monkeypatch.setattr(gpflow_aaci.likelihoods, "Skellam", Skellam, raising=False)
-    monkeypatch.setattr(gpflow_aaci.likelihoods, "__all__", ["Skellam"])
+    monkeypatch.setattr(gpflow_aaci.likelihoods, "Difference", Difference, raising=False)
+    monkeypatch.setattr(gpflow_aaci.likelihoods, "__all__", ["Difference"])
     for page in pages.values():
-        row = r"| `Skellam` | n − m of counts n ~ Poisson(f) \| m ~ Poisson(1). |"
+        row = r"| `Difference` | n − m of counts n ~ Poisson(f) \| m ~ Poisson(1). |"
         assert row in from_classes.with_rest(page, readme).splitlines()
     assert "## Others" in from_classes.with_entries(reference)
-    assert ".. autoclass:: Skellam\n" in from_classes.with_entries(reference)
-    monkeypatch.setattr(Skellam, "__module__", "gpflow_aaci.likelihoods.noise.skellam")
+    assert ".. autoclass:: Difference\n" in from_classes.with_entries(reference)
+    monkeypatch.setattr(Difference, "__module__", "gpflow_aaci.likelihoods.noise.difference")
     assert "## Others" not in from_classes.with_entries(reference)
-    assert ".. autoclass:: Skellam\n" in from_classes.with_entries(reference)
+    assert ".. autoclass:: Difference\n" in from_classes.with_entries(reference)
 
 
 def test_every_script_is_in_one_group_of_the_gallery() -> None:

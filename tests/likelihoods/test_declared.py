@@ -11,11 +11,14 @@ from gpflow.base import AnyNDArray
 
 from gpflow_aaci import check_likelihood
 from gpflow_aaci.likelihoods import (
+    AugmentedLikelihood,
     Cauchy,
     CoxProcess,
+    Gaussian,
     Heteroscedastic,
     Interval,
     Laplace,
+    LogisticTree,
     Matern,
     Matern52,
     MultivariateStudentT,
@@ -58,6 +61,8 @@ class Pair(Huberised):
         (Matern, "(nu=1.5, scale=1.0, **kwargs)"),
         (Matern52, "(scale=1.0, **kwargs)"),
         (Interval, "(link='probit', scale=1.0, **kwargs)"),
+        (Heteroscedastic, "(base, max_precision=1.0, **kwargs)"),
+        (LogisticTree, "(num_classes, tree=None, **kwargs)"),
         (Ordinal, "(bin_edges, sigma=1.0, link='probit', **kwargs)"),
         (Weibull, "(max_rate=1.0, shape=1.0, with_censoring=False, **kwargs)"),
         (Pair, "(scale=1.0, share=0.5, with_exposure=False, **kwargs)"),
@@ -67,7 +72,7 @@ def test_a_constructor_has_the_declared_arguments_in_their_order(kind, shown):
     assert str(inspect.signature(kind)) == shown
 
 
-@pytest.mark.parametrize("kind", [Heteroscedastic, MultivariateStudentT])
+@pytest.mark.parametrize("kind", [Gaussian, MultivariateStudentT])
 def test_a_constructor_of_a_class_itself_is_shown(kind):
     assert inspect.signature(kind) == inspect.signature(kind.__init__).replace(
         parameters=list(inspect.signature(kind.__init__).parameters.values())[1:]
@@ -170,3 +175,30 @@ def test_a_constructor_written_by_hand_passes_declared_arguments_on():
 
     assert np.isclose(Named(3.0).scale, 6.0)
     assert list(inspect.signature(Named).parameters) == ["unit", "kwargs"]
+
+
+def test_an_argument_that_is_not_kept_is_no_attribute():
+    assert not hasattr(Pair(with_exposure=True), "with_exposure")
+    assert not hasattr(LogisticTree(3), "tree")
+
+
+def test_the_class_says_how_many_latent_gps_and_columns_there_are():
+    class Two(AugmentedLikelihood):
+        latent_dim, observation_dim = 2, 1
+        largest = positive(1.0, "λ")
+
+        def bound(self, X, Fmu, Fvar, Y):
+            return self.largest * Fmu[..., 0]
+
+        def _conditional_mean(self, X, F):
+            return F[..., :1]
+
+        def _conditional_variance(self, X, F):
+            return F[..., :1]
+
+        def _predict_mean_and_var(self, X, Fmu, Fvar):
+            return Fmu[..., :1], Fvar[..., :1]
+
+    for likelihood in Two(2.0), Heteroscedastic(StudentT()):
+        assert (likelihood.latent_dim, likelihood.observation_dim) == (2, 1)
+    assert (LogisticTree(4).latent_dim, LogisticTree(4).observation_dim) == (3, None)

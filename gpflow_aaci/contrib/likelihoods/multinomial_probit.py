@@ -36,13 +36,10 @@ class MultinomialProbit(LabelLikelihood):
 
     couples = True
 
-    def __init__(self, num_classes: int, **kwargs: Any) -> None:
-        """
-        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model.
-        :raises ValueError: if K is not a whole number of at least 2.
-        """
-        super().__init__(num_classes, **kwargs)
-        self.row_cost = 10.0 * self.num_classes  # an integral over all latent GPs for every row
+    @property
+    def row_cost(self) -> float:  # type: ignore[override]
+        """An integral over all latent GPs for every row."""
+        return 10.0 * float(self.num_classes)
 
     # ---- the augmentation ----
 

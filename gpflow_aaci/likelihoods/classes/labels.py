@@ -9,7 +9,14 @@ from gpflow.base import MeanAndVariance, TensorType
 
 from ...validation import check_count
 from ..base import AugmentedLikelihood
+from ..declared import REQUIRED, Argument
 from ..observations import Kind, labels_from_0
+
+
+def _take_number(likelihood: Any, name: str, value: Any) -> None:
+    check_count(f"{type(likelihood).__name__}: {name}", value, 2)
+    setattr(likelihood, name, int(value))
+    likelihood.latent_dim = int(value) - likelihood.fewer
 
 
 class LabelLikelihood(AugmentedLikelihood, abc.ABC):
@@ -22,15 +29,7 @@ class LabelLikelihood(AugmentedLikelihood, abc.ABC):
     fewer: int = 0
     """The number of classes minus the number of latent GPs."""
 
-    def __init__(self, num_classes: int, **kwargs: Any) -> None:
-        """
-        :param num_classes: K ≥ 2.
-        :raises ValueError: if K is not a whole number of at least 2.
-        """
-        check_count(f"{type(self).__name__}: num_classes", num_classes, 2)
-        self.num_classes = int(num_classes)
-        num_latent_gps = self.num_classes - self.fewer
-        super().__init__(input_dim=None, latent_dim=num_latent_gps, observation_dim=None, **kwargs)
+    num_classes: Any = Argument(REQUIRED, "K, a whole number of at least 2.", _take_number)
 
     @property
     def kind_of_y(self) -> Kind:  # type: ignore[override]

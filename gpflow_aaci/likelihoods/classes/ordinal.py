@@ -19,12 +19,11 @@ def _take_edges(likelihood: Any, name: str, value: Any) -> None:
     increases = edges.ndim == 1 and len(edges) > 0 and bool(np.all(np.isfinite(edges)))
     if not (increases and bool(np.all(np.diff(edges) > 0.0))):
         raise ValueError(
-            "Ordinal: bin_edges must be one or more finite numbers that increase. "
-            f"Found: {value!r}."
+            f"Ordinal: {name} must be one or more finite numbers that increase. Found: {value!r}."
         )
     if not isinstance(value, Parameter):
         value = Parameter(edges, transform=tfp.bijectors.Ascending())
-    likelihood.bin_edges = value
+    setattr(likelihood, name, value)
 
 
 class Ordinal(PredictedMoments, IntervalLikelihood):

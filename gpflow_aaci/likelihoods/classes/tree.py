@@ -11,12 +11,27 @@ from scipy.cluster.hierarchy import linkage
 
 from ...validation import as_default_float, check_finite, require
 from ..base import Site
+from ..declared import Argument
 from ..integrals.quadrature import log_expected_sigmoid
 from ..sigmoid_powers import Powers
 from .labels import LabelLikelihood
 
 Tree = Any
 """A label, or a pair of trees."""
+
+
+def _take_tree(likelihood: Any, name: str, value: Tree) -> None:
+    """Keep two masks [K, K − 1] of 1 and 0, the classes on both sides of every split."""
+    K = likelihood.num_classes
+    tree = _halved(range(K)) if value is None else value
+    labels = list(_labels(tree))
+    are_numbers = all(isinstance(label, int | np.integer) for label in labels)
+    if not are_numbers or sorted(labels) != list(range(K)):
+        raise ValueError(
+            f"LogisticTree: {name} must be nested pairs of the labels from 0 to num_classes - 1 = "
+            f"{K - 1}, each of them once, such as ((0, 1), 2). Found: {value!r}."
+        )
+    likelihood.left, likelihood.right = _sides(tree, K)
 
 
 class LogisticTree(LabelLikelihood):
@@ -40,23 +55,12 @@ class LogisticTree(LabelLikelihood):
 
     fewer = 1
 
-    def __init__(self, num_classes: int, tree: Tree = None, **kwargs: Any) -> None:
-        """
-        :param num_classes: K ≥ 2; ``num_latent_gps`` of the model is K − 1.
-        :param tree: nested pairs of the labels, such as ((0, 1), 2), in which each label occurs
-            once. Default: the ordered labels are halved repeatedly.
-        :raises ValueError: if an argument is not as described.
-        """
-        super().__init__(num_classes, **kwargs)
-        tree = _halved(range(self.num_classes)) if tree is None else tree
-        labels = list(_labels(tree))
-        are_numbers = all(isinstance(label, int | np.integer) for label in labels)
-        if not are_numbers or sorted(labels) != list(range(self.num_classes)):
-            raise ValueError(
-                "LogisticTree: tree must be nested pairs of the labels from 0 to num_classes - 1 = "
-                f"{self.num_classes - 1}, each of them once, such as ((0, 1), 2). Found: {tree!r}."
-            )
-        self.left, self.right = _sides(tree, self.num_classes)
+    tree: Any = Argument(
+        None,
+        "nested pairs of the labels, such as ((0, 1), 2), in which each label occurs once. "
+        "Default: the ordered labels are halved repeatedly.",
+        _take_tree,
+    )
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         """Σ ±m_j/2 − lc_j over the splits on the path."""

@@ -214,7 +214,7 @@ class _Gated(AugmentedLikelihood, abc.ABC):
                 f'{name}: gate must be "gp", or one number in (0, 1). Found: {shown(gate)}.'
             )
         dims = (2, 1) if self._has_gp else (count.latent_dim, count.observation_dim)
-        super().__init__(input_dim=None, latent_dim=dims[0], observation_dim=dims[1], **kwargs)
+        super().__init__(latent_dim=dims[0], observation_dim=dims[1], **kwargs)
         self.count = count
         self.gate = None if self._has_gp else open_interval_parameter(name, "gate", gate, 1.0)
         self.given = count.given

@@ -11,15 +11,16 @@ from gpflow.base import TensorType
 from ...distributions import GeneralizedInverseGaussian
 from ...special import log_matern
 from ..declared import Argument, positive
+from ..parameters import as_number
 from .residual import ResidualLikelihood
 
 
 def _take_nu(likelihood: Any, name: str, value: Any) -> None:
-    order = np.asarray(value, dtype=float) - 0.5
-    if order.ndim > 0 or not (np.isfinite(order) and order >= 0.0 and order == np.round(order)):
+    order = as_number(value) - 0.5
+    if not (order >= 0.0 and order.is_integer()):
         owner = type(likelihood).__name__
-        raise ValueError(f"{owner}: nu must be one of 1/2, 3/2, 5/2, … Found: {value}.")
-    likelihood.nu = float(value)
+        raise ValueError(f"{owner}: {name} must be one of 1/2, 3/2, 5/2, … Found: {value!r}.")
+    setattr(likelihood, name, float(value))
 
 
 class Matern(ResidualLikelihood):

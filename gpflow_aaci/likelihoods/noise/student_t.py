@@ -139,8 +139,7 @@ class MultivariateStudentT(_StudentTNoise, AugmentedLikelihood):
         """
         check_count("MultivariateStudentT: num_outputs", num_outputs, 1)
         P = int(num_outputs)
-        dims = {"input_dim": None, "latent_dim": P, "observation_dim": P}
-        super().__init__(scale, df, **dims, **kwargs)
+        super().__init__(scale, df, latent_dim=P, observation_dim=P, **kwargs)
         self._num_columns = float(P)
 
     def bound(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
