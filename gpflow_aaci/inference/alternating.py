@@ -1,6 +1,6 @@
 """``AlternatingOptimizer``: a closed-form step on q(u) and a step of Adam from one forward pass."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
@@ -29,6 +29,15 @@ from .compiled_steps import Settings
 from .optimizers import check_step_size, finite_q
 from .schedules import AdaptiveStepSize, NaturalGradient, Schedule, as_schedule
 from .stepper import Move, Stepper
+
+
+class _Direction(NamedTuple):
+    """A natural gradient of the bound over a batch."""
+
+    value: tf.Tensor  # [], of the sum over the batch
+    naturals: tuple[tf.Tensor, tf.Tensor]  # of q
+    target: tuple[tf.Tensor, tf.Tensor]  # of the q that a step of size 1 leads to
+    step_size: tf.Tensor
 
 
 class AlternatingOptimizer(Stepper):
@@ -98,8 +107,27 @@ class AlternatingOptimizer(Stepper):
     def _move(self, model: AugmentedModel, data: Data, variables: list[tf.Variable]) -> Move:
         X, Y = data.rows
         at = recorded(model.prior, X, persistent=not model.whiten)
-        term, q = model.term(augmented_bound), model.whitened_q(at.projection.chol)
-        q, step_size = self._moved(model, at.projection, q, data)
+        term, q_before = model.term(augmented_bound), model.whitened_q(at.projection.chol)
+        direction = self._direction(term, at.projection, q_before, data)
+        step_size = direction.step_size
+
+        def step(size: tf.Tensor) -> Gaussian:
+            if model.in_turn:
+                own = at.projection, term, q_before, X, Y
+                return stepped_in_turn(*own, data.total, size, within=model.within)
+            return model.within(averaged(direction.naturals, direction.target, size))
+
+        def bound(value: tf.Tensor, q: Gaussian) -> tf.Tensor:
+            return data.total([value])[0] - gauss_kl(*q)
+
+        def value(q: Gaussian) -> tf.Tensor:
+            return bound(tf.reduce_sum(term.of_each(X, *marginals(at.projection, *q), Y)), q)
+
+        if model.likelihood.is_augmented:
+            q = step(step_size)
+        else:
+            before = bound(direction.value, q_before)
+            q, step_size = safeguarded(step, value, before, step_size)
         stored = model.stored_q(q, at.projection.chol)
         gradients = []
         if variables:
@@ -119,14 +147,11 @@ class AlternatingOptimizer(Stepper):
             [check_step_size(step_size), *finite_q(*stored)],
         )
 
-    def _moved(
-        self, model: AugmentedModel, projection: Projection, q: Gaussian, data: Data
-    ) -> tuple[Gaussian, tf.Tensor]:
-        """The q(v) that a step from ``q`` leads to, and the size of this step."""
+    def _direction(self, term: Term, projection: Projection, q: Gaussian, data: Data) -> _Direction:
+        """Where the natural gradient of the bound at ``q`` leads to, and how far to go there."""
         X, Y = data.rows
-        term = model.term(augmented_bound)
         Fmu, Fvar = marginals(projection, *q)
-        before, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
+        value, in_mean, in_variance = term.slopes(X, Fmu, Fvar, Y)
         potential = in_mean - 2.0 * in_variance * (Fmu - projection.mean)
         squares = tf.square(tf.transpose(potential)) * projection.explained
         a, B, of_squares = data.total(
@@ -138,24 +163,7 @@ class AlternatingOptimizer(Stepper):
         )
         checks = [check_finite("the natural gradient", part) for part in gradient]
         with tf.control_dependencies([require(checks)]):
-            step_size = self.schedule(self.step, gradient)
-
-        def step(size: tf.Tensor) -> Gaussian:
-            if model.in_turn:
-                return stepped_in_turn(
-                    projection, term, q, X, Y, data.total, size, within=model.within
-                )
-            return model.within(averaged(naturals, target, size))
-
-        def bound(value: tf.Tensor, q: Gaussian) -> tf.Tensor:
-            return data.total([value])[0] - gauss_kl(*q)
-
-        def value(q: Gaussian) -> tf.Tensor:
-            return bound(tf.reduce_sum(term.of_each(X, *marginals(projection, *q), Y)), q)
-
-        if model.likelihood.is_augmented:
-            return step(step_size), step_size
-        return safeguarded(step, value, bound(before, q), step_size)
+            return _Direction(value, naturals, target, self.schedule(self.step, gradient))
 
 
 def _noise(squares: tf.Tensor, target_1: tf.Tensor, data: Data) -> tf.Tensor:

@@ -21,7 +21,8 @@ from ..data import Batches, Call, Data, Expected, Rows, as_data, check_pair, che
 from ..models import (
     AugmentedModel,
     GivenU,
-    of_any_model,
+    Model,
+    as_augmented,
     of_objective,
 )
 from ..models.variables import undone_on_failure
@@ -87,9 +88,8 @@ _DEFAULTS = TrainOptions(
 )
 
 
-@of_any_model
 def train(
-    model: AugmentedModel,
+    model: Model,
     data: RegressionData | tf.data.Dataset | None = None,
     *,
     objective: ObjectiveName = "augmented",
@@ -134,6 +134,7 @@ def train(
     :raises OSError: if a checkpoint cannot be written. The model keeps what it has learnt.
     :raises RuntimeError: if a step fails. The model is as it was before that step.
     """
+    augmented = as_augmented(model)
     chosen = _checked(objective, options, num_steps=num_steps, batch_size=batch_size)
     early_stopping, monitor = chosen["early_stopping"], chosen["monitor"]
     test_data, checkpoint_dir = chosen["test_data"], chosen["checkpoint_dir"]
@@ -149,11 +150,11 @@ def train(
         "checkpoint_dir": checkpoint_dir is not None,
         "test_data": test_data is not None,
     }
-    expected, call = model.expected_data, Call("train", given, lambda: stepper.settings)
+    expected, call = augmented.expected_data, Call("train", given, lambda: stepper.settings)
     rows = as_data(expected, data, call=call)
     batches = rows.batches(batch_size, seed, checkpoint_dir is not None)
     test = batches.together(lambda: _checked_test_data(expected, test_data))
-    fitted = of_objective(model, objective)
+    fitted = of_objective(augmented, objective)
     run = _Run(fitted, stepper, rows, batches, objective, test, checkpoint_dir)
     run.restore(num_steps)
     with (

@@ -75,7 +75,7 @@ def test_a_natural_gradient_step_enters_the_runtime_by_the_door_of_the_data_alon
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        (lambda model: train(model, DATA, num_steps=1, progress=False), 10),
+        (lambda model: train(model, DATA, num_steps=1, progress=False), 8),
         (lambda model: fit_collapsed(model, DATA, progress=False), 18),
     ],
     ids=["train", "fit_collapsed"],
